@@ -9,11 +9,8 @@ pub(crate) mod rest;
 
 use crate::config::{EngineConfig, Proxy, SourceConfig, SourceWay as Configured};
 use crate::ehlo;
-use crate::machine;
-use crate::resolver::Resolver;
-use crate::runtime::Runtime;
 use crate::{SourceFigures, StartError};
-use connect::{ProxyPlace, Unconnected};
+use connect::ProxyPlace;
 use engine_proto::address::Address;
 use engine_proto::egress::{Families, choose};
 use engine_proto::limits::{OUTAGE_WINDOW, SOURCES_MAX};
@@ -196,6 +193,14 @@ impl Source {
         }
     }
 
+    /// The address of this machine that it is, if it is one.
+    pub(crate) fn own_address(&self) -> Option<IpAddr> {
+        match self.way {
+            Way::Address(address) => Some(address),
+            Way::Kernel | Way::Proxy { .. } => None,
+        }
+    }
+
     /// Whether it reaches this address, as far as its family goes.
     pub(crate) fn serves(&self, address: IpAddr) -> bool {
         self.families.has(address)
@@ -254,7 +259,7 @@ fn bind(address: IpAddr) -> io::Result<()> {
     UdpSocket::bind((address, 0)).map(drop)
 }
 
-/// Whether an address that was this machine's is so no more.
+/// Whether an address no longer belongs to this machine.
 fn is_gone(address: IpAddr) -> bool {
     bind(address).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }
@@ -283,28 +288,6 @@ fn credentials(proxy: &Proxy) -> Result<Option<Credentials>, StartError> {
             Some(credentials) => Ok(Some(credentials)),
             None => Err(wrong("the user name and the password must have 1 to 255 bytes each (RFC 1929)")),
         },
-    }
-}
-
-/// Looks at every source once, at the start, and warns of what mail servers or proxies will not like. `with_names`: also of EHLO names
-/// that the DNS does not confirm.
-pub(crate) async fn look<R: Runtime>(pool: &Pool, resolver: &Resolver<R>, with_names: bool) {
-    for source in &pool.sources {
-        let own = match source.way {
-            Way::Address(address) => Some(address),
-            Way::Kernel | Way::Proxy { .. } => None,
-        };
-        // That this machine is out of descriptors just now says nothing about the source.
-        if let Err(Unconnected::Source(why)) = source.knock::<R>().await {
-            tracing::warn!(
-                "the source {} cannot be used now: {why}; addresses whose sites are asked from it get no verdict \
-                 until it can",
-                source.label
-            );
-        }
-        if with_names {
-            machine::confirm_name(resolver, &source.dialog.ehlo, own).await;
-        }
     }
 }
 

@@ -2,9 +2,11 @@
 //! do not arrive in time count as absent.
 
 use crate::inquiry::Asker;
+use crate::resolution::Resolution;
+use crate::resolver::all;
 use crate::runtime::Runtime;
-use crate::shard::Shard;
-use crate::walk::{Found, all, walk};
+use crate::walk::walk;
+use crate::walks::Found;
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan};
 use engine_proto::dns::{Name, Outcome, Question, RecordKind};
@@ -20,36 +22,39 @@ use std::time::Instant;
 
 /// Answers with the facts of a domain, or with none where its DNS could not be read before `deadline`.
 pub(crate) async fn answer<R: Runtime>(
-    shard: Rc<Shard<R>>,
+    resolution: Rc<Resolution<R>>,
     domain: Domain,
     asker: Asker<Option<DnsFacts>>,
     deadline: Instant,
 ) {
-    let required = R::before(deadline, required(&shard, &domain)).await.flatten();
+    let required = R::before(deadline, required(&resolution, &domain)).await.flatten();
     asker.answer(Ok(match required {
-        Some((facts, first_host)) => Some(optional(&shard, &domain, facts, first_host, deadline).await),
+        Some((facts, first_host)) => Some(optional(&resolution, &domain, facts, first_host, deadline).await),
         None => None,
     }));
 }
 
 /// The mail hosts, SPF and DMARC, and the address of the first host; `None` if DNS gave no answer.
-async fn required<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> Option<(DnsFacts, Option<IpAddr>)> {
-    let (found, _) = walk(shard, domain, true).await;
+async fn required<R: Runtime>(
+    resolution: &Resolution<R>,
+    domain: &Domain,
+) -> Option<(DnsFacts, Option<IpAddr>)> {
+    let (found, _) = walk(resolution, domain, true).await;
     let first_host = match &found {
         Found::Hosts(plan) => plan.routes.first().map(|route| route.address),
         Found::OutOfReach | Found::Dead(Dead::TakesNoMail(_)) => None,
         Found::Dead(Dead::CannotTell(_)) => return None,
     };
-    let spf = ask(shard, Name::from(domain)).await;
+    let spf = ask(resolution, Name::from(domain)).await;
     let mut facts = DnsFacts {
         spf: has_spf(texts(&spf)?),
-        dmarc_policy: dmarc_policy(shard, domain).await?,
+        dmarc_policy: dmarc_policy(resolution, domain).await?,
         ..DnsFacts::default()
     };
     if !matches!(found, Found::Dead(_)) {
         let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
         // The walk has asked this already. The hosts are listed in the order of the records, because a walk shuffles equal preferences.
-        let plan = MxPlan::new(domain, &*shard.resolver.look_up(&question, true).await, 0).ok()?;
+        let plan = MxPlan::new(domain, &*resolution.resolver.look_up(&question, true).await, 0).ok()?;
         facts.provider = Some(plan.site().provider());
         facts.mx_hosts = plan.listed().into_iter().map(|host| host.as_str().into()).collect();
     }
@@ -58,10 +63,13 @@ async fn required<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> Option<(DnsF
 
 /// RFC 7489 6.6.3: the domain's own record, else that of its organizational domain, which may have a policy of its own
 /// for the domains below it.
-async fn dmarc_policy<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> Option<Option<DmarcPolicy>> {
+async fn dmarc_policy<R: Runtime>(
+    resolution: &Resolution<R>,
+    domain: &Domain,
+) -> Option<Option<DmarcPolicy>> {
     let record = async |domain: &Domain| -> Option<Dmarc> {
         match Name::under("_dmarc", domain) {
-            Some(name) => texts(&*ask(shard, name).await).map(dmarc),
+            Some(name) => texts(&*ask(resolution, name).await).map(dmarc),
             None => Some(Dmarc::Absent),
         }
     };
@@ -79,31 +87,31 @@ async fn dmarc_policy<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> Option<O
 
 /// Adds what may be missing.
 async fn optional<R: Runtime>(
-    shard: &Shard<R>,
+    resolution: &Resolution<R>,
     domain: &Domain,
     mut facts: DnsFacts,
     first_host: Option<IpAddr>,
     deadline: Instant,
 ) -> DnsFacts {
     // A zone with an answer for a selector that does not exist has a wildcard.
-    let nobody_s = format!("{}._domainkey", shard.selector);
+    let unused = format!("{}._domainkey", resolution.selector);
     let names = [
         Name::under("default._bimi", domain),
         organizational(domain).and_then(|organization| Name::under("default._bimi", &organization)),
-        Name::under(&nobody_s, domain),
+        Name::under(&unused, domain),
     ];
     let ptr = first_host.map(|address| Question { name: Name::reverse(address), kind: RecordKind::Ptr });
     let questions: Vec<_> = names.into_iter().map(|name| name.map(text_at)).chain([ptr]).collect();
-    let outcomes = burst(shard, questions, deadline).await;
-    let [bimi, organization_bimi, nobody_s, ptr] = outcomes.as_slice() else { return facts };
+    let outcomes = burst(resolution, questions, deadline).await;
+    let [bimi, organization_bimi, unused, ptr] = outcomes.as_slice() else { return facts };
     let read = |outcome: &Option<Arc<Outcome>>| outcome.as_deref().and_then(texts).map(<[_]>::to_vec);
     let indicator = |outcome| read(outcome).and_then(|texts| has_bimi(&texts));
     facts.bimi = indicator(bimi).or_else(|| indicator(organization_bimi)).unwrap_or(false);
     facts.ptr = matches!(ptr.as_deref(), Some(Outcome::Records { .. }));
     // Without an answer to it the others would prove nothing.
-    if read(nobody_s).is_some_and(|texts| !has_dkim_key(&texts)) {
+    if read(unused).is_some_and(|texts| !has_dkim_key(&texts)) {
         let name = |selector: &&str| Name::under(&format!("{selector}._domainkey"), domain).map(text_at);
-        let outcomes = burst(shard, DKIM_SELECTORS.iter().map(name).collect(), deadline).await;
+        let outcomes = burst(resolution, DKIM_SELECTORS.iter().map(name).collect(), deadline).await;
         let has_key = |outcome| read(outcome).is_some_and(|texts| has_dkim_key(&texts));
         let found = DKIM_SELECTORS.into_iter().zip(&outcomes).filter(|(_, outcome)| has_key(outcome));
         facts.dkim_selectors = found.map(|(selector, _)| selector).collect();
@@ -116,20 +124,20 @@ fn text_at(name: Name) -> Question {
 }
 
 /// The outcome of a question for texts.
-async fn ask<R: Runtime>(shard: &Shard<R>, name: Name) -> Arc<Outcome> {
-    shard.resolver.look_up(&text_at(name), true).await
+async fn ask<R: Runtime>(resolution: &Resolution<R>, name: Name) -> Arc<Outcome> {
+    resolution.resolver.look_up(&text_at(name), true).await
 }
 
 /// The outcomes of questions in their order, `None` for those that do not arrive before `deadline`.
 async fn burst<R: Runtime>(
-    shard: &Shard<R>,
+    resolution: &Resolution<R>,
     questions: Vec<Option<Question>>,
     deadline: Instant,
 ) -> Vec<Option<Arc<Outcome>>> {
     let mut outcomes = Vec::with_capacity(questions.len());
     for some in questions.chunks(DNS_BURST_MAX) {
         let asked = some.iter().map(async |question| match question {
-            Some(question) => R::before(deadline, shard.resolver.look_up(question, true)).await,
+            Some(question) => R::before(deadline, resolution.resolver.look_up(question, true)).await,
             None => None,
         });
         outcomes.extend(all(asked.collect()).await);

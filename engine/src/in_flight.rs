@@ -47,18 +47,18 @@ impl InFlight {
         expired
     }
 
-    /// Takes those that are such.
+    /// Takes the works for which the condition holds.
     pub(crate) fn take_where(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
         let mut works = self.works.borrow_mut();
         works.iter_mut().filter_map(|slot| slot.take_if(|work| is_such(work))).collect()
     }
 
-    /// Shows all that are left.
+    /// Calls the function for each work that is left.
     pub(crate) fn each(&self, mut show: impl FnMut(&mut Work)) {
         self.works.borrow_mut().iter_mut().flatten().for_each(&mut show);
     }
 
-    /// Whether any that is left is such.
+    /// Whether the condition holds for any work that is left.
     pub(crate) fn any(&self, is_such: impl Fn(&Work) -> bool) -> bool {
         self.works.borrow().iter().flatten().any(is_such)
     }

@@ -202,7 +202,7 @@ impl Knowledge {
         (known.until > now).then(|| known.address.clone())
     }
 
-    /// The same, to be asked about in front of others: not where that failed a moment ago.
+    /// The known mailbox to ask about first; `None` if that failed recently.
     pub(crate) fn mailbox_first(&self, host: &Rc<str>, now: Instant) -> Option<String> {
         let failed = self.mailboxes.get(host)?.failed;
         let is_open = failed.is_none_or(|at| at + CONTROL_UNKNOWN_TTL <= now);

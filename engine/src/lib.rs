@@ -20,7 +20,12 @@
 
 #![deny(missing_docs)]
 
+mod asking;
+#[cfg(feature = "sim")]
+mod census;
+mod common;
 pub mod config;
+mod dispatch;
 mod egress;
 mod ehlo;
 mod facts;
@@ -34,17 +39,21 @@ mod probe;
 mod queue;
 mod quota;
 mod refusals;
+mod resolution;
 mod resolver;
 mod runtime;
 mod seed;
 mod session;
 mod shard;
+mod shared;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod site;
+mod start_warnings;
 mod tls;
 mod verify;
 mod walk;
+mod walks;
 mod watchdog;
 mod work;
 
@@ -66,7 +75,8 @@ pub use machine::{Identity, identities, system_resolvers};
 pub use refusals::{RefusalTable, TableFault, counts_are_of};
 use runtime::{Chosen, Flavor};
 pub use seed::NumberMap;
-use shard::{ShardFace, ShardMain, Shared};
+use shard::ShardMain;
+use shared::{ShardFace, Shared};
 use std::cell::Cell;
 use std::fmt;
 use std::io;

@@ -3,12 +3,7 @@
 use crate::StartError;
 use crate::config::{EngineConfig, SourceWay};
 use crate::ehlo;
-use crate::resolver::Resolver;
-use crate::runtime::Runtime;
 use engine_proto::address::{Address, Domain};
-use engine_proto::dns::public::is_public;
-use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind, Records};
-use engine_proto::limits::DNS_START_PATIENCE;
 use rustix::time::{ClockId, clock_gettime};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -120,66 +115,6 @@ fn full_name(hosts: &str, name: &str) -> Option<String> {
         .into_iter()
         .find(|candidate| candidate.contains('.'))
         .map(str::to_owned)
-}
-
-/// Warns if our name has no forward-confirmed reverse DNS (RFC 8601 2.7.3), because many servers refuse such clients. `own` is the
-/// address that mail servers see, if it is known: behind NAT it is not.
-pub(crate) async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str, own: Option<IpAddr>) {
-    if ehlo::is_literal(name) {
-        return;
-    }
-    let own = own.filter(|address| is_public(*address));
-    let Some(ours) = Name::parse(name) else { return };
-    for kind in [RecordKind::A, RecordKind::Aaaa] {
-        let outcome = resolver.look_up(&Question { name: ours.clone(), kind }, true).await;
-        for address in addresses(&outcome).into_iter().filter(|address| own.is_none_or(|own| own == *address))
-        {
-            let question = Question { name: Name::reverse(address), kind: RecordKind::Ptr };
-            if let Outcome::Records { records: Records::Ptr(names), .. } =
-                &*resolver.look_up(&question, true).await
-                && names.contains(&ours)
-            {
-                return;
-            }
-        }
-    }
-    if resolver.is_down() {
-        // The name is not at fault: see `warn_of_silence`.
-        return;
-    }
-    let whose = own.map_or_else(|| "this machine's address".to_owned(), |own| own.to_string());
-    tracing::warn!(
-        "the EHLO name {name} has no forward-confirmed reverse DNS, and many mail servers refuse such clients: let it \
-         resolve to {whose} and that address to it, or set another name"
-    );
-}
-
-/// Warns soon after the start if no resolver answers: addresses wait for minutes until they end as an outage.
-pub(crate) async fn warn_of_silence<R: Runtime>(resolver: &Resolver<R>, resolvers: &[SocketAddr]) {
-    let Some(why) = resolver.silence_at_start().await else { return };
-    let why = match why {
-        Failure::Unreachable => "cannot be reached".to_owned(),
-        _ => format!("gave no answer within {} s", (2 * DNS_START_PATIENCE).as_secs()),
-    };
-    let names: Vec<String> = resolvers.iter().map(ToString::to_string).collect();
-    tracing::warn!(
-        "the DNS resolver {} {why}, and no address can be checked until one answers: name another resolver with --resolver, or \
-         run `mailprobe doctor`",
-        names.join(", ")
-    );
-}
-
-/// The addresses of an answer of DNS.
-pub(crate) fn addresses(outcome: &Outcome) -> Vec<IpAddr> {
-    match outcome {
-        Outcome::Records { records: Records::A(found), .. } => {
-            found.iter().copied().map(IpAddr::V4).collect()
-        }
-        Outcome::Records { records: Records::Aaaa(found), .. } => {
-            found.iter().copied().map(IpAddr::V6).collect()
-        }
-        _ => Vec::new(),
-    }
 }
 
 /// The processor time of this thread, where the kernel counts it.

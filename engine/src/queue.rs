@@ -111,7 +111,7 @@ impl Queue {
         taken
     }
 
-    /// Takes all works that are such.
+    /// Takes all works for which the condition holds.
     pub(crate) fn take_where(&mut self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
         let such = self.works.iter().filter(|(_, work)| is_such(work));
         let numbers: Vec<u64> = such.map(|(&number, _)| number).collect();

@@ -10,7 +10,6 @@ mod table;
 use crate::config::EngineConfig;
 use crate::faults::{Fault, planted};
 use crate::seed::{HashMap, keyed_number};
-use crate::shard::Shared;
 use engine_proto::limits::{REFUSALS_KEPT_FOR_PROOF, REFUSALS_SITES_MAX};
 use engine_proto::refusals::{KeptRefusals, RefusalBudget, RefusalCounts, step_at};
 use engine_proto::smtp::reply::Reply;
@@ -18,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 pub use table::{RefusalTable, TableFault};
 
 /// The budget of one site and source, and where its counts are.
@@ -219,26 +218,25 @@ impl Drop for AskedRecipients {
 }
 
 impl RefusalBook {
-    /// The budget of a site that is asked from a source; `None` where it has none.
+    /// The budget of a site that is asked from a source, by their names; `None` where it has none.
     pub(crate) fn of(
         &self,
-        shared: &Shared,
-        site: &str,
-        source: usize,
+        config: &EngineConfig,
+        table: &Arc<RefusalTable>,
+        (site, source): (&str, &str),
         budget: RefusalBudget,
         step: u64,
     ) -> Option<Rc<SiteRefusals>> {
         if budget.is_unlimited() {
             return None;
         }
-        let source = &shared.pool.sources[source].label;
-        let key = counts_key(&shared.config, site, source);
+        let key = counts_key(config, site, source);
         let mut sites = self.sites.borrow_mut();
         if sites.len() >= REFUSALS_SITES_MAX {
             sites.retain(|_, site| Rc::strong_count(site) > 1);
         }
         let new = || {
-            let (table, nodes) = (Arc::clone(&shared.table), Arc::clone(&shared.config.egress_nodes));
+            let (table, nodes) = (Arc::clone(table), Arc::clone(&config.egress_nodes));
             Rc::new(SiteRefusals::new(table, key, budget, nodes, step))
         };
         Some(Rc::clone(sites.entry(key).or_insert_with(new)))
@@ -273,19 +271,6 @@ fn node_bits(node: i64) -> u64 {
 /// taken for one.
 pub fn counts_are_of(node: Option<i64>, kept: &KeptRefusals) -> bool {
     node.is_none_or(|node| kept.key & NODE_BITS == node_bits(node))
-}
-
-impl Shared {
-    /// How long ago the Unix epoch was, by the wall clock of the start and the time since then.
-    pub(crate) fn since_epoch(&self, now: Instant) -> Duration {
-        let started = self.started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        started + self.age(now)
-    }
-
-    /// The number of the step that counts refusals now.
-    pub(crate) fn refusal_step(&self, now: Instant) -> u64 {
-        step_at(self.since_epoch(now)).0
-    }
 }
 
 #[cfg(test)]

@@ -20,13 +20,12 @@ mod tests;
 use crate::config::EngineConfig;
 use crate::runtime::Runtime;
 use crate::seed::{self, HashMap, Hashing};
-use crate::walk::all;
 use doubts::Doubts;
 use engine_proto::dns::cache::Cache;
 use engine_proto::dns::denials::Asked;
 use engine_proto::dns::lookup::{Lookup, LookupConfig};
 use engine_proto::dns::upstreams::Upstreams;
-use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind, ttl};
+use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind, Records, ttl};
 use engine_proto::limits::{
     DNS_CACHE_BYTES_MAX, DNS_START_PATIENCE, DNS_UPSTREAMS_MAX, SHARD_CACHE_BYTES_MIN,
 };
@@ -38,6 +37,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -438,4 +438,35 @@ async fn tick<R: Runtime>(inner: Rc<Inner<R>>) {
         }
     }
     inner.ticking.set(false);
+}
+
+/// The addresses of an answer of DNS.
+pub(crate) fn addresses(outcome: &Outcome) -> Vec<IpAddr> {
+    match outcome {
+        Outcome::Records { records: Records::A(found), .. } => {
+            found.iter().copied().map(IpAddr::V4).collect()
+        }
+        Outcome::Records { records: Records::Aaaa(found), .. } => {
+            found.iter().copied().map(IpAddr::V6).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// All futures at once, in their order.
+pub(crate) async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (future, output) in futures.iter_mut().zip(&mut outputs) {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *output = Some(ready);
+            }
+        }
+        if outputs.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
 }

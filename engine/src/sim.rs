@@ -5,14 +5,18 @@
 //! seam, the source of random numbers and the clock are others. The same setup and the same world give the same run, down
 //! to the order of every step.
 
+use crate::census;
+pub use crate::census::Census;
 use crate::config::EngineConfig;
 use crate::egress::Pool;
 use crate::faults;
 pub use crate::faults::Fault;
 use crate::runtime::Runtime;
+pub use crate::runtime::memory::{MemoryHost, MemoryPeers};
 use crate::runtime::{Main, sim as runtime};
 use crate::seed::simulated as seed;
-use crate::shard::{Shard, ShardMain, Shared};
+use crate::shard::ShardMain;
+use crate::shared::Shared;
 use crate::work::{Mailbox, Message};
 use crate::{Answer, Client, Engine, Refusal, Request, StartError, tls};
 use std::cell::{Cell, RefCell};
@@ -36,20 +40,6 @@ pub trait World {
     fn answered(&mut self, now: Duration, answer: Answer) -> Option<(Duration, Request)>;
     /// The engine does not take a request.
     fn refused(&mut self, now: Duration, ticket: u64, refusal: Refusal);
-}
-
-/// Peers in memory at real time, made for each shard on its own thread: [`start_in_memory`].
-pub trait MemoryPeers {
-    /// The engine connects. It reads the contents of `greeting` first.
-    fn connect(&mut self, to: SocketAddr, greeting: &mut Vec<u8>) -> Box<dyn MemoryHost>;
-    /// The engine asks a resolver.
-    fn datagram(&mut self, payload: &[u8]) -> Option<Vec<u8>>;
-}
-
-/// A host in memory, for one connection.
-pub trait MemoryHost {
-    /// The engine sends `bytes`. It reads the bytes that are added to `replies`.
-    fn hear(&mut self, bytes: &[u8], replies: &mut Vec<u8>);
 }
 
 /// Starts an engine like [`Engine::start`], on the runtime and driver of `config`. `peers` makes its peers, and it opens no socket.
@@ -141,13 +131,6 @@ pub const FAULTS_OF_EVIDENCE: [(Fault, &str); 7] = [
     (Fault::IgnoreBusy, "ignore-busy"),
 ];
 
-/// Counts a shard; `None` when it is gone.
-type Count = Box<dyn Fn() -> Option<Census>>;
-
-thread_local! {
-    static CENSUS: RefCell<Vec<Count>> = const { RefCell::new(Vec::new()) };
-}
-
 /// The input of a run.
 #[derive(Debug)]
 pub struct Setup {
@@ -161,16 +144,6 @@ pub struct Setup {
     pub fault: Option<Fault>,
     /// The run ends by then, even if something is still unanswered.
     pub limit: Duration,
-}
-
-/// Counts of the state that a shard keeps.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "counts, named by what they count")]
-pub struct Census {
-    pub sessions: usize,
-    pub groups: usize,
-    pub sites: usize,
-    pub waiting: usize,
 }
 
 /// The end of a run.
@@ -221,7 +194,7 @@ pub fn run<W: World + 'static>(
     let ending = run.drive(&world, arrivals, setup.limit);
     drop(run);
     runtime::stop();
-    CENSUS.with(|census| census.borrow_mut().clear());
+    census::clear();
     faults::plant(None);
     seed::plant(None);
     match Rc::try_unwrap(world) {
@@ -241,16 +214,6 @@ fn tls() -> Result<Arc<rustls::ClientConfig>, StartError> {
     let made = tls::client_config().map_err(|error| StartError(format!("TLS cannot be set up: {error}")))?;
     TLS.set(Some(Arc::clone(&made)));
     Ok(made)
-}
-
-/// Has the shard counted for as long as it lives.
-pub(crate) fn watch<R: Runtime>(shard: &Rc<Shard<R>>) {
-    let shard = Rc::downgrade(shard);
-    CENSUS.with(|census| census.borrow_mut().push(Box::new(move || Some(shard.upgrade()?.census()))));
-}
-
-fn census() -> Vec<Census> {
-    CENSUS.with(|census| census.borrow().iter().filter_map(|count| count()).collect())
 }
 
 struct Run {
@@ -295,11 +258,11 @@ impl Run {
         let done = move || pending.get() == 0 && unsubmitted.get() == 0;
         let first = runtime::drive(limit, &mut submit, &done);
         let under_way = self.client.mailbox.under_way.load(Ordering::Relaxed);
-        let (mut last, mut kept) = (first, census());
+        let (mut last, mut kept) = (first, census::take());
         let end = first.now + LINGER;
         while !last.spins && last.now < end && kept.iter().any(|shard| *shard != Census::default()) {
             last = runtime::drive(last.now + LOOK, &mut submit, &|| false);
-            kept = census();
+            kept = census::take();
         }
         self.shared.stopping.store(true, Ordering::SeqCst);
         for face in &self.shared.shards {
@@ -316,7 +279,7 @@ impl Run {
             kept,
             tasks: runtime::tasks().saturating_sub(1),
             connections: runtime::connections(),
-            shards_left: census().len(),
+            shards_left: census::take().len(),
             panics: last.panics,
             spins: first.spins || last.spins,
         }

@@ -348,12 +348,12 @@ impl Group {
         expired
     }
 
-    /// Takes all works that wait and are such.
+    /// Takes the waiting works for which the condition holds.
     pub(crate) fn take_waiting(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
         self.state.borrow_mut().queue.take_where(&is_such)
     }
 
-    /// Takes all works that are such, those that are being asked about included.
+    /// Takes the works for which the condition holds, also those that are being asked about.
     pub(crate) fn take_where(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
         let state = &mut *self.state.borrow_mut();
         let mut taken = state.queue.take_where(&is_such);

@@ -4,9 +4,10 @@
 use crate::config::EngineConfig;
 use crate::facts;
 use crate::inquiry::{Asker, Inquiry, MailHosts};
+use crate::resolution::Resolution;
 use crate::runtime::Runtime;
-use crate::shard::Shard;
-use crate::walk::{Found, Joined, Waiter, walk};
+use crate::walk::walk;
+use crate::walks::{Found, Joined, Waiter};
 use crate::work::{Message, Work};
 use crate::{Outage, Priority};
 use engine_proto::address::Domain;
@@ -20,22 +21,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Takes an address that has come to the home shard of its domain.
-pub(crate) fn resolve<R: Runtime>(shard: &Rc<Shard<R>>, work: Work, now: Instant) {
-    shard.wants_traces.set(shard.wants_traces.get() || work.trace.is_some());
-    if let Some(work) = needs_no_server(work, &shard.shared.config) {
+pub(crate) fn resolve<R: Runtime>(resolution: &Rc<Resolution<R>>, work: Work, now: Instant) {
+    resolution.common.on_work(&work);
+    if let Some(work) = needs_no_server(work, &resolution.common.shared.config) {
         let domain = work.address.domain().clone();
-        join(shard, domain, Waiter::Address(work), now);
+        join(resolution, domain, Waiter::Address(work), now);
     }
 }
 
 /// Takes a question about a domain that has come to its home shard.
-pub(crate) fn inquire<R: Runtime>(shard: &Rc<Shard<R>>, inquiry: Inquiry, now: Instant) {
+pub(crate) fn inquire<R: Runtime>(resolution: &Rc<Resolution<R>>, inquiry: Inquiry, now: Instant) {
     match inquiry {
         Inquiry::MailHosts(domain, asker, deadline) => {
-            join(shard, domain, Waiter::Domain { asker, deadline }, now);
+            join(resolution, domain, Waiter::Domain { asker, deadline }, now);
         }
         Inquiry::Facts(domain, asker, deadline) => {
-            R::spawn(facts::answer(Rc::clone(shard), domain, asker, deadline));
+            R::spawn(facts::answer(Rc::clone(resolution), domain, asker, deadline));
         }
     }
 }
@@ -59,21 +60,21 @@ fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
 }
 
 /// Hands over what the walk of a domain found, or lets wait for it.
-fn join<R: Runtime>(shard: &Rc<Shard<R>>, domain: Domain, waiter: Waiter, now: Instant) {
-    let joined = shard.walks.borrow_mut().join(&domain, waiter, now);
+fn join<R: Runtime>(resolution: &Rc<Resolution<R>>, domain: Domain, waiter: Waiter, now: Instant) {
+    let joined = resolution.walks.borrow_mut().join(&domain, waiter, now);
     match joined {
-        Joined::Known(waiter, found, trace) => hand_over(shard, waiter, &found, &trace),
-        Joined::First { urgent } => R::spawn(serve(Rc::clone(shard), domain, urgent)),
+        Joined::Known(waiter, found, trace) => hand_over(resolution, waiter, &found, &trace),
+        Joined::First { urgent } => R::spawn(serve(Rc::clone(resolution), domain, urgent)),
         Joined::Waiting => {}
         Joined::SiteFull(waiter) => waiter.fail(Outage::SiteFull),
     }
 }
 
 /// Walks through DNS for a domain, and hands its result to all waiters.
-async fn serve<R: Runtime>(shard: Rc<Shard<R>>, domain: Domain, urgent: bool) {
-    let turn = Turn(Rc::clone(&shard));
+async fn serve<R: Runtime>(resolution: Rc<Resolution<R>>, domain: Domain, urgent: bool) {
+    let turn = Turn(Rc::clone(&resolution));
     let (found, trace) = {
-        let mut walk = pin!(walk(&shard, &domain, urgent));
+        let mut walk = pin!(walk(&resolution, &domain, urgent));
         match R::before(R::now() + WALK_FRESH, walk.as_mut()).await {
             Some(found) => found,
             None => {
@@ -83,14 +84,14 @@ async fn serve<R: Runtime>(shard: Rc<Shard<R>>, domain: Domain, urgent: bool) {
         }
     };
     let trace: Rc<[String]> = trace.into();
-    let waiting = shard.walks.borrow_mut().end(domain, found.clone(), Rc::clone(&trace), R::now());
+    let waiting = resolution.walks.borrow_mut().end(domain, found.clone(), Rc::clone(&trace), R::now());
     for waiter in waiting {
-        hand_over(&shard, waiter, &found, &trace);
+        hand_over(&resolution, waiter, &found, &trace);
     }
 }
 
 /// A place among the walks that are fresh; given to another one when it is given back, however that happens.
-struct Turn<R: Runtime>(Rc<Shard<R>>);
+struct Turn<R: Runtime>(Rc<Resolution<R>>);
 
 impl<R: Runtime> Drop for Turn<R> {
     fn drop(&mut self) {
@@ -102,37 +103,37 @@ impl<R: Runtime> Drop for Turn<R> {
 }
 
 /// Answers the works whose deadline has passed while they waited for DNS.
-pub(crate) fn sweep<R: Runtime>(shard: &Shard<R>, now: Instant) {
-    let expired = shard.walks.borrow_mut().take_expired(now);
+pub(crate) fn sweep<R: Runtime>(resolution: &Resolution<R>, now: Instant) {
+    let expired = resolution.walks.borrow_mut().take_expired(now);
     for waiter in expired {
         match waiter {
             Waiter::Address(work) => work.give_up(),
-            Waiter::Domain { asker, .. } => asker.answer(cannot_tell(shard)),
+            Waiter::Domain { asker, .. } => asker.answer(cannot_tell(resolution)),
         }
     }
 }
 
 /// Answers the works that their client recalled while they waited for DNS.
-pub(crate) fn answer_recalled<R: Runtime>(shard: &Shard<R>) {
-    let recalled = shard.walks.borrow_mut().take_recalled();
+pub(crate) fn answer_recalled<R: Runtime>(resolution: &Resolution<R>) {
+    let recalled = resolution.walks.borrow_mut().take_recalled();
     recalled.into_iter().for_each(Work::give_up);
 }
 
-fn hand_over<R: Runtime>(shard: &Rc<Shard<R>>, waiter: Waiter, found: &Found, trace: &[String]) {
+fn hand_over<R: Runtime>(resolution: &Rc<Resolution<R>>, waiter: Waiter, found: &Found, trace: &[String]) {
     match waiter {
-        Waiter::Address(work) => send_on(shard, work, found, trace),
-        Waiter::Domain { asker, .. } => answer_mail_hosts(shard, asker, found),
+        Waiter::Address(work) => send_on(resolution, work, found, trace),
+        Waiter::Domain { asker, .. } => answer_mail_hosts(resolution, asker, found),
     }
 }
 
 /// Sends an address on to the shard that owns its site, or answers where DNS said enough.
-fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, of_walk: &[String]) {
+fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &Found, of_walk: &[String]) {
     if let Some(trace) = &mut work.trace {
         trace.extend(of_walk.iter().cloned());
     }
     match found {
         Found::Dead(Dead::TakesNoMail(why)) => work.settle(Reason::MailboxNotFound, why.as_str()),
-        Found::Dead(Dead::CannotTell(why)) if shard.resolver.is_to_blame(*why) => {
+        Found::Dead(Dead::CannotTell(why)) if resolution.resolver.is_to_blame(*why) => {
             work.fail(Outage::Unavailable)
         }
         Found::Dead(Dead::CannotTell(why)) => {
@@ -144,7 +145,7 @@ fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, of_w
             } else {
                 work.leave_for_now(dns_rule(*why), DNS_FAILURE_TTL, again);
             }
-            shard.give_up(work, R::now());
+            resolution.common.give_up(work, R::now());
         }
         Found::OutOfReach => {
             work.leave("ipv6_only", None);
@@ -152,7 +153,7 @@ fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, of_w
         }
         Found::Hosts(plan) => {
             work.leave("no_answer_in_time", None);
-            let owner = shard.shared.owner_of(plan, work.address.domain());
+            let owner = resolution.common.shared.owner_of(plan, work.address.domain());
             if let Err(Message::Probe(work, _)) = owner.inbox.push(Message::Probe(work, Arc::clone(plan))) {
                 // Room was reserved with the ticket; without it there is nothing to be said.
                 work.fail(Outage::Unavailable);
@@ -162,18 +163,20 @@ fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, of_w
 }
 
 /// Answers whether a domain has mail hosts.
-fn answer_mail_hosts<R: Runtime>(shard: &Shard<R>, asker: Asker<MailHosts>, found: &Found) {
+fn answer_mail_hosts<R: Runtime>(resolution: &Resolution<R>, asker: Asker<MailHosts>, found: &Found) {
     asker.answer(match found {
         Found::Hosts(_) | Found::OutOfReach => Ok(MailHosts::Seen),
         Found::Dead(Dead::TakesNoMail(_)) => Ok(MailHosts::Absent),
-        Found::Dead(Dead::CannotTell(why)) if shard.resolver.is_to_blame(*why) => Err(Outage::Unavailable),
+        Found::Dead(Dead::CannotTell(why)) if resolution.resolver.is_to_blame(*why) => {
+            Err(Outage::Unavailable)
+        }
         Found::Dead(Dead::CannotTell(_)) => Ok(MailHosts::Unknown),
     });
 }
 
 /// The answer for a domain whose walk took too long.
-fn cannot_tell<R: Runtime>(shard: &Shard<R>) -> Result<MailHosts, Outage> {
-    if shard.resolver.is_down() { Err(Outage::Unavailable) } else { Ok(MailHosts::Unknown) }
+fn cannot_tell<R: Runtime>(resolution: &Resolution<R>) -> Result<MailHosts, Outage> {
+    if resolution.resolver.is_down() { Err(Outage::Unavailable) } else { Ok(MailHosts::Unknown) }
 }
 
 fn dns_rule(why: Failure) -> &'static str {

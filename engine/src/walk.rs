@@ -1,313 +1,78 @@
-//! The walk through DNS to the mail hosts of a domain: one for all works of the domain, and kept for a while.
+//! The walk through DNS to the mail hosts of a domain.
 
-use crate::inquiry::{Asker, MailHosts};
-use crate::machine;
+use crate::resolution::Resolution;
+use crate::resolver;
 use crate::runtime::Runtime;
 use crate::seed::HashMap;
-use crate::shard::Shard;
-use crate::work::{Plan, PlannedRoute, Work};
-use crate::{Outage, Priority};
+use crate::walks::Found;
+use crate::work::{Plan, PlannedRoute};
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
 use engine_proto::dns::public::is_public;
 use engine_proto::dns::{Exchange, Failure, Mx, Name, Outcome, Question, RecordKind, Records};
-use engine_proto::limits::{
-    SHARD_CACHE_BYTES_MIN, WALK_TTL, WALK_WAITERS_MAX, WALKS_BYTES_MAX, WALKS_FRESH_MAX, WALKS_MAX,
-};
-use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
 use std::net::IpAddr;
-use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::task::Poll;
-use std::time::Instant;
-
-/// The mail hosts of a domain, or the reason why there are none.
-#[derive(Clone)]
-pub(crate) enum Found {
-    Hosts(Arc<Plan>),
-    /// At hosts on IPv6 alone, which cannot be reached from here.
-    OutOfReach,
-    Dead(Dead),
-}
-
-/// Whoever waits for a walk.
-pub(crate) enum Waiter {
-    Address(Work),
-    Domain { asker: Asker<MailHosts>, deadline: Instant },
-}
-
-/// The walks through DNS of a shard: known, or under way.
-pub(crate) struct Walks {
-    known: HashMap<Domain, Walk>,
-    /// Bytes that the kept walks take, and may take.
-    bytes: usize,
-    bytes_max: usize,
-    under_way: HashMap<Domain, UnderWay>,
-    /// Walks that have not begun, in their order. A walk that has begun meanwhile, or has no waiters, is skipped.
-    queued: VecDeque<Domain>,
-    /// Walks that began less than [`engine_proto::limits::WALK_FRESH`] ago.
-    fresh: usize,
-}
-
-struct UnderWay {
-    waiting: Vec<Waiter>,
-    begun: bool,
-}
-
-struct Walk {
-    found: Found,
-    until: Instant,
-    trace: Rc<[String]>,
-    bytes: usize,
-}
-
-/// The state of a walk for a work that joins it.
-pub(crate) enum Joined {
-    /// Its result is known.
-    Known(Waiter, Found, Rc<[String]>),
-    /// There was none: the caller starts it. An urgent walk comes before those of lists.
-    First { urgent: bool },
-    /// The walk is under way; its waiters get the result.
-    Waiting,
-    /// It is under way, and enough wait for it.
-    SiteFull(Waiter),
-}
-
-impl Waiter {
-    fn deadline(&self) -> Instant {
-        match self {
-            Waiter::Address(work) => work.deadline,
-            Waiter::Domain { deadline, .. } => *deadline,
-        }
-    }
-
-    fn wants_trace(&self) -> bool {
-        matches!(self, Waiter::Address(work) if work.trace.is_some())
-    }
-
-    fn release_singles(&self) -> bool {
-        matches!(self, Waiter::Address(work) if work.priority != Priority::Single)
-    }
-
-    pub(crate) fn fail(self, outage: Outage) {
-        match self {
-            Waiter::Address(work) => work.fail(outage),
-            Waiter::Domain { asker, .. } => asker.answer(Err(outage)),
-        }
-    }
-}
-
-impl Walks {
-    /// The walks of one shard of an engine with this number of shards.
-    pub(crate) fn new(shards: usize) -> Walks {
-        Walks {
-            known: HashMap::default(),
-            bytes: 0,
-            bytes_max: (WALKS_BYTES_MAX / shards.max(1)).max(SHARD_CACHE_BYTES_MIN),
-            under_way: HashMap::default(),
-            queued: VecDeque::new(),
-            fresh: 0,
-        }
-    }
-
-    pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
-        // A walk without a trace is repeated for a request that wants one; the answers are in the DNS cache.
-        let told = |walk: &Walk| !waiter.wants_trace() || !walk.trace.is_empty();
-        if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > now && told(walk)) {
-            return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.trace));
-        }
-        let now_or_never = !waiter.release_singles();
-        let known = self.under_way.get_mut(domain);
-        if known.as_ref().is_some_and(|walk| walk.waiting.len() >= WALK_WAITERS_MAX) && !now_or_never {
-            return Joined::SiteFull(waiter);
-        }
-        let begins = match known {
-            Some(walk) => {
-                walk.waiting.push(waiter);
-                let begins = now_or_never && !walk.begun;
-                walk.begun |= begins;
-                begins
-            }
-            None => {
-                let begun = now_or_never || self.fresh < WALKS_FRESH_MAX;
-                self.under_way.insert(domain.clone(), UnderWay { waiting: vec![waiter], begun });
-                if !begun {
-                    self.queued.push_back(domain.clone());
-                }
-                begun
-            }
-        };
-        if !begins {
-            return Joined::Waiting;
-        }
-        self.fresh += 1;
-        Joined::First { urgent: now_or_never }
-    }
-
-    /// A walk has ended, or is fresh no longer: returns the domain whose walk begins in its place.
-    pub(crate) fn another(&mut self) -> Option<Domain> {
-        self.fresh = self.fresh.saturating_sub(1);
-        while self.fresh < WALKS_FRESH_MAX {
-            let domain = self.queued.pop_front()?;
-            if let Some(walk) = self.under_way.get_mut(&domain).filter(|walk| !walk.begun) {
-                walk.begun = true;
-                self.fresh += 1;
-                return Some(domain);
-            }
-        }
-        None
-    }
-
-    /// Keeps the result of a walk, and returns its waiters.
-    pub(crate) fn end(
-        &mut self,
-        domain: Domain,
-        found: Found,
-        trace: Rc<[String]>,
-        now: Instant,
-    ) -> Vec<Waiter> {
-        let waiting = self.under_way.remove(&domain).map(|walk| walk.waiting).unwrap_or_default();
-        if matches!(found, Found::Dead(Dead::CannotTell(_))) {
-            // The DNS cache keeps failures, and drops them when they turn out to have been our fault.
-            return waiting;
-        }
-        let bytes = size_of_walk(&domain, &found, &trace);
-        let has_room =
-            |walks: &Walks| walks.known.len() < WALKS_MAX && walks.bytes + bytes <= walks.bytes_max;
-        if !has_room(self) {
-            self.forget(now);
-        }
-        if !has_room(self) {
-            // All results are fresh. The DNS cache still has most of the answers behind them.
-            self.known.clear();
-            self.bytes = 0;
-        }
-        if has_room(self) {
-            let walk = Walk { found, until: now + WALK_TTL, trace, bytes };
-            self.bytes += bytes;
-            self.bytes -= self.known.insert(domain, walk).map_or(0, |before| before.bytes);
-        }
-        waiting
-    }
-
-    /// Drops what is known no longer.
-    pub(crate) fn forget(&mut self, now: Instant) {
-        self.known.retain(|_, walk| walk.until > now);
-        self.bytes = self.known.values().map(|walk| walk.bytes).sum();
-    }
-
-    /// Takes the waiters whose deadline has passed.
-    pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Waiter> {
-        let mut expired = Vec::new();
-        for walk in self.under_way.values_mut() {
-            expired.extend(walk.waiting.extract_if(.., |waiter| waiter.deadline() <= now));
-        }
-        // A walk without waiters may be lost; the next work of the domain starts a new one.
-        self.under_way.retain(|_, walk| !walk.waiting.is_empty());
-        expired
-    }
-
-    /// Takes the works that their clients have recalled.
-    pub(crate) fn take_recalled(&mut self) -> Vec<Work> {
-        let mut recalled = Vec::new();
-        let is_recalled =
-            |waiter: &mut Waiter| matches!(waiter, Waiter::Address(work) if work.is_taken_back());
-        for walk in self.under_way.values_mut() {
-            recalled.extend(walk.waiting.extract_if(.., is_recalled).filter_map(|waiter| match waiter {
-                Waiter::Address(work) => Some(work),
-                Waiter::Domain { .. } => None,
-            }));
-        }
-        self.under_way.retain(|_, walk| !walk.waiting.is_empty());
-        recalled
-    }
-
-    /// Answers all waiters, because the engine stops.
-    pub(crate) fn abandon(&mut self) {
-        let waiting = self.under_way.drain().flat_map(|(_, walk)| walk.waiting);
-        waiting.for_each(|waiter| waiter.fail(Outage::Stopping));
-    }
-}
-
-/// How many bytes of memory a walk takes that is kept, about.
-fn size_of_walk(domain: &Domain, found: &Found, trace: &[String]) -> usize {
-    // Bytes that an allocation costs in addition, with the counts of an `Arc`.
-    const ALLOCATION: usize = 24;
-    let text = |text: &str| text.len() + ALLOCATION;
-    let plan = match found {
-        Found::Hosts(plan) => {
-            let routes = plan.routes.iter().map(|route| size_of::<PlannedRoute>() + text(&route.host));
-            size_of::<Plan>() + 2 * ALLOCATION + text(&plan.site) + text(&plan.group) + routes.sum::<usize>()
-        }
-        Found::OutOfReach | Found::Dead(_) => 0,
-    };
-    let trace: usize = trace.iter().map(|line| size_of::<String>() + text(line)).sum();
-    // A table that has doubled is half empty.
-    2 * size_of::<(Domain, Walk)>() + text(domain.as_str()) + plan + trace
-}
 
 /// Walks through DNS for a domain, and returns its trace if traces are wanted.
 pub(crate) async fn walk<R: Runtime>(
-    shard: &Shard<R>,
+    resolution: &Resolution<R>,
     domain: &Domain,
     urgent: bool,
 ) -> (Found, Vec<String>) {
     let mut trace = Vec::new();
-    let found = find(shard, domain, urgent, &mut trace).await.unwrap_or_else(Found::Dead);
+    let found = find(resolution, domain, urgent, &mut trace).await.unwrap_or_else(Found::Dead);
     (found, trace)
 }
 
 /// RFC 5321 5.1: the MX records, then the addresses of their hosts.
 async fn find<R: Runtime>(
-    shard: &Shard<R>,
+    resolution: &Resolution<R>,
     domain: &Domain,
     urgent: bool,
     trace: &mut Vec<String>,
 ) -> Result<Found, Dead> {
     let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
-    let outcome = shard.resolver.look_up(&question, urgent).await;
-    if shard.wants_traces.get() {
+    let outcome = resolution.resolver.look_up(&question, urgent).await;
+    if resolution.common.wants_traces() {
         trace.push(describe(&question, &outcome));
     }
-    let plan = MxPlan::new(domain, &outcome, shard.random())?;
-    let found = addresses(shard, &plan, urgent, trace).await;
+    let plan = MxPlan::new(domain, &outcome, resolution.common.random())?;
+    let found = addresses(resolution, &plan, urgent, trace).await;
     // Filters that answer 0.0.0.0 also deny other records of the name, so those denials are not believed either.
     let is_denied = matches!(found, Err(Dead::CannotTell(Failure::Unproven)));
-    let dispute = if plan.is_implicit() { shard.resolver.take_dispute(&question.name) } else { None };
+    let dispute = if plan.is_implicit() { resolution.resolver.take_dispute(&question.name) } else { None };
     if plan.is_implicit() && (is_denied || dispute.is_some()) {
-        shard.resolver.forget_no_data(&question);
+        resolution.resolver.forget_no_data(&question);
     }
     let takes_no_mail = matches!(found, Err(Dead::TakesNoMail(NoMail::NoMailHost)));
     let outcome = match dispute.filter(|_| !is_denied) {
         // Another resolver knows the addresses, and perhaps MX records. However slow it is, those that denied them are not asked.
-        Some(denied_by) => Some(shard.resolver.look_up_elsewhere(&question, urgent, &denied_by).await),
+        Some(denied_by) => Some(resolution.resolver.look_up_elsewhere(&question, urgent, &denied_by).await),
         // One resolver may deny the MX records, and another honestly say that there are no addresses.
-        None if plan.is_implicit() && takes_no_mail => shard.resolver.look_up_at_each(&question).await,
+        None if plan.is_implicit() && takes_no_mail => resolution.resolver.look_up_at_each(&question).await,
         None => None,
     };
     let Some(outcome) = outcome else { return found };
-    if shard.wants_traces.get() {
+    if resolution.common.wants_traces() {
         trace.push(describe(&question, &outcome));
     }
-    let plan = MxPlan::new(domain, &outcome, shard.random())?;
-    addresses(shard, &plan, urgent, trace).await
+    let plan = MxPlan::new(domain, &outcome, resolution.common.random())?;
+    addresses(resolution, &plan, urgent, trace).await
 }
 
 /// The addresses of a domain's hosts that can be contacted from here.
 async fn addresses<R: Runtime>(
-    shard: &Shard<R>,
+    resolution: &Resolution<R>,
     plan: &MxPlan,
     urgent: bool,
     trace: &mut Vec<String>,
 ) -> Result<Found, Dead> {
-    let ipv6 = shard.shared.ipv6;
-    match hosts(shard, plan, (ipv6, urgent), trace).await {
+    let ipv6 = resolution.common.shared.ipv6;
+    match hosts(resolution, plan, (ipv6, urgent), trace).await {
         // Hosts on IPv6 alone take mail; that we cannot reach them says nothing about the domain.
         Err(Dead::TakesNoMail(NoMail::NoMailHost)) if !ipv6 => {
-            hosts(shard, plan, (true, urgent), trace).await.map(|_| Found::OutOfReach)
+            hosts(resolution, plan, (true, urgent), trace).await.map(|_| Found::OutOfReach)
         }
         found => found.map(|set| Found::Hosts(Arc::new(self::plan(&set)))),
     }
@@ -315,21 +80,23 @@ async fn addresses<R: Runtime>(
 
 /// The addresses of a domain's hosts.
 async fn hosts<R: Runtime>(
-    shard: &Shard<R>,
+    resolution: &Resolution<R>,
     plan: &MxPlan,
     (ipv6, urgent): (bool, bool),
     trace: &mut Vec<String>,
 ) -> Result<MxSet, Dead> {
-    let config = &shard.shared.config;
+    let config = &resolution.common.shared.config;
     let questions = plan.questions(ipv6);
-    let outcomes =
-        all(questions.iter().map(|question| shard.resolver.look_up(question, urgent)).collect()).await;
+    let outcomes = resolver::all(
+        questions.iter().map(|question| resolution.resolver.look_up(question, urgent)).collect(),
+    )
+    .await;
     let may_contact =
         |address: IpAddr| is_public(address) || config.allow_net.iter().any(|net| net.contains(address));
-    if shard.wants_traces.get() {
+    if resolution.common.wants_traces() {
         trace.extend(questions.iter().zip(&outcomes).map(|(question, outcome)| describe(question, outcome)));
         let private =
-            outcomes.iter().flat_map(|outcome| machine::addresses(outcome)).filter(|it| !may_contact(*it));
+            outcomes.iter().flat_map(|outcome| resolver::addresses(outcome)).filter(|it| !may_contact(*it));
         trace.extend(private.map(|address| {
             format!("{address} is not a public address, so it is not contacted; --allow-net allows it")
         }));
@@ -337,24 +104,6 @@ async fn hosts<R: Runtime>(
     let known: HashMap<&Question, &Outcome> =
         questions.iter().zip(outcomes.iter().map(Arc::as_ref)).collect();
     plan.hosts(ipv6, &mut |question| known.get(question).copied(), &may_contact)
-}
-
-/// All futures at once, in their order.
-pub(crate) async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
-    let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
-    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
-    poll_fn(|context| {
-        for (future, output) in futures.iter_mut().zip(&mut outputs) {
-            if output.is_none()
-                && let Poll::Ready(ready) = future.as_mut().poll(context)
-            {
-                *output = Some(ready);
-            }
-        }
-        if outputs.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    outputs.into_iter().flatten().collect()
 }
 
 fn describe(question: &Question, outcome: &Outcome) -> String {
@@ -427,38 +176,5 @@ fn plan(set: &MxSet) -> Plan {
         group: group.into(),
         routes: routes.collect(),
         handed: AtomicUsize::new(0),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::work::testing::{mailbox, work};
-
-    #[test]
-    fn a_list_begins_its_walks_a_few_at_a_time_and_nobody_waits_behind_them() {
-        let (client, now) = (mailbox(), Instant::now());
-        let mut walks = Walks::new(1);
-        let join = |walks: &mut Walks, name: &str, priority| {
-            let work = work(&client, &format!("u@{name}"), priority);
-            let domain = work.address.domain().clone();
-            matches!(walks.join(&domain, Waiter::Address(work), now), Joined::First { .. })
-        };
-        for n in 0..WALKS_FRESH_MAX {
-            assert!(join(&mut walks, &format!("d{n}.example"), Priority::List));
-        }
-        for name in ["a.example", "b.example", "c.example"] {
-            assert!(!join(&mut walks, name, Priority::List), "{name} begins beyond the limit");
-        }
-        assert!(join(&mut walks, "b.example", Priority::Single), "somebody waits for it");
-        assert!(!join(&mut walks, "b.example", Priority::Single), "it has begun already");
-        assert!(join(&mut walks, "e.example", Priority::Single), "somebody waits for a new one");
-        // Two are beyond the limit, so two have to go first.
-        assert_eq!((walks.another(), walks.another()), (None, None));
-        assert_eq!(walks.another().map(|domain| domain.to_string()).as_deref(), Some("a.example"));
-        assert_eq!(walks.another().map(|domain| domain.to_string()).as_deref(), Some("c.example"));
-        assert_eq!(walks.another(), None);
-        assert!(join(&mut walks, "f.example", Priority::List), "there is room again");
-        walks.abandon();
     }
 }

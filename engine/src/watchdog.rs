@@ -4,7 +4,7 @@
 //! thread ends that. The watchdog wakes every shard whose heartbeat is overdue, on each runtime, and logs it.
 
 use crate::StartError;
-use crate::shard::{HEARTBEAT, Shared};
+use crate::shared::{HEARTBEAT, Shared};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;

@@ -361,7 +361,7 @@ pub const CONTROL_SINGLE_TTL: Duration = Duration::from_secs(600);
 pub const CONTROL_ACCEPTS_MAX: u32 = 15;
 /// How long a control recipient is not asked about again after an unclear reply.
 pub const CONTROL_UNKNOWN_TTL: Duration = Duration::from_secs(60);
-/// How long a control recipient is not asked about again after a transient reply: less than [`SINGLE_RETRY_MIN`].
+/// How long a control recipient is not asked about again after a transient reply: less than [`crate::retry::SINGLE_RETRY_MIN`].
 pub const CONTROL_TRANSIENT_TTL: Duration = Duration::from_secs(4);
 /// Sessions that may end at a control recipient before its domain counts as unclear.
 pub const CONTROL_ATTEMPTS_MAX: u8 = 3;
@@ -399,7 +399,6 @@ pub const GREYLISTED_DOMAINS_MAX: usize = 20;
 /// Most contradictions that wait until the caller reads them.
 pub const WITHDRAWN_MAX: usize = 100_000;
 
-const _: () = assert!(CONTROL_TRANSIENT_TTL.as_millis() < SINGLE_RETRY_MIN.as_millis());
 const _: () = assert!(REFUSALS_SINGLE_SESSION_MAX <= REFUSALS_SINGLE_MAX);
 const _: () = assert!(RUN_MIN <= CHECKPOINT_MIN && REFUSALS_CARRIED_MAX < RUN_MIN);
 
@@ -409,20 +408,10 @@ const _: () = assert!(RUN_MIN <= CHECKPOINT_MIN && REFUSALS_CARRIED_MAX < RUN_MI
 pub const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
 /// How long a row of a batch or a line of a list may take while its site pushes back.
 pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
-/// A single check is asked about once more this long after a transient reply, or up to [`SINGLE_RETRY_SPREAD`] later. By then
-/// postscreen and the verification of recipients of Postfix have an answer.
-pub const SINGLE_RETRY_MIN: Duration = Duration::from_secs(5);
-/// The random part of that time.
-pub const SINGLE_RETRY_SPREAD: Duration = Duration::from_secs(3);
 /// Longest interval in a transient reply after which a single check is asked about once more.
 pub const SINGLE_NAMED_INTERVAL_MAX: Duration = Duration::from_secs(30);
 /// How long a single check waits at most before DNS is asked again.
 pub const SINGLE_DNS_RETRY_MAX: Duration = Duration::from_secs(8);
-/// After this time patient work that met a transient failure is asked about once more. The cause of such a reply (a failed
-/// look-up, too many processes) ends within seconds or lasts for hours.
-pub const TRANSIENT_WAIT: Duration = Duration::from_secs(10);
-/// After this time a greylisted recipient may be asked about again, whatever time the server names: the default delay of Postgrey.
-pub const GREYLISTING_WAIT: Duration = Duration::from_secs(300);
 
 const _: () = assert!(SINGLE_NAMED_INTERVAL_MAX.as_secs() < SINGLE_PATIENCE.as_secs());
 

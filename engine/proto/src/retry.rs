@@ -1,9 +1,21 @@
-//! The rules by which an address is asked about again, after an answer that decides nothing or without an answer.
+//! When an address is asked about again, after an answer that decides nothing or without an answer: all delays, and the rules for them.
 //!
-//! Batches (`frontend/checks/src/batch/queue.rs`) and lists of the command line (`frontend/clean/src/driver/answers.rs`) use
-//! the same rules with their own parameters: a [`Schedule`] for each cause of a retry. The caller keeps the times and the
-//! [`Tries`] of each address.
+//! The engine itself asks an address about once more, soon: a [single check](SINGLE_RETRY_MIN) and a
+//! [row](TRANSIENT_WAIT). After that, batches (`frontend/checks/src/batch/queue.rs`) and lists of the command line
+//! (`frontend/clean/src/driver/answers.rs`) ask again by their [`Schedule`] for the cause of the retry. The caller keeps the times
+//! and the [`Tries`] of each address.
+//!
+//! | cause | batch or uploaded list | list of the command line |
+//! | --- | --- | --- |
+//! | the server wants to be asked later, also for greylisting | [`BATCH_LATER`] | [`CLEAN_LATER`] |
+//! | the budget of refused recipients is used up | [`BATCH_BUDGET`] | [`CLEAN_BUDGET`] |
+//! | DNS or our network is out of order | [`BATCH_OUTAGE`] | every [`CLEAN_OUTAGE_PAUSE`], all rows together |
+//!
+//! A batch runs for hours without a user. So its delays double, and a row whose next delay is longer than the rest of its wait is
+//! answered at once. The user of a command waits for the list, and has chosen the time of the wait: its delays do not double, and a
+//! row has a last try at the end of the wait.
 
+use crate::limits::CONTROL_TRANSIENT_TTL;
 use crate::verdict::classify::rules;
 use crate::verdict::{Class, Scope};
 use std::time::Duration;
@@ -32,6 +44,58 @@ pub struct Tries {
     /// The delay before the last retry. Only schedules with `is_doubling` read it.
     pub last_delay: Duration,
 }
+
+/// A single check is asked about once more this long after a transient reply, or up to [`SINGLE_RETRY_SPREAD`] later. By then
+/// postscreen and the verification of recipients of Postfix have an answer.
+pub const SINGLE_RETRY_MIN: Duration = Duration::from_secs(5);
+/// The random part of that delay.
+pub const SINGLE_RETRY_SPREAD: Duration = Duration::from_secs(3);
+/// A row that met a transient failure is asked about once more after this time. The cause of such a reply (a failed look-up, too many
+/// processes) ends within seconds or lasts for hours.
+pub const TRANSIENT_WAIT: Duration = Duration::from_secs(10);
+/// A greylisted recipient may be asked about again after this time, whatever time the server names: the default delay of Postgrey.
+pub const GREYLISTING_WAIT: Duration = Duration::from_secs(300);
+
+const _: () = assert!(CONTROL_TRANSIENT_TTL.as_millis() < SINGLE_RETRY_MIN.as_millis());
+
+/// Rows of batches: the server wants to be asked later.
+pub const BATCH_LATER: Schedule = Schedule {
+    delay_min: Duration::from_secs(1),
+    delay_max: Duration::MAX,
+    is_doubling: true,
+    retries_max: None,
+    has_last_try: false,
+};
+/// Rows of batches: DNS or our network is out of order.
+pub const BATCH_OUTAGE: Schedule =
+    Schedule { delay_max: Duration::from_secs(60), has_last_try: true, ..BATCH_LATER };
+/// Rows of batches: the site must not be asked more for now. Recipients that are accepted meanwhile may extend its budget, so the
+/// delay has a limit. A row has a last try, because it is refunded without an answer.
+pub const BATCH_BUDGET: Schedule =
+    Schedule { delay_max: Duration::from_secs(300), is_doubling: false, has_last_try: true, ..BATCH_LATER };
+
+/// Most retries of a row of the command line.
+pub const CLEAN_RETRIES: u8 = 8;
+/// Rows of the command line: the server wants to be asked later. Greylisting servers require one to fifteen minutes, and the delay
+/// that they name is often a guess.
+pub const CLEAN_LATER: Schedule = Schedule {
+    delay_min: Duration::from_millis(1),
+    delay_max: Duration::from_secs(15 * 60),
+    is_doubling: false,
+    retries_max: Some(CLEAN_RETRIES),
+    has_last_try: true,
+};
+/// Rows of the command line: the site must not be asked more for now. There may be thousands of such rows, so they do not return at
+/// once, even if the engine gives a shorter delay. Asking does not make room in the budget, so there is no last try.
+pub const CLEAN_BUDGET: Schedule = Schedule {
+    delay_min: Duration::from_secs(1),
+    delay_max: Duration::MAX,
+    is_doubling: false,
+    retries_max: None,
+    has_last_try: false,
+};
+/// How long `clean` stops asking when DNS or our network is out of order.
+pub const CLEAN_OUTAGE_PAUSE: Duration = Duration::from_secs(5);
 
 impl Schedule {
     /// The delay before the next retry; `None` if the wait of the address ends now.

@@ -66,7 +66,7 @@ impl Source {
     ///
     /// # Errors
     /// Why not.
-    pub(super) async fn knock<R: Runtime>(&self) -> Result<(), Unconnected> {
+    pub(crate) async fn knock<R: Runtime>(&self) -> Result<(), Unconnected> {
         let Way::Proxy { at, credentials } = &self.way else { return Ok(()) };
         // The handshake ends before it asks the proxy for a connection.
         let Some(destination) = at.addresses.first() else { return Ok(()) };

@@ -4,13 +4,10 @@
 //! at the whole site. That rest has a record of its own ([`engine_proto::egress::Rests`]): its key is a source and a site, and it
 //! lasts for hours, longer than the groups in which routes are kept.
 
-use crate::probe;
-use crate::runtime::Runtime;
-use crate::shard::Shard;
+use crate::asking::Asking;
 use crate::site::Group;
 use crate::work::{Work, unverifiable};
 use engine_proto::verdict::{Class, Classification, Scope};
-use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -19,22 +16,21 @@ pub(crate) const RESTED: &str = "source_rested";
 
 /// Whether a refusal is a block of our source: about its address, its name or its reverse-path, and not about how fast
 /// we come. One at RCPT has to be said to everyone to be one.
-pub(crate) fn is_block<R: Runtime>(shard: &Shard<R>, said: &Classification) -> bool {
+pub(crate) fn is_block(asking: &Asking, said: &Classification) -> bool {
     let about_us = matches!(said.scope, Scope::Us | Scope::Sender);
-    shard.shared.pool.named && about_us && matches!(said.class, Class::Policy | Class::Unclear)
+    asking.shared.pool.named && about_us && matches!(said.class, Class::Policy | Class::Unclear)
 }
 
 /// A host has blocked our source. If no other host of the group is left, the source rests at the site. Works that wait there are
 /// answered, and so are new works until the rest ends.
-pub(crate) fn on_blocked<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, rule: &'static str) {
-    let now = R::now();
+pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now: Instant) {
     if !group.is_down(now) {
         return;
     }
     let index = group.source.get();
-    let source = &shard.shared.pool.sources[index];
-    count_ended(shard, now);
-    let Some(time) = shard.rests.borrow_mut().on_blocked(index, &group.site_name, now) else { return };
+    let source = &asking.shared.pool.sources[index];
+    count_ended(asking, now);
+    let Some(time) = asking.rests.borrow_mut().on_blocked(index, &group.site_name, now) else { return };
     source.rests.fetch_add(1, Ordering::Relaxed);
     source.resting.fetch_add(1, Ordering::Relaxed);
     tracing::warn!(
@@ -46,22 +42,17 @@ pub(crate) fn on_blocked<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, ru
     for work in group.take_expired(None) {
         rested(work, rule, time);
     }
-    for other in shard.groups_of(&group.site_name, index) {
+    for other in asking.groups_of(&group.site_name, index) {
         other.routes.iter().for_each(|route| route.set_down(now + time, RESTED));
         other.take_expired(None).into_iter().for_each(|work| rested(work, RESTED, time));
         // This answers control recipients, and the works that wait for their result.
-        probe::answer_unroutable(shard, &other);
+        asking.answer_unroutable(&other, now);
     }
 }
 
 /// The work, unless the source of its site rests there; then it is answered.
-pub(crate) fn unless_rested<R: Runtime>(
-    shard: &Shard<R>,
-    group: &Group,
-    work: Work,
-    now: Instant,
-) -> Option<Work> {
-    match shard.rests.borrow().left(group.source.get(), &group.site_name, now) {
+pub(crate) fn unless_rested(asking: &Asking, group: &Group, work: Work, now: Instant) -> Option<Work> {
+    match asking.rests.borrow().left(group.source.get(), &group.site_name, now) {
         Some(left) => {
             rested(work, RESTED, left);
             None
@@ -71,14 +62,14 @@ pub(crate) fn unless_rested<R: Runtime>(
 }
 
 /// The site has answered our source: a block that is over does not count for the next one.
-pub(crate) fn on_answer<R: Runtime>(shard: &Shard<R>, group: &Group) {
-    shard.rests.borrow_mut().on_answer(group.source.get(), &group.site_name, R::now());
+pub(crate) fn on_answer(asking: &Asking, group: &Group, now: Instant) {
+    asking.rests.borrow_mut().on_answer(group.source.get(), &group.site_name, now);
 }
 
 /// Counts the rests that have ended.
-pub(crate) fn count_ended<R: Runtime>(shard: &Shard<R>, now: Instant) {
-    for index in shard.rests.borrow_mut().take_ended(now) {
-        shard.shared.pool.sources[index].resting.fetch_sub(1, Ordering::Relaxed);
+pub(crate) fn count_ended(asking: &Asking, now: Instant) {
+    for index in asking.rests.borrow_mut().take_ended(now) {
+        asking.shared.pool.sources[index].resting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

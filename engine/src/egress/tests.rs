@@ -129,12 +129,12 @@ fn the_host_needs_no_name_where_every_source_has_one() {
     let mut config = config(&["127.0.0.2=a.example", "127.0.0.3=b.example"]);
     (config.ehlo, config.mail_from) = (None, None);
     config.resolvers = vec![([127, 0, 0, 1], 53).into()];
-    machine::complete(&mut config).unwrap();
+    crate::machine::complete(&mut config).unwrap();
     let pool = Pool::new(&config).unwrap();
     let paths: Vec<&str> = pool.sources.iter().map(|source| &*source.dialog.reverse_path).collect();
     assert_eq!(paths, ["postmaster@a.example", "postmaster@b.example"]);
     config.mail_from = Some("all@c.example".into());
     config.sources[0].mail_from = None;
-    machine::complete(&mut config).unwrap();
+    crate::machine::complete(&mut config).unwrap();
     assert_eq!(&*Pool::new(&config).unwrap().sources[0].dialog.reverse_path, "all@c.example");
 }

@@ -6,14 +6,13 @@ use super::replies::{ask_elsewhere, finish, returned};
 use super::transaction::{NextStep, SessionState};
 use crate::Priority;
 use crate::faults::{Fault, planted};
-use crate::runtime::Runtime;
 use crate::site::{HeldAnswers, UnclearWait};
 use crate::work::{CarriedRefusal, Work};
 use engine_proto::address::Domain;
 use engine_proto::limits::{
-    CATCH_ALL_CHECKPOINTS_MIN, CHECKPOINT_MIN, CONTROL_UNKNOWN_TTL, GREYLISTING_WAIT, HOST_DOWN, RUN_MIN,
-    TRANSIENT_WAIT,
+    CATCH_ALL_CHECKPOINTS_MIN, CHECKPOINT_MIN, CONTROL_UNKNOWN_TTL, HOST_DOWN, RUN_MIN,
 };
+use engine_proto::retry::{GREYLISTING_WAIT, TRANSIENT_WAIT};
 use engine_proto::verdict::Reason;
 use engine_proto::verdict::catch_all::ControlFinding;
 use engine_proto::verdict::classify::reason_at_rcpt;
@@ -21,7 +20,7 @@ use engine_proto::verdict::evidence::{Held, Proof, Released, SessionEvidence};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// The rule of an address that a server gave an answer to which its own behaviour contradicts.
+/// The rule of an address if the later behaviour of the server contradicts its answer.
 const CHANGED: &str = "behaviour_changed";
 
 /// The rule of a refusal behind which no mailbox was accepted.
@@ -30,13 +29,9 @@ const UNPROVEN: &str = "refusal_unproven";
 /// The rule of an accept behind which the session ended.
 const UNANSWERED: &str = "control_unanswered";
 
-/// Releases what the session holds. `alive`: all questions were answered, or there was none. Tells whether what comes next
-/// had better be asked in another session.
-pub(super) fn release<R: Runtime>(
-    context: &ProbeContext<'_, R>,
-    state: &SessionState,
-    alive: bool,
-) -> NextStep {
+/// Releases the answers that the session holds. `alive`: all questions were answered, or there was none. The result says whether
+/// the next recipients should be asked about in another session.
+pub(super) fn release(context: &ProbeContext<'_>, state: &SessionState, alive: bool) -> NextStep {
     if state.held.evidence.borrow().is_empty() {
         return NextStep::Open;
     }
@@ -52,7 +47,7 @@ pub(super) fn release<R: Runtime>(
         context.on_change(&released, proven);
     } else if alive {
         context.route().on_no_change();
-        learn_refusals(context, &released, R::now());
+        learn_refusals(context, &released, context.now);
         context.group.on_proven(released.iter().filter(|one| is_answer(one.proof)).count());
     }
     let is_untold = |one: &Released<Work>| one.held != Held::Accepted && one.proof == Proof::Unclear;
@@ -63,11 +58,11 @@ pub(super) fn release<R: Runtime>(
     let confirms = is_long && only_catch_all.is_some_and(|domain| is_to_confirm(context, domain));
     let leaves = released.iter().any(is_untold) || confirms;
     let after = if leaves { NextStep::Leave } else { NextStep::Open };
-    let (mut again, now) = (Vec::new(), R::now());
+    let (mut again, now) = (Vec::new(), context.now);
     // Sessions that end there are counted, not the answers that they held.
     let ended = state.held.ended_at_control.take();
     let without_control =
-        ended.filter(|&domain| !context.shard.knowledge.borrow_mut().on_unanswered(domain, now));
+        ended.filter(|&domain| !context.asking.knowledge.borrow_mut().on_unanswered(domain, now));
     for one in released {
         let wait = state.held.unclear_wait.get();
         let closed = Closed { without_control, changed, has_accepted, refused_in_a_row, alive, wait };
@@ -81,9 +76,9 @@ pub(super) fn release<R: Runtime>(
     after
 }
 
-/// Remembers of which domains recipients were refused, and none accepted: where that adds up they cannot be domains that accept
-/// everyone.
-fn learn_refusals<R: Runtime>(context: &ProbeContext<'_, R>, released: &[Released<Work>], now: Instant) {
+/// Remembers the domains of which recipients were refused and none was accepted. Enough such refusals rule out that a domain
+/// accepts everyone.
+fn learn_refusals(context: &ProbeContext<'_>, released: &[Released<Work>], now: Instant) {
     let is_refused = |one: &&Released<Work>| one.held == Held::Refused && is_answer(one.proof);
     if !context.group.catch_alls.get() && released.iter().filter(is_refused).count() < RUN_MIN as usize {
         return;
@@ -95,7 +90,7 @@ fn learn_refusals<R: Runtime>(context: &ProbeContext<'_, R>, released: &[Release
     for one in released.iter().filter(|one| one.held == Held::Accepted) {
         refused.remove(&context.number(one.item.address.domain()));
     }
-    let mut knowledge = context.shard.knowledge.borrow_mut();
+    let mut knowledge = context.asking.knowledge.borrow_mut();
     refused.into_iter().for_each(|(domain, count)| knowledge.on_refusals(domain, count, now));
 }
 
@@ -107,9 +102,9 @@ fn only_catch_all(released: &[Released<Work>]) -> Option<&Domain> {
 }
 
 /// Whether another session is to confirm that the domain accepts everyone: this one may have met the one node of a pool that does.
-fn is_to_confirm<R: Runtime>(context: &ProbeContext<'_, R>, domain: &Domain) -> bool {
+fn is_to_confirm(context: &ProbeContext<'_>, domain: &Domain) -> bool {
     context.group.waiting() > 0
-        && !context.shard.knowledge.borrow().is_catch_all(context.number(domain), R::now())
+        && !context.asking.knowledge.borrow().is_catch_all(context.number(domain), context.now)
 }
 
 /// How the checkpoint was closed.
@@ -128,9 +123,9 @@ struct Closed {
 }
 
 /// Remembers what the checkpoint showed of its domains.
-fn learn<R: Runtime>(context: &ProbeContext<'_, R>, held: &HeldAnswers, evidence: &SessionEvidence<Work>) {
-    let now = R::now();
-    let (mut knowledge, mut contradicted) = (context.shard.knowledge.borrow_mut(), Vec::new());
+fn learn(context: &ProbeContext<'_>, held: &HeldAnswers, evidence: &SessionEvidence<Work>) {
+    let now = context.now;
+    let (mut knowledge, mut contradicted) = (context.asking.knowledge.borrow_mut(), Vec::new());
     for (domain, finding) in evidence.findings() {
         let again = !held.learned.borrow_mut().insert(domain);
         if knowledge.on_shown(domain, finding, again, now) {
@@ -148,13 +143,13 @@ fn learn<R: Runtime>(context: &ProbeContext<'_, R>, held: &HeldAnswers, evidence
     }
     drop(knowledge);
     for work in contradicted.into_iter().filter_map(|domain| evidence.recipient(Some(domain), None)) {
-        context.shard.withdraw(context.evidence_key(work.address.domain()));
+        context.asking.withdraw(context.evidence_key(work.address.domain()), now);
     }
 }
 
 /// Answers a work with a released answer, or returns it to be asked about in another session.
-fn settle_released<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+fn settle_released(
+    context: &ProbeContext<'_>,
     one: Released<Work>,
     closed: &Closed,
     now: Instant,
@@ -169,7 +164,7 @@ fn settle_released<R: Runtime>(
     work.note(|| format!("checkpoint: {}", in_words_of(held, proof)));
     if held == Held::Accepted && matches!(proof, Proof::CatchAll | Proof::Changed) {
         context
-            .shard
+            .asking
             .knowledge
             .borrow_mut()
             .on_mailbox_unproven(&context.route().host, work.address.as_str());
@@ -272,14 +267,14 @@ fn in_words_of(held: Held, proof: Proof) -> &'static str {
 
 /// The control recipient got no clear reply. If that may pass soon (a server that verifies recipients does not know this one yet),
 /// the address is asked about once more.
-fn unclear<R: Runtime>(context: &ProbeContext<'_, R>, mut work: Work, wait: UnclearWait, now: Instant) {
+fn unclear(context: &ProbeContext<'_>, mut work: Work, wait: UnclearWait, now: Instant) {
     let single = work.priority == Priority::Single;
     let after = match wait {
         UnclearWait::Soon if !std::mem::replace(&mut work.control_asked_again, true) => {
-            let again = if single { context.shard.single_retry() } else { TRANSIENT_WAIT };
+            let again = if single { context.asking.common.single_retry() } else { TRANSIENT_WAIT };
             work.leave_heard_for_now("control_unclear", CONTROL_UNKNOWN_TTL, again);
             work.may_begin_anew();
-            return context.shard.give_up(work, now);
+            return context.asking.common.give_up(work, now);
         }
         UnclearWait::Soon | UnclearWait::Long => CONTROL_UNKNOWN_TTL,
         UnclearWait::Greylisting => GREYLISTING_WAIT,

@@ -1,10 +1,9 @@
-//! Where a session is held: its shard, its group and its route, and what is known there.
+//! Where a session is held: its group and its route, and what is known there.
 
 use super::transaction::SessionState;
+use crate::asking::Asking;
 use crate::knowledge::DomainAtHost;
 use crate::refusals::AskedRecipients;
-use crate::runtime::Runtime;
-use crate::shard::Shard;
 use crate::site::{Group, KnownBy, Route};
 use crate::work::Work;
 use engine_proto::address::Domain;
@@ -15,15 +14,37 @@ use engine_proto::verdict::{ObservedReply, Stage};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// The place of a session: its shard, group and route.
-pub(super) struct ProbeContext<'a, R: Runtime> {
-    pub(super) shard: &'a Rc<Shard<R>>,
+/// The place of a session. It is what a task keeps while it waits.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) asking: &'a Rc<Asking>,
     pub(super) group: &'a Rc<Group>,
     /// The route.
     pub(super) index: usize,
 }
 
-impl<R: Runtime> ProbeContext<'_, R> {
+/// The place of a session at one moment: what something means is decided there, without a wait.
+pub(super) struct ProbeContext<'a> {
+    pub(super) asking: &'a Rc<Asking>,
+    pub(super) group: &'a Rc<Group>,
+    /// The route.
+    pub(super) index: usize,
+    pub(super) now: Instant,
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn at(self, now: Instant) -> ProbeContext<'a> {
+        let Place { asking, group, index } = self;
+        ProbeContext { asking, group, index, now }
+    }
+
+    /// The route.
+    pub(super) fn route(self) -> &'a Route {
+        &self.group.routes[self.index]
+    }
+}
+
+impl ProbeContext<'_> {
     /// The route.
     pub(super) fn route(&self) -> &Route {
         &self.group.routes[self.index]
@@ -46,12 +67,17 @@ impl<R: Runtime> ProbeContext<'_, R> {
 
     /// Reserves room in the budget of refusals for up to this number of recipients, so that `keep` more could be asked about.
     pub(super) fn reserve(&self, recipients: usize, keep: usize) -> AskedRecipients {
-        AskedRecipients::reserve(self.group.refusals.as_ref(), recipients, keep, self.shard.refusal_step())
+        AskedRecipients::reserve(self.group.refusals.as_ref(), recipients, keep, self.refusal_step())
+    }
+
+    /// The number of the step that counts refusals now.
+    pub(super) fn refusal_step(&self) -> u64 {
+        self.asking.shared.refusal_step(self.now)
     }
 
     /// Our own names and address towards this host.
     fn us(&self) -> Us<'_> {
-        let source = &self.shard.shared.pool.sources[self.group.source.get()];
+        let source = &self.asking.shared.pool.sources[self.group.source.get()];
         Us {
             reverse_path: &source.dialog.reverse_path,
             ehlo: &source.dialog.ehlo,
@@ -76,8 +102,8 @@ impl<R: Runtime> ProbeContext<'_, R> {
             return of(known);
         }
         let at = DomainAtHost { domain: domain.clone(), host: Rc::clone(&route.host) };
-        let number = self.shard.knowledge.borrow().number(&at);
-        let evidence = self.shard.evidence_key(domain, &route.host);
+        let number = self.asking.knowledge.borrow().number(&at);
+        let evidence = self.asking.evidence_key(domain, &route.host);
         of(last.insert(KnownBy { domain: at.domain, number, evidence }))
     }
 
@@ -86,7 +112,7 @@ impl<R: Runtime> ProbeContext<'_, R> {
         let refused = state.held.evidence.borrow();
         let refused = refused.recipient(None, Some(Held::Refused)).map(|work| work.address.domain().clone());
         let refused = refused.map(|domain| self.number(&domain));
-        let (knowledge, now) = (self.shard.knowledge.borrow(), R::now());
+        let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         let no_postmaster = refused.is_some_and(|domain| knowledge.has_no_postmaster(domain, now));
         drop(knowledge);
         // A session with one transaction cannot ask anything after it.
@@ -98,21 +124,21 @@ impl<R: Runtime> ProbeContext<'_, R> {
     /// Whether refusals of a session without an accept show nothing: the host changed its behaviour within the hour, and this is
     /// the refusal of a single check, or there are more refusals in a row than the pace of the site allows per session.
     pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
-        let changed = self.shard.knowledge.borrow().has_changed(&self.route().host, R::now());
+        let changed = self.asking.knowledge.borrow().has_changed(&self.route().host, self.now);
         let borne = || self.group.site.pace.borrow().errors_borne();
         changed && !self.group.is_honest() && (single || in_a_row > borne())
     }
 
     /// Whether this host, or another one of the same domains, has a known mailbox ([`engine_proto::limits::KNOWN_MAILBOX_TTL`]).
     pub(super) fn has_known_mailbox(&self) -> bool {
-        let (knowledge, now) = (self.shard.knowledge.borrow(), R::now());
+        let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         self.hosts().any(|host| knowledge.has_mailbox(host, now))
     }
 
     /// A mailbox that this host is to accept: its known mailbox, that of another host of the same domains, or one of the
     /// operator's. With the host that accepted it.
     pub(super) fn known_mailbox(&self, state: &SessionState) -> Option<(String, Rc<str>)> {
-        let (knowledge, now) = (self.shard.knowledge.borrow(), R::now());
+        let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         let kept = |host: &Rc<str>| knowledge.mailbox(host, now).map(|mailbox| (mailbox, Rc::clone(host)));
         self.hosts()
             .find_map(kept)
@@ -128,7 +154,7 @@ impl<R: Runtime> ProbeContext<'_, R> {
 
     /// A mailbox of the operator's own at a domain that this session asks about.
     fn canary(&self, state: &SessionState) -> Option<String> {
-        let canaries = &self.shard.shared.config.canaries;
+        let canaries = &self.asking.shared.config.canaries;
         if canaries.is_empty() {
             return None;
         }
@@ -140,7 +166,7 @@ impl<R: Runtime> ProbeContext<'_, R> {
 
     /// The host accepted this mailbox. `proven`: and tells mailboxes apart.
     pub(super) fn on_known(&self, address: &str, proven: bool, now: Instant) {
-        let (route, mut knowledge) = (self.route(), self.shard.knowledge.borrow_mut());
+        let (route, mut knowledge) = (self.route(), self.asking.knowledge.borrow_mut());
         if !knowledge.keeps_mailbox(route.mailbox_kept.get(), proven, now) && address.is_ascii() {
             route.mailbox_kept.set(knowledge.on_mailbox(&route.host, address, proven, now));
         }
@@ -148,7 +174,8 @@ impl<R: Runtime> ProbeContext<'_, R> {
 
     /// The same, of a mailbox that was asked about because it is known: it goes on to be.
     pub(super) fn on_known_again(&self, address: &str, now: Instant) {
-        let is_renewed = self.shard.knowledge.borrow_mut().on_mailbox_again(&self.route().host, address, now);
+        let is_renewed =
+            self.asking.knowledge.borrow_mut().on_mailbox_again(&self.route().host, address, now);
         if !is_renewed {
             self.on_known(address, false, now);
         }
@@ -156,14 +183,14 @@ impl<R: Runtime> ProbeContext<'_, R> {
 
     /// The host changed its behaviour in this session, or contradicted an earlier one.
     pub(super) fn on_change(&self, released: &[Released<Work>], refusals_proven: u32) {
-        let (route, now) = (self.route(), R::now());
+        let (route, now) = (self.route(), self.now);
         self.group.on_changed();
         route.on_change();
         if refusals_proven > 1 {
             // A session takes this number of refusals before the change; the next session stops earlier.
             self.group.site.pace.borrow_mut().on_tarpitted(refusals_proven - 1);
         }
-        self.shard.knowledge.borrow_mut().on_changed(&route.host, now);
+        self.asking.knowledge.borrow_mut().on_changed(&route.host, now);
         let mut told: Vec<&Domain> = Vec::new();
         for one in released {
             let domain = one.item.address.domain();
@@ -172,8 +199,8 @@ impl<R: Runtime> ProbeContext<'_, R> {
             }
             told.push(domain);
             let number = self.number(domain);
-            self.shard.knowledge.borrow_mut().on_contradicted(number, now);
-            self.shard.withdraw(self.evidence_key(domain));
+            self.asking.knowledge.borrow_mut().on_contradicted(number, now);
+            self.asking.withdraw(self.evidence_key(domain), now);
         }
         tracing::debug!("the host {} changed its behaviour towards unknown recipients", route.host);
     }

@@ -4,7 +4,6 @@ use super::context::ProbeContext;
 use super::endings::push_back;
 use super::replies::in_words;
 use super::transaction::{Answered, ReplyEffect};
-use crate::runtime::Runtime;
 use crate::site::HeldAnswers;
 use engine_proto::address::Address;
 use engine_proto::verdict::classify::{Classification, classify};
@@ -23,8 +22,8 @@ pub(super) struct AskedControls {
 }
 
 /// Reads the reply to a question, and adds it to the evidence of the session.
-pub(super) fn control_answered<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+pub(super) fn control_answered(
+    context: &ProbeContext<'_>,
     held: &HeldAnswers,
     asked: &AskedControls,
     heard: &Answered<'_>,
@@ -35,8 +34,8 @@ pub(super) fn control_answered<R: Runtime>(
         // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
         return ReplyEffect::Later;
     }
-    let shard = context.shard;
-    if shard.wants_traces.get() {
+    let asking = context.asking;
+    if asking.common.wants_traces() {
         let line = format!("{}: {}", name(asked.question), in_words(&said));
         held.evidence.borrow_mut().each(|work| work.note(|| line.clone()));
     }
@@ -47,7 +46,7 @@ pub(super) fn control_answered<R: Runtime>(
     let mut told = Told::of(&said);
     if let Some(host) = &asked.elsewhere
         && told == Told::Refused
-        && !shard.knowledge.borrow_mut().on_mailbox_refused(host, at)
+        && !asking.knowledge.borrow_mut().on_mailbox_refused(host, at)
     {
         // It may have been accepted by a server that accepts everyone: that it is refused here shows nothing.
         told = Told::Nothing;
@@ -60,7 +59,7 @@ pub(super) fn control_answered<R: Runtime>(
                 Some((_, postmaster)) if told == Told::Refused => context.on_known(&postmaster, true, at),
                 // It was accepted as everyone is.
                 Some((_, postmaster)) => {
-                    shard.knowledge.borrow_mut().on_mailbox_unproven(&context.route().host, &postmaster);
+                    asking.knowledge.borrow_mut().on_mailbox_unproven(&context.route().host, &postmaster);
                 }
                 None => {}
             }
@@ -80,14 +79,14 @@ pub(super) fn control_answered<R: Runtime>(
                 Address::parse(&asked.recipient).ok().map(|address| address.domain().clone())
             {
                 let number = context.number(&domain);
-                shard.knowledge.borrow_mut().on_no_postmaster(number, at);
+                asking.knowledge.borrow_mut().on_no_postmaster(number, at);
             }
         }
         _ => {}
     }
     if told == Told::Accepted {
         context.route().on_accepted();
-        shard.knowledge.borrow_mut().on_mailbox_accepted(&context.route().host);
+        asking.knowledge.borrow_mut().on_mailbox_accepted(&context.route().host);
     }
     held.evidence.borrow_mut().on_told(asked.question, told);
     // A refusal that proves nothing may be what the host says to everyone.

@@ -5,8 +5,6 @@ use crate::egress::connect::Unconnected;
 use crate::egress::rest;
 use crate::faults::{Fault, planted};
 use crate::in_flight::InFlight;
-use crate::runtime::Runtime;
-use crate::shard::Shard;
 use crate::site::Group;
 use crate::work::Work;
 use crate::{Outage, Priority};
@@ -16,23 +14,17 @@ use engine_proto::smtp::dialog::{Closure, Step};
 use engine_proto::verdict::classify::{Classification, classify};
 use engine_proto::verdict::{Class, ObservedReply, Scope, Stage};
 use std::io::ErrorKind;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// A connection could not be made.
-pub(super) fn unreachable<R: Runtime>(
-    shard: &Rc<Shard<R>>,
-    group: &Rc<Group>,
-    index: usize,
-    error: &Unconnected,
-) {
-    let route = &group.routes[index];
-    let now = R::now();
+pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
+    let ProbeContext { asking, group, index, now } = *context;
+    let route = context.route();
     let error = match error {
         Unconnected::Host(error) => error,
         Unconnected::Ours(_) => return route.set_resting(now + HOST_RETRY),
         Unconnected::Source(why) => {
-            let (source, time) = (&shard.shared.pool.sources[group.source.get()], shard.shared.age(now));
+            let (source, time) = (&asking.shared.pool.sources[group.source.get()], asking.shared.age(now));
             source.on_failed(why, time);
             route.set_resting(now + HOST_RETRY);
             if source.connections.are_down(time) {
@@ -41,9 +33,9 @@ pub(super) fn unreachable<R: Runtime>(
             return;
         }
     };
-    shard.shared.on_not_reached(group.source.get(), &group.site_name, now);
+    asking.shared.on_not_reached(group.source.get(), &group.site_name, now);
     if error.kind() == ErrorKind::TimedOut {
-        died(shard, group, index, "no_connection");
+        died(context, "no_connection");
     } else if group.release_singles(index, "no_connection") && !route.on_connection_lost(STRIKES_MAX) {
         // A server that refuses connections at once may be restarting.
         route.set_resting(now + HOST_RETRY);
@@ -54,22 +46,22 @@ pub(super) fn unreachable<R: Runtime>(
 
 /// A connection ended without a meaningful reply. A busy host does so at times; a host that always does so is down. Single checks do
 /// not wait to find that out.
-pub(super) fn died<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, rule: &'static str) {
-    let route = &group.routes[index];
-    let patience = if group.release_singles(index, rule) { STRIKES_MAX } else { 1 };
+pub(super) fn died(context: &ProbeContext<'_>, rule: &'static str) {
+    let route = context.route();
+    let patience = if context.group.release_singles(context.index, rule) { STRIKES_MAX } else { 1 };
     if route.on_connection_lost(patience) {
-        route.set_down(R::now() + HOST_DOWN, rule);
+        route.set_down(context.now + HOST_DOWN, rule);
     } else {
-        push_back(&ProbeContext { shard, group, index }, rule);
+        push_back(context, rule);
     }
 }
 
 /// A site has too much: its pace is lowered and the route rests.
-pub(super) fn push_back<R: Runtime>(context: &ProbeContext<'_, R>, rule: &'static str) {
-    let ProbeContext { shard, group, index } = *context;
-    let (now, site) = (R::now(), &group.site);
+pub(super) fn push_back(context: &ProbeContext<'_>, rule: &'static str) {
+    let ProbeContext { asking, group, index, now } = *context;
+    let site = &group.site;
     let mut pace = site.pace.borrow_mut();
-    pace.on_pushed_back(now, site.open.get(), shard.random());
+    pace.on_pushed_back(now, site.open.get(), asking.common.random());
     let until = pace.pause(now).unwrap_or(now + Duration::from_millis(500));
     drop(pace);
     pushed(group, index, rule, until, now);
@@ -91,13 +83,9 @@ pub(crate) fn pushed_away(mut work: Work, rule: &'static str, until: Instant, no
 }
 
 /// A session ended before it gave a single answer.
-pub(super) fn session_refused<R: Runtime>(
-    shard: &Rc<Shard<R>>,
-    group: &Rc<Group>,
-    index: usize,
-    closure: &Closure,
-) {
-    let route = &group.routes[index];
+pub(super) fn session_refused(context: &ProbeContext<'_>, closure: &Closure) {
+    let ProbeContext { asking, group, now, .. } = *context;
+    let route = context.route();
     match closure {
         // A server that fails at STARTTLS, or in the handshake, may work without TLS (RFC 7435).
         Closure::TlsFailed
@@ -107,28 +95,26 @@ pub(super) fn session_refused<R: Runtime>(
         | Closure::Garbled(Step::StartTls, _)
         | Closure::Unexpected(Step::StartTls) => {
             if route.on_tls_failed() {
-                route.set_down(R::now() + HOST_DOWN, "tls_failed");
+                route.set_down(now + HOST_DOWN, "tls_failed");
             }
         }
         Closure::Refused { step, reply } => {
-            let context = ProbeContext { shard, group, index };
             let said = classify(&context.view(stage(*step), reply, None));
             let passes =
                 !reply.is_permanent() && (said.class == Class::Temporary || said.scope == Scope::Session);
             if said.class == Class::Throttled || passes {
-                push_back(&context, said.rule);
+                push_back(context, said.rule);
             } else {
-                let now = R::now();
                 route.set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
-                if rest::is_block(shard, &said) {
-                    rest::on_blocked(shard, group, said.rule);
+                if rest::is_block(asking, &said) {
+                    rest::on_blocked(asking, group, said.rule, now);
                 }
             }
         }
-        Closure::Closed(_) => died(shard, group, index, "hung_up"),
-        Closure::TimedOut(_) => died(shard, group, index, "no_answer_in_time"),
+        Closure::Closed(_) => died(context, "hung_up"),
+        Closure::TimedOut(_) => died(context, "no_answer_in_time"),
         Closure::Garbled(..) | Closure::Unexpected(_) => {
-            route.set_down(R::now() + HOST_DOWN, "not_smtp");
+            route.set_down(now + HOST_DOWN, "not_smtp");
         }
         Closure::Quit => {}
     }
@@ -145,12 +131,7 @@ pub(super) fn stage(step: Step) -> Stage {
 
 /// A session ended in the middle of a transaction. Recipients without an answer are asked about again. If it ended at a recipient,
 /// this one may be the cause, so it comes last, and only a few times.
-pub(super) fn cut_off<R: Runtime>(
-    context: &ProbeContext<'_, R>,
-    in_flight: &InFlight,
-    closure: &Closure,
-    tally: &Tally,
-) {
+pub(super) fn cut_off(context: &ProbeContext<'_>, in_flight: &InFlight, closure: &Closure, tally: &Tally) {
     let group = context.group;
     let blameless = tally.answers > 0 && !ends_at_recipient(closure);
     let suspect = if blameless { None } else { in_flight.take_first() };
@@ -159,7 +140,7 @@ pub(super) fn cut_off<R: Runtime>(
     let Some(mut work) = suspect else { return };
     match (busy(context, closure), closure) {
         (Some(said), Closure::Refused { reply, .. }) => {
-            context.tell(&mut work, reply, &said, R::now());
+            context.tell(&mut work, reply, &said, context.now);
             work.leave_heard(said.rule, Some(HOST_DOWN));
         }
         (_, Closure::TimedOut(_)) => {
@@ -170,7 +151,7 @@ pub(super) fn cut_off<R: Runtime>(
     // With answers before it, the session's end was hardly this one's doing.
     work.returns += u8::from(tally.answers == 0);
     let most = if work.priority == Priority::Single { 1 } else { RETURNS_MAX };
-    if work.returns > most || work.deadline <= R::now() {
+    if work.returns > most || work.deadline <= context.now {
         work.give_up();
     } else {
         group.enqueue(work);
@@ -179,7 +160,7 @@ pub(super) fn cut_off<R: Runtime>(
 
 /// The statement about us in the 421 that ended a session at a recipient or after it: we are too fast, ask about too many unknown
 /// recipients, or are not wanted. `None` without such a statement.
-pub(super) fn busy<R: Runtime>(context: &ProbeContext<'_, R>, closure: &Closure) -> Option<Classification> {
+pub(super) fn busy(context: &ProbeContext<'_>, closure: &Closure) -> Option<Classification> {
     let Closure::Refused { step: Step::Rcpt(_) | Step::Rset | Step::Mail | Step::Idle, reply } = closure
     else {
         return None;
@@ -212,8 +193,8 @@ fn breaks_between(closure: &Closure) -> bool {
 }
 
 /// Records what the end of a session in a transaction shows about the host.
-pub(super) fn blame<R: Runtime>(context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
-    let ProbeContext { shard, group, index } = *context;
+pub(super) fn blame(context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
+    let group = context.group;
     let at_recipient = ends_at_recipient(closure);
     let hung_up = matches!(closure, Closure::Refused { .. } | Closure::Closed(_));
     if tally.answers > 0 && breaks_between(closure) {
@@ -232,28 +213,28 @@ pub(super) fn blame<R: Runtime>(context: &ProbeContext<'_, R>, closure: &Closure
     } else if at_recipient && tally.errors == 0 && matches!(closure, Closure::Refused { .. }) {
         push_back(context, "hung_up");
     } else if tally.answers == 0 && !at_recipient {
-        session_refused(shard, group, index, closure);
-    } else if tally.answers == 0 && group.routes[index].on_connection_lost(HANGUPS_MAX) {
-        group.routes[index].set_down(R::now() + HOST_DOWN, "hung_up");
+        session_refused(context, closure);
+    } else if tally.answers == 0 && context.route().on_connection_lost(HANGUPS_MAX) {
+        context.route().set_down(context.now + HOST_DOWN, "hung_up");
     }
 }
 
 /// The site says that we are too fast or not wanted: it gets a pause, and the rate of new sessions is halved. If it says so
 /// repeatedly, the source rests there.
-pub(super) fn slow_down<R: Runtime>(context: &ProbeContext<'_, R>, said: &Classification) {
-    let ProbeContext { shard, group, index } = *context;
-    let (now, site) = (R::now(), &group.site);
+pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
+    let ProbeContext { asking, group, index, now } = *context;
+    let site = &group.site;
     let mut pace = site.pace.borrow_mut();
     // The sessions of one burst are ended together: that is one sign, not many.
     let first = pace.pause(now).is_none();
-    pace.on_too_fast(now, site.open.get(), shard.random());
+    pace.on_too_fast(now, site.open.get(), asking.common.random());
     let until = pace.pause(now).unwrap_or(now);
     drop(pace);
     pushed(group, index, said.rule, until, now);
     if first && said.class == Class::Policy && context.route().on_warning(WARNINGS_MAX) {
         context.route().set_down(now + HOST_DOWN, said.rule);
-        if rest::is_block(shard, said) {
-            rest::on_blocked(shard, group, said.rule);
+        if rest::is_block(asking, said) {
+            rest::on_blocked(asking, group, said.rule, now);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A second try of the address is accepted, but then its control recipient is new to the server and is deferred in turn. So the
 //! control recipient is asked about as soon as a recipient of its domain is greylisted, and both delays pass together.
 
-use super::ProbeContext;
+use super::context::{Place, ProbeContext};
 use super::endings::{blame, push_back};
 use super::replies::mail_refused;
 use super::transaction::{Answered, NextStep, Recipients, ReplyEffect, SessionState, hear};
@@ -18,12 +18,13 @@ use engine_proto::verdict::{Class, Scope, Stage};
 
 /// Asks about the control recipients of the domains that were greylisted in this session; `None` where there are none.
 pub(super) async fn introduce<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+    place: Place<'_>,
     session: &mut Session<R>,
     state: &mut SessionState,
 ) -> Option<NextStep> {
-    let (shard, now) = (context.shard, R::now());
-    let is_unknown = |number: u64| shard.knowledge.borrow().believed(number, true, now).is_none();
+    let (context, now) = (&place.at(R::now()), R::now());
+    let asking = context.asking;
+    let is_unknown = |number: u64| asking.knowledge.borrow().believed(number, true, now).is_none();
     let mut domains = state.held.take_greylisted();
     domains.retain(|domain| is_unknown(context.number(domain)));
     let (recipients, refusals) = context.group.site.pace.borrow().left(&state.tally);
@@ -37,20 +38,21 @@ pub(super) async fn introduce<R: Runtime>(
     if domains.is_empty() {
         return None;
     }
-    let controls: Vec<String> = domains.iter().map(|domain| shard.control_recipient(domain, false)).collect();
-    session.limit = now + shard.session_limit;
+    let controls: Vec<String> =
+        domains.iter().map(|domain| asking.control_recipient(domain, false, now)).collect();
+    session.limit = now + asking.session_limit;
     session.dialog.transact(now, controls.iter().map(String::as_str), false);
     let _busy = context.group.busy();
-    Some(Box::pin(hear(context, session, counted, state, Introduced)).await)
+    Some(Box::pin(hear(place, session, counted, state, Introduced)).await)
 }
 
 /// Control recipients whose replies are not used yet.
 struct Introduced;
 
-impl<R: Runtime> Recipients<R> for Introduced {
-    fn record(&mut self, _context: &ProbeContext<'_, R>, _trace: &mut Vec<String>) {}
+impl Recipients for Introduced {
+    fn record(&mut self, _context: &ProbeContext<'_>, _trace: &mut Vec<String>) {}
 
-    fn on_reply(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect {
+    fn on_reply(&mut self, context: &ProbeContext<'_>, heard: &Answered<'_>) -> ReplyEffect {
         let said = classify(&context.view(Stage::Control, heard.reply, None));
         if said.class != Class::Throttled && said.scope != Scope::Session {
             return ReplyEffect::Nothing;
@@ -59,18 +61,18 @@ impl<R: Runtime> Recipients<R> for Introduced {
         ReplyEffect::Push
     }
 
-    fn on_mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool {
+    fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool {
         mail_refused(context, Vec::new(), false, reply);
         true
     }
 
-    fn put_back(&mut self, _context: &ProbeContext<'_, R>) -> bool {
+    fn put_back(&mut self, _context: &ProbeContext<'_>) -> bool {
         true
     }
 
-    fn on_timeout(&mut self, _context: &ProbeContext<'_, R>) {}
+    fn on_timeout(&mut self, _context: &ProbeContext<'_>) {}
 
-    fn on_cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
+    fn on_cut_off(&mut self, context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
         blame(context, closure, tally);
     }
 }

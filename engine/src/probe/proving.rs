@@ -2,7 +2,7 @@
 //! `control_replies.rs` has the meaning of a reply to them, `checkpoint.rs` the meaning of all of them.
 
 use super::checkpoint::release;
-use super::context::ProbeContext;
+use super::context::{Place, ProbeContext};
 use super::control_replies::{AskedControls, control_answered};
 use super::endings::{blame, ends_at_recipient};
 use super::replies::mail_refused;
@@ -20,11 +20,12 @@ use std::rc::Rc;
 
 /// Asks what proves the answers that the session holds, and releases them.
 pub(super) async fn prove<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+    place: Place<'_>,
     session: &mut Session<R>,
     state: &mut SessionState,
 ) -> NextStep {
     for _ in 0..CHECKPOINT_ROUNDS_MAX {
+        let context = &place.at(R::now());
         let known = context.knows(state);
         let questions = state.held.evidence.borrow().questions(known);
         if questions.is_empty() {
@@ -35,30 +36,31 @@ pub(super) async fn prove<R: Runtime>(
             // No question has a recipient. That was recorded, and the next round finds no question.
             continue;
         }
-        if asked.len() > context.group.refusal_room_for_proof(context.shard.refusal_step()) {
+        if asked.len() > context.group.refusal_room_for_proof(context.refusal_step()) {
             break;
         }
         fit(&mut asked, context.group.site.pace.borrow().left(&state.tally));
         if asked.is_empty() {
             break;
         }
-        let Some(after) = ask(context, session, state, asked).await else { break };
+        let Some(after) = ask(place, session, state, asked).await else { break };
         if after != NextStep::Open {
-            release(context, state, false);
+            release(&place.at(R::now()), state, false);
             return after;
         }
     }
-    release(context, state, false);
+    release(&place.at(R::now()), state, false);
     NextStep::Leave
 }
 
 /// Asks about a known mailbox first, at a host that ends sessions after a refusal or two: nothing can be asked behind those.
 /// `None` where there is no such host, or no such mailbox.
 pub(super) async fn open_with_known<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+    place: Place<'_>,
     session: &mut Session<R>,
     state: &mut SessionState,
 ) -> Option<NextStep> {
+    let context = &place.at(R::now());
     let ends_soon = context.group.site.pace.borrow().errors_borne() <= REFUSALS_CARRIED_MAX;
     let is_wanted = ends_soon && !context.group.is_honest() && !state.one_transaction;
     if !is_wanted || state.opened.is_some() || state.held.evidence.borrow().has_accepted() {
@@ -66,7 +68,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     }
     state.opened = Some(0);
     let host = Rc::clone(&context.route().host);
-    let recipient = context.shard.knowledge.borrow().mailbox_first(&host, R::now())?;
+    let recipient = context.asking.knowledge.borrow().mailbox_first(&host, context.now)?;
     if !bears_another(context, session, &state.tally) {
         return None;
     }
@@ -77,32 +79,32 @@ pub(super) async fn open_with_known<R: Runtime>(
         private: true,
         elsewhere: Some(Rc::clone(&host)),
     };
-    let Some(after) = ask(context, session, state, vec![asked]).await else {
+    let Some(after) = ask(place, session, state, vec![asked]).await else {
         state.opened = Some(0);
         return None;
     };
     if state.held.evidence.borrow().has_accepted() {
         return Some(after);
     }
-    context.shard.knowledge.borrow_mut().on_mailbox_first_failed(&host, R::now());
+    place.asking.knowledge.borrow_mut().on_mailbox_first_failed(&host, R::now());
     Some(if after == NextStep::Open { NextStep::Leave } else { after })
 }
 
 /// Whether the session has room for recipients behind one more transaction.
-fn bears_another<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>, tally: &Tally) -> bool {
+fn bears_another<R: Runtime>(context: &ProbeContext<'_>, session: &Session<R>, tally: &Tally) -> bool {
     let (transactions, asked, answers) = (tally.transactions + 1, tally.asked + 1, tally.answers + 1);
     let behind = Tally { transactions, asked, answers, ..*tally };
     let most = session.dialog.extensions().transactions_max;
     let pace = context.group.site.pace.borrow();
-    context.group.refusal_room_for_proof(context.shard.refusal_step()) > 1
+    context.group.refusal_room_for_proof(context.refusal_step()) > 1
         && most.is_none_or(|most| most > transactions)
         && pace.group(&behind) > 0
         && pace.left(&behind).0 > 0
 }
 
 /// The questions of one transaction. A question without a recipient is answered at once, with nothing.
-fn askable<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+fn askable(
+    context: &ProbeContext<'_>,
     state: &SessionState,
     questions: Vec<ProofQuestion>,
 ) -> Vec<AskedControls> {
@@ -135,8 +137,8 @@ fn fit(asked: &mut Vec<AskedControls>, (recipients, refusals): (usize, usize)) {
 }
 
 /// The recipient of a question, whether it is another's mailbox, and whether it was accepted in another session.
-fn recipient<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+fn recipient(
+    context: &ProbeContext<'_>,
     state: &SessionState,
     question: ProofQuestion,
 ) -> Option<(String, bool, Option<Rc<str>>)> {
@@ -145,7 +147,7 @@ fn recipient<R: Runtime>(
     match question {
         ProofQuestion::Control { domain, second } => {
             let domain = of(Some(domain), None)?.domain();
-            Some((context.shard.control_recipient(domain, second), false, None))
+            Some((context.asking.control_recipient(domain, second, context.now), false, None))
         }
         ProofQuestion::RefusedBefore { domain } => {
             of(Some(domain), Some(Held::Refused)).map(|address| (address.as_str().to_owned(), true, None))
@@ -167,23 +169,23 @@ fn recipient<R: Runtime>(
 
 /// Asks questions in one transaction; `None` if another run has used up the budget meanwhile.
 async fn ask<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+    place: Place<'_>,
     session: &mut Session<R>,
     state: &mut SessionState,
     asked: Vec<AskedControls>,
 ) -> Option<NextStep> {
-    let (shard, now) = (context.shard, R::now());
-    let counted = context.reserve(asked.len(), 0);
+    let now = R::now();
+    let counted = place.at(now).reserve(asked.len(), 0);
     if counted.count() < asked.len() {
         counted.end();
         return None;
     }
-    session.limit = now + shard.session_limit;
+    session.limit = now + place.asking.session_limit;
     let smtputf8 = asked.iter().any(|asked| !asked.recipient.is_ascii());
     session.dialog.transact(now, asked.iter().map(|asked| asked.recipient.as_str()), smtputf8);
     let held = Rc::clone(&state.held);
     let recipients = Questions { asked: asked.into_iter().map(Some).collect(), held, private: false };
-    Some(hear(context, session, counted, state, recipients).await)
+    Some(hear(place, session, counted, state, recipients).await)
 }
 
 /// Questions by their places in the transaction, until they have their answers.
@@ -196,17 +198,13 @@ pub(super) struct Questions {
 
 impl Questions {
     /// The control recipients of the works' domains, where they have to be asked in the works' own transaction.
-    pub(super) fn beside<R: Runtime>(
-        context: &ProbeContext<'_, R>,
-        state: &SessionState,
-        works: &[Work],
-    ) -> Questions {
+    pub(super) fn beside(context: &ProbeContext<'_>, state: &SessionState, works: &[Work]) -> Questions {
         let mut asked: Vec<Option<AskedControls>> = Vec::new();
         for work in works.iter().filter(|_| state.one_transaction) {
             let domain = work.address.domain();
             let question = ProofQuestion::Control { domain: context.number(domain), second: false };
             if !asked.iter().flatten().any(|asked| asked.question == question) {
-                let recipient = context.shard.control_recipient(domain, false);
+                let recipient = context.asking.control_recipient(domain, false, context.now);
                 asked.push(Some(AskedControls { question, recipient, private: false, elsewhere: None }));
             }
         }
@@ -219,8 +217,8 @@ impl Questions {
     }
 }
 
-impl<R: Runtime> Recipients<R> for Questions {
-    fn record(&mut self, _context: &ProbeContext<'_, R>, trace: &mut Vec<String>) {
+impl Recipients for Questions {
+    fn record(&mut self, _context: &ProbeContext<'_>, trace: &mut Vec<String>) {
         self.private |= self.asked.iter().flatten().any(|asked| asked.private);
         let lines: Vec<String> = match self.private {
             false => trace.clone(),
@@ -234,7 +232,7 @@ impl<R: Runtime> Recipients<R> for Questions {
         });
     }
 
-    fn on_reply(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect {
+    fn on_reply(&mut self, context: &ProbeContext<'_>, heard: &Answered<'_>) -> ReplyEffect {
         let Some(asked) = self.asked.get_mut(heard.place).and_then(Option::take) else {
             return heard.too_late();
         };
@@ -242,21 +240,21 @@ impl<R: Runtime> Recipients<R> for Questions {
         control_answered(context, &self.held, &asked, heard)
     }
 
-    fn on_mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool {
+    fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool {
         // The answers that are held are released after this.
         mail_refused(context, Vec::new(), false, reply);
         true
     }
 
-    fn put_back(&mut self, _context: &ProbeContext<'_, R>) -> bool {
+    fn put_back(&mut self, _context: &ProbeContext<'_>) -> bool {
         // Questions without an answer are asked again in the next transaction.
         self.asked.iter_mut().for_each(|asked| *asked = None);
         true
     }
 
-    fn on_timeout(&mut self, _context: &ProbeContext<'_, R>) {}
+    fn on_timeout(&mut self, _context: &ProbeContext<'_>) {}
 
-    fn on_cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
+    fn on_cut_off(&mut self, context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
         blame(context, closure, tally);
         let at = self.asked.iter().flatten().next();
         let domain = match at.map(|asked| asked.question) {

@@ -4,16 +4,15 @@ use super::context::ProbeContext;
 use super::endings::push_back;
 use super::transaction::{Answered, ReplyEffect};
 use crate::Priority;
+use crate::asking::Asking;
 use crate::egress::rest;
 use crate::faults::{Fault, planted};
-use crate::runtime::Runtime;
-use crate::shard::Shard;
 use crate::site::{Group, HeldAnswers};
 use crate::work::Work;
 use engine_proto::limits::{
-    CONTROL_UNKNOWN_TTL, GREYLISTING_WAIT, HOST_DOWN, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX,
-    SINGLE_NAMED_INTERVAL_MAX, TRANSIENT_WAIT,
+    CONTROL_UNKNOWN_TTL, HOST_DOWN, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX, SINGLE_NAMED_INTERVAL_MAX,
 };
+use engine_proto::retry::{GREYLISTING_WAIT, TRANSIENT_WAIT};
 use engine_proto::smtp::interval;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::catch_all::{ControlFinding, settle};
@@ -23,13 +22,13 @@ use engine_proto::verdict::{Class, ObservedReply, Reason, Scope, Stage};
 use std::time::{Duration, Instant};
 
 /// Reads the reply to RCPT, and answers the work, holds its answer, or puts it back.
-pub(super) fn answered<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+pub(super) fn answered(
+    context: &ProbeContext<'_>,
     mut work: Work,
     held: &HeldAnswers,
     heard: &Answered<'_>,
 ) -> ReplyEffect {
-    let ProbeContext { shard, group, index } = *context;
+    let ProbeContext { asking, group, index, now } = *context;
     let Answered { reply, behind_others, at, .. } = *heard;
     let route = context.route();
     let said = classify(&context.view(Stage::Rcpt, reply, Some(work.address.as_str())));
@@ -54,7 +53,7 @@ pub(super) fn answered<R: Runtime>(
                 route.on_refused_alike(&said, false, true, work.address.domain());
             }
             push_back(context, said.rule);
-            come_back(group, work, said.rule, R::now());
+            come_back(group, work, said.rule, now);
             return ReplyEffect::Push;
         }
         Class::Greylisted => {
@@ -71,11 +70,11 @@ pub(super) fn answered<R: Runtime>(
             if said.to_all || reply.is_permanent() {
                 route.on_refused_alike(&said, false, known, work.address.domain());
             }
-            come_back(group, work, said.rule, R::now());
+            come_back(group, work, said.rule, now);
             return if known { ReplyEffect::Nothing } else { ReplyEffect::Push };
         }
         Class::Temporary => {
-            match again_after(shard, &work, reply) {
+            match again_after(asking, &work, reply) {
                 Some(again) => work.leave_heard_for_now(said.rule, HOST_DOWN, again),
                 None => work.leave_heard(said.rule, Some(HOST_DOWN)),
             }
@@ -110,12 +109,8 @@ pub(super) fn is_recipients_own(said: &Classification) -> bool {
 
 /// A refusal that says nothing about the recipient. Another host, or another address of this one, may say more. A host that gives it
 /// to one recipient after the other may give it to everyone.
-pub(super) fn not_answered<R: Runtime>(
-    context: &ProbeContext<'_, R>,
-    mut work: Work,
-    said: &Classification,
-) -> ReplyEffect {
-    let block = rest::is_block(context.shard, said);
+pub(super) fn not_answered(context: &ProbeContext<'_>, mut work: Work, said: &Classification) -> ReplyEffect {
+    let block = rest::is_block(context.asking, said);
     if said.permanent || said.to_all {
         context.route().on_refused_alike(said, block, true, work.address.domain());
     }
@@ -132,14 +127,14 @@ pub(super) fn not_answered<R: Runtime>(
 }
 
 /// Whether an IPv6 address of ours may be why we are refused: the host has an IPv4 address that was not refused yet.
-pub(super) fn is_refused_for_ipv6<R: Runtime>(context: &ProbeContext<'_, R>, said: &Classification) -> bool {
+pub(super) fn is_refused_for_ipv6(context: &ProbeContext<'_>, said: &Classification) -> bool {
     let about_us = matches!(said.scope, Scope::Us | Scope::Sender | Scope::Session);
-    about_us && context.group.has_ipv4_beside(context.index, R::now())
+    about_us && context.group.has_ipv4_beside(context.index, context.now)
 }
 
-/// A recipient was accepted: that counts once the server is seen to tell mailboxes apart.
-pub(super) fn accepted<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+/// A recipient was accepted. The accept counts once the server has shown that it tells mailboxes apart.
+pub(super) fn accepted(
+    context: &ProbeContext<'_>,
     mut work: Work,
     held: &HeldAnswers,
     said: Classification,
@@ -147,7 +142,7 @@ pub(super) fn accepted<R: Runtime>(
 ) {
     let (route, honest) = (context.route(), context.group.is_honest());
     let number = context.number(work.address.domain());
-    let knowledge = context.shard.knowledge.borrow();
+    let knowledge = context.asking.knowledge.borrow();
     let single = work.priority == Priority::Single;
     let believed = knowledge.believed(number, honest, now).filter(|finding| match finding {
         ControlFinding::RefusesUnknown => honest || (single && knowledge.is_believed(&route.host)),
@@ -160,7 +155,7 @@ pub(super) fn accepted<R: Runtime>(
     drop(knowledge);
     route.on_accepted();
     if single {
-        context.shard.knowledge.borrow_mut().on_single(&route.host, true);
+        context.asking.knowledge.borrow_mut().on_single(&route.host, true);
         held.refused_in_a_row.set(0);
     }
     if accepts_all != Some(ControlFinding::AcceptsAll) && !work.was_refused {
@@ -187,18 +182,13 @@ pub(super) fn accepted<R: Runtime>(
     }
 }
 
-/// A recipient was refused permanently and for itself: that counts as long as the server does not refuse everyone.
-pub(super) fn refused<R: Runtime>(
-    context: &ProbeContext<'_, R>,
-    work: Work,
-    held: &HeldAnswers,
-    said: Classification,
-) {
+/// A recipient was refused permanently, for a reason of its own. The refusal counts unless the server refuses everyone.
+pub(super) fn refused(context: &ProbeContext<'_>, work: Work, held: &HeldAnswers, said: Classification) {
     let route = context.route();
     let kind = if said.class == Class::NotFound { Held::Refused } else { Held::Denied };
-    let (now, single) = (R::now(), work.priority == Priority::Single);
+    let (now, single) = (context.now, work.priority == Priority::Single);
     if single {
-        context.shard.knowledge.borrow_mut().on_single(&route.host, false);
+        context.asking.knowledge.borrow_mut().on_single(&route.host, false);
         held.refused_in_a_row.set(held.refused_in_a_row.get().saturating_add(1));
     }
     let doubted = || !held.evidence.borrow().has_accepted() && context.doubts_refusals(single, 1);
@@ -214,14 +204,9 @@ pub(super) fn refused<R: Runtime>(
 
 /// Whether the refusal of a single check is to be proven: the host has a known mailbox to ask about, and has refused many in
 /// a row, in all or in this session, or changed its behaviour before.
-fn is_suspect<R: Runtime>(
-    context: &ProbeContext<'_, R>,
-    work: &Work,
-    held: &HeldAnswers,
-    now: Instant,
-) -> bool {
+fn is_suspect(context: &ProbeContext<'_>, work: &Work, held: &HeldAnswers, now: Instant) -> bool {
     let (number, host) = (context.number(work.address.domain()), &context.route().host);
-    let knowledge = context.shard.knowledge.borrow();
+    let knowledge = context.asking.knowledge.borrow();
     let suspect = held.refused_in_a_row.get() > REFUSALS_SINGLE_SESSION_MAX
         || knowledge.is_long_run(host)
         || knowledge.has_contradicted(number, now);
@@ -229,8 +214,8 @@ fn is_suspect<R: Runtime>(
     suspect && !context.group.is_honest() && context.has_known_mailbox()
 }
 
-pub(super) fn hold<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+pub(super) fn hold(
+    context: &ProbeContext<'_>,
     mut work: Work,
     held: &HeldAnswers,
     kind: Held,
@@ -245,16 +230,16 @@ pub(super) fn hold<R: Runtime>(
 /// The rule of a code of the recipient's beside words that were not understood.
 pub(super) const UNCERTAIN: &str = "uncertain-5.1.1";
 
-/// When a recipient that met a transient reply is asked about once more; `None` for not.
-pub(super) fn again_after<R: Runtime>(shard: &Shard<R>, work: &Work, reply: &Reply) -> Option<Duration> {
+/// The delay before a recipient with a transient reply is asked about once more; `None` if it is not asked about again.
+pub(super) fn again_after(asking: &Asking, work: &Work, reply: &Reply) -> Option<Duration> {
     if work.priority != Priority::Single {
         return Some(TRANSIENT_WAIT);
     }
     let long = interval::named(reply.text()).is_some_and(|interval| interval > SINGLE_NAMED_INTERVAL_MAX);
-    (!long).then(|| shard.single_retry())
+    (!long).then(|| asking.common.single_retry())
 }
 
-/// Takes a reply for what it is not, where such a defect is planted.
+/// Misreads a reply if this defect is planted.
 pub(super) fn mistaken(work: Work, said: &Classification) -> Option<Work> {
     if planted(Fault::SessionAsRecipient) && said.scope != Scope::Recipient {
         work.settle(Reason::MailboxNotFound, "planted");
@@ -286,11 +271,7 @@ pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Opti
 
 /// The host has nothing to say about the recipient: the other hosts are asked, if there are any; or another address of
 /// this one, where an IPv6 address of ours may be why.
-pub(super) fn ask_elsewhere<R: Runtime>(
-    context: &ProbeContext<'_, R>,
-    mut work: Work,
-    said: &Classification,
-) {
+pub(super) fn ask_elsewhere(context: &ProbeContext<'_>, mut work: Work, said: &Classification) {
     let group = context.group;
     work.tried |= if is_refused_for_ipv6(context, said) {
         group.same_host_and_family(context.index)
@@ -307,47 +288,41 @@ pub(super) fn in_words(said: &Classification) -> String {
 
 /// MAIL was refused. This is about us or the host, and about no recipient. True if the session is to end, because the next MAIL would
 /// get the same reply. `utf8`: the server may have refused only SMTPUTF8.
-pub(super) fn mail_refused<R: Runtime>(
-    context: &ProbeContext<'_, R>,
-    works: Vec<Work>,
-    utf8: bool,
-    reply: &Reply,
-) -> bool {
-    let ProbeContext { shard, group, .. } = *context;
+pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: bool, reply: &Reply) -> bool {
+    let ProbeContext { asking, group, now, .. } = *context;
     let said = classify(&context.view(Stage::Mail, reply, None));
     let throttled = matches!(said.class, Class::Throttled | Class::Temporary);
-    let block = rest::is_block(shard, &said);
+    let block = rest::is_block(asking, &said);
     if throttled {
         push_back(context, said.rule);
     } else if !utf8 && (block || reply.is_permanent()) {
         // It is about us or our reverse-path: the host would say it to each of thousands.
-        let now = R::now();
         context.route().set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
     }
     for mut work in works.into_iter().rev() {
         work.note(|| in_words(&said));
-        context.tell(&mut work, reply, &said, R::now());
+        context.tell(&mut work, reply, &said, now);
         if throttled {
-            come_back(group, work, said.rule, R::now());
+            come_back(group, work, said.rule, now);
         } else {
             work.leave_heard(said.rule, Some(HOST_DOWN));
             ask_elsewhere(context, work, &said);
         }
     }
     if block {
-        rest::on_blocked(shard, group, said.rule);
+        rest::on_blocked(asking, group, said.rule, now);
     }
     throttled
 }
 
 /// Acts on refusals that the host gives to everyone: no recipient is asked about here for a while, or none of the refused domain.
 /// If they are a block of our source, it rests.
-pub(super) fn heed_blanket_refusals<R: Runtime>(context: &ProbeContext<'_, R>) {
-    let (route, now) = (context.route(), R::now());
+pub(super) fn heed_blanket_refusals(context: &ProbeContext<'_>) {
+    let (route, now) = (context.route(), context.now);
     let Some(blanket) = route.blanket() else { return route.set_domains_shut(now, now + HOST_DOWN) };
     route.set_down(now + HOST_DOWN, blanket.rule);
     if blanket.block {
-        rest::on_blocked(context.shard, context.group, blanket.rule);
+        rest::on_blocked(context.asking, context.group, blanket.rule, now);
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) enum SessionRoom {
 
 /// The room that an open session has for its next transaction.
 pub(super) fn room<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+    context: &ProbeContext<'_>,
     session: &Session<R>,
     state: &SessionState,
 ) -> SessionRoom {
@@ -69,7 +69,7 @@ pub(super) fn room<R: Runtime>(
             _ => return SessionRoom::Proof,
         }
     }
-    match group.refusal_room(context.shard.refusal_step()) {
+    match group.refusal_room(context.refusal_step()) {
         0 => SessionRoom::OverBudget,
         // Control recipients are refused, too.
         budget if budget <= wanted => SessionRoom::Proof,

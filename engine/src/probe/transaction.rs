@@ -1,6 +1,6 @@
 //! The events of one transaction, for all kinds of recipients: works and control recipients.
 
-use super::context::ProbeContext;
+use super::context::{Place, ProbeContext};
 use crate::egress::rest;
 use crate::refusals::AskedRecipients;
 use crate::runtime::Runtime;
@@ -13,25 +13,25 @@ use engine_proto::smtp::reply::Reply;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The recipients of a transaction, each named by its place in it, and what becomes of them.
-pub(super) trait Recipients<R: Runtime> {
-    /// Adds what was said to the traces of those whom it concerns.
-    fn record(&mut self, context: &ProbeContext<'_, R>, trace: &mut Vec<String>);
+/// The recipients of a transaction, each named by its place in it, and the effect of each event on them.
+pub(super) trait Recipients {
+    /// Adds the lines of the session to the traces of the recipients that they concern.
+    fn record(&mut self, context: &ProbeContext<'_>, trace: &mut Vec<String>);
 
-    /// The server answered for one.
-    fn on_reply(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect;
+    /// The server replied to one of the recipients.
+    fn on_reply(&mut self, context: &ProbeContext<'_>, heard: &Answered<'_>) -> ReplyEffect;
 
     /// MAIL was refused. True if the session is to end, because the next MAIL would get the same reply.
-    fn on_mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool;
+    fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool;
 
     /// Puts back the recipients without an answer; true if there are none.
-    fn put_back(&mut self, context: &ProbeContext<'_, R>) -> bool;
+    fn put_back(&mut self, context: &ProbeContext<'_>) -> bool;
 
-    /// The time of some was over, and not the server's.
-    fn on_timeout(&mut self, context: &ProbeContext<'_, R>);
+    /// The deadlines of some recipients have passed, and the server is not at fault.
+    fn on_timeout(&mut self, context: &ProbeContext<'_>);
 
     /// The session ended. This counts against the host, and recipients without an answer may be asked about again.
-    fn on_cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally);
+    fn on_cut_off(&mut self, context: &ProbeContext<'_>, closure: &Closure, tally: &Tally);
 }
 
 /// An answer to RCPT.
@@ -54,15 +54,15 @@ impl Answered<'_> {
 
 /// The effect of a reply to RCPT on its session.
 pub(super) enum ReplyEffect {
-    /// It is one, whatever it says.
+    /// It counts as an answer, whatever it says.
     Answer,
-    /// It is one that the host may give to everyone.
+    /// It counts as an answer that the host may give to everyone.
     Refusal,
-    /// Not in this transaction: it is full.
+    /// The transaction is full: the recipient is asked about in the next one.
     Later,
     /// The recipient is to be asked about in another session.
     Push,
-    /// The reply has no effect, and another session would get the same.
+    /// The reply has no effect, and another session would get the same reply.
     Nothing,
 }
 
@@ -92,35 +92,36 @@ pub(super) struct SessionState {
 
 /// Hears the answers to a transaction of the `counted` recipients that was begun.
 pub(super) async fn hear<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+    place: Place<'_>,
     session: &mut Session<R>,
     counted: AskedRecipients,
     state: &mut SessionState,
-    mut recipients: impl Recipients<R>,
+    mut recipients: impl Recipients,
 ) -> NextStep {
     state.tally.transactions += 1;
     state.tally.asked += counted.count() as u32;
     state.tarpit.on_begin(R::now());
     let (mut after, mut answers, mut refusals) = (NextStep::Open, 0, 0);
-    let pace = &context.group.site.pace;
-    let route = &context.group.routes[context.index];
-    let step = |context: &ProbeContext<'_, R>| context.shard.shared.refusal_step(R::now());
+    let pace = &place.group.site.pace;
+    let route = place.route();
     let end = loop {
         let event = session.next().await;
+        let context = &place.at(R::now());
         if let Some(trace) = &mut session.trace {
             recipients.record(context, trace);
             trace.clear();
         }
         match event {
-            Event::Answered { index: place, reply } => {
+            Event::Answered { index: recipient, reply } => {
                 context.on_answer();
                 state.on_reply(&reply);
-                counted.on_answer(&reply, context.shard.shared.refusal_step(session.answered_at));
+                counted.on_answer(&reply, context.asking.shared.refusal_step(session.answered_at));
                 let at = session.answered_at;
                 let behind_others = answers + refusals > 0;
-                match recipients
-                    .on_reply(context, &Answered { place: place.into(), reply: &reply, behind_others, at })
-                {
+                match recipients.on_reply(
+                    context,
+                    &Answered { place: recipient.into(), reply: &reply, behind_others, at },
+                ) {
                     ReplyEffect::Answer => {
                         answers += 1;
                         route.on_clear_reply();
@@ -142,7 +143,7 @@ pub(super) async fn hear<R: Runtime>(
                     && !pace.borrow().ceiling().waits_out_tarpits
                 {
                     pace.borrow_mut().on_tarpitted(errors);
-                    counted.on_lost(session.dialog.unanswered(), step(context));
+                    counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                     recipients.put_back(context);
                     break NextStep::Leave;
                 }
@@ -154,7 +155,7 @@ pub(super) async fn hear<R: Runtime>(
             }
             Event::Ready => {
                 if answers > 0 {
-                    rest::on_answer(context.shard, context.group);
+                    rest::on_answer(context.asking, context.group, context.now);
                 }
                 if answers + refusals > 0 && after == NextStep::Open {
                     pace.borrow_mut().on_transaction(answers + refusals);
@@ -162,14 +163,14 @@ pub(super) async fn hear<R: Runtime>(
                 // Every recipient has its answer, or MAIL was refused and all were seen to.
                 break if recipients.put_back(context) { after } else { NextStep::Leave };
             }
-            Event::Over(Closure::TimedOut(_)) if session.limit <= R::now() => {
-                counted.on_lost(session.dialog.unanswered(), step(context));
+            Event::Over(Closure::TimedOut(_)) if session.limit <= context.now => {
+                counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 recipients.on_timeout(context);
                 break NextStep::Over;
             }
             Event::Over(closure) => {
                 if !matches!(closure, Closure::Refused { .. }) {
-                    counted.on_lost(session.dialog.unanswered(), step(context));
+                    counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 }
                 // The accept of a known mailbox before them answered no work.
                 let answers = state.tally.answers.saturating_sub(state.opened.unwrap_or(0));
@@ -183,12 +184,12 @@ pub(super) async fn hear<R: Runtime>(
     end
 }
 
-impl<R: Runtime> ProbeContext<'_, R> {
+impl ProbeContext<'_> {
     /// The server answered for a recipient.
     fn on_answer(&self) {
         self.group.routes[self.index].on_answer();
-        self.shard.shared.on_reached(self.group.source.get());
-        self.shard.answers.set(self.shard.answers.get() + 1);
+        self.asking.shared.on_reached(self.group.source.get());
+        self.asking.answers.set(self.asking.answers.get() + 1);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The transaction of recipients that are asked about: which works it takes, and what becomes of those without an answer.
 
-use super::context::ProbeContext;
+use super::context::{Place, ProbeContext};
 use super::endings::{cut_off, out_of_time, put_back_rest};
 use super::proving::Questions;
 use super::replies::{answered, mail_refused};
@@ -20,8 +20,8 @@ use std::rc::Rc;
 
 /// Those of the works that this session has to ask about. The others are answered, put back, or taken into the evidence of the
 /// session.
-pub(super) fn to_ask<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+pub(super) fn to_ask(
+    context: &ProbeContext<'_>,
     state: &SessionState,
     works: Vec<Work>,
     smtputf8: bool,
@@ -31,7 +31,7 @@ pub(super) fn to_ask<R: Runtime>(
 }
 
 /// Takes works with a refusal of an earlier session at this host into the evidence of the session, and returns the others.
-fn carry<R: Runtime>(context: &ProbeContext<'_, R>, state: &SessionState, works: Vec<Work>) -> Vec<Work> {
+fn carry(context: &ProbeContext<'_>, state: &SessionState, works: Vec<Work>) -> Vec<Work> {
     let mut others = Vec::with_capacity(works.len());
     for mut work in works {
         let Some(carried) = work.carried.take() else {
@@ -61,8 +61,8 @@ fn refuse_utf8(host: &str, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
 }
 
 /// Puts back the works whose domain this host is not asked about now.
-fn pass_over<R: Runtime>(context: &ProbeContext<'_, R>, works: Vec<Work>) -> Vec<Work> {
-    let now = R::now();
+fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
+    let now = context.now;
     let is_shut = |work: &Work| context.route().shut_rule(work.address.domain(), now).is_some();
     let (shut, open): (Vec<_>, Vec<_>) = works.into_iter().partition(is_shut);
     for mut work in shut {
@@ -73,22 +73,26 @@ fn pass_over<R: Runtime>(context: &ProbeContext<'_, R>, works: Vec<Work>) -> Vec
 }
 
 /// Answers the works of domains that are known to accept everyone at this host.
-fn answer_if_known_catch_all<R: Runtime>(context: &ProbeContext<'_, R>, works: Vec<Work>) -> Vec<Work> {
+fn answer_if_known_catch_all(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     if !context.group.catch_alls.get() {
         return works;
     }
-    let (host, now) = (&context.route().host, R::now());
-    works.into_iter().filter_map(|work| context.shard.answer_if_known_catch_all_at(host, work, now)).collect()
+    let (host, now) = (&context.route().host, context.now);
+    works
+        .into_iter()
+        .filter_map(|work| context.asking.answer_if_known_catch_all_at(host, work, now))
+        .collect()
 }
 
 /// One transaction for recipients that are asked about. Those that the budget does not allow wait for the next one.
 pub(super) async fn ask<R: Runtime>(
-    context: &ProbeContext<'_, R>,
+    place: Place<'_>,
     session: &mut Session<R>,
     mut works: Vec<Work>,
     state: &mut SessionState,
 ) -> NextStep {
     let now = R::now();
+    let context = &place.at(now);
     let mut controls = Questions::beside(context, state, &works);
     let asked = |works: &Vec<Work>, controls: &Questions| works.len() + controls.recipients().count();
     let wanted = asked(&works, &controls);
@@ -117,7 +121,7 @@ pub(super) async fn ask<R: Runtime>(
     let in_flight = Rc::new(InFlight::new(works));
     context.group.on_asked(&in_flight);
     let held = Rc::clone(&state.held);
-    transaction::hear(context, session, counted, state, AskedWorks { in_flight, held, count, controls }).await
+    transaction::hear(place, session, counted, state, AskedWorks { in_flight, held, count, controls }).await
 }
 
 /// The recipients that are asked about.
@@ -131,8 +135,8 @@ struct AskedWorks {
     controls: Questions,
 }
 
-impl<R: Runtime> Recipients<R> for AskedWorks {
-    fn record(&mut self, _context: &ProbeContext<'_, R>, lines: &mut Vec<String>) {
+impl Recipients for AskedWorks {
+    fn record(&mut self, _context: &ProbeContext<'_>, lines: &mut Vec<String>) {
         self.in_flight.each(|work| {
             if let Some(trace) = &mut work.trace {
                 trace.extend(lines.iter().cloned());
@@ -140,7 +144,7 @@ impl<R: Runtime> Recipients<R> for AskedWorks {
         });
     }
 
-    fn on_reply(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect {
+    fn on_reply(&mut self, context: &ProbeContext<'_>, heard: &Answered<'_>) -> ReplyEffect {
         if let Some(place) = heard.place.checked_sub(self.count) {
             return self.controls.on_reply(context, &Answered { place, ..*heard });
         }
@@ -149,20 +153,20 @@ impl<R: Runtime> Recipients<R> for AskedWorks {
         answered(context, work, &self.held, heard)
     }
 
-    fn on_mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool {
+    fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool {
         let utf8 = self.in_flight.any(|work| work.address.needs_smtputf8());
         mail_refused(context, self.in_flight.take_all(), utf8, reply)
     }
 
-    fn put_back(&mut self, context: &ProbeContext<'_, R>) -> bool {
+    fn put_back(&mut self, context: &ProbeContext<'_>) -> bool {
         put_back_rest(context.group, &self.in_flight)
     }
 
-    fn on_timeout(&mut self, context: &ProbeContext<'_, R>) {
-        out_of_time(context.group, &self.in_flight, R::now());
+    fn on_timeout(&mut self, context: &ProbeContext<'_>) {
+        out_of_time(context.group, &self.in_flight, context.now);
     }
 
-    fn on_cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
+    fn on_cut_off(&mut self, context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
         cut_off(context, &self.in_flight, closure, tally);
     }
 }

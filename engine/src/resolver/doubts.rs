@@ -4,9 +4,9 @@
 //! The denied question waits a moment for these answers. While everything counts as denied, some of the names are asked for again,
 //! so that the service recovers by itself.
 
+use super::all;
 use super::{Inner, PendingLookup};
 use crate::runtime::Runtime;
-use crate::walk::all;
 use engine_proto::dns::denials::Asked;
 use engine_proto::dns::lookup::Lookup;
 use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind};

@@ -49,7 +49,7 @@ fn question(text: &str) -> Question {
 async fn all_are_absent(resolver: &Resolver<Monoio>, names: Vec<String>) {
     let questions: Vec<Question> = names.iter().map(|name| question(name)).collect();
     let outcomes =
-        crate::walk::all(questions.iter().map(|question| resolver.look_up(question, false)).collect()).await;
+        super::all(questions.iter().map(|question| resolver.look_up(question, false)).collect()).await;
     for (outcome, name) in outcomes.iter().zip(names) {
         assert!(matches!(**outcome, Outcome::NxDomain { .. }), "{name}: {outcome:?}");
     }

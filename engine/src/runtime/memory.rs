@@ -4,7 +4,6 @@
 //! Peers live on the thread of the shard and answer within the write.
 
 use super::{ByteStream, DatagramSocket, Rented, Runtime, timed_out};
-use crate::sim::{MemoryHost, MemoryPeers};
 use futures_lite::future::yield_now;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,6 +13,20 @@ use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
+
+/// Peers in memory at real time, made for each shard on its own thread: [`crate::sim::start_in_memory`].
+pub trait MemoryPeers {
+    /// The engine connects. It reads the contents of `greeting` first.
+    fn connect(&mut self, to: SocketAddr, greeting: &mut Vec<u8>) -> Box<dyn MemoryHost>;
+    /// The engine asks a resolver.
+    fn datagram(&mut self, payload: &[u8]) -> Option<Vec<u8>>;
+}
+
+/// A host in memory, for one connection.
+pub trait MemoryHost {
+    /// The engine sends `bytes`. It reads the bytes that are added to `replies`.
+    fn hear(&mut self, bytes: &[u8], replies: &mut Vec<u8>);
+}
 
 thread_local! {
     static PEERS: RefCell<Option<Box<dyn MemoryPeers>>> = const { RefCell::new(None) };

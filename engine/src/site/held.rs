@@ -65,7 +65,7 @@ impl HeldAnswers {
         self.greylisted.take()
     }
 
-    /// Takes those that are such out, unproven. A session that is busy with them just now keeps them a moment longer.
+    /// Takes the works for which the condition holds, unproven. A session that is handling them at this moment keeps them.
     pub(super) fn take_where(&self, is_such: impl FnMut(&Work) -> bool) -> Vec<Work> {
         self.evidence.try_borrow_mut().map(|mut held| held.take_where(is_such)).unwrap_or_default()
     }

@@ -8,9 +8,6 @@ const BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A slot with a larger buffer releases the excess memory.
 const SLOT_BYTES_MAX: usize = 1024;
 
-/// Number of retries of a row.
-pub(super) const RETRIES_MAX: u8 = 8;
-
 /// A row in progress.
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
 pub(super) struct AskedRow {

@@ -1,10 +1,9 @@
 //! Decides when an outage ends the run. Pure: its inputs are the times of events.
 
+use engine::proto::retry::CLEAN_OUTAGE_PAUSE;
 use lists::Verdict;
 use std::time::Duration;
 
-/// How long an address waits after an outage before its next try.
-pub(super) const OUTAGE_PAUSE: Duration = Duration::from_secs(5);
 /// Further rows are read this much later, after the rows of the outage are submitted again.
 const PAUSE_MORE: Duration = Duration::from_millis(200);
 /// Reasons that need neither DNS nor a mail server. They occur during an outage too, and do not end it.
@@ -41,13 +40,13 @@ impl OutageWatch {
 
     /// A row met an outage; true if the outage has lasted too long.
     pub fn on_outage(&mut self, now: Duration) -> bool {
-        self.paused = Some(now + OUTAGE_PAUSE + PAUSE_MORE);
+        self.paused = Some(now + CLEAN_OUTAGE_PAUSE + PAUSE_MORE);
         now.saturating_sub(*self.since.get_or_insert(now)) >= self.max
     }
 
-    /// Whether to tell the user about the outage now: once, after [`OUTAGE_PAUSE`].
+    /// Whether to tell the user about the outage now: once, after [`CLEAN_OUTAGE_PAUSE`].
     pub fn is_news(&mut self, now: Duration) -> bool {
-        let lasts = self.since.is_some_and(|since| now.saturating_sub(since) >= OUTAGE_PAUSE);
+        let lasts = self.since.is_some_and(|since| now.saturating_sub(since) >= CLEAN_OUTAGE_PAUSE);
         lasts && !std::mem::replace(&mut self.told, lasts)
     }
 

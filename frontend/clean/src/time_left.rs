@@ -11,8 +11,9 @@
 //! Replies are counted, not results: a session holds its answers until later replies prove them. Rows that are not read yet are
 //! expected to be like those that were read.
 
-use super::budget::{AskedRow, RETRIES_MAX};
+use super::budget::AskedRow;
 use engine::proto::limits::{CONNECT_TIMEOUT, HOST_DOWN};
+use engine::proto::retry::CLEAN_RETRIES;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -136,7 +137,7 @@ impl DomainTimes {
     /// `--max-wait`, the rows are tried again until that time is over.
     fn connected_until(&self, facts: &RunFacts, ends: u64) -> f64 {
         let until = if self.until > 0 { self.until } else { facts.progress + facts.max_wait };
-        let tried = (HOST_DOWN.as_millis() as u64 + self.connecting()) * u64::from(RETRIES_MAX);
+        let tried = (HOST_DOWN.as_millis() as u64 + self.connecting()) * u64::from(CLEAN_RETRIES);
         let wait = until.saturating_sub(facts.now).min(tried);
         let again = facts.max_wait > 0 && wait > ends;
         (if again { wait + self.connecting() } else { ends }) as f64
@@ -252,7 +253,7 @@ impl TimeLeft {
         }
         times.due = times.due.max(due);
         // The number of retries is bounded, too.
-        let tries = u64::from(RETRIES_MAX.saturating_sub(row.retries)) + 1;
+        let tries = u64::from(CLEAN_RETRIES.saturating_sub(row.retries)) + 1;
         let tried = now + (due.saturating_sub(now) + times.attempt) * tries;
         times.until = times.until.max(until.min(tried));
         let is_new = times.end(row.is_held, now);

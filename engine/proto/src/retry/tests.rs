@@ -6,49 +6,36 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Doubles, and ends at once if the server wants too long a delay.
-const DOUBLING: Schedule = Schedule {
-    delay_min: seconds(1),
-    delay_max: Duration::MAX,
-    is_doubling: true,
-    retries_max: None,
-    has_last_try: false,
-};
-/// Follows the server, up to a limit of the delay and of the retries, with a last try.
-const FOLLOWING: Schedule = Schedule {
-    delay_min: Duration::from_millis(1),
-    delay_max: seconds(900),
-    is_doubling: false,
-    retries_max: Some(8),
-    has_last_try: true,
-};
-/// Doubles up to a minute, with a last try.
-const OUTAGE: Schedule = Schedule { delay_max: seconds(60), has_last_try: true, ..DOUBLING };
-
 #[test]
 fn delays_follow_the_schedule() {
     // Retries so far, last delay, wanted delay and rest of the wait in seconds; expected delay.
     for (schedule, retries, last_delay, wanted, left, expected) in [
-        (DOUBLING, 0, 0, 0, 1200, Some(1)),
-        (DOUBLING, 0, 0, 60, 1200, Some(60)),
-        (DOUBLING, 0, 60, 60, 1140, Some(120)),
-        (DOUBLING, 0, 60, 300, 1140, Some(300)),
-        (DOUBLING, 200, 600, 60, 700, Some(700)),
-        (DOUBLING, 0, 0, 60, 60, Some(60)),
-        (DOUBLING, 0, 0, 61, 60, None),
-        (DOUBLING, 0, 0, 0, 0, None),
-        (FOLLOWING, 0, 0, 60, 1200, Some(60)),
-        (FOLLOWING, 1, 60, 60, 1200, Some(60)),
-        (FOLLOWING, 0, 0, 3600, 1200, Some(900)),
-        (FOLLOWING, 0, 0, 3600, 5, Some(5)),
-        (FOLLOWING, 7, 0, 60, 1200, Some(60)),
-        (FOLLOWING, 8, 0, 60, 1200, None),
-        (FOLLOWING, 0, 0, 60, 0, None),
-        (OUTAGE, 0, 0, 0, 3600, Some(1)),
-        (OUTAGE, 0, 1, 0, 3600, Some(2)),
-        (OUTAGE, 0, 32, 0, 3600, Some(60)),
-        (OUTAGE, 0, 60, 0, 10, Some(10)),
-        (OUTAGE, 0, 60, 0, 0, None),
+        (BATCH_LATER, 0, 0, 0, 1200, Some(1)),
+        (BATCH_LATER, 0, 0, 60, 1200, Some(60)),
+        (BATCH_LATER, 0, 60, 60, 1140, Some(120)),
+        (BATCH_LATER, 0, 60, 300, 1140, Some(300)),
+        (BATCH_LATER, 200, 600, 60, 700, Some(700)),
+        (BATCH_LATER, 0, 0, 60, 60, Some(60)),
+        (BATCH_LATER, 0, 0, 61, 60, None),
+        (BATCH_LATER, 0, 0, 0, 0, None),
+        (CLEAN_LATER, 0, 0, 60, 1200, Some(60)),
+        (CLEAN_LATER, 1, 60, 60, 1200, Some(60)),
+        (CLEAN_LATER, 0, 0, 3600, 1200, Some(900)),
+        (CLEAN_LATER, 0, 0, 3600, 5, Some(5)),
+        (CLEAN_LATER, 7, 0, 60, 1200, Some(60)),
+        (CLEAN_LATER, 8, 0, 60, 1200, None),
+        (CLEAN_LATER, 0, 0, 60, 0, None),
+        (BATCH_OUTAGE, 0, 0, 0, 3600, Some(1)),
+        (BATCH_OUTAGE, 0, 1, 0, 3600, Some(2)),
+        (BATCH_OUTAGE, 0, 32, 0, 3600, Some(60)),
+        (BATCH_OUTAGE, 0, 60, 0, 10, Some(10)),
+        (BATCH_OUTAGE, 0, 60, 0, 0, None),
+        (BATCH_BUDGET, 0, 0, 3000, 3600, Some(300)),
+        (BATCH_BUDGET, 0, 300, 10, 3600, Some(10)),
+        (BATCH_BUDGET, 0, 0, 3000, 200, Some(200)),
+        (CLEAN_BUDGET, 0, 0, 0, 3600, Some(1)),
+        (CLEAN_BUDGET, 0, 0, 3000, 3600, Some(3000)),
+        (CLEAN_BUDGET, 0, 0, 3000, 2999, None),
     ] {
         let tries = Tries { retries, last_delay: seconds(last_delay) };
         assert_eq!(
@@ -61,7 +48,7 @@ fn delays_follow_the_schedule() {
 
 #[test]
 fn a_delay_is_never_longer_than_the_wait_and_never_zero() {
-    for schedule in [DOUBLING, FOLLOWING, OUTAGE] {
+    for schedule in [BATCH_LATER, CLEAN_LATER, BATCH_OUTAGE, BATCH_BUDGET, CLEAN_BUDGET] {
         for left in [0, 1, 999, 1000, 60_000].map(Duration::from_millis) {
             for wanted in [Duration::ZERO, Duration::from_micros(5), seconds(1), seconds(3600), Duration::MAX]
             {

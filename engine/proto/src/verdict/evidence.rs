@@ -334,7 +334,7 @@ impl<T> SessionEvidence<T> {
         self.entries.iter_mut().map(|entry| &mut entry.item).for_each(change);
     }
 
-    /// Takes those that are such out, unproven.
+    /// Takes the items for which the condition holds, unproven.
     pub fn take_where(&mut self, mut is_such: impl FnMut(&T) -> bool) -> Vec<T> {
         self.entries.extract_if(.., |entry| is_such(&entry.item)).map(|entry| entry.item).collect()
     }

@@ -11,7 +11,7 @@
 use api::WaitCause;
 use engine::proto::address::Address;
 use engine::proto::limits::BULK_PATIENCE;
-use engine::proto::retry::{Schedule, Tries, left};
+use engine::proto::retry::{BATCH_BUDGET, BATCH_LATER, BATCH_OUTAGE, Tries, left};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 use store::{AccountId, AddressHash, BatchId, OpenBatch, RowAnswer, RowOutcome, UnixMs, Verdict};
@@ -29,23 +29,6 @@ const READY_LOW: usize = 200;
 const TWIN_WAIT: u64 = 1_000;
 /// How long a question is deferred after its site was full.
 const CROWDED_WAIT: u64 = 500;
-/// The server wants to be asked later. A batch runs for hours, so the delays double, and a question that would have to wait past
-/// its deadline is answered at once. The command line follows the server and has a last try instead, because its user waits, and
-/// chose the time of the wait.
-const LATER: Schedule = Schedule {
-    delay_min: Duration::from_secs(1),
-    delay_max: Duration::MAX,
-    is_doubling: true,
-    retries_max: None,
-    has_last_try: false,
-};
-/// DNS or the network is out of order. The command line has a fixed delay instead, and ends the whole run.
-const OUTAGE: Schedule = Schedule { delay_max: Duration::from_secs(60), has_last_try: true, ..LATER };
-/// The site must not be asked more for now. Recipients that are accepted meanwhile may extend its budget, so the delay has a
-/// limit. At the deadline the question has a last try, because it is refunded without an answer. On the command line it ends at
-/// once.
-const BUDGET: Schedule =
-    Schedule { delay_max: Duration::from_secs(300), is_doubling: false, has_last_try: true, ..LATER };
 /// How long a batch is deferred if its rows cannot be read.
 const UNREADABLE_WAIT: u64 = 60_000;
 /// The engine answers well before this. It is a safeguard against a defect of the engine.
@@ -347,7 +330,7 @@ impl Queue {
         let Some(mut question) = self.take(ticket) else { return };
         let left = left(self.limits.wait, question.created_at, now);
         let tries = Tries { last_delay: question.put_off, ..Tries::default() };
-        let delay = |(after, cause)| Some((LATER.delay(tries, after, left)?, cause));
+        let delay = |(after, cause)| Some((BATCH_LATER.delay(tries, after, left)?, cause));
         match retry.and_then(delay) {
             Some((delay, cause)) => {
                 question.put_off = delay;
@@ -363,7 +346,7 @@ impl Queue {
         let Some(mut question) = self.take(ticket) else { return };
         let left = left(self.limits.outage_wait, question.created_at, now);
         let tries = Tries { last_delay: question.put_off_by_outage, ..Tries::default() };
-        match OUTAGE.delay(tries, Duration::ZERO, left) {
+        match BATCH_OUTAGE.delay(tries, Duration::ZERO, left) {
             Some(delay) => {
                 question.put_off_by_outage = delay;
                 self.note(&mut question, WaitCause::Outage);
@@ -385,7 +368,7 @@ impl Queue {
     pub fn over_budget(&mut self, ticket: Ticket, after: Duration, now: UnixMs) {
         let Some(mut question) = self.take(ticket) else { return };
         let left = left(self.limits.wait, question.created_at, now);
-        let Some(delay) = BUDGET.delay(Tries::default(), after, left) else {
+        let Some(delay) = BATCH_BUDGET.delay(Tries::default(), after, left) else {
             return self.settle(question, RowOutcome::Unanswered);
         };
         self.note(&mut question, WaitCause::RefusalBudget);

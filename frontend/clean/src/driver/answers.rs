@@ -1,9 +1,7 @@
 //! The handling of answers, and the end of the wait for missing answers.
 
 use super::super::CleanError;
-use super::super::budget::RETRIES_MAX;
 use super::super::left::Left;
-use super::super::outage::OUTAGE_PAUSE;
 use super::super::outcome::UNVERIFIABLE;
 use super::super::retry::is_closed;
 use super::super::stall::{Decision, Open, millis};
@@ -12,30 +10,12 @@ use super::super::time_left::Cause;
 use super::{Answered, AskedRow, Outcome, Run, count, nobody, stopped};
 use crate::checker::is_without_mail_host;
 use engine::Outage;
-use engine::proto::retry::{Schedule, Tries, is_about_address, left, may_tell_more};
+use engine::proto::retry::{
+    CLEAN_BUDGET, CLEAN_LATER, CLEAN_OUTAGE_PAUSE, Tries, is_about_address, left, may_tell_more,
+};
 use lists::{Results, Verdict};
 use std::time::{Duration, Instant};
 
-/// The server answers "later". Greylisting servers require one to fifteen minutes. The requested delay is often a guess, so a row
-/// has one more try at the end of `--max-wait`, and delays do not double: the user waits for the list, and a batch
-/// (`checks::batch`) runs without a user.
-const LATER: Schedule = Schedule {
-    delay_min: Duration::from_millis(1),
-    delay_max: Duration::from_secs(15 * 60),
-    is_doubling: false,
-    retries_max: Some(RETRIES_MAX),
-    has_last_try: true,
-};
-/// The budget of refused recipients of the site is spent. There may be thousands of such rows, so they do not return at once, even
-/// if the engine gives a shorter delay. The budget is not spent less by asking, so there is no last try; a batch has one,
-/// because it pays for its rows.
-const BUDGET: Schedule = Schedule {
-    delay_min: Duration::from_secs(1),
-    delay_max: Duration::MAX,
-    is_doubling: false,
-    retries_max: None,
-    has_last_try: false,
-};
 /// Longest wait of the loop for an answer. Between waits it shows the progress and flushes files.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// A pause while many rows are in progress, so that answers are taken in groups: a wake-up costs more than an answer.
@@ -139,7 +119,8 @@ impl Run<'_> {
                         self.parts.waits.outage.as_secs()
                     );
                 }
-                let due = self.put_off.postpone(&mut self.parts.state, asked, now, millis(OUTAGE_PAUSE))?;
+                let due =
+                    self.put_off.postpone(&mut self.parts.state, asked, now, millis(CLEAN_OUTAGE_PAUSE))?;
                 self.time_left.on_delay(asked, Cause::Connection, now, due, 0);
                 self.budget.release(ticket);
                 Ok(())
@@ -181,7 +162,7 @@ impl Run<'_> {
         let since = asked.since.unwrap_or(self.stall.progress());
         let left = left(self.parts.waits.later, since, now);
         let tries = Tries { retries: asked.retries, ..Tries::default() };
-        let Some(delay) = retry_after.and_then(|wanted| LATER.delay(tries, wanted, left)) else {
+        let Some(delay) = retry_after.and_then(|wanted| CLEAN_LATER.delay(tries, wanted, left)) else {
             return self.leave(answered, rule, retry_after);
         };
         asked.since = Some(since);
@@ -201,7 +182,7 @@ impl Run<'_> {
         self.put_off.answered(asked);
         let since = asked.since.unwrap_or(self.stall.progress());
         let left = left(self.parts.waits.later, since, now);
-        let Some(delay) = BUDGET.delay(Tries::default(), after, left) else {
+        let Some(delay) = CLEAN_BUDGET.delay(Tries::default(), after, left) else {
             return self.leave(answered, Left::BUDGET, Some(after));
         };
         asked.since = Some(since);

@@ -1,0 +1,93 @@
+//! What both halves of a shard use: the one that resolves domains (`verify.rs`), and the one that asks mail servers (`asking.rs`).
+
+use crate::shared::Shared;
+use crate::work::{Message, Work};
+use engine_proto::retry::{SINGLE_RETRY_MIN, SINGLE_RETRY_SPREAD};
+use rand::RngExt;
+use rand::rngs::StdRng;
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub(crate) struct Common {
+    pub(crate) shared: Arc<Shared>,
+    /// Works that begin anew, and when.
+    later: RefCell<Vec<(Instant, Work)>>,
+    /// Whether a request has ever asked for a trace. Before that, sessions and walks keep none.
+    wants_traces: Cell<bool>,
+    random: RefCell<StdRng>,
+}
+
+impl Common {
+    pub(crate) fn new(shared: Arc<Shared>, random: StdRng) -> Common {
+        Common {
+            shared,
+            later: RefCell::default(),
+            wants_traces: Cell::new(false),
+            random: RefCell::new(random),
+        }
+    }
+
+    pub(crate) fn random(&self) -> u64 {
+        self.random.borrow_mut().random()
+    }
+
+    /// A work has come to the shard.
+    pub(crate) fn on_work(&self, work: &Work) {
+        if work.trace.is_some() {
+            self.wants_traces.set(true);
+        }
+    }
+
+    /// Whether a request has ever asked for a trace.
+    pub(crate) fn wants_traces(&self) -> bool {
+        self.wants_traces.get()
+    }
+
+    /// Answers with what is known, or has the address begin anew where that may bring more.
+    pub(crate) fn give_up(&self, mut work: Work, now: Instant) {
+        match work.begin_anew(now) {
+            Some(after) => self.later.borrow_mut().push((now + after, work)),
+            None => self.shared.give_up(work, now),
+        }
+    }
+
+    /// The delay before a single check that met a transient failure is asked about once more: within its patience, and with a random
+    /// part.
+    pub(crate) fn single_retry(&self) -> Duration {
+        SINGLE_RETRY_MIN + SINGLE_RETRY_SPREAD.mul_f64((self.random() % 1024) as f64 / 1024.0)
+    }
+
+    /// Sends works that are due for another try to the home shard of their domain.
+    pub(crate) fn begin_anew(&self, now: Instant) {
+        let due: Vec<_> = self.later.borrow_mut().extract_if(.., |(at, _)| *at <= now).collect();
+        for (_, work) in due {
+            let home = self.shared.shard_of(work.address.domain().as_str());
+            if let Err(Message::Resolve(work)) = home.inbox.push(Message::Resolve(work)) {
+                // Room was reserved with the ticket.
+                work.give_up();
+            }
+        }
+    }
+
+    /// Takes the works that wait for another try and that their client takes back.
+    pub(crate) fn take_recalled(&self) -> Vec<Work> {
+        let recalled = self.later.borrow_mut().extract_if(.., |(_, work)| work.is_taken_back()).collect();
+        works(recalled)
+    }
+
+    /// Takes all works that wait for another try.
+    pub(crate) fn take_all(&self) -> Vec<Work> {
+        works(self.later.take())
+    }
+
+    /// Number of works that wait for another try.
+    #[cfg(feature = "sim")]
+    pub(crate) fn waiting(&self) -> usize {
+        self.later.borrow().len()
+    }
+}
+
+fn works(later: Vec<(Instant, Work)>) -> Vec<Work> {
+    later.into_iter().map(|(_, work)| work).collect()
+}

@@ -1,0 +1,194 @@
+//! When a session begins: as the works of a group want, and its site, the total of the shard and the routes allow.
+
+use crate::asking::{Asking, queue};
+use crate::egress::rest;
+use crate::faults::{Fault, planted, sometimes};
+use crate::probe;
+use crate::runtime::Runtime;
+use crate::site::{Group, Next};
+use crate::work::{Plan, Work};
+use crate::{Outage, Priority};
+use engine_proto::pace::Start;
+use engine_proto::verdict::Reason;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::rc::{Rc, Weak};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Number of works for which a group gets one more session.
+const WORKS_A_SESSION: usize = 50;
+
+/// Takes a work that has come to the shard that owns its site, and puts it into the queue of its group.
+pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Plan, now: Instant) {
+    asking.common.on_work(&work);
+    let Some(group) = asking.group(plan, now) else {
+        return work.settle(Reason::Unverifiable, "no_source");
+    };
+    work.source = group.source.get();
+    let Some(work) = rest::unless_rested(asking, &group, work, now) else { return };
+    let source = &asking.shared.pool.sources[work.source];
+    let (connections, time) = (&source.connections, asking.shared.age(now));
+    let down = connections.are_down(time);
+    if down && !connections.may_try(time) {
+        return work.fail(Outage::Unavailable);
+    }
+    // Failures that were counted for the hosts during an outage may have had that cause.
+    if group.outages.replace(connections.ended()) != connections.ended() || down {
+        group.lift("no_connection");
+    }
+    let Some(mut work) = asking.answer_if_known_catch_all(&group, work, now) else { return };
+    group.pass_over_shut(&mut work, now);
+    if work.priority == Priority::Single && group.is_hopeless(now) {
+        let until = group.site.pace.borrow().pause(now).unwrap_or(now);
+        return probe::pushed_away(work, group.site.pushed.get(), until, now);
+    }
+    match group.site.admit(work, asking.shared.config.tickets_max, now) {
+        Ok(work) => group.enqueue(work),
+        Err(work) => return work.fail(Outage::SiteFull),
+    }
+    if asking.answer_if_over_budget(&group, now) {
+        return;
+    }
+    asking.active.borrow_mut().entry(group.number).or_insert_with(|| Rc::clone(&group));
+    // It is known already that the host is down, so the works are answered at once.
+    if group.next(now) == Next::Nothing {
+        group.take_unroutable(now).into_iter().for_each(|work| asking.shared.give_up(work, now));
+    }
+    dispatch::<R>(asking, &group, now);
+}
+
+/// Begins the sessions that groups want by now: time alone may have earned them another one.
+pub(crate) fn begin_wanted<R: Runtime>(asking: &Rc<Asking>, now: Instant) {
+    let wants = |group: &&Rc<Group>| group.wants_session(WORKS_A_SESSION, now);
+    let wanting: Vec<Rc<Group>> = asking.active.borrow().values().filter(wants).cloned().collect();
+    wanting.iter().for_each(|group| dispatch::<R>(asking, group, now));
+}
+
+/// Starts sessions for a group as its work wants and its site, the total and its routes allow.
+fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
+    let site = &group.site;
+    loop {
+        if !group.wants_session(WORKS_A_SESSION, now) {
+            return;
+        }
+        match group.next(now) {
+            Next::Route(_) => {}
+            Next::Rest(until) => return wait::<R>(asking, group, until),
+            Next::Nothing => return,
+        }
+        if group.refusal_room(asking.shared.refusal_step(now)) == 0 {
+            // Recipients under way may make room when they are answered. The end of a session of this run wakes the group;
+            // for those of other runs `sweep` looks again.
+            if !asking.answer_if_over_budget(group, now) {
+                queue(&site.waiting, group);
+            }
+            return;
+        }
+        let start = {
+            let mut pace = site.pace.borrow_mut();
+            pace.share_among(asking.shared.config.egress_nodes.load(Ordering::Relaxed), now);
+            pace.may_start(now, site.open.get())
+        };
+        let Some(start) = mistaken(start, group) else { return };
+        match start {
+            Start::Now => {}
+            Start::At(until) => return wait::<R>(asking, group, until),
+            Start::WhenOneEnds => return queue(&site.waiting, group),
+        }
+        if asking.open.get() >= asking.sessions_max {
+            return queue(&asking.starved, group);
+        }
+        site.pace.borrow_mut().on_started();
+        let seat = Seat::<R>::take(asking, group);
+        let (asking, group) = (Rc::clone(asking), Rc::clone(group));
+        R::spawn(async move {
+            let _seat = seat;
+            probe::serve::<R>(&asking, &group).await;
+        });
+    }
+}
+
+/// Looks at a group's site again at `until`.
+fn wait<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, until: Instant) {
+    let site = Rc::clone(&group.site);
+    queue(&site.waiting, group);
+    if site.timer.get().is_some_and(|at| at <= until) {
+        return;
+    }
+    site.timer.set(Some(until));
+    let asking = Rc::clone(asking);
+    R::spawn(async move {
+        R::sleep(until.saturating_duration_since(R::now())).await;
+        if site.timer.get() == Some(until) {
+            site.timer.set(None);
+        }
+        wake::<R>(&asking, &site.waiting);
+    });
+}
+
+/// Dispatches the groups that were queued when it began, each once.
+fn wake<R: Runtime>(asking: &Rc<Asking>, queue: &RefCell<VecDeque<Weak<Group>>>) {
+    let queued = std::mem::take(&mut *queue.borrow_mut());
+    let groups: Vec<_> = queued.iter().filter_map(Weak::upgrade).collect();
+    groups.iter().for_each(|group| group.leave_session_queue());
+    groups.iter().for_each(|group| dispatch::<R>(asking, group, R::now()));
+}
+
+/// A session has ended: one that was refused for the total may begin.
+fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
+    while asking.open.get() < asking.sessions_max {
+        let Some(group) = asking.starved.borrow_mut().pop_front() else { return };
+        if let Some(group) = group.upgrade() {
+            group.leave_session_queue();
+            dispatch::<R>(asking, &group, R::now());
+        }
+    }
+}
+
+/// When a session may begin, with the defect that is planted, if any; `None` if never.
+fn mistaken(start: Start, group: &Group) -> Option<Start> {
+    match start {
+        Start::WhenOneEnds if planted(Fault::IgnoreSessions) => Some(Start::Now),
+        Start::At(_) if planted(Fault::IgnoreStarts) => Some(Start::Now),
+        _ if planted(Fault::StarveSite) && group.site_name.bytes().map(u32::from).sum::<u32>() % 8 == 0 => {
+            None
+        }
+        start => Some(start),
+    }
+}
+
+/// A place among the open sessions. It is given back when the task of the session ends, also by a panic.
+struct Seat<R: Runtime> {
+    asking: Rc<Asking>,
+    group: Rc<Group>,
+    runtime: PhantomData<R>,
+}
+
+impl<R: Runtime> Seat<R> {
+    fn take(asking: &Rc<Asking>, group: &Rc<Group>) -> Seat<R> {
+        asking.open.set(asking.open.get() + 1);
+        group.site.open.set(group.site.open.get() + 1);
+        group.on_session_opened(R::now());
+        Seat { asking: Rc::clone(asking), group: Rc::clone(group), runtime: PhantomData }
+    }
+}
+
+impl<R: Runtime> Drop for Seat<R> {
+    fn drop(&mut self) {
+        let (asking, group) = (&self.asking, &self.group);
+        asking.open.set(asking.open.get() - 1);
+        group.site.open.set(group.site.open.get() - 1);
+        group.on_session_closed(R::now());
+        if sometimes(Fault::LeakTask) {
+            R::spawn(std::future::pending());
+        }
+        if asking.shared.stopping.load(Ordering::Relaxed) {
+            return;
+        }
+        dispatch::<R>(asking, group, R::now());
+        wake::<R>(asking, &group.site.waiting);
+        wake_starved::<R>(asking);
+    }
+}

@@ -1,0 +1,273 @@
+//! The walks of a shard through DNS: one for all works of a domain, and its result is kept for a while. No I/O.
+
+use crate::inquiry::{Asker, MailHosts};
+use crate::seed::HashMap;
+use crate::work::{Plan, PlannedRoute, Work};
+use crate::{Outage, Priority};
+use engine_proto::address::Domain;
+use engine_proto::dns::mx::Dead;
+use engine_proto::limits::{
+    SHARD_CACHE_BYTES_MIN, WALK_TTL, WALK_WAITERS_MAX, WALKS_BYTES_MAX, WALKS_FRESH_MAX, WALKS_MAX,
+};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// The mail hosts of a domain, or the reason why there are none.
+#[derive(Clone)]
+pub(crate) enum Found {
+    Hosts(Arc<Plan>),
+    /// At hosts on IPv6 alone, which cannot be reached from here.
+    OutOfReach,
+    Dead(Dead),
+}
+
+/// Whoever waits for a walk.
+pub(crate) enum Waiter {
+    Address(Work),
+    Domain { asker: Asker<MailHosts>, deadline: Instant },
+}
+
+/// The walks through DNS of a shard: known, or under way.
+pub(crate) struct Walks {
+    known: HashMap<Domain, Walk>,
+    /// Bytes that the kept walks take, and may take.
+    bytes: usize,
+    bytes_max: usize,
+    under_way: HashMap<Domain, UnderWay>,
+    /// Walks that have not begun, in their order. A walk that has begun meanwhile, or has no waiters, is skipped.
+    queued: VecDeque<Domain>,
+    /// Walks that began less than [`engine_proto::limits::WALK_FRESH`] ago.
+    fresh: usize,
+}
+
+struct UnderWay {
+    waiting: Vec<Waiter>,
+    begun: bool,
+}
+
+struct Walk {
+    found: Found,
+    until: Instant,
+    trace: Rc<[String]>,
+    bytes: usize,
+}
+
+/// The state of a walk for a work that joins it.
+pub(crate) enum Joined {
+    /// Its result is known.
+    Known(Waiter, Found, Rc<[String]>),
+    /// There was none: the caller starts it. An urgent walk comes before those of lists.
+    First { urgent: bool },
+    /// The walk is under way; its waiters get the result.
+    Waiting,
+    /// It is under way, and enough wait for it.
+    SiteFull(Waiter),
+}
+
+impl Waiter {
+    fn deadline(&self) -> Instant {
+        match self {
+            Waiter::Address(work) => work.deadline,
+            Waiter::Domain { deadline, .. } => *deadline,
+        }
+    }
+
+    fn wants_trace(&self) -> bool {
+        matches!(self, Waiter::Address(work) if work.trace.is_some())
+    }
+
+    fn release_singles(&self) -> bool {
+        matches!(self, Waiter::Address(work) if work.priority != Priority::Single)
+    }
+
+    pub(crate) fn fail(self, outage: Outage) {
+        match self {
+            Waiter::Address(work) => work.fail(outage),
+            Waiter::Domain { asker, .. } => asker.answer(Err(outage)),
+        }
+    }
+}
+
+impl Walks {
+    /// The walks of one shard of an engine with this number of shards.
+    pub(crate) fn new(shards: usize) -> Walks {
+        Walks {
+            known: HashMap::default(),
+            bytes: 0,
+            bytes_max: (WALKS_BYTES_MAX / shards.max(1)).max(SHARD_CACHE_BYTES_MIN),
+            under_way: HashMap::default(),
+            queued: VecDeque::new(),
+            fresh: 0,
+        }
+    }
+
+    pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
+        // A walk without a trace is repeated for a request that wants one; the answers are in the DNS cache.
+        let told = |walk: &Walk| !waiter.wants_trace() || !walk.trace.is_empty();
+        if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > now && told(walk)) {
+            return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.trace));
+        }
+        let now_or_never = !waiter.release_singles();
+        let known = self.under_way.get_mut(domain);
+        if known.as_ref().is_some_and(|walk| walk.waiting.len() >= WALK_WAITERS_MAX) && !now_or_never {
+            return Joined::SiteFull(waiter);
+        }
+        let begins = match known {
+            Some(walk) => {
+                walk.waiting.push(waiter);
+                let begins = now_or_never && !walk.begun;
+                walk.begun |= begins;
+                begins
+            }
+            None => {
+                let begun = now_or_never || self.fresh < WALKS_FRESH_MAX;
+                self.under_way.insert(domain.clone(), UnderWay { waiting: vec![waiter], begun });
+                if !begun {
+                    self.queued.push_back(domain.clone());
+                }
+                begun
+            }
+        };
+        if !begins {
+            return Joined::Waiting;
+        }
+        self.fresh += 1;
+        Joined::First { urgent: now_or_never }
+    }
+
+    /// A walk has ended, or is fresh no longer: returns the domain whose walk begins in its place.
+    pub(crate) fn another(&mut self) -> Option<Domain> {
+        self.fresh = self.fresh.saturating_sub(1);
+        while self.fresh < WALKS_FRESH_MAX {
+            let domain = self.queued.pop_front()?;
+            if let Some(walk) = self.under_way.get_mut(&domain).filter(|walk| !walk.begun) {
+                walk.begun = true;
+                self.fresh += 1;
+                return Some(domain);
+            }
+        }
+        None
+    }
+
+    /// Keeps the result of a walk, and returns its waiters.
+    pub(crate) fn end(
+        &mut self,
+        domain: Domain,
+        found: Found,
+        trace: Rc<[String]>,
+        now: Instant,
+    ) -> Vec<Waiter> {
+        let waiting = self.under_way.remove(&domain).map(|walk| walk.waiting).unwrap_or_default();
+        if matches!(found, Found::Dead(Dead::CannotTell(_))) {
+            // The DNS cache keeps failures, and drops them when they turn out to have been our fault.
+            return waiting;
+        }
+        let bytes = size_of_walk(&domain, &found, &trace);
+        let has_room =
+            |walks: &Walks| walks.known.len() < WALKS_MAX && walks.bytes + bytes <= walks.bytes_max;
+        if !has_room(self) {
+            self.forget(now);
+        }
+        if !has_room(self) {
+            // All results are fresh. The DNS cache still has most of the answers behind them.
+            self.known.clear();
+            self.bytes = 0;
+        }
+        if has_room(self) {
+            let walk = Walk { found, until: now + WALK_TTL, trace, bytes };
+            self.bytes += bytes;
+            self.bytes -= self.known.insert(domain, walk).map_or(0, |before| before.bytes);
+        }
+        waiting
+    }
+
+    /// Drops what is known no longer.
+    pub(crate) fn forget(&mut self, now: Instant) {
+        self.known.retain(|_, walk| walk.until > now);
+        self.bytes = self.known.values().map(|walk| walk.bytes).sum();
+    }
+
+    /// Takes the waiters whose deadline has passed.
+    pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Waiter> {
+        let mut expired = Vec::new();
+        for walk in self.under_way.values_mut() {
+            expired.extend(walk.waiting.extract_if(.., |waiter| waiter.deadline() <= now));
+        }
+        // A walk without waiters may be lost; the next work of the domain starts a new one.
+        self.under_way.retain(|_, walk| !walk.waiting.is_empty());
+        expired
+    }
+
+    /// Takes the works that their clients have recalled.
+    pub(crate) fn take_recalled(&mut self) -> Vec<Work> {
+        let mut recalled = Vec::new();
+        let is_recalled =
+            |waiter: &mut Waiter| matches!(waiter, Waiter::Address(work) if work.is_taken_back());
+        for walk in self.under_way.values_mut() {
+            recalled.extend(walk.waiting.extract_if(.., is_recalled).filter_map(|waiter| match waiter {
+                Waiter::Address(work) => Some(work),
+                Waiter::Domain { .. } => None,
+            }));
+        }
+        self.under_way.retain(|_, walk| !walk.waiting.is_empty());
+        recalled
+    }
+
+    /// Answers all waiters, because the engine stops.
+    pub(crate) fn abandon(&mut self) {
+        let waiting = self.under_way.drain().flat_map(|(_, walk)| walk.waiting);
+        waiting.for_each(|waiter| waiter.fail(Outage::Stopping));
+    }
+}
+
+/// How many bytes of memory a walk takes that is kept, about.
+fn size_of_walk(domain: &Domain, found: &Found, trace: &[String]) -> usize {
+    // Bytes that an allocation costs in addition, with the counts of an `Arc`.
+    const ALLOCATION: usize = 24;
+    let text = |text: &str| text.len() + ALLOCATION;
+    let plan = match found {
+        Found::Hosts(plan) => {
+            let routes = plan.routes.iter().map(|route| size_of::<PlannedRoute>() + text(&route.host));
+            size_of::<Plan>() + 2 * ALLOCATION + text(&plan.site) + text(&plan.group) + routes.sum::<usize>()
+        }
+        Found::OutOfReach | Found::Dead(_) => 0,
+    };
+    let trace: usize = trace.iter().map(|line| size_of::<String>() + text(line)).sum();
+    // A table that has doubled is half empty.
+    2 * size_of::<(Domain, Walk)>() + text(domain.as_str()) + plan + trace
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::work::testing::{mailbox, work};
+
+    #[test]
+    fn a_list_begins_its_walks_a_few_at_a_time_and_nobody_waits_behind_them() {
+        let (client, now) = (mailbox(), Instant::now());
+        let mut walks = Walks::new(1);
+        let join = |walks: &mut Walks, name: &str, priority| {
+            let work = work(&client, &format!("u@{name}"), priority);
+            let domain = work.address.domain().clone();
+            matches!(walks.join(&domain, Waiter::Address(work), now), Joined::First { .. })
+        };
+        for n in 0..WALKS_FRESH_MAX {
+            assert!(join(&mut walks, &format!("d{n}.example"), Priority::List));
+        }
+        for name in ["a.example", "b.example", "c.example"] {
+            assert!(!join(&mut walks, name, Priority::List), "{name} begins beyond the limit");
+        }
+        assert!(join(&mut walks, "b.example", Priority::Single), "somebody waits for it");
+        assert!(!join(&mut walks, "b.example", Priority::Single), "it has begun already");
+        assert!(join(&mut walks, "e.example", Priority::Single), "somebody waits for a new one");
+        // Two are beyond the limit, so two have to go first.
+        assert_eq!((walks.another(), walks.another()), (None, None));
+        assert_eq!(walks.another().map(|domain| domain.to_string()).as_deref(), Some("a.example"));
+        assert_eq!(walks.another().map(|domain| domain.to_string()).as_deref(), Some("c.example"));
+        assert_eq!(walks.another(), None);
+        assert!(join(&mut walks, "f.example", Priority::List), "there is room again");
+        walks.abandon();
+    }
+}
