@@ -31,37 +31,22 @@ mod opened_store;
 mod place;
 mod print_config;
 mod private_hosts;
+mod program;
 mod reload;
 mod self_check;
 mod serve;
 mod table;
 mod terminal;
 
-use crate::config::ConfigError;
 use account::Place;
-use checks::engine_client::Backend;
 use clap::{CommandFactory, Parser, Subcommand};
-use engine::StartError;
-use engine::config::EngineConfig;
 use flags::{DATA, Flags};
+use program::VERSION;
+pub use program::{Failure, StartEngine, start_engine};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-
-/// Starts an engine. Tests run the whole command line with an engine that contacts no server.
-pub type StartEngine = fn(EngineConfig) -> Result<Box<dyn Backend>, StartError>;
-
-/// Starts the engine that contacts DNS and mail servers.
-///
-/// # Errors
-/// As [`engine::Engine::start`].
-pub fn start_engine(config: EngineConfig) -> Result<Box<dyn Backend>, StartError> {
-    engine::Engine::start(config).map(|engine| Box::new(engine) as Box<dyn Backend>)
-}
-
-/// The version, and the commit if the build knows it.
-pub(crate) const VERSION: &str = env!("MAILPROBE_VERSION");
 
 /// Verify mail addresses: check whether their mailboxes accept mail.
 #[derive(Parser)]
@@ -149,43 +134,6 @@ struct Administered<A: clap::Args> {
     args: A,
     #[command(flatten)]
     flags: Flags<DATA>,
-}
-
-/// The reason why a command failed.
-pub struct Failure {
-    code: u8,
-    line: String,
-}
-
-impl Failure {
-    /// A failure, with exit code 1.
-    pub fn failed(line: impl Into<String>) -> Failure {
-        Failure { code: 1, line: line.into() }
-    }
-
-    /// Wrong usage, with exit code 2.
-    pub fn usage(line: impl Into<String>) -> Failure {
-        Failure { code: 2, line: line.into() }
-    }
-}
-
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Failure {
-        Failure::failed(error.0)
-    }
-}
-
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Failure {
-        Failure::usage(error.0)
-    }
-}
-
-/// A write to standard output failed.
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
-        Failure::failed(format!("cannot write the output: {error}"))
-    }
 }
 
 /// Flags of other programs for the address of the API.

@@ -18,8 +18,9 @@ mod unclear;
 pub mod upload;
 mod visit;
 
+use crate::call::{Call, UploadHead};
 use crate::connection_limit::{CloseReason, ConnectionPermit};
-use crate::router::{self, Access, Body, Call, Limit, Route, UploadHead};
+use crate::router::{self, Access, Body, Limit, Route};
 use crate::tls::{self, Tls};
 use crate::worker::Worker;
 use activity::{AnswerBody, Buffering, ConnectionActivity, Patience, SlowPeerTimer, Watched};

@@ -16,6 +16,7 @@
 //!   way within [`threads::DRAIN_TIME_MAX`].
 
 pub mod admin;
+pub mod call;
 pub mod connection_limit;
 pub mod connection_memory;
 pub mod http;

@@ -1,5 +1,5 @@
 //! The handlers of the API, one file per resource. [`crate::router`] has the table that calls them. Handlers
-//! get no headers: `http.rs` puts the values that they need into [`crate::router::Call`].
+//! get no headers: `http.rs` puts the values that they need into [`crate::call::Call`].
 
 pub mod account;
 pub mod batch;

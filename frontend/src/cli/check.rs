@@ -3,8 +3,9 @@
 use super::flags::{ENGINE, Flags, LEARNED, STATE};
 use super::installation::{self, IfTaken, Keeper};
 use super::private_hosts::PrivateHosts;
+use super::program::{Failure, StartEngine};
 use super::terminal::shows_colours;
-use super::{Failure, StartEngine, learned, log, open_files};
+use super::{learned, log, open_files};
 use api::{Checked, Detail, Evidence, FastFindings, Findings, Reason, Verification};
 use checks::convert;
 use checks::detail::detail;

@@ -3,7 +3,8 @@
 use super::flags::{ENGINE, Flags, LEARNED, STATE};
 use super::installation::{self, IfTaken, Keeper};
 use super::private_hosts::PrivateHosts;
-use super::{Failure, StartEngine, VERSION, learned, log, open_files};
+use super::program::{Failure, StartEngine, VERSION};
+use super::{learned, log, open_files};
 use clean::{
     Checker, CleanArgs, CleanError, Fast, Full, OnNoMailHost, OutputArgs, UNDER_WAY_MAX, WithFacts,
     WithLearned,

@@ -1,8 +1,9 @@
 //! `mailprobe doctor`: prints what is wrong with this machine, what it means for verdicts, and what to do.
 
 use super::flags::{DATA, ENGINE, Flags, LEARNED, SERVER};
+use super::log;
+use super::program::Failure;
 use super::terminal::shows_colours;
-use super::{Failure, log};
 use crate::doctor::{Asked, examine};
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -1,7 +1,8 @@
 //! `mailprobe learn`: reads bounces and deliveries of the operator's own mail into a table that later checks use.
 
 use super::flags::{Flags, LEARNED, STATE};
-use super::{Failure, installation, learned, log};
+use super::program::Failure;
+use super::{installation, learned, log};
 use crate::config::StateFile;
 use engine::proto::address::Address;
 use learn::{Event, LearnError, TABLE_ROWS_MAX, Table, TableError, TableFile, Tally};

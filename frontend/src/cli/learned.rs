@@ -1,6 +1,7 @@
 //! The table of learned events, as `check`, `clean` and `serve` use it.
 
-use super::{Failure, installation};
+use super::installation;
+use super::program::Failure;
 use crate::config::{Config, StateFile};
 use checks::keeper::Keeper;
 use checks::own_evidence::OwnEvidence;

@@ -1,7 +1,7 @@
 //! `mailprobe openapi`: prints the answer of a server with these settings to `GET /v1/openapi.json`, indented.
 
-use super::Failure;
 use super::flags::{Flags, SERVER};
+use super::program::Failure;
 use std::io::{self, Write};
 
 /// The flags that determine the URL in the description.

@@ -1,7 +1,7 @@
 //! The store of a server: the file in its data folder, or PostgreSQL.
 
 use super::place::{in_cluster, refuse_node};
-use super::{Failure, VERSION};
+use super::program::{Failure, VERSION};
 use crate::config::Config;
 use std::sync::Arc;
 use store::{OpenError, PlanTable, Store, UnixMs};

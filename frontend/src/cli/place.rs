@@ -1,6 +1,6 @@
 //! The location of the store for administrative commands.
 
-use super::VERSION;
+use super::program::VERSION;
 use server::admin::Command;
 use server::admin::access::{AccessError, StoreAccess};
 use server::admin::{ACCOUNTS_PER_PAGE, ListedAccount, Response};

@@ -1,7 +1,7 @@
 //! `mailprobe config`: prints the effective configuration, or the commented file.
 
-use super::Failure;
 use super::flags::{DATA, ENGINE, Flags, LEARNED, SERVER, STATE};
+use super::program::Failure;
 use crate::config::reference;
 use std::io::{self, Write};
 

@@ -7,8 +7,9 @@
 
 use super::flags::{DATA, ENGINE, Flags, LEARNED, SERVER};
 use super::notify::{ServiceState, feed_watchdog, tell, watchdog_interval};
+use super::program::{Failure, StartEngine};
 use super::reload::Reload;
-use super::{Failure, StartEngine, learned, log, open_files, opened_store, self_check};
+use super::{learned, log, open_files, opened_store, self_check};
 use crate::config::Config;
 use assistants::Assistants;
 use checks::batch::{Feeder, Limits, NewBatches};

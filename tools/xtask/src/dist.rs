@@ -11,7 +11,7 @@
 //! The profile `dist` of Cargo.toml builds the program with link-time optimization over all crates, and most of it for the
 //! least size. `cargo install --locked cargo-deb cargo-cyclonedx` installs the two packers.
 
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process::{self, Finished};
 use crate::interop::report::{self, Tally};
 use crate::soak::world::cargo;

@@ -3,7 +3,7 @@
 //! The zone of the root is served by BIND, signed by dnssec-signzone, and resolved by Unbound. smtp-sink of Postfix is the
 //! mail server. A source is a public address on loopback of the namespace, which has no connection to the Internet.
 
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::net::{Net, NetNamespace};
 use crate::interop::process::{self, Finished, ServerProcess, sleep, wait_until};
 use crate::interop::report::{self, Tally};

@@ -5,7 +5,7 @@
 
 #![expect(unsafe_code, reason = "unshare has no safe wrapper")]
 
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process;
 use std::fs;
 use std::path::Path;

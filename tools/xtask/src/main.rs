@@ -29,6 +29,7 @@ mod confined;
 mod dist;
 mod docs;
 mod doctor;
+mod failure;
 mod interop;
 mod isolation;
 mod measure;

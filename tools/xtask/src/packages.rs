@@ -9,7 +9,7 @@
 
 use crate::bare::root::{DEBIAN, DEBOOTSTRAP_LIMIT};
 use crate::confined::refuse_io_uring;
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process::{self, Finished, ServerProcess, wait_until};
 use crate::interop::report::{self, Tally};
 use clap::Args;

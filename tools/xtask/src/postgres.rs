@@ -9,7 +9,7 @@
 //!
 //! The server is stopped and its folder removed when the command ends, also after Ctrl-C.
 
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process::{self, ServerProcess};
 use crate::interop::report::{self, Tally};
 use clap::Args;

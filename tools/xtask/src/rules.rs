@@ -144,7 +144,7 @@ struct Source {
 fn crates_depend_only_downward() {
     let crates = crates();
     let mut broken = Vec::new();
-    for Crate { name, dependencies } in &crates {
+    for Crate { name, dependencies, .. } in &crates {
         let Some((_, allowed)) = EDGES.iter().find(|(known, _)| known == name) else {
             broken.push(format!("{name} is not in EDGES"));
             continue;
@@ -311,6 +311,8 @@ fn names(line: &str, name: &str) -> bool {
 /// A crate of the workspace, as cargo reads its manifest.
 struct Crate {
     name: String,
+    /// Below the root of the tree.
+    folder: String,
     dependencies: Vec<Dependency>,
 }
 
@@ -333,10 +335,15 @@ fn crates() -> Vec<Crate> {
     let name = |of: &Value| of["name"].as_str().unwrap().to_owned();
     let dependency = |of: &Value| Dependency { name: name(of), dev: of["kind"] == "dev" };
     let list = |of: &Value, key: &str| of[key].as_array().unwrap().clone();
+    let folder = |of: &Value| {
+        let manifest = Path::new(of["manifest_path"].as_str().unwrap()).canonicalize().unwrap();
+        manifest.parent().unwrap().strip_prefix(root()).unwrap().display().to_string()
+    };
     list(&metadata, "packages")
         .iter()
         .map(|one| Crate {
             name: name(one),
+            folder: folder(one),
             dependencies: list(one, "dependencies").iter().map(dependency).collect(),
         })
         .collect()

@@ -4,7 +4,7 @@
 //! `.ci/schemathesis` installs, sends requests with a live key. The task fails if a check of schemathesis fails, or if
 //! too few positive examples of an operation were answered 2xx: a run that is refused everywhere proves nothing.
 
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use crate::soak::http;

@@ -1,7 +1,7 @@
 //! `GET /v1/account`, which is free, and has the same answer for live and test keys; and `GET /v1/account/export`, which needs a
 //! live key.
 
-use crate::router::Call;
+use crate::call::Call;
 use api::ErrorCode;
 use checks::convert;
 use checks::export;

@@ -3,7 +3,7 @@
 mod submission;
 
 use super::page;
-use crate::router::Call;
+use crate::call::Call;
 use api::{BatchPage, BatchStatus, BatchSummary, ErrorCode, ResultRow};
 use checks::auth::Caller;
 use http_core::Refusal;

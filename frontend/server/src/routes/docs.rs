@@ -1,6 +1,6 @@
 //! `GET /docs` and its assets, on a server without a dashboard.
 
-use crate::router::Call;
+use crate::call::Call;
 use dashboard::{assets, docs};
 use http_core::{Refusal, Reply};
 

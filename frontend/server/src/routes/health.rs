@@ -2,7 +2,7 @@
 //! and after the store has stopped writing, until a restart. Both answer for the server itself: `faults` names the faults of
 //! the machine that make checks fail, `used_up` what accounts share and has nothing left. Neither changes the status.
 
-use crate::router::Call;
+use crate::call::Call;
 use crate::status::Phase;
 use http_core::Refusal;
 use http_core::Reply;

@@ -10,7 +10,7 @@ pub use results::results;
 pub use upload::{append, create};
 
 use super::page;
-use crate::router::Call;
+use crate::call::Call;
 use api::ErrorCode;
 use http_core::Refusal;
 use http_core::Reply;

@@ -1,6 +1,6 @@
 //! `GET /v1/openapi.json`: the description of the API, which is public.
 
-use crate::router::Call;
+use crate::call::Call;
 use http_core::Refusal;
 use http_core::Reply;
 

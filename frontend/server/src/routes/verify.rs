@@ -1,6 +1,6 @@
 //! `GET` and `POST /v1/verify`: the check of one address.
 
-use crate::router::Call;
+use crate::call::Call;
 use api::request::choice;
 use api::{DetailLevel, Issue, IssueType, Mode, VerifyBody};
 use checks::verify::{Question, verify};

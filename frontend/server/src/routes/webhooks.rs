@@ -2,7 +2,7 @@
 //!
 //! Only live keys may use it: an endpoint gets the events of the whole account, and users protect test keys less well.
 
-use crate::router::Call;
+use crate::call::Call;
 use api::request::Choice;
 use api::{
     DeliveryList, ErrorCode, Issue, IssueType, WebhookBody, WebhookChangeBody, WebhookEvent, WebhookList,

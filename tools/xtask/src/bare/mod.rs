@@ -11,7 +11,7 @@
 mod readme;
 pub mod root;
 
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process::{self, ServerProcess, wait_until};
 use crate::interop::report::{self, Tally};
 use crate::isolation::isolated;

@@ -5,7 +5,7 @@
 //! program. After a kill only the folder is left, which the next run removes.
 
 use super::wrong;
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process;
 use clap::ValueEnum;
 use std::fmt;

@@ -6,7 +6,7 @@
 
 pub mod setup;
 
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process::{self, Finished};
 use crate::interop::report::{self, Tally};
 use crate::soak::world::CampaignFolder;

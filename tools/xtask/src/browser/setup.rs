@@ -1,7 +1,8 @@
 //! The programs and packages that the scripts need, and a hint if one is missing.
 
 use super::wrong;
-use crate::interop::{Failure, process};
+use crate::failure::Failure;
+use crate::interop::process;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

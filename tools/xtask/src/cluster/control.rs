@@ -12,7 +12,7 @@
 use super::network::Member;
 use super::self_check::RoundFault;
 use super::{Cluster, START_LIMIT, wrong};
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process;
 use clap::ValueEnum;
 use std::io::{BufRead, BufReader, ErrorKind, Write};

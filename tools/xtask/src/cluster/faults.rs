@@ -3,7 +3,7 @@
 
 use super::network::{Member, signal};
 use super::{Cluster, STEP_LIMIT, wrong};
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process;
 use rustix::process::{Pid, Signal};
 use std::fs;

@@ -18,9 +18,10 @@ mod patroni;
 pub mod self_check;
 pub mod setup;
 
+use crate::failure::Failure;
+use crate::interop::net;
 use crate::interop::process::{self, ServerProcess};
 use crate::interop::report::{self, Tally, line};
-use crate::interop::{Failure, net};
 use crate::postgres::{id_of, newest_programs};
 use clap::Args;
 use network::{Member, Namespace, Network};

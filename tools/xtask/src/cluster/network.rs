@@ -10,7 +10,8 @@
 //! sweep there removes what a killed run has left.
 
 use super::PREFIX;
-use crate::interop::{Failure, net};
+use crate::failure::Failure;
+use crate::interop::net;
 use crate::isolation::ip;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};

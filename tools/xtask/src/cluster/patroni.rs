@@ -4,7 +4,7 @@
 
 use super::network::Member;
 use super::setup::{EtcdApi, Setup};
-use crate::interop::Failure;
+use crate::failure::Failure;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};

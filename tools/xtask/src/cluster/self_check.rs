@@ -8,7 +8,7 @@
 
 use super::network::Member;
 use super::{Cluster, START_LIMIT, STEP_LIMIT};
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process::{self, wait_until};
 use crate::interop::report::{Tally, line};
 use clap::ValueEnum;

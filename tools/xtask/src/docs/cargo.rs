@@ -2,7 +2,7 @@
 
 use super::commands::is_placeholder;
 use super::root;
-use crate::interop::Failure;
+use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@
 
 use super::cargo::Workspace;
 use super::usage::Usage;
-use crate::interop::Failure;
+use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::path::Path;
 

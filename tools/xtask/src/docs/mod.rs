@@ -14,7 +14,7 @@ mod output;
 mod spans;
 mod usage;
 
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process::{self, Finished};
 use crate::interop::report::{self, Tally};
 use crate::soak::world::{self, build};

@@ -1,6 +1,6 @@
 //! The flags and subcommands of a program, as it describes itself.
 
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process;
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -4,13 +4,13 @@
 //! Postfix sees the connections of one client. With its default configuration it counts them, delays replies and hangs
 //! up. Every verdict must nevertheless be right.
 
-use super::Failure;
 use super::drivers::{AddressAnswer, Mailprobe, read_cleaned, write_list};
 use super::figures::Figure;
 use super::net::{Net, NetNamespace};
 use super::process::ServerProcess;
 use super::report::Tally;
 use super::servers::{start, start_postfix, write};
+use crate::failure::Failure;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! The three interfaces of mailprobe: `check`, `clean` and the HTTP API, all from the probe's namespace.
 
-use super::Failure;
 use super::net::{Net, NetNamespace, RESOLVER};
 use super::process::{ServerProcess, interrupted, sleep, target_folder, wait_until};
 use super::servers::write;
+use crate::failure::Failure;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! The cost of a run: wall time, CPU time and memory by GNU time, beside Postfix's own load generator in the same run.
 
-use super::Failure;
 use super::drivers::panics;
 use super::net::{Net, NetNamespace};
 use super::report;
+use crate::failure::Failure;
 use std::fs;
 use std::time::Duration;
 

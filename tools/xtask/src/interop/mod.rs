@@ -6,8 +6,9 @@
 
 mod bulk;
 mod cases;
-mod drivers;
+pub mod drivers;
 mod figures;
+mod judge;
 pub mod net;
 mod patient;
 pub mod process;
@@ -15,19 +16,16 @@ pub mod report;
 mod selftest;
 mod servers;
 
+use crate::failure::Failure;
 use bulk::BulkSetup;
 use cases::{CASES, KnownAddress};
 use clap::Args;
-pub use drivers::live_key;
-use drivers::{AddressAnswer, Mailprobe, Round};
+use drivers::{Mailprobe, Round};
+use judge::judge_rows;
 use net::{Net, NetNamespace};
 use report::Tally;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-/// The description of a failure for the terminal.
-#[derive(Debug)]
-pub struct Failure(pub String);
 
 /// The options of `cargo xtask interop`.
 #[derive(Args)]
@@ -195,33 +193,6 @@ fn judge_round(
 ) -> Result<(), Failure> {
     let rows = chosen.iter().map(|case| (case.name, case.address, case.reason));
     judge_rows(way, rows, round, tally)
-}
-
-/// Does the same for rows of name, address and reason.
-fn judge_rows<'a>(
-    way: &str,
-    rows: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
-    round: Result<Round, Failure>,
-    tally: &mut Tally,
-) -> Result<(), Failure> {
-    process::interrupted()?;
-    let round =
-        round.unwrap_or_else(|Failure(message)| Round { complaints: vec![message], ..Round::default() });
-    for (name, address, reason) in rows {
-        tally.check(&format!("{way} {name}"), judge(reason, round.answers.get(address)));
-    }
-    let smooth = round.complaints.is_empty();
-    tally.check(way, if smooth { Ok("nothing else".into()) } else { Err(round.complaints.join("\n")) });
-    Ok(())
-}
-
-/// Compares a verdict with the expected reason.
-fn judge(expected: &str, said: Option<&AddressAnswer>) -> Result<String, String> {
-    let Some(AddressAnswer { deliverable, reason }) = said else { return Err("no answer".into()) };
-    if reason == expected && *deliverable == matches!(expected, "mailbox_exists" | "role_account") {
-        return Ok(reason.clone());
-    }
-    Err(format!("{reason} (deliverable {deliverable}), not {expected}"))
 }
 
 /// Runs the thousand hosts, and with `figures` the measurements beside them.

@@ -8,8 +8,8 @@
 //! They have no connection to the machine's own network. The names contain the pid of the run, so simultaneous runs use
 //! different names. The next run finds and removes what a killed run left.
 
-use super::Failure;
 use super::process::{Finished, interrupted, run};
+use crate::failure::Failure;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

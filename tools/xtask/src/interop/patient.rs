@@ -3,12 +3,13 @@
 //!
 //! Each interface has its own addresses, because these servers remember recipients. The witness uses another address.
 
-use super::Failure;
 use super::cases::ExpectedWitness;
 use super::drivers::{Mailprobe, Round};
+use super::judge::judge_rows;
 use super::net::Net;
 use super::report::Tally;
-use super::{judge_rows, selftest};
+use super::selftest;
+use crate::failure::Failure;
 
 /// The wait of lists and batches at servers that answer in the end, in seconds.
 pub const WAIT_S: u32 = 900;

@@ -3,7 +3,7 @@
 //! Ctrl-C and SIGTERM set a flag that every wait checks. The error unwinds through the owners, whose `Drop` stops their
 //! children. A panic unwinds in the same way.
 
-use super::Failure;
+use crate::failure::Failure;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! The output for the terminal, and the counts of checks.
 
-use super::Failure;
+use crate::failure::Failure;
 use std::io::Write;
 use std::process::ExitCode;
 

@@ -1,9 +1,9 @@
 //! The check that the servers answer as the cases expect, made from the probe's namespace with independent tools.
 
-use super::Failure;
 use super::cases::{ExpectedWitness, KnownAddress};
 use super::net::{Net, NetNamespace};
 use super::report::Tally;
+use crate::failure::Failure;
 use std::time::Duration;
 
 /// Postfix and Exim offer STARTTLS.

@@ -3,9 +3,9 @@
 //! Their configurations are in tools/xtask/interop/, one folder per server, with `@RUN@` for the folder of the run.
 //! Each server has its own mounts (net.rs), so it sees our resolver and its users without a change to the machine.
 
-use super::Failure;
 use super::net::{Net, NetNamespace, RESOLVER};
 use super::process::{self, ServerProcess, wait_until};
+use crate::failure::Failure;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

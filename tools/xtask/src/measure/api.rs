@@ -7,8 +7,10 @@
 //! spins instead of sleeping. A sleeping client is woken for each answer of the slower server, and rarely for those of
 //! the faster one, which would distort the comparison. With clients on other machines neither server has that cost.
 
+use super::bench::Bench;
 use super::loadtest::{LoadtestFigures, middle, verdict};
-use super::{Bench, Failure, wrk};
+use super::wrk;
+use crate::failure::Failure;
 use crate::interop::process::{ServerProcess, wait_until};
 use crate::interop::report::{self, Tally};
 use crate::soak::transport;

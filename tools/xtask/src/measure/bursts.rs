@@ -6,12 +6,13 @@
 //! every recipient, in the same namespace and 20 ms away. A list of domains that do not exist is cleaned twice: the
 //! second time the resolver denies them from its cache.
 
+use super::bench::Bench;
 use super::cost::{MeasuredChild, RunCost};
 use super::link::DelayedLink;
 use super::loadtest::verdict;
 use super::resolvers::{ADDRESS, DnsNamespace, ResolverProgram, RunningResolver};
 use super::setting::{PeerAddresses, SampleList};
-use super::{Bench, Failure};
+use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
 use std::process::Command;
 use std::time::Duration;

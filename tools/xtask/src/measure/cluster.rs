@@ -5,9 +5,10 @@
 //! standbys. All servers keep their data in memory, so the disk of the machine has no part in the figures. With `--disk`, they keep
 //! their data on the disk of the folder for temporary files, and only the writes are measured.
 
-use super::{Bench, Failure};
+use super::bench::Bench;
 use crate::cluster::Cluster;
 use crate::cluster::setup::Setup;
+use crate::failure::Failure;
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use crate::postgres;

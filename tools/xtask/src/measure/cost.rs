@@ -5,7 +5,7 @@
 
 #![expect(unsafe_code, reason = "getrusage has no safe wrapper here")]
 
-use super::Failure;
+use crate::failure::Failure;
 use crate::interop::process::interrupted;
 use std::fs::{self, File};
 use std::path::Path;

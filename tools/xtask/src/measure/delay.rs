@@ -1,9 +1,10 @@
 //! 20,000 addresses over 1,000 hosts that are 20 ms away.
 
+use super::bench::{Bench, TableRow, median};
 use super::cost::MeasuredChild;
 use super::link::{DelayedLink, FAR, NEAR};
 use super::setting::{PeerAddresses, SERVER, SampleList, half_known, right};
-use super::{Bench, Failure, TableRow, median};
+use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
 use std::process::Command;

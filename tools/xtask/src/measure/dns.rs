@@ -4,9 +4,10 @@
 //! The measured value is the processor time of the client. The engine's shard is counted separately from the thread
 //! that submits requests.
 
+use super::bench::Bench;
 use super::cost::MeasuredChild;
 use super::loadtest::{middle, verdict};
-use super::{Bench, Failure};
+use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
 use std::fmt::Write;
 use std::fs::File;

@@ -5,8 +5,9 @@
 //! latency of the machine itself. Clients, servers and load share the machine.
 
 use super::api::Hello;
+use super::bench::Bench;
 use super::loadtest::{middle, verdict};
-use super::{Bench, Failure};
+use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use crate::soak::client::{HttpClient, HttpRequest};

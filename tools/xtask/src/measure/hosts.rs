@@ -1,7 +1,8 @@
 //! 20,000 addresses over 1,000 MX hosts, each of which is a site.
 
+use super::bench::{Bench, TableRow};
 use super::setting::{ExpectedVerdict, PeerAddresses, SampleList};
-use super::{Bench, Failure, TableRow};
+use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
 use std::time::Duration;

@@ -7,9 +7,10 @@
 
 #![expect(unsafe_code, reason = "a seccomp filter for the child has no safe wrapper")]
 
+use super::bench::Bench;
 use super::setting::{ONE_SITE, SERVER};
-use super::{Bench, Failure};
-use crate::interop::live_key;
+use crate::failure::Failure;
+use crate::interop::drivers::live_key;
 use crate::interop::process::{self, ServerProcess, sleep};
 use crate::interop::report::{self, Tally};
 use crate::seccomp;

@@ -4,8 +4,9 @@
 //! Over HTTP each batch has an idempotency key, and is charged and durable before its 202. Meanwhile the engine works
 //! on one row at a time, so the intake dominates the measurement.
 
+use super::bench::Bench;
 use super::loadtest::{middle, verdict};
-use super::{Bench, Failure};
+use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
 
 const RATE_MIN: f64 = 500.0;

@@ -3,7 +3,7 @@
 
 #![expect(unsafe_code, reason = "a TUN device is attached by an ioctl that no safe wrapper here knows")]
 
-use super::Failure;
+use crate::failure::Failure;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

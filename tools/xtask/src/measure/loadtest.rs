@@ -1,6 +1,7 @@
 //! Runs of `mailprobe-loadtest`, a client over HTTP, and of the programs of `bench/examples`, with their figures.
 
-use super::{Bench, Failure};
+use super::bench::Bench;
+use crate::failure::Failure;
 use crate::interop::process;
 use crate::soak::world::cargo;
 use serde_json::Value;

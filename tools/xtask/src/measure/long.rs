@@ -1,9 +1,10 @@
 //! Lists from ten thousand to ten million lines, with the same number of addresses per domain: the cost of an address
 //! must be the same, and memory must not grow after the first million.
 
+use super::bench::{Bench, TableRow, median};
 use super::cost::{MeasuredChild, RunCost};
 use super::setting::{PeerAddresses, SERVER, SampleList, half_known, right};
-use super::{Bench, Failure, TableRow, median};
+use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
 use std::time::Duration;

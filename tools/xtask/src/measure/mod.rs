@@ -24,6 +24,7 @@
 //! No measurement fails because it is slow: the figures are for comparison by people. A wrong verdict is a failure.
 
 mod api;
+mod bench;
 mod bursts;
 mod cluster;
 mod cost;
@@ -47,15 +48,14 @@ mod site;
 mod verifiers;
 mod wrk;
 
+use crate::failure::Failure;
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use crate::soak::world::CampaignFolder;
+use bench::Bench;
 use clap::{Args, ValueEnum};
-use cost::RunCost;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-
-pub use crate::interop::Failure;
 
 /// The options of `cargo xtask measure`.
 #[derive(Args)]
@@ -198,66 +198,4 @@ pub fn beside_resolvers(bin_dir: &Path, flags: &[String], tally: &mut Tally) -> 
     let world = CampaignFolder::of(Some(bin_dir), true)?;
     let bench = Bench { world, given: true, runs: 1, lines: 0, flags: flags.to_vec() };
     bursts::beside_each(&bench, tally)
-}
-
-/// The state that all measurements share.
-struct Bench {
-    world: CampaignFolder,
-    /// The user gave the folder of the binaries, so they are not built.
-    given: bool,
-    runs: u32,
-    lines: u64,
-    flags: Vec<String>,
-}
-
-/// A row of a table.
-struct TableRow {
-    client: String,
-    peer: String,
-    addresses: u64,
-    /// The number of right verdicts; `None` for a client without verdicts.
-    right: Option<u64>,
-    cost: RunCost,
-}
-
-impl TableRow {
-    fn head() {
-        report::line("| client | peer | addresses | right | s | CPU s | CPU s per 1,000 | MiB |");
-        report::line("|---|---|---:|---:|---:|---:|---:|---:|");
-    }
-
-    fn print(&self) {
-        let right = self.right.map_or_else(|| "-".to_owned(), |right| right.to_string());
-        report::line(&format!(
-            "| {} | {} | {} | {right} | {:.2} | {:.2} | {:.4} | {:.0} |",
-            self.client,
-            self.peer,
-            self.addresses,
-            self.cost.wall.as_secs_f64(),
-            self.cost.cpu_s,
-            self.per_thousand(),
-            self.cost.peak_kib as f64 / 1024.0,
-        ));
-    }
-
-    fn per_thousand(&self) -> f64 {
-        self.cost.cpu_s * 1000.0 / self.addresses.max(1) as f64
-    }
-
-    /// Prints the row and counts whether all its verdicts are right.
-    fn check(&self, tally: &mut Tally) {
-        self.print();
-        if self.right.is_some_and(|right| right != self.addresses) {
-            tally.failed += 1;
-        } else {
-            tally.passed += 1;
-        }
-    }
-}
-
-/// The run with the median CPU time.
-fn median(mut costs: Vec<RunCost>) -> Option<RunCost> {
-    costs.sort_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s));
-    let middle = costs.len() / 2;
-    (middle < costs.len()).then(|| costs.swap_remove(middle))
 }

@@ -1,9 +1,10 @@
 //! One list with the outputs that users ask for, beside the plain run: further columns, one file per class, the report, and a
 //! spreadsheet. Full checks, then fast ones.
 
+use super::bench::{Bench, TableRow, median};
 use super::cost::{MeasuredChild, RunCost};
 use super::setting::{ExpectedVerdict, PeerAddresses, SERVER, SampleList, half_known, right, verdict};
-use super::{Bench, Failure, TableRow, median};
+use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
 use std::fs::File;

@@ -1,8 +1,9 @@
 //! The memory of large DNS answers: 20,000 domains with one MX record each, with 1.2 KB of MX records whose hosts all
 //! domains share, and with as many records of separate hosts, whose names are shorter.
 
+use super::bench::{Bench, TableRow};
 use super::setting::{PeerAddresses, SERVER, SampleList};
-use super::{Bench, Failure, TableRow};
+use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
 use std::time::Duration;
 

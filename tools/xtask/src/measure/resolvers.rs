@@ -2,7 +2,7 @@
 //! [`ADDRESS`] in a network namespace, with NSD behind them. The configurations are in tools/xtask/resolvers/, with
 //! `@RUN@` for a folder.
 
-use super::Failure;
+use crate::failure::Failure;
 use crate::interop::process::{ServerProcess, wait_until};
 use std::fmt::Write;
 use std::fs;

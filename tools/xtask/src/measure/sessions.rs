@@ -1,9 +1,10 @@
 //! The memory of an open session: hosts that never answer a RCPT keep 10,000 sessions open, or 100, with the same
 //! number of addresses under way.
 
+use super::bench::Bench;
 use super::cost::MeasuredChild;
 use super::setting::{PeerAddresses, SERVER, SampleList};
-use super::{Bench, Failure};
+use crate::failure::Failure;
 use crate::interop::process::{sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! The inputs of the measurements: generated lists, the peers that know the answers, and the check of the output.
 
+use super::bench::{Bench, median};
 use super::cost::{MeasuredChild, RunCost};
-use super::{Bench, Failure, median};
+use crate::failure::Failure;
 use crate::interop::process::ServerProcess;
 use crate::soak::world::Mailnet;
 use std::fs::File;

@@ -1,9 +1,10 @@
 //! Three defective sites among a thousand: one never greets, one sends a byte every five seconds, one greylists. The
 //! other sites should hardly be delayed.
 
+use super::bench::Bench;
 use super::cost::MeasuredChild;
 use super::setting::{PeerAddresses, SERVER, SampleList};
-use super::{Bench, Failure};
+use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
 use std::io::{BufRead, BufReader};

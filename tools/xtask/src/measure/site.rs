@@ -1,8 +1,9 @@
 //! A million existing addresses of one site that refuses the control recipient, compared with smtp-source for as many
 //! recipients and as many per MAIL.
 
+use super::bench::{Bench, TableRow};
 use super::setting::{ONE_SITE, PeerAddresses, SERVER, SampleList};
-use super::{Bench, Failure, TableRow};
+use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
 use std::time::Duration;
 

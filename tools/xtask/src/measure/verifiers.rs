@@ -4,10 +4,11 @@
 //! of ours (tools/xtask/verifiers/) that reads the list and prints the verdicts. Both look for mail servers in the system's DNS
 //! and on port 25. So all verifiers and mailnet run in namespaces where mailnet is the system's resolver, without a way out.
 
+use super::bench::{Bench, median};
 use super::cost::{MeasuredChild, RunCost};
 use super::plot::{Bar, BarGroup, bars};
 use super::setting::{ExpectedVerdict, PeerAddresses, SERVER, SampleList, half_known, right};
-use super::{Bench, Failure, median};
+use crate::failure::Failure;
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use crate::isolation::isolated;

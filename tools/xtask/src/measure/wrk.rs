@@ -4,8 +4,9 @@
 //! request after an answer. The measured value is the processor time of the server per request.
 
 use super::api::Hello;
+use super::bench::Bench;
 use super::loadtest::{middle, verdict};
-use super::{Bench, Failure};
+use crate::failure::Failure;
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use std::process::Command;

@@ -9,7 +9,7 @@ mod terminal;
 
 use crate::browser::setup::BrowserSetup;
 use crate::browser::{give, judge};
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use crate::isolation::{ip, isolated};

@@ -1,25 +1,50 @@
-//! Cycles of modules: a crate of the frontend has no large cycle.
+//! Cycles of modules: in no crate do many files import each other.
 //!
-//! A module is a file. It imports another file if a path that begins with `crate`, `super` or `self` leads into that
-//! file. Tests may import any module.
+//! A module is a file. It imports another file if a path leads into that file: one that begins with `crate`, `super` or `self`, or
+//! with the name of a module below it. Tests may import any module.
 
-use super::{Source, code, folders_of_frontend, shipped, sources};
+use super::{Source, code, crates, shipped, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The largest cycle of modules, in percent of the lines of its crate.
-const CYCLE_PERCENT_MAX: usize = 25;
+/// Most files of a cycle, and its largest share of the lines of its crate in percent.
+const CYCLE_FILES_MAX: usize = 10;
+const CYCLE_PERCENT_MAX: usize = 20;
+/// A cycle of this number of files is small, whatever its share is: the crates of a few files have such cycles.
+const CYCLE_FILES_SMALL: usize = 6;
+
+/// The crates with larger cycles, and the number of files in the largest. A number here may only become smaller.
+const TO_BE_CUT: [(&str, usize); 4] = [
+    ("frontend/dashboard/src", 9),
+    ("frontend/lists/src", 7),
+    ("frontend/src", 9),
+    ("frontend/store/src", 8),
+];
 
 #[test]
 fn cycles_of_modules_are_small() {
     let mut broken = Vec::new();
-    for folder in folders_of_frontend() {
+    for folder in crates().into_iter().map(|one| format!("{}/src", one.folder)) {
         let modules = Modules::read(&folder);
         let all: usize = modules.lines.values().sum();
+        let known = TO_BE_CUT.iter().find(|(known, _)| *known == folder);
+        let mut largest = 0;
         for cycle in modules.cycles() {
             let lines: usize = cycle.iter().map(|module| modules.lines[module]).sum();
-            if lines * 100 > all * CYCLE_PERCENT_MAX {
-                broken.push(format!("{folder}: {lines} of {all} lines import each other: {cycle:?}"));
+            let is_large = cycle.len() > CYCLE_FILES_MAX || lines * 100 > all * CYCLE_PERCENT_MAX;
+            if cycle.len() > CYCLE_FILES_SMALL && is_large {
+                largest = largest.max(cycle.len());
+                if known.is_none() {
+                    broken
+                        .push(format!("{folder}: {} files, {lines} of {all} lines: {cycle:?}", cycle.len()));
+                }
             }
+        }
+        if let Some((_, files)) = known
+            && largest != *files
+        {
+            broken.push(format!(
+                "{folder}: the largest cycle has {largest} files, not {files}: change the table"
+            ));
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
@@ -31,19 +56,22 @@ fn cycles_are_found() {
     let modules = Modules::of(
         "x/src",
         vec![
-            source("x/src/lib.rs", "mod a;\nmod b;\nmod c;\npub use c::C;\n"),
+            source("x/src/lib.rs", "mod a;\nmod b;\nmod c;\nmod e;\npub use crate::c::C;\n"),
             source("x/src/a.rs", "use crate::{b::{B, D}, c};\n"),
             source("x/src/b.rs", "fn f() { super::a::g() } // crate::c\n"),
             source("x/src/b/d.rs", "use super::super::c::C;\n"),
+            source("x/src/e.rs", "mod f;\nuse f::F;\nfn g() { f::g(e::x, other::f::y) }\n"),
+            source("x/src/e/f.rs", "use super::g;\n"),
             source("x/src/c.rs", "\"crate\"; self::c();\n#[cfg(test)]\nmod tests {\n    use crate::a;\n}\n"),
         ],
     );
-    assert_eq!(modules.cycles(), [BTreeSet::from(["a".to_owned(), "b".to_owned()])]);
+    let cycle = |files: [&str; 2]| BTreeSet::from(files.map(str::to_owned));
+    assert_eq!(modules.cycles(), [cycle(["a", "b"]), cycle(["e", "e/f"])]);
     assert_eq!(modules.imports["b/d"], BTreeSet::from(["c".to_owned()]));
     assert!(modules.imports["c"].is_empty());
 }
 
-/// The modules of a crate by their paths below `src`; the root has the name `lib`.
+/// The modules of a crate by their paths below `src`; the root has the name `lib` or `main`.
 struct Modules {
     lines: BTreeMap<String, usize>,
     imports: BTreeMap<String, BTreeSet<String>>,
@@ -66,7 +94,8 @@ impl Modules {
             let module = name(&source.path);
             let text: String = source.text.lines().map(code).flat_map(|line| [line, "\n"]).collect();
             let targets = paths(&text).into_iter().map(|path| target(&lines, &module, &path));
-            imports.insert(module.clone(), targets.filter(|other| *other != module).collect());
+            let below = modules_below(&lines, &module, &text);
+            imports.insert(module.clone(), targets.chain(below).filter(|other| *other != module).collect());
         }
         Modules { lines, imports }
     }
@@ -101,9 +130,31 @@ impl Modules {
     }
 }
 
+fn is_root(module: &str) -> bool {
+    matches!(module, "lib" | "main")
+}
+
+/// The files of modules directly below `module` that a path begins with.
+fn modules_below(modules: &BTreeMap<String, usize>, module: &str, text: &str) -> Vec<String> {
+    if is_root(module) {
+        // The root of a crate imports from its modules what it shows to others.
+        return Vec::new();
+    }
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let begins = |name: &str| {
+        text.match_indices(&format!("{name}::"))
+            .any(|(at, _)| !text[..at].ends_with(|c: char| is_name(c) || c == ':'))
+    };
+    let below = modules.keys().filter(|other| {
+        let name = other.strip_prefix(module).and_then(|rest| rest.strip_prefix('/'));
+        name.is_some_and(|name| !name.contains('/') && begins(name))
+    });
+    below.cloned().collect()
+}
+
 /// The file that a path leads into, from the position of a module.
 fn target(modules: &BTreeMap<String, usize>, from: &str, path: &[String]) -> String {
-    let mut at: Vec<&str> = if from == "lib" { Vec::new() } else { from.split('/').collect() };
+    let mut at: Vec<&str> = if is_root(from) { Vec::new() } else { from.split('/').collect() };
     for part in path {
         match part.as_str() {
             "crate" => at.clear(),
@@ -116,7 +167,7 @@ fn target(modules: &BTreeMap<String, usize>, from: &str, path: &[String]) -> Str
         .rev()
         .map(|length| at[..length].join("/"))
         .find(|name| modules.contains_key(name))
-        .unwrap_or_else(|| "lib".to_owned())
+        .unwrap_or_else(|| if modules.contains_key("lib") { "lib" } else { "main" }.to_owned())
 }
 
 /// Every path that begins with `crate`, `super` or `self`; the groups of a `use` are expanded.

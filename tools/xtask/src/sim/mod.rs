@@ -18,7 +18,7 @@ mod smtp;
 mod texts;
 mod world;
 
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process::{interrupted, watch_signals};
 use crate::interop::report::{self, Tally};
 use clap::Args;

@@ -6,7 +6,7 @@
 
 use super::dns::{self, A, MX, NO_ERROR, NX_DOMAIN};
 use super::{Tally, report};
-use crate::interop::Failure;
+use crate::failure::Failure;
 use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice};
 use engine::proto::address::Address;
 use engine::proto::verdict::Reason;

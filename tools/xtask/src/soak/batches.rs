@@ -8,8 +8,10 @@
 //! row once, in order and right. Single checks continue meanwhile: their latency outside the restarts is compared with
 //! that of an idle server.
 
+use super::http;
+use super::options::SoakOptions;
 use super::world::{CampaignFolder, Credits, Mailnet, Serve};
-use super::{Failure, SoakOptions, http};
+use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;

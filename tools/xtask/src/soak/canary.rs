@@ -6,8 +6,10 @@
 //! must be gone. A test of the store proves that the remaining keys decrypt none of it. A backup of the first phase is
 //! restored after `kill -9`, and must serve exactly its contents.
 
+use super::http;
+use super::options::SoakOptions;
 use super::world::{CampaignFolder, Credits, Mailnet, Serve};
-use super::{Failure, SoakOptions, http};
+use crate::failure::Failure;
 use crate::interop::process::sleep;
 use crate::interop::report::{self, Tally};
 use std::collections::BTreeSet;

@@ -9,8 +9,10 @@
 //! - no account of an earlier round has changed;
 //! - the audit of the ledger finds no fault, and a check of the same accounts works.
 
+use super::http;
+use super::options::SoakOptions;
 use super::world::{CampaignFolder, Credits, Mailnet, Serve};
-use super::{Failure, SoakOptions, http};
+use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use serde_json::Value;

@@ -5,8 +5,10 @@
 //! credits must be answered and charged, and every other check refused with 402. No balance in an answer may exceed the
 //! balance before the run. Then the same is tested with batches.
 
+use super::http;
+use super::options::SoakOptions;
 use super::world::{CampaignFolder, Credits};
-use super::{Failure, SoakOptions, http};
+use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use serde_json::Value;

@@ -4,7 +4,7 @@
 //! sync of its folder. Of everything else each page of each write may be kept or lost, and each change of a name may
 //! have happened or not. (Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014, describe these states.)
 
-use super::Failure;
+use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write;

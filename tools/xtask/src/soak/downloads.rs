@@ -1,10 +1,10 @@
 //! Downloads that are expensive for the server: of lists with a small upload and a long text, and of long results that
 //! nobody reads.
 
-use super::Failure;
 use super::client::{HttpRequest, Lost};
 use super::transport::ServerEndpoint;
 use super::visitor::Visitor;
+use crate::failure::Failure;
 use crate::interop::process::interrupted;
 use flate2::Compression;
 use flate2::write::GzEncoder;

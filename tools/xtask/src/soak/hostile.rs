@@ -14,8 +14,9 @@
 mod asking;
 mod scenario;
 
+use super::options::SoakOptions;
 use super::world::{CampaignFolder, Mailnet, Serve};
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use asking::{Ask, ask_all};

@@ -3,7 +3,7 @@
 //!
 //! The file is text: lines `site KEY STEP:REFUSED:ACCEPTED ...`, where a step is five minutes, and a last line with a checksum.
 
-use super::Failure;
+use crate::failure::Failure;
 use ring::digest::{SHA256, digest};
 use std::fs;
 use std::io::ErrorKind;

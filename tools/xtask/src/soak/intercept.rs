@@ -6,8 +6,8 @@
 
 #![expect(unsafe_code, reason = "seccomp's notifications have no safe wrapper")]
 
-use super::Failure;
 use super::disk::FolderChange;
+use crate::failure::Failure;
 use crate::seccomp;
 use std::fs::{self, File};
 use std::io;

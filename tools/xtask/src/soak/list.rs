@@ -10,8 +10,9 @@
 
 use super::list_output::{ListOutput, length};
 use super::list_rows::{ListRows, resident_kib};
+use super::options::SoakOptions;
 use super::world::{CampaignFolder, Mailnet};
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process::{ServerProcess, interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;

@@ -1,8 +1,8 @@
 //! The output of `mailprobe clean` of a list of [`ListRows`], for `soak list` and `soak stops`: its rows, the files beside it, and
 //! the search for plain addresses in those.
 
-use super::Failure;
 use super::list_rows::{CLEANED_HEADER, ListRows, next_row, wrong};
+use crate::failure::Failure;
 use flate2::read::MultiGzDecoder;
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Seek, SeekFrom};

@@ -2,7 +2,7 @@
 //!
 //! A list has duplicates in other letter case, rows without an address, and values with quotes and line ends.
 
-use super::Failure;
+use crate::failure::Failure;
 use mailnet::Scenario;
 use std::fs::{self, File};
 use std::io::{BufRead, BufWriter, Write};

@@ -9,9 +9,11 @@
 //! A second list has the opposite: its mail servers answer no recipient for long, and it is cancelled after kills. It may cost only
 //! what has an answer.
 
+use super::http;
 use super::list_rows::next_row;
+use super::options::SoakOptions;
 use super::world::{CampaignFolder, Credits, Mailnet, Serve};
-use super::{Failure, SoakOptions, http};
+use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;

@@ -15,8 +15,10 @@
 //!
 //! After each point the ledger must show that exactly the answered checks were paid, and nothing is held.
 
+use super::http;
+use super::options::SoakOptions;
 use super::world::{CampaignFolder, Credits, Serve};
-use super::{Failure, SoakOptions, http};
+use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use serde_json::Value;

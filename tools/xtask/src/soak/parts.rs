@@ -13,8 +13,9 @@
 
 use super::list_output::BESIDE;
 use super::list_rows::{CLEANED_HEADER, ListRows, next_row, resident_kib, wrong};
+use super::options::SoakOptions;
 use super::world::{CampaignFolder, Mailnet};
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process::{ServerProcess, interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;

@@ -1,8 +1,8 @@
 //! Shared parts of `evidence` and `manners`: mailnet in this process, so that its records can be read at any time, and
 //! `mailprobe clean` against it.
 
-use super::Failure;
 use super::world::CampaignFolder;
+use crate::failure::Failure;
 use crate::interop::process::{self, Finished};
 use mailnet::{Mailnet, Running, Scenario};
 use std::collections::HashMap;

@@ -7,10 +7,12 @@
 //! its account, each time on a new connection. Every answer must be 200, and the 99th percentile of the latency must be
 //! near that of an idle server.
 
+use super::http;
+use super::options::SoakOptions;
 use super::slow_peers::{Siege, SlowPeer, limit, millis, percentile};
 use super::transport::ServerEndpoint;
 use super::world::{CampaignFolder, Mailnet, Serve};
-use super::{Failure, SoakOptions, http};
+use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use std::sync::atomic::Ordering;

@@ -8,9 +8,10 @@
 //! - the state file has the sum of what the sites refused and accepted; after kills it has no refusal less, and more only for
 //!   recipients that a killed run was asking about.
 
+use super::options::SoakOptions;
 use super::peers;
 use super::world::{CampaignFolder, engine_flags};
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process::{ServerProcess, interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use mailnet::{Running, What};

@@ -6,12 +6,13 @@
 //! and fast checks within a short time.
 
 use super::client::{HttpClient, HttpRequest};
+use super::options::SoakOptions;
 use super::slow::{end, released};
 use super::slow_peers::millis;
 use super::transport::{Certificate, ServerEndpoint, Stream};
 use super::visitor::Visitor;
 use super::world::{CampaignFolder, Mailnet, Serve};
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process::{interrupted, wait_until};
 use crate::interop::report::{self, Tally};
 use serde_json::json;

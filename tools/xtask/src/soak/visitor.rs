@@ -1,8 +1,8 @@
 //! A user of the dashboard whose server is not killed: any unexpected answer is a failure.
 
-use super::Failure;
 use super::client::{HttpClient, HttpReply, HttpRequest, Lost, escape};
 use super::transport::ServerEndpoint;
+use crate::failure::Failure;
 use crate::interop::process::wait_until;
 use serde_json::json;
 use std::time::Duration;

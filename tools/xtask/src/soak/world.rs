@@ -1,8 +1,9 @@
 //! Shared parts of the campaigns against the binaries: a temporary folder, processes of mailnet and `mailprobe serve`,
 //! and accounts with live keys.
 
+use super::options::SoakOptions;
 use super::transport::{Certificate, ServerEndpoint};
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process::{self, ServerProcess, target_folder, wait_until};
 use serde_json::Value;
 use std::fs;

@@ -1,6 +1,6 @@
 //! The submission of a batch: it is read completely first, and then created in one transaction.
 
-use crate::router::Call;
+use crate::call::Call;
 use crate::worker::Worker;
 use api::error::OFFENDERS_MAX;
 use api::{BatchBody, BatchCreated, BatchState, ErrorCode, Offender};

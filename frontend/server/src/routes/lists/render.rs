@@ -1,6 +1,6 @@
 //! Converts a list to the JSON of the API.
 
-use crate::router::Call;
+use crate::call::Call;
 use api::Counts;
 use checks::convert::{found_addresses, list_status};
 use http_core::Refusal;

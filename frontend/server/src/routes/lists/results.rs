@@ -1,7 +1,7 @@
 //! `GET /v1/lists/{list_id}/results`: the rows of a list with their verdicts, made while they are sent.
 
 use super::{find, invalid_state};
-use crate::router::Call;
+use crate::call::Call;
 use api::request::{Choice, choice};
 use http_core::Reply;
 use http_core::{Query, Refusal};

@@ -1,7 +1,7 @@
 //! `POST /v1/lists` and `PATCH /v1/lists/{list_id}`: the upload of a list, in one request or in parts.
 
 use super::{find, invalid_state, no_such_list, reply};
-use crate::router::Call;
+use crate::call::Call;
 use api::request::{LIST_COLUMN_CHARS_MAX, LIST_NAME_CHARS_MAX};
 use api::{ErrorCode, Issue, IssueType, ListBody};
 use checks::auth::Caller;

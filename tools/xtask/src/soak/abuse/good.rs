@@ -1,10 +1,10 @@
 //! Clients that behave well: their requests, the expected answers, and the latencies.
 
-use super::super::Failure;
 use super::super::client::{HttpClient, HttpRequest};
 use super::super::slow_peers::percentile;
 use super::super::transport::ServerEndpoint;
 use super::super::visitor::{Visitor, expect};
+use crate::failure::Failure;
 use crate::interop::process::sleep;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};

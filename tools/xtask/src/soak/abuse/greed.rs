@@ -1,12 +1,12 @@
 //! Clients that send too many or malformed requests. Each kind continues until `ended` is set.
 
-use super::super::Failure;
 use super::super::client::HttpRequest;
 use super::super::downloads::{DownloadCounts, DownloadLoad, Owners};
 use super::super::slow_peers::{Habit, Siege};
 use super::super::transport::ServerEndpoint;
 use super::answers::{self, AnswerCounts};
 use super::shapes::{self, Shape};
+use crate::failure::Failure;
 use crate::interop::process::interrupted;
 use serde_json::json;
 use std::io::{self, Read, Write};

@@ -13,11 +13,13 @@ mod greed;
 mod shapes;
 
 use super::downloads::{self, DownloadLoad, Owners};
+use super::options::SoakOptions;
+use super::slow;
 use super::slow_peers::{Siege, SlowPeer, limit, millis};
 use super::transport::{Certificate, ServerEndpoint};
 use super::visitor::Visitor;
 use super::world::{CampaignFolder, Credits, Mailnet, Serve};
-use super::{Failure, SoakOptions, slow};
+use crate::failure::Failure;
 use crate::interop::process::{sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use good::{DOMAINS, Good, KINDS};

@@ -1,6 +1,6 @@
 //! The record of every call of a client: in memory for the judge, and as lines of JSON in a file for people.
 
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::soak::client::{HttpReply, Lost};
 use serde_json::{Value, json};
 use std::fs::File;

@@ -5,7 +5,7 @@
 use super::calls::{CallEnd, CallLog, ClusterCall, NodeRequest, end_of};
 use super::world::{ClusterAccount, NODES};
 use crate::cluster::network::Namespace;
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process::interrupted;
 use crate::soak::client::{HttpClient, HttpRequest};
 use serde_json::{Value, json};

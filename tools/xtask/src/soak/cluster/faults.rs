@@ -5,7 +5,7 @@ use super::judge::FaultWindow;
 use super::world::{ClusterWorld, NODES};
 use crate::cluster::network::Member;
 use crate::cluster::self_check::RoundFault;
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep, wait_until};
 use rustix::process::Signal;
 use std::time::Duration;

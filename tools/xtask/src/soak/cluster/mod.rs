@@ -12,8 +12,9 @@ mod judge;
 mod parts;
 pub mod world;
 
-use super::{Failure, SoakOptions};
+use super::options::SoakOptions;
 use crate::cluster::setup::Setup;
+use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use calls::{CallEnd, CallLog, ClusterCall};

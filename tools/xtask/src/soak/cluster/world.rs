@@ -4,9 +4,9 @@
 use crate::cluster::Cluster;
 use crate::cluster::network::{Member, Namespace, signal};
 use crate::cluster::setup::Setup;
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process::{self, ServerProcess, wait_until};
-use crate::soak::SoakOptions;
+use crate::soak::options::SoakOptions;
 use crate::soak::world::{CampaignFolder, Credits, Mailnet, engine_flags};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;

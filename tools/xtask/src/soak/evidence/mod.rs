@@ -8,9 +8,10 @@ mod cases;
 mod judge;
 
 use super::http;
+use super::options::SoakOptions;
 use super::peers::{self, CleanRun};
 use super::world::CampaignFolder;
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process::interrupted;
 use crate::interop::report::{self, Tally};
 use cases::{CaseKind, Content, ServerCase, Subject, cases, scenario};

@@ -5,9 +5,10 @@
 
 use super::super::world::cargo;
 use super::log::{self, FuzzFigures};
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process::{self, interrupted, target_folder};
 use crate::interop::report::{self, Tally};
+use crate::soak::options::SoakOptions;
 use fastrand::Rng;
 use fuzz::{Target, corpus, hex, input};
 use std::collections::VecDeque;

@@ -8,7 +8,8 @@
 mod guided;
 mod log;
 
-use super::{Failure, SoakOptions};
+use super::options::SoakOptions;
+use crate::failure::Failure;
 use crate::interop::process::interrupted;
 use crate::interop::report::{self, Tally};
 use fastrand::Rng;

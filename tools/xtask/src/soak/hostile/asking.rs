@@ -1,6 +1,7 @@
 //! Many checks at once, each compared with its expected reasons.
 
-use super::super::{Failure, http};
+use super::super::http;
+use crate::failure::Failure;
 use crate::interop::process::interrupted;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
 //! A scenario of mailnet that has many copies of hostile.toml beside reasons.toml.
 
-use super::super::Failure;
+use crate::failure::Failure;
 use mailnet::Scenario;
 use std::collections::BTreeMap;
 use toml::{Table, Value};

@@ -8,8 +8,9 @@
 
 use super::intercept::{self, Fault, InterceptPlan, Intercepted};
 use super::load::{LoadClient, RequestLoad};
+use super::options::SoakOptions;
 use super::world::{CampaignFolder, Mailnet, cargo, listening};
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process::{ServerProcess, interrupted};
 use crate::interop::report::{self, Tally};
 use std::net::SocketAddr;

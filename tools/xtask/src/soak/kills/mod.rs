@@ -16,8 +16,10 @@ mod records;
 mod start;
 
 use super::client::{self, HttpClient, HttpRequest};
+use super::hostile;
+use super::options::SoakOptions;
 use super::world::{CampaignFolder, Credits, Mailnet, Serve};
-use super::{Failure, SoakOptions, hostile};
+use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;

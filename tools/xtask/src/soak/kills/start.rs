@@ -4,9 +4,10 @@ use super::people::Person;
 use super::programs::{BATCH_WAIT, Program};
 use super::records::{Account, SharedRecords};
 use super::{
-    ACCOUNTS, CampaignFolder, Failure, KillCampaign, KillFigures, Mailnet, PEOPLE, PROGRAMS_OF_AN_ACCOUNT,
-    Scenario, Serve, addresses, sleep,
+    ACCOUNTS, CampaignFolder, KillCampaign, KillFigures, Mailnet, PEOPLE, PROGRAMS_OF_AN_ACCOUNT, Scenario,
+    Serve, addresses, sleep,
 };
+use crate::failure::Failure;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;

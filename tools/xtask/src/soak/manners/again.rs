@@ -1,7 +1,7 @@
 //! Single checks that get a transient reply: they are repeated once within their time, but not at a greylisting server.
 
 use super::{CheckOutcome, CheckSetting, MannersCheck, check};
-use crate::soak::Failure;
+use crate::failure::Failure;
 use crate::soak::{http, peers};
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Refused recipients of one host: their number in an hour, over two runs; and hosts that refuse nobody.
 
 use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, count, holds, rows};
-use crate::soak::Failure;
+use crate::failure::Failure;
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);

@@ -1,7 +1,7 @@
 //! The reply 421: its position in the session, the pause until the next session, and the time of a short list.
 
 use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, domain, holds, peers, rows};
-use crate::soak::Failure;
+use crate::failure::Failure;
 use mailnet::{Event, Journal, What};
 use std::time::Duration;
 

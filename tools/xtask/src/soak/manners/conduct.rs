@@ -1,7 +1,7 @@
 //! Control names, EHLO names, tarpits, blanket refusals, and IPv4 after IPv6.
 
 use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, count, domain, holds, rows, wrong};
-use crate::soak::Failure;
+use crate::failure::Failure;
 use crate::soak::peers::{self, CleanRun};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;

@@ -14,9 +14,10 @@ mod budgets;
 mod closing;
 mod conduct;
 
+use super::options::SoakOptions;
 use super::peers::{self, CleanRun, Cleaned};
 use super::world::CampaignFolder;
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
 use mailnet::{Running, raise_open_files};
 use std::time::Duration;

@@ -6,13 +6,15 @@
 //! it. It must start, must have kept all answered requests of that time, and must continue so that each address is paid
 //! once in the end.
 
-use crate::interop::live_key;
+use crate::failure::Failure;
+use crate::interop::drivers::live_key;
 use crate::interop::process::{self, ServerProcess, interrupted, wait_until};
 use crate::soak::disk::{Disk, FolderChange, remove_folder};
+use crate::soak::http;
 use crate::soak::intercept::{self, InterceptPlan, Intercepted};
 use crate::soak::load::{LoadClient, RequestLoad};
+use crate::soak::options::SoakOptions;
 use crate::soak::world::{CampaignFolder, Mailnet, listening};
-use crate::soak::{Failure, SoakOptions, http};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -8,8 +8,9 @@
 
 mod folder;
 
+use super::options::SoakOptions;
 use super::world::cargo;
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
 use std::process::Output;
 

@@ -10,8 +10,9 @@ mod race;
 mod site;
 mod visits;
 
+use super::options::SoakOptions;
 use super::world::CampaignFolder;
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process::own_path;
 use crate::interop::report::{self, Tally};
 use crate::postgres;

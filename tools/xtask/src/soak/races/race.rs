@@ -76,7 +76,7 @@ impl Race<'_> {
     /// What worked after the end, or a server that did not do as it should.
     pub fn run(&self, random: &mut fastrand::Rng) -> Result<RaceCount, String> {
         let email = format!("{}@example.com", self.name);
-        let told = |failure: crate::interop::Failure| failure.0;
+        let told = |failure: crate::failure::Failure| failure.0;
         let site = self.site;
         site.ask(0, &["account", "create", &self.name, "--email", &email], &format!("{OLD}\n"))
             .map_err(told)?;
@@ -159,7 +159,7 @@ impl Race<'_> {
             let mut known = false;
             process::wait_until("the key to be known", OTHER_NODES, || {
                 known =
-                    visits::is_accepted(&self.site.endpoint(node), key).map_err(crate::interop::Failure)?;
+                    visits::is_accepted(&self.site.endpoint(node), key).map_err(crate::failure::Failure)?;
                 Ok(known)
             })
             .map_err(|failure| failure.0)?;

@@ -1,6 +1,6 @@
 //! The servers of the races: one on redb, or two nodes on one PostgreSQL, and the commands of their operator.
 
-use crate::interop::Failure;
+use crate::failure::Failure;
 use crate::interop::process::{self, ServerProcess};
 use crate::soak::transport::ServerEndpoint;
 use crate::soak::world::{CampaignFolder, engine_flags, listening};

@@ -14,9 +14,10 @@ mod outputs;
 
 use super::installation::pass_an_hour;
 use super::list_rows::{ListRows, wrong};
+use super::options::SoakOptions;
 use super::peers::{self, clean_command};
 use super::world::CampaignFolder;
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process::{self, ServerProcess, interrupted};
 use crate::interop::report::{self, Tally};
 use mailnet::{Running, Scenario, What};

@@ -1,6 +1,6 @@
 //! The rows of an output of `mailprobe clean`, with the part that is of the list and the part that is of mailprobe.
 
-use crate::soak::Failure;
+use crate::failure::Failure;
 use crate::soak::list_rows::{next_row, wrong};
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! A resolver that answers from a zone, with a time to live of 0 (RFC 1035 4). It can change an answer from the second
 //! question on.
 
-use crate::soak::Failure;
+use crate::failure::Failure;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -198,7 +198,7 @@ fn attempts(serve: &Serve, key: &str, id: &str, count: usize) -> Result<Vec<Valu
     let path = format!("/v1/webhooks/{id}/deliveries");
     let mut found = Vec::new();
     let waited = wait_until("attempts", ATTEMPT_LIMIT.max(CONTACT_LIMIT), || {
-        let log = http::get(serve.address, key, &path).map_err(crate::soak::Failure)?;
+        let log = http::get(serve.address, key, &path).map_err(crate::failure::Failure)?;
         found = log.body["deliveries"][0]["attempts"].as_array().cloned().unwrap_or_default();
         Ok(found.len() >= count)
     });

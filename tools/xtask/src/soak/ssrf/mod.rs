@@ -17,9 +17,11 @@ mod hooks;
 mod sniffer;
 mod vectors;
 
+use super::http;
+use super::options::SoakOptions;
 use super::visitor::Visitor;
 use super::world::{CampaignFolder, Serve};
-use super::{Failure, SoakOptions, http};
+use crate::failure::Failure;
 use crate::interop::process::{self, ServerProcess, own_path, sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use cases::{HostCase, HostRoute, address, expected, host, mixed, refused, zone};

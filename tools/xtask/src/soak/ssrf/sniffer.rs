@@ -1,7 +1,7 @@
 //! A recorder of every packet that is sent in a namespace, on each of its devices (packet(7)).
 
+use crate::failure::Failure;
 use crate::interop::process::wait_until;
-use crate::soak::Failure;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, eth, recv, socket_with};

@@ -19,9 +19,10 @@ mod judge;
 
 use super::list_output::{ListOutput, MARK};
 use super::list_rows::{ListRows, wrong};
+use super::options::SoakOptions;
 use super::peers::{self, clean_command};
 use super::world::CampaignFolder;
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process::{ServerProcess, interrupted, sleep, target_folder};
 use crate::interop::report::{self, Tally};
 use judge::{Again, PastRun};

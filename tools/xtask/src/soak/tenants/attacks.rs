@@ -1,9 +1,10 @@
 //! The attacks: each takes as much of one shared thing as free accounts, or strangers without one, are allowed to.
 
 use super::super::client::{HttpClient, HttpRequest, Lost};
+use super::super::http;
 use super::super::transport::ServerEndpoint;
 use super::super::visitor::Visitor;
-use super::super::{Failure, http};
+use crate::failure::Failure;
 use crate::interop::process::interrupted;
 use serde_json::json;
 use std::collections::BTreeMap;

@@ -9,11 +9,12 @@
 mod attacks;
 mod victim;
 
+use super::options::SoakOptions;
 use super::slow_peers::{millis, percentile};
 use super::transport::ServerEndpoint;
 use super::visitor::Visitor;
 use super::world::{CampaignFolder, Mailnet, Serve};
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process::sleep;
 use crate::interop::report::{self, Tally};
 use attacks::{Answers, Attack, Attackers, Silent};

@@ -1,9 +1,10 @@
 //! The victim: an account whose requests have to succeed beside any other account, and how long each takes.
 
 use super::super::client::{HttpClient, HttpRequest};
+use super::super::http;
 use super::super::transport::ServerEndpoint;
 use super::super::visitor::{Visitor, expect};
-use super::super::{Failure, http};
+use crate::failure::Failure;
 use crate::interop::process::{sleep, wait_until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

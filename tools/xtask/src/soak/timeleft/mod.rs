@@ -20,9 +20,10 @@ mod terminal;
 
 use super::installation::{expire_with_this_step, step_now};
 use super::list_rows::wrong;
+use super::options::SoakOptions;
 use super::peers::{self, clean_command};
 use super::world::CampaignFolder;
-use super::{Failure, SoakOptions};
+use crate::failure::Failure;
 use crate::interop::process::{self, ServerProcess, interrupted, sleep, target_folder};
 use crate::interop::report::{self, Tally};
 use judge::{Figures, KnownDelay, Sample};

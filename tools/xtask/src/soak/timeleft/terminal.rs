@@ -1,6 +1,6 @@
 //! A pseudo-terminal for the standard error of `mailprobe clean`, and what a person reads on its last line.
 
-use crate::soak::Failure;
+use crate::failure::Failure;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::{File, OpenOptions};
