@@ -237,7 +237,7 @@ impl Asking {
         }
     }
 
-    /// Answers the works that their client has recalled, and those that wait of a client that takes them back.
+    /// Answers the works that their client has recalled, and the waiting works of clients that are draining.
     pub(crate) fn answer_recalled(&self, now: Instant) {
         let groups: Vec<_> = self.active.borrow().values().cloned().collect();
         let works = groups.iter().flat_map(|group| {

@@ -1,4 +1,4 @@
-//! What both halves of a shard use: the one that resolves domains (`verify.rs`), and the one that asks mail servers (`asking.rs`).
+//! What both halves of a shard use: the one that resolves domains (`resolution.rs`), and the one that asks mail servers (`asking.rs`).
 
 use crate::shared::Shared;
 use crate::work::{Message, Work};

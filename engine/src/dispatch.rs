@@ -80,7 +80,7 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
         }
         if group.refusal_room(asking.shared.refusal_step(now)) == 0 {
             // Recipients under way may make room when they are answered. The end of a session of this run wakes the group;
-            // for those of other runs `sweep` looks again.
+            // for those of other runs `begin_wanted` looks again.
             if !asking.answer_if_over_budget(group, now) {
                 queue(&site.waiting, group);
             }

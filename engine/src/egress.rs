@@ -193,8 +193,8 @@ impl Source {
         }
     }
 
-    /// The address of this machine that it is, if it is one.
-    pub(crate) fn own_address(&self) -> Option<IpAddr> {
+    /// Its address, if the source is an address of this machine.
+    pub(crate) fn bound_address(&self) -> Option<IpAddr> {
         match self.way {
             Way::Address(address) => Some(address),
             Way::Kernel | Way::Proxy { .. } => None,

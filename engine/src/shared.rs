@@ -22,6 +22,7 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
 /// the domain: a short list gets no second session and no second control recipient.
 const WORKS_A_RUN: usize = 500;
 const RUNS_AT_HOME: usize = 2;
+
 /// The state that all threads of the engine share.
 pub(crate) struct Shared {
     pub(crate) config: EngineConfig,

@@ -23,7 +23,7 @@ pub(crate) async fn warn_of_sources<R: Runtime>(pool: &Pool, resolver: &Resolver
             );
         }
         if with_names {
-            confirm_name(resolver, &source.dialog.ehlo, source.own_address()).await;
+            confirm_name(resolver, &source.dialog.ehlo, source.bound_address()).await;
         }
     }
 }

@@ -1,6 +1,7 @@
-//! When an address is asked about again, after an answer that decides nothing or without an answer: all delays, and the rules for them.
+//! When an address is asked about again, after an answer that decides nothing or without an answer: the delays after a reply of a
+//! mail server, the schedules of rows, and the rules for both. After a failure of DNS, [`crate::dns::ttl`] decides.
 //!
-//! The engine itself asks an address about once more, soon: a [single check](SINGLE_RETRY_MIN) and a
+//! The engine itself asks about an address once more, soon: for a [single check](SINGLE_RETRY_MIN) and for a
 //! [row](TRANSIENT_WAIT). After that, batches (`frontend/checks/src/batch/queue.rs`) and lists of the command line
 //! (`frontend/clean/src/driver/answers.rs`) ask again by their [`Schedule`] for the cause of the retry. The caller keeps the times
 //! and the [`Tries`] of each address.
@@ -9,11 +10,11 @@
 //! | --- | --- | --- |
 //! | the server wants to be asked later, also for greylisting | [`BATCH_LATER`] | [`CLEAN_LATER`] |
 //! | the budget of refused recipients is used up | [`BATCH_BUDGET`] | [`CLEAN_BUDGET`] |
-//! | DNS or our network is out of order | [`BATCH_OUTAGE`] | every [`CLEAN_OUTAGE_PAUSE`], all rows together |
+//! | DNS or our network is out of order | [`BATCH_OUTAGE`] | each row every [`CLEAN_OUTAGE_PAUSE`] |
 //!
-//! A batch runs for hours without a user. So its delays double, and a row whose next delay is longer than the rest of its wait is
-//! answered at once. The user of a command waits for the list, and has chosen the time of the wait: its delays do not double, and a
-//! row has a last try at the end of the wait.
+//! For "later": a batch runs for hours without a user, so its delays double, and a row is answered at once if the server wants a longer
+//! delay than the rest of the wait. The user of a command waits for the list, and has chosen the time of the wait: delays do not
+//! double, and a row has a last try at the end of the wait. The other causes differ: each [`Schedule`] says why.
 
 use crate::limits::CONTROL_TRANSIENT_TTL;
 use crate::verdict::classify::rules;
@@ -94,7 +95,7 @@ pub const CLEAN_BUDGET: Schedule = Schedule {
     retries_max: None,
     has_last_try: false,
 };
-/// How long `clean` stops asking when DNS or our network is out of order.
+/// How long a row of the command line waits after an outage before its next try.
 pub const CLEAN_OUTAGE_PAUSE: Duration = Duration::from_secs(5);
 
 impl Schedule {

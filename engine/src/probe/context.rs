@@ -23,7 +23,7 @@ pub(super) struct Place<'a> {
     pub(super) index: usize,
 }
 
-/// The place of a session at one moment: what something means is decided there, without a wait.
+/// The place of a session at one moment, for functions that decide. It must not be kept over an `.await`.
 pub(super) struct ProbeContext<'a> {
     pub(super) asking: &'a Rc<Asking>,
     pub(super) group: &'a Rc<Group>,

@@ -22,7 +22,8 @@ pub(super) async fn introduce<R: Runtime>(
     session: &mut Session<R>,
     state: &mut SessionState,
 ) -> Option<NextStep> {
-    let (context, now) = (&place.at(R::now()), R::now());
+    let now = R::now();
+    let context = &place.at(now);
     let asking = context.asking;
     let is_unknown = |number: u64| asking.knowledge.borrow().believed(number, true, now).is_none();
     let mut domains = state.held.take_greylisted();

@@ -60,13 +60,13 @@ pub(super) async fn open_with_known<R: Runtime>(
     session: &mut Session<R>,
     state: &mut SessionState,
 ) -> Option<NextStep> {
-    let context = &place.at(R::now());
-    let ends_soon = context.group.site.pace.borrow().errors_borne() <= REFUSALS_CARRIED_MAX;
-    let is_wanted = ends_soon && !context.group.is_honest() && !state.one_transaction;
+    let ends_soon = place.group.site.pace.borrow().errors_borne() <= REFUSALS_CARRIED_MAX;
+    let is_wanted = ends_soon && !place.group.is_honest() && !state.one_transaction;
     if !is_wanted || state.opened.is_some() || state.held.evidence.borrow().has_accepted() {
         return None;
     }
     state.opened = Some(0);
+    let context = &place.at(R::now());
     let host = Rc::clone(&context.route().host);
     let recipient = context.asking.knowledge.borrow().mailbox_first(&host, context.now)?;
     if !bears_another(context, session, &state.tally) {
