@@ -44,7 +44,7 @@ pub(crate) struct Asking {
     sites: RefCell<HashMap<Box<str>, Rc<Site>>>,
     groups: RefCell<HashMap<Box<str>, Rc<Group>>>,
     /// Whether the groups take more memory than they should. Then idle ones are forgotten at once.
-    is_crowded: Cell<bool>,
+    has_too_many_groups: Cell<bool>,
     /// The groups that something waits in, by their numbers: the order of their first work.
     pub(crate) active: RefCell<BTreeMap<u64, Rc<Group>>>,
     numbers: Cell<u64>,
@@ -58,7 +58,7 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
-    /// The half of the shard with this number.
+    /// The asking half of the shard with this number.
     pub(crate) fn new(common: Rc<Common>, index: usize) -> Asking {
         let shared = Arc::clone(&common.shared);
         let config = &shared.config;
@@ -79,7 +79,7 @@ impl Asking {
             refusals: RefusalBook::default(),
             sites: RefCell::default(),
             groups: RefCell::default(),
-            is_crowded: Cell::new(false),
+            has_too_many_groups: Cell::new(false),
             active: RefCell::default(),
             numbers: Cell::new(0),
             open: Cell::new(0),
@@ -255,7 +255,7 @@ impl Asking {
 
     /// Whether the groups take more memory than they should.
     pub(crate) fn has_too_many_groups(&self) -> bool {
-        self.is_crowded.get()
+        self.has_too_many_groups.get()
     }
 
     /// Drops the groups and sites that had no work for a while.
@@ -266,9 +266,9 @@ impl Asking {
         }
         let mut groups = self.groups.borrow_mut();
         let room = (GROUPS_BYTES_MAX / self.shared.shards.len()).max(SHARD_CACHE_BYTES_MIN);
-        let is_crowded = groups.values().map(|group| group.bytes()).sum::<usize>() > room;
-        self.is_crowded.set(is_crowded);
-        groups.retain(|_, group| !group.is_forgotten(now, is_crowded));
+        let too_many = groups.values().map(|group| group.bytes()).sum::<usize>() > room;
+        self.has_too_many_groups.set(too_many);
+        groups.retain(|_, group| !group.is_forgotten(now, too_many));
         drop(groups);
         self.refusals.forget(self.shared.refusal_step(now));
         // A site is kept as long as a group of it.

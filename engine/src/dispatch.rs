@@ -1,4 +1,4 @@
-//! When a session begins: as the works of a group want, and its site, the total of the shard and the routes allow.
+//! When a session begins: if the works of a group are worth one, and the site, the total of the shard and the routes allow it.
 
 use crate::asking::{Asking, queue};
 use crate::egress::rest;
@@ -66,7 +66,7 @@ pub(crate) fn begin_wanted<R: Runtime>(asking: &Rc<Asking>, now: Instant) {
     wanting.iter().for_each(|group| dispatch::<R>(asking, group, now));
 }
 
-/// Starts sessions for a group as its work wants and its site, the total and its routes allow.
+/// Starts sessions for a group: as many as its works are worth, and the site, the total of the shard and the routes allow.
 fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
     let site = &group.site;
     loop {
@@ -110,7 +110,7 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
     }
 }
 
-/// Looks at a group's site again at `until`.
+/// Queues a group for a session, and dispatches what is queued at its site again at `until`.
 fn wait<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, until: Instant) {
     let site = Rc::clone(&group.site);
     queue(&site.waiting, group);
@@ -128,7 +128,7 @@ fn wait<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, until: Instant) {
     });
 }
 
-/// Dispatches the groups that were queued when it began, each once.
+/// Dispatches the groups that are in a queue at its start, each once.
 fn wake<R: Runtime>(asking: &Rc<Asking>, queue: &RefCell<VecDeque<Weak<Group>>>) {
     let queued = std::mem::take(&mut *queue.borrow_mut());
     let groups: Vec<_> = queued.iter().filter_map(Weak::upgrade).collect();
@@ -136,7 +136,7 @@ fn wake<R: Runtime>(asking: &Rc<Asking>, queue: &RefCell<VecDeque<Weak<Group>>>)
     groups.iter().for_each(|group| dispatch::<R>(asking, group, R::now()));
 }
 
-/// A session has ended: one that was refused for the total may begin.
+/// A session has ended, so a group that waited only because of the total may begin one.
 fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
     while asking.open.get() < asking.sessions_max {
         let Some(group) = asking.starved.borrow_mut().pop_front() else { return };

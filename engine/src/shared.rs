@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-/// The shard says this often that it is alive.
+/// How often a shard records that it is alive.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
 
 /// Works of one domain that go to a shard in a row under `lab`, and how many runs stay at the shard that is at home for

@@ -19,7 +19,7 @@ use std::time::Instant;
 pub(super) struct Place<'a> {
     pub(super) asking: &'a Rc<Asking>,
     pub(super) group: &'a Rc<Group>,
-    /// The route.
+    /// The position of the session's route among the routes of the group.
     pub(super) index: usize,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Place<'a> {
 pub(super) struct ProbeContext<'a> {
     pub(super) asking: &'a Rc<Asking>,
     pub(super) group: &'a Rc<Group>,
-    /// The route.
+    /// The position of the session's route among the routes of the group.
     pub(super) index: usize,
     pub(super) now: Instant,
 }
@@ -38,14 +38,14 @@ impl<'a> Place<'a> {
         ProbeContext { asking, group, index, now }
     }
 
-    /// The route.
+    /// The host and address that the session is with.
     pub(super) fn route(self) -> &'a Route {
         &self.group.routes[self.index]
     }
 }
 
 impl ProbeContext<'_> {
-    /// The route.
+    /// The host and address that the session is with.
     pub(super) fn route(&self) -> &Route {
         &self.group.routes[self.index]
     }
