@@ -31,11 +31,11 @@ pub use class::Class;
 pub use domains::{DomainRows, Domains, domain_text};
 pub use encoding::Encoding;
 pub use output::{OutputRows, RowClasses};
-pub use results::{ResultColumn, Results, VERDICT_NAMES, WrittenResults};
+pub use results::{ResultColumn, Results, VERDICT_NAMES, VerdictNames, WrittenResults};
 pub use sheets::{SHEET_COLUMNS_MAX, SheetKeys, SheetNotes, SheetRows, SheetSource, write_sheets};
 pub use source::{
     EarlierResult, Endings, FoundRow, Limits, Notes, ROW_BYTES_MAX, ReadOptions, Row, RowParts, RowScan,
-    Shape, Source, Step, VerdictNames, decompressed, is_spreadsheet, is_stream,
+    Shape, Source, Step, decompressed, is_spreadsheet, is_stream,
 };
 pub use time::{utc_seconds, utc_text};
 pub use verdict::Verdict;

@@ -3,6 +3,7 @@
 mod detect;
 mod endings;
 mod open;
+mod options;
 mod shape;
 mod unpack;
 
@@ -14,56 +15,19 @@ use crate::report::grouped;
 use crate::{ConvertedSheet, SheetPlace};
 use crate::{Format, ListError, ResultColumn, Verdict, WrittenResults, columns};
 use csv::ByteRecord;
-pub(crate) use detect::Dialect;
 use detect::LineEnd;
 pub use endings::{Endings, FoundRow, RowParts, RowScan};
 use engine_proto::address::Address;
 pub use open::is_spreadsheet;
-pub use shape::{Shape, VerdictNames};
+pub use options::{Limits, ReadOptions};
+pub use shape::Shape;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 pub use unpack::decompressed;
 
-/// Size of the read buffer, in bytes.
-const BUFFER: usize = 64 * 1024;
-
 /// Maximum size of blank lines that one step reads, in bytes.
 const STEP_BYTES: u64 = 256 * 1024;
-
-/// How a list is read. The default detects everything, and has no limits.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct ReadOptions<'a> {
-    /// The format; `None`: by the name of the file, else by the content.
-    pub format: Option<Format>,
-    /// The columns or the JSON key of the addresses, by name or by number from 1; empty: found by name or content.
-    pub columns: &'a [String],
-    /// The name of the sheet of a spreadsheet; `None`: the first one with addresses.
-    pub sheet: Option<&'a str>,
-    /// The columns of results that the output has after `deliverable` and `reason`.
-    pub results: &'a [ResultColumn],
-    /// Limits for lists from untrusted users.
-    pub limits: Option<Limits>,
-}
-
-/// Limits for lists from untrusted users.
-#[derive(Debug, Clone, Copy)]
-pub struct Limits {
-    /// Maximum number of bytes after decompression.
-    pub bytes: u64,
-    /// Maximum number of compressed bytes in sequence that give no output.
-    pub packed_without_output: u64,
-    /// Largest window of Zstandard, as a power of two. The window is in memory.
-    pub window_log: u32,
-    /// Maximum number of bytes of a spreadsheet, of each decompressed part of it, and of its sheet as CSV.
-    pub workbook_bytes: u64,
-    /// Maximum number of bytes of the texts that cells of a spreadsheet share. They are in memory.
-    pub workbook_text_bytes: usize,
-    /// Most work to convert a spreadsheet: about the number of bytes of it, of its parts and of its sheet.
-    pub workbook_work: u64,
-    /// Maximum number of columns. Shorter rows are filled up to the number of columns of the list.
-    pub columns: usize,
-}
 
 /// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -442,16 +406,6 @@ pub fn is_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-fn csv_reader<R: Read>(dialect: &Dialect, input: R) -> csv::Reader<R> {
-    csv::ReaderBuilder::new()
-        .delimiter(dialect.delimiter)
-        .quoting(dialect.has_quotes)
-        .has_headers(false)
-        .flexible(true)
-        .buffer_capacity(BUFFER)
-        .from_reader(input)
-}
-
 fn io_error(error: csv::Error) -> std::io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -498,7 +452,8 @@ mod tests {
     #[test]
     fn blank_lines_end_a_step() {
         let list =
-            [b"a@example.com".to_vec(), vec![b'\n'; 3 * BUFFER * 4], b"b@example.com".to_vec()].concat();
+            [b"a@example.com".to_vec(), vec![b'\n'; 3 * detect::READ_BYTES * 4], b"b@example.com".to_vec()]
+                .concat();
         let mut source =
             Source::new(Box::new(Cursor::new(list)), "x", None, &ReadOptions::default()).unwrap();
         let mut row = Row::default();

@@ -5,8 +5,11 @@ use crate::columns::{self, has_address};
 use crate::encoding::Encoding;
 use csv::ByteRecord;
 use std::collections::HashMap;
+use std::io::Read;
 use std::path::Path;
 
+/// Bytes of a list that are read at once.
+pub(super) const READ_BYTES: usize = 64 * 1024;
 /// The separators of values, the usual ones first.
 const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// Maximum number of records that determine the separator.
@@ -81,6 +84,17 @@ impl Dialect {
         }
         bytes
     }
+
+    /// A reader of CSV in this form.
+    pub fn reader<R: Read>(&self, input: R) -> csv::Reader<R> {
+        csv::ReaderBuilder::new()
+            .delimiter(self.delimiter)
+            .quoting(self.has_quotes)
+            .has_headers(false)
+            .flexible(true)
+            .buffer_capacity(READ_BYTES)
+            .from_reader(input)
+    }
 }
 
 /// Detects the form of CSV from the beginning of a list, with the separator if the list names it.
@@ -152,7 +166,7 @@ fn joined(record: &ByteRecord) -> Vec<u8> {
 
 /// The first records. The last one is omitted if the sample may have cut it.
 pub(super) fn records(head: &[u8], dialect: &Dialect, is_whole: bool, most: usize) -> Vec<ByteRecord> {
-    let mut reader = super::csv_reader(dialect, head);
+    let mut reader = dialect.reader(head);
     let mut records: Vec<ByteRecord> = reader.byte_records().flatten().take(most).collect();
     if !is_whole && records.len() > 1 && records.len() < most {
         records.pop();

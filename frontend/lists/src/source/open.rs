@@ -1,10 +1,9 @@
 //! Opens a list: samples its beginning, and detects its encoding, format and columns.
 
-use super::{
-    BUFFER, Bounded, Input, Limits, Notes, ReadOptions, Reader, Shape, Source, Step, csv_reader, detect,
-    unpack,
-};
+use super::options::{Limits, ReadOptions};
+use super::{Input, Notes, Reader, Shape, Source, Step, detect, unpack};
 use crate::address::in_cell;
+use crate::bounded::Bounded;
 use crate::columns::{self, Columns, Sample};
 use crate::encoding::{self, Encoding, utf16};
 use crate::json::{self, Object};
@@ -184,9 +183,9 @@ fn open_text(
     let (skipped, consumed) = (beginning.skipped as u64, beginning.consumed.clone());
     let input: Input = Bounded::new(beginning.whole());
     let reader = match shape.format {
-        Format::Csv => Reader::Csv(Box::new(csv_reader(&shape.dialect, input))),
+        Format::Csv => Reader::Csv(Box::new(shape.dialect.reader(input))),
         Format::Jsonl | Format::Text => {
-            Reader::Lines { input: BufReader::with_capacity(BUFFER, input), line: 0, read: 0 }
+            Reader::Lines { input: BufReader::with_capacity(detect::READ_BYTES, input), line: 0, read: 0 }
         }
     };
     let mut source = Source {

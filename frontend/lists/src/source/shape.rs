@@ -5,42 +5,8 @@ use super::endings::{Endings, Further, Layout, csv_value};
 use crate::columns::Columns;
 use crate::encoding::Encoding;
 use crate::json;
-use crate::{Format, ResultColumn, VERDICT_NAMES, Verdict};
+use crate::{Format, ResultColumn, Verdict, VerdictNames};
 use csv::ByteRecord;
-
-/// The names of the columns or keys of a verdict.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VerdictNames {
-    /// The name for `true` or `false`: `deliverable`, unless a column of the list has this name.
-    pub deliverable: Vec<u8>,
-    /// The name for the reason: `reason`, unless a column of the list has this name.
-    pub reason: Vec<u8>,
-    /// The names of the further columns of results.
-    pub further: Vec<Vec<u8>>,
-}
-
-impl VerdictNames {
-    /// The names after this text, with those of further columns.
-    pub(crate) fn new(stem: &[u8], further: &[ResultColumn]) -> VerdictNames {
-        let name = |name: &str| [stem, name.as_bytes()].concat();
-        VerdictNames {
-            deliverable: name(VERDICT_NAMES[0]),
-            reason: name(VERDICT_NAMES[1]),
-            further: further.iter().map(|column| name(column.name())).collect(),
-        }
-    }
-
-    /// All names in their order.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Vec<u8>> {
-        [&self.deliverable, &self.reason].into_iter().chain(&self.further)
-    }
-}
-
-impl Default for VerdictNames {
-    fn default() -> VerdictNames {
-        VerdictNames::new(b"", &[])
-    }
-}
 
 /// The form of a list. The output keeps it, except that plain text becomes CSV without a header: one line per input line.
 #[derive(Debug, Clone)]

@@ -1,7 +1,7 @@
 //! Compressed lists: gzip (RFC 1952, any number of members) and Zstandard (RFC 8878, any number of frames). Their first bytes
 //! identify them.
 
-use super::Limits;
+use super::options::Limits;
 use flate2::read::MultiGzDecoder;
 use std::cell::Cell;
 use std::io::{Cursor, Error, Read, Result};

@@ -10,7 +10,7 @@ use std::io::Read;
 
 /// The further columns of results.
 #[derive(Debug, Clone)]
-pub(in crate::source) struct Further {
+pub(crate) struct Further {
     pub columns: Vec<ResultColumn>,
     /// The text before the value of each column.
     pub leads: Vec<Vec<u8>>,
