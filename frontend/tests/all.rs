@@ -1,9 +1,12 @@
 //! All tests of the program and its commands. They are one program, because each program links everything again.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod admin;
 mod clean;
 mod cluster;
 mod contract;
+mod harness;
 mod http;
 mod oauth;
 mod web;

@@ -1,7 +1,5 @@
 //! The commands for operators from the command line: on a stopped store and over the socket of a server.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod commands;
 mod first_run;
 mod socket;

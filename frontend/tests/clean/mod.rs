@@ -1,7 +1,5 @@
 //! The real `mailprobe clean` and `check` with a mail internet: their ends, and the data that they keep.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod budget;
 mod messages;
 mod outage;

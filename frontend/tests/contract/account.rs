@@ -1,13 +1,13 @@
 //! `GET /v1/account`: each field in its table.
 
-use crate::contract::client::get;
 use crate::contract::shapes;
-use crate::contract::world::{Server, shared};
+use crate::contract::world::{self, shared};
+use crate::harness::client::get;
 use serde_json::{Value, json};
 
 #[test]
 fn plan_plan_name_and_credits_total_of_the_default_plans() {
-    let server = Server::with_default_plans(&[]);
+    let server = world::with_default_plans(&[]);
     for (plan, name, credits) in [
         ("free", "Free", 100),
         ("starter", "Starter", 5_000),

@@ -1,8 +1,9 @@
 //! Customers of a server: an account with its keys, and its most frequent requests.
 
-use crate::contract::client::{Answer, Call, Connection, encode, get, post};
 use crate::contract::shapes;
-use crate::contract::world::{Server, number};
+use crate::contract::world::number;
+use crate::harness::client::{Answer, Call, Connection, escape, get, post};
+use crate::harness::server::Server;
 use crate::until;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
@@ -121,8 +122,7 @@ impl<'s> Account<'s> {
 
     /// Revokes the live key of the account.
     pub fn revoke(&self) {
-        let keys: Value =
-            serde_json::from_str(&self.server.administer(&["key", "list", &self.name, "--json"])).unwrap();
+        let keys: Value = self.server.administer_json(&["key", "list", &self.name]);
         let keys = keys.as_array().unwrap();
         let live = keys.iter().find(|key| self.live.ends_with(key["last4"].as_str().unwrap())).unwrap();
         self.server.administer(&["key", "revoke", live["id"].as_str().unwrap()]);
@@ -143,7 +143,7 @@ pub fn verify(email: &str) -> Call {
 
 /// The call `GET /v1/verify` of an address, with a suffix of the query.
 pub fn verify_by_get(email: &str, more: &str) -> Call {
-    get(format!("/v1/verify?email={}{more}", encode(email)))
+    get(format!("/v1/verify?email={}{more}", escape(email)))
 }
 
 /// The call `POST /v1/verify` in fast mode.

@@ -1,8 +1,8 @@
 //! `POST /v1/verify/batch`: the limits of the request, the creation response, and the results.
 
 use crate::contract::accounts::{Account, addresses, batch, created};
-use crate::contract::client::{Answer, post};
 use crate::contract::world::{address, contacts, domain, mailbox, shared};
+use crate::harness::client::{Answer, get, post};
 use serde_json::{Value, json};
 
 fn submit(account: &Account<'_>, body: &Value) -> Answer {
@@ -191,12 +191,9 @@ fn a_test_keys_batch_is_completed_at_once() {
     assert_eq!(made["status"], "completed");
     assert_eq!(made["credits_remaining"], Value::Null, "nothing was charged");
     let id = made["batch_id"].as_str().unwrap();
-    let status = account
-        .server
-        .call(&crate::contract::client::get(format!("/v1/verify/batch/{id}")).key(account.test()))
-        .ok();
-    crate::contract::shapes::batch(&status);
+    let status = account.server.call(&get(format!("/v1/verify/batch/{id}")).key(account.test())).ok();
     assert_eq!(status["status"], "completed");
+    assert_eq!(account.poll(id), status, "a batch is its account's, whichever key asks");
     let reasons: Vec<&Value> =
         status["results"].as_array().unwrap().iter().map(|row| &row["reason"]).collect();
     assert_eq!(reasons, ["mailbox_exists", "role_account", "inbox_full", "mailbox_not_found"]);

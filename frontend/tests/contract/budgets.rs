@@ -1,8 +1,8 @@
 //! Budgets of refused recipients, canaries and withdrawn evidence, with the real engine.
 
 use crate::contract::accounts::{Account, verify};
-use crate::contract::client::Answer;
-use crate::contract::world::{Server, address, contacts, net, number};
+use crate::contract::world::{self, address, contacts, net, number};
+use crate::harness::client::Answer;
 use crate::until;
 use mailnet::What;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ fn assert_over_budget(answer: &Answer) {
 #[test]
 fn a_site_is_not_asked_beyond_its_budget_and_a_restart_begins_no_new_one() {
     let domain = "b1.example";
-    let server = Server::start(&["--pace", "polite"]);
+    let server = world::start(&["--pace", "polite"]);
     let account = server.account("roomy");
     let done = account.run(&unknown(200, domain));
     let asked = refused(domain);
@@ -69,7 +69,7 @@ fn a_site_is_not_asked_beyond_its_budget_and_a_restart_begins_no_new_one() {
 fn the_address_of_a_canary_is_shown_nowhere() {
     let domain = "b3.example";
     let config = format!("[[canary]]\naddress = \"canary-7@{domain}\"\n");
-    let server = Server::with_more_config(&config, &["--log-format", "json"]);
+    let server = world::with_more_config(&config, &["--log-format", "json"]);
     let account = server.account("roomy");
     // A long series of refusals is believed after a mailbox is accepted.
     let done = account.run(&unknown(40, domain));
@@ -91,7 +91,7 @@ fn the_address_of_a_canary_is_shown_nowhere() {
 #[test]
 fn what_rests_on_a_server_that_stopped_telling_mailboxes_apart_is_asked_afresh() {
     let domain = "turning.example";
-    let server = Server::start(&[]);
+    let server = world::start(&[]);
     let account = server.account("roomy");
     let known = format!("user-{}@{domain}", number());
     assert_eq!(account.verify(&known)["reason"], "mailbox_exists");

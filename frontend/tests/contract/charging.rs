@@ -1,8 +1,8 @@
 //! The table of charging rules, and the order in which credits are taken.
 
 use crate::contract::accounts::{addresses, batch, created, fast, verify, verify_by_get};
-use crate::contract::client::{get, post};
 use crate::contract::world::{address, domain, mailbox, shared};
+use crate::harness::client::{get, post};
 use serde_json::{Value, json};
 
 #[test]

@@ -1,9 +1,9 @@
 //! `detail=full`: the Detail object with its flags and DNS facts.
 
 use crate::contract::accounts::{verified, verify_by_get};
-use crate::contract::client::post;
 use crate::contract::shapes;
 use crate::contract::world::{address, domain, mailbox, shared};
+use crate::harness::client::post;
 use serde_json::{Value, json};
 
 fn flags(free: bool, role: bool, disposable: bool, catch_all: bool, exists: Option<bool>) -> Value {
@@ -84,8 +84,10 @@ fn evidence_names_the_rule_the_host_and_the_reply_and_no_text() {
 
 #[test]
 fn evidence_is_absent_if_an_earlier_check_found_the_verdict() {
-    let asked = mailbox();
-    assert!(detail(&asked).get("evidence").is_some() && detail(&asked).get("evidence").is_none());
+    let (asked, account) = (mailbox(), shared().account("free"));
+    assert!(account.detail(&asked).get("evidence").is_some());
+    // Neither the account's own repeat nor another account gets it.
+    assert!(account.detail(&asked).get("evidence").is_none() && detail(&asked).get("evidence").is_none());
 }
 
 #[test]

@@ -1,33 +1,79 @@
 //! The table of errors: a test for each row without one elsewhere, and the common fields of every error.
 
 use crate::contract::accounts::{addresses, batch, fast, verified, verify, verify_by_get};
-use crate::contract::client::{Call, get, post};
 use crate::contract::world::{mailbox, shared};
+use crate::harness::client::{Answer, Call, get, post};
 use serde_json::{Value, json};
+
+/// The place and the type of each issue, as in `query.email missing`.
+fn issues(answer: &Answer) -> Vec<String> {
+    answer.assert_refused(400, "invalid_request");
+    let detail = answer.json()["detail"].clone();
+    let issue = |issue: &Value| {
+        let place: Vec<String> = issue["loc"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned))
+            .collect();
+        format!("{} {}", place.join("."), issue["type"].as_str().unwrap())
+    };
+    detail.as_array().unwrap().iter().map(issue).collect()
+}
 
 #[test]
 fn invalid_request_names_what_is_wrong_as_the_validation_error_schema_does() {
     let account = shared().account("free");
-    for (call, place) in [
-        (get("/v1/verify"), "email"),
-        (verify_by_get(&mailbox(), "&mode=quick"), "mode"),
-        (verify_by_get(&mailbox(), "&detail=all"), "detail"),
-        (post("/v1/verify", &json!({})), "email"),
-        (post("/v1/verify", &json!({ "email": mailbox(), "mode": "quick" })), "mode"),
-        (post("/v1/verify/batch", &json!({})), "emails"),
-        (post("/v1/verify/batch", &json!({ "emails": addresses(1), "name": 1 })), "name"),
+    let email = mailbox();
+    let query = |text: &str| get(format!("/v1/verify?{text}"));
+    let with_email = |text: &str| get(format!("/v1/verify?email={email}{text}"));
+    let body = |text: &str| post("/v1/verify", &Value::Null).bytes(text);
+    let known = format!("\"email\":\"{email}\"");
+    let with_body = |query: &str, text: &str| {
+        post(format!("/v1/verify{query}"), &Value::Null).bytes(format!("{{{known}{text}}}"))
+    };
+    let rows = |text: &str| post("/v1/verify/batch", &Value::Null).bytes(text);
+    let (long, key) = ("k".repeat(256), "Idempotency-Key");
+    for (call, expected) in [
+        (get("/v1/verify"), &["query.email missing"][..]),
+        (query("mail=a"), &["query.email missing"]),
+        (query("email=%zz"), &["query encoding"]),
+        (query("email=%ff"), &["query encoding"]),
+        (with_email("&mode=quick"), &["query.mode enum"]),
+        (with_email("&mode="), &["query.mode enum"]),
+        (with_email("&mode=Full"), &["query.mode enum"]),
+        (with_email("&detail=all"), &["query.detail enum"]),
+        (with_email("&detail=no&mode=x"), &["query.mode enum", "query.detail enum"]),
+        (with_email("&mode=fast&detail=no"), &["query.detail enum"]),
+        (with_email("&mode=full&mode=full"), &["query.mode duplicate"]),
+        (query("email=a&email=a"), &["query.email duplicate"]),
+        (body(""), &["body json_invalid"]),
+        (body("{"), &["body json_invalid"]),
+        (with_body("", &format!(",{known}")), &["body json_invalid"]),
+        (with_body("", ",\"x\":{\"a\":1,\"a\":2}"), &["body json_invalid"]),
+        (body("[]"), &["body object_type"]),
+        (body("{}"), &["body.email missing"]),
+        (body("{\"email\":1}"), &["body.email string_type"]),
+        (body(&format!("{{\"email\":\"{}\"}}", "a".repeat(321))), &["body.email string_too_long"]),
+        (with_body("", ",\"mode\":\"slow\""), &["body.mode enum"]),
+        (with_body("", ",\"detail\":true"), &["body.detail string_type"]),
+        (with_body("?mode=full", ",\"mode\":\"fast\""), &["body.mode conflict"]),
+        (with_body("?mode=slow", ""), &["query.mode enum"]),
+        (rows("{}"), &["body.emails missing"]),
+        (rows("{\"emails\":[]}"), &["body.emails too_short"]),
+        (
+            rows("{\"emails\":[1],\"name\":2}").header(key, &long),
+            &["header.idempotency-key string_too_long", "body.emails.0 string_type", "body.name string_type"],
+        ),
+        // Errors in the form come before those in the addresses.
+        (batch(&["a b".into()]).header(key, &long), &["header.idempotency-key string_too_long"]),
+        (batch(&addresses(1)).header(key, ""), &["header.idempotency-key string_pattern_mismatch"]),
+        (batch(&addresses(1)).header(key, "a").header(key, "a"), &["header.idempotency-key duplicate"]),
     ] {
-        let answer = account.call(call);
-        answer.assert_refused(400, "invalid_request");
-        // Another check of every error covers the fields of the items.
-        let detail = answer.json()["detail"].clone();
-        let named = detail
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|item| item["loc"].as_array().unwrap().contains(&json!(place)));
-        assert!(named, "{place}: {detail}");
+        assert_eq!(issues(&account.call(call)), expected);
     }
+    let more = with_email("&mode=full&detail=full&other=1&other=2");
+    assert_eq!(account.call(more).ok()["credits_remaining"], 99, "other parameters are ignored");
 }
 
 #[test]
@@ -142,34 +188,9 @@ fn free_things(account: &crate::contract::accounts::Account<'_>, known: &str) {
     account.account();
 }
 
-/// Other rules of gateways are not part of the contract; `tests/http` tests them.
-#[test]
-fn not_available_on_gateway_but_for_single_verify() {
-    let through = |call: Call| {
-        let call = call.header("X-Market-Secret", "only-for-the-contract").header("X-Market-User", "alice");
-        shared().call(&call.header("X-Market-Plan", "BASIC"))
-    };
-    for call in
-        [batch(&addresses(1)), get("/v1/verify/batch/bat_00000000000000000000000000"), get("/v1/account")]
-    {
-        through(call).assert_refused(403, "not_available_on_market");
-    }
-    for (call, left) in [(verify(&mailbox()), 99), (verify_by_get(&mailbox(), ""), 98)] {
-        assert_eq!(verified(&through(call))["credits_remaining"], left);
-    }
-}
-
-#[test]
-fn plan_not_allowed_where_the_plan_has_no_batches() {
-    let account = shared().account("no-batches");
-    account.call(batch(&addresses(1))).assert_refused(403, "plan_not_allowed");
-    assert_eq!(account.credits(), 100);
-    account.verify(&mailbox());
-}
-
 #[test]
 fn batches_are_in_every_default_plan() {
-    let server = crate::contract::world::Server::with_default_plans(&[]);
+    let server = crate::contract::world::with_default_plans(&[]);
     for plan in ["free", "starter", "growth", "scale"] {
         let account = server.account(plan);
         assert_eq!(account.call(batch(&addresses(1))).status, 202, "{plan}");
@@ -186,7 +207,15 @@ fn a_body_over_256_kib_is_request_too_large() {
         };
         let largest = account.call(post(path, &body(256 * 1024)));
         assert_eq!(largest.status, if path.ends_with("batch") { 400 } else { 200 });
-        account.call(post(path, &body(256 * 1024 + 1))).assert_refused(413, "request_too_large");
+        let larger = body(256 * 1024 + 1);
+        account.call(post(path, &larger)).assert_refused(413, "request_too_large");
+        // Without a length, in chunks.
+        let (larger, key) = (larger.to_string(), &account.live);
+        let head = format!("POST {path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\n");
+        let chunks = format!("Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{larger}\r\n0\r\n\r\n", larger.len());
+        account.server.send(head + &chunks).assert_refused(413, "request_too_large");
+        let headers = format!("Authorization: Bearer {key}\r\nContent-Type: application/json\r\n");
+        account.server.refuses_a_long_body(path, &headers);
     }
 }
 
@@ -196,13 +225,15 @@ fn a_body_that_says_it_is_not_json_is_unsupported_media_type() {
     let call = |path: &str, kind: &str, body: Value| {
         account.call(Call::new("POST", path).header("Content-Type", kind).bytes(body.to_string()))
     };
-    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
+    for kind in
+        ["text/plain; charset=utf-8", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+    {
         call("/v1/verify", kind, json!({ "email": mailbox() })).assert_refused(415, "unsupported_media_type");
         call("/v1/verify/batch", kind, json!({ "emails": addresses(1) }))
             .assert_refused(415, "unsupported_media_type");
     }
     assert_eq!(account.credits(), 100);
-    let answer = call("/v1/verify", "application/json; charset=utf-8", json!({ "email": mailbox() }));
+    let answer = call("/v1/verify", "application/json; charset=UTF-8", json!({ "email": mailbox() }));
     assert_eq!(answer.status, 200);
     let answer =
         account.call(Call::new("POST", "/v1/verify").bytes(json!({ "email": mailbox() }).to_string()));

@@ -1,8 +1,8 @@
 //! Headers of answers. `rate_limits` tests those of rate limits.
 
 use crate::contract::accounts::{addresses, batch, fast, verify, verify_by_get};
-use crate::contract::client::{Answer, get, post};
 use crate::contract::world::{mailbox, shared};
+use crate::harness::client::{Answer, get, post};
 use serde_json::json;
 
 fn answers() -> Vec<Answer> {
@@ -24,9 +24,11 @@ fn answers() -> Vec<Answer> {
 }
 
 #[test]
-fn every_authenticated_answer_is_no_store() {
-    for answer in answers() {
+fn every_answer_is_dated_and_no_store() {
+    let others = ["/livez", "/v1/nowhere", "/v1/account"].map(|path| shared().call(&get(path)));
+    for answer in answers().into_iter().chain(others) {
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{answer:?}");
+        assert!(answer.header("date").is_some(), "{answer:?}");
     }
 }
 

@@ -1,9 +1,9 @@
 //! Resolvers that deny names without proof: no answer says that a mailbox does not exist, and nothing is charged.
 
 use crate::contract::accounts::{Account, batch, fast, verify, verify_by_get};
-use crate::contract::client::Answer;
 use crate::contract::resolver::{Lie, Resolver, Says};
-use crate::contract::world::{Server, address, number};
+use crate::contract::world::{self, address, number};
+use crate::harness::client::Answer;
 use crate::until;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ fn reasons(batch: &Value) -> Vec<&str> {
 fn a_resolver_that_denies_every_name_counts_as_down() {
     for lie in Lie::ALL {
         let resolver = Resolver::that(Says::Denial(lie));
-        let server = Server::with_resolver(resolver.address, &["--frontends", "1"]);
+        let server = world::with_resolver(resolver.address, &["--frontends", "1"]);
         let account = server.account("roomy");
         for _ in 0..3 {
             assert_down(&account.call(verify(&fresh())));
@@ -72,7 +72,7 @@ fn a_resolver_that_denies_every_name_counts_as_down() {
 fn a_resolver_that_begins_to_lie_counts_as_down_from_then_on() {
     for lie in [Lie::Bare, Lie::Null, Lie::Error(15)] {
         let resolver = Resolver::that(Says::Truth);
-        let server = Server::with_resolver(resolver.address, &["--frontends", "1"]);
+        let server = world::with_resolver(resolver.address, &["--frontends", "1"]);
         let account = server.account("roomy");
         assert_eq!(account.verify(&fresh())["reason"], "mailbox_exists");
         resolver.say(Says::Denial(lie));
@@ -103,7 +103,7 @@ fn a_denial_of_some_names_is_their_affair() {
     for lie in Lie::ALL {
         let denied = "ok.example";
         let resolver = Resolver::that(Says::DenialOf(denied, lie));
-        let server = Server::with_resolver(resolver.address, &["--frontends", "1"]);
+        let server = world::with_resolver(resolver.address, &["--frontends", "1"]);
         let account = server.account("roomy");
         let emails: Vec<String> =
             (0..6).map(|n| if n % 2 == 0 { address("user", denied) } else { fresh() }).collect();
@@ -123,7 +123,7 @@ fn a_second_resolver_that_is_honest_is_enough() {
         let liar = Resolver::that(Says::Denial(lie));
         let honest = Resolver::that(Says::Truth);
         let second = honest.address.to_string();
-        let server = Server::with_resolver(liar.address, &["--frontends", "1", "--resolver", &second]);
+        let server = world::with_resolver(liar.address, &["--frontends", "1", "--resolver", &second]);
         let account = server.account("roomy");
         for _ in 0..5 {
             assert_eq!(account.verify(&fresh())["reason"], "mailbox_exists", "{lie:?}");

@@ -1,7 +1,7 @@
 //! `/v1/openapi.json`: an OpenAPI 3 description that agrees with the documentation.
 
-use crate::contract::client::get;
 use crate::contract::world::shared;
+use crate::harness::client::get;
 use serde_json::Value;
 
 fn description() -> Value {

@@ -3,8 +3,8 @@
 //! with 429, and `outage` those with 503.
 
 use crate::contract::accounts::{addresses, batch, created, verify};
-use crate::contract::client::{Call, get, post};
 use crate::contract::world::{mailbox, shared};
+use crate::harness::client::{Call, get, post};
 use serde_json::json;
 
 const KEY: &str = "Idempotency-Key";

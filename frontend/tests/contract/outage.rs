@@ -1,9 +1,9 @@
 //! Outages of the backend: 503, refunds, batches that wait; and a single dead server, which is no outage.
 
 use crate::contract::accounts::{Account, addresses, batch, fast, verify};
-use crate::contract::client::Answer;
 use crate::contract::resolver::Resolver;
-use crate::contract::world::{HOUR, MARGIN, Server, address, domain, mailbox};
+use crate::contract::world::{self, HOUR, MARGIN, address, domain, mailbox};
+use crate::harness::client::Answer;
 use crate::until;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ fn until_back(account: &Account<'_>) {
 #[test]
 fn no_resolver_answers_is_503_refunded_and_over_by_itself() {
     let resolver = Resolver::silent();
-    let server = Server::with_resolver(resolver.address, &[]);
+    let server = world::with_resolver(resolver.address, &[]);
     let (account, empty) = (server.account("roomy"), server.account("none"));
     let verdicts = until_down(&account);
     assert!(verdicts <= 10, "unverifiable for the first few at most: {verdicts}");
@@ -77,7 +77,7 @@ fn no_resolver_answers_is_503_refunded_and_over_by_itself() {
 #[test]
 fn a_batch_waits_for_the_backend_and_is_refunded_after_an_hour() {
     let resolver = Resolver::silent();
-    let server = Server::with_resolver(resolver.address, &["--test-clock"]);
+    let server = world::with_resolver(resolver.address, &["--test-clock"]);
     until_down(&server.account("roomy"));
     let account = server.account("five");
     account.grant(2);
@@ -116,7 +116,7 @@ fn a_batch_waits_for_the_backend_and_is_refunded_after_an_hour() {
 #[test]
 fn a_refund_into_an_ended_period_is_lost_with_its_plan_credits() {
     let resolver = Resolver::silent();
-    let server = Server::with_resolver(resolver.address, &["--test-clock"]);
+    let server = world::with_resolver(resolver.address, &["--test-clock"]);
     until_down(&server.account("roomy"));
     let account = server.account("five");
     account.grant(2);
@@ -140,7 +140,7 @@ fn a_refund_into_an_ended_period_is_lost_with_its_plan_credits() {
 #[test]
 fn a_batch_that_waited_is_answered_and_charged_when_the_backend_is_back() {
     let resolver = Resolver::silent();
-    let server = Server::with_resolver(resolver.address, &[]);
+    let server = world::with_resolver(resolver.address, &[]);
     let account = server.account("roomy");
     until_down(&account);
     let before = account.credits();
@@ -156,7 +156,7 @@ fn a_batch_that_waited_is_answered_and_charged_when_the_backend_is_back() {
 
 #[test]
 fn one_dead_recipient_server_is_never_an_outage() {
-    let server = Server::start(&[]);
+    let server = world::start(&[]);
     let account = server.account("free");
     for _ in 0..20 {
         assert_eq!(account.verify(&address("user", "dead.example"))["reason"], "unverifiable");
@@ -168,7 +168,7 @@ fn one_dead_recipient_server_is_never_an_outage() {
 #[test]
 fn no_mail_server_can_be_reached_is_503_and_refunded() {
     // No program listens on port 1 at any address.
-    let server = Server::start(&["--smtp-port", "1"]);
+    let server = world::start(&["--smtp-port", "1"]);
     let account = server.account("free");
     let (began, mut verdicts) = (Instant::now(), 0);
     let down = loop {
@@ -188,7 +188,7 @@ fn no_mail_server_can_be_reached_is_503_and_refunded() {
 
 #[test]
 fn a_full_queue_is_temporarily_unavailable_and_refunded() {
-    let server = Server::start(&["--queue", "4"]);
+    let server = world::start(&["--queue", "4"]);
     let account = server.account("free");
     let answers: Vec<Answer> = std::thread::scope(|scope| {
         let check = || account.call(verify(&address("user", "slow.example")));

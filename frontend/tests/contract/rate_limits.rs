@@ -1,17 +1,51 @@
 //! The table of requests per minute, fair use, and their headers. There are never more requests than the limit in any
 //! 60 s.
 
-use crate::contract::accounts::{Account, addresses, batch, fast, until_refused, verify};
-use crate::contract::client::{Answer, Call, get, post};
-use crate::contract::world::{DAY, MINUTE, Server, address, mailbox, net};
-use serde_json::json;
-use std::sync::OnceLock;
-use std::time::Instant;
+use crate::contract::accounts::{addresses, batch, fast, until_refused, verify};
+use crate::contract::world::{self, DAY, MINUTE, address, net};
+use crate::harness::client::{Answer, Call, get, post};
+use crate::harness::server::Server;
+use serde_json::{Value, json};
+use std::time::{Duration, SystemTime};
 
-/// A server with the limits of the table, and with the real clock.
-fn default_limits() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| Server::with_default_plans(&[]))
+/// A server with a free plan that has these limits.
+fn limited(limits: &str) -> Server {
+    limited_with(&format!("[plan.limits]\n{limits}"), &[])
+}
+
+fn limited_with(plan: &str, flags: &[&str]) -> Server {
+    let plan = format!("[[plan]]\nid = \"free\"\nname = \"Free\"\nmonthly_credits = 10000\n{plan}\n");
+    world::with_config(&plan, net().dns(), flags)
+}
+
+fn epoch_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+}
+
+/// Checks the headers of a counted request in a window of 60 seconds; `t` may be any whole second of it.
+#[track_caller]
+fn check_headers(answer: &Answer, policy: &str, limit: u64, remaining: u64) {
+    let said = answer.header("ratelimit-policy");
+    assert_eq!(said, Some(format!("\"{policy}\";q={limit};w=60").as_str()), "{answer:?}");
+    let said = answer.header("ratelimit").unwrap();
+    let t =
+        said.strip_prefix(&format!("\"{policy}\";r={remaining};t=")).unwrap_or_else(|| panic!("{answer:?}"));
+    let t: u64 = t.parse().unwrap();
+    assert!((1..=60).contains(&t), "{answer:?}");
+    assert_eq!(answer.number("x-ratelimit-limit"), limit);
+    assert_eq!(answer.number("x-ratelimit-remaining"), remaining);
+    let reset = answer.number("x-ratelimit-reset");
+    assert!((epoch_s()..=epoch_s() + 61).contains(&reset), "{answer:?}");
+}
+
+#[track_caller]
+fn check_refusal(answer: &Answer, policy: &str, limit: u64) {
+    answer.assert_refused(429, "rate_limited");
+    check_headers(answer, policy, limit, 0);
+    let wait = answer.number("retry-after");
+    assert!((1..=60).contains(&wait));
+    assert!(answer.header("ratelimit").unwrap().ends_with(&format!(";t={wait}")), "{answer:?}");
+    assert!(answer.header("x-request-id").is_some() && answer.header("cache-control") == Some("no-store"));
 }
 
 #[track_caller]
@@ -20,147 +54,271 @@ fn assert_limited(answer: &Answer) {
     assert!((1..=61).contains(&answer.number("retry-after")), "{answer:?}");
 }
 
-/// Checks that the requests of a whole minute pass in one burst, and the next one is refused.
+/// Sends one request more than the limit, quickly.
 #[track_caller]
-fn check_burst(call: Call, limit: usize) {
-    let account = default_limits().account("growth");
-    let (passed, refusal) = until_refused(&mut account.server.connect(), &call.key(&account.live), limit + 1);
-    assert_eq!(passed, limit);
-    let refusal = refusal.unwrap();
-    assert_limited(&refusal);
-    assert_eq!(refusal.header("cache-control"), Some("no-store"));
-    assert_eq!(refusal.number("x-ratelimit-limit"), limit as u64);
-    assert_eq!(refusal.number("x-ratelimit-remaining"), 0);
+fn check_row(server: &Server, call: &Call, policy: &str, limit: u64) {
+    let mut connection = server.connect();
+    for left in (0..limit).rev() {
+        let answer = connection.call(call);
+        assert_ne!(answer.status, 429, "{left} left: {answer:?}");
+        check_headers(&answer, policy, limit, left);
+    }
+    check_refusal(&connection.call(call), policy, limit);
+}
+
+/// A poll of an unknown batch, which counts too.
+fn poll() -> Call {
+    get("/v1/verify/batch/bat_00000000000000000000000000")
 }
 
 #[test]
-fn verify_mode_fast_600_per_minute() {
-    check_burst(fast("nobody"), 600);
-}
-
-#[test]
-fn verify_full_600_per_minute() {
-    check_burst(verify("nobody"), 600);
-}
-
-#[test]
-fn batch_30_per_minute_of_up_to_200_addresses() {
-    let account = default_limits().account("growth");
-    let mut connection = account.server.connect();
+fn each_row_lets_its_limit_through_in_one_burst_and_refuses_one_request_more() {
+    let server = world::with_default_plans(&[]);
+    // Batches of 200 addresses, which are disposable, so that no mail server is asked.
     let emails: Vec<String> = (0..200).map(|_| address("user", "mailinator.com")).collect();
-    let (passed, refusal) = until_refused(&mut connection, &batch(&emails).key(&account.live), 31);
-    assert_eq!(passed, 30);
-    assert_limited(&refusal.unwrap());
-    assert_eq!(account.credits(), 50_000 - 6_000, "6,000 addresses in a minute, and none for the refusal");
-}
-
-#[test]
-fn poll_600_per_minute() {
-    // A poll of an unknown batch counts too.
-    check_burst(get("/v1/verify/batch/bat_00000000000000000000000000"), 600);
-}
-
-#[test]
-fn account_300_per_minute() {
-    check_burst(get("/v1/account"), 300);
-}
-
-#[test]
-fn each_row_and_each_key_has_a_counter_of_its_own() {
-    let account = default_limits().account("growth");
-    let mut connection = account.server.connect();
-    let call = get("/v1/account");
-    assert_eq!(until_refused(&mut connection, &call.clone().key(&account.live), 301).0, 300);
-    account.verify(&mailbox());
-    account.fast(&mailbox());
-    let created = account.start(&addresses(1));
-    account.poll(created["batch_id"].as_str().unwrap());
-    for key in [&account.test().to_owned(), &account.another_key()] {
-        account.server.call(&call.clone().key(key)).ok();
+    let account = server.account("growth");
+    for (call, policy, limit) in [
+        (fast("nobody"), "fast", 600),
+        (verify("nobody"), "verify", 600),
+        (batch(&emails), "batch", 30),
+        (poll(), "poll", 600),
+        (get("/v1/account"), "account", 300),
+    ] {
+        check_row(&server, &call.key(&account.live), policy, limit);
     }
-    assert_limited(&account.call(call));
+    // The balance shows that the refused batch cost nothing. The other keys have counters of their own.
+    let shown = server.call(&get("/v1/account").key(account.test())).ok();
+    assert_eq!(shown["credits_remaining"], 50_000 - 6_000, "6,000 addresses in a minute");
+    check_headers(&server.call(&poll().key(&account.another_key())), "poll", 600, 599);
 }
 
 #[test]
-fn fast_and_full_are_counted_apart() {
-    let account = default_limits().account("growth");
-    let mut connection = account.server.connect();
-    assert_eq!(until_refused(&mut connection, &fast("nobody").key(&account.live), 601).0, 600);
-    // The way in which the mode is given does not matter.
-    assert_limited(&account.call(get("/v1/verify?email=nobody&mode=fast")));
-    assert_limited(&account.call(post("/v1/verify?mode=fast", &json!({ "email": "nobody" }))));
-    account.verify("nobody");
-}
-
-#[test]
-fn refusals_after_authentication_and_replays_count() {
-    let account = default_limits().account("growth");
-    let mut connection = account.server.connect();
-    let call = batch(&addresses(1)).header("Idempotency-Key", "k");
-    for _ in 0..15 {
-        assert_eq!(connection.call(&call.clone().key(&account.live)).status, 202);
-    }
-    for _ in 0..15 {
-        assert_eq!(connection.call(&batch(&["nobody".into()]).key(&account.live)).status, 400);
-    }
-    assert_limited(&account.call(call));
-}
-
-#[test]
-fn the_limit_comes_after_the_key_and_before_the_body() {
-    let account = default_limits().account("growth");
-    let mut connection = account.server.connect();
-    assert_eq!(until_refused(&mut connection, &batch(&["x".into()]).key(&account.live), 31).0, 30);
-    let text = Call::new("POST", "/v1/verify/batch").header("Content-Type", "text/plain").bytes("x");
-    assert_limited(&account.call(text));
-    let large = Call::new("POST", "/v1/verify/batch").bytes(vec![b'x'; 256 * 1024 + 1]);
-    assert_limited(&account.call(large));
-    assert_limited(&account.call(post("/v1/verify/batch", &json!({}))));
-    account.set_status("paused");
-    assert_limited(&account.call(batch(&addresses(1))));
-    account.revoke();
-    account.call(batch(&addresses(1))).assert_refused(401, "api_key_revoked");
-}
-
-#[test]
-fn answers_tell_the_limit_and_what_is_left() {
-    let account = default_limits().account("free");
-    let calls = [
-        (fast("nobody"), 600),
-        (verify("nobody"), 600),
-        (batch(&["nobody".into()]), 30),
-        (get("/v1/verify/batch/bat_00000000000000000000000000"), 600),
-        (get("/v1/account"), 300),
-    ];
-    for (call, limit) in calls {
-        for used in 1..=2 {
-            let answer = account.call(call.clone());
-            assert_eq!(answer.number("x-ratelimit-limit"), limit, "{answer:?}");
-            assert_eq!(answer.number("x-ratelimit-remaining"), limit - used, "{answer:?}");
-            answer.number("x-ratelimit-reset");
-            let policy = answer.header("ratelimit-policy").unwrap();
-            assert!(policy.contains(&format!("q={limit}")) && policy.contains("w=60"), "{policy}");
-            let standing = answer.header("ratelimit").unwrap();
-            assert!(standing.contains(&format!("r={}", limit - used)), "{standing}");
+fn every_row_and_key_has_a_counter_of_its_own() {
+    let server = limited("fast = 2\nverify = 2\nbatch = 2\npoll = 2\naccount = 2");
+    let account = server.account("free");
+    for key in [&account.live, account.test(), &account.another_key()] {
+        for (call, policy) in [
+            (get("/v1/account"), "account"),
+            (verify("nobody"), "verify"),
+            (fast("nobody"), "fast"),
+            (batch(&["nobody".into()]), "batch"),
+            (poll(), "poll"),
+        ] {
+            check_row(&server, &call.key(key), policy, 2);
         }
     }
 }
 
 #[test]
-fn after_retry_after_has_passed_a_request_passes() {
-    let server = Server::with_default_plans(&["--test-clock"]);
+fn full_checks_of_both_methods_share_a_counter_wherever_the_mode_stands() {
+    let server = limited("fast = 3\nverify = 4");
+    let (full, quick) = (verify("nobody"), fast("nobody"));
+    let by_query = |query: &str| post(format!("/v1/verify{query}"), &json!({ "email": "nobody" }));
+    for (call, policy, limit, left) in [
+        (get("/v1/verify?email=a&mode=full"), "verify", 4, 3),
+        (get("/v1/verify?email=a&mode=fast"), "fast", 3, 2),
+        (full.clone(), "verify", 4, 2),
+        (quick.clone(), "fast", 3, 1),
+        (by_query("?mode=full"), "verify", 4, 1),
+        (by_query("?mode=fast"), "fast", 3, 0),
+        (get("/v1/verify?email=a"), "verify", 4, 0),
+    ] {
+        check_headers(&server.call(&call.key(&server.test)), policy, limit, left);
+    }
+    check_refusal(&server.call(&quick.key(&server.test)), "fast", 3);
+    check_refusal(&server.call(&full.key(&server.test)), "verify", 4);
+}
+
+#[test]
+fn what_is_wrong_with_a_request_counts_and_over_the_limit_is_not_told() {
+    let server = limited("verify = 6\nfast = 1");
+    let raw = |body: &str| post("/v1/verify", &Value::Null).bytes(body);
+    let wrong = [
+        (get("/v1/verify"), 400),
+        (get("/v1/verify?email=a&mode=quick"), 400),
+        (raw("{"), 400),
+        (raw("{\"email\":1}"), 400),
+        (Call::new("POST", "/v1/verify").header("Content-Type", "text/plain").bytes("{}"), 415),
+        (raw(&"x".repeat(300_000)), 413),
+    ]
+    .map(|(call, status)| (call.key(&server.test), status));
+    for ((call, status), left) in wrong.iter().zip((0..6).rev()) {
+        let answer = server.call(call);
+        assert_eq!(answer.status, *status);
+        check_headers(&answer, "verify", 6, left);
+    }
+    for (call, _) in &wrong {
+        check_refusal(&server.call(call), "verify", 6);
+    }
+    // The mode is known nevertheless.
+    check_row(&server, &raw("{\"mode\":\"fast\"}").key(&server.test), "fast", 1);
+    // Refusals that precede the rate are unchanged, and have no headers of a row.
+    for (call, status) in [
+        (get("/v1/verify").key(""), 401),
+        (get("/v1/verify/").key(&server.test), 404),
+        (Call::new("PUT", "/v1/verify").key(&server.test), 405),
+        (get("/livez").key(&server.test), 200),
+    ] {
+        let answer = server.call(&call);
+        assert_eq!((answer.status, answer.header("ratelimit")), (status, None));
+    }
+}
+
+#[test]
+fn the_limit_comes_after_the_key_and_before_the_body() {
+    let server = limited("batch = 1");
     let account = server.account("free");
-    let call = get("/v1/account").key(&account.live);
-    let mut connection = server.connect();
-    let (_, refusal) = until_refused(&mut connection, &call, 301);
-    let wait = refusal.unwrap().number("retry-after");
+    let raw = |body: Vec<u8>| post("/v1/verify/batch", &Value::Null).bytes(body);
+    check_headers(&account.call(batch(&["nobody".into()])), "batch", 1, 0);
+    for call in [
+        batch(&addresses(1)),
+        raw(b"{}".to_vec()),
+        raw(vec![b'x'; 256 * 1024 + 1]),
+        Call::new("POST", "/v1/verify/batch").header("Content-Type", "text/plain").bytes("x"),
+    ] {
+        check_refusal(&account.call(call), "batch", 1);
+    }
+    account.set_status("paused");
+    check_refusal(&account.call(batch(&addresses(1))), "batch", 1);
+    account.revoke();
+    account.call(batch(&addresses(1))).assert_refused(401, "api_key_revoked");
+}
+
+#[test]
+fn the_plan_comes_before_the_rate_and_its_refusals_count() {
+    let server = limited_with("batches = false\n[plan.limits]\nbatch = 2", &[]);
+    let wrong = || post("/v1/verify/batch", &Value::Null).bytes("{");
+    for key in [&server.live, &server.test] {
+        for (call, left) in [(batch(&addresses(1)), 1), (wrong(), 0), (batch(&addresses(1)), 0)] {
+            let answer = server.call(&call.key(key));
+            answer.assert_refused(403, "plan_not_allowed");
+            check_headers(&answer, "batch", 2, left);
+            assert_eq!(answer.header("retry-after"), None);
+        }
+        server.call(&poll().key(key)).assert_refused(404, "not_found");
+        server.call(&verify("nobody").key(key)).ok();
+    }
+}
+
+#[test]
+fn a_body_that_awaits_consent_is_refused_unread() {
+    let server = limited("account = 1\nverify = 1");
+    let call = || post("/v1/verify?mode=full", &json!({ "email": "nobody" })).key(&server.test);
+    check_headers(&server.call(&call()), "verify", 1, 0);
+    let whole = call().header("Expect", "100-continue").encode();
+    let end = whole.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+    check_refusal(&server.send(&whole[..end + 4]), "verify", 1);
+}
+
+/// Counters are stored each second. On a busy machine, it takes longer until they are on the disk.
+const COUNTERS_STORED: Duration = Duration::from_secs(5);
+
+#[test]
+fn after_the_wait_a_request_passes_over_a_restart_too() {
+    let server = limited_with("[plan.limits]\nverify = 5\naccount = 3", &["--test-clock"]);
+    let (check, account) = (verify("nobody").key(&server.test), get("/v1/account").key(&server.live));
+    check_row(&server, &check, "verify", 5);
+    check_row(&server, &account, "account", 3);
+    std::thread::sleep(COUNTERS_STORED);
+    let server = server.restart_after_kill();
+    check_refusal(&server.call(&check), "verify", 5);
+    let refused = server.call(&account);
+    check_refusal(&refused, "account", 3);
+    server.call(&get("/v1/account").key(&server.test)).ok();
+    let wait = refused.number("retry-after");
+    assert!(wait >= 30, "{wait}");
     server.advance(wait * 1000);
-    connection.call(&call).ok();
+    server.call(&account).ok();
+    server.call(&check).ok();
+
+    // The clock is back: requests that were counted ahead of it count as of now.
+    for _ in 0..2 {
+        server.call(&account).ok();
+    }
+    std::thread::sleep(COUNTERS_STORED);
+    let server = server.restart_after_kill();
+    let refused = server.call(&account);
+    check_refusal(&refused, "account", 3);
+    server.advance(refused.number("retry-after") * 1000);
+    server.call(&account).ok();
+}
+
+#[test]
+fn an_account_s_own_limits_hold_at_once() {
+    let server = world::with_default_plans(&[]);
+    let call = get("/v1/account").key(&server.test);
+    let set = |arguments: &[&str]| {
+        server.administer(&[&["account", "set-limits", "default", "--json"], arguments].concat());
+    };
+    set(&["--account", "2"]);
+    check_row(&server, &call, "account", 2);
+    set(&["--account", "3"]);
+    check_headers(&server.call(&call), "account", 3, 0);
+    set(&["--reset"]);
+    check_headers(&server.call(&call), "account", 300, 296);
+}
+
+#[test]
+fn all_threads_count_together() {
+    let server = limited_with("[plan.limits]\nverify = 50", &["--frontends", "3"]);
+    let call = verify("nobody").key(&server.test);
+    let passed: usize = std::thread::scope(|scope| {
+        let ask = || until_refused(&mut server.connect(), &call, 20).0;
+        let threads: Vec<_> = (0..6).map(|_| scope.spawn(ask)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(passed, 50);
+}
+
+#[test]
+fn replays_and_refused_batches_count_and_their_rows_take_no_fair_use() {
+    let server = limited("batch = 4\nfair_use_burst = 1\nfair_use_per_second = 1");
+    let account = server.account("free");
+    let start = |body: &Value| account.call(post("/v1/verify/batch", body).header("Idempotency-Key", "k"));
+    let body = json!({ "emails": addresses(2) });
+    let other = json!({ "emails": addresses(1) });
+    for (body, status, left) in [(&body, 202, 3), (&body, 202, 2), (&json!({}), 400, 1), (&other, 422, 0)] {
+        let answer = start(body);
+        assert_eq!(answer.status, status, "{answer:?}");
+        check_headers(&answer, "batch", 4, left);
+    }
+    check_refusal(&start(&body), "batch", 4);
+    check_refusal(&start(&json!({})), "batch", 4);
+    account.verify(&addresses(1)[0]);
+}
+
+#[test]
+fn the_fast_checks_of_all_keys_of_an_account_have_a_limit_too() {
+    let server = limited("fast = 3\nfast_account = 5");
+    let ask = |key: &str| server.call(&fast("nobody").key(key));
+    (0..3).for_each(|_| drop(ask(&server.live).ok()));
+    check_refusal(&ask(&server.live), "fast", 3);
+    (0..2).for_each(|_| drop(ask(&server.test).ok()));
+    let refused = ask(&server.test);
+    check_refusal(&refused, "fast_account", 5);
+    assert!(refused.body.contains("keys of this account"), "{refused:?}");
+    // Another account has its own.
+    ask(&server.stranger()).ok();
+}
+
+#[test]
+fn batches_of_test_keys_fill_the_share_of_their_account_and_not_that_of_others() {
+    let server = limited_with("stored_mib = 1\n[plan.limits]\nbatch = 100", &[]);
+    let long = |n: usize| format!("{n:0>64}@{0}.{0}.{1}.com", "d".repeat(63), "d".repeat(56));
+    let full = batch(&(0..200).map(long).collect::<Vec<_>>()).key(&server.test);
+    let stored = (0..40).take_while(|_| server.call(&full).status == 202).count();
+    assert!((18..=20).contains(&stored), "{stored}");
+    let refused = server.call(&full);
+    refused.assert_refused(413, "request_too_large");
+    assert!(refused.body.contains("1 MiB, which is its share"), "{refused:?}");
+    let small = batch(&addresses(1));
+    assert_eq!(server.call(&small.clone().key(&server.live)).status, 202, "its credits have room");
+    assert_eq!(server.call(&small.key(&server.stranger())).status, 202);
 }
 
 #[test]
 fn never_more_than_the_limit_in_any_60_seconds() {
-    let server = Server::with_default_plans(&["--test-clock"]);
+    let server = world::with_default_plans(&["--test-clock"]);
     let account = server.account("free");
     let call = get("/v1/account").key(&account.live);
     let mut connection = server.connect();
@@ -181,14 +339,19 @@ fn never_more_than_the_limit_in_any_60_seconds() {
     assert_eq!(until_refused(&mut connection, &call, 301).0, 300);
 }
 
+/// Disposable addresses need no mail server.
+fn checked_at_once() -> Call {
+    verify(&address("user", "mailinator.com"))
+}
+
 #[test]
 fn fair_use_is_5_full_checks_a_second_per_account_and_600_at_once() {
-    let server = Server::with_default_plans(&["--test-clock"]);
+    let server = world::with_default_plans(&["--test-clock"]);
     let account = server.account("growth");
-    // Two keys, since one has 600 requests a minute. Disposable addresses need no mail server.
+    // Two keys, since one has 600 requests a minute.
     let keys = [account.live.clone(), account.another_key()];
     let mut connection = server.connect();
-    let mut check = |key: &str| connection.call(&verify(&address("user", "mailinator.com")).key(key));
+    let mut check = |key: &str| connection.call(&checked_at_once().key(key));
     let began = server.now();
     let mut passed: u64 = 0;
     let refusal = loop {
@@ -203,7 +366,11 @@ fn fair_use_is_5_full_checks_a_second_per_account_and_600_at_once() {
     assert!((600..=most).contains(&passed), "{passed} of {most}");
     assert_limited(&refusal);
     assert_eq!(account.credits(), 50_000 - passed, "a refusal costs nothing");
-    unlimited(&account, &keys[1]);
+    // What is not charged passes without fair use.
+    for call in [fast("nobody"), verify("nobody")] {
+        server.call(&call.key(&keys[1])).ok();
+    }
+    server.call(&checked_at_once().key(account.test())).ok();
     // Ten seconds later there are 50 more.
     let began = server.advance(10_000);
     let more = (0..100).take_while(|_| check(&keys[1]).status == 200).count() as u64;
@@ -214,34 +381,34 @@ fn fair_use_is_5_full_checks_a_second_per_account_and_600_at_once() {
     assert_eq!(check(&keys[0]).status, 200);
 }
 
-/// Requests outside of fair use pass without it.
-fn unlimited(account: &Account<'_>, key: &str) {
-    let call = |call: Call| account.server.call(&call.key(key));
-    assert_eq!(call(fast("nobody")).status, 200);
-    assert_eq!(call(verify("nobody")).status, 200, "free: nothing is charged");
-    assert_eq!(account.server.call(&verify(&mailbox()).key(account.test())).status, 200);
-    call(get("/v1/account")).ok();
-}
-
 #[test]
-fn fair_use_of_a_plan_and_what_it_does_not_count() {
-    let plan = "[[plan]]\nid = \"free\"\nname = \"Slow\"\nmonthly_credits = 1000\n\
-                limits = { fair_use_per_second = 1, fair_use_burst = 3 }\n";
-    let server = Server::with_config(plan, net().dns(), &[]);
+fn fair_use_counts_the_charged_checks_of_all_keys_of_the_account() {
+    let server = limited("fair_use_per_second = 1\nfair_use_burst = 3");
     let account = server.account("free");
-    let known = mailbox();
+    let second = account.another_key();
+    let check = |key: &str| server.call(&checked_at_once().key(key));
+    let known = address("user", "mailinator.com");
     account.verify(&known);
-    for _ in 0..8 {
-        assert_eq!(account.verify(&known)["cached"], true, "repeats are free");
-        account.fast(&mailbox());
-        server.call(&verify(&mailbox()).key(account.test())).ok();
+    // Requests that are not charged take nothing.
+    for _ in 0..5 {
+        assert_eq!(account.verify(&known)["cached"], true);
         account.verify("nobody");
+        account.fast(&known);
+        check(account.test()).ok();
     }
-    let key = account.another_key();
-    let began = Instant::now();
-    let passed =
-        (0..20).take_while(|_| server.call(&verify(&mailbox()).key(&key)).status == 200).count() as u64;
-    let most = 3 + began.elapsed().as_secs() + 1;
-    assert!((2..=most).contains(&passed), "{passed} of {most}: one bucket for all keys");
-    server.account("free").verify(&mailbox());
+    // The bucket is full again, so that the last check below is refused within a second.
+    std::thread::sleep(Duration::from_secs(1));
+    check(&account.live).ok();
+    check(&second).ok();
+    check(&account.live).ok();
+    let refused = check(&second);
+    refused.assert_refused(429, "rate_limited");
+    assert!(refused.json()["message"].as_str().unwrap().contains("Fair use"), "{refused:?}");
+    assert_eq!(refused.header("ratelimit-policy"), Some("\"fair_use\";q=3;w=3"));
+    assert_eq!(refused.header("ratelimit"), Some("\"fair_use\";r=0;t=1"));
+    assert_eq!((refused.number("retry-after"), refused.number("x-ratelimit-limit")), (1, 3));
+    check(&server.live).ok();
+    std::thread::sleep(Duration::from_secs(1));
+    check(&second).ok();
+    assert_eq!(account.credits(), 10_000 - 5, "what was refused is not charged");
 }

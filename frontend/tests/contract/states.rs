@@ -1,8 +1,8 @@
 //! The life of a batch: its two states, and its visible data meanwhile.
 
 use crate::contract::accounts::batch;
-use crate::contract::client::get;
 use crate::contract::world::{address, mailbox, shared};
+use crate::harness::client::get;
 use crate::until;
 use serde_json::{Value, json};
 
@@ -47,7 +47,11 @@ fn checked_and_progress_rise_towards_the_total() {
 #[test]
 fn an_unknown_id_is_not_found() {
     let account = shared().account("free");
-    for id in ["bat_00000000000000000000000000", "nonsense", "1", "bat_", "%00", &"x".repeat(300)] {
+    let known = account.start(&[mailbox()])["batch_id"].as_str().unwrap().to_owned();
+    let mut wrong = known.clone();
+    wrong.replace_range(10..11, if &known[10..11] == "a" { "b" } else { "a" });
+    let (upper, long) = (known.to_uppercase(), "x".repeat(5_000));
+    for id in [&wrong, &upper, &long, "bat_00000000000000000000000000", "nonsense", "1", "bat_", "%00"] {
         account.call(get(format!("/v1/verify/batch/{id}"))).assert_refused(404, "not_found");
     }
 }
@@ -77,9 +81,11 @@ fn every_key_of_the_account_may_poll() {
 fn polling_works_at_0_credits_and_on_paused_or_canceled_accounts() {
     let account = shared().account("none");
     account.grant(1);
-    let created = account.start(&[mailbox()]);
+    let created = account.start(&[address("user", "slow.example")]);
     let id = created["batch_id"].as_str().unwrap();
     assert_eq!(account.credits(), 0);
+    // What is paid for is done.
+    account.set_status("paused");
     account.finish(id);
     for status in ["paused", "canceled"] {
         account.set_status(status);

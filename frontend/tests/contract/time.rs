@@ -1,8 +1,9 @@
 //! Rules with a duration of days: each just before its limit and one step after it, with a clock that the test moves.
 
 use crate::contract::accounts::{Account, addresses, batch, created, verify};
-use crate::contract::client::get;
-use crate::contract::world::{DAY, HOUR, MARGIN, Server, address, contacts, domain, mailbox};
+use crate::contract::world::{self, DAY, HOUR, MARGIN, address, contacts, domain, mailbox};
+use crate::harness::client::get;
+use crate::harness::server::Server;
 use serde_json::{Value, json};
 
 /// An action of the server between two times of its clock.
@@ -35,7 +36,7 @@ impl Done {
 
 #[test]
 fn a_repeat_is_free_within_24_hours_and_not_after() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let account = server.account("free");
     let asked = mailbox();
     let (_, done) = Done::when(&server, || account.verify(&asked));
@@ -53,7 +54,7 @@ fn a_repeat_is_free_within_24_hours_and_not_after() {
 
 #[test]
 fn a_row_of_a_batch_is_a_free_repeat_within_24_hours_and_not_after() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let account = server.account("free");
     let asked = mailbox();
     let (_, done) = Done::when(&server, || account.run(std::slice::from_ref(&asked)));
@@ -65,7 +66,7 @@ fn a_row_of_a_batch_is_a_free_repeat_within_24_hours_and_not_after() {
 
 #[test]
 fn a_verdict_is_kept_for_7_days() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let (one, others) = (server.account("roomy"), [server.account("roomy"), server.account("roomy")]);
     let domain = domain();
     let asked = [address("user", &domain), address("nobody", &domain)];
@@ -86,23 +87,27 @@ fn a_verdict_is_kept_for_7_days() {
 }
 
 #[test]
-fn inbox_full_is_kept_for_1_day() {
-    let server = Server::with_clock();
+fn inbox_full_and_catch_all_are_kept_for_1_day() {
+    let server = world::with_clock();
     let (one, others) = (server.account("free"), [server.account("free"), server.account("free")]);
     let domain = domain();
-    let asked = address("full", &domain);
-    let (_, done) = Done::when(&server, || one.verify(&asked));
-    let before = contacts(&domain);
-    assert_eq!(done.just_before(&server, DAY, || others[0].verify(&asked))["reason"], "inbox_full");
-    assert_eq!(contacts(&domain), before);
-    done.just_after(&server, DAY);
-    assert_eq!(others[1].verify(&asked)["reason"], "inbox_full");
-    assert!(contacts(&domain).0 > before.0, "the server was asked anew");
+    for (asked, reason) in
+        [(address("full", &domain), "inbox_full"), (address("user", "catchall-counted.example"), "catch_all")]
+    {
+        let domain = asked.split_once('@').unwrap().1;
+        let (_, done) = Done::when(&server, || one.verify(&asked));
+        let before = contacts(domain);
+        assert_eq!(done.just_before(&server, DAY, || others[0].verify(&asked))["reason"], reason);
+        assert_eq!(contacts(domain), before);
+        done.just_after(&server, DAY);
+        assert_eq!(others[1].verify(&asked)["reason"], reason);
+        assert!(contacts(domain).0 > before.0, "the server was asked anew");
+    }
 }
 
 #[test]
 fn unverifiable_is_kept_for_1_day() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let (one, others) = (server.account("free"), [server.account("free"), server.account("free")]);
     let asked = address("user", "grey.example");
     let (first, done) = Done::when(&server, || one.verify(&asked));
@@ -118,7 +123,7 @@ fn unverifiable_is_kept_for_1_day() {
 
 #[test]
 fn between_24_hours_and_7_days_the_owner_pays_and_the_verdict_is_reused() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let account = server.account("free");
     let domain = domain();
     let asked = address("user", &domain);
@@ -132,7 +137,7 @@ fn between_24_hours_and_7_days_the_owner_pays_and_the_verdict_is_reused() {
 
 #[test]
 fn a_batch_is_readable_for_7_days_from_its_completion() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let account = server.account("free");
     let created = account.start(&addresses(2));
     let id = created["batch_id"].as_str().unwrap();
@@ -144,7 +149,7 @@ fn a_batch_is_readable_for_7_days_from_its_completion() {
 
 #[test]
 fn a_batch_of_short_lived_results_is_readable_as_long() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let account = server.account("free");
     let emails = [
         address("user", "catchall.example"),
@@ -160,7 +165,7 @@ fn a_batch_of_short_lived_results_is_readable_as_long() {
 
 #[test]
 fn an_idempotency_key_is_replayed_within_24_hours_and_not_after() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let account = server.account("free");
     let call = batch(&addresses(1)).header("Idempotency-Key", "k");
     let (first, done) = Done::when(&server, || account.call(call.clone()));
@@ -189,7 +194,7 @@ fn before_the_end(account: &Account<'_>, look: impl FnOnce()) {
 
 #[test]
 fn plan_credits_reset_at_period_end_and_pack_credits_stay() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let account = server.account("five");
     account.grant(3);
     account.start(&addresses(6));
@@ -207,7 +212,7 @@ fn plan_credits_reset_at_period_end_and_pack_credits_stay() {
 
 #[test]
 fn unused_plan_credits_are_not_carried_over() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let account = server.account("five");
     account.verify(&mailbox());
     before_the_end(&account, || assert_eq!(account.credits(), 4));
@@ -216,7 +221,7 @@ fn unused_plan_credits_are_not_carried_over() {
 
 #[test]
 fn periods_roll_also_when_nobody_calls() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let account = server.account("five");
     account.verify(&mailbox());
     server.advance(100 * DAY);
@@ -230,7 +235,7 @@ fn periods_roll_also_when_nobody_calls() {
 
 #[test]
 fn an_empty_balance_is_full_again_in_the_next_period() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let account = server.account("five");
     account.start(&addresses(5));
     before_the_end(&account, || account.call(verify(&mailbox())).assert_refused(402, "insufficient_credits"));
@@ -239,7 +244,7 @@ fn an_empty_balance_is_full_again_in_the_next_period() {
 
 #[test]
 fn a_plan_that_never_resets_never_does() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let account = server.account("endless");
     account.verify(&mailbox());
     server.advance(400 * DAY);
@@ -249,7 +254,7 @@ fn a_plan_that_never_resets_never_does() {
 
 #[test]
 fn cancel_at_period_end_turns_into_canceled_at_period_end() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let account = server.account("free");
     server.administer(&["account", "set-status", &account.name, "canceled", "--at-period-end"]);
     before_the_end(&account, || {
@@ -264,7 +269,7 @@ fn cancel_at_period_end_turns_into_canceled_at_period_end() {
 
 #[test]
 fn periods_are_calendar_months_from_the_accounts_start() {
-    let server = Server::with_clock();
+    let server = world::with_clock();
     let account = server.account("free");
     let day_of = |end: &Value| end.as_str().unwrap()[8..10].parse::<u32>().unwrap();
     let mut ends = Vec::new();

@@ -1,7 +1,7 @@
 //! The version is a part of the path.
 
-use crate::contract::client::get;
 use crate::contract::world::shared;
+use crate::harness::client::get;
 
 #[test]
 fn the_version_is_in_the_path_prefix() {

@@ -1,6 +1,6 @@
 //! Backups of a running server, and their restoration.
 
-use crate::http::server::{Server, mailprobe};
+use crate::harness::server::{Server, mailprobe};
 use crate::until;
 use serde_json::{Value, json};
 use std::ffi::OsStr;

@@ -1,8 +1,7 @@
 //! Batches from their submission to their results: rows, credits, refusals, greylisting, outages, restarts.
 
-use crate::http::client::Answer;
-use crate::http::clock::advance;
-use crate::http::server::{Server, get, post};
+use crate::harness::client::Answer;
+use crate::harness::server::{Server, get, post};
 use crate::{until, until_true};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -105,142 +104,6 @@ fn a_batch_from_its_submission_to_its_results() {
 }
 
 #[test]
-fn two_hundred_rows_are_taken_and_one_more_is_not() {
-    let server = Server::start(&[]);
-    server.administer(&["account", "grant", "default", "1000"]);
-    let emails =
-        |count| (0..count).map(|n| format!("mailbox_exists-{n}@example.com")).collect::<Vec<String>>();
-    let got = server.post(&server.live, PATH, &json!({ "emails": emails(200) }).to_string());
-    assert_eq!(got.json()["credits_remaining"], 900);
-    assert_eq!(reasons(&server, &server.live, &id(&got)), vec!["mailbox_exists"; 200]);
-    let got = server.post(&server.live, PATH, &json!({ "emails": emails(201) }).to_string());
-    assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"));
-    assert_eq!(server.ledger(), (0, 200));
-}
-
-#[test]
-fn a_test_key_s_batch_is_complete_at_once() {
-    let server = Server::start(&[]);
-    let locals = ["deliverable", "role+x", "inbox_full", "outage", "Deliverable"];
-    let got = submit(&server, &server.test, &locals);
-    let id = id(&got);
-    assert_eq!(
-        got.json(),
-        json!({ "batch_id": id, "emails_submitted": 5, "status": "completed", "credits_remaining": null })
-    );
-    let expected = ["mailbox_exists", "role_account", "inbox_full", "mailbox_not_found", "mailbox_exists"];
-    for key in [&server.test, &server.live] {
-        assert_eq!(poll(&server, key, &id)["status"], "completed");
-        assert_eq!(reasons(&server, key, &id), expected, "a batch is its account's, whichever key asks");
-    }
-    assert_eq!((server.credits(), server.asked("outage@example.com")), (100, 0));
-}
-
-#[test]
-fn invalid_addresses_refuse_the_whole_batch() {
-    let server = Server::start(&[]);
-    for key in [&server.live, &server.test] {
-        let emails: Vec<String> = (0..25)
-            .map(|n| if n % 2 == 0 { format!("a b{n}") } else { format!("a{n}@example.com") })
-            .collect();
-        let got = server.post(key, PATH, &json!({ "emails": emails }).to_string());
-        assert_eq!((got.status, got.error().as_str()), (400, "invalid_emails"));
-        let got = got.json();
-        let expected: Vec<Value> =
-            (0..10).map(|n| json!({ "index": 2 * n, "email": format!("a b{}", 2 * n) })).collect();
-        assert_eq!((&got["invalid"], &got["invalid_count"]), (&json!(expected), &json!(13)));
-    }
-    assert_eq!((server.credits(), server.ledger()), (100, (0, 0)));
-}
-
-#[test]
-fn malformed_requests_are_told_what_is_wrong() {
-    let server = Server::start(&[]);
-    let check = |headers: &str, body: &str, expected: &[(Value, &str)]| {
-        let request = crate::http::server::post_with(&server.live, PATH, headers, body);
-        let got = server.send(request);
-        assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"), "{body}");
-        let issues = got.json()["detail"].as_array().unwrap().clone();
-        let got: Vec<(Value, &str)> =
-            issues.iter().map(|issue| (issue["loc"].clone(), issue["type"].as_str().unwrap())).collect();
-        assert_eq!(got, expected, "{body}");
-    };
-    let long = format!("Idempotency-Key: {}\r\n", "k".repeat(256));
-    let of_key = || json!(["header", "idempotency-key"]);
-    check("", "{}", &[(json!(["body", "emails"]), "missing")]);
-    check("", "{\"emails\":[]}", &[(json!(["body", "emails"]), "too_short")]);
-    check(
-        &long,
-        "{\"emails\":[1],\"name\":2}",
-        &[
-            (of_key(), "string_too_long"),
-            (json!(["body", "emails", 0]), "string_type"),
-            (json!(["body", "name"]), "string_type"),
-        ],
-    );
-    // Errors in the form precede those in the addresses.
-    check(&long, "{\"emails\":[\"a b\"]}", &[(of_key(), "string_too_long")]);
-    check("Idempotency-Key: \r\n", &body(&["a"]), &[(of_key(), "string_pattern_mismatch")]);
-    check("Idempotency-Key: a\r\nIdempotency-Key: a\r\n", &body(&["a"]), &[(of_key(), "duplicate")]);
-    assert_eq!(server.credits(), 100);
-}
-
-#[test]
-fn without_the_credits_nothing_is_made() {
-    let server = Server::start(&[]);
-    let locals: Vec<String> = (0..60).map(|n| format!("catch_all-{n}")).collect();
-    let locals: Vec<&str> = locals.iter().map(String::as_str).collect();
-    let id = id(&submit(&server, &server.live, &locals));
-    let got = submit(&server, &server.live, &locals);
-    assert_eq!((got.status, got.error().as_str()), (402, "insufficient_credits"));
-    assert_eq!((&got.json()["credits_remaining"], &got.json()["credits_required"]), (&json!(40), &json!(60)));
-    submit(&server, &server.live, &locals[..40]);
-    assert_eq!(server.credits(), 0);
-    let got = submit(&server, &server.live, &["a"]);
-    assert_eq!((&got.json()["credits_remaining"], &got.json()["credits_required"]), (&json!(0), &json!(1)));
-    assert_eq!(submit(&server, &server.live, &["a b"]).error(), "invalid_emails", "400 comes before 402");
-    assert_eq!(submit(&server, &server.test, &["role"]).status, 202);
-    assert_eq!(reasons(&server, &server.live, &id).len(), 60, "polling is free");
-}
-
-#[test]
-fn a_paused_subscription_makes_none_and_still_polls() {
-    let server = Server::start(&[]);
-    let id = id(&submit(&server, &server.live, &["mailbox_exists-500"]));
-    server.administer(&["account", "set-status", "default", "paused"]);
-    let got = submit(&server, &server.live, &["mailbox_exists"]);
-    assert_eq!((got.status, got.error().as_str()), (402, "subscription_inactive"));
-    assert_eq!(got.json()["credits_remaining"], 99);
-    assert_eq!(reasons(&server, &server.live, &id), ["mailbox_exists"], "what was paid for is done");
-    assert_eq!(submit(&server, &server.test, &["role"]).status, 202);
-}
-
-#[test]
-fn others_batches_and_no_batches_are_not_found() {
-    let server = Server::start(&[]);
-    let stranger = server.stranger();
-    let id = id(&submit(&server, &server.live, &["catch_all"]));
-    let mut wrong = id.clone();
-    wrong.replace_range(10..11, if &id[10..11] == "a" { "b" } else { "a" });
-    for (key, id) in [
-        (&stranger, id.as_str()),
-        (&server.live, wrong.as_str()),
-        (&server.live, "bat_"),
-        (&server.live, "1"),
-        (&server.live, &id.to_uppercase()),
-        (&server.live, "%00"),
-        (&server.live, &"x".repeat(5000)),
-    ] {
-        let got = server.get(key, &format!("{PATH}/{id}"));
-        assert_eq!((got.status, got.error().as_str()), (404, "not_found"), "{id}");
-    }
-    assert_eq!(server.send(get("nonsense", &format!("{PATH}/{id}"))).status, 401);
-    assert_eq!(server.send(get(&server.live, PATH).replacen("GET", "PUT", 1)).status, 405);
-    assert_eq!(server.get(&server.live, &format!("{PATH}/")).status, 404);
-    assert!(!server.log().contains(&id), "the log has the path of the table");
-}
-
-#[test]
 fn greylisted_rows_are_asked_again_until_the_patience_ends() {
     let server = Server::start(&["--batch-wait", "4"]);
     let id = id(&submit(&server, &server.live, &["later.1", "later.2-100", "later.99", "catch_all"]));
@@ -271,8 +134,7 @@ fn what_an_outage_leaves_unanswered_is_refunded_and_no_repeat() {
     let got = reasons(&server, &server.live, &id);
     assert_eq!(got, ["unverifiable", "catch_all", "unverifiable", "unverifiable"]);
     assert_eq!((server.credits(), server.ledger()), (99, (0, 1)));
-    let again =
-        server.post(&server.live, "/v1/verify", &json!({ "email": "outage@example.com" }).to_string());
+    let again = server.verify(&server.live, "outage@example.com");
     assert_eq!(again.status, 503, "it is asked again");
     assert_eq!(server.credits(), 99);
 }
@@ -283,12 +145,12 @@ fn the_terms_of_a_batch_go_by_the_clock() {
     let id = id(&submit(&server, &server.live, &["outage", "later.1", "later.99"]));
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(poll(&server, &server.live, &id)["checked"], 0);
-    advance(&server, 1200 * 1000);
+    server.advance(1200 * 1000);
     until_true("two rows are checked", || poll(&server, &server.live, &id)["checked"] == 2);
-    advance(&server, 2400 * 1000);
+    server.advance(2400 * 1000);
     assert_eq!(reasons(&server, &server.live, &id), ["unverifiable", "mailbox_exists", "unverifiable"]);
     assert_eq!((server.credits(), server.ledger()), (98, (0, 2)));
-    advance(&server, 7 * 24 * 3600 * 1000 + 1000);
+    server.advance(7 * 24 * 3600 * 1000 + 1000);
     assert_eq!(server.get(&server.live, &format!("{PATH}/{id}")).status, 404, "batches are kept for a week");
 }
 
@@ -304,7 +166,7 @@ fn a_restart_goes_on_with_what_is_not_answered() {
             checked @ 5.. => Ok(checked),
             checked => Err(format!("{checked} rows are checked")),
         });
-        let server = server.restart_after(signal, &flags);
+        let server = server.restart_after(signal);
         let status = poll(&server, &server.live, &id);
         assert!(status["checked"].as_u64().unwrap() >= first && status["status"] == "processing", "{status}");
         assert_eq!(reasons(&server, &server.live, &id), vec!["mailbox_exists"; 40]);

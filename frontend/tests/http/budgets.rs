@@ -1,16 +1,12 @@
 //! Sites with a used-up budget, and verdicts with withdrawn evidence.
 
+use crate::harness::client::Answer;
+use crate::harness::server::{Server, get, mailprobe};
 use crate::http::batches::{id, poll, reasons, submit};
-use crate::http::client::Answer;
-use crate::http::server::{Server, get, mailprobe};
 use crate::{until, until_true};
 use serde_json::json;
 use std::ffi::OsStr;
 use std::time::Duration;
-
-fn verify(server: &Server, key: &str, email: &str) -> Answer {
-    server.post(key, "/v1/verify", &json!({ "email": email }).to_string())
-}
 
 /// The reason of an answer, and whether it was a repeat.
 fn told(answer: &Answer) -> (String, bool) {
@@ -21,7 +17,7 @@ fn told(answer: &Answer) -> (String, bool) {
 
 #[track_caller]
 fn assert_over_budget(answer: &Answer) {
-    assert_eq!((answer.status, answer.error().as_str()), (503, "temporarily_unavailable"), "{answer:?}");
+    answer.assert_refused(503, "temporarily_unavailable");
     assert_eq!(answer.header("retry-after"), Some("2400"));
     let message = answer.json()["message"].as_str().unwrap().to_owned();
     assert!(message.contains("nothing was charged") && message.contains("2400 s"), "{message}");
@@ -32,13 +28,13 @@ fn assert_over_budget(answer: &Answer) {
 fn a_check_over_the_budget_of_its_site_costs_nothing_and_is_no_repeat() {
     let server = Server::start(&["--metrics", "127.0.0.1:0"]);
     for tries in 1..=2 {
-        assert_over_budget(&verify(&server, &server.live, "budget@example.com"));
+        assert_over_budget(&server.verify(&server.live, "budget@example.com"));
         assert_eq!((server.credits(), server.asked("budget@example.com")), (100, tries));
     }
     assert_over_budget(&server.get(&server.live, "/v1/verify?email=budget%40example.com&detail=full"));
     // A check that waits for another one gets the same answer.
     let together: Vec<Answer> = std::thread::scope(|scope| {
-        let ask = || verify(&server, &server.live, "budget-400@example.com");
+        let ask = || server.verify(&server.live, "budget-400@example.com");
         let asking: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
         asking.into_iter().map(|one| one.join().unwrap()).collect()
     });
@@ -47,9 +43,9 @@ fn a_check_over_the_budget_of_its_site_costs_nothing_and_is_no_repeat() {
     assert_eq!(server.ledger(), (0, 0));
     // After the budget has room the check is answered, and charged once.
     for _ in 0..2 {
-        assert_eq!(verify(&server, &server.live, "budget.2@example.com").status, 503);
+        assert_eq!(server.verify(&server.live, "budget.2@example.com").status, 503);
     }
-    let body = verify(&server, &server.live, "budget.2@example.com").json();
+    let body = server.verify(&server.live, "budget.2@example.com").json();
     assert_eq!((&body["reason"], &body["credits_remaining"]), (&json!("mailbox_exists"), &json!(99)));
     assert_eq!(server.ledger(), (0, 1));
     let page = server.administer(&["metrics"]);
@@ -75,7 +71,7 @@ fn rows_over_the_budget_wait_and_are_refunded_and_no_other_row_waits_for_them() 
     assert_eq!(reasons(&server, &server.live, &first), expected);
     assert_eq!((server.credits(), server.ledger()), (95, (0, 5)), "two rows are refunded");
     assert_eq!(server.asked("budget@example.com"), 2, "at once and at the end");
-    assert_over_budget(&verify(&server, &server.live, "budget@example.com"));
+    assert_over_budget(&server.verify(&server.live, "budget@example.com"));
     let page = server.administer(&["metrics"]);
     assert!(page.contains("mailprobe_over_budget_total{mode=\"batch\"} 3\n"), "{page}");
 }
@@ -90,7 +86,7 @@ fn started_with(server: &Server) -> (u32, String) {
 
 fn refuse(server: &Server, from: u32, to: u32) {
     for number in from..to {
-        let got = verify(server, &server.live, &format!("mailbox_not_found-{number}@host7.example"));
+        let got = server.verify(&server.live, &format!("mailbox_not_found-{number}@host7.example"));
         assert_eq!(told(&got).0, "mailbox_not_found");
     }
 }
@@ -104,12 +100,12 @@ fn refusals_and_the_installation_survive_restarts_and_a_kill_loses_seconds_at_mo
     refuse(&server, 0, 3);
     std::thread::sleep(Duration::from_secs(3));
     refuse(&server, 3, 4);
-    let server = server.restart_after_kill(&[]);
+    let server = server.restart_after_kill();
     let (refused, again) = started_with(&server);
     assert!((3..=4).contains(&refused), "{refused}");
     assert_eq!(again, installation);
     refuse(&server, 4, 9);
-    let server = server.restart_after(libc::SIGTERM, &[]);
+    let server = server.restart_after(libc::SIGTERM);
     assert_eq!(started_with(&server), (refused + 5, installation.clone()), "a drain loses none");
 
     // A backup has both, and another folder has another secret.
@@ -132,27 +128,23 @@ fn a_verdict_whose_evidence_is_withdrawn_is_asked_afresh() {
     let (stranger, address, other) =
         (server.stranger(), "mailbox_exists@host5.example", "mailbox_exists@host6.example");
     for email in [address, other] {
-        assert_eq!(told(&verify(&server, &server.live, email)), ("mailbox_exists".into(), false));
-        assert_eq!(told(&verify(&server, &server.live, email)), ("mailbox_exists".into(), true));
+        assert_eq!(told(&server.verify(&server.live, email)), ("mailbox_exists".into(), false));
+        assert_eq!(told(&server.verify(&server.live, email)), ("mailbox_exists".into(), true));
     }
     let emails = json!({ "emails": [address] }).to_string();
     let batch = id(&server.post(&server.live, "/v1/verify/batch", &emails));
     assert_eq!((server.credits(), server.asked(address)), (97, 1));
-    verify(&server, &server.live, "withdraw@host5.example");
+    server.verify(&server.live, "withdraw@host5.example");
     // A repeat is free; a new check is charged.
     until_true("it is no repeat any more", || {
-        told(&verify(&server, &server.live, address)) != ("mailbox_exists".into(), true)
+        told(&server.verify(&server.live, address)) != ("mailbox_exists".into(), true)
     });
     assert_eq!((server.credits(), server.asked(address)), (95, 2));
-    assert_eq!(told(&verify(&server, &server.live, address)), ("mailbox_exists".into(), true), "found anew");
-    assert_eq!(
-        told(&verify(&server, &server.live, other)),
-        ("mailbox_exists".into(), true),
-        "other evidence"
-    );
+    assert_eq!(told(&server.verify(&server.live, address)), ("mailbox_exists".into(), true), "found anew");
+    assert_eq!(told(&server.verify(&server.live, other)), ("mailbox_exists".into(), true), "other evidence");
     assert_eq!(reasons(&server, &server.live, &batch), ["mailbox_exists"], "a batch says what it said");
     // A later verdict is also used for other accounts.
-    assert_eq!(told(&verify(&server, &stranger, address)), ("mailbox_exists".into(), false));
+    assert_eq!(told(&server.verify(&stranger, address)), ("mailbox_exists".into(), false));
     assert_eq!(server.asked(address), 2);
 }
 
@@ -160,11 +152,11 @@ fn a_verdict_whose_evidence_is_withdrawn_is_asked_afresh() {
 fn a_withdrawal_survives_a_kill_and_reaches_other_accounts_and_batches() {
     let server = Server::start(&[]);
     let (stranger, address) = (server.stranger(), "mailbox_exists@host5.example");
-    verify(&server, &server.live, address);
-    verify(&server, &server.live, "withdraw@host5.example");
+    server.verify(&server.live, address);
+    server.verify(&server.live, "withdraw@host5.example");
     std::thread::sleep(Duration::from_secs(3));
-    let server = server.restart_after_kill(&[]);
-    assert_eq!(told(&verify(&server, &stranger, address)), ("mailbox_exists".into(), false));
+    let server = server.restart_after_kill();
+    assert_eq!(told(&server.verify(&stranger, address)), ("mailbox_exists".into(), false));
     assert_eq!(server.asked(address), 2, "what another account paid for is not used");
     let emails = json!({ "emails": [address, "withdraw@host5.example"] }).to_string();
     let batch = id(&server.post(&server.live, "/v1/verify/batch", &emails));

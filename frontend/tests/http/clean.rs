@@ -1,6 +1,6 @@
 //! `mailprobe clean` from the view of scripts: files, exit codes, and the text on standard error.
 
-use crate::http::server::{mailprobe, scripted};
+use crate::harness::server::{mailprobe, scripted};
 use std::fs;
 use std::net::UdpSocket;
 use std::sync::atomic::AtomicBool;

@@ -1,6 +1,6 @@
 //! The command line of the real binary: exit codes, errors of one line, and the output of `config`.
 
-use crate::http::server::{mailprobe, mailprobe_with, scripted};
+use crate::harness::server::{Server, mailprobe, mailprobe_with, scripted};
 use std::fs;
 
 fn check(arguments: &[&str], code: i32, expected: &str) {
@@ -118,6 +118,21 @@ fn help_and_version_go_to_standard_output() {
             "{argument}"
         );
     }
+}
+
+#[test]
+fn only_the_clock_of_tests_is_moved() {
+    let server = Server::start(&[]);
+    let data = server.data();
+    check(
+        &["clock", "advance", "1000", "--data", data.to_str().unwrap()],
+        1,
+        "only on a server that was started with --test-clock",
+    );
+    let help = String::from_utf8(mailprobe(["serve", "--help"]).stdout).unwrap();
+    assert!(!help.contains("test-clock"));
+    let log = Server::start(&["--test-clock"]).log();
+    assert!(log.contains("--test-clock is for tests"), "{log}");
 }
 
 /// The lines about addresses, in their order.

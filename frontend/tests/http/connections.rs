@@ -1,7 +1,7 @@
 //! Connections: kept open, pipelined, slow, or too many.
 
+use crate::harness::server::{Server, get, post};
 use crate::http::batches;
-use crate::http::server::{Server, get, post};
 use crate::until_true;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -62,6 +62,35 @@ fn what_is_no_http_is_refused() {
 }
 
 #[test]
+fn what_others_may_read_differently_is_refused_and_ends_the_connection() {
+    let server = Server::start(&[]);
+    // Each is followed by a check that would be charged.
+    let check = |what: &str, head: &str| {
+        let mut connection = server.connect();
+        connection
+            .send(format!("{head}{}", get(&server.live, "/v1/verify?email=mailbox_exists%40a.example")));
+        assert_eq!(connection.read().status, 400, "{what}");
+        assert!(connection.try_read().is_none(), "{what}: what stood behind it was read");
+    };
+    let post = |fields: &str| {
+        format!(
+            "POST /v1/verify HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\n{fields}\r\n0\r\n\r\n",
+            server.test
+        )
+    };
+    check("a list", &post("Transfer-Encoding: identity, chunked\r\n"));
+    check("another coding", &post("Transfer-Encoding: gzip, chunked\r\n"));
+    check("two fields", &post("Transfer-Encoding: identity\r\nTransfer-Encoding: chunked\r\n"));
+    check("no host", "GET /livez HTTP/1.1\r\n\r\n");
+    check("two hosts", "GET /livez HTTP/1.1\r\nHost: t\r\nHost: u\r\n\r\n");
+    check("a host that is none", "GET /livez HTTP/1.1\r\nHost: t/u\r\n\r\n");
+    check("a tunnel", "CONNECT t:80 HTTP/1.1\r\nHost: t:80\r\n\r\n");
+    assert_eq!(server.credits(), 100);
+    // HTTP/1.0 has no host.
+    assert_eq!(server.send("GET /livez HTTP/1.0\r\n\r\n").status, 200);
+}
+
+#[test]
 fn slow_heads_and_bodies_are_cut_off() {
     let server = Server::start(&[]);
     let began = Instant::now();
@@ -81,7 +110,7 @@ fn slow_heads_and_bodies_are_cut_off() {
     head.send("t");
     body.send("{");
     let answer = body.read();
-    assert_eq!((answer.status, answer.error().as_str()), (408, "request_timeout"));
+    answer.assert_refused(408, "request_timeout");
     assert!(body.try_read().is_none());
     assert!(head.try_read().is_none());
     assert!(silent.try_read().is_none());
@@ -150,7 +179,7 @@ fn a_peer_has_so_many_connections_and_others_have_theirs() {
     }
     let mut third = server.connect();
     assert!(third.try_read().is_none(), "refused at once");
-    let mut other = server.connect_from([127, 0, 0, 2]);
+    let mut other = server.connect_from([127, 0, 0, 2]).unwrap();
     other.send(get("", "/livez"));
     assert_eq!(other.read().status, 200);
     let [first, _second] = two;
@@ -188,7 +217,7 @@ fn requests_without_an_end_hold_a_bounded_memory() {
         .replace("Content-Length: 200000", "Content-Length: 200001");
     let connect = |last: u8, count: usize| -> Vec<_> {
         let open = |_| {
-            let mut connection = server.connect_from([127, 0, 0, last]);
+            let mut connection = server.connect_from([127, 0, 0, last]).unwrap();
             connection.send(&unfinished);
             connection
         };

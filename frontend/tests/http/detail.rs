@@ -1,6 +1,6 @@
 //! `detail=full`: for full checks with live keys, at the same price.
 
-use crate::http::server::{Server, checked, scripted};
+use crate::harness::server::{Server, checked, scripted};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -93,40 +93,6 @@ fn dns_that_cannot_be_read_costs_the_verdict_nothing() {
         (&json!(null), &json!(false))
     );
     assert_eq!(got["detail"]["dns"]["mx_hosts"], json!([]));
-}
-
-#[test]
-fn where_there_is_none() {
-    let server = Server::start(&[]);
-    for (key, email) in
-        [(&server.live, "nobody"), (&server.test, "nobody"), (&server.test, "deliverable@some.example")]
-    {
-        assert!(verify(&server, key, email).get("detail").is_none(), "{email}");
-    }
-}
-
-#[test]
-fn evidence_belongs_to_the_check_that_found_it() {
-    let server = Server::start(&[]);
-    let stranger = server.stranger();
-    let none = json!({
-        "rule": "scripted", "scope": null, "host": null, "reply_code": null, "enhanced_code": null, "observed_at": null,
-    });
-    for (reason, expected) in [
-        ("mailbox_not_found", replied(550, Some("5.1.1"))),
-        ("catch_all", replied(250, None)),
-        ("unverifiable", none),
-    ] {
-        let email = format!("{reason}@some.example");
-        let mut got = verify(&server, &server.live, &email);
-        assert_eq!((evidence(&mut got), &got["cached"]), (expected, &json!(false)), "{reason}");
-        // The store has the verdict alone: neither the account's own repeat nor another account gets the evidence.
-        for (key, cached) in [(&server.live, true), (&stranger, false)] {
-            let got = verify(&server, key, &email);
-            assert_eq!((&got["reason"], &got["cached"]), (&json!(reason), &json!(cached)));
-            assert!(got["detail"]["flags"].is_object() && got["detail"].get("evidence").is_none(), "{got}");
-        }
-    }
 }
 
 #[test]

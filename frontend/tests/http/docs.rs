@@ -1,7 +1,7 @@
 //! The API reference, with and without a dashboard. Chromium tests its content and examples.
 
-use crate::http::client::Answer;
-use crate::http::server::Server;
+use crate::harness::client::Answer;
+use crate::harness::server::Server;
 
 const GET: &str = "GET /docs HTTP/1.1\r\nHost: t\r\n\r\n";
 

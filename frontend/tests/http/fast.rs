@@ -1,6 +1,6 @@
 //! `mode=fast`: free for every key, without contact to a mail server.
 
-use crate::http::server::{Server, checked, scripted};
+use crate::harness::server::{Server, checked, scripted};
 use serde_json::{Value, json};
 
 fn fast(server: &Server, key: &str, email: &str) -> Value {
@@ -14,64 +14,6 @@ fn checks(mx: bool, disposable: bool, role_account: bool, free_email: bool) -> V
 }
 
 #[test]
-fn every_reason_for_live_and_test_keys() {
-    let server = Server::start(&[]);
-    for (email, deliverable, reason, suggestion, checks) in [
-        ("no address", json!(false), "invalid_syntax", json!(null), json!(null)),
-        (
-            "Joe@gmial.com",
-            json!(false),
-            "possible_typo",
-            json!("Joe@gmail.com"),
-            checks(true, true, false, false),
-        ),
-        ("info@mailinator.com", json!(false), "disposable", json!(null), checks(true, true, true, false)),
-        ("joe@absent.example", json!(false), "no_mx", json!(null), checks(false, false, false, false)),
-        (
-            "joe@unknown.example",
-            json!(null),
-            "fast_check_passed",
-            json!(null),
-            checks(false, false, false, false),
-        ),
-        (
-            "sales@some.example",
-            json!(null),
-            "fast_check_passed",
-            json!(null),
-            checks(true, false, true, false),
-        ),
-        // The scripted engine would answer a full check of this with an error.
-        ("outage@gmail.com", json!(null), "fast_check_passed", json!(null), checks(true, false, true, true)),
-        // A word of test mode: fast checks ignore it.
-        (
-            "not_found@gmail.com",
-            json!(null),
-            "fast_check_passed",
-            json!(null),
-            checks(true, false, false, true),
-        ),
-    ] {
-        let expected = json!({
-            "email": email,
-            "deliverable": deliverable,
-            "reason": reason,
-            "credits_remaining": null,
-            "mode": "fast",
-            "suggestion": suggestion,
-            "checks": checks,
-        });
-        for key in [&server.live, &server.test] {
-            assert_eq!(fast(&server, key, email), expected);
-            assert_eq!(fast(&server, key, email), expected, "nothing is cached");
-        }
-    }
-    let query = "/v1/verify?mode=fast&detail=full&email=joe%40some.example";
-    assert!(server.get(&server.live, query).json().get("detail").is_none(), "detail is ignored");
-    assert_eq!(server.credits(), 100);
-}
-
-#[test]
 fn an_outage_is_told_where_the_answer_hangs_on_it() {
     let server = Server::start(&[]);
     for (email, code) in
@@ -82,17 +24,6 @@ fn an_outage_is_told_where_the_answer_hangs_on_it() {
         assert_eq!((got.status, got.error().as_str()), (503, code), "{email}");
         assert!(got.header("retry-after").is_some());
     }
-}
-
-#[test]
-fn without_credits_and_on_a_paused_account() {
-    let server = Server::start(&[]);
-    let account = server.administer(&["account", "list"]);
-    let id = account.lines().last().unwrap().split_whitespace().next().unwrap().to_owned();
-    server.administer(&["account", "set-status", &id, "paused"]);
-    let full = server.post(&server.live, "/v1/verify", r#"{"email":"mailbox_exists@example.com"}"#);
-    assert_eq!(full.error(), "subscription_inactive");
-    assert_eq!(fast(&server, &server.live, "joe@some.example")["reason"], "fast_check_passed");
 }
 
 #[test]

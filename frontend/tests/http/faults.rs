@@ -1,10 +1,9 @@
 //! Failures below the server, and their effects on callers.
 
+use crate::harness::server::{Server, mailprobe};
 use crate::http::batches;
-use crate::http::clock::advance;
-use crate::http::server::{Server, mailprobe};
 use crate::{until, until_true};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -47,22 +46,12 @@ fn where_no_key_can_be_written_nothing_is_charged_and_all_goes_on_by_itself() {
     let batch = batches::submit(&server, &server.live, &["mailbox_exists-2000", "catch_all-2000"]);
     let batch = batches::id(&batch);
     let blocks = block_new_keys(&server);
-    advance(&server, 2 * HOUR_MS);
-    let check = |local: &str| {
-        server.post(
-            &server.live,
-            "/v1/verify",
-            &json!({ "email": format!("{local}@example.com") }).to_string(),
-        )
-    };
+    server.advance(2 * HOUR_MS);
+    let check = |local: &str| server.verify(&server.live, &format!("{local}@example.com"));
     let (held, spent) = server.ledger();
     for _ in 0..3 {
         let refused = check("mailbox_not_found");
-        assert_eq!(
-            (refused.status, refused.error().as_str()),
-            (503, "temporarily_unavailable"),
-            "{refused:?}"
-        );
+        refused.assert_refused(503, "temporarily_unavailable");
     }
     assert_eq!(server.ledger(), (held, spent));
     await_ready(&server, 503);
@@ -100,7 +89,7 @@ fn a_server_without_its_keys_does_not_start() {
     }
     let accepted = of_data("accept-keys");
     assert_eq!(accepted.status.code(), Some(0), "{accepted:?}");
-    let server = server.restart_after_kill(&[]);
+    let server = server.restart_after_kill();
     assert_eq!(server.get(&server.live, "/v1/account").status, 200, "API keys are good still");
 }
 
@@ -114,8 +103,7 @@ fn a_grant_that_is_repeated_under_its_id_is_made_once() {
     let shown = server.administer(&["account", "grant", "default", "5"]);
     assert!(shown.contains("default"), "{shown}");
     assert_eq!(server.credits(), before + 5);
-    let shown: Value =
-        serde_json::from_str(&server.administer(&["account", "show", "default", "--json"])).unwrap();
+    let shown: Value = server.administer_json(&["account", "show", "default"]);
     // An id of another grant repeats nothing.
     let data = server.data();
     let entries = shown["entries"].as_array().unwrap_or_else(|| panic!("{shown}"));

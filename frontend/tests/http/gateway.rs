@@ -1,10 +1,9 @@
 //! API gateways: the account that pays, the refusals, and that their headers have no meaning without the secret.
 
-use crate::http::client::Answer;
-use crate::http::server::{Server, get, mailprobe, post};
+use crate::harness::client::Answer;
+use crate::harness::server::{Server, get, mailprobe, post};
 use serde_json::{Value, json};
 use std::fs;
-use tempfile::TempDir;
 
 const SECRET: &str = "correct-horse-battery-staple";
 const OLD_SECRET: &str = "tr0ub4dor-and-3-more-words";
@@ -27,15 +26,12 @@ fn config(secrets: &str) -> String {
     format!("{plans}{tight}{rapid}TIGHT = \"tight\"\n{other}")
 }
 
-fn start_with(folder: TempDir, secrets: &str) -> Server {
-    let path = folder.path().join("mailprobe.toml");
-    fs::write(&path, config(secrets)).unwrap();
-    let path = path.to_str().unwrap().to_owned();
-    Server::start_in(folder, &["--config", &path])
+fn start_with(secrets: &str) -> Server {
+    Server::start_with(&config(secrets), &[])
 }
 
 fn start() -> Server {
-    start_with(tempfile::tempdir().unwrap(), &format!("[\"{SECRET}\"]"))
+    start_with(&format!("[\"{SECRET}\"]"))
 }
 
 fn body(address: &str) -> String {
@@ -61,15 +57,9 @@ fn check(server: &Server, user: &str, plan: &str, address: &str) -> Answer {
     send(server, "POST", "/v1/verify", &of(user, plan), &body(address))
 }
 
-#[track_caller]
-fn refused(answer: &Answer, status: u16, code: &str) {
-    assert_eq!((answer.status, answer.error().as_str()), (status, code), "{answer:?}");
-}
-
 /// The command line's output about a gateway's user.
 fn account(server: &Server, name: &str) -> Value {
-    let shown = server.administer(&["account", "show", name, "--json"]);
-    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let shown = server.administer_json(&["account", "show", name]);
     assert_eq!(shown["audit"]["faults"], json!([]));
     shown["account"].clone()
 }
@@ -80,7 +70,7 @@ fn spent(server: &Server, name: &str) -> u64 {
 
 /// The number of accounts apart from the first.
 fn guests(server: &Server) -> usize {
-    let list: Value = serde_json::from_str(&server.administer(&["account", "list", "--json"])).unwrap();
+    let list: Value = server.administer_json(&["account", "list"]);
     list.as_array().unwrap().len() - 1
 }
 
@@ -126,7 +116,7 @@ fn a_guest_pays_for_no_check_that_was_not_made() {
     let server = start();
     for (local, code) in [("outage", "provider_unavailable"), ("budget", "temporarily_unavailable")] {
         let answer = check(&server, "alice", "BASIC", &format!("{local}@example.com"));
-        refused(&answer, 503, code);
+        answer.assert_refused(503, code);
         assert!(answer.header("retry-after").is_some());
     }
     assert_eq!(spent(&server, "gateway:rapid:alice"), 0);
@@ -190,7 +180,7 @@ fn without_the_secret_the_headers_mean_nothing() {
     ] {
         for path in ["/v1/verify", "/v1/verify/batch"] {
             let answer = send(&server, "POST", path, &headers, &body("mailbox_exists@example.com"));
-            refused(&answer, 401, "missing_api_key");
+            answer.assert_refused(401, "missing_api_key");
         }
     }
     // With a key the request belongs to the key, whatever the headers name.
@@ -240,16 +230,16 @@ fn nothing_but_single_checks_is_offered() {
             assert_eq!(connection.read_head().status, 403);
             continue;
         }
-        refused(&send(&server, method, path, &headers, &batch), 403, "not_available_on_rapid");
+        send(&server, method, path, &headers, &batch).assert_refused(403, "not_available_on_rapid");
         // Leaving out the user or adding a key does not help.
         let secret_alone = &headers[..1];
-        refused(&send(&server, method, path, secret_alone, &batch), 403, "not_available_on_rapid");
+        send(&server, method, path, secret_alone, &batch).assert_refused(403, "not_available_on_rapid");
         let key = format!("Bearer {}", server.live);
         let with_key = [headers[0], ("Authorization", &key)];
-        refused(&send(&server, method, path, &with_key, &batch), 403, "not_available_on_rapid");
+        send(&server, method, path, &with_key, &batch).assert_refused(403, "not_available_on_rapid");
     }
     let answer = send(&server, "DELETE", "/v1/verify", &headers, "");
-    refused(&answer, 405, "method_not_allowed");
+    answer.assert_refused(405, "method_not_allowed");
     assert_eq!(answer.header("allow"), Some("GET, POST"));
     assert_eq!((guests(&server), server.credits()), (0, 99));
 }
@@ -285,7 +275,7 @@ fn what_is_not_said_exactly_once_is_refused() {
         (vec![secret, user, plan, ("Authorization", "")], 401, "invalid_api_key"),
     ] {
         let answer = send(&server, "POST", "/v1/verify", &headers, &body("mailbox_exists@example.com"));
-        refused(&answer, status, code);
+        answer.assert_refused(status, code);
         let told = answer.json();
         assert_eq!(told["detail"].is_array(), status == 400, "{told}");
         assert!(!answer.body.contains("alice") && !answer.body.contains("al ice"), "{told}");
@@ -307,7 +297,7 @@ fn a_request_in_the_body_of_another_stays_in_it() {
     let inner = get(&server.live, "/v1/account");
     let headers = of("alice", "BASIC");
     let answer = send(&server, "POST", "/v1/verify", &headers, &inner);
-    refused(&answer, 400, "invalid_request");
+    answer.assert_refused(400, "invalid_request");
     // Two lengths, or a length and chunks: hyper answers 400, or reads chunks and closes.
     let [secret, user, plan] = headers.map(|(name, value)| format!("{name}: {value}\r\n"));
     for framing in [
@@ -328,15 +318,15 @@ fn a_request_in_the_body_of_another_stays_in_it() {
 #[test]
 fn a_secret_is_changed_without_a_gap() {
     let both = format!("[\"{OLD_SECRET}\", \"{SECRET}\"]");
-    let mut server = start_with(tempfile::tempdir().unwrap(), &both);
+    let mut server = start_with(&both);
     let old = [("X-Rapid-Secret", OLD_SECRET), ("X-Rapid-User", "alice"), ("X-Rapid-Plan", "BASIC")];
     let address = "mailbox_exists@example.com";
     assert_eq!(send(&server, "POST", "/v1/verify", &old, &body(address)).json()["cached"], false);
     assert_eq!(check(&server, "alice", "BASIC", address).json()["cached"], true);
     let path = server.folder().join("mailprobe.toml");
     fs::write(&path, config(&format!("[\"{SECRET}\"]"))).unwrap();
-    server = server.restart_after(libc::SIGTERM, &["--config", path.to_str().unwrap()]);
-    refused(&send(&server, "POST", "/v1/verify", &old, &body(address)), 401, "missing_api_key");
+    server = server.restart_after(libc::SIGTERM);
+    send(&server, "POST", "/v1/verify", &old, &body(address)).assert_refused(401, "missing_api_key");
     // The account is the earlier one.
     assert_eq!(check(&server, "alice", "BASIC", address).json()["cached"], true);
     assert_eq!((spent(&server, "gateway:rapid:alice"), guests(&server)), (1, 1));
@@ -362,7 +352,7 @@ fn an_account_follows_its_user_s_plan() {
 
     // A subscription that an operator has paused remains paused, and the user gets the usual answer.
     server.administer(&["account", "set-status", "gateway:rapid:alice", "paused"]);
-    refused(&check(&server, "alice", "PRO", "unverifiable@example.com"), 402, "subscription_inactive");
+    check(&server, "alice", "PRO", "unverifiable@example.com").assert_refused(402, "subscription_inactive");
 }
 
 #[test]
@@ -371,9 +361,9 @@ fn limits_count_per_guest() {
     let ask = |user: &str, address: &str| check(&server, user, "TIGHT", address);
     assert_eq!(ask("alice", "mailbox_exists@example.com").header("x-ratelimit-remaining"), Some("1"));
     // Fair use: one charged check per second. The request counts nevertheless.
-    refused(&ask("alice", "role_account@example.com"), 429, "rate_limited");
+    ask("alice", "role_account@example.com").assert_refused(429, "rate_limited");
     let third = ask("alice", "mailbox_exists@example.com");
-    refused(&third, 429, "rate_limited");
+    third.assert_refused(429, "rate_limited");
     assert!(third.header("retry-after").is_some());
     let bob = ask("bob", "mailbox_exists@example.com");
     assert_eq!((bob.status, bob.header("x-ratelimit-remaining")), (200, Some("1")));
@@ -389,7 +379,7 @@ fn a_gateway_has_so_many_guests_and_no_more() {
         assert_eq!(check(&server, user, "BASIC", "mailbox_exists@example.com").status, 200);
     }
     let answer = check(&server, "d", "BASIC", "mailbox_exists@example.com");
-    refused(&answer, 503, "temporarily_unavailable");
+    answer.assert_refused(503, "temporarily_unavailable");
     assert_eq!(
         check(&server, "b", "PRO", "role_account@example.com").status,
         200,
@@ -434,7 +424,7 @@ fn neither_the_log_nor_the_configuration_has_a_secret() {
 
 #[test]
 fn secrets_and_plans_are_exchanged_on_sighup() {
-    let server = start_with(tempfile::tempdir().unwrap(), &format!("[\"{OLD_SECRET}\"]"));
+    let server = start_with(&format!("[\"{OLD_SECRET}\"]"));
     let path = server.folder().join("mailprobe.toml");
     let status = |secret: &str| {
         let headers = [("X-Rapid-Secret", secret), ("X-Rapid-User", "ann"), ("X-Rapid-Plan", "PRO")];

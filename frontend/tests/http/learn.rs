@@ -1,6 +1,6 @@
 //! `mailprobe learn`, and the checks that use its evidence.
 
-use crate::http::server::{Server, checked, mailprobe, scripted};
+use crate::harness::server::{Server, checked, mailprobe, scripted};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -127,8 +127,7 @@ fn a_server_uses_the_evidence_for_the_named_accounts_only() {
     assert!(server.log().contains("there is no account `nobody`"));
     let stranger = server.stranger();
     let reason = |key: &str| -> (String, bool) {
-        let body: Value =
-            server.post(key, "/v1/verify", &json!({ "email": "catch_all@example.com" }).to_string()).json();
+        let body: Value = server.verify(key, "catch_all@example.com").json();
         (body["reason"].as_str().unwrap().to_owned(), body["cached"].as_bool().unwrap())
     };
     assert_eq!(reason(&server.live), ("mailbox_not_found".to_owned(), false));

@@ -1,6 +1,6 @@
 //! The start, the drain and the end; and data that must not be in the log.
 
-use crate::http::server::{Server, UNREAD_LOG, get, mailprobe, post};
+use crate::harness::server::{Server, UNREAD_LOG, get, mailprobe, post};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -158,7 +158,7 @@ fn first_keys_are_in_a_private_file_and_not_in_the_output() {
     let mode = std::fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let (live, test) = (server.live.clone(), server.test.clone());
-    let server = server.restart_after_kill(&[]);
+    let server = server.restart_after_kill();
     assert_eq!((&server.live, &server.test), (&live, &test), "keys are made once");
     assert!(!server.log().contains("mp_live_") && !server.log().contains("mp_test_"));
 }

@@ -1,11 +1,9 @@
 //! `/v1/lists`: upload whole and in parts, start, cancel, results, and what they cost.
 
-use crate::http::client::{Answer, Connection};
-use crate::http::server::{Server, get, post_with};
+use crate::harness::client::Answer;
+use crate::harness::server::{Server, post_with};
 use crate::{until, until_true};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 const LISTS: &str = "/v1/lists";
@@ -82,30 +80,6 @@ fn checked(server: &Server, key: &str, content: &str) -> Value {
     wait(server, key, &id, "completed")
 }
 
-/// The results with their head. Their length is not stated, so the body has chunks.
-fn results(server: &Server, key: &str, path: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(server.address).unwrap();
-    let ask = get(key, &format!("{LISTS}/{path}")).replacen("\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1);
-    stream.write_all(ask.as_bytes()).unwrap();
-    let mut all = Vec::new();
-    stream.read_to_end(&mut all).unwrap();
-    let text = String::from_utf8(all).unwrap();
-    let (head, mut rest) = text.split_once("\r\n\r\n").unwrap();
-    if !head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
-        return (head.to_owned(), rest.to_owned());
-    }
-    let mut body = String::new();
-    loop {
-        let (size, more) = rest.split_once("\r\n").unwrap();
-        let size = usize::from_str_radix(size, 16).unwrap();
-        if size == 0 {
-            return (head.to_owned(), body);
-        }
-        body.push_str(&more[..size]);
-        rest = &more[size + 2..];
-    }
-}
-
 const CONTENT: &str = "name,email\nA,mailbox_exists@a.example\nB,mailbox_not_found@b.example\nC,Mailbox_Exists@A.example\nD,none\nE,catch_all@c.example\n";
 
 #[test]
@@ -137,20 +111,21 @@ fn a_list_goes_from_upload_to_results_and_pays_once_for_an_address() {
     assert_eq!(start(&server, &server.live, &id).status, 202);
     assert_eq!(server.asked("Mailbox_Exists@A.example") + server.asked("mailbox_exists@a.example"), 1);
 
-    let (head, own) = results(&server, &server.live, &format!("{id}/results"));
+    let got = |query: &str| order(&server, &server.live, "GET", &format!("{id}/results{query}"));
+    let Answer { head, body: own, .. } = got("");
     assert!(head.contains("200 OK") && head.contains("content-type: text/csv; charset=utf-8"), "{head}");
     assert!(head.contains(".results.csv\""), "{head}");
     let expected = "name,email,deliverable,reason\nA,mailbox_exists@a.example,true,mailbox_exists\n\
         B,mailbox_not_found@b.example,false,mailbox_not_found\nC,Mailbox_Exists@A.example,true,mailbox_exists\n\
         D,none,false,invalid_syntax\nE,catch_all@c.example,false,catch_all\n";
     assert_eq!(own, expected);
-    let (_, csv) = results(&server, &server.live, &format!("{id}/results?format=csv"));
+    let csv = got("?format=csv").body;
     assert_eq!(csv, own);
-    let (_, good) = results(&server, &server.live, &format!("{id}/results?class=deliverable"));
+    let good = got("?class=deliverable").body;
     assert_eq!(good.lines().count(), 3);
-    let (_, bad) = results(&server, &server.live, &format!("{id}/results?class=unknown&class=undeliverable"));
+    let bad = got("?class=unknown&class=undeliverable").body;
     assert_eq!(bad.lines().count(), 4);
-    let (head, json) = results(&server, &server.live, &format!("{id}/results?format=jsonl&class=unknown"));
+    let Answer { head, body: json, .. } = got("?format=jsonl&class=unknown");
     assert!(head.contains("content-type: application/x-ndjson"), "{head}");
     assert!(head.contains(".unknown.jsonl\""), "{head}");
     assert_eq!(
@@ -158,7 +133,7 @@ fn a_list_goes_from_upload_to_results_and_pays_once_for_an_address() {
         "{\"name\":\"E\",\"email\":\"catch_all@c.example\",\"deliverable\":false,\"reason\":\"catch_all\"}\n"
     );
     for query in ["format=ods", "format=", "class=good", "format=csv&format=csv"] {
-        let got = order(&server, &server.live, "GET", &format!("{id}/results?{query}"));
+        let got = got(&format!("?{query}"));
         assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"), "{query}");
     }
     assert_eq!(order(&server, &server.live, "DELETE", &id).status, 204);
@@ -166,7 +141,7 @@ fn a_list_goes_from_upload_to_results_and_pays_once_for_an_address() {
         [("DELETE", id.clone()), ("GET", format!("{id}/results")), ("POST", format!("{id}/start"))]
     {
         let got = order(&server, &server.live, method, &path);
-        assert_eq!((got.status, got.error().as_str()), (404, "not_found"));
+        got.assert_refused(404, "not_found");
     }
     assert_eq!(server.ledger(), (0, 3));
 }
@@ -202,18 +177,18 @@ fn an_upload_in_parts_continues_at_its_offset_also_after_a_kill() {
     assert_eq!(first.json()["status"], "uploading");
     for wrong in [0, 99_999, 100_001] {
         let got = append(&server, &key, &id, wrong, false, b"x");
-        assert_eq!((got.status, got.error().as_str()), (409, "offset_mismatch"));
+        got.assert_refused(409, "offset_mismatch");
         assert_eq!(got.json()["offset"], 100_000);
     }
     let early = append(&server, &key, &id, 100_000, true, b"");
-    assert_eq!((early.status, early.error().as_str()), (400, "invalid_request"));
-    let server = server.restart_after_kill(&[]);
+    early.assert_refused(400, "invalid_request");
+    let server = server.restart_after_kill();
     assert_eq!(show(&server, &key, &id)["offset"], 100_000);
     // A connection that breaks in the middle of a part: what has arrived is kept.
-    let mut broken = TcpStream::connect(server.address).unwrap();
+    let mut broken = server.connect();
     let part =
         request("PATCH", &key, &format!("{LISTS}/{id}"), "Upload-Offset: 100000\r\n", &content[100_000..]);
-    broken.write_all(&part[..90_000]).unwrap();
+    broken.send(&part[..90_000]);
     drop(broken);
     let kept = || show(&server, &key, &id)["offset"].as_u64().unwrap() as usize;
     until_true("a part is kept", || kept() > 100_000);
@@ -221,13 +196,13 @@ fn an_upload_in_parts_continues_at_its_offset_also_after_a_kill() {
     let offset = kept();
     assert!(offset > 100_000 && offset < content.len());
     let too_long = append(&server, &key, &id, offset, true, &content[offset - 1..]);
-    assert_eq!((too_long.status, too_long.error().as_str()), (413, "request_too_large"));
+    too_long.assert_refused(413, "request_too_large");
     let last = append(&server, &key, &id, offset, true, &content[offset..]);
     assert_eq!((last.status, last.json()["offset"].as_u64()), (200, Some(content.len() as u64)), "{last:?}");
     let list = wait(&server, &key, &id, "ready");
     assert_eq!((list["rows"].as_u64(), list["distinct"].as_u64()), (Some(9_000), Some(9_000)));
     let late = append(&server, &key, &id, content.len(), true, b"");
-    assert_eq!((late.status, late.error().as_str()), (409, "invalid_state"));
+    late.assert_refused(409, "invalid_state");
 }
 
 #[test]
@@ -261,7 +236,7 @@ fn headers_of_a_part_are_read_strictly() {
         upload(&server, &server.live, &long, CONTENT),
         server.post(&server.live, &format!("{LISTS}{long}"), "{\"bytes\":1,\"name\":\"n\"}"),
     ] {
-        assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"));
+        got.assert_refused(400, "invalid_request");
     }
     let named = server.post(&server.live, &format!("{LISTS}?name=a.csv"), "{\"bytes\":10.0}");
     assert_eq!(
@@ -287,7 +262,7 @@ fn a_request_is_repeated_under_its_idempotency_key() {
     assert_eq!((id(&first), first.header("idempotent-replayed")), (id(&again), None));
     assert_eq!(again.header("idempotent-replayed"), Some("true"));
     let other = whole("?name=b", CONTENT);
-    assert_eq!((other.status, other.error().as_str()), (422, "idempotency_key_reused"));
+    other.assert_refused(422, "idempotency_key_reused");
     let in_parts =
         |body: &str| server.send(post_with(&server.live, LISTS, "Idempotency-Key: parts\r\n", body));
     let first = in_parts("{\"bytes\":10,\"name\":\"x\"}");
@@ -304,8 +279,8 @@ fn a_request_is_repeated_under_its_idempotency_key() {
 fn a_broken_upload_of_a_whole_list_leaves_nothing() {
     let server = Server::start(&[]);
     let ask = request("POST", &server.live, LISTS, "Content-Type: text/csv\r\n", &[b'a'; 200_000]);
-    let mut broken = TcpStream::connect(server.address).unwrap();
-    broken.write_all(&ask[..150_000]).unwrap();
+    let mut broken = server.connect();
+    broken.send(&ask[..150_000]);
     let lists = || server.get(&server.live, LISTS).json()["lists"].as_array().unwrap().len();
     until_true("the list is there", || lists() == 1);
     drop(broken);
@@ -357,7 +332,7 @@ fn a_test_key_pays_nothing_and_asks_nobody() {
     assert_eq!((list["credits_required"].as_u64(), list["credits_charged"].as_u64()), (Some(0), Some(0)));
     assert_eq!(list["distinct"], 3);
     let id = list["list_id"].as_str().unwrap();
-    let (_, rows) = results(&server, &server.test, &format!("{id}/results"));
+    let rows = order(&server, &server.test, "GET", &format!("{id}/results")).body;
     let expected = "deliverable@a.example,true,mailbox_exists\ncatch_all+x@b.example,false,catch_all\n\
         somebody@c.example,false,mailbox_not_found\ndeliverable@a.example,true,mailbox_exists\nnone,false,invalid_syntax\n";
     assert_eq!(rows, expected);
@@ -379,13 +354,13 @@ fn a_cancelled_list_pays_only_for_what_has_an_answer() {
         assert_eq!(cancelled.json()["credits_charged"], 1);
     }
     assert_eq!(server.ledger(), (0, 1));
-    let (_, rows) = results(&server, &server.live, &format!("{id}/results"));
+    let rows = order(&server, &server.live, "GET", &format!("{id}/results")).body;
     assert_eq!(
         rows,
         "email,deliverable,reason\nmailbox_exists@a.example,true,mailbox_exists\nnone,false,invalid_syntax\n"
     );
     let got = start(&server, &server.live, &id);
-    assert_eq!((got.status, got.error().as_str()), (409, "invalid_state"));
+    got.assert_refused(409, "invalid_state");
     // A new list pays only for the rest.
     let again = ready(&server, &server.live, content);
     assert_eq!(show(&server, &server.live, &again)["credits_required"], 2);
@@ -412,7 +387,7 @@ fn a_list_without_credits_is_refused_or_stops_and_goes_on_after_a_grant() {
     let content: String = (0..250).map(|n| format!("mailbox_exists@d{n}.example\n")).collect();
     let id = ready(&server, &server.live, &content);
     let refused = start(&server, &server.live, &id);
-    assert_eq!((refused.status, refused.error().as_str()), (402, "insufficient_credits"));
+    refused.assert_refused(402, "insufficient_credits");
     let body = refused.json();
     assert_eq!(
         (body["credits_required"].as_u64(), body["credits_remaining"].as_u64()),
@@ -424,7 +399,7 @@ fn a_list_without_credits_is_refused_or_stops_and_goes_on_after_a_grant() {
     assert_eq!((list["credits_charged"].as_u64(), server.credits()), (Some(250), 50));
     server.administer(&["account", "set-status", "default", "paused"]);
     let got = start(&server, &server.live, &id);
-    assert_eq!((got.status, got.error().as_str()), (402, "subscription_inactive"));
+    got.assert_refused(402, "subscription_inactive");
     server.administer(&["account", "set-status", "default", "active"]);
     server.administer(&["account", "grant", "default", "200"]);
     assert_eq!(start(&server, &server.live, &id).status, 202);
@@ -459,13 +434,13 @@ fn lists_that_cannot_be_checked_say_why_and_large_ones_are_refused() {
     assert_eq!(start(&server, &server.live, &unfit).status, 409);
     assert_eq!(order(&server, &server.live, "DELETE", &unfit).status, 204);
     let got = server.post(&server.live, LISTS, "{\"bytes\":1048577}");
-    assert_eq!((got.status, got.error().as_str()), (413, "request_too_large"));
+    got.assert_refused(413, "request_too_large");
     server.refuses_a_long_body(
         LISTS,
         &format!("Authorization: Bearer {}\r\nContent-Type: text/csv\r\n", server.live),
     );
     // A content whose length is not stated.
-    let mut connection = Connection::open(server.address);
+    let mut connection = server.connect();
     connection.send(format!(
         "POST {LISTS} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\nTransfer-Encoding: chunked\r\n\r\n",
         server.live
@@ -480,7 +455,7 @@ fn lists_that_cannot_be_checked_say_why_and_large_ones_are_refused() {
         announce(&server, &server.live, 1 << 20);
     }
     let full = server.post(&server.live, LISTS, "{\"bytes\":1}");
-    assert_eq!((full.status, full.error().as_str()), (413, "request_too_large"));
+    full.assert_refused(413, "request_too_large");
     assert!(full.body.contains("share"), "{full:?}");
 }
 
@@ -488,19 +463,16 @@ fn lists_that_cannot_be_checked_say_why_and_large_ones_are_refused() {
 fn plans_and_limits_hold_for_lists() {
     let config = "[[plan]]\nid = \"free\"\nname = \"Free\"\nmonthly_credits = 100\nbatches = false\n\
                   [plan.limits]\nlist = 3\n";
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("mailprobe.toml");
-    std::fs::write(&file, config).unwrap();
-    let server = Server::start_in(folder, &["--config", file.to_str().unwrap()]);
+    let server = Server::start_with(config, &[]);
     let refused = upload(&server, &server.live, "", CONTENT);
-    assert_eq!((refused.status, refused.error().as_str()), (403, "plan_not_allowed"));
+    refused.assert_refused(403, "plan_not_allowed");
     assert_eq!(server.post(&server.test, LISTS, "{\"bytes\":1}").status, 403);
     assert_eq!(server.get(&server.live, LISTS).status, 200, "lists can be read on any plan");
     for _ in 0..2 {
         assert_eq!(order(&server, &server.live, "DELETE", "lst_x").status, 404);
     }
     let limited = order(&server, &server.live, "DELETE", "lst_x");
-    assert_eq!((limited.status, limited.error().as_str()), (429, "rate_limited"));
+    limited.assert_refused(429, "rate_limited");
     assert!(limited.header("ratelimit-policy").unwrap().starts_with("\"list\";q=3;w=60"), "{limited:?}");
     assert_eq!(server.get(&server.live, LISTS).status, 200);
 }

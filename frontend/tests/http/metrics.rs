@@ -1,7 +1,7 @@
 //! The metrics of a server, over their own listener and over the admin socket.
 
-use crate::http::client::Connection;
-use crate::http::server::{Server, get, mailprobe, post};
+use crate::harness::client::Connection;
+use crate::harness::server::{Server, get, mailprobe, post};
 use crate::until;
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ fn address(server: &Server) -> SocketAddr {
     line.and_then(|line| line.strip_suffix("/metrics")).unwrap().parse().unwrap()
 }
 
-fn ask(server: &Server, request: &str) -> crate::http::client::Answer {
+fn ask(server: &Server, request: &str) -> crate::harness::client::Answer {
     let mut connection = Connection::open(address(server));
     connection.send(format!("{request} HTTP/1.1\r\nHost: t\r\n\r\n"));
     let answer = connection.read();

@@ -1,17 +1,11 @@
-//! The server from the view of its callers and operators: a process, sockets, signals, exit codes.
+//! Servers with the scripted engine, which has outages, delays and defects on request, and what does not depend on an engine:
+//! connections, signals, exit codes, the output of commands. `contract` tests the documented rules of the API.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-pub mod answer;
-mod auth;
 mod backup;
 mod batches;
 mod budgets;
-pub mod certificate;
 mod charging;
 mod clean;
-pub mod client;
-mod clock;
 mod commands;
 mod connections;
 mod detail;
@@ -19,18 +13,12 @@ mod docs;
 mod fast;
 mod faults;
 mod gateway;
-mod idempotency;
 mod learn;
 mod lifecycle;
-mod limits;
 mod lists;
 mod metrics;
 mod openapi;
 mod repeats;
-mod requests;
 mod scopes;
-pub mod scripted;
-pub mod server;
-mod test_mode;
 mod tls;
 mod webhooks;

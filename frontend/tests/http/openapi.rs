@@ -1,6 +1,6 @@
 //! The description of the API: public, and the same over HTTP and on the command line.
 
-use crate::http::server::{Server, mailprobe};
+use crate::harness::server::{Server, mailprobe};
 use serde_json::{Value, json};
 
 fn printed(arguments: &[&str]) -> Value {

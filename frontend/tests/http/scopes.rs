@@ -1,16 +1,13 @@
 //! Keys with scopes and an expiry: 403 and 401.
 
-use crate::http::clock::advance;
-use crate::http::server::Server;
+use crate::harness::server::Server;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use store::KeyScope;
 
 /// A key of the first account with these flags.
 fn key(server: &Server, flags: &[&str]) -> String {
-    let line: Vec<&str> = ["key", "create", "default", "--json"].iter().chain(flags).copied().collect();
-    let made: Value = serde_json::from_str(&server.administer(&line)).unwrap();
-    made["key"].as_str().unwrap().to_owned()
+    server.administer(&[&["key", "create", "default"], flags].concat()).trim().to_owned()
 }
 
 /// Method, path and body of a request to every operation that needs a key, with its scope.
@@ -126,11 +123,11 @@ fn the_data_of_the_account_is_exported_with_a_live_key() {
         [("account", "batches"), ("account,batches", "lists"), ("account,lists", "batches")]
     {
         let refused = server.get(&key(&server, &["--scope", scopes]), "/v1/account/export");
-        assert_eq!((refused.status, refused.error().as_str()), (403, "insufficient_scope"));
+        refused.assert_refused(403, "insufficient_scope");
         assert!(refused.body.contains(&format!("lacks the scope `{missing}`")), "{}", refused.body);
     }
     let test = server.get(&server.test, "/v1/account/export");
-    assert_eq!((test.status, test.error().as_str()), (403, "live_key_required"));
+    test.assert_refused(403, "live_key_required");
 }
 
 #[test]
@@ -138,15 +135,15 @@ fn a_key_is_refused_from_its_expiry_on() {
     let server = Server::start(&["--test-clock"]);
     let key = key(&server, &["--expires", "2h"]);
     assert_eq!(server.get(&key, "/v1/account").status, 200);
-    advance(&server, 7_000_000);
+    server.advance(7_000_000);
     assert_eq!(server.get(&key, "/v1/account").status, 200);
-    advance(&server, 200_000);
+    server.advance(200_000);
     let refused = server.get(&key, "/v1/account");
-    assert_eq!((refused.status, refused.error().as_str()), (401, "api_key_revoked"));
+    refused.assert_refused(401, "api_key_revoked");
     assert_eq!(refused.json()["message"], "This API key has expired. Use another key.");
     assert!(refused.header("www-authenticate").is_some());
-    let server = server.restart_after_kill(&["--test-clock"]);
-    advance(&server, 7_200_000);
+    let server = server.restart_after_kill();
+    server.advance(7_200_000);
     assert_eq!(server.get(&key, "/v1/account").status, 401);
     assert_eq!(server.get(&server.live, "/v1/account").status, 200);
 }

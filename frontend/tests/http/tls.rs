@@ -1,7 +1,7 @@
 //! HTTPS: the certificate from its files, its replacement on SIGHUP, and peers that never finish a handshake.
 
-use crate::http::client::Connection;
-use crate::http::server::{Server, get, mailprobe, post};
+use crate::harness::client::Connection;
+use crate::harness::server::{Server, get, mailprobe, post};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{

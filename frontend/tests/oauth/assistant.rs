@@ -1,8 +1,8 @@
 //! An assistant's client: it registers, sends its user to the consent page, and calls tools.
 
-use crate::http::client::Answer;
-use crate::http::server::Server;
-use crate::web::browser::{Browser, Page, escape};
+use crate::harness::client::{Answer, escape};
+use crate::harness::server::Server;
+use crate::web::browser::{Browser, Page};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 
@@ -222,8 +222,4 @@ pub fn is_alive(server: &Server, token: &str) -> bool {
     let status = modern(server, token, "tools/list", json!({})).status;
     assert!(status == 200 || status == 401, "{status}");
     status == 200
-}
-
-pub fn advance(server: &Server, ms: u64) {
-    server.administer(&["clock", "advance", &ms.to_string()]);
 }

@@ -1,6 +1,6 @@
 //! Attempts of attackers, or of clients with errors.
 
-use crate::http::server::{Server, get};
+use crate::harness::server::{Server, get};
 use crate::oauth::assistant::*;
 use crate::web::browser::{Browser, signed_up};
 use serde_json::json;
@@ -195,12 +195,9 @@ fn who_knows_no_secret_makes_nothing_end() {
 
 #[test]
 fn a_gateway_offers_none_of_this() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("mailprobe.toml");
     let gateway = "[[gateway]]\nname = \"shop\"\nheader = \"X-Shop-Secret\"\nsecrets = [\"a-secret-of-16-chars\"]\n\
                    user_header = \"X-Shop-User\"\nplan_header = \"X-Shop-Plan\"\n[gateway.plans]\nBASIC = \"free\"\n";
-    std::fs::write(&file, gateway).unwrap();
-    let server = Server::start_in(folder, &["--config", file.to_str().unwrap()]);
+    let server = Server::start_with(gateway, &[]);
     let mut browser = Browser::signed_up(&server, "joe@example.com");
     let tokens = connect(&server, &mut browser, 1, 1);
     let shown = "X-Shop-Secret: a-secret-of-16-chars\r\nX-Shop-User: eve\r\nX-Shop-Plan: BASIC\r\n";

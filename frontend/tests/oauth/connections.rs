@@ -1,6 +1,6 @@
 //! The rights of a connection: the allowed number of full checks, each for a credit.
 
-use crate::http::server::Server;
+use crate::harness::server::Server;
 use crate::oauth::assistant::*;
 use crate::web::browser::{Browser, signed_up};
 use serde_json::json;

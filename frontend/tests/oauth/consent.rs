@@ -1,6 +1,6 @@
 //! From an unknown client to its tokens: metadata, registration, the consent page.
 
-use crate::http::server::Server;
+use crate::harness::server::Server;
 use crate::oauth::assistant::*;
 use crate::web::browser::{Browser, signed_up};
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! Clients that are known by the URL of their metadata, which a host of the test serves over TLS.
 
-use crate::http::certificate::tls;
-use crate::http::server::Server;
+use crate::harness::certificate::tls;
+use crate::harness::server::Server;
 use crate::oauth::assistant::*;
 use crate::web::browser::Browser;
 use rustls::{ServerConnection, StreamOwned};
@@ -107,7 +107,7 @@ fn a_client_is_known_by_its_url() {
     assert_eq!(host.asked.load(Ordering::SeqCst), 1, "it is kept for a while");
     let tokens = tokens(&url, &code, &redeem(&server, &url, &code));
     assert!(full(&server, &tokens.access, "mailbox_exists@example.com").is_ok());
-    advance(&server, 11 * 60 * 1000);
+    server.advance(11 * 60 * 1000);
     browser.get(&consent_path(&asking(&server, &url)));
     assert_eq!(host.asked.load(Ordering::SeqCst), 2);
     let mut fields = asking(&server, &url);

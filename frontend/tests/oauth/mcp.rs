@@ -1,6 +1,6 @@
 //! The protocol: both of its ages at one endpoint, and invalid messages.
 
-use crate::http::server::Server;
+use crate::harness::server::Server;
 use crate::oauth::assistant::*;
 use crate::web::browser::{Browser, signed_up};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn connected() -> (Server, String) {
     (server, tokens.access)
 }
 
-fn code(answer: &crate::http::client::Answer) -> (u16, i64) {
+fn code(answer: &crate::harness::client::Answer) -> (u16, i64) {
     (answer.status, answer.json()["error"]["code"].as_i64().unwrap_or_default())
 }
 
@@ -148,11 +148,8 @@ fn pages_of_other_sites_may_not_come_here() {
 
 #[test]
 fn a_connection_is_under_the_limits_of_its_account() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("mailprobe.toml");
     let plan = "[[plan]]\nid = \"free\"\nname = \"Free\"\nmonthly_credits = 9\nlimits = { fast = 2 }\n";
-    std::fs::write(&file, plan).unwrap();
-    let server = Server::start_in(folder, &["--config", file.to_str().unwrap()]);
+    let server = Server::start_with(plan, &[]);
     let mut browser = Browser::signed_up(&server, "joe@example.com");
     let token = connect(&server, &mut browser, 1, 1).access;
     let mut told: Vec<Result<Value, String>> =

@@ -1,11 +1,11 @@
 //! Codes and tokens: each is valid once or for a while, and a second use ends the connection.
 
-use crate::http::server::Server;
+use crate::harness::server::Server;
 use crate::oauth::assistant::*;
 use crate::web::browser::{Browser, signed_up};
 
 #[track_caller]
-fn refused(answer: &crate::http::client::Answer, code: &str) {
+fn refused(answer: &crate::harness::client::Answer, code: &str) {
     assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some(code)), "{answer:?}");
 }
 
@@ -68,7 +68,7 @@ fn a_code_is_good_for_a_minute() {
     let mut browser = Browser::signed_up(&server, "joe@example.com");
     let client = register(&server, CALLBACK);
     let code = allowed(&server, &mut browser, &client, 1, 1);
-    advance(&server, 61_000);
+    server.advance(61_000);
     refused(&redeem(&server, &client, &code), "invalid_grant");
 }
 
@@ -77,7 +77,7 @@ fn refresh_tokens_rotate_and_an_old_one_ends_the_connection() {
     let server = Server::start(&["--test-clock"]);
     let mut browser = Browser::signed_up(&server, "joe@example.com");
     let first = connect(&server, &mut browser, 1, 2);
-    advance(&server, 60 * 60 * 1000);
+    server.advance(60 * 60 * 1000);
     assert!(!is_alive(&server, &first.access), "an access token is good for an hour");
     let second = tokens(&first.client, "", &renew(&server, &first.client, &first.refresh));
     assert_ne!(first.refresh, second.refresh);
@@ -101,13 +101,13 @@ fn nothing_outlives_the_days_that_the_user_chose() {
     let server = Server::start(&["--test-clock"]);
     let mut browser = Browser::signed_up(&server, "joe@example.com");
     let first = connect(&server, &mut browser, 1, 1);
-    advance(&server, DAY_MS - 30 * 60 * 1000);
+    server.advance(DAY_MS - 30 * 60 * 1000);
     let answer = renew(&server, &first.client, &first.refresh);
     let left = answer.json()["expires_in"].as_u64().unwrap();
     assert!((1700..=1800).contains(&left), "half an hour, and not an hour: {left}");
     let second = tokens(&first.client, "", &answer);
     assert!(is_alive(&server, &second.access));
-    advance(&server, 30 * 60 * 1000);
+    server.advance(30 * 60 * 1000);
     assert!(!is_alive(&server, &second.access));
     refused(&renew(&server, &first.client, &second.refresh), "invalid_grant");
     browser.get("/connections").says("No assistant is connected.");
@@ -142,10 +142,10 @@ fn a_restart_changes_nothing() {
     let page = browser.get(&consent_path(&fields));
     let page = decide(&mut browser, &page, "2", "1", "allow");
     let code = value(&sent_back(&page), "code").unwrap();
-    let server = server.restart_after_kill(&["--public-url", "http://localhost:1"]);
+    let server = server.restart_with(&["--public-url", "http://localhost:1"]);
     let tokens = tokens(&client, &code, &redeem_with(&server, &client, &code, &[("resource", "")]));
     full(&server, &tokens.access, "mailbox_exists@example.com").unwrap();
-    let server = server.restart_after_kill(&["--public-url", "http://localhost:1"]);
+    let server = server.restart_with(&["--public-url", "http://localhost:1"]);
     let got = full(&server, &tokens.access, "catch_all@example.com").unwrap();
     assert_eq!(got["full_checks_left"], 0);
     assert!(full(&server, &tokens.access, "inbox_full@example.com").is_err());

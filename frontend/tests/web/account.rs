@@ -1,6 +1,6 @@
 //! Balance, usage and single checks: the pages, the API and the command line agree.
 
-use crate::http::server::Server;
+use crate::harness::server::Server;
 use crate::web::browser::{Browser, signed_up};
 use crate::web::keys::make;
 use serde_json::Value;
@@ -12,8 +12,7 @@ fn credits(server: &Server, browser: &mut Browser, key: &str, email: &str) -> u6
     let shown = page.split("id=\"credits\">").nth(1).unwrap().split('<').next().unwrap();
     let shown: u64 = shown.replace(',', "").parse().unwrap();
     let api = server.get(key, "/v1/account").json()["credits_remaining"].as_u64().unwrap();
-    let account: Value =
-        serde_json::from_str(&server.administer(&["account", "show", email, "--json"])).unwrap();
+    let account: Value = server.administer_json(&["account", "show", email]);
     let balance = &account["account"]["balance"];
     let operator = balance["plan_left"].as_u64().unwrap() + balance["pack_left"].as_u64().unwrap();
     assert_eq!((shown, api), (api, operator));
@@ -72,7 +71,7 @@ fn days_count_what_was_charged_by_reason() {
     check(&mut browser, "no address", "full");
     check(&mut browser, "mailbox_exists@example.com", "fast");
     browser.get("/usage").says("1 100.0 %");
-    server.administer(&["clock", "advance", &(24 * 60 * 60 * 1000).to_string()]);
+    server.advance(24 * 60 * 60 * 1000);
     let batch = server.post(&key, "/v1/verify/batch", r#"{"emails":["a@example.com","b@example.com"]}"#);
     let id = batch.json()["batch_id"].as_str().unwrap().to_owned();
     let path = format!("/batches/{id}");
@@ -97,7 +96,7 @@ fn days_count_what_was_charged_by_reason() {
     assert_eq!(other.get(&path).status, 404);
     assert_eq!(other.get("/batches/bat_nonsense").status, 404);
     // After 90 days the oldest days are removed.
-    server.administer(&["clock", "advance", &(100 * 24 * 60 * 60 * 1000u64).to_string()]);
+    server.advance(100 * 24 * 60 * 60 * 1000u64);
     let mut browser = Browser::new(&server);
     let page = browser.get("/signin");
     let fields = [("email", "joe@example.com"), ("password", crate::web::browser::PASSWORD)];

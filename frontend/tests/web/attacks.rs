@@ -1,6 +1,6 @@
 //! Attacks from other sites and by hostile visitors.
 
-use crate::http::server::Server;
+use crate::harness::server::Server;
 use crate::web::browser::{Browser, EMAIL, PASSWORD, signed_up};
 
 #[test]
@@ -58,7 +58,7 @@ fn nobody_is_sent_to_another_site() {
         let mut browser = Browser::new(&server);
         let page = browser.get("/signin");
         let form = [("email", EMAIL), ("password", PASSWORD), ("csrf", &page.token())]
-            .map(|(name, value)| format!("{name}={}", crate::web::browser::escape(value)));
+            .map(|(name, value)| format!("{name}={}", crate::harness::client::escape(value)));
         let sent = browser.post("/signin", &format!("{}&next={next}", form.join("&")));
         assert_eq!(sent.header("location"), Some("/"), "{next}");
     }

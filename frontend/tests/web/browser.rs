@@ -1,11 +1,11 @@
 //! A browser without script: it keeps cookies, follows redirects, and sends the forms of pages unchanged.
 
-use crate::http::server::{Server, stream_from};
+use crate::harness::client::{Answer, Connection, escape, values};
+use crate::harness::server::{Server, connect_from};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::ops::Deref;
 
 pub const EMAIL: &str = "joe@example.com";
 pub const PASSWORD: &str = "correct horse battery";
@@ -20,14 +20,19 @@ pub struct Browser {
     pub extra: String,
 }
 
-/// One page.
+/// One page: an answer, with the path after redirects.
 #[derive(Debug)]
 pub struct Page {
-    pub status: u16,
-    /// The path of the page after redirects.
     pub path: String,
-    headers: Vec<(String, String)>,
-    pub bytes: Vec<u8>,
+    answer: Answer,
+}
+
+impl Deref for Page {
+    type Target = Answer;
+
+    fn deref(&self) -> &Answer {
+        &self.answer
+    }
 }
 
 /// A new server, and a visitor who has made an account there as [`EMAIL`].
@@ -130,36 +135,31 @@ impl Browser {
 
     /// Sends one request on a new connection.
     pub fn exchange(&mut self, path: &str, first: &str, headers: &str, body: &[u8]) -> Page {
-        let mut stream = self.begin(first, headers);
+        let mut connection = self.begin(first, headers);
         // A server that refuses may close before it has read everything.
-        let _ = stream.write_all(body);
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer);
-        let page = Page::read(path, &answer);
-        for cookie in page.all("set-cookie") {
+        connection.try_send(body);
+        let answer = connection.try_read().unwrap_or_else(|| panic!("no answer for {path}"));
+        for cookie in values(&answer.head, "set-cookie") {
             self.take_cookie(cookie);
         }
-        page
+        Page { path: path.to_owned(), answer }
     }
 
     /// Sends only the head of a request.
-    pub fn begin(&self, first: &str, headers: &str) -> TcpStream {
+    pub fn begin(&self, first: &str, headers: &str) -> Connection {
         self.try_begin(first, headers).unwrap()
     }
 
     /// As [`Browser::begin`]; `None` if the server has ended meanwhile.
-    pub fn try_begin(&self, first: &str, headers: &str) -> Option<TcpStream> {
+    pub fn try_begin(&self, first: &str, headers: &str) -> Option<Connection> {
         let mut head =
             format!("{first}Host: {}\r\nConnection: close\r\n{headers}{}", self.address, self.extra);
         if !self.cookies.is_empty() {
             let _ = write!(head, "Cookie: {}\r\n", self.cookies());
         }
         head.push_str("\r\n");
-        let mut stream = stream_from(self.source, self.address).ok()?;
-        // A download of mostly blank lines says nothing for long where the machine is loaded.
-        stream.set_read_timeout(Some(Duration::from_secs(180))).ok()?;
-        stream.write_all(head.as_bytes()).ok()?;
-        Some(stream)
+        let mut connection = connect_from(self.source, self.address).ok()?;
+        connection.try_send(head).then_some(connection)
     }
 
     /// The value of the header `Cookie`.
@@ -184,33 +184,8 @@ impl Browser {
 }
 
 impl Page {
-    fn read(path: &str, answer: &[u8]) -> Page {
-        let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
-        let end = end.unwrap_or_else(|| panic!("no answer for {path}"));
-        let head = String::from_utf8(answer[..end].to_vec()).unwrap();
-        let mut lines = head.lines();
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-        let headers: Vec<(String, String)> = lines
-            .filter_map(|line| line.split_once(": "))
-            .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
-            .collect();
-        let mut bytes = answer[end + 4..].to_vec();
-        if headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked") {
-            bytes = unchunk(&bytes);
-        }
-        Page { status, path: path.to_owned(), headers, bytes }
-    }
-
     pub fn text(&self) -> String {
         String::from_utf8(self.bytes.clone()).unwrap()
-    }
-
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
-    }
-
-    fn all<'p>(&'p self, name: &'p str) -> impl Iterator<Item = &'p str> {
-        self.headers.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
     /// Checks that the page has this text, without tags.
@@ -281,28 +256,4 @@ pub fn attribute(tag: &str, name: &str) -> Option<String> {
     let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
     let value = rest.split('"').next()?;
     Some(value.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&"))
-}
-
-fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
-    let mut whole = Vec::new();
-    loop {
-        let end = bytes.windows(2).position(|two| two == b"\r\n").unwrap();
-        let length = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).unwrap(), 16).unwrap();
-        if length == 0 {
-            return whole;
-        }
-        whole.extend_from_slice(&bytes[end + 2..end + 2 + length]);
-        bytes = &bytes[end + 2 + length + 2..];
-    }
-}
-
-/// Escapes a text for a form or a query.
-pub fn escape(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' => char::from(byte).to_string(),
-            b' ' => "+".to_owned(),
-            other => format!("%{other:02X}"),
-        })
-        .collect()
 }

@@ -1,6 +1,6 @@
 //! Passwords and sign-in links from the command line.
 
-use crate::http::server::{Server, mailprobe, mailprobe_with};
+use crate::harness::server::{Server, mailprobe, mailprobe_with};
 use crate::web::browser::{Browser, PASSWORD};
 
 fn set_password(server: &Server, arguments: &[&str], password: &str) -> std::process::Output {
@@ -78,7 +78,7 @@ fn a_new_password_opens_an_account_whose_keys_were_lost() {
     let data = server.data();
     std::fs::remove_dir_all(data.join("keys")).unwrap();
     assert!(mailprobe(["accept-keys", "--data", data.to_str().unwrap()]).status.success());
-    let server = server.restart_after_kill(&[]);
+    let server = server.restart_after_kill();
     assert_eq!(sign_in(&server, "op@example.com", PASSWORD).1, 401);
     assert!(set_password(&server, &["default", "--email", "op@example.com"], PASSWORD).status.success());
     let (mut browser, status) = sign_in(&server, "op@example.com", PASSWORD);
@@ -108,7 +108,7 @@ fn a_link_signs_in_once() {
     assert_eq!(other.post("/signin/link", &format!("csrf={token}&token={used}")).status, 404);
     // After its time the link is invalid.
     let late = link();
-    server.administer(&["clock", "advance", "900000"]);
+    server.advance(900000);
     assert_eq!(other.get(&late).status, 404);
     // A new password also ends links.
     let stale = link();

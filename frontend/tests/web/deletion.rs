@@ -1,6 +1,6 @@
 //! The deletion of an account by its user.
 
-use crate::http::server::Server;
+use crate::harness::server::Server;
 use crate::web::browser::{Browser, PASSWORD};
 use crate::web::keys::make;
 use serde_json::{Value, json};
@@ -11,8 +11,7 @@ const EMAIL: &str = "kanarienvogel@example.com";
 
 /// The name of the account, as the page shows it.
 fn name(server: &Server) -> String {
-    let shown: Value =
-        serde_json::from_str(&server.administer(&["account", "show", EMAIL, "--json"])).unwrap();
+    let shown: Value = server.administer_json(&["account", "show", EMAIL]);
     shown["account"]["name"].as_str().unwrap().to_owned()
 }
 

@@ -1,6 +1,6 @@
 //! A download with a slow caller, among other connections.
 
-use crate::http::server::{Server, get};
+use crate::harness::server::{Server, get};
 use crate::web::browser::Browser;
 use crate::web::lists::{upload, wait};
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! API keys that are created and revoked on their page.
 
-use crate::http::server::Server;
+use crate::harness::server::Server;
 use crate::web::browser::{Browser, Page, attribute, signed_up};
 
 /// The key on the page.

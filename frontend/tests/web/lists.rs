@@ -1,12 +1,12 @@
 //! Lists from upload to download.
 
-use crate::http::server::Server;
+use crate::harness::server::Server;
 use crate::until;
 use crate::web::browser::{Browser, Page, signed_up};
 use crate::web::keys::make;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::io::{Read, Write as _};
+use std::io::Write as _;
 use std::time::Duration;
 
 /// Uploads a file like a browser, and follows the redirect.
@@ -213,7 +213,7 @@ fn a_list_goes_on_after_a_kill_and_is_charged_once() {
     let page = wait(&mut browser, &path, "Cost");
     browser.press(&page, &format!("{path}/start"));
     wait(&mut browser, &path, "of 1,500 different addresses checked");
-    let server = server.restart_after_kill(&[]);
+    let server = server.restart_after_kill();
     let cookies = browser.cookies.clone();
     let mut browser = Browser::new(&server);
     browser.cookies = cookies;
@@ -333,29 +333,27 @@ fn an_upload_whose_list_or_connection_is_gone_ends() {
     let token = browser.get("/lists").token();
     let begin = |browser: &Browser| {
         let head = "POST /lists HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 9000000\r\n";
-        let mut stream = browser.begin(head, "Sec-Fetch-Site: same-origin\r\n");
+        let mut connection = browser.begin(head, "Sec-Fetch-Site: same-origin\r\n");
         let fields = format!(
             "--b\r\nContent-Disposition: form-data; name=\"csrf\"\r\n\r\n{token}\r\n\
              --b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"l.txt\"\r\n\r\n{}",
             "a@example.com\n".repeat(1_000)
         );
-        stream.write_all(fields.as_bytes()).unwrap();
-        stream
+        connection.send(fields);
+        connection
     };
-    let mut stream = begin(&browser);
+    let mut connection = begin(&browser);
     let text = wait(&mut browser, "/lists", "uploading").text();
     let at = text.find("/lists/lst_").unwrap();
     let path = text[at..].split('"').next().unwrap();
     let page = browser.get(path);
     browser.press(&page, &format!("{path}/delete")).says("No lists yet");
-    stream.write_all("a@example.com\n".repeat(10_000).as_bytes()).unwrap();
-    let mut status = [0; 12];
-    stream.read_exact(&mut status).unwrap();
-    assert_eq!(&status, b"HTTP/1.1 409");
-    drop(stream);
-    let stream = begin(&browser);
+    connection.send("a@example.com\n".repeat(10_000));
+    assert_eq!(connection.read_head().status, 409);
+    drop(connection);
+    let connection = begin(&browser);
     wait(&mut browser, "/lists", "uploading");
-    drop(stream);
+    drop(connection);
     wait(&mut browser, "/lists", "No lists yet");
 }
 
@@ -449,8 +447,8 @@ fn a_list_is_gone_after_a_week() {
     let mut browser = Browser::signed_up(&server, "joe@example.com");
     let path = upload(&mut browser, "l.csv", list(10).as_bytes(), "").path;
     wait(&mut browser, &path, "Cost");
-    server.administer(&["clock", "advance", &(6 * 24 * 60 * 60 * 1000).to_string()]);
+    server.advance(6 * 24 * 60 * 60 * 1000);
     assert_eq!(browser.get(&path).status, 200);
-    server.administer(&["clock", "advance", &(24 * 60 * 60 * 1000).to_string()]);
+    server.advance(24 * 60 * 60 * 1000);
     assert_eq!(browser.get(&path).status, 404);
 }

@@ -1,7 +1,5 @@
 //! The dashboard from the view of a browser without script: pages, forms, cookies.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod account;
 mod attacks;
 pub mod browser;

@@ -1,10 +1,10 @@
 //! Requests that stop between what they verify and what they write, while a password, a session, a key or the account ends: in the
 //! queue of passwords, before the last bytes of a body, and behind a page that was loaded before.
 
-use crate::http::client::{Answer, Connection};
-use crate::http::server::{Server, mailprobe_with, post};
+use crate::harness::client::{Answer, Connection, escape};
+use crate::harness::server::{Server, mailprobe_with, post};
 use crate::oauth::assistant;
-use crate::web::browser::{Browser, EMAIL, PASSWORD, Page, escape, signed_up};
+use crate::web::browser::{Browser, EMAIL, PASSWORD, Page, signed_up};
 use crate::web::keys::make;
 use crate::web::shares::try_once;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ const OF_SESSIONS: [End; 4] = [End::Change, End::Reset, End::SignOutEverywhere, 
 const OF_KEYS: [End; 2] = [End::Revocation, End::Deletion];
 
 fn shown(server: &Server) -> Value {
-    serde_json::from_str(&server.administer(&["account", "show", EMAIL, "--json"])).unwrap()
+    server.administer_json(&["account", "show", EMAIL])
 }
 
 fn end(server: &Server, owner: &mut Browser, of: End) {
@@ -55,8 +55,7 @@ fn end(server: &Server, owner: &mut Browser, of: End) {
         }
         End::Revocation => {
             let name = shown(server)["account"]["name"].as_str().unwrap().to_owned();
-            let keys: Value =
-                serde_json::from_str(&server.administer(&["key", "list", &name, "--json"])).unwrap();
+            let keys: Value = server.administer_json(&["key", "list", &name]);
             let keys = keys.as_array().or_else(|| keys["keys"].as_array()).unwrap();
             server.administer(&["key", "revoke", keys[0]["id"].as_str().unwrap()]);
         }

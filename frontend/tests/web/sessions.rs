@@ -1,6 +1,6 @@
 //! Sessions: their cookie, their list, their end.
 
-use crate::http::server::Server;
+use crate::harness::server::Server;
 use crate::web::browser::{Browser, EMAIL, PASSWORD, signed_up};
 
 fn sign_in(server: &Server) -> Browser {
@@ -80,7 +80,7 @@ fn a_session_ends_by_itself_when_idle_and_after_its_time() {
     let server = Server::start(&["--test-clock"]);
     let day = 24 * 60 * 60 * 1000;
     let advance = |days: u64| {
-        server.administer(&["clock", "advance", &(days * day).to_string()]);
+        server.advance(days * day);
     };
     let mut idle = Browser::signed_up(&server, EMAIL);
     let mut busy = sign_in(&server);
@@ -103,7 +103,7 @@ fn a_session_outlives_a_restart_and_its_token_is_not_in_the_file() {
     let raw: Vec<u8> = (0..32).map(|n| u8::from_str_radix(&token[2 * n..2 * n + 2], 16).unwrap()).collect();
     assert!(!holds(token.as_bytes()) && !holds(&raw));
     assert!(!holds(EMAIL.as_bytes()) && !holds(PASSWORD.as_bytes()));
-    let server = server.restart_after_kill(&[]);
+    let server = server.restart_after_kill();
     let cookies = browser.cookies.clone();
     let mut browser = Browser::new(&server);
     browser.cookies = cookies;

@@ -1,8 +1,8 @@
 //! What strangers can take from users of the dashboard: places in the queue of passwords, and attempts to sign in.
 
-use crate::http::server::Server;
-use crate::web::browser::{Browser, EMAIL, PASSWORD, Page, escape};
-use std::io::{Read, Write};
+use crate::harness::client::{Answer, escape};
+use crate::harness::server::Server;
+use crate::web::browser::{Browser, EMAIL, PASSWORD, Page};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,16 +19,14 @@ fn signs_in(browser: &mut Browser) -> bool {
     (page.status, page.path.as_str()) == (200, "/")
 }
 
-/// Tries a password. The answer is empty if the server has ended.
-pub fn try_once(browser: &Browser, token: &str, email: &str) -> String {
+/// Tries a password; `None` if the server has ended.
+pub fn try_once(browser: &Browser, token: &str, email: &str) -> Option<Answer> {
     let body = format!("csrf={token}&email={}&password={}", escape(email), escape(WRONG));
     let kind = "Content-Type: application/x-www-form-urlencoded";
     let first = format!("POST /signin HTTP/1.1\r\n{kind}\r\nContent-Length: {}\r\n", body.len());
-    let Some(mut stream) = browser.try_begin(&first, "") else { return String::new() };
-    let mut answer = String::new();
-    let _ = stream.write_all(body.as_bytes());
-    let _ = stream.read_to_string(&mut answer);
-    answer
+    let mut connection = browser.try_begin(&first, "")?;
+    connection.try_send(body);
+    connection.try_read()
 }
 
 /// Ends a flood, also after a failed assertion. The attempts that wait are not waited for.
@@ -56,9 +54,8 @@ fn a_flood_from_many_networks_does_not_keep_out_who_has_signed_in_before() {
             scope.spawn(move || {
                 let token = browser.get("/signin").token();
                 while !is_over.load(Ordering::Relaxed) {
-                    if try_once(&browser, &token, &format!("user{number}@example.com"))
-                        .starts_with("HTTP/1.1 503")
-                    {
+                    let answer = try_once(&browser, &token, &format!("user{number}@example.com"));
+                    if answer.is_some_and(|answer| answer.status == 503) {
                         thread::sleep(Duration::from_millis(20));
                     }
                 }
@@ -83,14 +80,14 @@ fn attempts_without_a_place_count_neither_for_the_user_nor_for_the_network() {
     Browser::signed_up(&server, EMAIL);
     let mut browser = Browser::at(&server, [127, 0, 0, 9]);
     let token = browser.get("/signin").token();
-    let answers: Vec<String> = thread::scope(|scope| {
+    let answers: Vec<Answer> = thread::scope(|scope| {
         let tries: Vec<_> =
             (0..40).map(|_| scope.spawn(|| try_once(&browser, &token, "jane@example.com"))).collect();
-        tries.into_iter().map(|one| one.join().unwrap()).collect()
+        tries.into_iter().map(|one| one.join().unwrap().unwrap()).collect()
     });
-    let count = |what: &str| answers.iter().filter(|answer| answer.contains(what)).count();
-    let wrong = count("HTTP/1.1 401");
-    let refused = count("Your network has all of its share of the password checks: 4 wait already.");
+    let wrong = answers.iter().filter(|answer| answer.status == 401).count();
+    let share = "Your network has all of its share of the password checks: 4 wait already.";
+    let refused = answers.iter().filter(|answer| answer.body.contains(share)).count();
     assert_eq!(wrong + refused, 40);
     let left = 10 - wrong;
     assert!(left > 0, "only those that found a place count: {wrong}");

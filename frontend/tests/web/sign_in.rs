@@ -1,6 +1,6 @@
 //! Signing in and out.
 
-use crate::http::server::Server;
+use crate::harness::server::Server;
 use crate::web::browser::{Browser, EMAIL, PASSWORD, signed_up};
 
 #[test]

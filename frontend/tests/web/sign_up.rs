@@ -1,6 +1,6 @@
 //! Creating an account on the dashboard.
 
-use crate::http::server::Server;
+use crate::harness::server::Server;
 use crate::web::browser::{Browser, PASSWORD};
 
 #[test]

@@ -1,6 +1,6 @@
 //! A receiver of webhooks with a script: what it does with each request, in turn.
 
-use crate::http::certificate::tls;
+use crate::harness::certificate::tls;
 use crate::until;
 use data_encoding::BASE64;
 use ring::hmac;

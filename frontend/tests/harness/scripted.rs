@@ -40,7 +40,8 @@ pub const ARGUMENTS: &str = "MAILPROBE_SCRIPTED_ARGUMENTS";
 
 /// The arguments of the test program for that. With a single thread, as on a machine with one core, the harness would begin the
 /// first line of the output with the name of the test.
-pub const PROGRAM: [&str; 4] = ["http::scripted::is_mailprobe", "--exact", "--nocapture", "--test-threads=2"];
+pub const PROGRAM: [&str; 4] =
+    ["harness::scripted::is_mailprobe", "--exact", "--nocapture", "--test-threads=2"];
 
 /// This is no test: with the variable this program is mailprobe with that engine.
 #[test]

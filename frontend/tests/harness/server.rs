@@ -1,13 +1,13 @@
 //! A process of a server, with a free port and a temporary data folder.
 
-use crate::http::client::{Answer, Connection};
-use crate::http::scripted::{ARGUMENTS, ASKED, PROGRAM};
+use crate::harness::client::{Answer, Call, Connection};
+use crate::harness::scripted::{ARGUMENTS, ASKED, PROGRAM};
 use crate::until;
-use serde_json::Value;
+use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -16,68 +16,79 @@ use tempfile::TempDir;
 /// If this file is in its folder, a server's standard error is a pipe that nobody reads.
 pub const UNREAD_LOG: &str = "unread-log";
 
-/// A running server with the scripted engine.
+/// A running server. It ends with its owner, and at the latest with the test program.
 pub struct Server {
     child: Child,
+    /// A shell that waits for the end of a pipe, which only the test program holds open.
+    guard: Child,
     pub address: SocketAddr,
     pub live: String,
     pub test: String,
     folder: Option<TempDir>,
-    log: PathBuf,
+    launch: Launch,
     announced: Vec<String>,
 }
 
+/// What a server is started with.
+#[derive(Clone)]
+struct Launch {
+    /// Whether the engine is scripted, or the real one.
+    is_scripted: bool,
+    flags: Vec<String>,
+}
+
 impl Server {
-    /// Starts a server with an empty data folder.
+    /// Starts a server with the scripted engine and an empty data folder.
     pub fn start(flags: &[&str]) -> Server {
         Server::start_in(tempfile::tempdir().unwrap(), flags)
     }
 
-    /// Starts a server on this folder.
+    /// Starts a server with the scripted engine on this folder.
     pub fn start_in(folder: TempDir, flags: &[&str]) -> Server {
-        let mut program = Command::new(std::env::current_exe().unwrap());
-        program.args(PROGRAM);
-        Server::spawn(
-            program,
-            folder,
-            |program, arguments| {
-                program.env(ARGUMENTS, arguments.join("\n"));
-            },
-            flags,
-        )
+        Server::launch(folder, true, flags)
     }
 
-    /// Starts the real binary, with an engine without a resolver.
-    pub fn start_real() -> Server {
-        let program = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
-        let flags = ["--resolver", "127.0.0.1:1"];
-        Server::spawn(
-            program,
-            tempfile::tempdir().unwrap(),
-            |program, arguments| {
-                program.args(arguments);
-            },
-            &flags,
-        )
+    /// Starts a server with the scripted engine and this configuration.
+    pub fn start_with(config: &str, flags: &[&str]) -> Server {
+        Server::launch_with(true, &[("mailprobe.toml", config)], flags)
     }
 
-    fn spawn(
-        mut program: Command,
-        folder: TempDir,
-        give: impl FnOnce(&mut Command, &[&str]),
-        flags: &[&str],
-    ) -> Server {
+    /// Starts a server with the real engine and these files in its folder. One is its configuration, `mailprobe.toml`.
+    pub fn start_real(files: &[(&str, &str)], flags: &[&str]) -> Server {
+        Server::launch_with(false, files, flags)
+    }
+
+    fn launch_with(is_scripted: bool, files: &[(&str, &str)], flags: &[&str]) -> Server {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let config = folder.path().join("mailprobe.toml");
+        let flags = [&["--config", config.to_str().unwrap()], flags].concat();
+        Server::launch(folder, is_scripted, &flags)
+    }
+
+    fn launch(folder: TempDir, is_scripted: bool, flags: &[&str]) -> Server {
+        let flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        Server::run(folder, Launch { is_scripted, flags })
+    }
+
+    fn run(folder: TempDir, launch: Launch) -> Server {
         let data = folder.path().join("data");
-        let log = folder.path().join("log");
         let mut arguments = vec!["serve", "--data", data.to_str().unwrap()];
-        if !flags.contains(&"--listen") {
+        if !launch.flags.iter().any(|flag| flag == "--listen") {
             arguments.extend(["--listen", "127.0.0.1:0"]);
         }
-        arguments.extend(flags);
-        give(&mut program, &arguments);
-        program.env(ASKED, folder.path().join("asked"));
+        arguments.extend(launch.flags.iter().map(String::as_str));
+        let mut program = if launch.is_scripted { scripted_command(&arguments) } else { real_command() };
+        if launch.is_scripted {
+            program.env(ASKED, folder.path().join("asked"));
+        } else {
+            program.args(arguments).env_clear();
+        }
         // Unless a test asks for them, no test depends on the machine.
         program.env("MAILPROBE_SELF_CHECKS", "false");
+        let log = folder.path().join("log");
         let stderr = match folder.path().join(UNREAD_LOG).exists() {
             true => Stdio::piped(),
             false => std::fs::File::options().create(true).append(true).open(&log).unwrap().into(),
@@ -92,7 +103,8 @@ impl Server {
             // For a server whose folder for temporary files fails.
             program.env("TMPDIR", temporary);
         }
-        let mut child = program.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let mut child = program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let guard = guard(&child, &folder);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut announced = Vec::new();
         let address = loop {
@@ -107,7 +119,16 @@ impl Server {
         };
         let keys = std::fs::read_to_string(data.join("first-keys")).unwrap();
         let key = |name| keys.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
-        Server { child, address, live: key("live"), test: key("test"), folder: Some(folder), log, announced }
+        Server {
+            child,
+            guard,
+            address,
+            live: key("live"),
+            test: key("test"),
+            folder: Some(folder),
+            launch,
+            announced,
+        }
     }
 
     pub fn folder(&self) -> &Path {
@@ -126,7 +147,7 @@ impl Server {
     /// The log so far. Lines are buffered for a moment before they are written.
     pub fn log(&self) -> String {
         std::thread::sleep(Duration::from_millis(300));
-        std::fs::read_to_string(&self.log).unwrap()
+        std::fs::read_to_string(self.folder().join("log")).unwrap()
     }
 
     /// How often the engine was asked about this address.
@@ -138,15 +159,12 @@ impl Server {
     /// A live key of another account, which is created by this call.
     pub fn stranger(&self) -> String {
         self.administer(&["account", "create", "stranger"]);
-        let made = self.administer(&["key", "create", "stranger", "--json"]);
-        let made: Value = serde_json::from_str(&made).unwrap();
-        made["key"].as_str().unwrap().to_owned()
+        self.administer(&["key", "create", "stranger"]).trim().to_owned()
     }
 
     /// The held and spent credits of the first account in the ledger, which must be consistent.
     pub fn ledger(&self) -> (u64, u64) {
-        let shown: Value =
-            serde_json::from_str(&self.administer(&["account", "show", "default", "--json"])).unwrap();
+        let shown = self.administer_json(&["account", "show", "default"]);
         assert_eq!(shown["audit"]["faults"].as_array().map(Vec::len), Some(0), "{shown}");
         let balance = &shown["account"]["balance"];
         (balance["held"].as_u64().unwrap(), balance["spent"].as_u64().unwrap())
@@ -156,9 +174,9 @@ impl Server {
         Connection::open(self.address)
     }
 
-    /// A connection from another address of loopback.
-    pub fn connect_from(&self, source: [u8; 4]) -> Connection {
-        Connection::over(stream_from(source, self.address).unwrap())
+    /// A connection from another address of loopback; an error if the server has ended.
+    pub fn connect_from(&self, source: [u8; 4]) -> io::Result<Connection> {
+        connect_from(source, self.address)
     }
 
     /// A connection with a client that reads in small portions.
@@ -166,7 +184,7 @@ impl Server {
         let socket = tcp();
         socket.set_recv_buffer_size(4096).unwrap();
         socket.connect(&self.address.into()).unwrap();
-        Connection::over(TcpStream::from(socket))
+        Connection::over_tcp(socket.into())
     }
 
     /// Sends one request on a new connection.
@@ -176,8 +194,21 @@ impl Server {
         connection.read()
     }
 
+    /// Sends one request on a new connection. Every answer has a request id.
+    #[track_caller]
+    pub fn call(&self, call: &Call) -> Answer {
+        let answer = self.connect().call(call);
+        assert!(answer.header("x-request-id").is_some_and(|id| !id.is_empty()), "{answer:?}");
+        answer
+    }
+
     pub fn get(&self, key: &str, path: &str) -> Answer {
         self.send(get(key, path))
+    }
+
+    /// A full check of this address.
+    pub fn verify(&self, key: &str, email: &str) -> Answer {
+        self.post(key, "/v1/verify", &json!({ "email": email }).to_string())
     }
 
     pub fn post(&self, key: &str, path: &str, body: &str) -> Answer {
@@ -204,12 +235,36 @@ impl Server {
         self.get(&self.live, "/v1/account").json()["credits_remaining"].as_u64().unwrap()
     }
 
-    /// Runs a command on the data folder.
+    /// Runs an operator's command on the data folder.
+    #[track_caller]
     pub fn administer(&self, arguments: &[&str]) -> String {
         let data = self.data();
         let output = mailprobe(arguments.iter().map(OsStr::new).chain(["--data".as_ref(), data.as_os_str()]));
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// As [`Server::administer`], of a command that prints JSON.
+    #[track_caller]
+    pub fn administer_json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.administer(&[arguments, &["--json"]].concat())).unwrap()
+    }
+
+    /// Moves the server's clock and returns its time, in milliseconds since 1970.
+    pub fn advance(&self, ms: u64) -> u64 {
+        self.administer(&["clock", "advance", &ms.to_string()]).trim().parse().unwrap()
+    }
+
+    /// The time of the server's clock, in milliseconds since 1970.
+    pub fn now(&self) -> u64 {
+        self.advance(0)
+    }
+
+    /// Moves the server's clock forward to this time.
+    #[track_caller]
+    pub fn advance_to(&self, time: u64) {
+        let now = self.now();
+        self.advance(time.checked_sub(now).expect("a clock goes forward"));
     }
 
     pub fn signal(&self, signal: i32) {
@@ -234,52 +289,83 @@ impl Server {
         until(|| self.child.try_wait().unwrap().ok_or_else(|| "the server runs".into()))
     }
 
-    /// Kills the server and starts another one on its folder.
-    pub fn restart_after_kill(self, flags: &[&str]) -> Server {
-        self.restart_after(libc::SIGKILL, flags)
+    /// Kills the server and starts another one on its folder, with the same flags.
+    pub fn restart_after_kill(self) -> Server {
+        self.restart_after(libc::SIGKILL)
     }
 
-    /// Ends the server by a signal and starts another one on its folder.
-    pub fn restart_after(mut self, signal: i32, flags: &[&str]) -> Server {
+    /// Ends the server by a signal and starts another one on its folder, with the same flags.
+    pub fn restart_after(mut self, signal: i32) -> Server {
         if self.child.try_wait().unwrap().is_none() {
             self.signal(signal);
         }
         self.wait();
-        let folder = self.folder.take().unwrap();
-        Server::start_in(folder, flags)
+        Server::run(self.folder.take().unwrap(), self.launch.clone())
+    }
+
+    /// Kills the server and starts another one on its folder, with these flags.
+    pub fn restart_with(mut self, flags: &[&str]) -> Server {
+        self.launch.flags = flags.iter().map(|&flag| flag.to_owned()).collect();
+        self.restart_after_kill()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // The guard ends first: it must not kill by an id that is free again.
+        for child in [&mut self.guard, &mut self.child] {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
+/// Ends the server and removes its folder at any end of the test program.
+fn guard(server: &Child, folder: &TempDir) -> Child {
+    Command::new("sh")
+        .args(["-c", "cat >/dev/null; kill -9 \"$0\"; rm -rf -- \"$1\""])
+        .arg(server.id().to_string())
+        .arg(folder.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
 fn tcp() -> Socket {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    socket
+    Socket::new(Domain::IPV4, Type::STREAM, None).unwrap()
 }
 
 /// A connection from this address of loopback.
-pub fn stream_from(source: [u8; 4], to: SocketAddr) -> io::Result<TcpStream> {
+pub fn connect_from(source: [u8; 4], to: SocketAddr) -> io::Result<Connection> {
     let socket = tcp();
     socket.bind(&SocketAddr::from((source, 0)).into())?;
     socket.connect(&to.into())?;
-    Ok(socket.into())
+    Ok(Connection::over_tcp(socket.into()))
+}
+
+fn real_command() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_mailprobe"))
+}
+
+/// The test program as mailprobe with the scripted engine and these arguments.
+fn scripted_command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(PROGRAM).env(ARGUMENTS, arguments.join("\n"));
+    command
 }
 
 /// Runs the real binary to its end, without the caller's environment.
 pub fn mailprobe(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
-    finish(command.args(arguments).env_clear().env("HOME", "/nonexistent").env("MAILPROBE_STATE", "none"))
+    finish(
+        real_command().args(arguments).env_clear().env("HOME", "/nonexistent").env("MAILPROBE_STATE", "none"),
+    )
 }
 
 /// Runs the real binary with an input, which must fit into a pipe.
 pub fn mailprobe_with(arguments: &[&str], input: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
+    let mut command = real_command();
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
@@ -288,9 +374,8 @@ pub fn mailprobe_with(arguments: &[&str], input: &str) -> Output {
 
 /// Runs a command with the scripted engine to its end. Standard output also has lines of the test harness.
 pub fn scripted(arguments: &[&str]) -> Output {
-    let mut command = Command::new(std::env::current_exe().unwrap());
     // Tests run in parallel, and a state file belongs to one run.
-    finish(command.args(PROGRAM).env(ARGUMENTS, arguments.join("\n")).env("MAILPROBE_STATE", "none"))
+    finish(scripted_command(arguments).env("MAILPROBE_STATE", "none"))
 }
 
 /// What `check` with these arguments prints as JSON, line by line.
