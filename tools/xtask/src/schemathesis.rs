@@ -7,10 +7,11 @@
 use crate::failure::Failure;
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
-use crate::soak::http;
-use crate::soak::world::{CampaignFolder, Serve};
+use crate::soak::api::Api;
+use crate::soak::client::HttpRequest;
+use crate::soak::world::CampaignFolder;
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -72,11 +73,9 @@ fn run(options: &SchemathesisOptions) -> Result<Tally, Failure> {
     let program = installed(&options.venv)?;
     let world = CampaignFolder::of(options.bin_dir.as_deref(), false)?;
     let mailnet = world.mailnet(SCENARIO)?;
-    let plans = world.plans()?;
-    let flags = [&plans.each_ref().map(String::as_str)[..], &["--dashboard-upload-mib", LIST_MIB]].concat();
-    let mut serve = world.serve(&mailnet, &flags)?;
+    let mut serve = world.serve(&mailnet, &["--dashboard-upload-mib", LIST_MIB])?;
     let key = world.unlimited("schemathesis", CREDITS)?;
-    prepare(&world, &serve, &key)?;
+    prepare(&world, Api::new(serve.address, &key))?;
 
     let counts = world.path("counts.json");
     let mut command = Command::new(program);
@@ -93,15 +92,20 @@ fn run(options: &SchemathesisOptions) -> Result<Tally, Failure> {
     report::line(&format!("{}{}", finished.stdout, finished.stderr));
 
     let mut tally = Tally::default();
-    tally.check("every check of schemathesis", holds(finished.status.success(), finished.status.to_string()));
+    tally.check(
+        "every check of schemathesis",
+        report::outcome(finished.status.success(), finished.status.to_string()),
+    );
     // An exception in a hook ends a scenario, and the exit status stays 0.
     let has_errors = finished.stdout.contains(" errored");
-    tally
-        .check("exceptions in hooks.py", holds(!has_errors, if has_errors { "some" } else { "none" }.into()));
+    tally.check(
+        "exceptions in hooks.py",
+        report::outcome(!has_errors, if has_errors { "some" } else { "none" }.into()),
+    );
     let counts = fs::read_to_string(&counts).map_err(|error| Failure(format!("no counts: {error}")))?;
     shares(&mut tally, &counts, options)?;
     serve.running()?;
-    tally.check("no panic", holds(!serve.log()?.contains("panicked"), "of the server".into()));
+    tally.check("no panic", report::outcome(!serve.log()?.contains("panicked"), "of the server".into()));
     serve.stop()?;
     mailnet.stop()?;
     Ok(tally)
@@ -129,55 +133,53 @@ fn installed(venv: &Path) -> Result<PathBuf, Failure> {
 
 /// Writes the configuration, and the ids of batches, webhooks and completed lists. Writes the description as a file, because
 /// schemathesis does not test the operation at the URL of the description.
-fn prepare(world: &CampaignFolder, serve: &Serve, key: &str) -> Result<(), Failure> {
+fn prepare(world: &CampaignFolder, api: Api<'_>) -> Result<(), Failure> {
     let write = |name: &str, text: &str| {
         fs::write(world.path(name), text).map_err(|error| Failure(format!("{name}: {error}")))
     };
     write("schemathesis.toml", CONFIG)?;
     write("hooks.py", HOOKS)?;
-    let described = http::open(serve.address, "/v1/openapi.json").map_err(Failure)?;
-    write("openapi.json", &described.body.to_string())?;
+    write("openapi.json", &api.get("/v1/openapi.json")?.text())?;
     let mut ids = String::new();
     for number in 0..BATCHES {
         let emails = [format!("user-{number}@ok.example"), "nobody@ok.example".to_owned()];
-        let answer = http::submit(serve.address, key, "", &emails).map_err(Failure)?;
+        let answer = api.submit("", &emails)?;
         if answer.status != 202 {
             return Err(Failure(format!("a batch was answered {}", answer.status)));
         }
-        ids.push_str(&format!("\"{}\"\n", answer.text("batch_id")));
+        ids.push_str(&format!("\"{}\"\n", answer.word("batch_id")));
     }
     write("batches.dict", &ids)?;
     let mut ids = String::new();
     for number in 0..WEBHOOKS {
-        let body = format!("{{\"url\":\"https://{number}.hooks.example/\"}}");
-        let answer = http::call(serve.address, key, ("POST", "/v1/webhooks"), &body).map_err(Failure)?;
+        let body = json!({ "url": format!("https://{number}.hooks.example/") });
+        let answer = api.post("/v1/webhooks", &body)?;
         if answer.status != 201 {
             return Err(Failure(format!("a webhook was answered {}", answer.status)));
         }
-        ids.push_str(&format!("\"{}\"\n", answer.text("webhook_id")));
+        ids.push_str(&format!("\"{}\"\n", answer.word("webhook_id")));
     }
     write("webhooks.dict", &ids)?;
     let mut ids = String::new();
     for number in 0..LISTS {
-        ids.push_str(&format!("\"{}\"\n", completed_list(serve, key, number)?));
+        ids.push_str(&format!("\"{}\"\n", completed_list(api, number)?));
     }
     write("lists.dict", &ids)
 }
 
 /// Uploads a list, checks it, and returns its id.
-fn completed_list(serve: &Serve, key: &str, number: usize) -> Result<String, Failure> {
+fn completed_list(api: Api<'_>, number: usize) -> Result<String, Failure> {
     let content = format!("email\nuser-{number}@ok.example\nnobody@ok.example\nnone\n");
-    let call = |method: &str, path: &str, content: &str, status: u16| {
-        let fields = "Content-Type: text/csv\r\n";
-        let answer = http::request(serve.address, key, (method, path), fields, content.as_bytes());
-        match answer.map_err(Failure)? {
+    let call = |method: &'static str, path: &str, content: &str, status: u16| {
+        let request = HttpRequest::new(method, path, content).header("Content-Type", "text/csv");
+        match api.send(request)? {
             answer if answer.status == status => Ok(answer),
             answer => Err(Failure(format!("{method} {path} was answered {}", answer.status))),
         }
     };
     let wait = |path: &str, status: &str| {
         let began = Instant::now();
-        while call("GET", path, "", 200)?.text("status") != status {
+        while call("GET", path, "", 200)?.word("status") != status {
             if began.elapsed() > LIST_LIMIT {
                 return Err(Failure(format!("a list did not become {status}")));
             }
@@ -185,7 +187,7 @@ fn completed_list(serve: &Serve, key: &str, number: usize) -> Result<String, Fai
         }
         Ok(())
     };
-    let id = call("POST", "/v1/lists", &content, 201)?.text("list_id").to_owned();
+    let id = call("POST", "/v1/lists", &content, 201)?.word("list_id");
     let path = format!("/v1/lists/{id}");
     wait(&path, "ready")?;
     call("POST", &format!("{path}/start"), "", 202)?;
@@ -207,14 +209,12 @@ fn shares(tally: &mut Tally, counts: &str, options: &SchemathesisOptions) -> Res
         let said =
             format!("{good} of {positive} positive examples were answered 2xx; {all} requests: {statuses}");
         let enough = all >= u64::from(options.examples) || name == ALWAYS_THE_SAME;
-        tally.check(name, holds(enough && good > 0 && good * 2 >= positive, said));
+        tally.check(name, report::outcome(enough && good > 0 && good * 2 >= positive, said));
     }
     let expected = if options.only.is_some() { 1 } else { OPERATIONS };
-    tally
-        .check("operations", holds(operations.len() == expected, format!("{} were asked", operations.len())));
+    tally.check(
+        "operations",
+        report::outcome(operations.len() == expected, format!("{} were asked", operations.len())),
+    );
     Ok(())
-}
-
-fn holds(it: bool, said: String) -> Result<String, String> {
-    if it { Ok(said) } else { Err(said) }
 }

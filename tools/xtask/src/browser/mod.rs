@@ -64,7 +64,7 @@ fn run_script(options: &BrowserOptions, setup: &BrowserSetup, script: &str) -> R
     let base = format!("http://{address}");
     let config = config.to_string_lossy();
     let more = ["--config", &config, "--public-url", &base, "--test-clock"];
-    let mut serve = world.serve_at(&address.to_string(), mailnet.dns(), mailnet.smtp_port(), &more)?;
+    let mut serve = world.serve_at(&address.to_string(), mailnet.engine(), &more)?;
 
     let mut command = setup.node();
     command.arg(format!("{script}.mjs"));

@@ -179,11 +179,6 @@ impl Cluster {
         self.folder.path.join(SHARED).join("server.crt")
     }
 
-    /// The name of a member's namespace for `ip netns`.
-    pub fn space(&self, member: Member) -> String {
-        self.network.space(member)
-    }
-
     /// The namespace of a member, for threads of this process.
     pub fn namespace(&self, member: Member) -> Namespace {
         self.network.namespace(member)

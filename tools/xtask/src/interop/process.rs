@@ -232,14 +232,25 @@ impl ServerProcess {
 
     /// Sends SIGTERM to the server and waits at most `patience`.
     pub fn terminate(mut self, patience: Duration) -> Result<ExitStatus, Failure> {
-        self.ask_to_end()?;
+        self.end_by(Signal::TERM, patience)
+    }
+
+    /// Sends a signal to the server and waits for its end, at most `patience`.
+    pub fn end_by(&mut self, signal: Signal, patience: Duration) -> Result<ExitStatus, Failure> {
+        self.signal(signal)?;
         let mut ended = None;
-        let name = self.name.clone();
-        wait_until(&format!("end of {name}"), patience, || {
-            ended = self.child.0.try_wait().map_err(|error| Failure(format!("{name}: {error}")))?;
+        wait_until(&format!("end of {}", self.name), patience, || {
+            ended = self.ended()?;
             Ok(ended.is_some())
         })?;
         ended.ok_or_else(|| self.complain("no status"))
+    }
+
+    /// The resident memory of the server in KiB; `None` if it has ended.
+    pub fn resident_kib(&self) -> Option<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.trim().split(' ').next()?.parse().ok()
     }
 }
 

@@ -45,6 +45,11 @@ impl Tally {
     }
 }
 
+/// The figures of a check as its outcome.
+pub fn outcome(is_right: bool, figures: String) -> Result<String, String> {
+    if is_right { Ok(figures) } else { Err(figures) }
+}
+
 /// Prints a line. Errors are ignored: a closed standard output must not leave servers running.
 pub fn line(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");

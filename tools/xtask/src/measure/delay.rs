@@ -33,7 +33,9 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
     let expected = |address: &str| known.expected(address).reason.as_str();
     let line = DelayedLink::make(ROUND_TRIP / 2)?;
-    let mailnet = bench.world.mailnet_by(&line.far(), &text, "mailnet", &[])?;
+    let mut inside = Command::new("ip");
+    inside.args(&line.far()[1..]).arg(bench.world.binary("mailnet"));
+    let mailnet = bench.world.mailnet_by(inside, &text, "mailnet", &[])?;
     report::line(&format!("a connection takes {:.1} ms", connect(&line)?.as_secs_f64() * 1000.0));
     let peers = PeerAddresses {
         resolver: format!("{FAR}:53"),

@@ -40,8 +40,8 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     let mailnet = bench.world.mailnet(SCENARIO)?;
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for _ in 0..bench.runs {
-        theirs.push(dnsperf(bench, mailnet.dns())?);
-        ours.push(engine(bench, mailnet.dns())?);
+        theirs.push(dnsperf(bench, mailnet.engine().0)?);
+        ours.push(engine(bench, mailnet.engine().0)?);
     }
     mailnet.kill();
     let (theirs, ours) = (middle(theirs, |cost| cost.cpu_s)?, middle(ours, |cost| cost.asking_s)?);

@@ -16,7 +16,7 @@ use crate::interop::report::{self, Tally};
 use crate::seccomp;
 use crate::soak::client::{HttpClient, HttpRequest};
 use crate::soak::visitor::expect;
-use crate::soak::world::{Mailnet, engine_flags, listening};
+use crate::soak::world::{ANY_PORT, Mailnet, engine_flags, listening};
 use serde_json::json;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -103,7 +103,7 @@ fn of_list(bench: &Bench, mailnet: &Mailnet, times: u64) -> Result<u64, Failure>
         .arg(&output)
         .args(["--no-progress", "--pace", "lab"])
         .args(FLAGS);
-    engine_flags(&mut command, mailnet.dns(), mailnet.smtp_port(), true);
+    engine_flags(&mut command, mailnet.engine(), true);
     world.keep_state_here(&mut command);
     let finished = process::run(under_callgrind(&command), "", world.folder(), LIMIT)?;
     let said = finished.stderr.clone();
@@ -118,10 +118,8 @@ fn of_server(bench: &Bench, mailnet: &Mailnet, kind: CountedWork, times: u64) ->
     let name = format!("{kind:?}-{times}");
     let data = world.path(&name);
     let log = world.path(&format!("{name}.log"));
-    let plans = world.free_plan(CREDITS)?;
-    let mut flags = plans.each_ref().map(String::as_str).to_vec();
-    flags.extend(["--frontends", "1"]);
-    flags.extend(FLAGS);
+    world.set_free_plan(CREDITS)?;
+    let flags = [&["--frontends", "1"][..], &FLAGS].concat();
     let start = |command: Command| {
         let mut server = ServerProcess::start("mailprobe serve", command, &log)?;
         match listening(&mut server)? {
@@ -130,9 +128,10 @@ fn of_server(bench: &Bench, mailnet: &Mailnet, kind: CountedWork, times: u64) ->
         }
     };
     // The first start creates the key.
-    start(world.serve_on(&data, mailnet, &flags))?.0.terminate(LIMIT)?;
+    start(world.serve_on(&data, ANY_PORT, mailnet.engine(), &flags))?.0.terminate(LIMIT)?;
     let key = &live_key(&data)?;
-    let (server, address) = start(under_callgrind(&world.serve_on(&data, mailnet, &flags)))?;
+    let (server, address) =
+        start(under_callgrind(&world.serve_on(&data, ANY_PORT, mailnet.engine(), &flags)))?;
     let mut client = HttpClient::program(address);
     match kind {
         CountedWork::Batch => (0..times / ROWS).try_for_each(|batch| send_batch(&mut client, key, batch))?,

@@ -143,8 +143,8 @@ impl PeerAddresses {
     /// Uses the DNS server and the hosts of mailnet.
     pub fn of(mailnet: &Mailnet) -> PeerAddresses {
         PeerAddresses {
-            resolver: mailnet.dns().into(),
-            smtp_port: mailnet.smtp_port().into(),
+            resolver: mailnet.engine().0.into(),
+            smtp_port: mailnet.engine().1.into(),
             networks: loopback(),
         }
     }

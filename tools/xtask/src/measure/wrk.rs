@@ -34,9 +34,7 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     report::line("|---|---|---:|---:|---:|");
     let mut verdicts = Vec::new();
     for driver in DRIVERS {
-        let plans = bench.world.plans()?;
-        let mut flags = vec!["--frontends", "1", "--shards", "1", "--driver", driver];
-        flags.extend(plans.iter().map(String::as_str));
+        let flags = ["--frontends", "1", "--shards", "1", "--driver", driver];
         let serve = bench.world.serve(&mailnet, &flags)?;
         let key = bench.world.unlimited(driver, 0)?;
         let hello = Hello::start(bench, Some(driver))?;

@@ -112,7 +112,7 @@ fn script(
     // mailnet does not know the root zone, which a self-check asks for.
     let more = ["--config", &config, "--public-url", &base, "--test-clock", "--allow-net", MAIL];
     let more = [&more[..], &["--self-checks", "false"]].concat();
-    let serve = world.serve_at(SERVER, mailnet.dns(), mailnet.smtp_port(), &more)?;
+    let serve = world.serve_at(SERVER, mailnet.engine(), &more)?;
     let fonts = world.path("fonts.conf");
     write(&fonts, FONTS)?;
     let mut command = setup.node();

@@ -6,16 +6,18 @@
 //! must be gone. A test of the store proves that the remaining keys decrypt none of it. A backup of the first phase is
 //! restored after `kill -9`, and must serve exactly its contents.
 
-use super::http;
+use super::api::Api;
+use super::client::{HttpReply, HttpRequest};
 use super::options::SoakOptions;
-use super::world::{CampaignFolder, Credits, Mailnet, Serve};
+use super::world::{CampaignFolder, Ledger, Mailnet, Serve};
 use crate::failure::Failure;
-use crate::interop::process::sleep;
+use crate::interop::process::wait_until;
 use crate::interop::report::{self, Tally};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A part of every address of the campaign and of nothing else. The search ignores case.
 const CANARY: &str = "zqcanary7";
@@ -30,11 +32,7 @@ const SCENARIO: &str = "seed = 11\n[[domain]]\nname = \"zqcanary7-home.example\"
     [[domain]]\nname = \"zqcanary7-fail.example\"\ndns = \"servfail\"\n";
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     report::line("canary: addresses that must be found nowhere");
     let mut world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(SCENARIO)?;
@@ -42,7 +40,8 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let serve = start(&world, &mailnet)?;
     let live = world.unlimited("canary", 10_000)?;
     let test = test_key(&world)?;
-    let mut flows = Flows { serve: &serve, live: &live, test: &test, refusals: Vec::new() };
+    let api = Api::new(serve.address, &live);
+    let mut flows = Flows { live: api, test: Api::new(serve.address, &test), refusals: Vec::new() };
     tally.check("every flow", flows.all());
     let refusals = flows.refusals.join("\n");
     tally.check("no refusal tells", absent("the refusals", refusals.as_bytes()));
@@ -51,8 +50,8 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     tally.check("the log does not tell", absent("the log", serve.log()?.as_bytes()));
     tally.check("the data folder does not tell", nowhere_in(&world.path("data")));
 
-    let batch = flows_batch(&serve, &live)?;
-    let before = account(&world)?;
+    let batch = flows_batch(api)?;
+    let before = world.ledger("canary")?;
     let copy = world.path("copy.backup");
     world.text(&["backup", &copy.to_string_lossy()])?;
     tally.check("the backup does not tell", absent_in(&copy));
@@ -62,21 +61,18 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     world.use_data("restored");
     world.text(&["restore", &copy.to_string_lossy()])?;
     let serve = start(&world, &mailnet)?;
-    tally.check("the backup serves exactly", serves_exactly(&world, &serve, &live, &batch, before));
-    let judged = forgets(&world, &serve, &live, &batch, &keys_before);
+    let api = Api::new(serve.address, &live);
+    tally.check("the backup serves exactly", serves_exactly(&world, api, &batch, &before));
+    let judged = forgets(&world, api, &batch, &keys_before);
     tally.check("after the retention nothing is left", judged);
-    let log = serve.log()?;
-    tally.check("the log does not tell after it", absent("the log", log.as_bytes()));
-    tally.check("no panic", super::hostile::no_panic(&log));
-    let stopped = serve.stop().map(|()| "status 0".to_owned()).map_err(|failure| failure.0);
-    tally.check("the server ends in order", stopped);
+    tally.check("the log does not tell after it", absent("the log", serve.log()?.as_bytes()));
+    tally.check("the server ends in order", serve.end());
     mailnet.stop()?;
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 fn start(world: &CampaignFolder, mailnet: &Mailnet) -> Result<Serve, Failure> {
-    let plans = world.plans()?;
-    world.serve(mailnet, &[&plans[0], &plans[1], "--test-clock"])
+    world.serve(mailnet, &["--test-clock"])
 }
 
 fn test_key(world: &CampaignFolder) -> Result<String, Failure> {
@@ -84,25 +80,18 @@ fn test_key(world: &CampaignFolder) -> Result<String, Failure> {
     made["key"].as_str().map(str::to_owned).ok_or_else(|| Failure("key create: no key".into()))
 }
 
-fn account(world: &CampaignFolder) -> Result<Credits, Failure> {
-    let shown = world.json(&["account", "show", "canary"])?;
-    Credits::of(shown.get("account").unwrap_or(&shown))
-}
-
 /// Requests of every kind that takes an address.
 struct Flows<'a> {
-    serve: &'a Serve,
-    live: &'a str,
-    test: &'a str,
+    live: Api<'a>,
+    test: Api<'a>,
     refusals: Vec<String>,
 }
 
 impl Flows<'_> {
     fn all(&mut self) -> Result<String, String> {
-        let server = self.serve.address;
-        let (live, test) = (self.live.to_owned(), self.test.to_owned());
+        let (live, test) = (self.live, self.test);
         let mut count = 0;
-        for (number, key) in [(1, &live), (2, &test)] {
+        for (number, api) in [(1, live), (2, test)] {
             for address in [
                 format!("{CANARY}-{number}@{CANARY}-home.example"),
                 format!("{CANARY}-full-{number}@{CANARY}-home.example"),
@@ -115,111 +104,97 @@ impl Flows<'_> {
             ] {
                 let escaped = address.replace('@', "%40");
                 for query in ["", "&mode=fast", "&detail=full", "&mode=nonsense"] {
-                    let path = format!("/v1/verify?email={escaped}{query}");
-                    self.keep(
-                        http::get(server, key, &path)?,
-                        if query == "&mode=nonsense" { 400 } else { 200 },
-                    )?;
+                    let answer = api.get(&format!("/v1/verify?email={escaped}{query}"))?;
+                    self.keep(answer, if query == "&mode=nonsense" { 400 } else { 200 })?;
                     count += 1;
                 }
-                self.keep(http::verify(server, key, &address)?, 200)?;
+                self.keep(api.verify(&address)?, 200)?;
                 count += 1;
             }
         }
         let rows = [format!("{CANARY}-9@{CANARY}-home.example"), format!("any@{CANARY}-all.example")];
-        for key in [&live, &test] {
-            self.keep(http::submit(server, key, &format!("{CANARY}-key"), &rows)?, 202)?;
+        for api in [live, test] {
+            self.keep(api.submit(&format!("{CANARY}-key"), &rows)?, 202)?;
         }
-        self.keep(http::submit(server, &live, &format!("{CANARY}-key"), &rows[..1])?, 422)?;
-        self.keep(http::get(server, &live, &format!("/v1/{CANARY}@x.example"))?, 404)?;
-        self.keep(http::poll(server, &live, &format!("{CANARY}@x.example"))?, 404)?;
-        self.keep(http::get(server, &format!("{CANARY}@x.example"), "/v1/account")?, 401)?;
-        self.keep(http::raw(server, &live, &format!("{{\"email\": \"{CANARY}@x.example\""))?, 400)?;
-        self.keep(http::raw(server, &live, &format!("{{\"email\": [\"{CANARY}@x.example\"]}}"))?, 400)?;
+        self.keep(live.submit(&format!("{CANARY}-key"), &rows[..1])?, 422)?;
+        self.keep(live.get(&format!("/v1/{CANARY}@x.example"))?, 404)?;
+        self.keep(live.poll(&format!("{CANARY}@x.example"))?, 404)?;
+        let stranger = format!("{CANARY}@x.example");
+        self.keep(Api::new(live.server, &stranger).get("/v1/account")?, 401)?;
         let long = format!("{{\"email\": \"{CANARY}{}@x.example\"}}", "x".repeat(400));
-        self.keep(http::raw(server, &live, &long)?, 400)?;
+        for body in [
+            format!("{{\"email\": \"{CANARY}@x.example\""),
+            format!("{{\"email\": [\"{CANARY}@x.example\"]}}"),
+            long,
+        ] {
+            let request = HttpRequest::new("POST", "/v1/verify", body);
+            self.keep(live.send(request.header("Content-Type", "application/json"))?, 400)?;
+        }
         Ok(format!("{} requests, {} refusals", count + 9, self.refusals.len()))
     }
 
-    fn keep(&mut self, answer: http::ApiAnswer, expected: u16) -> Result<(), String> {
+    fn keep(&mut self, answer: HttpReply, expected: u16) -> Result<(), String> {
         if answer.status != expected {
-            return Err(format!("{} for {expected}: {}", answer.status, answer.body));
+            return Err(format!("not {expected}: {answer}"));
         }
         // The contract says that a batch's refusal names its invalid addresses. No other refusal repeats an address.
         if answer.status >= 400 {
-            self.refusals.push(answer.body.to_string());
+            self.refusals.push(answer.text());
         }
         Ok(())
     }
 }
 
-/// Submits a batch whose result is polled before and after the retention.
-fn flows_batch(serve: &Serve, key: &str) -> Result<(String, String), Failure> {
+/// Submits a batch whose result is polled before and after the retention. Returns its id and its result.
+fn flows_batch(api: Api<'_>) -> Result<(String, Value), Failure> {
     let rows: Vec<String> =
         (20..40).map(|number| format!("{CANARY}-{number}@{CANARY}-home.example")).collect();
-    let answer = http::submit(serve.address, key, "", &rows).map_err(Failure)?;
-    let id = answer.text("batch_id").to_owned();
-    let end = Instant::now() + COMPLETION_LIMIT;
-    loop {
-        let polled = http::poll(serve.address, key, &id).map_err(Failure)?;
-        if polled.text("status") == "completed" {
-            return Ok((id, polled.body.to_string()));
-        }
-        if Instant::now() > end {
-            return Err(Failure(format!("a batch does not complete: {} {}", answer.status, polled.status)));
-        }
-        sleep(Duration::from_millis(50))?;
-    }
+    let id = api.submit("", &rows)?.word("batch_id");
+    let result = api.complete(&id, COMPLETION_LIMIT)?;
+    Ok((id, result))
 }
 
 fn serves_exactly(
     world: &CampaignFolder,
-    serve: &Serve,
-    key: &str,
-    (id, body): &(String, String),
-    before: Credits,
+    api: Api<'_>,
+    (id, body): &(String, Value),
+    before: &Ledger,
 ) -> Result<String, String> {
-    let after = account(world).map_err(|failure| failure.0)?;
-    if after != before || !after.add_up() {
+    let after = world.ledger("canary")?;
+    if after != *before || !after.credits.add_up() {
         return Err(format!("{before:?} became {after:?}"));
     }
-    let polled = http::poll(serve.address, key, id)?;
-    let body: serde_json::Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
-    if polled.body != body {
+    if api.poll(id)?.json() != *body {
         return Err("the batch reads otherwise".into());
     }
-    let repeat = http::verify(serve.address, key, &format!("{CANARY}-1@{CANARY}-home.example"))?;
-    if repeat.body["cached"] != true || repeat.text("reason") != "mailbox_exists" {
-        return Err(format!("no repeat: {} {}", repeat.status, repeat.body));
+    let repeat = api.verify(&format!("{CANARY}-1@{CANARY}-home.example"))?;
+    if repeat.json()["cached"] != true || repeat.word("reason") != "mailbox_exists" {
+        return Err(format!("no repeat: {repeat}"));
     }
-    Ok(format!("{} spent, as before; the batch, the keys and the repeats too", after.spent))
+    Ok(format!("{} spent, as before; the batch, the keys and the repeats too", after.credits.spent))
 }
 
 fn forgets(
     world: &CampaignFolder,
-    serve: &Serve,
-    key: &str,
-    (id, _): &(String, String),
+    api: Api<'_>,
+    (id, _): &(String, Value),
     keys_before: &BTreeSet<String>,
 ) -> Result<String, String> {
-    world.text(&["clock", "advance", &(8 * DAY_MS).to_string()]).map_err(|failure| failure.0)?;
-    let polled = http::poll(serve.address, key, id)?;
+    world.text(&["clock", "advance", &(8 * DAY_MS).to_string()])?;
+    let polled = api.poll(id)?;
     if polled.status != 404 {
         return Err(format!("the batch is still there: {}", polled.status));
     }
-    let end = Instant::now() + PURGE_LIMIT;
-    let folder = world.path("restored");
-    loop {
-        let left = key_files(&folder).map_err(|failure| failure.0)?;
+    let (mut left, mut expired) = (BTreeSet::new(), Vec::new());
+    let waited = wait_until("the end of key files", PURGE_LIMIT, || {
+        left = key_files(&world.data())?;
         // The key of the hashes never expires.
-        let expired: Vec<_> = left.intersection(keys_before).filter(|name| name.contains('-')).collect();
-        if expired.is_empty() {
-            return Ok(format!("{} key files before, {} after", keys_before.len(), left.len()));
-        }
-        if Instant::now() > end {
-            return Err(format!("key files that should be gone: {expired:?}"));
-        }
-        sleep(Duration::from_millis(500)).map_err(|failure| failure.0)?;
+        expired = left.intersection(keys_before).filter(|name| name.contains('-')).cloned().collect();
+        Ok(expired.is_empty())
+    });
+    match waited {
+        Ok(()) => Ok(format!("{} key files before, {} after", keys_before.len(), left.len())),
+        Err(failure) => Err(format!("{}: {expired:?}", failure.0)),
     }
 }
 

@@ -7,16 +7,17 @@ use super::transport::{ServerEndpoint, Stream};
 use crate::interop::process::interrupted;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::io::{self, Read, Write};
+use std::fmt::{self, Write as _};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::time::{Duration, Instant};
 
-/// Longer than any time that the server allows itself for an answer.
+/// Longer than any time that the server allows itself for an answer, or for the next part of one.
 const ANSWER_LIMIT: Duration = Duration::from_secs(90);
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 /// How often a wait checks for a signal that ends the run.
 const LOOK: Duration = Duration::from_millis(500);
-const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// More than the results of the longest list.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 /// The reason for a missing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,15 @@ pub enum Lost {
     NotSent,
     /// The server may have executed the request.
     NoAnswer(String),
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lost::NotSent => f.write_str("no connection"),
+            Lost::NoAnswer(why) => write!(f, "no answer: {why}"),
+        }
+    }
 }
 
 /// A complete answer of the server.
@@ -59,18 +69,22 @@ impl HttpRequest {
         HttpRequest { method: "GET", path: path.into(), ..HttpRequest::default() }
     }
 
+    /// A request with any method and body.
+    pub fn new(method: &'static str, path: impl Into<String>, body: impl Into<Vec<u8>>) -> HttpRequest {
+        HttpRequest { method, path: path.into(), headers: String::new(), body: body.into() }
+    }
+
     /// A `POST` request with a JSON body.
     pub fn json(path: impl Into<String>, body: &Value) -> HttpRequest {
-        let headers = "Content-Type: application/json\r\n".to_owned();
-        HttpRequest { method: "POST", path: path.into(), headers, body: body.to_string().into_bytes() }
+        HttpRequest::new("POST", path, body.to_string()).header("Content-Type", "application/json")
     }
 
     /// A `POST` request with the fields of a form.
     pub fn form(path: impl Into<String>, fields: &[(&str, &str)]) -> HttpRequest {
         let pairs: Vec<String> =
             fields.iter().map(|(name, value)| format!("{}={}", escape(name), escape(value))).collect();
-        let headers = "Content-Type: application/x-www-form-urlencoded\r\n".to_owned();
-        HttpRequest { method: "POST", path: path.into(), headers, body: pairs.join("&").into_bytes() }
+        HttpRequest::new("POST", path, pairs.join("&"))
+            .header("Content-Type", "application/x-www-form-urlencoded")
     }
 
     /// A `POST` request of a multipart form with a file (RFC 7578).
@@ -85,15 +99,13 @@ impl HttpRequest {
             body,
             "--soak\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n"
         );
-        let headers = "Content-Type: multipart/form-data; boundary=soak\r\n".to_owned();
         let body = [body.as_bytes(), content, b"\r\n--soak--\r\n"].concat();
-        HttpRequest { method: "POST", path: path.into(), headers, body }
+        HttpRequest::new("POST", path, body).header("Content-Type", "multipart/form-data; boundary=soak")
     }
 
     /// A `POST` request with a text as its body.
     pub fn content(path: impl Into<String>, body: &[u8]) -> HttpRequest {
-        let headers = "Content-Type: text/csv\r\n".to_owned();
-        HttpRequest { method: "POST", path: path.into(), headers, body: body.to_vec() }
+        HttpRequest::new("POST", path, body).header("Content-Type", "text/csv")
     }
 
     /// The path of the request.
@@ -161,6 +173,15 @@ impl HttpClient {
         Ok(reply)
     }
 
+    /// Sends a request that must be answered.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer; the text names the path.
+    pub fn ask(&mut self, request: &HttpRequest) -> Result<HttpReply, String> {
+        self.send(request).map_err(|lost| format!("{}: {lost}", request.path))
+    }
+
     fn connect(&self) -> io::Result<Stream> {
         let stream = self.server.connect(CONNECT_LIMIT)?;
         stream.tcp().set_read_timeout(Some(LOOK))?;
@@ -181,7 +202,7 @@ impl HttpClient {
                 let _ = write!(head, "Cookie: {}\r\n", all.join("; "));
             }
         }
-        if *method == "POST" {
+        if *method != "GET" {
             let _ = write!(head, "Content-Length: {}\r\n", body.len());
         }
         head.push_str("\r\n");
@@ -211,6 +232,16 @@ impl HttpReply {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
+    /// A text field of the JSON body; empty if it is missing.
+    pub fn word(&self, field: &str) -> String {
+        self.json()[field].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Whether the answer is a copy of an earlier one, for the same Idempotency-Key.
+    pub fn is_replay(&self) -> bool {
+        self.header("idempotent-replayed") == Some("true")
+    }
+
     /// Whether the answer states that nothing was charged. The ledger must agree.
     pub fn nothing_was_charged(&self) -> bool {
         self.text().contains("nothing was charged")
@@ -219,6 +250,24 @@ impl HttpReply {
     /// The hidden fields of the page's first form with this action; `None` if there is no such form.
     pub fn form(&self, action: &str) -> Option<Vec<(String, String)>> {
         hidden_fields(&self.text(), action)
+    }
+
+    /// The value of a hidden field of the page's first form with this action.
+    pub fn hidden(&self, action: &str, name: &str) -> Option<String> {
+        self.form(action)?.into_iter().find(|(found, _)| found == name).map(|(_, value)| value)
+    }
+
+    /// The request of the page's first form with this action: its hidden fields, and more fields. `None` if there is no such form.
+    pub fn filled(&self, action: &str, more: &[(&str, &str)]) -> Option<HttpRequest> {
+        let hidden = self.form(action)?;
+        let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Some(HttpRequest::form(action, &hidden.chain(more.iter().copied()).collect::<Vec<_>>()))
+    }
+}
+
+impl fmt::Display for HttpReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.status, self.text())
     }
 }
 
@@ -263,63 +312,83 @@ fn keep(cookies: &mut BTreeMap<String, String>, header: &str) {
     }
 }
 
-/// Reads an answer, and whether the connection can be used again.
-fn read(stream: &mut Stream) -> io::Result<(HttpReply, bool)> {
-    let (end, mut bytes, mut piece) = (Instant::now() + ANSWER_LIMIT, Vec::new(), [0; 8192]);
-    loop {
-        if let Some(parsed) = parse(&bytes) {
-            return Ok(parsed);
-        }
-        match stream.read(&mut piece) {
-            Ok(0) => return Err(io::Error::other(format!("closed after {} bytes", bytes.len()))),
-            Ok(length) if bytes.len() + length <= ANSWER_BYTES_MAX => {
-                bytes.extend_from_slice(&piece[..length])
+/// A stream whose reads wait for bytes until the limit or a signal that ends the run.
+struct Waiting<'s, S>(&'s mut S);
+
+impl<S: Read> Read for Waiting<'_, S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let end = Instant::now() + ANSWER_LIMIT;
+        loop {
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < end => {
+                    interrupted().map_err(|failure| io::Error::other(failure.0))?;
+                }
+                other => return other,
             }
-            Ok(_) => return Err(io::Error::other("an answer without end")),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < end => {
-                interrupted().map_err(|failure| io::Error::other(failure.0))?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
         }
     }
 }
 
-/// `None` as long as the answer is incomplete: a truncated answer does not count.
-fn parse(bytes: &[u8]) -> Option<(HttpReply, bool)> {
-    let head_end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
-    let head = std::str::from_utf8(&bytes[..head_end]).ok()?;
-    let rest = &bytes[head_end + 4..];
-    let mut lines = head.split("\r\n");
-    let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-    let headers: Vec<(String, String)> = lines
-        .filter_map(|line| line.split_once(':'))
-        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
-        .collect();
-    let mut reply = HttpReply { status, headers, body: Vec::new() };
+/// Reads an answer, and whether the connection can be used again. An answer that breaks off does not count.
+fn read(stream: &mut impl Read) -> io::Result<(HttpReply, bool)> {
+    let mut input = BufReader::new(Waiting(stream).take(ANSWER_BYTES_MAX));
+    let reply = read_reply(&mut input)?;
+    if !input.buffer().is_empty() {
+        return Err(io::Error::other("bytes after the answer"));
+    }
     let open = reply.header("connection") != Some("close");
-    reply.body = match reply.header("content-length") {
-        Some(length) => {
-            let length: usize = length.parse().ok()?;
-            (rest.len() == length).then(|| rest.to_vec())?
-        }
-        None if reply.header("transfer-encoding") == Some("chunked") => unchunk(rest)?,
-        None => Vec::new(),
-    };
-    Some((reply, open))
+    Ok((reply, open))
 }
 
-fn unchunk(mut bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut whole = Vec::new();
+/// Reads the next answer. Its end must be there.
+pub fn read_reply(input: &mut impl BufRead) -> io::Result<HttpReply> {
+    let status = line(input)?;
+    let status = status.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
+    let status = status.ok_or_else(|| io::Error::other("no status"))?;
+    let mut reply = HttpReply { status, headers: Vec::new(), body: Vec::new() };
     loop {
-        let end = bytes.windows(2).position(|two| two == b"\r\n")?;
-        let length = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?, 16).ok()?;
-        let chunk = bytes.get(end + 2..end + 2 + length)?;
-        bytes = bytes.get(end + 2 + length..)?.strip_prefix(b"\r\n")?;
-        if length == 0 {
-            return Some(whole);
+        let field = line(input)?;
+        if field.is_empty() {
+            break;
         }
-        whole.extend_from_slice(chunk);
+        if let Some((name, value)) = field.split_once(':') {
+            reply.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+        }
+    }
+    if matches!(status, 100..=199 | 204 | 304) {
+        return Ok(reply);
+    }
+    if let Some(length) = reply.header("content-length") {
+        let length = length.parse().map_err(io::Error::other)?;
+        reply.body = exactly(input, length)?;
+    } else if reply.header("transfer-encoding") == Some("chunked") {
+        loop {
+            let length = usize::from_str_radix(&line(input)?, 16).map_err(io::Error::other)?;
+            reply.body.extend(exactly(input, length)?);
+            if exactly(input, 2)? != b"\r\n" {
+                return Err(io::Error::other("a chunk of another length"));
+            }
+            if length == 0 {
+                break;
+            }
+        }
+    }
+    Ok(reply)
+}
+
+/// A line without its end.
+fn line(input: &mut impl BufRead) -> io::Result<String> {
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    let whole = line.strip_suffix("\r\n").map(str::to_owned);
+    whole.ok_or_else(|| io::Error::other(format!("closed after {line:?}")))
+}
+
+fn exactly(input: &mut impl BufRead, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    match input.take(length as u64).read_to_end(&mut bytes)? {
+        read if read == length => Ok(bytes),
+        read => Err(io::Error::other(format!("closed after {read} bytes of {length}"))),
     }
 }
 
@@ -333,13 +402,16 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
         ] {
-            let (reply, open) = parse(whole.as_bytes()).unwrap();
+            let (reply, open) = read(&mut whole.as_bytes()).unwrap();
             assert_eq!((reply.status, reply.text().as_str(), open), (200, "ab", true));
             for end in 0..whole.len() {
-                assert!(parse(&whole.as_bytes()[..end]).is_none(), "{end} bytes of {whole:?}");
+                assert!(read(&mut &whole.as_bytes()[..end]).is_err(), "{end} bytes of {whole:?}");
             }
+            assert!(read(&mut format!("{whole}c").as_bytes()).is_err());
         }
-        assert!(!parse(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n").unwrap().1);
+        let closing = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+        let (reply, open) = read(&mut &closing[..]).unwrap();
+        assert!(!open && reply.json().is_null() && reply.word("reason").is_empty());
     }
 
     #[test]

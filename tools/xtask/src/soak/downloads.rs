@@ -2,6 +2,7 @@
 //! nobody reads.
 
 use super::client::{HttpRequest, Lost};
+use super::crowd::joined;
 use super::transport::ServerEndpoint;
 use super::visitor::Visitor;
 use crate::failure::Failure;
@@ -116,12 +117,8 @@ impl Owners {
             for owner in self.people.iter().cycle().take(load.unread) {
                 clients.push(scope.spawn(|| leave_unread(server, owner, ended, counts)));
             }
-            let ends = clients.into_iter().map(|client| match client.join() {
-                Ok(end) => end,
-                Err(payload) => std::panic::resume_unwind(payload),
-            });
             // All threads are joined, and the first failure is returned.
-            let ends: Vec<Result<(), Failure>> = ends.collect();
+            let ends: Vec<Result<(), Failure>> = clients.into_iter().map(joined).collect();
             ends.into_iter().collect()
         })
     }

@@ -18,10 +18,9 @@ use super::options::SoakOptions;
 use super::world::{CampaignFolder, Mailnet, Serve};
 use crate::failure::Failure;
 use crate::interop::process;
-use crate::interop::report::{self, Tally};
+use crate::interop::report::{self, Tally, outcome};
 use asking::{Ask, ask_all};
 use scenario::{Copies, ExpectedReasons, Hostile};
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How long memory may take to be returned: mimalloc returns free memory with a delay, and idle sessions send QUIT
@@ -77,11 +76,7 @@ struct Footprint {
 }
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let size = if options.small { SMALL } else { FULL };
     let seed = options.seed();
     report::line(&format!("hostile: seed {seed}"));
@@ -92,7 +87,6 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     std::fs::write(&traps, &hostile.spamtraps).map_err(|error| Failure(format!("traps: {error}")))?;
     let traps = traps.to_string_lossy();
     let sessions = size.at_once.to_string();
-    let plans = world.plans()?;
     // A verdict of one round must not answer a check of another round.
     let more = [
         "--sessions",
@@ -104,12 +98,11 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
         "--reuse-verdicts",
         "false",
     ];
-    let more: Vec<&str> = plans.iter().map(String::as_str).chain(more).collect();
     let serve = world.serve(&mailnet, &more)?;
     let mut tally = Tally::default();
     let soaked = Soak { world, size, hostile, serve }.go(&mut tally)?;
     finish(soaked, mailnet, &mut tally)?;
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 struct Soak {
@@ -202,25 +195,17 @@ impl Soak {
         let resident =
             format!("{} KiB after {waited} s, {} at the baseline", now.resident_kib, baseline.resident_kib);
         let open = format!("{} after {waited} s, {} at the baseline", now.descriptors, baseline.descriptors);
-        let hold = |holds: bool, figures: String| if holds { Ok(figures) } else { Err(figures) };
-        tally.check("memory is back", hold(now.resident_kib <= most_kib, resident));
-        tally.check("descriptors are back", hold(now.descriptors <= most_descriptors, open));
+        tally.check("memory is back", outcome(now.resident_kib <= most_kib, resident));
+        tally.check("descriptors are back", outcome(now.descriptors <= most_descriptors, open));
         Ok(())
     }
 }
 
 /// Ends both programs and checks what they leave.
 fn finish(soaked: Soak, mailnet: Mailnet, tally: &mut Tally) -> Result<(), Failure> {
-    let Soak { serve, size, world, .. } = soaked;
-    let log_path = world.path("serve.log");
-    tally.check(
-        "the server ends in order",
-        serve.stop().map(|()| "status 0".into()).map_err(|failure| failure.0),
-    );
-    let log =
-        std::fs::read(&log_path).map_err(|error| Failure(format!("{}: {error}", log_path.display())))?;
-    tally.check("no panic", no_panic(&String::from_utf8_lossy(&log)));
-    let counted = mailnet.stop()?;
+    let Soak { serve, size, .. } = soaked;
+    tally.check("the server ends in order", serve.end());
+    let counted = mailnet.end(tally)?;
     let number = |field: &str| counted.get(field).and_then(serde_json::Value::as_u64).unwrap_or_default();
     let figures = format!(
         "{} sessions, {} at once at the peak, {} misdeeds done",
@@ -229,25 +214,6 @@ fn finish(soaked: Soak, mailnet: Mailnet, tally: &mut Tally) -> Result<(), Failu
         number("misdeeds")
     );
     let enough = number("sessions") >= size.sessions_min && number("sessions_peak") >= size.peak_min;
-    tally.check("enough sessions, and at once", if enough { Ok(figures) } else { Err(figures) });
-    let violations = counted.get("violations").map(ToString::to_string).unwrap_or_default();
-    tally.check(
-        "no rule of the protocols broken",
-        if violations == "{}" { Ok("none".into()) } else { Err(violations) },
-    );
+    tally.check("enough sessions, and at once", outcome(enough, figures));
     Ok(())
-}
-
-/// An error if the log has a panic of the server; it names the source positions.
-pub fn no_panic(log: &str) -> Result<String, String> {
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-    for line in log.lines().filter(|line| line.contains("panic")) {
-        // The time at the start of the line is left out.
-        *places.entry(line.split_once(' ').map_or(line, |(_, rest)| rest)).or_default() += 1;
-    }
-    if places.is_empty() {
-        return Ok(format!("none in {} lines of log", log.lines().count()));
-    }
-    let lines: Vec<String> = places.iter().map(|(line, times)| format!("{times} times {line}")).collect();
-    Err(lines.join("\n      "))
 }

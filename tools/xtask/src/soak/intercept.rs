@@ -6,6 +6,7 @@
 
 #![expect(unsafe_code, reason = "seccomp's notifications have no safe wrapper")]
 
+use super::crowd::lock;
 use super::disk::FolderChange;
 use crate::failure::Failure;
 use crate::seccomp;
@@ -17,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -180,7 +181,7 @@ impl Intercepted {
         let theirs = Arc::clone(&shared);
         let thread = std::thread::spawn(move || {
             if let Err(error) = theirs.answer_all(&process, &listener) {
-                *theirs.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+                *lock(&theirs.failure) = Some(error.to_string());
             }
         });
         Ok(Intercepted { shared, thread: Some(thread) })
@@ -203,12 +204,10 @@ impl Intercepted {
     /// A call could not be answered.
     pub fn finish(mut self) -> Result<Vec<FolderChange>, Failure> {
         self.join();
-        let failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let failure = lock(&self.shared.failure).take();
         match failure {
             Some(why) => Err(Failure(format!("the system calls were not answered: {why}"))),
-            None => {
-                Ok(std::mem::take(&mut self.shared.recorded.lock().unwrap_or_else(PoisonError::into_inner)))
-            }
+            None => Ok(std::mem::take(&mut lock(&self.shared.recorded))),
         }
     }
 
@@ -278,7 +277,7 @@ impl InterceptState {
         let Some(kind) = self.kind(asked) else { return Ok(CallAnswer::Continue) };
         if matches!(self.plan, InterceptPlan::Record) {
             let change = self.change(asked)?;
-            self.recorded.lock().unwrap_or_else(PoisonError::into_inner).push(change);
+            lock(&self.recorded).push(change);
         }
         // The counter changes after the record, so a reader of the counter finds at least as many changes.
         let number = self.done.fetch_add(1, Ordering::SeqCst) + 1;

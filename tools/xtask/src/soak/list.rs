@@ -9,11 +9,12 @@
 //! - in the full version, memory stays below its limit.
 
 use super::list_output::{ListOutput, length};
-use super::list_rows::{ListRows, resident_kib};
+use super::list_rows::ListRows;
 use super::options::SoakOptions;
+use super::peers::watch;
 use super::world::{CampaignFolder, Mailnet};
 use crate::failure::Failure;
-use crate::interop::process::{ServerProcess, interrupted, sleep};
+use crate::interop::process::ServerProcess;
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
 use serde_json::Value;
@@ -54,7 +55,6 @@ const SMALL: ListSize = ListSize {
 };
 
 const KILLS: u64 = 5;
-const LOOK: Duration = Duration::from_millis(10);
 
 fn scenario(domains: u64) -> String {
     format!(
@@ -82,11 +82,7 @@ fn rows(seed: u64, size: &ListSize, scenario: Scenario) -> ListRows {
 }
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let size = if options.small { &SMALL } else { &FULL };
     let seed = options.seed();
     report::line(&format!("list: seed {seed}, {} lines, {KILLS} kills in each of two runs", size.lines));
@@ -111,11 +107,9 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
         let outcome = campaign.go(&mailnet, &mut random)?;
         let took = began.elapsed().as_secs_f64();
         tally.check(name, outcome.map(|figures| format!("{figures}, {took:.1} s")));
-        let violations = mailnet.stop()?.get("violations").map(Value::to_string).unwrap_or_default();
-        let held = if violations == "{}" { Ok("none".to_owned()) } else { Err(violations) };
-        tally.check("no rule of the protocols broken", held);
+        mailnet.end(&mut tally)?;
     }
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 struct ListCampaign<'a> {
@@ -180,32 +174,20 @@ impl ListCampaign<'_> {
         let partial = self.output.beside(".partial");
         let (before, began) = (length(&partial), Instant::now());
         let mut eyes = self.output.eyes();
-        loop {
-            interrupted()?;
-            *resident = resident_kib(run.id()).unwrap_or(0).max(*resident);
+        let watched = watch(run, self.size.limit, |run| {
+            *resident = run.resident_kib().unwrap_or(0).max(*resident);
             if let Err(told) = eyes.look() {
-                return Ok(Watched::Told(told));
+                return Ok(Some(Watched::Told(told)));
             }
-            if let Some(status) = run.ended()? {
-                return if status.success() {
-                    Ok(Watched::Ended)
-                } else {
-                    Err(run.complain(&format!("ended: {status}")))
-                };
+            let is_due = || length(&partial) > before + more || began.elapsed() > self.size.kill_at_last;
+            if !kill || !is_due() || run.ended()?.is_some() {
+                return Ok(None);
             }
-            let waited = began.elapsed();
-            if kill && (length(&partial) > before + more || waited > self.size.kill_at_last) {
-                run.kill()?;
-                let looked = eyes.look();
-                return Ok(
-                    looked.map_or_else(|told| Watched::Told(told + " after a kill"), |()| Watched::Killed)
-                );
-            }
-            if waited > self.size.limit {
-                return Err(run.complain("does not end"));
-            }
-            sleep(LOOK)?;
-        }
+            run.kill()?;
+            let told = eyes.look().err().map(|told| Watched::Told(told + " after a kill"));
+            Ok(Some(told.unwrap_or(Watched::Killed)))
+        })?;
+        Ok(watched.unwrap_or(Watched::Ended))
     }
 
     fn summary(&self) -> Result<String, String> {

@@ -1,10 +1,10 @@
-//! The rows of the lists of `soak list` and `soak parts`, and how they are read back.
+//! The rows of the lists of the campaigns, and how they are read back.
 //!
 //! A list has duplicates in other letter case, rows without an address, and values with quotes and line ends.
 
 use crate::failure::Failure;
 use mailnet::Scenario;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufRead, BufWriter, Write};
 use std::path::Path;
 
@@ -30,16 +30,17 @@ impl ListRows {
     }
 
     /// The address of a row that is no duplicate.
-    fn own(&self, n: u64) -> String {
+    pub fn own(&self, n: u64) -> String {
         format!("user-{n}@{}", (self.domain)(self.draw(n, 1), n))
     }
 
-    /// The value in the row's column of addresses. One in ten is a duplicate in other letter case, and one in forty is
-    /// no address.
+    /// The value in the row's column of addresses. One in ten is a duplicate in other letter case, one in forty is a duplicate, and
+    /// one in forty is no address.
     pub fn address(&self, n: u64) -> String {
         match self.draw(n, 2) % 40 {
             0 => "soaked nonsense".to_owned(),
             1..=4 if n > 0 => self.own(self.draw(n, 3) % n).to_uppercase(),
+            5 if n > 0 => self.own(self.draw(n, 3) % n),
             _ => self.own(n),
         }
     }
@@ -107,13 +108,6 @@ pub fn next_row(input: &mut impl BufRead, row: &mut String) -> std::io::Result<b
         }
     }
     Ok(!row.is_empty())
-}
-
-/// The resident memory of a process in KiB.
-pub fn resident_kib(id: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().split(' ').next()?.parse().ok()
 }
 
 /// The failure of an operation on a file.

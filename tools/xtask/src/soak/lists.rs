@@ -9,17 +9,20 @@
 //! A second list has the opposite: its mail servers answer no recipient for long, and it is cancelled after kills. It may cost only
 //! what has an answer.
 
-use super::http;
-use super::list_rows::next_row;
+use super::api::Api;
+use super::client::{HttpReply, HttpRequest};
+use super::judge::Claim;
+use super::list_output::ListOutput;
+use super::list_rows::{ListRows, wrong};
 use super::options::SoakOptions;
-use super::world::{CampaignFolder, Credits, Mailnet, Serve};
+use super::world::{CampaignFolder, Mailnet, Serve};
 use crate::failure::Failure;
-use crate::interop::process::{interrupted, sleep};
-use crate::interop::report::{self, Tally};
+use crate::interop::process::{interrupted, sleep, wait_until};
+use crate::interop::report::{self, Tally, outcome};
 use mailnet::Scenario;
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::io::BufReader;
+use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -67,273 +70,202 @@ const SMALL: ApiListSize = ApiListSize {
 
 const SCENARIO: &str = "seed = 7\n[dns]\nlatency_ms = 20\n\
     [[group]]\nname = \"bulk-{n}.example\"\ncount = 200\nserver = { latency_ms = 20 }\n\
-    mailboxes = { ok = [\"user-#\"], full = [\"full-#\"], disabled = [\"gone-#\"] }\n\
+    mailboxes = { ok = [\"50% user-#\"], full = [\"15% user-#\"], disabled = [\"15% user-#\"] }\n\
     [[group]]\nname = \"slow-{n}.example\"\ncount = 20\nserver = { latency_ms = 4000 }\nmailboxes.ok = [\"user-#\"]\n";
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let size = if options.small { SMALL } else { FULL };
     let seed = options.seed();
     report::line(&format!("lists: seed {seed}, {} rows", size.rows));
     let world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(SCENARIO)?;
-    let plans = world.plans()?;
     let scenario = Scenario::parse(SCENARIO).map_err(|error| Failure(format!("the scenario: {error}")))?;
     let random = fastrand::Rng::with_seed(seed);
-    let content = ListContent::new(seed, size.rows, size.known);
-    let serve = world.serve(&mailnet, &plans.each_ref().map(String::as_str))?;
+    let domain = Box::new(|_, n| format!("bulk-{}.example", n % 200 + 1));
+    let list = ListRows { seed, lines: size.rows, domain, scenario };
+    let numbers = Numbers::of(&list, size.known);
+    let file = world.path("list.csv");
+    list.write(&file)?;
+    let text = fs::read(&file).map_err(|error| wrong(&file, &error))?;
+    let serve = world.serve(&mailnet, &[])?;
     let granted = size.rows + size.slow_rows + size.known;
     let key = world.unlimited(ACCOUNT, granted)?;
-    let serve = Some(serve);
-    let mut campaign = ApiListCampaign { world, mailnet, plans, random, key, serve, kills: 0 };
+    let (server, serve) = (serve.address, Some(serve));
+    let mut campaign = ApiListCampaign { world, mailnet, random, key, server, serve, kills: 0 };
     let mut tally = Tally::default();
-    campaign.check_before(&content, &size)?;
-    let text = content.text();
+    campaign.check_before(&list, &size)?;
     let id = campaign.upload(&text, &size, &mut tally)?;
     campaign.kill()?;
-    let list = campaign.wait(&id, "ready")?;
-    tally.check("the list is read after a kill", content.judge_numbers(&list));
+    tally.check("the list is read after a kill", numbers.judge(&campaign.wait(&id, "ready")?));
     campaign.order("POST", &format!("/{id}/start"))?;
     for _ in 0..size.work_kills {
         let life = size.life.mul_f64(0.5 + campaign.random.f64());
         sleep(life)?;
         campaign.kill()?;
     }
-    let list = campaign.wait(&id, "completed")?;
-    let price = content.distinct - content.known;
-    let spent = size.known + price;
-    let charged = list["credits_charged"].as_u64();
-    let judged = if charged == Some(price) { Ok(format!("{price} credits")) } else { Err(list.to_string()) };
-    tally.check("the list costs its new addresses", judged);
-    let results = campaign.download(&id, &size)?;
-    tally.check("each row is there once, with its verdict", content.judge_rows(&results, &scenario));
-    tally.check("the account has paid once for each address", campaign.judge_credits(granted, spent));
+    let state = campaign.wait(&id, "completed")?;
+    let spent = size.known + numbers.price;
+    let is_right = state["credits_charged"].as_u64() == Some(numbers.price);
+    tally.check("the list costs its new addresses", outcome(is_right, state.to_string()));
+    let path = campaign.world.path("results.csv");
+    fs::write(&path, campaign.download(&id, &size)?).map_err(|error| wrong(&path, &error))?;
+    let output = ListOutput { list: &list, path, is_ordered: true, has_more_columns: false };
+    let rows = format!("{} rows", size.rows);
+    tally.check("each row is there once, with its verdict", output.judge()?.map(|()| rows));
+    let paid = campaign.world.judge(ACCOUNT, &Claim::exact(granted, spent));
+    tally.check("the account has paid once for each address", paid);
     let cancelled = campaign.cancelled(&size, granted, spent)?;
     tally.check("a cancelled list costs what has an answer", cancelled);
     report::line(&format!("lists: {} kills", campaign.kills));
-    let stopped = campaign.serve.take().map_or(Ok(()), Serve::stop);
-    tally.check("the server ends in order", stopped.map(|()| "status 0".into()).map_err(|failure| failure.0));
-    let violations = campaign.mailnet.stop()?.get("violations").map(Value::to_string).unwrap_or_default();
-    let held = if violations == "{}" { Ok("none".to_owned()) } else { Err(violations) };
-    tally.check("no rule of the protocols broken", held);
-    Ok(Some(tally))
+    let serve = campaign.serve.take().ok_or_else(|| Failure("there is no server".into()))?;
+    tally.check("the server ends in order", serve.end());
+    campaign.mailnet.end(&mut tally)?;
+    Ok(tally)
 }
 
-/// The rows of the list.
-struct ListContent {
-    seed: u64,
+/// The numbers that the server must find in the list.
+#[derive(Debug, PartialEq, Eq)]
+struct Numbers {
     rows: u64,
     addresses: u64,
     distinct: u64,
-    known: u64,
+    /// The credits for addresses that the account has not checked before.
+    price: u64,
 }
 
-impl ListContent {
-    fn new(seed: u64, rows: u64, known: u64) -> ListContent {
-        let mut content = ListContent { seed, rows, addresses: 0, distinct: 0, known };
-        let mut seen = HashSet::new();
-        for n in 0..rows {
-            let value = content.value(n);
-            if value.contains('@') {
-                content.addresses += 1;
-                seen.insert(value.to_lowercase());
-            }
-        }
-        content.distinct = seen.len() as u64;
-        // Addresses that are checked before the list, and occur in it.
-        content.known = (0..known).filter(|&n| seen.contains(&content.own(n))).count() as u64;
-        content
+impl Numbers {
+    fn of(list: &ListRows, known: u64) -> Numbers {
+        let addresses = (0..list.lines).map(|n| list.address(n)).filter(|address| address.contains('@'));
+        let addresses: Vec<String> = addresses.map(|address| address.to_lowercase()).collect();
+        let distinct: HashSet<&str> = addresses.iter().map(String::as_str).collect();
+        let known = (0..known).filter(|&n| distinct.contains(list.own(n).as_str())).count() as u64;
+        let (count, distinct) = (addresses.len() as u64, distinct.len() as u64);
+        Numbers { rows: list.lines, addresses: count, distinct, price: distinct - known }
     }
 
-    fn draw(&self, n: u64, salt: u64) -> u64 {
-        fastrand::Rng::with_seed(self.seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salt << 56).u64(..)
-    }
-
-    /// The address of a row that is no duplicate.
-    fn own(&self, n: u64) -> String {
-        let kind = ["user", "user", "user", "full", "gone", "nobody"][(n % 6) as usize];
-        format!("{kind}-{n}@bulk-{}.example", n % 200 + 1)
-    }
-
-    /// One row in five is a duplicate of any earlier one, often in other letter case, and one in forty has no address.
-    fn value(&self, n: u64) -> String {
-        match self.draw(n, 2) % 40 {
-            0 => "no address".to_owned(),
-            1..=4 if n > 0 => self.own(self.draw(n, 3) % n).to_uppercase(),
-            5..=8 if n > 0 => self.own(self.draw(n, 3) % n),
-            _ => self.own(n),
-        }
-    }
-
-    fn text(&self) -> Vec<u8> {
-        let mut text = b"n,email,note\n".to_vec();
-        for n in 0..self.rows {
-            text.extend_from_slice(format!("{n},{},\"a, {n}\"\n", self.value(n)).as_bytes());
-        }
-        text
-    }
-
-    fn judge_numbers(&self, list: &Value) -> Result<String, String> {
+    fn judge(&self, list: &Value) -> Result<String, String> {
         let field = |name: &str| list[name].as_u64().unwrap_or_default();
-        let found = (field("rows"), field("addresses"), field("distinct"), field("credits_required"));
-        if found == (self.rows, self.addresses, self.distinct, self.distinct - self.known) {
-            Ok(format!(
-                "{} rows, {} addresses, {} different, {} known",
-                self.rows, self.addresses, self.distinct, self.known
-            ))
-        } else {
-            Err(format!("{found:?} instead of {}, {}, {}: {list}", self.rows, self.addresses, self.distinct))
-        }
-    }
-
-    fn judge_rows(&self, results: &[u8], scenario: &Scenario) -> Result<String, String> {
-        let (mut input, mut row) = (BufReader::new(results), String::new());
-        let mut next = |row: &mut String| next_row(&mut input, row).map_err(|error| error.to_string());
-        if !next(&mut row)? || row != "n,email,note,deliverable,reason" {
-            return Err(format!("the header is {row:?}"));
-        }
-        for n in 0..self.rows {
-            let value = self.value(n);
-            let reason = match value.contains('@') {
-                true => scenario.expected(&value.to_lowercase()).patient.as_str(),
-                false => "invalid_syntax",
-            };
-            let deliverable = matches!(reason, "mailbox_exists" | "role_account");
-            let expected = format!("{n},{value},\"a, {n}\",{deliverable},{reason}");
-            if !next(&mut row)? || row != expected {
-                return Err(format!("row {n} is {row:?}, not {expected:?}"));
-            }
-        }
-        if next(&mut row)? {
-            Err(format!("a row too many: {row:?}"))
-        } else {
-            Ok(format!("{} rows", self.rows))
-        }
+        let found = Numbers {
+            rows: field("rows"),
+            addresses: field("addresses"),
+            distinct: field("distinct"),
+            price: field("credits_required"),
+        };
+        outcome(found == *self, format!("{found:?}, expected {self:?}"))
     }
 }
 
 struct ApiListCampaign {
     world: CampaignFolder,
     mailnet: Mailnet,
-    plans: [String; 2],
     random: fastrand::Rng,
     key: String,
+    /// The address of all servers.
+    server: SocketAddr,
     serve: Option<Serve>,
     kills: usize,
 }
 
 impl ApiListCampaign {
-    fn address(&self) -> Result<SocketAddr, Failure> {
-        self.serve.as_ref().map(|serve| serve.address).ok_or_else(|| Failure("there is no server".into()))
+    fn api(&self) -> Api<'_> {
+        Api::new(self.server, &self.key)
     }
 
     /// Kills the server and starts another one on the same data.
     fn kill(&mut self) -> Result<(), Failure> {
-        if let Some(serve) = self.serve.take() {
-            super::hostile::no_panic(&serve.log()?).map_err(Failure)?;
-            serve.kill();
-        }
         self.kills += 1;
-        self.serve = Some(self.world.serve(&self.mailnet, &self.plans.each_ref().map(String::as_str))?);
+        let old = self.serve.take().ok_or_else(|| Failure("there is no server".into()))?;
+        self.serve = Some(self.world.restart(old, &self.mailnet, &[])?);
         Ok(())
     }
 
+    /// Kills the server some time after the start of a request, whose answer does not count.
+    fn kill_during(&mut self, request: HttpRequest, after_ms: u64) -> Result<(), Failure> {
+        let (server, key) = (self.server, self.key.clone());
+        let after = Duration::from_millis(self.random.u64(0..after_ms));
+        std::thread::scope(|scope| {
+            scope.spawn(|| Api::new(server, &key).send(request));
+            std::thread::sleep(after);
+            self.kill()
+        })
+    }
+
     /// Sends a request until its answer is not one that asks to repeat it.
-    fn request(
-        &self,
-        method: &str,
-        path: &str,
-        fields: &str,
-        body: &[u8],
-    ) -> Result<http::ApiAnswer, Failure> {
+    fn request(&self, request: HttpRequest) -> Result<HttpReply, Failure> {
         let end = Instant::now() + RETRY_LIMIT;
         loop {
-            match http::request(self.address()?, &self.key, (method, path), fields, body) {
+            match self.api().send(request.clone()) {
                 Ok(answer) if answer.status != 503 => return Ok(answer),
-                other if Instant::now() > end => return Err(Failure(format!("{method} {path}: {other:?}"))),
+                other if Instant::now() > end => {
+                    return Err(Failure(format!("{}: {other:?}", request.path())));
+                }
                 _ => sleep(Duration::from_millis(50))?,
             }
         }
     }
 
-    fn order(&self, method: &str, path: &str) -> Result<Value, Failure> {
-        let answer = self.request(method, &format!("/v1/lists{path}"), "", b"")?;
+    fn order(&self, method: &'static str, path: &str) -> Result<Value, Failure> {
+        let answer = self.request(HttpRequest::new(method, format!("/v1/lists{path}"), ""))?;
         if (200..300).contains(&answer.status) {
-            return Ok(answer.body);
+            return Ok(answer.json());
         }
-        Err(Failure(format!("{method} {path}: {} {}", answer.status, answer.body)))
+        Err(Failure(format!("{method} {path}: {answer}")))
     }
 
     fn wait(&self, id: &str, status: &str) -> Result<Value, Failure> {
-        let end = Instant::now() + LIMIT;
-        loop {
-            let list = self.order("GET", &format!("/{id}"))?;
-            if list["status"] == status {
-                return Ok(list);
-            }
-            if Instant::now() > end
-                || ["unfit", "paused"].contains(&list["status"].as_str().unwrap_or_default())
-            {
+        let mut list = Value::Null;
+        wait_until(status, LIMIT, || {
+            list = self.order("GET", &format!("/{id}"))?;
+            sleep(Duration::from_millis(200))?;
+            if list["status"] != status && ["unfit", "paused"].iter().any(|end| list["status"] == *end) {
                 return Err(Failure(format!("the list is not {status}: {list}")));
             }
-            sleep(Duration::from_millis(200))?;
-        }
+            Ok(list["status"] == status)
+        })?;
+        Ok(list)
     }
 
     /// Checks some addresses of the list in batches.
-    fn check_before(&self, content: &ListContent, size: &ApiListSize) -> Result<(), Failure> {
+    fn check_before(&self, list: &ListRows, size: &ApiListSize) -> Result<(), Failure> {
         let mut ids = Vec::new();
         for first in (0..size.known).step_by(BATCH as usize) {
-            let rows: Vec<String> =
-                (first..(first + BATCH).min(size.known)).map(|n| content.own(n)).collect();
-            let answer = http::submit(self.address()?, &self.key, "", &rows).map_err(Failure)?;
-            ids.push(answer.text("batch_id").to_owned());
+            let rows: Vec<String> = (first..(first + BATCH).min(size.known)).map(|n| list.own(n)).collect();
+            ids.push(self.api().submit("", &rows)?.word("batch_id"));
         }
-        let end = Instant::now() + LIMIT;
-        for id in ids {
-            while http::poll(self.address()?, &self.key, &id).map_err(Failure)?.text("status") != "completed"
-            {
-                if Instant::now() > end {
-                    return Err(Failure(format!("{id} does not complete")));
-                }
-                sleep(Duration::from_millis(100))?;
-            }
-        }
+        ids.iter().try_for_each(|id| self.api().complete(id, LIMIT).map(drop))?;
         Ok(())
+    }
+
+    /// Announces the upload.
+    fn announce(&self, bytes: usize) -> Result<HttpReply, Failure> {
+        let announced = HttpRequest::json("/v1/lists", &json!({ "bytes": bytes, "name": "soak" }));
+        self.request(announced.header("Idempotency-Key", "soak"))
     }
 
     /// Uploads the list in parts, with kills between the first and the last byte of some of them.
     fn upload(&mut self, text: &[u8], size: &ApiListSize, tally: &mut Tally) -> Result<String, Failure> {
-        let announced = json!({ "bytes": text.len(), "name": "soak" }).to_string();
-        let fields = "Content-Type: application/json\r\nIdempotency-Key: soak\r\n";
-        let created = self.request("POST", "/v1/lists", fields, announced.as_bytes())?;
-        let id = created.text("list_id").to_owned();
+        let id = self.announce(text.len())?.word("list_id");
         let (mut acknowledged, mut kills, mut wrong) = (0, 0, Vec::new());
         while acknowledged < text.len() {
             interrupted()?;
             let length = self.random.usize(size.part.0..size.part.1).min(text.len() - acknowledged);
-            let (part, path) = (&text[acknowledged..acknowledged + length], format!("/v1/lists/{id}"));
-            let complete = if acknowledged + length == text.len() { "Upload-Complete: ?1\r\n" } else { "" };
-            let fields = format!("Upload-Offset: {acknowledged}\r\n{complete}");
+            let path = format!("/v1/lists/{id}");
+            let part = |offset: usize, length: usize| {
+                let request = HttpRequest::new("PATCH", path.as_str(), &text[offset..offset + length]);
+                let request = request.header("Upload-Offset", &offset.to_string());
+                let is_last = offset + length == text.len();
+                if is_last { request.header("Upload-Complete", "?1") } else { request }
+            };
             // The kills are spread over the upload.
             let is_due = acknowledged * size.upload_kills / text.len() >= kills && kills < size.upload_kills;
             if is_due {
                 kills += 1;
-                let (server, key) = (self.address()?, self.key.clone());
-                let after = Duration::from_millis(self.random.u64(0..40));
-                std::thread::scope(|scope| {
-                    scope.spawn(|| http::request(server, &key, ("PATCH", &path), &fields, part));
-                    std::thread::sleep(after);
-                    self.kill()
-                })?;
+                self.kill_during(part(acknowledged, length), 40)?;
             } else {
-                let answer = self.request("PATCH", &path, &fields, part)?;
-                if answer.status != 200 && answer.text("error") != "offset_mismatch" {
-                    wrong.push(format!("{} {}", answer.status, answer.body));
+                let answer = self.request(part(acknowledged, length))?;
+                if answer.status != 200 && answer.word("error") != "offset_mismatch" {
+                    wrong.push(answer.to_string());
                 }
             }
             let list = self.order("GET", &format!("/{id}"))?;
@@ -344,18 +276,12 @@ impl ApiListCampaign {
             }
             acknowledged = offset;
             if acknowledged == text.len() && list["status"] == "uploading" {
-                let fields = format!("Upload-Offset: {offset}\r\nUpload-Complete: ?1\r\n");
-                self.request("PATCH", &path, &fields, b"")?;
+                self.request(part(offset, 0))?;
             }
         }
-        let again = self.request(
-            "POST",
-            "/v1/lists",
-            "Content-Type: application/json\r\nIdempotency-Key: soak\r\n",
-            announced.as_bytes(),
-        )?;
-        if again.text("list_id") != id || !again.replayed {
-            wrong.push(format!("the key has another list: {}", again.body));
+        let again = self.announce(text.len())?;
+        if again.word("list_id") != id || !again.is_replay() {
+            wrong.push(format!("the key has another list: {again}"));
         }
         let judged = match wrong.first() {
             None => Ok(format!("{} bytes, {kills} kills", text.len())),
@@ -369,33 +295,15 @@ impl ApiListCampaign {
     fn download(&mut self, id: &str, size: &ApiListSize) -> Result<Vec<u8>, Failure> {
         let path = format!("/v1/lists/{id}/results?format=csv");
         for _ in 0..size.download_kills {
-            let (server, key) = (self.address()?, self.key.clone());
-            let after = Duration::from_millis(self.random.u64(0..30));
-            std::thread::scope(|scope| {
-                scope.spawn(|| http::download(server, &key, &path));
-                std::thread::sleep(after);
-                self.kill()
-            })?;
+            self.kill_during(HttpRequest::get(path.as_str()), 30)?;
         }
-        http::download(self.address()?, &self.key, &path).map_err(Failure)
+        self.results(&path)
     }
 
-    fn credits(&self) -> Result<Credits, Failure> {
-        let shown = self.world.json(&["account", "show", ACCOUNT])?;
-        let faults = shown["audit"]["faults"].as_array().map_or(usize::MAX, Vec::len);
-        if faults != 0 {
-            return Err(Failure(format!("{}", shown["audit"])));
-        }
-        Credits::of(shown.get("account").unwrap_or(&shown))
-    }
-
-    fn judge_credits(&self, granted: u64, spent: u64) -> Result<String, String> {
-        let credits = self.credits().map_err(|failure| failure.0)?;
-        let expected = Credits { available: granted - spent, held: 0, spent, expired: 0, granted };
-        if credits == expected {
-            Ok(format!("{spent} spent"))
-        } else {
-            Err(format!("{credits:?}, not {expected:?}"))
+    fn results(&self, path: &str) -> Result<Vec<u8>, Failure> {
+        match self.api().get(path)? {
+            answer if answer.status == 200 => Ok(answer.body),
+            answer => Err(Failure(format!("{path}: {answer}"))),
         }
     }
 
@@ -408,9 +316,8 @@ impl ApiListCampaign {
     ) -> Result<Result<String, String>, Failure> {
         let text: String =
             (0..size.slow_rows).map(|n| format!("user-{n}@slow-{}.example\n", n % 20 + 1)).collect();
-        let created =
-            self.request("POST", "/v1/lists?name=slow", "Content-Type: text/plain\r\n", text.as_bytes())?;
-        let id = created.text("list_id").to_owned();
+        let upload = HttpRequest::new("POST", "/v1/lists?name=slow", text);
+        let id = self.request(upload.header("Content-Type", "text/plain"))?.word("list_id");
         self.wait(&id, "ready")?;
         self.order("POST", &format!("/{id}/start"))?;
         sleep(size.life)?;
@@ -422,14 +329,14 @@ impl ApiListCampaign {
         let list = self.order("POST", &format!("/{id}/cancel"))?;
         self.kill()?;
         let after = self.order("GET", &format!("/{id}"))?;
-        let rows = http::download(self.address()?, &self.key, &format!("/v1/lists/{id}/results"))
-            .map_err(Failure)?;
+        let rows = self.results(&format!("/v1/lists/{id}/results"))?;
         let rows = rows.iter().filter(|&&byte| byte == b'\n').count() as u64;
         let (checked, charged) = (list["checked"].as_u64(), list["credits_charged"].as_u64());
         let is_part = checked.is_some_and(|checked| (1..size.slow_rows).contains(&checked));
         if list != after || checked != charged || checked != Some(rows) || !is_part {
             return Ok(Err(format!("{rows} rows: {list}; later {after}")));
         }
-        Ok(self.judge_credits(granted, before + rows).map(|_| format!("{rows} of {} rows", size.slow_rows)))
+        let paid = self.world.judge(ACCOUNT, &Claim::exact(granted, before + rows));
+        Ok(paid.map(|_| format!("{rows} of {} rows", size.slow_rows)))
     }
 }

@@ -1,9 +1,9 @@
 //! The requests of a client, their answers, and the comparison with the ledger.
 
-use super::http::{self, ApiAnswer};
+use super::api::Api;
+use super::client::HttpReply;
 use super::intercept::Intercepted;
-use serde_json::Value;
-use std::net::SocketAddr;
+use super::judge::{self, Claim};
 use std::time::{Duration, Instant};
 
 /// How many single checks a run has, and how many rows its batches have.
@@ -18,12 +18,6 @@ const LOOK: Duration = Duration::from_millis(20);
 const UNREACHED: &str = "provider_unavailable";
 /// The times of a request that was not sent.
 const NEVER: Times = Times { sent: u64::MAX, answered: u64::MAX };
-
-/// A client with the address of the server and its key.
-pub struct LoadClient<'a> {
-    pub address: SocketAddr,
-    pub key: &'a str,
-}
 
 /// What the client knows about the charge of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,33 +97,28 @@ impl RequestLoad {
         load
     }
 
-    /// The total price of the requests, in credits.
-    pub fn price() -> u64 {
-        (CHECKS + BATCHES * ROWS) as u64
-    }
-
     /// Sends every request once, on a disk that may fail.
     ///
     /// # Errors
     ///
     /// The server gave an answer that contradicts the plan of failures.
-    pub fn run(&mut self, client: &LoadClient<'_>, calls: &Intercepted) -> Result<(), String> {
+    pub fn run(&mut self, api: Api<'_>, calls: &Intercepted) -> Result<(), String> {
         let batch_every = CHECKS / BATCHES;
         for number in 0..CHECKS {
             if number % batch_every == 0
                 && let Some(batch) = self.batches.get_mut(number / batch_every)
             {
                 let sent = calls.operations();
-                let answer = http::submit(client.address, client.key, &batch.once, &batch.rows);
+                let answer = api.submit(&batch.once, &batch.rows);
                 batch.times = Times { sent, answered: calls.operations() };
                 batch.told = told(&answer, 202)?;
                 if let (Told::Done, Ok(answer)) = (batch.told, &answer) {
-                    batch.id = answer.text("batch_id").to_owned();
+                    batch.id = answer.word("batch_id");
                 }
             }
             let check = &mut self.checks[number];
             let sent = calls.operations();
-            check.told = ask(client, &check.address)?;
+            check.told = ask(api, &check.address)?;
             check.times = Times { sent, answered: calls.operations() };
         }
         let all =
@@ -137,29 +126,25 @@ impl RequestLoad {
         self.refused = all().filter(|told| *told == Told::Nothing).count() as u64;
         self.unknown = all().filter(|told| *told == Told::Unknown).count() as u64;
         // Reads must continue after any failure.
-        let account = http::get(client.address, client.key, "/v1/account")?;
+        let account = api.get("/v1/account")?;
         if account.status != 200 {
-            return Err(format!("the account: {} {}", account.status, account.body));
+            return Err(format!("the account: {account}"));
         }
         if self.refused + self.unknown > 0 {
-            return if calls.is_met() {
-                self.says_so(client)
-            } else {
-                Err("refused before the fault".into())
-            };
+            return if calls.is_met() { self.says_so(api) } else { Err("refused before the fault".into()) };
         }
         self.batches.iter().try_for_each(|batch| match batch.told {
-            Told::Done if !calls.is_met() => completes(client, batch),
+            Told::Done if !calls.is_met() => completes(api, batch),
             _ => Ok(()),
         })
     }
 
     /// Checks that the server reports that it is not ready, or takes requests again.
-    fn says_so(&mut self, client: &LoadClient<'_>) -> Result<(), String> {
+    fn says_so(&mut self, api: Api<'_>) -> Result<(), String> {
         let end = Instant::now() + PATIENCE;
         let check = &mut self.checks[CHECKS - 1];
         loop {
-            let ready = http::open(client.address, "/readyz")?;
+            let ready = api.get("/readyz")?;
             if ready.status == 503 || check.told == Told::Done {
                 return Ok(());
             }
@@ -167,64 +152,66 @@ impl RequestLoad {
                 return Err("it takes no requests, and /readyz does not say so".into());
             }
             std::thread::sleep(LOOK);
-            check.told = ask(client, &check.address)?;
+            check.told = ask(api, &check.address)?;
         }
     }
 
-    /// Repeats requests without an answer, on a disk that works: each is then answered and paid once. `spent` returns
-    /// the spent and held credits of the account.
+    /// Repeats requests without an answer, on a disk that works: each is then answered and paid once. `judge` compares the ledger of
+    /// the account with a claim.
     pub fn settle(
         &mut self,
-        client: &LoadClient<'_>,
-        spent: impl Fn() -> Result<(u64, u64), String>,
+        api: Api<'_>,
+        judge: impl Fn(&Claim) -> Result<String, String>,
     ) -> Result<(), String> {
         // The server works on accepted batches meanwhile, so their cost so far is unknown. Only that of the checks is
         // known.
         for batch in &mut self.batches {
-            let answer = http::submit(client.address, client.key, &batch.once, &batch.rows)?;
-            let id = answer.text("batch_id");
-            if answer.status != 202 || (batch.told == Told::Done && (id != batch.id || !answer.replayed)) {
-                return Err(format!("{} again: {} {}", batch.once, answer.status, answer.body));
+            let answer = api.submit(&batch.once, &batch.rows)?;
+            let id = answer.word("batch_id");
+            let is_done = batch.told == Told::Done;
+            if answer.status != 202 || (is_done && (id != batch.id || !answer.is_replay())) {
+                return Err(format!("{} again: {answer}", batch.once));
             }
-            if batch.told == Told::Nothing && answer.replayed {
+            if batch.told == Told::Nothing && answer.is_replay() {
                 return Err(format!("{} was said not to be charged, and was taken", batch.once));
             }
-            batch.id = id.to_owned();
+            batch.id = id;
         }
-        self.batches.iter().try_for_each(|batch| completes(client, batch))?;
-        let of_checks = spent()?.0.checked_sub((BATCHES * ROWS) as u64);
-        let done = self.checks.iter().filter(|check| check.told == Told::Done).count() as u64;
-        let maybe = done + self.checks.iter().filter(|check| check.told == Told::Unknown).count() as u64;
-        if !of_checks.is_some_and(|credits| (done..=maybe).contains(&credits)) {
-            return Err(format!(
-                "{of_checks:?} credits for {done} checks that were answered, {maybe} at the most"
-            ));
-        }
+        self.batches.iter().try_for_each(|batch| completes(api, batch))?;
+        let count = |told: Told| self.checks.iter().filter(|check| check.told == told).count() as u64;
+        let lasting = (BATCHES * ROWS) as u64;
+        judge(&Claim {
+            granted: None,
+            paid: count(Told::Done) + lasting,
+            open: count(Told::Unknown),
+            lasting,
+            lasting_count: BATCHES as u64,
+        })?;
         for SingleCheck { address, .. } in &self.checks {
-            let answer = verify(client, address);
+            let answer = verify(api, address);
             if read_check(address, &answer)? != Told::Done {
                 return Err(format!("{address} gets no answer on a disk that works: {answer:?}"));
             }
         }
-        match spent()? {
-            (credits, 0) if credits == RequestLoad::price() => Ok(()),
-            (credits, held) => {
-                Err(format!("{credits} credits spent and {held} held, instead of {}", RequestLoad::price()))
-            }
-        }
+        judge(&RequestLoad::whole_claim()).map(drop)
+    }
+
+    /// The claim after all requests were answered.
+    pub fn whole_claim() -> Claim {
+        Claim { paid: (CHECKS + BATCHES * ROWS) as u64, ..Claim::default() }
     }
 }
 
-fn ask(client: &LoadClient<'_>, address: &str) -> Result<Told, String> {
-    read_check(address, &verify(client, address))
+fn ask(api: Api<'_>, address: &str) -> Result<Told, String> {
+    read_check(address, &verify(api, address))
 }
 
 /// Checks an address, and repeats the request while the server reaches no resolver or no mail server.
-fn verify(client: &LoadClient<'_>, address: &str) -> Result<ApiAnswer, String> {
+fn verify(api: Api<'_>, address: &str) -> Result<HttpReply, String> {
     let end = Instant::now() + PATIENCE;
     loop {
-        let answer = http::verify(client.address, client.key, address)?;
-        if answer.text("error") != UNREACHED || Instant::now() > end {
+        let answer = api.verify(address)?;
+        if answer.word("error") != UNREACHED || Instant::now() > end {
             return Ok(answer);
         }
         std::thread::sleep(LOOK);
@@ -232,47 +219,29 @@ fn verify(client: &LoadClient<'_>, address: &str) -> Result<ApiAnswer, String> {
 }
 
 /// What the client knows from the answer to a single check. Any reason other than the right one is a defect.
-fn read_check(address: &str, answer: &Result<ApiAnswer, String>) -> Result<Told, String> {
+fn read_check(address: &str, answer: &Result<HttpReply, String>) -> Result<Told, String> {
     let told = told(answer, 200)?;
     match answer {
-        Ok(answer) if told == Told::Done && answer.text("reason") != "mailbox_exists" => {
-            Err(format!("{address}: {}", answer.body))
+        Ok(answer) if told == Told::Done && answer.word("reason") != "mailbox_exists" => {
+            Err(format!("{address}: {answer}"))
         }
         _ => Ok(told),
     }
 }
 
 /// What the client knows from an answer. Any status other than `done` and 503 is a defect.
-fn told(answer: &Result<ApiAnswer, String>, done: u16) -> Result<Told, String> {
+fn told(answer: &Result<HttpReply, String>, done: u16) -> Result<Told, String> {
     match answer {
         Err(_) => Ok(Told::Unknown),
         Ok(answer) if answer.status == done => Ok(Told::Done),
-        Ok(answer) if answer.status == 503 && answer.text("message").contains("nothing was charged") => {
-            Ok(Told::Nothing)
-        }
+        Ok(answer) if answer.status == 503 && answer.nothing_was_charged() => Ok(Told::Nothing),
         Ok(answer) if answer.status == 503 => Ok(Told::Unknown),
-        Ok(answer) => Err(format!("{} {}", answer.status, answer.body)),
+        Ok(answer) => Err(answer.to_string()),
     }
 }
 
 /// Checks that the batch ends with each row once, in order, and right.
-fn completes(client: &LoadClient<'_>, batch: &SubmittedBatch) -> Result<(), String> {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let answer = http::poll(client.address, client.key, &batch.id)?;
-        if answer.status == 200 && answer.text("status") == "completed" {
-            let results = answer.body.get("results").and_then(Value::as_array).cloned().unwrap_or_default();
-            let text = |row: &Value, field: &str| row.get(field).and_then(Value::as_str).map(str::to_owned);
-            let is_right = results.len() == batch.rows.len()
-                && results.iter().zip(&batch.rows).all(|(row, address)| {
-                    text(row, "email").as_ref() == Some(address)
-                        && text(row, "reason").as_deref() == Some("mailbox_exists")
-                });
-            return if is_right { Ok(()) } else { Err(format!("{}: {}", batch.once, answer.body)) };
-        }
-        if answer.status != 200 || Instant::now() > end {
-            return Err(format!("{}: {} {}", batch.once, answer.status, answer.body));
-        }
-        std::thread::sleep(LOOK);
-    }
+fn completes(api: Api<'_>, batch: &SubmittedBatch) -> Result<(), String> {
+    let expected = judge::alike(&batch.rows, "mailbox_exists");
+    judge::rows(&batch.once, &expected, &api.complete(&batch.id, PATIENCE)?)
 }

@@ -15,16 +15,18 @@
 //!
 //! After each point the ledger must show that exactly the answered checks were paid, and nothing is held.
 
-use super::http;
+use super::api::Api;
+use super::client::HttpReply;
+use super::crowd::{each, joined, spawn};
+use super::judge::{self, Claim};
 use super::options::SoakOptions;
-use super::world::{CampaignFolder, Credits, Serve};
+use super::world::{ANY_PORT, CampaignFolder, Mailnet, Serve};
 use crate::failure::Failure;
-use crate::interop::process::{interrupted, sleep};
+use crate::interop::process::wait_until;
 use crate::interop::report::{self, Tally};
-use serde_json::Value;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::net::{TcpListener, UdpSocket};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 16;
@@ -44,29 +46,23 @@ const SCENARIO: &str = "seed = 9\n\
     [[domain]]\nname = \"dead.example\"\nmx = [\"10 mx.dead.example\"]\n";
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     report::line(
         "outage: eight points at which no server can be asked, and one at which a server can be asked",
     );
     let world = CampaignFolder::make(options)?;
-    let plans = world.plans()?;
-    let campaign = OutageCampaign { world, plans, next: AtomicUsize::new(1), spent: Mutex::new(0) };
+    let campaign = OutageCampaign { world, next: AtomicUsize::new(1), spent: AtomicU64::new(0) };
     let mut tally = Tally::default();
     campaign.go(&mut tally)?;
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 struct OutageCampaign {
     world: CampaignFolder,
-    plans: [String; 2],
     /// The number of the next address: no address is asked about twice.
     next: AtomicUsize,
     /// The credits that the account must have spent by now.
-    spent: Mutex<u64>,
+    spent: AtomicU64,
 }
 
 /// Counts of checks by their answer.
@@ -95,84 +91,65 @@ impl OutageCampaign {
             .map_err(|error| Failure(format!("a silent resolver: {error}")))?;
         let serve = self.serve(&ports, &[])?;
         let key = self.world.unlimited("outage", GRANTED)?;
-        let server = serve.address;
-        tally.check("1: no resolver from the start", self.goes_down(server, &key, "provider_unavailable"));
-        let batch = self.submit(server, &key);
+        let api = Api::new(serve.address, &key);
+        tally.check("1: no resolver from the start", self.goes_down(api, "provider_unavailable"));
+        let batch = self.submit(api);
         drop(silent);
         let mailnet = self.mailnet(&ports)?;
-        tally.check("2: the resolver is back", self.comes_back(server, &key));
-        tally
-            .check("2: the batch that waited", batch.and_then(|id| self.completes(server, &key, &id, false)));
-        tally.check("a dead domain is no outage", self.dead_domain(server, &key));
-        let vanishing = self.vanishes(server, &key, mailnet);
+        tally.check("2: the resolver is back", self.comes_back(api));
+        tally.check("2: the batch that waited", batch.and_then(|batch| self.completes(api, &batch, false)));
+        tally.check("a dead domain is no outage", self.dead_domain(api));
+        let vanishing = self.vanishes(api, mailnet);
         tally.check("3: resolver and mail servers stop during checks", vanishing);
-        tally.check("3: every check gets 503", self.goes_down(server, &key, "provider_unavailable"));
-        self.end(serve, tally)?;
+        tally.check("3: every check gets 503", self.goes_down(api, "provider_unavailable"));
+        tally.check("no panic", serve.end());
 
         let serve = self.serve(&ports, &["--batch-outage-wait", BATCH_WAIT])?;
-        let server = serve.address;
-        let batch = self.submit(server, &key);
-        tally.check("4: a batch is given up", batch.and_then(|id| self.completes(server, &key, &id, true)));
-        self.end(serve, tally)?;
+        let api = Api::new(serve.address, &key);
+        let batch = self.submit(api);
+        tally.check("4: a batch is given up", batch.and_then(|batch| self.completes(api, &batch, true)));
+        tally.check("no panic", serve.end());
 
         let closed = Ports::draw()?;
         let mailnet = self.mailnet(&ports)?;
-        let serve = self.world.serve_with(
-            &format!("127.0.0.1:{}", ports.dns),
-            &closed.smtp.to_string(),
-            &self.plans.each_ref().map(String::as_str),
-        )?;
-        let server = serve.address;
-        tally.check("5: mail servers refuse", self.goes_down(server, &key, "provider_unavailable"));
+        let serve = self.serve(&Ports { dns: ports.dns, ..closed }, &[])?;
+        let api = Api::new(serve.address, &key);
+        tally.check("5: mail servers refuse", self.goes_down(api, "provider_unavailable"));
         let other = self.mailnet(&closed)?;
-        tally.check("6: mail servers are back", self.comes_back(server, &key));
+        tally.check("6: mail servers are back", self.comes_back(api));
         other.stop()?;
-        self.end(serve, tally)?;
+        tally.check("no panic", serve.end());
 
         let serve = self.serve(&ports, &["--queue", "8"])?;
-        tally.check("7: a full queue", self.overflows(serve.address, &key));
-        tally.check("8: a drain", self.drains(serve, &key));
+        let api = Api::new(serve.address, &key);
+        tally.check("7: a full queue", self.overflows(api));
+        tally.check("8: a drain", self.drains(serve, api));
         let serve = self.serve(&ports, &[])?;
         tally.check("8: the ledger after the drain", self.paid());
-        self.end(serve, tally)?;
+        tally.check("no panic", serve.end());
         mailnet.stop()?;
         Ok(())
     }
 
     fn serve(&self, ports: &Ports, more: &[&str]) -> Result<Serve, Failure> {
-        let mut flags: Vec<&str> = self.plans.iter().map(String::as_str).collect();
-        flags.extend(more);
-        self.world.serve_with(&format!("127.0.0.1:{}", ports.dns), &ports.smtp.to_string(), &flags)
+        let engine = (format!("127.0.0.1:{}", ports.dns), ports.smtp.to_string());
+        self.world.serve_at(ANY_PORT, (&engine.0, &engine.1), more)
     }
 
-    fn mailnet(&self, ports: &Ports) -> Result<super::world::Mailnet, Failure> {
-        let dns = format!("127.0.0.1:{}", ports.dns);
-        let at = ["--dns", &dns, "--smtp-port", &ports.smtp.to_string()].map(str::to_owned);
-        self.world.mailnet_at(SCENARIO, &format!("mailnet-{}", ports.dns), &at.each_ref().map(String::as_str))
-    }
-
-    fn end(&self, serve: Serve, tally: &mut Tally) -> Result<(), Failure> {
-        let log = serve.log()?;
-        serve.stop()?;
-        tally.check("no panic", super::hostile::no_panic(&log));
-        Ok(())
+    fn mailnet(&self, ports: &Ports) -> Result<Mailnet, Failure> {
+        let at = [format!("127.0.0.1:{}", ports.dns), ports.smtp.to_string()];
+        let at = ["--dns", &at[0], "--smtp-port", &at[1]];
+        let command = Command::new(self.world.binary("mailnet"));
+        self.world.mailnet_by(command, SCENARIO, &format!("mailnet-{}", ports.dns), &at)
     }
 
     /// Makes `count` checks at domains of a kind, from one client per check, at most [`CLIENTS`].
-    fn ask(&self, server: SocketAddr, key: &str, kind: &str, count: usize) -> AnswerTotals {
-        let (left, said) = (AtomicUsize::new(count), Mutex::new(AnswerTotals::default()));
-        let take =
-            || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
-        let client = || {
-            while take() && interrupted().is_ok() {
-                let answer = http::verify(server, key, &self.address(kind));
-                said.lock().unwrap_or_else(PoisonError::into_inner).take(answer);
-            }
-        };
-        std::thread::scope(|scope| (0..count.min(CLIENTS)).for_each(|_| drop(scope.spawn(client))));
-        let said = said.into_inner().unwrap_or_else(PoisonError::into_inner);
-        self.pay(said.right + said.unverifiable);
-        said
+    fn ask(&self, api: Api<'_>, kind: &str, count: usize) -> Result<AnswerTotals, String> {
+        let mut said = AnswerTotals::default();
+        let answers = each(count, CLIENTS, |_| api.verify(&self.address(kind)))?;
+        answers.into_iter().for_each(|answer| said.take(answer));
+        self.spent.fetch_add(said.right + said.unverifiable, Ordering::SeqCst);
+        Ok(said)
     }
 
     fn address(&self, kind: &str) -> String {
@@ -184,135 +161,108 @@ impl OutageCampaign {
         }
     }
 
-    fn pay(&self, credits: u64) {
-        *self.spent.lock().unwrap_or_else(PoisonError::into_inner) += credits;
-    }
-
     /// Checks that the ledger agrees with the answers.
     fn paid(&self) -> Result<String, String> {
-        let expected = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        let shown = self.world.json(&["account", "show", "outage"]).map_err(|failure| failure.0)?;
-        let credits = Credits::of(shown.get("account").unwrap_or(&shown)).map_err(|failure| failure.0)?;
-        let faults = shown["audit"]["faults"].as_array().map_or(usize::MAX, Vec::len);
-        if credits.spent == expected && credits.held == 0 && credits.add_up() && faults == 0 {
-            return Ok(format!("{expected} spent"));
-        }
-        Err(format!("{credits:?}, {faults} faults; {expected} should be spent"))
+        self.world.judge("outage", &Claim::exact(GRANTED, self.spent.load(Ordering::SeqCst)))
     }
 
     /// Asks until every answer is 503 with this code. Before that only `unverifiable` is allowed.
-    fn goes_down(&self, server: SocketAddr, key: &str, code: &str) -> Result<String, String> {
+    fn goes_down(&self, api: Api<'_>, code: &str) -> Result<String, String> {
         let (begin, mut unverifiable) = (Instant::now(), 0);
-        loop {
-            let said = self.ask(server, key, "up", CLIENTS * 2);
+        wait_until(&format!("503 with {code}"), NOTICE_LIMIT, || {
+            let said = self.ask(api, "up", CLIENTS * 2)?;
             unverifiable += said.unverifiable;
-            let down = said.provider_unavailable == CLIENTS as u64 * 2;
             if !said.wrong.is_empty() || said.right + said.cut_off + said.temporarily_unavailable > 0 {
-                return Err(format!("{said:?}"));
+                return Err(Failure(format!("{said:?}")));
             }
-            if down {
-                break;
-            }
-            if begin.elapsed() > NOTICE_LIMIT {
-                return Err(format!("no {code} after {} s: {said:?}", begin.elapsed().as_secs()));
-            }
-        }
+            Ok(said.provider_unavailable == CLIENTS as u64 * 2)
+        })?;
         let paid = self.paid()?;
         Ok(format!("after {:.1} s and {unverifiable} unverifiable; {paid}", begin.elapsed().as_secs_f32()))
     }
 
     /// Asks until every answer is right.
-    fn comes_back(&self, server: SocketAddr, key: &str) -> Result<String, String> {
+    fn comes_back(&self, api: Api<'_>) -> Result<String, String> {
         let begin = Instant::now();
-        loop {
-            let said = self.ask(server, key, "up", CLIENTS * 2);
-            if said.right == CLIENTS as u64 * 2 {
-                break;
+        wait_until("right answers", NOTICE_LIMIT, || {
+            let said = self.ask(api, "up", CLIENTS * 2)?;
+            if !said.wrong.is_empty() {
+                return Err(Failure(format!("{said:?}")));
             }
-            if begin.elapsed() > NOTICE_LIMIT || !said.wrong.is_empty() {
-                return Err(format!("after {} s: {said:?}", begin.elapsed().as_secs()));
-            }
-            std::thread::sleep(Duration::from_millis(500));
-        }
-        let paid = self.paid_in_time()?;
-        Ok(format!("after {:.1} s; {paid}", begin.elapsed().as_secs_f32()))
+            let is_back = said.right == CLIENTS as u64 * 2;
+            std::thread::sleep(Duration::from_millis(if is_back { 0 } else { 500 }));
+            Ok(is_back)
+        })?;
+        // Batches under way still hold credits.
+        let mut paid = self.paid();
+        let _ = wait_until("the ledger", NOTICE_LIMIT, || {
+            paid = self.paid();
+            Ok(paid.is_ok())
+        });
+        Ok(format!("after {:.1} s; {}", begin.elapsed().as_secs_f32(), paid?))
     }
 
-    /// The ledger, after the batches under way no longer hold credits.
-    fn paid_in_time(&self) -> Result<String, String> {
-        let end = Instant::now() + NOTICE_LIMIT;
-        loop {
-            match self.paid() {
-                Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(500)),
-                other => return other,
-            }
-        }
-    }
-
-    /// Submits a batch of addresses with right verdicts; its price counts as spent from now on.
-    fn submit(&self, server: SocketAddr, key: &str) -> Result<String, String> {
+    /// Submits a batch of addresses with right verdicts; its price counts as spent from now on. Returns its id and its rows.
+    fn submit(&self, api: Api<'_>) -> Result<(String, Vec<String>), String> {
         let rows: Vec<String> = (0..BATCH).map(|_| self.address("up")).collect();
-        let answer = http::submit(server, key, "", &rows)?;
+        let answer = api.submit("", &rows)?;
         if answer.status != 202 {
-            return Err(format!("{} {}", answer.status, answer.body));
+            return Err(answer.to_string());
         }
-        let id = answer.text("batch_id").to_owned();
-        let polled = http::poll(server, key, &id)?;
-        if polled.text("status") != "processing" || !polled.body["results"].is_null() {
-            return Err(format!("an outage, and yet: {}", polled.body));
+        let id = answer.word("batch_id");
+        let polled = api.poll(&id)?;
+        if polled.word("status") != "processing" || !polled.json()["results"].is_null() {
+            return Err(format!("an outage, and yet: {polled}"));
         }
-        self.pay(BATCH as u64);
-        Ok(id)
+        self.spent.fetch_add(BATCH as u64, Ordering::SeqCst);
+        Ok((id, rows))
     }
 
     /// Waits for a batch. Its rows must be right, or unverifiable and refunded.
-    fn completes(&self, server: SocketAddr, key: &str, id: &str, given_up: bool) -> Result<String, String> {
-        let end = Instant::now() + NOTICE_LIMIT * 2;
-        let polled = loop {
-            let polled = http::poll(server, key, id)?;
-            if polled.text("status") == "completed" {
-                break polled;
-            }
-            if Instant::now() > end {
-                return Err(format!("it does not complete: {}", polled.body));
-            }
-            sleep(Duration::from_millis(100)).map_err(|failure| failure.0)?;
-        };
-        let expected = if given_up { "unverifiable" } else { "mailbox_exists" };
-        let rows = polled.body["results"].as_array().map_or(&[][..], Vec::as_slice);
-        if rows.len() != BATCH || rows.iter().any(|row| row["reason"] != expected) {
-            return Err(format!("not {expected}: {}", Value::from(rows)));
-        }
+    fn completes(
+        &self,
+        api: Api<'_>,
+        (id, rows): &(String, Vec<String>),
+        given_up: bool,
+    ) -> Result<String, String> {
+        let reason = if given_up { "unverifiable" } else { "mailbox_exists" };
+        judge::rows(id, &judge::alike(rows, reason), &api.complete(id, NOTICE_LIMIT * 2)?)?;
         if given_up {
-            *self.spent.lock().unwrap_or_else(PoisonError::into_inner) -= BATCH as u64;
+            self.spent.fetch_sub(BATCH as u64, Ordering::SeqCst);
         }
         self.paid()
     }
 
-    fn dead_domain(&self, server: SocketAddr, key: &str) -> Result<String, String> {
-        let said = self.ask(server, key, "dead", 100);
-        let calm = said.unverifiable == 100;
-        let after = self.ask(server, key, "up", CLIENTS);
-        if !calm || after.right != CLIENTS as u64 {
+    fn dead_domain(&self, api: Api<'_>) -> Result<String, String> {
+        let said = self.ask(api, "dead", 100)?;
+        let after = self.ask(api, "up", CLIENTS)?;
+        if said.unverifiable != 100 || after.right != CLIENTS as u64 {
             return Err(format!("{said:?}, then {after:?}"));
         }
         self.paid()
     }
 
-    /// Ends mailnet while checks of slow servers are under way: each must be answered, or refused and free.
-    fn vanishes(
+    /// Checks slow servers, and meanwhile does something after this time.
+    fn ask_during(
         &self,
-        server: SocketAddr,
-        key: &str,
-        mailnet: super::world::Mailnet,
-    ) -> Result<String, String> {
-        let said = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| self.ask(server, key, "slow", 64));
-            std::thread::sleep(Duration::from_millis(1500));
-            let stopped = mailnet.stop().map_err(|failure| failure.0);
-            let said = asking.join().map_err(|_| "a client panicked".to_owned())?;
-            stopped.map(|_| said)
-        })?;
+        api: Api<'_>,
+        count: usize,
+        after: Duration,
+        what: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<AnswerTotals, String> {
+        std::thread::scope(|scope| {
+            let asking = spawn(scope, || self.ask(api, "slow", count))?;
+            std::thread::sleep(after);
+            let done = what();
+            let said = joined(asking)?;
+            done?;
+            Ok(said)
+        })
+    }
+
+    /// Ends mailnet while checks of slow servers are under way: each must be answered, or refused and free.
+    fn vanishes(&self, api: Api<'_>, mailnet: Mailnet) -> Result<String, String> {
+        let said = self.ask_during(api, 64, Duration::from_millis(1500), || mailnet.stop().map(drop))?;
         if !said.wrong.is_empty() || said.cut_off > 0 {
             return Err(format!("{said:?}"));
         }
@@ -323,12 +273,12 @@ impl OutageCampaign {
         ))
     }
 
-    fn overflows(&self, server: SocketAddr, key: &str) -> Result<String, String> {
-        let said = self.ask(server, key, "slow", 64);
+    fn overflows(&self, api: Api<'_>) -> Result<String, String> {
+        let said = self.ask(api, "slow", 64)?;
         if !said.wrong.is_empty() || said.right == 0 || said.temporarily_unavailable == 0 {
             return Err(format!("{said:?}"));
         }
-        let after = self.ask(server, key, "up", 4);
+        let after = self.ask(api, "up", 4)?;
         if after.right != 4 {
             return Err(format!("it does not recover: {after:?}"));
         }
@@ -336,15 +286,8 @@ impl OutageCampaign {
         Ok(format!("{} answered, {} refused; {paid}", said.right, said.temporarily_unavailable))
     }
 
-    fn drains(&self, serve: Serve, key: &str) -> Result<String, String> {
-        let server = serve.address;
-        let said = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| self.ask(server, key, "slow", 8));
-            std::thread::sleep(Duration::from_millis(800));
-            let stopped = serve.stop().map_err(|failure| failure.0);
-            let said = asking.join().map_err(|_| "a client panicked".to_owned())?;
-            stopped.map(|()| said)
-        })?;
+    fn drains(&self, serve: Serve, api: Api<'_>) -> Result<String, String> {
+        let said = self.ask_during(api, 8, Duration::from_millis(800), || serve.stop())?;
         // A queue of eight takes them all, and the server answers all accepted checks before it ends.
         if !said.wrong.is_empty() || said.right + said.temporarily_unavailable != 8 || said.right == 0 {
             return Err(format!("{said:?}"));
@@ -354,17 +297,18 @@ impl OutageCampaign {
 }
 
 impl AnswerTotals {
-    fn take(&mut self, answer: Result<http::ApiAnswer, String>) {
+    fn take(&mut self, answer: Result<HttpReply, String>) {
         let Ok(answer) = answer else {
             self.cut_off += 1;
             return;
         };
-        match (answer.status, answer.text("reason"), answer.text("error")) {
+        let says_when = answer.header("retry-after").is_some();
+        match (answer.status, answer.word("reason").as_str(), answer.word("error").as_str()) {
             (200, "mailbox_exists", _) => self.right += 1,
             (200, "unverifiable", _) => self.unverifiable += 1,
-            (503, _, "provider_unavailable") if answer.retry_after => self.provider_unavailable += 1,
-            (503, _, "temporarily_unavailable") if answer.retry_after => self.temporarily_unavailable += 1,
-            (status, ..) => self.wrong.push(format!("{status} {}", answer.body)),
+            (503, _, "provider_unavailable") if says_when => self.provider_unavailable += 1,
+            (503, _, "temporarily_unavailable") if says_when => self.temporarily_unavailable += 1,
+            _ => self.wrong.push(answer.to_string()),
         }
     }
 }

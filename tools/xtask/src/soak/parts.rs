@@ -11,12 +11,13 @@
 //! - a part that is complete and started again asks nobody;
 //! - memory stays below its limit, and no temporary file is left.
 
-use super::list_output::BESIDE;
-use super::list_rows::{CLEANED_HEADER, ListRows, next_row, resident_kib, wrong};
+use super::list_output::{BESIDE, length};
+use super::list_rows::{CLEANED_HEADER, ListRows, next_row, wrong};
 use super::options::SoakOptions;
-use super::world::{CampaignFolder, Mailnet};
+use super::peers::watch;
+use super::world::{CampaignFolder, Mailnet, polite};
 use crate::failure::Failure;
-use crate::interop::process::{ServerProcess, interrupted, sleep};
+use crate::interop::process::ServerProcess;
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
 use serde_json::Value;
@@ -59,7 +60,6 @@ const PARTS: u64 = 3;
 /// The number of greylisted domains. By the rule of parts, each part has one of them. So no run ends before the kill: it waits
 /// until a greylisted row is tried again.
 const GREY: u64 = 3;
-const LOOK: Duration = Duration::from_millis(5);
 
 /// At a domain, all mailboxes exist or none: if only some exist, the engine asks about an existing one again, to prove a refusal.
 fn scenario(domains: u64) -> String {
@@ -98,11 +98,7 @@ fn times(address: &str) -> u32 {
 }
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let size = if options.small { &SMALL } else { &FULL };
     let seed = options.seed();
     report::line(&format!("parts: seed {seed}, {} lines in {PARTS} parts, one kill in each", size.lines));
@@ -134,7 +130,7 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     tally.check("a complete part, started again", outcome);
     let outcome = campaign.join()?;
     tally.check("the join is the output of one run", outcome);
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 fn rows(seed: u64, size: &PartsSize, scenario: Scenario) -> ListRows {
@@ -299,27 +295,15 @@ impl PartsCampaign<'_> {
 
     /// Waits for the end of a run, or kills it when this file has this many bytes. Returns its greatest resident memory in KiB.
     fn watch(&self, run: &mut ServerProcess, kill: Option<(&Path, u64)>) -> Result<u64, Failure> {
-        let (began, mut peak) = (Instant::now(), 0);
-        loop {
-            interrupted()?;
-            peak = resident_kib(run.id()).unwrap_or(0).max(peak);
-            if let Some(status) = run.ended()? {
-                return if status.success() {
-                    Ok(peak)
-                } else {
-                    Err(run.complain(&format!("ended: {status}")))
-                };
+        let mut peak = 0;
+        watch(run, self.size.limit, |run| {
+            peak = run.resident_kib().unwrap_or(0).max(peak);
+            match kill {
+                Some((path, bytes)) if length(path) > bytes => run.kill().map(Some),
+                _ => Ok(None),
             }
-            let length = |path: &Path| fs::metadata(path).map_or(0, |data| data.len());
-            if kill.is_some_and(|(path, bytes)| length(path) > bytes) {
-                run.kill()?;
-                return Ok(peak);
-            }
-            if began.elapsed() > self.size.limit {
-                return Err(run.complain("does not end"));
-            }
-            sleep(LOOK)?;
-        }
+        })?;
+        Ok(peak)
     }
 
     /// The numbers of the complete rows of an output file, after `titles` lines and the header. Each must be the row that mailnet
@@ -401,14 +385,13 @@ impl PartsCampaign<'_> {
 /// Ends a mailnet and returns its counts of recipients; an error if the client broke a rule of the protocols.
 fn asked(mailnet: Mailnet) -> Result<Result<Asked, String>, Failure> {
     let counters = mailnet.stop()?;
-    let violations = counters.get("violations").map(Value::to_string).unwrap_or_default();
     let recipients = counters.get("recipients").and_then(Value::as_object);
     let mut asked = Asked::new();
     for (times, count) in recipients.into_iter().flatten() {
         let times: u32 = times.parse().map_err(|_| Failure(format!("mailnet counts strangely: {times}")))?;
         *asked.entry(times.min(2)).or_default() += count.as_u64().unwrap_or_default();
     }
-    Ok(if violations == "{}" { Ok(asked) } else { Err(format!("rules broken: {violations}")) })
+    Ok(polite(&counters).map(|_| asked))
 }
 
 fn equal<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {

@@ -1,15 +1,18 @@
 //! Shared parts of `evidence` and `manners`: mailnet in this process, so that its records can be read at any time, and
 //! `mailprobe clean` against it.
 
-use super::world::CampaignFolder;
+use super::world::{CampaignFolder, no_panic};
 use crate::failure::Failure;
-use crate::interop::process::{self, Finished};
+use crate::interop::process::{self, Finished, ServerProcess, interrupted};
 use mailnet::{Mailnet, Running, Scenario};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+
+/// The pause between two looks at a run.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The result of a finished `mailprobe clean`.
 pub struct Cleaned {
@@ -50,6 +53,31 @@ pub fn clean_command(world: &CampaignFolder, net: &Running, named: bool) -> Comm
     world.clean_command((&net.dns().to_string(), &net.smtp_port().to_string()), named)
 }
 
+/// Looks at a run of `mailprobe clean` until `look` has found something, or until the run is complete: then there is `None`.
+///
+/// # Errors
+///
+/// The run fails, or it takes longer than the limit.
+pub fn watch<T>(
+    run: &mut ServerProcess,
+    limit: Duration,
+    mut look: impl FnMut(&mut ServerProcess) -> Result<Option<T>, Failure>,
+) -> Result<Option<T>, Failure> {
+    let began = Instant::now();
+    loop {
+        interrupted()?;
+        if let Some(found) = look(run)? {
+            return Ok(Some(found));
+        }
+        match run.ended()? {
+            Some(status) if status.success() => return Ok(None),
+            Some(status) => return Err(run.complain(&format!("ended: {status}"))),
+            None if began.elapsed() > limit => return Err(run.complain("does not end")),
+            None => std::thread::sleep(LOOK),
+        }
+    }
+}
+
 /// Cleans a list.
 ///
 /// # Errors
@@ -68,7 +96,7 @@ pub fn clean(world: &CampaignFolder, net: &Running, run: &CleanRun<'_>) -> Resul
     let began = Instant::now();
     let finished: Finished = process::run(command, "", world.folder(), run.limit)?;
     let took = began.elapsed();
-    super::hostile::no_panic(&finished.stderr).map_err(Failure)?;
+    no_panic(&finished.stderr)?;
     finished.success(&format!("mailprobe clean of {}", run.name))?;
     let said = read(&output)?;
     if said.len() != run.rows.len() {

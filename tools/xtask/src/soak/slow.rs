@@ -7,14 +7,14 @@
 //! its account, each time on a new connection. Every answer must be 200, and the 99th percentile of the latency must be
 //! near that of an idle server.
 
-use super::http;
+use super::api::Api;
 use super::options::SoakOptions;
 use super::slow_peers::{Siege, SlowPeer, limit, millis, percentile};
 use super::transport::ServerEndpoint;
 use super::world::{CampaignFolder, Mailnet, Serve};
 use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep, wait_until};
-use crate::interop::report::{self, Tally};
+use crate::interop::report::{self, Tally, outcome};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -54,11 +54,7 @@ fn count(slow_peers: SlowPeer, size: &SlowSize) -> usize {
 }
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let size = if options.small { SMALL } else { FULL };
     report::line(&format!(
         "slow: groups of up to {} connections, {} good requests at a time",
@@ -82,22 +78,19 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
         serve.running()?;
     }
     tally.check("no descriptor of slow peers is left", released(&mut serve, before));
-    tally.check("no panic, and an end in order", end(serve));
+    tally.check("no panic, and an end in order", serve.end());
 
     let places = (size.slow_peers / 2).to_string();
     let serve = start(&world, &mailnet, &places)?;
     let held = hold(SlowPeer::Idle, &size, &serve, &key, idle)?;
     tally.check(SlowPeer::Idle.name(), held);
-    tally.check("no panic, and an end in order", end(serve));
+    tally.check("no panic, and an end in order", serve.end());
     mailnet.stop()?;
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 fn start(world: &CampaignFolder, mailnet: &Mailnet, places: &str) -> Result<Serve, Failure> {
-    let plans = world.plans()?;
-    let mut flags = vec!["--connections", places, "--connections-per-peer", "0"];
-    flags.extend(plans.iter().map(String::as_str));
-    world.serve(mailnet, &flags)
+    world.serve(mailnet, &["--connections", places, "--connections-per-peer", "0"])
 }
 
 /// Connects slow peers, and measures the good client meanwhile.
@@ -133,7 +126,7 @@ fn hold(
         millis(limit),
         siege.cut_off.load(Ordering::Relaxed)
     );
-    Ok(if found <= limit { Ok(figures) } else { Err(figures) })
+    Ok(outcome(found <= limit, figures))
 }
 
 /// The latencies of the good client, each on its own connection.
@@ -142,14 +135,10 @@ fn beside(size: &SlowSize, serve: &Serve, key: &str) -> Result<Vec<Duration>, Fa
     for _ in 0..size.requests {
         interrupted()?;
         let began = Instant::now();
-        let answer = http::get(serve.address, key, "/v1/account");
+        let answer = Api::new(serve.address, key).get("/v1/account")?;
         waits.push(began.elapsed());
-        match answer {
-            Ok(answer) if answer.status == 200 => {}
-            Ok(answer) => {
-                return Err(Failure(format!("the good client got {} {}", answer.status, answer.body)));
-            }
-            Err(error) => return Err(Failure(format!("the good client got no answer: {error}"))),
+        if answer.status != 200 {
+            return Err(Failure(format!("the good client got {answer}")));
         }
         sleep(Duration::from_millis(2))?;
     }
@@ -163,17 +152,7 @@ pub fn released(serve: &mut Serve, before: usize) -> Result<String, String> {
         now = serve.descriptors()?;
         Ok(now <= before + DESCRIPTORS_MORE_MAX)
     });
-    let memory = serve.resident_kib().map_err(|failure| failure.0)?;
+    let memory = serve.resident_kib()?;
     let figures = format!("{before} descriptors before, {now} after, {} MiB resident", memory / 1024);
     waited.map(|()| figures.clone()).map_err(|failure| format!("{}: {figures}", failure.0))
-}
-
-/// Ends the server and checks its log for panics.
-pub fn end(serve: Serve) -> Result<String, String> {
-    let log = serve.log().map_err(|failure| failure.0)?;
-    serve.stop().map_err(|failure| failure.0)?;
-    match log.lines().find(|line| line.contains("panic")) {
-        Some(line) => Err(line.to_owned()),
-        None => Ok("status 0".into()),
-    }
 }

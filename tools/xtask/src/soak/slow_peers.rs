@@ -152,9 +152,14 @@ fn go_on(stream: &mut Stream, habit: &Habit) -> bool {
 }
 
 /// The 99th percentile of latencies; zero if there are none.
-pub fn percentile(mut waits: Vec<Duration>) -> Duration {
+pub fn percentile(waits: Vec<Duration>) -> Duration {
+    percentile_at(waits, 99)
+}
+
+/// A percentile of latencies; zero if there are none.
+pub fn percentile_at(mut waits: Vec<Duration>, percent: usize) -> Duration {
     waits.sort();
-    let place = (waits.len() * 99).div_ceil(100);
+    let place = (waits.len() * percent).div_ceil(100);
     waits.get(place.saturating_sub(1)).copied().unwrap_or_default()
 }
 

@@ -8,14 +8,15 @@
 //! - the state file has the sum of what the sites refused and accepted; after kills it has no refusal less, and more only for
 //!   recipients that a killed run was asking about.
 
+use super::list_rows::wrong;
 use super::options::SoakOptions;
 use super::peers;
 use super::world::{CampaignFolder, engine_flags};
 use crate::failure::Failure;
 use crate::interop::process::{ServerProcess, interrupted, sleep};
-use crate::interop::report::{self, Tally};
+use crate::interop::report::{self, Tally, outcome};
 use mailnet::{Running, What};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
@@ -61,11 +62,7 @@ impl Counts {
 }
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let size = if options.small { &SMALL } else { &FULL };
     let seed = options.seed();
     report::line(&format!("state: seed {seed}, {RUNS} runs at once, {} kills", size.kills));
@@ -81,7 +78,7 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
         let took = began.elapsed().as_secs_f64();
         tally.check(name, outcome.map(|figures| format!("{figures}, {took:.1} s")));
     }
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 fn scenario(seed: u64, sites: usize) -> String {
@@ -149,7 +146,7 @@ impl StateCampaign<'_> {
                 if killed % 2 == 0 {
                     run.process.kill()?;
                 } else {
-                    interrupt(&mut run.process)?;
+                    run.process.end_by(Signal::INT, Duration::from_secs(20))?;
                 }
                 killed += 1;
                 kill_at = Instant::now() + self.pause();
@@ -217,7 +214,8 @@ impl StateCampaign<'_> {
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(self.world.binary("mailprobe"));
         command.arg(name).arg("--state").arg(self.path(&format!("{}-state", self.part)));
-        engine_flags(&mut command, &self.net.dns().to_string(), &self.net.smtp_port().to_string(), true);
+        let engine = (self.net.dns().to_string(), self.net.smtp_port().to_string());
+        engine_flags(&mut command, (&engine.0, &engine.1), true);
         command.env("RUST_BACKTRACE", "0");
         command
     }
@@ -248,7 +246,7 @@ impl StateCampaign<'_> {
                 each && counted - refused <= (killed * SESSIONS * RECIPIENTS) as u64
             }
         };
-        if is_right { Ok(figures) } else { Err(figures) }
+        outcome(is_right, figures)
     }
 
     /// What each host has refused and accepted.
@@ -288,25 +286,4 @@ impl StateCampaign<'_> {
         };
         sites.map(steps).collect()
     }
-}
-
-/// Ends a run by SIGINT, as Ctrl-C does, and waits for its end.
-fn interrupt(run: &mut ServerProcess) -> Result<(), Failure> {
-    let id = i32::try_from(run.id()).ok().and_then(Pid::from_raw);
-    let sent = id.map(|id| kill_process(id, Signal::INT));
-    if !matches!(sent, Some(Ok(()))) {
-        return Err(run.complain("could not be signalled"));
-    }
-    let began = Instant::now();
-    while run.ended()?.is_none() {
-        if began.elapsed() > Duration::from_secs(20) {
-            return Err(run.complain("does not end after SIGINT"));
-        }
-        sleep(LOOK)?;
-    }
-    Ok(())
-}
-
-fn wrong(path: &std::path::Path, error: &std::io::Error) -> Failure {
-    Failure(format!("{}: {error}", path.display()))
 }

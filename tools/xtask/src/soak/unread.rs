@@ -7,14 +7,14 @@
 
 use super::client::{HttpClient, HttpRequest};
 use super::options::SoakOptions;
-use super::slow::{end, released};
+use super::slow::released;
 use super::slow_peers::millis;
 use super::transport::{Certificate, ServerEndpoint, Stream};
 use super::visitor::Visitor;
 use super::world::{CampaignFolder, Mailnet, Serve};
 use crate::failure::Failure;
 use crate::interop::process::{interrupted, wait_until};
-use crate::interop::report::{self, Tally};
+use crate::interop::report::{self, Tally, outcome};
 use serde_json::json;
 use socket2::{Domain, Socket, Type};
 use std::io::{self, Read, Write};
@@ -70,11 +70,7 @@ struct Opening {
 }
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let size = if options.small { SMALL } else { FULL };
     report::line(&format!("unread: {} connections on each route", size.connections));
     let mut tally = Tally::default();
@@ -85,7 +81,7 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
         run_on(options, &size, (&world, &mailnet), certificate, &mut tally)?;
         mailnet.stop()?;
     }
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 fn run_on(
@@ -96,10 +92,7 @@ fn run_on(
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     let places = (size.connections + 100).to_string();
-    let plans = world.plans()?;
-    let mut flags: Vec<&str> = vec!["--connections", &places];
-    flags.extend(plans.iter().map(String::as_str));
-    let (mut serve, server) = world.serve_over(mailnet, &flags, certificate)?;
+    let (mut serve, server) = world.serve_over(mailnet, &["--connections", &places], certificate)?;
     let key = world.unlimited("unread", 1000)?;
     let openings = openings(&server, &key, size)?;
     let most_mib = size.most_mib[usize::from(server.is_over_tls())];
@@ -113,7 +106,7 @@ fn run_on(
         }
     }
     tally.check("no descriptor of them is left", released(&mut serve, before));
-    tally.check("no panic, and an end in order", end(serve));
+    tally.check("no panic, and an end in order", serve.end());
     Ok(())
 }
 
@@ -161,9 +154,7 @@ fn openings(server: &ServerEndpoint, key: &str, size: &UnreadSize) -> Result<Vec
 /// A batch with long answers, whose id is returned.
 fn checked_batch(server: &ServerEndpoint, key: &str) -> Result<String, Failure> {
     let mut client = HttpClient::program(server.clone());
-    let mut send = |request: HttpRequest| {
-        client.send(&request.bearer(key)).map_err(|lost| Failure(format!("a batch: {lost:?}")))
-    };
+    let mut send = |request: HttpRequest| client.ask(&request.bearer(key)).map_err(Failure);
     let emails: Vec<String> = (0..200).map(|n| format!("{}-{n:03}@a-0.example", "x".repeat(60))).collect();
     let id = send(HttpRequest::json("/v1/verify/batch", &json!({ "emails": emails })))?.json();
     let id = id["batch_id"].as_str().map(str::to_owned);
@@ -235,7 +226,7 @@ fn hold(
         millis(longest),
     );
     let held = peak_kib / 1024 <= most_mib && longest <= size.answered_within && !waits.is_empty();
-    Ok(if held { Ok(figures) } else { Err(figures) })
+    Ok(outcome(held, figures))
 }
 
 /// Opens this thread's part of the connections, and opens those again that the server closes, until every one was open once more.

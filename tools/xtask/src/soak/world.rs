@@ -1,11 +1,14 @@
 //! Shared parts of the campaigns against the binaries: a temporary folder, processes of mailnet and `mailprobe serve`,
 //! and accounts with live keys.
 
+use super::judge::{self, Claim};
 use super::options::SoakOptions;
 use super::transport::{Certificate, ServerEndpoint};
 use crate::failure::Failure;
 use crate::interop::process::{self, ServerProcess, target_folder, wait_until};
+use crate::interop::report::Tally;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,6 +23,10 @@ const END_LIMIT: Duration = Duration::from_secs(90);
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 /// The output of the last `mailprobe serve`.
 const SERVE_LOG: &str = "serve.log";
+/// The configuration of all servers.
+const PLANS: &str = "plans.toml";
+/// Any free port of loopback.
+pub const ANY_PORT: &str = "127.0.0.1:0";
 
 /// The limits of a plan that restrict nothing.
 const NO_LIMITS: &str = "[plan.limits]
@@ -57,6 +64,17 @@ pub struct Serve {
     pub address: SocketAddr,
 }
 
+/// The ledger of an account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ledger {
+    /// The sums of its credits.
+    pub credits: Credits,
+    /// The number of holds.
+    pub open_holds: u64,
+    /// What the store's own audit has found.
+    pub faults: Vec<String>,
+}
+
 /// The credits of an account by their state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Credits {
@@ -87,7 +105,9 @@ impl CampaignFolder {
             None => build(folder.path(), release)?,
         };
         mailnet::raise_open_files();
-        Ok(CampaignFolder { folder, binaries, data: "data" })
+        let folder = CampaignFolder { folder, binaries, data: "data" };
+        folder.extend_free_plan("")?;
+        Ok(folder)
     }
 
     /// The path of one of the binaries.
@@ -122,33 +142,19 @@ impl CampaignFolder {
 
     /// Starts mailnet with a scenario.
     pub fn mailnet(&self, scenario: &str) -> Result<Mailnet, Failure> {
-        self.mailnet_at(scenario, "mailnet", &[])
+        self.mailnet_by(Command::new(self.binary("mailnet")), scenario, "mailnet", &[])
     }
 
-    /// Starts mailnet with its own log name, and with flags for its addresses.
-    pub fn mailnet_at(&self, scenario: &str, name: &str, at: &[&str]) -> Result<Mailnet, Failure> {
-        self.mailnet_by(&[], scenario, name, at)
-    }
-
-    /// Starts mailnet by a command that takes a program and its arguments as its last arguments.
+    /// Starts mailnet by this command, with its own log name, and with flags for its addresses.
     pub fn mailnet_by(
         &self,
-        prefix: &[&str],
+        mut command: Command,
         scenario: &str,
         name: &str,
         at: &[&str],
     ) -> Result<Mailnet, Failure> {
         let (path, log) = (self.path(&format!("{name}.toml")), self.path(&format!("{name}.log")));
         write(&path, scenario)?;
-        let binary = self.binary("mailnet");
-        let mut command = match prefix.split_first() {
-            Some((program, words)) => {
-                let mut command = Command::new(program);
-                command.args(words).arg(binary);
-                command
-            }
-            None => Command::new(binary),
-        };
         command.arg("--scenario").arg(&path).args(at);
         let mut server = ServerProcess::start("mailnet", command, &log)?;
         let line = ready_line(&mut server, &log, "dns ")?;
@@ -162,7 +168,7 @@ impl CampaignFolder {
 
     /// Starts `mailprobe serve` on the folder's data, with its engine pointed at mailnet.
     pub fn serve(&self, mailnet: &Mailnet, more: &[&str]) -> Result<Serve, Failure> {
-        self.serve_with(&mailnet.dns, &mailnet.smtp_port, more)
+        self.serve_at(ANY_PORT, mailnet.engine(), more)
     }
 
     /// Starts `mailprobe serve` on the folder's data, over TLS if there is a certificate.
@@ -188,32 +194,22 @@ impl CampaignFolder {
         Ok((serve, server.map_err(|error| Failure(format!("TLS: {error}")))?))
     }
 
-    /// Starts `mailprobe serve` on the folder's data, with its engine pointed at a resolver and a port.
-    pub fn serve_with(&self, dns: &str, smtp_port: &str, more: &[&str]) -> Result<Serve, Failure> {
-        self.serve_at("127.0.0.1:0", dns, smtp_port, more)
+    /// Starts `mailprobe serve` at an address, with its engine pointed at a resolver and a port.
+    pub fn serve_at(&self, at: &str, engine: (&str, &str), more: &[&str]) -> Result<Serve, Failure> {
+        self.ready(self.start_serve(at, engine, more)?)
     }
 
-    /// Starts `mailprobe serve` at this address.
-    pub fn serve_at(&self, at: &str, dns: &str, smtp_port: &str, more: &[&str]) -> Result<Serve, Failure> {
-        self.serve_paced("lab", at, (dns, smtp_port), more)
-    }
-
-    /// Starts `mailprobe serve` at an address, with another pace.
-    pub fn serve_paced(
-        &self,
-        pace: &str,
-        at: &str,
-        (dns, smtp_port): (&str, &str),
-        more: &[&str],
-    ) -> Result<Serve, Failure> {
-        self.ready(self.start_serve(pace, at, (dns, smtp_port), more)?)
-    }
-
-    /// Starts `mailprobe serve` on the folder's data with only these flags.
+    /// Starts `mailprobe serve` on the folder's data with only these flags and the plans.
     pub fn serve_bare(&self, flags: &[&str]) -> Result<Serve, Failure> {
-        let mut command = self.mailprobe(&["serve"]);
-        command.args(flags);
-        self.ready(ServerProcess::start("mailprobe serve", command, &self.path(SERVE_LOG))?)
+        self.ready(self.start(self.serve_command(&self.data(), flags))?)
+    }
+
+    /// Kills a server, whose log must have no panic, and starts another one on the same data and at the same address.
+    pub fn restart(&self, serve: Serve, mailnet: &Mailnet, more: &[&str]) -> Result<Serve, Failure> {
+        no_panic(&serve.log()?)?;
+        let at = serve.address.to_string();
+        serve.kill();
+        self.serve_at(&at, mailnet.engine(), more)
     }
 
     fn ready(&self, mut server: ServerProcess) -> Result<Serve, Failure> {
@@ -227,14 +223,14 @@ impl CampaignFolder {
     /// Starts `mailprobe serve` without waiting for it.
     pub fn start_serve(
         &self,
-        pace: &str,
         at: &str,
-        (dns, smtp_port): (&str, &str),
+        engine: (&str, &str),
         more: &[&str],
     ) -> Result<ServerProcess, Failure> {
-        let mut command = self.mailprobe(&["serve", "--listen", at, "--pace", pace]);
-        engine_flags(&mut command, dns, smtp_port, true);
-        command.args(more);
+        self.start(self.serve_on(&self.data(), at, engine, more))
+    }
+
+    fn start(&self, command: Command) -> Result<ServerProcess, Failure> {
         ServerProcess::start("mailprobe serve", command, &self.path(SERVE_LOG))
     }
 
@@ -245,16 +241,16 @@ impl CampaignFolder {
 
     /// Starts `mailprobe clean`, with its engine pointed at mailnet; its log is `clean.log`.
     pub fn clean(&self, mailnet: &Mailnet, arguments: &[&str]) -> Result<ServerProcess, Failure> {
-        let mut command = self.clean_command((&mailnet.dns, &mailnet.smtp_port), true);
+        let mut command = self.clean_command(mailnet.engine(), true);
         command.args(arguments).args(["--pace", "lab"]);
         ServerProcess::start("mailprobe clean", command, &self.path("clean.log"))
     }
 
     /// `mailprobe clean` with its engine pointed at a resolver and a port. `named` also sets its EHLO name and reverse-path.
-    pub fn clean_command(&self, (dns, smtp_port): (&str, &str), named: bool) -> Command {
+    pub fn clean_command(&self, engine: (&str, &str), named: bool) -> Command {
         let mut command = Command::new(self.binary("mailprobe"));
         command.arg("clean");
-        engine_flags(&mut command, dns, smtp_port, named);
+        engine_flags(&mut command, engine, named);
         self.keep_state_here(&mut command);
         // A panic must be one line: a backtrace would hide the figures.
         command.env("RUST_BACKTRACE", "0");
@@ -291,27 +287,20 @@ impl CampaignFolder {
         self.account_on("unlimited", name, credits)
     }
 
-    /// Writes the plans `free` and `unlimited`, and returns the flags that make a server read them.
-    pub fn plans(&self) -> Result<[String; 2], Failure> {
-        self.plans_with("")
+    /// The flags that make a server read the plans of this folder. All functions that start servers add them.
+    pub fn plans(&self) -> [String; 2] {
+        ["--config".into(), self.path(PLANS).to_string_lossy().into_owned()]
     }
 
-    /// As [`CampaignFolder::plans`], with further settings of the plan `free`.
-    pub fn plans_with(&self, more: &str) -> Result<[String; 2], Failure> {
-        let free = format!("[[plan]]\nid = \"free\"\nname = \"Free\"\nmonthly_credits = 100\n{more}");
-        self.plans_of(&format!("{free}{}", plan("unlimited", 0)))
+    /// Adds settings to the plan `free`.
+    pub fn extend_free_plan(&self, settings: &str) -> Result<(), Failure> {
+        let free = format!("[[plan]]\nid = \"free\"\nname = \"Free\"\nmonthly_credits = 100\n{settings}");
+        write(&self.path(PLANS), &format!("{free}{}", plan("unlimited", 0)))
     }
 
-    /// Gives the plan of new accounts this many credits a month and no limits, and returns the flags that make a server
-    /// read it.
-    pub fn free_plan(&self, monthly_credits: u64) -> Result<[String; 2], Failure> {
-        self.plans_of(&plan("free", monthly_credits))
-    }
-
-    fn plans_of(&self, text: &str) -> Result<[String; 2], Failure> {
-        let path = self.path("plans.toml");
-        write(&path, text)?;
-        Ok(["--config".into(), path.to_string_lossy().into_owned()])
+    /// Gives the plan of new accounts this many credits a month and no limits.
+    pub fn set_free_plan(&self, monthly_credits: u64) -> Result<(), Failure> {
+        write(&self.path(PLANS), &plan("free", monthly_credits))
     }
 
     fn account_on(&self, plan: &str, name: &str, credits: u64) -> Result<String, Failure> {
@@ -325,7 +314,7 @@ impl CampaignFolder {
     }
 
     fn mailprobe(&self, arguments: &[&str]) -> Command {
-        self.mailprobe_on(&self.path(self.data), arguments)
+        self.mailprobe_on(&self.data(), arguments)
     }
 
     /// A command of `mailprobe` on the caller's data folder.
@@ -336,41 +325,51 @@ impl CampaignFolder {
         command
     }
 
-    /// Starts `mailprobe serve` on the caller's data folder, with its engine pointed at mailnet.
-    pub fn serve_on(&self, data: &Path, mailnet: &Mailnet, more: &[&str]) -> Command {
-        let mut command = self.mailprobe_on(data, &["serve", "--listen", "127.0.0.1:0", "--pace", "lab"]);
-        engine_flags(&mut command, &mailnet.dns, &mailnet.smtp_port, true);
-        command.args(more);
+    fn serve_command(&self, data: &Path, flags: &[&str]) -> Command {
+        let mut command = self.mailprobe_on(data, &["serve"]);
+        command.args(flags);
+        if !flags.contains(&"--config") {
+            command.args(self.plans());
+        }
         command
     }
 
-    /// The credits of an account in a data folder.
-    ///
-    /// # Errors
-    ///
-    /// The ledger of the account is inconsistent, or the command fails.
-    pub fn books(&self, data: &Path, account: &str) -> Result<Credits, Failure> {
+    /// The command that starts `mailprobe serve` on the caller's data folder, without a pace unless the flags have one.
+    pub fn serve_on(&self, data: &Path, at: &str, engine: (&str, &str), more: &[&str]) -> Command {
+        let mut command = self.serve_command(data, &[&["--listen", at], more].concat());
+        if !more.contains(&"--pace") {
+            command.args(["--pace", "lab"]);
+        }
+        engine_flags(&mut command, engine, true);
+        command
+    }
+
+    /// The ledger of an account.
+    pub fn ledger(&self, account: &str) -> Result<Ledger, Failure> {
+        self.ledger_in(&self.data(), account)
+    }
+
+    fn ledger_in(&self, data: &Path, account: &str) -> Result<Ledger, Failure> {
         let command = self.mailprobe_on(data, &["account", "show", account, "--json"]);
         let output = process::run(command, "", self.folder.path(), COMMAND_LIMIT)?.success("account show")?;
-        let shown: Value = serde_json::from_str(&output).map_err(|error| wrong("account show", &error))?;
-        let credits = Credits::of(shown.get("account").unwrap_or(&Value::Null))?;
-        let faults = shown.pointer("/audit/faults").and_then(Value::as_array).map(Vec::len);
-        if credits.add_up() && faults == Some(0) {
-            return Ok(credits);
-        }
-        Err(Failure(format!("the ledger of {account} has faults: {shown}")))
+        Ledger::of(&serde_json::from_str(&output).map_err(|error| wrong("account show", &error))?)
+    }
+
+    /// Compares the ledger of an account with what its clients were told.
+    pub fn judge(&self, account: &str, claim: &Claim) -> Result<String, String> {
+        self.judge_in(&self.data(), account, claim)
+    }
+
+    /// The same in the caller's data folder.
+    pub fn judge_in(&self, data: &Path, account: &str, claim: &Claim) -> Result<String, String> {
+        judge::ledger(account, claim, &self.ledger_in(data, account)?)
     }
 }
 
 impl Mailnet {
-    /// The address of its DNS server.
-    pub fn dns(&self) -> &str {
-        &self.dns
-    }
-
-    /// The port of its mail hosts.
-    pub fn smtp_port(&self) -> &str {
-        &self.smtp_port
+    /// The address of its DNS server, and the port of its mail hosts.
+    pub fn engine(&self) -> (&str, &str) {
+        (&self.dns, &self.smtp_port)
     }
 
     /// Kills the process at once.
@@ -388,6 +387,19 @@ impl Mailnet {
             _ => Err(Failure(format!("mailnet: {status}, and it says: {log}"))),
         }
     }
+
+    /// Ends the process, checks that nobody broke a rule of the protocols, and returns its counts.
+    pub fn end(self, tally: &mut Tally) -> Result<Value, Failure> {
+        let counted = self.stop()?;
+        tally.check("no rule of the protocols broken", polite(&counted));
+        Ok(counted)
+    }
+}
+
+/// Whether mailnet's counts have no broken rule of the protocols.
+pub fn polite(counted: &Value) -> Result<String, String> {
+    let violations = counted["violations"].to_string();
+    if violations == "{}" { Ok("none".to_owned()) } else { Err(violations) }
 }
 
 impl Serve {
@@ -395,6 +407,13 @@ impl Serve {
     pub fn stop(self) -> Result<(), Failure> {
         let status = self.server.terminate(END_LIMIT)?;
         if status.success() { Ok(()) } else { Err(Failure(format!("mailprobe serve ended: {status}"))) }
+    }
+
+    /// Ends the process in order. Its log must have no panic.
+    pub fn end(self) -> Result<String, String> {
+        let log = self.log.clone();
+        self.stop()?;
+        no_panic(&read(&log)?)
     }
 
     /// Sends SIGTERM without waiting for the end.
@@ -425,11 +444,7 @@ impl Serve {
 
     /// The resident memory of the process, in KiB.
     pub fn resident_kib(&self) -> Result<u64, Failure> {
-        let status = read(Path::new(&format!("/proc/{}/status", self.server.id())))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let number =
-            line.and_then(|line| line.trim().split(' ').next()).and_then(|number| number.parse().ok());
-        number.ok_or_else(|| Failure("no VmRSS in /proc".into()))
+        self.server.resident_kib().ok_or_else(|| Failure("no VmRSS in /proc".into()))
     }
 
     /// The number of open file descriptors.
@@ -462,8 +477,35 @@ impl Credits {
     }
 }
 
+impl Ledger {
+    /// Reads the ledger from the JSON of `account show`.
+    pub fn of(shown: &Value) -> Result<Ledger, Failure> {
+        let faults = shown.pointer("/audit/faults").and_then(Value::as_array);
+        let faults = faults.ok_or_else(|| Failure(format!("an account without an audit: {shown}")))?;
+        Ok(Ledger {
+            credits: Credits::of(&shown["account"])?,
+            open_holds: shown["audit"]["open_holds"].as_u64().unwrap_or(u64::MAX),
+            faults: faults.iter().map(Value::to_string).collect(),
+        })
+    }
+}
+
+/// An error if the log has a panic of the server; it names the source positions.
+pub fn no_panic(log: &str) -> Result<String, String> {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in log.lines().filter(|line| line.contains("panic")) {
+        // The time at the start of the line is left out.
+        *places.entry(line.split_once(' ').map_or(line, |(_, rest)| rest)).or_default() += 1;
+    }
+    if places.is_empty() {
+        return Ok(format!("no panic in {} lines of log", log.lines().count()));
+    }
+    let lines: Vec<String> = places.iter().map(|(line, times)| format!("{times} times {line}")).collect();
+    Err(lines.join("\n      "))
+}
+
 /// Points an engine at a resolver and a port. `named` also sets its EHLO name and reverse-path.
-pub fn engine_flags(command: &mut Command, dns: &str, smtp_port: &str, named: bool) {
+pub fn engine_flags(command: &mut Command, (dns, smtp_port): (&str, &str), named: bool) {
     command.args(["--resolver", dns, "--smtp-port", smtp_port]);
     command.args(["--allow-net", "127.0.0.0/8", "--allow-net", "::1"]);
     if named {

@@ -1,5 +1,6 @@
 //! Sending bytes on a new connection and reading all answers to them.
 
+use super::super::client::read_reply;
 use super::super::transport::ServerEndpoint;
 use crate::interop::process::interrupted;
 use std::io::{self, Read, Write};
@@ -67,35 +68,15 @@ pub fn of(server: &ServerEndpoint, bytes: &[u8], quiet: Duration) -> io::Result<
 /// Splits bytes into the complete answers.
 pub fn split(mut bytes: &[u8]) -> AnswerCounts {
     let mut answers = AnswerCounts::default();
-    while let Some((status, length)) = first(bytes) {
-        if status >= 200 {
-            answers.statuses.push(status);
+    let mut rest = bytes;
+    while let Ok(reply) = read_reply(&mut rest) {
+        if reply.status >= 200 {
+            answers.statuses.push(reply.status);
         }
-        bytes = bytes.get(length..).unwrap_or_default();
+        bytes = rest;
     }
     answers.rest = bytes.to_vec();
     answers
-}
-
-/// The status and the length of the first answer, if it is complete.
-fn first(bytes: &[u8]) -> Option<(u16, usize)> {
-    let head_end = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
-    let head = std::str::from_utf8(&bytes[..head_end]).ok()?;
-    let status = head.strip_prefix("HTTP/1.")?.get(2..5)?.parse().ok()?;
-    let field = |wanted: &str| {
-        let mut fields = head.split("\r\n").filter_map(|line| line.split_once(':'));
-        fields.find(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim())
-    };
-    let length = match (status, field("content-length")) {
-        (100..=199 | 204 | 304, _) => 0,
-        (_, Some(length)) => length.parse().ok()?,
-        (_, None) if field("transfer-encoding").is_some() => {
-            let last = bytes.get(head_end..)?.windows(5).position(|five| five == b"0\r\n\r\n")?;
-            last + 5
-        }
-        (_, None) => 0,
-    };
-    (bytes.len() >= head_end + length).then_some((status, head_end + length))
 }
 
 #[cfg(test)]

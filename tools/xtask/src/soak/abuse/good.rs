@@ -1,6 +1,7 @@
 //! Clients that behave well: their requests, the expected answers, and the latencies.
 
 use super::super::client::{HttpClient, HttpRequest};
+use super::super::crowd::joined;
 use super::super::slow_peers::percentile;
 use super::super::transport::ServerEndpoint;
 use super::super::visitor::{Visitor, expect};
@@ -47,10 +48,7 @@ impl Good {
                 (0..KINDS.len()).map(|kind| scope.spawn(move || self.ask_for(kind, requests))).collect();
             let mut all = WaitsByKind::default();
             for (waits, client) in all.iter_mut().zip(clients) {
-                match client.join() {
-                    Ok(some) => *waits = some?,
-                    Err(payload) => std::panic::resume_unwind(payload),
-                }
+                *waits = joined(client)?;
             }
             Ok(all)
         })

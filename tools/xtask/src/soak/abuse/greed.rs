@@ -1,6 +1,8 @@
 //! Clients that send too many or malformed requests. Each kind continues until `ended` is set.
 
-use super::super::client::HttpRequest;
+use super::super::assistants::tools;
+use super::super::client::{HttpClient, HttpRequest};
+use super::super::crowd::{each, into_inner, joined, lock};
 use super::super::downloads::{DownloadCounts, DownloadLoad, Owners};
 use super::super::slow_peers::{Habit, Siege};
 use super::super::transport::ServerEndpoint;
@@ -8,7 +10,6 @@ use super::answers::{self, AnswerCounts};
 use super::shapes::{self, Shape};
 use crate::failure::Failure;
 use crate::interop::process::interrupted;
-use serde_json::json;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
@@ -23,27 +24,33 @@ const FEW: usize = 4;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const ANSWER_LIMIT: Duration = Duration::from_secs(90);
 
-/// The kinds of abuse beside which good clients are measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Greed {
-    Unread,
-    Bodies,
-    Fields,
-    Shapes,
-    Pipelines,
-    Resets,
-    Bombs,
+/// A kind of abuse beside which good clients are measured.
+pub struct Greed {
+    /// The name of the kind in the report.
+    pub name: &'static str,
+    /// Whether it uses all of the processor, so that other processes wait for it.
+    pub takes_all_cpu: bool,
+    /// Continues until the flag is set, and returns a line for the report. An answer that is not allowed is an error.
+    pub run: fn(&Means<'_>, &AtomicBool) -> Result<String, Failure>,
 }
 
 /// All kinds of abuse in the order of the campaign.
 pub const ALL: [Greed; 7] = [
-    Greed::Unread,
-    Greed::Bodies,
-    Greed::Fields,
-    Greed::Shapes,
-    Greed::Pipelines,
-    Greed::Resets,
-    Greed::Bombs,
+    Greed { name: "unread documents, answers, pages, MCP and downloads", takes_all_cpu: true, run: unread },
+    Greed {
+        name: "unfinished bodies",
+        takes_all_cpu: false,
+        run: |means, ended| Ok(slow_peers(means, ended, &unfinished(means))),
+    },
+    Greed { name: "10,000 header fields", takes_all_cpu: false, run: fields },
+    Greed { name: "malformed requests", takes_all_cpu: false, run: malformed },
+    Greed { name: "20 connections with 1,000 pipelined requests each", takes_all_cpu: true, run: pipelines },
+    Greed { name: "resets in the handshake and in the head", takes_all_cpu: false, run: resets },
+    Greed {
+        name: "downloads of blank lines",
+        takes_all_cpu: false,
+        run: |means, ended| downloads(means, means.bombs, ended),
+    },
 ];
 
 /// The target of the abuse, and the secrets and requests for it.
@@ -66,43 +73,6 @@ pub struct Means<'m> {
     pub bombs: DownloadLoad,
 }
 
-impl Greed {
-    /// The name of the kind in the report.
-    pub fn name(self) -> &'static str {
-        match self {
-            Greed::Unread => "unread documents, answers, pages, MCP and downloads",
-            Greed::Bodies => "unfinished bodies",
-            Greed::Fields => "10,000 header fields",
-            Greed::Shapes => "malformed requests",
-            Greed::Pipelines => "20 connections with 1,000 pipelined requests each",
-            Greed::Resets => "resets in the handshake and in the head",
-            Greed::Bombs => "downloads of blank lines",
-        }
-    }
-
-    /// Whether it uses all of the processor, so that other processes wait for it.
-    pub fn takes_all_cpu(self) -> bool {
-        matches!(self, Greed::Unread | Greed::Pipelines)
-    }
-
-    /// Continues until `ended` is set, and returns a line for the report.
-    ///
-    /// # Errors
-    ///
-    /// The server gave an answer that is not allowed.
-    pub fn run(self, means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
-        match self {
-            Greed::Unread => unread(means, ended),
-            Greed::Bodies => Ok(slow_peers(means, ended, &unfinished(means))),
-            Greed::Fields => fields(means, ended),
-            Greed::Shapes => malformed(means, ended),
-            Greed::Pipelines => pipelines(means, ended),
-            Greed::Resets => resets(means, ended),
-            Greed::Bombs => downloads(means, means.bombs, ended),
-        }
-    }
-}
-
 /// Runs one closure in several threads; the first failure ends all of them.
 fn many<F>(count: usize, ended: &AtomicBool, work: F) -> Result<(), Failure>
 where
@@ -115,7 +85,7 @@ where
             scope.spawn(move || {
                 while !ended.load(Ordering::Relaxed) {
                     if let Err(failure) = interrupted().and_then(|()| work(number)) {
-                        let mut first = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                        let mut first = lock(first);
                         if first.is_ok() {
                             *first = Err(failure);
                         }
@@ -125,7 +95,7 @@ where
             });
         }
     });
-    first.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    into_inner(first)
 }
 
 fn slow_peers(means: &Means<'_>, ended: &AtomicBool, habits: &[Habit]) -> String {
@@ -145,7 +115,7 @@ fn slow_peers(means: &Means<'_>, ended: &AtomicBool, habits: &[Habit]) -> String
 }
 
 fn unread(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
-    let program = super::super::client::HttpClient::program(means.server.clone());
+    let program = HttpClient::program(means.server.clone());
     let api = |path: &str| program.encode(&HttpRequest::get(path).bearer(&means.key));
     let requests = [
         api("/docs"),
@@ -159,29 +129,14 @@ fn unread(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     std::thread::scope(|scope| {
         let held = scope.spawn(|| downloads(means, load, ended));
         let slow_peers = slow_peers(means, ended, &habits);
-        match held.join() {
-            Ok(downloads) => Ok(format!("{slow_peers}; {}", downloads?)),
-            Err(payload) => std::panic::resume_unwind(payload),
-        }
+        Ok(format!("{slow_peers}; {}", joined(held)?))
     })
-}
-
-/// A request for the list of tools of MCP.
-pub fn tools(token: &str) -> HttpRequest {
-    const REVISION: &str = "2026-07-28";
-    let meta = json!({
-        "io.modelcontextprotocol/protocolVersion": REVISION,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": { "_meta": meta } });
-    let request = HttpRequest::json("/mcp", &body).bearer(token).header("MCP-Protocol-Version", REVISION);
-    request.header("Mcp-Method", "tools/list")
 }
 
 /// Half of a check, of a chunk, of an upload and of a message to MCP.
 fn unfinished(means: &Means<'_>) -> Vec<Habit> {
     let head = format!("POST /v1/verify HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\n", means.key);
-    let program = super::super::client::HttpClient::program(means.server.clone());
+    let program = HttpClient::program(means.server.clone());
     let half = |bytes: Vec<u8>| bytes[..bytes.len() - 20].to_vec();
     vec![
         Habit::unfinished(format!("{head}Content-Length: 10000\r\n\r\n{{").into_bytes()),
@@ -221,17 +176,10 @@ fn judge(name: &str, answers: &AnswerCounts, may: &[u16]) -> Result<(), Failure>
 /// Sends all shapes, one round after the other; at least one round.
 fn malformed(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     let mut rounds = 0;
-    let mut faults = Vec::new();
+    let mut faults: Vec<String> = Vec::new();
     while faults.is_empty() && (rounds == 0 || !ended.load(Ordering::Relaxed)) {
-        faults = std::thread::scope(|scope| {
-            let threads: Vec<_> =
-                means.shapes.iter().map(|shape| scope.spawn(|| one(means, shape))).collect();
-            let ends = threads.into_iter().map(|thread| match thread.join() {
-                Ok(end) => end,
-                Err(payload) => std::panic::resume_unwind(payload),
-            });
-            ends.filter_map(|end| end.err().map(|failure| failure.0)).collect()
-        });
+        let ends = each(means.shapes.len(), means.shapes.len(), |number| one(means, &means.shapes[number]))?;
+        faults.extend(ends.into_iter().filter_map(|end| end.err().map(String::from)));
         rounds += 1;
     }
     let shapes = means.shapes.len();

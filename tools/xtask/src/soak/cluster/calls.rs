@@ -2,11 +2,12 @@
 
 use crate::failure::Failure;
 use crate::soak::client::{HttpReply, Lost};
+use crate::soak::crowd::lock;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Instant;
 
 /// What a client has asked for.
@@ -154,7 +155,7 @@ pub fn end_of(got: &Result<HttpReply, Lost>) -> CallEnd {
     CallEnd::Answer(NodeAnswer {
         status: reply.status,
         retry_after: reply.header("retry-after").is_some(),
-        replayed: reply.header("idempotent-replayed") == Some("true"),
+        replayed: reply.is_replay(),
         cached: body.get("cached").and_then(Value::as_bool).unwrap_or_default(),
         credits: body.get("credits_remaining").and_then(Value::as_u64),
         word,
@@ -183,14 +184,14 @@ impl CallLog {
     /// Adds a call. The line is in the file when this returns.
     pub fn add(&self, call: ClusterCall) -> Result<(), Failure> {
         let line = format!("{}\n", call.to_json());
-        let mut kept = self.lock();
+        let mut kept = lock(&self.kept);
         kept.0.push(call);
         kept.1.write_all(line.as_bytes()).map_err(|error| Failure(format!("the log of calls: {error}")))
     }
 
     /// The number of acknowledged writes since a time at this node, or at any node.
     pub fn writes_since(&self, since: u64, node: Option<usize>) -> usize {
-        let kept = self.lock();
+        let kept = lock(&self.kept);
         // The end of the list is nearly in the order of time.
         let recent = kept.0.iter().rev().take_while(|call| call.end + 120_000 > since);
         let fits = |call: &&ClusterCall| {
@@ -201,11 +202,6 @@ impl CallLog {
 
     /// A copy of all calls.
     pub fn calls(&self) -> Vec<ClusterCall> {
-        self.lock().0.clone()
-    }
-
-    /// A client that panicked has left the log whole: each change is one push.
-    fn lock(&self) -> MutexGuard<'_, (Vec<ClusterCall>, File)> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept).0.clone()
     }
 }

@@ -8,10 +8,12 @@ use crate::cluster::network::Namespace;
 use crate::failure::Failure;
 use crate::interop::process::interrupted;
 use crate::soak::client::{HttpClient, HttpRequest};
+use crate::soak::crowd::{each, joined, lock, spawn};
+use crate::soak::judge;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The clients of each account: one for each node, which turns to others only after an error, and one that calls all nodes. A
@@ -25,7 +27,6 @@ const FINISH_LIMIT: Duration = Duration::from_secs(150);
 const ROWS: std::ops::Range<u64> = 2..20;
 /// The fewest open batches before clients poll any.
 const OPEN_BATCHES: usize = 4;
-const STACK_BYTES: usize = 512 * 1024;
 
 /// A batch that the API has accepted.
 #[derive(Debug, Clone)]
@@ -91,14 +92,13 @@ impl<'w> ClusterLoad<'w> {
                     self.namespace.enter()?;
                     self.client(account, random).work(home)
                 };
-                let started = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run);
-                running.push(started.map_err(|error| Failure(format!("no thread: {error}")))?);
+                running.push(spawn(scope, run)?);
             }
             let guard = EndOfLoad(self);
             let worked = work();
             drop(guard);
             for client in running {
-                let ended = client.join().unwrap_or_else(|_| Err(Failure("a client panicked".into())));
+                let ended = joined(client);
                 if worked.is_ok() {
                     ended?;
                 }
@@ -224,17 +224,11 @@ impl ClusterClient<'_> {
     /// Asks for one address at all nodes at the same time.
     fn check_everywhere(&mut self, address: &str) -> Result<(), Failure> {
         let (load, account) = (self.load, self.account);
-        std::thread::scope(|scope| {
-            // A new thread is in the namespace of the thread that starts it.
-            let ask = |node: usize, random: fastrand::Rng| {
-                scope.spawn(move || load.client(account, random).check_until_answered(node, address))
-            };
-            let asked: Vec<_> = (0..NODES).map(|node| ask(node, self.random.fork())).collect();
-            for client in asked {
-                client.join().unwrap_or_else(|_| Err(Failure("a client panicked".into())))?;
-            }
-            Ok(())
-        })
+        let randoms: [fastrand::Rng; NODES] = std::array::from_fn(|_| self.random.fork());
+        // A new thread is in the namespace of the thread that starts it.
+        let ask =
+            |node: usize| load.client(account, randoms[node].clone()).check_until_answered(node, address);
+        each(NODES, NODES, ask)?.into_iter().collect()
     }
 
     /// Submits a batch. A client of all nodes submits it at each of them at the same time.
@@ -258,25 +252,16 @@ impl ClusterClient<'_> {
         let request = HttpRequest::json("/v1/verify/batch", &json!({ "emails": addresses }));
         let request = request.header("Idempotency-Key", once);
         let (load, account) = (self.load, self.account);
-        let mut bodies = Vec::new();
-        if copies == 1 {
-            bodies.push(self.until_answered(first, &kind, &request)?);
+        let bodies = if copies == 1 {
+            vec![self.until_answered(first, &kind, &request)]
         } else {
-            std::thread::scope(|scope| {
-                let (kind, request) = (&kind, &request);
-                let submit = |copy: usize, random: fastrand::Rng| {
-                    scope.spawn(move || {
-                        load.client(account, random).until_answered((first + copy) % NODES, kind, request)
-                    })
-                };
-                let submitted: Vec<_> = (0..copies).map(|copy| submit(copy, self.random.fork())).collect();
-                for client in submitted {
-                    let ended = client.join().unwrap_or_else(|_| Err(Failure("a client panicked".into())));
-                    bodies.push(ended?);
-                }
-                Ok::<(), Failure>(())
-            })?;
-        }
+            let randoms: Vec<_> = (0..copies).map(|_| self.random.fork()).collect();
+            each(copies, copies, |copy| {
+                let mut client = load.client(account, randoms[copy].clone());
+                client.until_answered((first + copy) % NODES, &kind, &request)
+            })?
+        };
+        let bodies = bodies.into_iter().collect::<Result<Vec<_>, _>>()?;
         // The judge compares the ids of all copies.
         let id = bodies.iter().flatten().find_map(|body| body.get("batch_id").and_then(Value::as_str));
         if let Some(id) = id {
@@ -309,30 +294,11 @@ impl ClusterClient<'_> {
         if !is_answered || body.get("status").and_then(Value::as_str) != Some("completed") {
             return Ok(false);
         }
-        if let Err(why) = complete(batch, &body) {
-            self.load.fault(format!("batch {}: {why}", batch.id));
+        let expected: Vec<_> = batch.addresses.iter().map(|row| (row.clone(), Vec::new())).collect();
+        if let Err(why) = judge::rows(&batch.id, &expected, &body) {
+            self.load.fault(why);
         }
         lock(&self.load.batches).retain(|open| open.id != batch.id);
         Ok(true)
     }
-}
-
-/// Whether a completed batch has its rows, each with a reason.
-fn complete(batch: &OpenBatch, body: &Value) -> Result<(), String> {
-    let rows = body.get("results").and_then(Value::as_array).ok_or("no results")?;
-    if rows.len() != batch.addresses.len() {
-        return Err(format!("{} rows in place of {}", rows.len(), batch.addresses.len()));
-    }
-    for (row, address) in rows.iter().zip(&batch.addresses) {
-        let text = |field: &str| row.get(field).and_then(Value::as_str).unwrap_or_default();
-        if text("email") != address || text("reason").is_empty() {
-            return Err(format!("the row of {address} is {row}"));
-        }
-    }
-    Ok(())
-}
-
-/// A client that panicked has left the value whole: each change is one step.
-pub fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

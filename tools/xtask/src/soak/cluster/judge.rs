@@ -8,7 +8,8 @@
 //! - Answers: only those that the API allows, with a connection error only at a node that a fault has hit.
 
 use super::calls::{CallEnd, ClusterCall, NodeRequest};
-use crate::soak::world::Credits;
+use crate::soak::judge::{self, Claim};
+use crate::soak::world::Ledger;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A hold of a call without an answer is voided after this time at the latest, in milliseconds.
@@ -25,13 +26,6 @@ pub struct FaultWindow {
     pub begin: u64,
     /// All is healed, and writes succeed again.
     pub end: u64,
-}
-
-/// An account in the store at the end.
-#[derive(Debug, Clone)]
-pub struct FinalAccount {
-    pub credits: Credits,
-    pub audit: Vec<String>,
 }
 
 /// What a rule has found: how much it has compared, and what is wrong.
@@ -58,7 +52,7 @@ impl Finding {
 }
 
 /// Judges a run: all calls, the accounts at its end, and when faults were.
-pub fn judge(calls: &[ClusterCall], accounts: &[FinalAccount], windows: &[FaultWindow]) -> Vec<Finding> {
+pub fn judge(calls: &[ClusterCall], accounts: &[Ledger], windows: &[FaultWindow]) -> Vec<Finding> {
     vec![
         charged_once(calls),
         money(calls, accounts),
@@ -129,18 +123,13 @@ fn bounds(calls: &[ClusterCall], account: usize) -> (u64, u64) {
     (sure, open)
 }
 
-fn money(calls: &[ClusterCall], accounts: &[FinalAccount]) -> Finding {
+fn money(calls: &[ClusterCall], accounts: &[Ledger]) -> Finding {
     let mut finding = Finding::new("the ledger has each acknowledged charge once, and no refused one");
-    for (account, FinalAccount { credits, audit }) in accounts.iter().enumerate() {
-        let (sure, open) = bounds(calls, account);
-        finding.compared += usize::try_from(sure).unwrap_or(usize::MAX);
-        if !(sure..=sure + open).contains(&credits.spent) {
-            let told = format!("{sure} acknowledged, {open} unknown, {} spent", credits.spent);
-            finding.wrong.push(format!("account {account}: {told}"));
-        }
-        if !credits.add_up() || credits.held != 0 || !audit.is_empty() {
-            finding.wrong.push(format!("account {account}: {credits:?}, audit {audit:?}"));
-        }
+    for (account, ledger) in accounts.iter().enumerate() {
+        let (paid, open) = bounds(calls, account);
+        finding.compared += usize::try_from(paid).unwrap_or(usize::MAX);
+        let claim = Claim { paid, open, ..Claim::default() };
+        finding.wrong.extend(judge::ledger(&format!("account {account}"), &claim, ledger).err());
     }
     finding
 }
@@ -195,7 +184,7 @@ impl Sums {
     }
 }
 
-fn balances(calls: &[ClusterCall], accounts: &[FinalAccount]) -> Finding {
+fn balances(calls: &[ClusterCall], accounts: &[Ledger]) -> Finding {
     let mut finding = Finding::new("credits_remaining fits an order of the calls");
     for (account, end) in accounts.iter().enumerate() {
         let granted = end.credits.granted;

@@ -12,15 +12,17 @@ mod judge;
 mod parts;
 pub mod world;
 
+use super::crowd::lock;
 use super::options::SoakOptions;
+use super::world::Ledger;
 use crate::cluster::setup::Setup;
 use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use calls::{CallEnd, CallLog, ClusterCall};
-use clients::{ClusterLoad, lock};
+use clients::ClusterLoad;
 use faults::CampaignFault;
-use judge::{FaultWindow, FinalAccount, longest_pause};
+use judge::{FaultWindow, longest_pause};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -40,11 +42,7 @@ const POLL_PAUSE: Duration = Duration::from_millis(500);
 const CALM: Duration = Duration::from_secs(3);
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let seed = options.seed();
     let mut random = fastrand::Rng::with_seed(seed);
     report::line(&format!("cluster: seed {seed}"));
@@ -61,7 +59,7 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
         tally.check("an address that is asked for at once is probed once", outcome);
     }
     tally.check("the logs have no panic", outcome(&bad));
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 /// A run of faults under a load.
@@ -120,8 +118,7 @@ impl FaultRun {
     fn judge(&self, world: &ClusterWorld, calls: &[ClusterCall], tally: &mut Tally) -> Result<(), Failure> {
         let mut finals = Vec::new();
         for account in &self.accounts {
-            let (credits, audit) = world.ledger(&account.name)?;
-            finals.push(FinalAccount { credits, audit });
+            finals.push(world.ledger(&account.name)?);
         }
         for finding in judge::judge(calls, &finals, &self.windows) {
             tally.check(finding.rule, finding.outcome());
@@ -271,7 +268,7 @@ fn finish(world: &ClusterWorld, load: &ClusterLoad<'_>) -> Result<Vec<String>, F
 }
 
 /// The judge must notice a run in which one check was charged twice.
-fn plant(calls: &[ClusterCall], finals: &[FinalAccount], windows: &[FaultWindow]) -> Result<String, String> {
+fn plant(calls: &[ClusterCall], finals: &[Ledger], windows: &[FaultWindow]) -> Result<String, String> {
     let charged = calls.iter().find(|call| call.is_charged_check());
     let charged = charged.ok_or("no check was charged")?;
     let again = ClusterCall { begin: charged.end + 1, end: charged.end + 2, ..charged.clone() };

@@ -2,15 +2,16 @@
 //! revocations.
 
 use super::calls::{CallEnd, CallLog, ClusterCall, NodeRequest};
-use super::clients::{ClusterLoad, lock};
+use super::clients::ClusterLoad;
 use super::faults::CampaignFault;
-use super::judge::{FaultWindow, FinalAccount, judge};
+use super::judge::{FaultWindow, judge};
 use super::world::{ClusterWorld, NODES};
 use super::{FaultRun, finish};
 use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep};
-use crate::interop::report::Tally;
+use crate::interop::report::{self, Tally};
 use crate::soak::client::{HttpClient, HttpRequest};
+use crate::soak::crowd::{each, joined, lock};
 use crate::soak::options::SoakOptions;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -144,10 +145,7 @@ fn flights(
     let charged = calls.iter().filter(|call| call.is_charged_check()).count();
     let told = format!("{addresses} addresses, each {COPIES} times: {charged} charged, {cached} repeats");
     let is_right = charged == addresses && cached == addresses * (COPIES - 1);
-    tally.check(
-        "one address at all nodes at once is charged once",
-        if is_right { Ok(told) } else { Err(told) },
-    );
+    tally.check("one address at all nodes at once is charged once", report::outcome(is_right, told));
     world.count_later(asked);
 
     let windows = keys_under_kills(world, &load, keys, random)?;
@@ -161,9 +159,8 @@ fn flights(
         .filter_map(|call| Some(call.success()?.batch.as_str()))
         .collect();
     let told = format!("{keys} keys, each {COPIES} times: {} batches", batches.len());
-    tally.check("a key has one batch under kills", if batches.len() == keys { Ok(told) } else { Err(told) });
-    let (credits, audit) = world.ledger(&account[0].name)?;
-    for finding in judge(&calls, &[FinalAccount { credits, audit }], &windows) {
+    tally.check("a key has one batch under kills", report::outcome(batches.len() == keys, told));
+    for finding in judge(&calls, &[world.ledger(&account[0].name)?], &windows) {
         tally.check(&format!("flights: {}", finding.rule), finding.outcome());
     }
     Ok(())
@@ -178,22 +175,14 @@ fn ask_at_once(
     let addresses: Vec<String> = (0..addresses).map(|number| format!("user-{number}{FLIGHTS}")).collect();
     for address in &addresses {
         interrupted()?;
-        std::thread::scope(|scope| {
-            let ask = |copy: usize, random: fastrand::Rng| {
-                scope.spawn(move || {
-                    load.namespace.enter()?;
-                    load.client(0, random).check_until_answered(copy % NODES, address)
-                })
-            };
-            let asked: Vec<_> = (0..COPIES).map(|copy| ask(copy, random.fork())).collect();
-            asked.into_iter().try_for_each(joined)
-        })?;
+        let randoms: Vec<_> = (0..COPIES).map(|_| random.fork()).collect();
+        let ask = |copy: usize| {
+            load.namespace.enter()?;
+            load.client(0, randoms[copy].clone()).check_until_answered(copy % NODES, address)
+        };
+        each(COPIES, COPIES, ask)?.into_iter().collect::<Result<(), Failure>>()?;
     }
     Ok(addresses)
-}
-
-fn joined(client: std::thread::ScopedJoinHandle<'_, Result<(), Failure>>) -> Result<(), Failure> {
-    client.join().unwrap_or_else(|_| Err(Failure("a client panicked".into())))
 }
 
 /// Submits each key many times at once, while one node after another is killed.
@@ -211,7 +200,7 @@ fn keys_under_kills(
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= keys {
-                return Ok(());
+                return Ok::<(), Failure>(());
             }
             interrupted()?;
             let address = format!("row-{number}@fast-{}.example", number % 40 + 1);
@@ -261,33 +250,28 @@ fn limits(
     let request = HttpRequest::json("/v1/verify", &body);
     sleep(KEYS_KNOWN)?;
     let begin = Instant::now();
-    std::thread::scope(|scope| {
-        let press = |random: fastrand::Rng| {
-            let (load, request) = (&load, &request);
-            scope.spawn(move || {
-                load.namespace.enter()?;
-                let mut client = load.client(0, random.clone());
-                let mut random = random;
-                for number in 0.. {
-                    interrupted()?;
-                    if number >= REQUESTS_AT_ONCE / LIMIT_CLIENTS {
-                        if begin.elapsed() > pressure {
-                            break;
-                        }
-                        std::thread::sleep(Duration::from_millis(random.u64(100..500)));
-                    }
-                    client.call(random.usize(0..NODES), NodeRequest::Fast, request.clone())?;
+    let randoms: Vec<_> = (0..LIMIT_CLIENTS).map(|_| random.fork()).collect();
+    let press = |client: usize| {
+        load.namespace.enter()?;
+        let mut random = randoms[client].clone();
+        let mut client = load.client(0, random.clone());
+        for number in 0.. {
+            interrupted()?;
+            if number >= REQUESTS_AT_ONCE / LIMIT_CLIENTS {
+                if begin.elapsed() > pressure {
+                    break;
                 }
-                Ok(())
-            })
-        };
-        let pressing: Vec<_> = (0..LIMIT_CLIENTS).map(|_| press(random.fork())).collect();
-        pressing.into_iter().try_for_each(joined)
-    })?;
+                std::thread::sleep(Duration::from_millis(random.u64(100..500)));
+            }
+            client.call(random.usize(0..NODES), NodeRequest::Fast, request.clone())?;
+        }
+        Ok(())
+    };
+    each(LIMIT_CLIENTS, LIMIT_CLIENTS, press)?.into_iter().collect::<Result<(), Failure>>()?;
     let calls = log.calls();
     let most = most_in_a_minute(&calls);
     let told = format!("{} requests, at most {most} of {FAST_LIMIT} admitted in 60 s", calls.len());
-    tally.check("a limit holds over all nodes", if most <= FAST_LIMIT { Ok(told) } else { Err(told) });
+    tally.check("a limit holds over all nodes", report::outcome(most <= FAST_LIMIT, told));
     let strange =
         calls.iter().filter(|call| !call.answer().is_some_and(|answer| matches!(answer.status, 200 | 429)));
     let strange: Vec<String> = strange.map(|call| call.to_json().to_string()).take(5).collect();

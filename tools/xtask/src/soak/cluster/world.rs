@@ -7,7 +7,7 @@ use crate::cluster::setup::Setup;
 use crate::failure::Failure;
 use crate::interop::process::{self, ServerProcess, wait_until};
 use crate::soak::options::SoakOptions;
-use crate::soak::world::{CampaignFolder, Credits, Mailnet, engine_flags};
+use crate::soak::world::{CampaignFolder, Ledger, Mailnet, engine_flags};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -86,7 +86,6 @@ pub struct ClusterWorld {
     profile: WorldProfile,
     /// The earlier `mailprobe`, and the one under test.
     programs: [PathBuf; 2],
-    plans: [String; 2],
     /// Addresses that must be probed once.
     counted: Vec<String>,
 }
@@ -111,7 +110,6 @@ impl ClusterWorld {
     ///
     /// A part of it does not start: see [`Cluster::start`].
     pub fn of(folder: CampaignFolder, profile: WorldProfile) -> Result<ClusterWorld, Failure> {
-        let plans = folder.plans()?;
         let setup = Setup { clients: NODES as u8 + 1, tmpfs: true, ..Setup::default() };
         let cluster = Cluster::start(setup)?;
         let certificate = cluster.certificate();
@@ -119,8 +117,7 @@ impl ClusterWorld {
         let newer = folder.binary("mailprobe");
         let programs = [profile.previous.clone().unwrap_or_else(|| newer.clone()), newer];
         let (nodes, mailnets, counted) = Default::default();
-        let mut world =
-            ClusterWorld { nodes, mailnets, cluster, folder, url, profile, programs, plans, counted };
+        let mut world = ClusterWorld { nodes, mailnets, cluster, folder, url, profile, programs, counted };
         world.found()?;
         for node in 0..NODES {
             world.start_node(node)?;
@@ -142,16 +139,11 @@ impl ClusterWorld {
             let found = ["cluster", "init", "--bundle", &bundle];
             let join = ["cluster", "join", &bundle];
             self.text(number, if number == 0 { &found } else { &join })?;
-            let space = self.cluster.space(member);
             let name = format!("mailnet-{}", number + 1);
             let journal = self.folder.path(&format!("{name}.journal")).display().to_string();
-            let inside = ["ip", "netns", "exec", &space];
-            self.mailnets.push(self.folder.mailnet_by(
-                &inside,
-                self.profile.scenario,
-                &name,
-                &["--journal", &journal],
-            )?);
+            let inside = self.cluster.command(member, self.folder.binary("mailnet"));
+            let flags = ["--journal", &journal];
+            self.mailnets.push(self.folder.mailnet_by(inside, self.profile.scenario, &name, &flags)?);
         }
         Ok(())
     }
@@ -182,10 +174,10 @@ impl ClusterWorld {
         let at = self.address(node).to_string();
         let mut command =
             self.command(node, &["serve", "--listen", &at, "--pace", "lab", "--frontends", "1"]);
-        command.args(["--connections-per-peer", "0", "--self-checks", "false"]).args(&self.plans);
+        command.args(["--connections-per-peer", "0", "--self-checks", "false"]).args(self.folder.plans());
         command.args(self.profile.flags);
         let mailnet = &self.mailnets[node];
-        engine_flags(&mut command, mailnet.dns(), mailnet.smtp_port(), true);
+        engine_flags(&mut command, mailnet.engine(), true);
         let starts = self.nodes[node].logs.len();
         let log = self.folder.path(&format!("node-{}-{}.log", node + 1, starts + 1));
         let started = ServerProcess::start("mailprobe serve", command, &log)?;
@@ -277,13 +269,9 @@ impl ClusterWorld {
         Ok(ClusterAccount { name: name.into(), live: key(&[])?, test: key(&["--test"])? })
     }
 
-    /// The credits of an account, and what the audit complains about.
-    pub fn ledger(&self, account: &str) -> Result<(Credits, Vec<String>), Failure> {
-        let shown = self.json(0, &["account", "show", account])?;
-        let credits = Credits::of(shown.get("account").unwrap_or(&Value::Null))?;
-        let faults = shown.pointer("/audit/faults").and_then(Value::as_array);
-        let faults = faults.ok_or_else(|| Failure(format!("an account without an audit: {shown}")))?;
-        Ok((credits, faults.iter().map(Value::to_string).collect()))
+    /// The ledger of an account.
+    pub fn ledger(&self, account: &str) -> Result<Ledger, Failure> {
+        Ledger::of(&self.json(0, &["account", "show", account])?)
     }
 
     /// Runs SQL at the primary, in the schema of mailprobe.

@@ -4,6 +4,7 @@
 //! the server.
 
 use super::cases::{CaseKind, Content, Subject};
+use crate::interop::report::outcome;
 use mailnet::{Journal, Running, What};
 use std::collections::{HashMap, HashSet};
 
@@ -155,7 +156,7 @@ impl Score {
                 CaseKind::Filter => true,
                 CaseKind::Honest | CaseKind::CatchAll => *other == 0,
             };
-        if holds { Ok(figures) } else { Err(figures) }
+        outcome(holds, figures)
     }
 
     fn is_definite(&self) -> bool {

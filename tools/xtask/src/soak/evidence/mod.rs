@@ -7,19 +7,17 @@
 mod cases;
 mod judge;
 
-use super::http;
+use super::api::Api;
+use super::crowd::each;
 use super::options::SoakOptions;
 use super::peers::{self, CleanRun};
-use super::world::CampaignFolder;
+use super::world::{ANY_PORT, CampaignFolder};
 use crate::failure::Failure;
 use crate::interop::process::interrupted;
-use crate::interop::report::{self, Tally};
+use crate::interop::report::{self, Tally, outcome};
 use cases::{CaseKind, Content, ServerCase, Subject, cases, scenario};
 use judge::AnswerWitness;
 use mailnet::{Running, raise_open_files};
-use std::net::SocketAddr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The rows of a list at the default pace: fewer than the hourly budget of refusals at an unknown host.
@@ -34,11 +32,7 @@ const LIST_LIMIT: Duration = Duration::from_secs(600);
 const CLIENTS: usize = 12;
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let seed = options.seed();
     let cases: Vec<ServerCase> =
         cases(options.small).into_iter().filter(|case| options.wants(&case.name)).collect();
@@ -54,7 +48,7 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
         lists(&world, &cases, seed, ("lab", ROWS_MANY), &mut tally)?;
     }
     checks(&world, &cases, seed, &mut tally)?;
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 /// Cleans one list of all servers: the first row of each, then the second of each, and so on.
@@ -99,7 +93,7 @@ fn lists(
 
 fn polite(net: &Running, name: &str, tally: &mut Tally) {
     let violations = net.stats().violations;
-    let held = if violations.is_empty() { Ok("none".into()) } else { Err(format!("{violations:?}")) };
+    let held = outcome(violations.is_empty(), format!("broken: {violations:?}"));
     tally.check(&format!("{name}: no rule of the protocols broken"), held);
 }
 
@@ -124,39 +118,28 @@ fn checks(world: &CampaignFolder, cases: &[ServerCase], seed: u64, tally: &mut T
     let subjects: Vec<Subject> =
         cases.iter().map(|case| Subject::new(case, Content::Mixed, CHECKS, "single", &mut random)).collect();
     let net = peers::start(&scenario(&subjects, seed))?;
-    let plans = world.plans()?;
-    let flags: Vec<&str> = plans.iter().map(String::as_str).collect();
     let (dns, port) = (net.dns().to_string(), net.smtp_port().to_string());
-    let serve = world.serve_paced("polite", "127.0.0.1:0", (&dns, &port), &flags)?;
+    let serve = world.serve_at(ANY_PORT, (&dns, &port), &["--pace", "polite"])?;
     let key = world.unlimited("evidence", (subjects.len() * CHECKS) as u64)?;
-    let (next, done, began) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Instant::now());
-    let client = || {
-        while let Some(subject) = subjects.get(next.fetch_add(1, Ordering::SeqCst)) {
-            let checked = ask(serve.address, &key, &net, subject);
-            let mut done = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            done.push((subject.case.name.clone(), subject.case.kind, checked));
-        }
-    };
-    std::thread::scope(|scope| (0..CLIENTS).for_each(|_| drop(scope.spawn(client))));
-    interrupted()?;
+    let (api, began) = (Api::new(serve.address, &key), Instant::now());
+    let checked = each(subjects.len(), CLIENTS, |number| ask(api, &net, &subjects[number]))?;
     report::line(&format!("single checks: {:.1} s", began.elapsed().as_secs_f64()));
-    let log = serve.log()?;
-    serve.stop()?;
-    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    done.sort_by(|one, other| one.0.cmp(&other.0));
-    for (name, kind, checked) in done {
-        tally.check(&format!("single {name}"), checked.and_then(|checked| judge_checks(kind, &checked)));
+    let mut done: Vec<_> = subjects.iter().map(|subject| &subject.case).zip(checked).collect();
+    done.sort_by(|(one, _), (other, _)| one.name.cmp(&other.name));
+    for (case, checked) in done {
+        let judged = checked.and_then(|checked| judge_checks(case.kind, &checked));
+        tally.check(&format!("single {}", case.name), judged);
     }
-    tally.check("single: no panic", super::hostile::no_panic(&log));
+    tally.check("single: no panic", serve.end());
     polite(&net, "single", tally);
     Ok(())
 }
 
-fn ask(server: SocketAddr, key: &str, net: &Running, subject: &Subject) -> Result<Checked, String> {
+fn ask(api: Api<'_>, net: &Running, subject: &Subject) -> Result<Checked, String> {
     let mut checked = Checked::default();
     for row in &subject.rows {
-        interrupted().map_err(|failure| failure.0)?;
-        let answer = http::verify(server, key, row)?;
+        interrupted()?;
+        let answer = api.verify(row)?;
         checked.answers += 1;
         if answer.status != 200 {
             checked.refused += 1;
@@ -164,8 +147,7 @@ fn ask(server: SocketAddr, key: &str, net: &Running, subject: &Subject) -> Resul
         }
         let tells = !matches!(subject.case.kind, CaseKind::CatchAll | CaseKind::Filter);
         let exists = net.scenario().exists(row).filter(|_| tells);
-        let reason = answer.text("reason");
-        match (exists, reason) {
+        match (exists, answer.word("reason").as_str()) {
             (Some(false) | None, "mailbox_exists") => checked.confirmed += 1,
             (Some(true) | None, "mailbox_not_found") => checked.denied += 1,
             (Some(true), "mailbox_exists") | (Some(false), "mailbox_not_found") | (None, "catch_all") => {
@@ -186,7 +168,7 @@ fn judge_checks(kind: CaseKind, checked: &Checked) -> Result<String, String> {
         CaseKind::Honest | CaseKind::CatchAll => right == answers,
         _ => *confirmed <= CONFIRMED_MAX,
     };
-    if holds { Ok(figures) } else { Err(figures) }
+    outcome(holds, figures)
 }
 
 #[cfg(test)]

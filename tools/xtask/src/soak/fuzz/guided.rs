@@ -8,6 +8,7 @@ use super::log::{self, FuzzFigures};
 use crate::failure::Failure;
 use crate::interop::process::{self, interrupted, target_folder};
 use crate::interop::report::{self, Tally};
+use crate::soak::crowd::{into_inner, lock};
 use crate::soak::options::SoakOptions;
 use fastrand::Rng;
 use fuzz::{Target, corpus, hex, input};
@@ -15,7 +16,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// How many targets run at once.
@@ -54,7 +55,7 @@ pub fn run(options: &SoakOptions, targets: &[Target]) -> Result<Tally, Failure> 
         for _ in 0..JOBS {
             scope.spawn(|| {
                 loop {
-                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    let next = lock(&waiting).pop_front();
                     let Some(target) = next.filter(|_| interrupted().is_ok()) else { break };
                     let run = FuzzRun {
                         options,
@@ -64,13 +65,13 @@ pub fn run(options: &SoakOptions, targets: &[Target]) -> Result<Tally, Failure> 
                         folder: folder.path().join(target.name),
                     };
                     let outcome = run.feed().map_err(|Failure(why)| why);
-                    tally.lock().unwrap_or_else(PoisonError::into_inner).check(target.name, outcome);
+                    lock(&tally).check(target.name, outcome);
                 }
             });
         }
     });
     interrupted()?;
-    Ok(tally.into_inner().unwrap_or_else(PoisonError::into_inner))
+    Ok(into_inner(tally))
 }
 
 /// Builds the binaries of all targets and returns their folder.

@@ -32,15 +32,15 @@ const INPUT_COST_MAX: Duration = Duration::from_secs(1);
 /// # Errors
 ///
 /// A failure is replayed with an unknown target, or the libFuzzer runs cannot be set up.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     if let Some(replay) = &options.replay {
-        return self::replay(replay).map(Some);
+        return self::replay(replay);
     }
     let targets: Vec<Target> = TARGETS.into_iter().filter(|target| options.wants(target.name)).collect();
     if targets.is_empty() {
         return Err(Failure("no target has this text in its name".into()));
     }
-    if options.small { small(options, &targets) } else { guided::run(options, &targets) }.map(Some)
+    if options.small { small(options, &targets) } else { guided::run(options, &targets) }
 }
 
 fn small(options: &SoakOptions, targets: &[Target]) -> Result<Tally, Failure> {

@@ -1,17 +1,11 @@
 //! Many checks at once, each compared with its expected reasons.
 
-use super::super::http;
+use super::super::api::Api;
+use super::super::crowd::each;
 use crate::failure::Failure;
-use crate::interop::process::interrupted;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-/// The size of a stack: each check under way has a thread, which only waits.
-const STACK_BYTES: usize = 256 * 1024;
 
 /// One check with its expected reasons.
 pub struct Ask {
@@ -55,38 +49,27 @@ impl AskedTotals {
 /// Makes all checks, `at_once` at a time.
 pub fn ask_all(server: SocketAddr, asks: &[Ask], at_once: usize) -> Result<AskedTotals, Failure> {
     let start = Instant::now();
-    let (next, asked) = (AtomicUsize::new(0), Mutex::new(AskedTotals::default()));
-    let work = || {
-        while let Some(ask) = asks.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if interrupted().is_err() {
-                return;
-            }
-            let begin = Instant::now();
-            let (outcome, taken) = (check(server, ask), begin.elapsed());
-            let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
-            if taken > asked.slowest.0 {
-                asked.slowest = (taken, ask.address.clone());
-            }
-            match outcome {
-                Ok(()) => asked.right += 1,
-                Err(said) => {
-                    let kind = format!("{}, {said} for {}", ask.kind(), ask.expected.join(" or "));
-                    asked.wrong.entry(kind).or_insert_with(|| (0, ask.address.clone())).0 += 1;
-                }
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..at_once.min(asks.len()) {
-            let spawned = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
-            spawned.map_err(|error| Failure(format!("no thread for a check: {error}")))?;
-        }
-        Ok(())
+    let mut asked = AskedTotals::default();
+    let checks = each(asks.len(), at_once, |number| {
+        let begin = Instant::now();
+        (check(server, &asks[number]), begin.elapsed())
     })?;
-    interrupted()?;
-    let asked = asked.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(AskedTotals { taken: start.elapsed(), ..asked })
+    for (ask, (outcome, taken)) in asks.iter().zip(checks) {
+        if taken > asked.slowest.0 {
+            asked.slowest = (taken, ask.address.clone());
+        }
+        match outcome {
+            Ok(()) => asked.right += 1,
+            Err(said) => {
+                let kind = format!("{}, {said} for {}", ask.kind(), ask.expected.join(" or "));
+                asked.wrong.entry(kind).or_insert_with(|| (0, ask.address.clone())).0 += 1;
+            }
+        }
+    }
+    asked.taken = start.elapsed();
+    Ok(asked)
 }
+
 impl Ask {
     /// The domain without the numbers of its copy.
     fn kind(&self) -> &str {
@@ -98,10 +81,10 @@ impl Ask {
 
 /// Makes one check; the error is a result that is not expected.
 fn check(server: SocketAddr, ask: &Ask) -> Result<(), String> {
-    let answer = http::verify(server, &ask.key, &ask.address)?;
-    match (answer.status, answer.text("reason")) {
-        (200, reason) if ask.expected.contains(&reason) => Ok(()),
-        (200, reason) => Err(reason.to_owned()),
-        (status, _) => Err(format!("{status} {}", answer.text("error"))),
+    let answer = Api::new(server, &ask.key).verify(&ask.address)?;
+    match (answer.status, answer.word("reason")) {
+        (200, reason) if ask.expected.contains(&reason.as_str()) => Ok(()),
+        (200, reason) => Err(reason),
+        (status, _) => Err(format!("{status} {}", answer.word("error"))),
     }
 }

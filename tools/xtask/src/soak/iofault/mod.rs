@@ -6,25 +6,26 @@
 //! addresses and a batch, and repeats unanswered requests after the restart. Then each address must be answered and
 //! paid once: a lower charge is a loss, and a higher one is a charge without an answer.
 
+use super::api::Api;
+use super::crowd::each;
 use super::intercept::{self, Fault, InterceptPlan, Intercepted};
-use super::load::{LoadClient, RequestLoad};
+use super::judge::Claim;
+use super::load::RequestLoad;
 use super::options::SoakOptions;
-use super::world::{CampaignFolder, Mailnet, cargo, listening};
+use super::world::{ANY_PORT, CampaignFolder, Mailnet, cargo, listening, no_panic};
 use crate::failure::Failure;
-use crate::interop::process::{ServerProcess, interrupted};
-use crate::interop::report::{self, Tally};
-use std::net::SocketAddr;
+use crate::interop::process::ServerProcess;
+use crate::interop::report::{self, Tally, outcome};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const FAULTS: [Fault; 4] = [Fault::Error, Fault::Full, Fault::Short, Fault::SlowSync];
 /// The fewest operations of a run in the full campaign.
 const OPERATIONS_MIN: u64 = 500;
 /// How many runs are made at once: most of each is waiting.
-const WORKERS: u64 = 4;
+const WORKERS: usize = 4;
 /// The small version tests each operation with a multiple of this number.
 const STEP_SMALL: u64 = 97;
 const STORE_SEEDS: u64 = 20;
@@ -39,11 +40,7 @@ const ACCOUNT: &str = "one";
 const GRANTED: u64 = 10_000;
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let seed = options.seed();
     report::line(&format!("iofault: seed {seed}"));
     let mut tally = Tally::default();
@@ -52,20 +49,19 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     }
     let world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(SCENARIO)?;
-    let plans = world.plans()?;
-    let serve = world.serve(&mailnet, &plans.each_ref().map(String::as_str))?;
+    let serve = world.serve(&mailnet, &[])?;
     let key = world.unlimited(ACCOUNT, GRANTED)?;
     serve.stop()?;
-    let campaign = IoFaultCampaign { template: world.path("data"), world, mailnet, plans, key };
+    let campaign = IoFaultCampaign { template: world.path("data"), world, mailnet, key };
     let operations = campaign.one_run(0, None)?.operations;
-    let enough = if options.small || operations >= OPERATIONS_MIN { Ok } else { Err };
-    tally.check("a run without a fault", enough(format!("{operations} operations")));
+    let is_enough = options.small || operations >= OPERATIONS_MIN;
+    tally.check("a run without a fault", outcome(is_enough, format!("{operations} operations")));
     for fault in FAULTS.into_iter().filter(|fault| options.wants(&format!("{fault:?}"))) {
         let step = if options.small { STEP_SMALL } else { 1 };
         tally.check(&format!("{fault:?}"), campaign.every_operation(fault, operations, step));
     }
     campaign.mailnet.stop()?;
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 /// Tests every write and sync of the store's own loads.
@@ -91,7 +87,6 @@ fn of_store(seed: u64) -> Result<String, String> {
 struct IoFaultCampaign {
     world: CampaignFolder,
     mailnet: Mailnet,
-    plans: [String; 2],
     key: String,
     /// A data folder with an account, which each run copies.
     template: PathBuf,
@@ -113,44 +108,25 @@ struct RunRecord {
 impl IoFaultCampaign {
     /// Tests one fault at every `step`-th operation.
     fn every_operation(&self, fault: Fault, operations: u64, step: u64) -> Result<String, String> {
-        let (next, sum) = (AtomicU64::new(1), Mutex::new((0, 0, RunRecord::default())));
         // The number of operations varies from run to run, so a run may end before the last ones.
         let certain = operations - operations / 10;
-        let (failed, missed): (Mutex<Vec<String>>, _) = (Mutex::default(), AtomicU64::new(0));
-        std::thread::scope(|scope| {
-            for _ in 0..WORKERS {
-                scope.spawn(|| {
-                    loop {
-                        let at = next.fetch_add(step, Ordering::SeqCst);
-                        if at > operations || interrupted().is_err() {
-                            return;
-                        }
-                        match self.one_run(at, Some(fault)) {
-                            Ok(seen) => {
-                                let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
-                                sum.0 += 1;
-                                sum.1 += u64::from(seen.met);
-                                if !seen.met && at <= certain {
-                                    missed.fetch_add(1, Ordering::SeqCst);
-                                }
-                                sum.2.add(&seen);
-                            }
-                            Err(Failure(why)) => failed
-                                .lock()
-                                .unwrap_or_else(PoisonError::into_inner)
-                                .push(format!("operation {at}: {why}")),
-                        }
-                    }
-                });
+        let places: Vec<u64> = (1..=operations).step_by(step as usize).collect();
+        let (mut seen, mut met, mut missed, mut failed) = (RunRecord::default(), 0, 0, Vec::new());
+        let runs = each(places.len(), WORKERS, |run| self.one_run(places[run], Some(fault)))?;
+        for (at, run) in places.iter().zip(runs) {
+            match run {
+                Ok(run) => {
+                    met += usize::from(run.met);
+                    missed += usize::from(!run.met && *at <= certain);
+                    seen.add(&run);
+                }
+                Err(Failure(why)) => failed.push(format!("operation {at}: {why}")),
             }
-        });
-        interrupted().map_err(|failure| failure.0)?;
-        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        }
         if let Some(first) = failed.first() {
             return Err(format!("{} runs failed, such as {first}", failed.len()));
         }
-        let (runs, met, seen) = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let missed = missed.into_inner();
+        let runs = places.len();
         // A few runs may have far fewer operations.
         if met == 0 || missed * 20 > runs {
             return Err(format!(
@@ -199,11 +175,10 @@ impl IoFaultCampaign {
         let mut seen = RunRecord::default();
         match listening(&mut server)? {
             Some(address) => {
-                let client = LoadClient { address, key: &self.key };
                 let over = AtomicBool::new(false);
                 let outcome = std::thread::scope(|scope| {
-                    let watch = scope.spawn(|| slowest_livez(address, &over));
-                    let outcome = load.run(&client, &calls);
+                    let watch = scope.spawn(|| slowest_livez(Api::new(address, ""), &over));
+                    let outcome = load.run(Api::new(address, &self.key), &calls);
                     over.store(true, Ordering::SeqCst);
                     seen.slowest_livez = watch.join().map_err(|_| "the watch panicked".to_owned())??;
                     outcome
@@ -223,7 +198,7 @@ impl IoFaultCampaign {
         (seen.operations, seen.met) = (calls.operations(), calls.is_met());
         calls.finish()?;
         let text = std::fs::read_to_string(&log).map_err(|error| Failure(format!("log: {error}")))?;
-        super::hostile::no_panic(&text).map_err(Failure)?;
+        no_panic(&text)?;
         Ok(seen)
     }
 
@@ -233,22 +208,16 @@ impl IoFaultCampaign {
         let Some(address) = listening(&mut server)? else {
             return Err(server.complain("it does not start after the fault"));
         };
-        let client = LoadClient { address, key: &self.key };
-        let spent = || self.spent(folder).map_err(|failure| failure.0);
-        load.settle(&client, spent).map_err(|why| server.complain(&why))
+        let judge = |claim: &Claim| self.judge(folder, claim);
+        load.settle(Api::new(address, &self.key), judge).map_err(|why| server.complain(&why))
     }
 
-    /// The spent and held credits of the account.
-    fn spent(&self, folder: &Path) -> Result<(u64, u64), Failure> {
-        let credits = self.world.books(folder, ACCOUNT)?;
-        if credits.granted != GRANTED {
-            return Err(Failure(format!("{} credits were granted, not {GRANTED}", credits.granted)));
-        }
-        Ok((credits.spent, credits.held))
+    fn judge(&self, folder: &Path, claim: &Claim) -> Result<String, String> {
+        self.world.judge_in(folder, ACCOUNT, &Claim { granted: Some(GRANTED), ..*claim })
     }
 
     fn command(&self, folder: &Path) -> Command {
-        self.world.serve_on(folder, &self.mailnet, &self.plans.each_ref().map(String::as_str))
+        self.world.serve_on(folder, ANY_PORT, self.mailnet.engine(), &[])
     }
 
     fn log(&self, name: &str, life: &str) -> PathBuf {
@@ -266,11 +235,11 @@ impl RunRecord {
 }
 
 /// Requests `/livez` repeatedly until the load is over, and returns the longest time.
-fn slowest_livez(address: SocketAddr, over: &AtomicBool) -> Result<Duration, String> {
+fn slowest_livez(api: Api<'_>, over: &AtomicBool) -> Result<Duration, String> {
     let mut slowest = Duration::ZERO;
     while !over.load(Ordering::SeqCst) {
         let began = Instant::now();
-        let answer = super::http::open(address, "/livez")?;
+        let answer = api.get("/livez")?;
         slowest = slowest.max(began.elapsed());
         if answer.status != 200 || slowest > LIVEZ_LIMIT {
             return Err(format!("/livez: {} after {} ms", answer.status, slowest.as_millis()));

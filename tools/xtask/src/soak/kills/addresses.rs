@@ -16,7 +16,7 @@ server = { latency_ms = [1, 8] }
 mailboxes = { ok = ["user-#"], full = ["full-#"], disabled = ["gone-#"] }
 [[group]]
 name = "slow-{n}.example"
-count = 20
+count = 50
 server = { latency_ms = [50, 300] }
 mailboxes = { ok = ["user-#"], full = ["full-#"], disabled = ["gone-#"] }
 [[group]]
@@ -39,6 +39,11 @@ pub fn live(number: u64) -> String {
     }
 }
 
+/// The mailbox with this number at a slow site.
+pub fn slow(number: u64) -> String {
+    format!("user-{number}@slow-{}.example", number % 50 + 1)
+}
+
 /// The address with this number for a test key, and the reason of its answer.
 pub fn made_up(number: u64) -> (String, &'static str) {
     let reason = MADE_UP[(number % MADE_UP.len() as u64) as usize];
@@ -48,7 +53,7 @@ pub fn made_up(number: u64) -> (String, &'static str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::soak::kills::compare::reasons;
+    use crate::soak::judge::reasons;
     use mailnet::Scenario;
     use std::collections::BTreeSet;
 

@@ -2,11 +2,11 @@
 
 use super::addresses;
 use super::client::{HttpReply, HttpRequest, Lost};
-use super::compare;
 use super::people::{Hands, Next};
 use super::programs::{Single, expect, judge};
 use super::records::{Life, Purchase, Rule, Secret};
-use crate::soak::visitor::{CALLBACK, VERIFIER, consent_path};
+use crate::soak::assistants::{self, tool, tools};
+use crate::soak::judge;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,6 @@ const ALLOWED: u64 = 10;
 const FULL_CHECKS: u32 = 2;
 /// A code is valid for a minute; it is not used after this time.
 const CODE_LIFE: Duration = Duration::from_secs(50);
-const REVISION: &str = "2026-07-28";
 
 /// An assistant with its stage, tokens and counts.
 pub struct Assistant {
@@ -81,15 +80,9 @@ impl Assistant {
     }
 
     fn register(&mut self, life: &Life<'_>, hands: &mut Hands) {
-        let metadata = json!({ "client_name": "A program", "redirect_uris": [CALLBACK] });
-        match life.ask(
-            &mut hands.program,
-            "registration",
-            "",
-            &HttpRequest::json("/oauth/register", &metadata),
-        ) {
+        match life.ask(&mut hands.program, "registration", "", &assistants::registration()) {
             Ok(reply) if reply.status == 201 => {
-                self.client_id = reply.json()["client_id"].as_str().unwrap_or_default().to_owned();
+                self.client_id = reply.word("client_id");
                 self.stage = AssistantStage::Consent;
             }
             other => expect(life, "registration", &other, &[503]),
@@ -97,49 +90,32 @@ impl Assistant {
     }
 
     fn consent(&mut self, life: &Life<'_>, hands: &mut Hands) {
-        let path = consent_path(&self.client_id, &resource(life));
+        let path = assistants::consent_path(&self.client_id, &resource(life));
         let page = life.ask(&mut hands.browser, "page", "/oauth/authorize", &HttpRequest::get(path));
-        let fields = match &page {
-            Ok(page) if page.status == 200 => page.form("/oauth/authorize"),
+        let consent = match &page {
+            Ok(page) if page.status == 200 => assistants::consent(page, ALLOWED),
             other => return expect(life, "the page of consent", other, &[503]),
         };
-        let Some(fields) = fields else {
+        let Some(consent) = consent else {
             life.shared.fault(Rule::Answers, "a page of consent without its form");
             return;
         };
-        let mut fields: Vec<(&str, &str)> =
-            fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        let allowed = ALLOWED.to_string();
-        fields.extend([("full_checks", allowed.as_str()), ("days", "1"), ("decision", "allow")]);
-        match life.ask(&mut hands.browser, "consent", "", &HttpRequest::form("/oauth/authorize", &fields)) {
-            Ok(reply) if reply.status == 303 => {
-                let to = reply.header("location").unwrap_or_default();
-                let code = to.split(['?', '&']).find_map(|pair| pair.strip_prefix("code="));
-                match code {
-                    Some(code) => {
-                        self.code = code.to_owned();
-                        self.code_at = Instant::now();
-                        self.stage = AssistantStage::Redeem;
-                    }
-                    None => life.wrong("consent", &reply),
+        match life.ask(&mut hands.browser, "consent", "", &consent) {
+            Ok(reply) if reply.status == 303 => match assistants::code(&reply) {
+                Some(code) => {
+                    self.code = code;
+                    self.code_at = Instant::now();
+                    self.stage = AssistantStage::Redeem;
                 }
-            }
+                None => life.wrong("consent", &reply),
+            },
             other => expect(life, "consent", &other, &[503]),
         }
     }
 
     fn redeem(&mut self, life: &Life<'_>, hands: &mut Hands) -> Next {
-        let resource = resource(life);
-        let fields = [
-            ("grant_type", "authorization_code"),
-            ("code", self.code.as_str()),
-            ("client_id", &self.client_id),
-            ("redirect_uri", CALLBACK),
-            ("code_verifier", VERIFIER),
-            ("resource", &resource),
-        ];
-        let outcome = life.ask(&mut hands.program, "token", "", &HttpRequest::form("/oauth/token", &fields));
-        match outcome {
+        let request = assistants::redemption(&self.client_id, &self.code, &resource(life));
+        match life.ask(&mut hands.program, "token", "", &request) {
             Ok(reply) if reply.status == 200 => {
                 life.shared.verified("connections", 1);
                 self.take_tokens(life, &reply);
@@ -187,11 +163,10 @@ impl Assistant {
     }
 
     fn take_tokens(&mut self, life: &Life<'_>, reply: &HttpReply) {
-        let body = reply.json();
-        let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
         // The token still works, but the next renewal would end that.
         life.shared.is_being_revoked(&self.access);
-        (self.access, self.refresh, self.doubt) = (text("access_token"), text("refresh_token"), false);
+        (self.access, self.refresh, self.doubt) =
+            (reply.word("access_token"), reply.word("refresh_token"), false);
         life.shared.works(Secret::Token, &self.access);
         (self.stage, self.checks) = (AssistantStage::Use, 0);
     }
@@ -208,7 +183,7 @@ impl Assistant {
             if !matches!(&outcome, Ok(reply) if reply.status == 200) {
                 expect(life, "tool, fast", &outcome, &[503]);
             }
-            let reasons = compare::reasons(&life.shared.scenario, &email);
+            let reasons = judge::reasons(&life.shared.scenario, &email);
             self.single = Some(Single { email, reasons, purchase: Purchase::new(&hands.account, 1) });
         }
         let Some(mut single) = self.single.take() else { return };
@@ -294,26 +269,6 @@ impl Assistant {
         }
         Next::Done
     }
-}
-
-/// A request for the list of tools: it is free, and needs a valid token.
-pub fn tools(token: &str) -> HttpRequest {
-    message(token, "tools/list", "", json!({}))
-}
-
-fn tool(token: &str, arguments: &Value) -> HttpRequest {
-    message(token, "tools/call", "verify_email", json!({ "name": "verify_email", "arguments": arguments }))
-}
-
-fn message(token: &str, method: &str, name: &str, mut params: Value) -> HttpRequest {
-    params["_meta"] = json!({
-        "io.modelcontextprotocol/protocolVersion": REVISION,
-        "io.modelcontextprotocol/clientCapabilities": {},
-    });
-    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-    let request = HttpRequest::json("/mcp", &body).bearer(token).header("MCP-Protocol-Version", REVISION);
-    let request = request.header("Mcp-Method", method);
-    if name.is_empty() { request } else { request.header("Mcp-Name", name) }
 }
 
 fn resource(life: &Life<'_>) -> String {

@@ -2,10 +2,10 @@
 
 use super::addresses;
 use super::client::{HttpRequest, Lost, attribute};
-use super::compare::{self, Reasons};
 use super::people::{Hands, Next, look};
 use super::programs::{BATCH_WAIT, expect};
 use super::records::{Life, Purchase, Rule};
+use crate::soak::judge::{self, Reasons};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,7 @@ impl ListFlow {
         let (mut content, mut verdicts) = ("id,email\n".to_owned(), Vec::new());
         for row in 0..random.u64(10..=40) {
             let email = if row % 5 == 4 { "none".to_owned() } else { addresses::live(number + row) };
-            verdicts.push(compare::reasons(&life.shared.scenario, &email));
+            verdicts.push(judge::reasons(&life.shared.scenario, &email));
             let _ = writeln!(content, "{row},{email}");
         }
         let credits = verdicts.iter().enumerate().filter(|(row, _)| row % 5 != 4).count() as u64;
@@ -193,7 +193,7 @@ impl ListFlow {
         match life.ask(&mut hands.browser, "download", &self.name, &request) {
             Ok(reply) if reply.status == 200 => match &self.downloaded {
                 None => {
-                    let outcome = compare::list(&self.name, &self.content, &self.verdicts, &reply.text());
+                    let outcome = judge::list(&self.name, &self.content, &self.verdicts, &reply.text());
                     life.shared.judge(Rule::Lists, "lists complete", outcome);
                     self.downloaded = Some((reply.body, life.number));
                 }
@@ -201,7 +201,7 @@ impl ListFlow {
                     life.shared.judge(
                         Rule::Replays,
                         "downloads again",
-                        compare::same(&self.name, first, &reply.body),
+                        judge::same(&self.name, first, &reply.body),
                     );
                     if !self.is_deleted {
                         return Next::Done;

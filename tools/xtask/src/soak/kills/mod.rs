@@ -1,5 +1,6 @@
-//! `soak kills`: `kill -9` and SIGTERM at random moments under a load of every kind of request, and a check of the
-//! ledger after each start.
+//! `soak kills` and `soak crash`: `kill -9` and SIGTERM at random moments, and a check of the ledger after each start. `kills` has a
+//! load of every kind of request. `crash` has 200 full checks at slow mail servers under way, most on one account, and the others
+//! on accounts of their own, whose credits show the result of every single check.
 //!
 //! Programs send checks and batches (programs.rs). Users sign up, create keys, upload lists (people.rs, lists.rs) and
 //! connect assistants (assistant.rs). Each client records which requests were acknowledged (records.rs). After each
@@ -8,36 +9,77 @@
 
 mod addresses;
 mod assistant;
-mod compare;
 mod lists;
 mod people;
 mod programs;
 mod records;
 mod start;
 
+use super::assistants::tools;
 use super::client::{self, HttpClient, HttpRequest};
-use super::hostile;
+use super::crowd::{lock, spawn};
+use super::judge;
 use super::options::SoakOptions;
-use super::world::{CampaignFolder, Credits, Mailnet, Serve};
+use super::world::{CampaignFolder, Credits, Ledger, Mailnet, Serve, no_panic};
 use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep};
-use crate::interop::report::{self, Tally};
+use crate::interop::report::{self, Tally, outcome};
 use mailnet::Scenario;
 use people::Person;
 use programs::Program;
-use records::{Account, Life, RULES, Rule, Secret, SharedRecords};
+use records::{Account, Life, OF_CHECKS, RULES, Rule, Secret, SharedRecords};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How many accounts programs share, and how many programs each account has.
-const ACCOUNTS: usize = 4;
-const PROGRAMS_OF_AN_ACCOUNT: usize = 4;
-const PEOPLE: usize = 6;
-/// The fewest requests per second of the full version while the server runs.
-const RATE_MIN: f64 = 200.0;
+/// A load, and how often and when its server is killed.
+pub struct KillPlan {
+    name: &'static str,
+    /// How many accounts programs share, each with the number of its programs.
+    accounts: &'static [(usize, usize)],
+    people: usize,
+    /// The programs only make full checks at slow mail servers.
+    only_checks: bool,
+    /// The fewest requests per second of the full version while the server runs.
+    rate_min: f64,
+    /// The number of kills of the full version and of the small one.
+    kills: [u32; 2],
+    life_max: Duration,
+    /// A life may end by SIGTERM too.
+    drains: bool,
+    /// How many accounts the store's own audit covers after a start.
+    audits: usize,
+}
+
+/// Every kind of request.
+pub const KILLS: KillPlan = KillPlan {
+    name: "kills",
+    accounts: &[(4, 4)],
+    people: 6,
+    only_checks: false,
+    rate_min: 200.0,
+    kills: [1000, 12],
+    life_max: Duration::from_millis(1500),
+    drains: true,
+    audits: 2,
+};
+/// Many charged checks at once.
+pub const CRASH: KillPlan = KillPlan {
+    name: "crash",
+    accounts: &[(1, 150), (50, 1)],
+    people: 0,
+    only_checks: true,
+    rate_min: 0.0,
+    kills: [20, 3],
+    life_max: Duration::from_secs(3),
+    drains: false,
+    audits: usize::MAX,
+};
+
+/// How many accounts of programs may know the addresses of each other.
+const ACCOUNTS_SHARING: usize = 4;
 /// The limits on the duration of a start: half of them are quicker than the first, all than the second. The disk of a
 /// busy machine can stop for seconds.
 const START_MEDIAN: Duration = Duration::from_secs(3);
@@ -55,32 +97,26 @@ const REPORT_EVERY: u32 = 50;
 const CUT_START_EVERY: u32 = 8;
 /// How many secrets of each kind are checked after a start.
 const SECRETS: usize = 4;
-/// The length of the life whose ledger is replaced by an older one, which the comparison must find.
-const PLANTED_LIFE: Duration = Duration::from_millis(1500);
 /// How many lines of the trace a failure shows.
 const TRACE_SHOWN: usize = 40;
-const STACK_BYTES: usize = 512 * 1024;
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
-    let kills = options.kills.unwrap_or(if options.small { 12 } else { 1000 });
+pub fn run(options: &SoakOptions, plan: &'static KillPlan) -> Result<Tally, Failure> {
+    let kills = options.kills.unwrap_or(plan.kills[usize::from(options.small)]);
     let seed = options.seed();
-    let clients = ACCOUNTS * PROGRAMS_OF_AN_ACCOUNT + PEOPLE;
-    report::line(&format!("kills: seed {seed}, {kills} kills under the load of {clients} clients"));
+    let programs: usize = plan.accounts.iter().map(|(accounts, programs)| accounts * programs).sum();
+    let clients = programs + plan.people;
+    report::line(&format!("{}: seed {seed}, {kills} kills under the load of {clients} clients", plan.name));
     let world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(addresses::SCENARIO)?;
-    let campaign = KillCampaign::prepare(world, mailnet, fastrand::Rng::with_seed(seed))?;
-    campaign.go(kills, !options.small).map(Some)
+    let campaign = KillCampaign::prepare(plan, world, mailnet, fastrand::Rng::with_seed(seed))?;
+    campaign.go(kills, !options.small)
 }
 
 struct KillCampaign {
+    plan: &'static KillPlan,
     world: CampaignFolder,
     mailnet: Mailnet,
-    flags: Vec<String>,
     shared: SharedRecords,
     programs: Vec<Program>,
     people: Vec<Person>,
@@ -119,7 +155,8 @@ impl KillCampaign {
         let mut serve = self.start()?;
         let began = Instant::now();
         for number in 1..=kills {
-            let life = Duration::from_millis(self.random.u64(50..=1500));
+            let longest = self.plan.life_max.as_millis() as u64;
+            let life = Duration::from_millis(self.random.u64(50..=longest));
             let end = self.draw_end();
             self.live(serve, number, life, end)?;
             if number % CUT_START_EVERY == 0 {
@@ -151,15 +188,13 @@ impl KillCampaign {
         if faults.is_empty() {
             tally.check("an older ledger is noticed", self.plant(kills + 2)?);
         }
-        let violations = self.mailnet.stop()?.get("violations").map(Value::to_string).unwrap_or_default();
-        let held = if violations == "{}" { Ok("none".to_owned()) } else { Err(violations) };
-        tally.check("no rule of the protocols broken", held);
+        self.mailnet.end(&mut tally)?;
         Ok(tally)
     }
 
     /// Draws the end of a life. Three of four are `kill -9`, and some SIGTERMs are followed by one.
     fn draw_end(&mut self) -> End {
-        if self.ends.is_empty() {
+        if self.ends.is_empty() && self.plan.drains {
             self.ends = vec![End::Kill; 9];
             self.ends.extend([End::Terminate, End::Terminate]);
             self.ends.push(End::CutDrain(Duration::from_millis(self.random.u64(0..300))));
@@ -194,7 +229,7 @@ impl KillCampaign {
             ));
             lines[lines.len().saturating_sub(DRAIN_LINES)..].iter().for_each(|line| report::line(line));
         }
-        if let Err(panics) = hostile::no_panic(&log) {
+        if let Err(panics) = no_panic(&log) {
             self.shared.fault(Rule::Log, panics);
         }
         interrupted()
@@ -214,10 +249,10 @@ impl KillCampaign {
         if let Err(failure) = stopped {
             self.shared.fault(Rule::Ends, format!("{} after {} ms", failure.0, began.elapsed().as_millis()));
         }
-        if let Err(panics) = hostile::no_panic(&self.world.last_log()?) {
+        if let Err(panics) = no_panic(&self.world.last_log()?) {
             self.shared.fault(Rule::Log, panics);
         }
-        let accounts = records::lock(&self.shared.accounts);
+        let accounts = lock(&self.shared.accounts);
         let open = accounts.iter().map(|account| account.claim().open).sum();
         if let Some(account) =
             accounts.iter().find(|account| account.claim().lasting != 0).filter(|_| !has_faults)
@@ -245,7 +280,7 @@ impl KillCampaign {
         let copy = self.world.folder().join("before");
         start::copy_folder(&self.world.data(), &copy)?;
         let serve = self.start()?;
-        self.live(serve, number, PLANTED_LIFE, End::Kill)?;
+        self.live(serve, number, self.plan.life_max, End::Kill)?;
         std::fs::remove_dir_all(self.world.data())
             .map_err(|error| Failure(format!("the data folder: {error}")))?;
         start::copy_folder(&copy, &self.world.data())?;
@@ -268,11 +303,11 @@ impl KillCampaign {
             ledger.insert(name.to_owned(), Credits::of(account)?);
         }
         self.compare_sign_ups(ledger.len());
-        let accounts: Vec<Arc<Account>> = records::lock(&self.shared.accounts).clone();
+        let accounts: Vec<Arc<Account>> = lock(&self.shared.accounts).clone();
         for (at, account) in accounts.iter().enumerate() {
             // The store's own audit covers all new accounts, and the others in turn.
-            let turn = number as usize;
-            let has_turn = is_whole || at == turn % accounts.len() || at == turn % ACCOUNTS;
+            let turn = (at + number as usize) % accounts.len();
+            let has_turn = is_whole || turn < self.plan.audits;
             if account.name().is_none() || has_turn {
                 self.audit(account)?;
             }
@@ -283,9 +318,9 @@ impl KillCampaign {
                     self.shared.judge(
                         Rule::Charges,
                         "accounts compared",
-                        compare::account(&name, &claim, credits),
+                        judge::account(&name, &claim, credits),
                     );
-                    self.shared.judge(Rule::Holds, "holds compared", compare::held(&name, &claim, credits));
+                    self.shared.judge(Rule::Holds, "holds compared", judge::held(&name, &claim, credits));
                 }
                 None => self.shared.fault(Rule::SignUps, format!("{name} is not in the ledger")),
             }
@@ -313,14 +348,8 @@ impl KillCampaign {
         if let Some(name) = shown["account"]["name"].as_str() {
             account.is_named(name);
         }
-        let audit = &shown["audit"];
-        if audit["faults"].as_array().is_none_or(|faults| !faults.is_empty()) {
-            self.shared.fault(Rule::Charges, format!("{name}: {audit}"));
-        }
-        if let Err(what) = compare::open_holds(&name, &account.claim(), audit) {
-            self.shared.fault(Rule::Holds, what);
-        }
-        self.shared.verified("audits", 1);
+        let audited = judge::audit(&name, &account.claim(), &Ledger::of(&shown)?);
+        self.shared.judge(Rule::Charges, "audits", audited);
         Ok(())
     }
 
@@ -330,7 +359,7 @@ impl KillCampaign {
         for (kind, secret, works) in self.shared.some_secrets(SECRETS) {
             let request = match kind {
                 Secret::Key => HttpRequest::get("/v1/account").bearer(&secret),
-                Secret::Token => assistant::tools(&secret),
+                Secret::Token => tools(&secret),
             };
             let status = match client.send(&request) {
                 Ok(reply) => reply.status,
@@ -360,7 +389,9 @@ impl KillCampaign {
             trace[trace.len().saturating_sub(TRACE_SHOWN)..].iter().for_each(|text| report::line(text));
         }
         let mut tally = Tally::default();
-        for (rule, name) in RULES {
+        // Without users, only checks are made.
+        let is_tested = |rule: &Rule| self.plan.people > 0 || OF_CHECKS.contains(rule);
+        for (rule, name) in RULES.into_iter().filter(|(rule, _)| is_tested(rule)) {
             let broken: Vec<&String> =
                 faults.iter().filter(|(of, _)| *of == rule).map(|(_, what)| what).collect();
             let outcome = match broken.first() {
@@ -370,7 +401,7 @@ impl KillCampaign {
             tally.check(name, outcome);
         }
         let said = format!("{rate:.0} requests/s while the server was up, {each:.2} s a kill");
-        tally.check("the load", if is_full && rate < RATE_MIN { Err(said) } else { Ok(said) });
+        tally.check("the load", outcome(!is_full || rate >= self.plan.rate_min, said));
         tally
     }
 
@@ -446,22 +477,20 @@ fn with_load<T>(
     meanwhile: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     std::thread::scope(|scope| {
-        let thread = || std::thread::Builder::new().stack_size(STACK_BYTES);
-        let no_thread = |error| Failure(format!("no thread for a client: {error}"));
         let mut started = Ok(());
         for program in programs {
             let work = move || {
                 program.hang_up();
                 until_over(life, || program.step(life));
             };
-            started = started.and(thread().spawn_scoped(scope, work).map(drop).map_err(no_thread));
+            started = started.and(spawn(scope, work).map(drop));
         }
         for person in people {
             let work = move || {
                 person.hang_up();
                 until_over(life, || person.step(life));
             };
-            started = started.and(thread().spawn_scoped(scope, work).map(drop).map_err(no_thread));
+            started = started.and(spawn(scope, work).map(drop));
         }
         if started.is_err() {
             life.over.store(true, Ordering::SeqCst);

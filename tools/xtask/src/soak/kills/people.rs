@@ -3,11 +3,11 @@
 
 use super::assistant::Assistant;
 use super::client::{HttpClient, HttpReply, HttpRequest, Lost, hidden_fields};
-use super::compare::{self, Reasons};
 use super::lists::ListFlow;
 use super::programs::{Single, expect, full_check};
 use super::records::{Account, Life, Purchase, Rule, Secret};
 use super::{addresses, client};
+use crate::soak::judge::{self, Reasons};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl Person {
             }
             PersonStage::Looking => {
                 let Some(page) = look(life, &mut self.hands.browser, "/lists") else { return true };
-                match page.form("/lists").and_then(|fields| value(&fields, "csrf")) {
+                match page.hidden("/lists", "csrf") {
                     Some(csrf) => {
                         self.hands.csrf = csrf;
                         self.begin(life);
@@ -152,13 +152,13 @@ impl Person {
     }
 
     fn sign_up(&mut self, life: &Life<'_>) {
-        let outcome = life.ask(&mut self.hands.browser, "page", "/signup", &HttpRequest::get("/signup"));
-        let Some(fields) = form_of(life, outcome, "/signup") else { return };
+        let Some(request) = credentials(life, &mut self.hands.browser, "/signup", &self.email) else {
+            return;
+        };
         let PersonStage::SigningUp { doubt } = &mut self.stage else { return };
         if !*doubt {
             life.shared.signing_up.fetch_add(1, Ordering::SeqCst);
         }
-        let request = credentials("/signup", &fields, &self.email);
         match life.ask(&mut self.hands.browser, "sign-up", &self.email, &request) {
             Ok(reply) if reply.status == 303 => {
                 life.shared.signing_up.fetch_sub(1, Ordering::SeqCst);
@@ -180,9 +180,7 @@ impl Person {
     /// Signs in without an earlier cookie.
     fn sign_in(&mut self, life: &Life<'_>) -> bool {
         let mut browser = HttpClient::browser(self.server);
-        let outcome = life.ask(&mut browser, "page", "/signin", &HttpRequest::get("/signin"));
-        let Some(fields) = form_of(life, outcome, "/signin") else { return false };
-        let request = credentials("/signin", &fields, &self.email);
+        let Some(request) = credentials(life, &mut browser, "/signin", &self.email) else { return false };
         match life.ask(&mut browser, "sign-in", &self.email, &request) {
             Ok(reply) if reply.status == 303 => {
                 life.shared.verified("sign-ins after a sign-up", 1);
@@ -200,21 +198,15 @@ impl Person {
     }
 }
 
-fn credentials(path: &str, fields: &[(String, String)], email: &str) -> HttpRequest {
-    let mut fields: Vec<(&str, &str)> =
-        fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    fields.extend([("email", email), ("password", PASSWORD)]);
-    HttpRequest::form(path, &fields)
-}
-
-fn form_of(life: &Life<'_>, outcome: Result<HttpReply, Lost>, action: &str) -> Option<Vec<(String, String)>> {
-    match &outcome {
+/// The form to sign up or in, filled in.
+fn credentials(life: &Life<'_>, browser: &mut HttpClient, action: &str, email: &str) -> Option<HttpRequest> {
+    match &life.ask(browser, "page", action, &HttpRequest::get(action)) {
         Ok(page) if page.status == 200 => {
-            let fields = page.form(action);
-            if fields.is_none() {
+            let request = page.filled(action, &[("email", email), ("password", PASSWORD)]);
+            if request.is_none() {
                 life.wrong(action, page);
             }
-            fields
+            request
         }
         other => {
             expect(life, action, other, &[503]);
@@ -238,18 +230,13 @@ pub fn look(life: &Life<'_>, browser: &mut HttpClient, path: &str) -> Option<Htt
     }
 }
 
-/// The value of a form field.
-pub fn value(fields: &[(String, String)], name: &str) -> Option<String> {
-    fields.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone())
-}
-
 /// A key from its creation until after its revocation.
 struct KeyFlow {
     label: String,
     stage: KeyStage,
     key: String,
     /// The form that creates the key, which is sent again if its answer is missing.
-    form: Option<Vec<(String, String)>>,
+    form: Option<HttpRequest>,
     doubt: bool,
     single: Option<Single>,
     checked: Vec<(String, Reasons)>,
@@ -288,17 +275,15 @@ impl KeyFlow {
     fn make(&mut self, life: &Life<'_>, hands: &mut Hands) {
         let Some(form) = &self.form else {
             let Some(page) = look(life, &mut hands.browser, "/keys") else { return };
-            self.form = page.form("/keys");
+            let mut fields = vec![("label", self.label.as_str()), ("mode", "live"), ("expires", "")];
+            fields.extend(["fast", "full", "batches", "lists", "account"].map(|scope| (scope, "1")));
+            self.form = page.filled("/keys", &fields);
             if self.form.is_none() {
                 life.wrong("/keys", &page);
             }
             return;
         };
-        let mut fields: Vec<(&str, &str)> =
-            form.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        fields.extend([("label", self.label.as_str()), ("mode", "live"), ("expires", "")]);
-        fields.extend(["fast", "full", "batches", "lists", "account"].map(|scope| (scope, "1")));
-        match life.ask(&mut hands.browser, "new key", &self.label, &HttpRequest::form("/keys", &fields)) {
+        match life.ask(&mut hands.browser, "new key", &self.label, form) {
             Ok(page) if page.status == 200 => {
                 let text = page.text();
                 let tag = text.split("id=\"new-key\"").nth(1).and_then(|rest| rest.split('>').next());
@@ -330,7 +315,7 @@ impl KeyFlow {
                 return;
             }
             let email = addresses::live(life.shared.numbers(1));
-            let reasons = compare::reasons(&life.shared.scenario, &email);
+            let reasons = judge::reasons(&life.shared.scenario, &email);
             self.single = Some(Single { email, reasons, purchase: Purchase::new(&hands.account, 1) });
         }
         let Some(single) = self.single.take() else { return };
@@ -350,7 +335,8 @@ impl KeyFlow {
             life.shared.fault(Rule::Secrets, fault);
         }
         let fields = rows.first().and_then(|row| hidden_fields(row, "/keys/revoke"));
-        let Some(id) = fields.and_then(|fields| value(&fields, "id")) else {
+        let id = fields.and_then(|fields| fields.into_iter().find(|(name, _)| name == "id"));
+        let Some((_, id)) = id else {
             // The button is missing: an attempt without an answer has revoked the key.
             self.stage = KeyStage::Revoked;
             return;

@@ -5,8 +5,8 @@
 
 use super::addresses;
 use super::client::{HttpClient, HttpReply, HttpRequest, Lost};
-use super::compare::{self, Reasons};
 use super::records::{Account, Life, Purchase, Rule};
+use crate::soak::judge::{self, Reasons};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How long rows wait for servers that defer them, from the creation of their batch (`--batch-wait`).
 pub const BATCH_WAIT: Duration = Duration::from_secs(15);
+/// The same as the value of a flag.
+pub const BATCH_WAIT_S: &str = "15";
 /// How much longer a batch may take: restarts, and a busy machine.
 const BATCH_SLACK: Duration = Duration::from_secs(120);
 /// How many answered checks are kept for repeats.
@@ -34,6 +36,8 @@ pub struct Program {
     place: u32,
     live: String,
     test: String,
+    /// It only makes full checks at slow mail servers.
+    only_checks: bool,
     random: fastrand::Rng,
     /// The check that has no answer yet.
     single: Option<Single>,
@@ -73,6 +77,7 @@ impl Program {
         server: SocketAddr,
         (place, account): (u32, &Arc<Account>),
         (live, test): (&str, &str),
+        only_checks: bool,
         seed: u64,
     ) -> Program {
         Program {
@@ -81,6 +86,7 @@ impl Program {
             place,
             live: live.into(),
             test: test.into(),
+            only_checks,
             random: fastrand::Rng::with_seed(seed),
             single: None,
             answered: VecDeque::new(),
@@ -107,6 +113,11 @@ impl Program {
             return true;
         }
         match self.random.u32(0..100) {
+            _ if self.only_checks => {
+                let email = addresses::slow(life.shared.numbers(1));
+                let reasons = judge::reasons(&life.shared.scenario, &email);
+                self.check(life, Single { email, reasons, purchase: Purchase::new(&self.account, 1) });
+            }
             0..22 => self.check_another(life),
             22..42 => self.fast(life),
             42..50 => self.made_up(life),
@@ -142,7 +153,7 @@ impl Program {
             number
         });
         let email = addresses::live(number);
-        let reasons = compare::reasons(&life.shared.scenario, &email);
+        let reasons = judge::reasons(&life.shared.scenario, &email);
         self.check(life, Single { email, reasons, purchase: Purchase::new(&self.account, 1) });
     }
 
@@ -168,7 +179,7 @@ impl Program {
         let request = HttpRequest::json("/v1/verify", &json!({ "email": email })).bearer(&self.live);
         match life.ask(&mut self.client, "repeat", &email, &request) {
             Ok(reply) if reply.status == 200 => {
-                let outcome = compare::single(true, false, &reply.json(), &email, &reasons);
+                let outcome = judge::single(true, false, &reply.json(), &email, &reasons);
                 life.shared.judge(Rule::Charges, "repeats", outcome);
             }
             other => expect(life, "repeat", &other, &[503]),
@@ -230,7 +241,7 @@ impl Program {
                 return (email, vec![reason.to_owned()]);
             }
             let email = addresses::live(number);
-            let reasons = compare::reasons(&life.shared.scenario, &email);
+            let reasons = judge::reasons(&life.shared.scenario, &email);
             (email, reasons)
         };
         let mut rows: Vec<(String, Reasons)> = (first..first + count).map(row).collect();
@@ -344,14 +355,14 @@ impl Program {
                 life.shared.judge(
                     Rule::Batches,
                     "batches complete",
-                    compare::rows(&batch.id, &batch.rows, &body),
+                    judge::rows(&batch.id, &batch.rows, &body),
                 );
                 batch.purchase.ended();
                 batch.complete = Some(reply.body);
                 batch.complete_in = life.number;
             }
             Some(first) => {
-                let outcome = compare::same(&batch.id, first, &reply.body);
+                let outcome = judge::same(&batch.id, first, &reply.body);
                 life.shared.judge(Rule::Replays, "batches read again", outcome);
                 batch.read_again |= life.number > batch.complete_in;
             }
@@ -379,7 +390,7 @@ impl Program {
                 life.shared.judge(
                     Rule::Replays,
                     "replays of batches",
-                    compare::same(&what, created, &reply.body),
+                    judge::same(&what, created, &reply.body),
                 );
                 if reply.header("idempotent-replayed") != Some("true") {
                     life.shared.fault(Rule::Replays, format!("{what} does not say that it is one"));
@@ -434,7 +445,7 @@ pub fn full_check(
 
 /// Checks the answer to a full check that was not acknowledged before.
 pub fn judge(single: &Single, answer: &Value) -> Result<(), String> {
-    compare::single(false, single.purchase.in_doubt(), answer, &single.email, &single.reasons)
+    judge::single(false, single.purchase.in_doubt(), answer, &single.email, &single.reasons)
 }
 
 /// Records a fault unless the answer is missing or has one of these statuses.

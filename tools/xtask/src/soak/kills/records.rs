@@ -4,12 +4,13 @@
 //! A request with a verified answer leaves only a count here, so memory does not grow with the kills.
 
 use super::client::{HttpClient, HttpReply, HttpRequest, Lost};
-use super::compare::Claim;
+use crate::soak::crowd::lock;
+use crate::soak::judge::Claim;
 use mailnet::Scenario;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How many secrets of each kind are kept.
@@ -51,6 +52,10 @@ pub const RULES: [(Rule, &str); 11] = [
     (Rule::Ends, "every SIGTERM ends in order"),
     (Rule::Log, "no panic"),
 ];
+
+/// The rules that a load of checks alone tests.
+pub const OF_CHECKS: [Rule; 6] =
+    [Rule::Charges, Rule::Holds, Rule::Answers, Rule::Starts, Rule::Ends, Rule::Log];
 
 /// An account of the service, with its charges.
 pub struct Account {
@@ -265,7 +270,7 @@ impl SharedRecords {
         let at = known.iter().position(|(_, asked)| asked & 1 << account == 0)?;
         let (number, asked) = known.remove(at)?;
         // An address that all accounts have asked about is of no further use.
-        if (asked | 1 << account).count_ones() < super::ACCOUNTS as u32 {
+        if (asked | 1 << account).count_ones() < super::ACCOUNTS_SHARING as u32 {
             known.push_back((number, asked | 1 << account));
         }
         Some(number)
@@ -414,11 +419,6 @@ fn keep(kept: &mut VecDeque<(Secret, String)>, new: (Secret, String)) {
         kept.remove(KEPT_MAX / 2);
     }
     kept.push_back(new);
-}
-
-/// Locks a mutex, also after a panic of another thread: each change is one step, so the data is consistent.
-pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

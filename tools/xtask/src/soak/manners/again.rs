@@ -2,7 +2,9 @@
 
 use super::{CheckOutcome, CheckSetting, MannersCheck, check};
 use crate::failure::Failure;
-use crate::soak::{http, peers};
+use crate::soak::api::Api;
+use crate::soak::peers;
+use crate::soak::world::ANY_PORT;
 use std::time::{Duration, Instant};
 
 /// An answer that takes longer was asked for twice.
@@ -56,17 +58,14 @@ fn scenario(server: &RestartedServer) -> String {
 fn singles(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     let servers: String = SERVERS.iter().map(scenario).collect();
     let net = peers::start(&place.scenario(&servers))?;
-    let plans = place.world.plans()?;
-    let flags: Vec<&str> = plans.iter().map(String::as_str).collect();
     let (dns, port) = (net.dns().to_string(), net.smtp_port().to_string());
-    let serve = place.world.serve_paced("polite", "127.0.0.1:0", (&dns, &port), &flags)?;
+    let serve = place.world.serve_at(ANY_PORT, (&dns, &port), &["--pace", "polite"])?;
     let key = place.world.unlimited("again", 100)?;
     let ask = |server: &'static RestartedServer, word: &'static str| {
-        let (address, key) = (format!("{word}@{}", server.domain), key.as_str());
-        let at = serve.address;
+        let (address, api) = (format!("{word}@{}", server.domain), Api::new(serve.address, &key));
         move || {
             let began = Instant::now();
-            let answer = http::verify(at, key, &address);
+            let answer = api.verify(&address);
             (server, word, answer, began.elapsed())
         }
     };
@@ -84,14 +83,9 @@ fn singles(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     let mut figures = Vec::new();
     for (server, word, answer, took) in said {
         let answer = answer.map_err(Failure)?;
-        let told = judge(server, word, answer.text("reason"), took);
-        figures.push(format!(
-            "{word}@{}: {} after {:.1} s",
-            server.domain,
-            answer.text("reason"),
-            took.as_secs_f64()
-        ));
-        complaints.extend(told.err());
+        let reason = answer.word("reason");
+        figures.push(format!("{word}@{}: {reason} after {:.1} s", server.domain, took.as_secs_f64()));
+        complaints.extend(judge(server, word, &reason, took).err());
     }
     Ok(if complaints.is_empty() { Ok(figures.join("; ")) } else { Err(complaints.join("; ")) })
 }

@@ -1,7 +1,8 @@
 //! Refused recipients of one host: their number in an hour, over two runs; and hosts that refuse nobody.
 
-use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, count, holds, rows};
+use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, count, rows};
 use crate::failure::Failure;
+use crate::interop::report::outcome;
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -46,7 +47,7 @@ fn unknown(place: &CheckSetting<'_>, name: &str, server: &str, most: u64) -> Res
         refused.first().unwrap_or(&0),
         took.join(" and ")
     );
-    Ok(holds(is_within && confirmed == 0, figures))
+    Ok(outcome(is_within && confirmed == 0, figures))
 }
 
 fn existing(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
@@ -55,5 +56,5 @@ fn existing(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     let cleaned = place.clean(&net, "existing", "existing", &rows("real", 0..size))?;
     let right = count(&cleaned, "mailbox_exists");
     let figures = format!("{right} of {size} confirmed in {:.0} s", cleaned.took.as_secs_f64());
-    Ok(holds(right == size && cleaned.took <= EXISTING_LIMIT, figures))
+    Ok(outcome(right == size && cleaned.took <= EXISTING_LIMIT, figures))
 }

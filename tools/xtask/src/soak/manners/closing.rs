@@ -1,7 +1,8 @@
 //! The reply 421: its position in the session, the pause until the next session, and the time of a short list.
 
-use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, domain, holds, peers, rows};
+use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, domain, peers, rows};
 use crate::failure::Failure;
+use crate::interop::report::outcome;
 use mailnet::{Event, Journal, What};
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ fn short_list(place: &CheckSetting<'_>, name: &str, at: &str, size: usize) -> Re
     let wrong = wrong.count();
     let took = cleaned.took;
     let figures = format!("{:.0} s, {sessions} sessions, {wrong} wrong", took.as_secs_f64());
-    Ok(holds(took <= SHORT_LIST_MAX && wrong == 0 && sessions > 0, figures))
+    Ok(outcome(took <= SHORT_LIST_MAX && wrong == 0 && sessions > 0, figures))
 }
 
 /// A server that takes five recipients and two transactions a session, so that new sessions take most of the time. It
@@ -82,7 +83,7 @@ fn rate(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     );
     let halves = rate_after <= SHARE_MAX * rate_before;
     let enough = before.len().min(after.len()) >= SESSIONS_MIN;
-    Ok(holds(soonest.is_some_and(|wait| wait >= WAIT_MIN) && enough && halves, figures))
+    Ok(outcome(soonest.is_some_and(|wait| wait >= WAIT_MIN) && enough && halves, figures))
 }
 
 /// The start times of sessions of a host, in milliseconds: those within `span` before its first 421, and those within

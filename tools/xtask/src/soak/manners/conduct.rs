@@ -1,7 +1,8 @@
 //! Control names, EHLO names, tarpits, blanket refusals, and IPv4 after IPv6.
 
-use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, count, domain, holds, rows, wrong};
+use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, count, domain, rows, wrong};
 use crate::failure::Failure;
+use crate::interop::report::outcome;
 use crate::soak::peers::{self, CleanRun};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -77,7 +78,7 @@ fn judge_controls(one: &Names, other: &Names) -> CheckOutcome {
         one.len(),
         sample.join(", ")
     );
-    holds(several == 0 && same <= SAME_MAX, figures)
+    outcome(several == 0 && same <= SAME_MAX, figures)
 }
 
 /// The default EHLO name of a machine without a name is an address literal (RFC 5321 4.1.1.1).
@@ -88,7 +89,7 @@ fn ehlo(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     peers::clean(place.world, &net, &run)?;
     let names = net.journal().ehlo_names();
     let right = !names.is_empty() && names.iter().all(|name| is_ehlo_name(name));
-    Ok(holds(right, names.into_iter().collect::<Vec<_>>().join(", ")))
+    Ok(outcome(right, names.into_iter().collect::<Vec<_>>().join(", ")))
 }
 
 fn is_ehlo_name(name: &str) -> bool {
@@ -117,7 +118,7 @@ fn tarpit(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     let figures =
         format!("{sessions} sessions, {right} of {size} right in {:.0} s", cleaned.took.as_secs_f64());
     // Ten sessions may begin before the delay is known.
-    Ok(holds(right == size && sessions <= 10 + size / AFTER / 4, figures))
+    Ok(outcome(right == size && sessions <= 10 + size / AFTER / 4, figures))
 }
 
 fn blanket(place: &CheckSetting<'_>, name: &str, text: &str) -> Result<CheckOutcome, Failure> {
@@ -134,7 +135,7 @@ fn blanket(place: &CheckSetting<'_>, name: &str, text: &str) -> Result<CheckOutc
         "{asked} recipients asked about, at most {BLANKET_MAX}; {unverifiable} of {size} unverifiable in {:.0} s",
         cleaned.took.as_secs_f64()
     );
-    Ok(holds(asked <= BLANKET_MAX && unverifiable == size, figures))
+    Ok(outcome(asked <= BLANKET_MAX && unverifiable == size, figures))
 }
 
 fn ipv6(place: &CheckSetting<'_>, at: &str, text: &str) -> Result<CheckOutcome, Failure> {
@@ -157,7 +158,7 @@ fn ipv6(place: &CheckSetting<'_>, at: &str, text: &str) -> Result<CheckOutcome, 
         cleaned.took.as_secs_f64(),
         if by_ipv6 { "tried" } else { "never tried" }
     );
-    Ok(holds(wrong == 0 && by_ipv6, figures))
+    Ok(outcome(wrong == 0 && by_ipv6, figures))
 }
 
 #[cfg(test)]

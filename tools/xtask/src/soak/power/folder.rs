@@ -9,25 +9,25 @@
 use crate::failure::Failure;
 use crate::interop::drivers::live_key;
 use crate::interop::process::{self, ServerProcess, interrupted, wait_until};
+use crate::soak::api::Api;
+use crate::soak::crowd::each;
 use crate::soak::disk::{Disk, FolderChange, remove_folder};
-use crate::soak::http;
 use crate::soak::intercept::{self, InterceptPlan, Intercepted};
-use crate::soak::load::{LoadClient, RequestLoad};
+use crate::soak::load::RequestLoad;
 use crate::soak::options::SoakOptions;
-use crate::soak::world::{CampaignFolder, Mailnet, listening};
+use crate::soak::world::{ANY_PORT, CampaignFolder, Mailnet, listening};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// How many random states after each change the full campaign tests.
 const DRAWS: u64 = 4;
 /// The small version tests each change with a multiple of this number.
 const STEP_SMALL: u64 = 61;
-const WORKERS: u64 = 4;
+const WORKERS: usize = 4;
 const END_LIMIT: Duration = Duration::from_secs(60);
 /// How long the destruction of keys may take: the server looks for expired keys once a minute.
 const DESTROYED_LIMIT: Duration = Duration::from_secs(90);
@@ -45,12 +45,11 @@ const CREDITS: u64 = 100;
 ///
 /// A state after a power failure breaks a guarantee, or the run cannot be set up.
 pub fn run(options: &SoakOptions, seed: u64) -> Result<String, String> {
-    let told = |failure: Failure| failure.0;
-    let world = CampaignFolder::make(options).map_err(told)?;
-    let mailnet = world.mailnet(SCENARIO).map_err(told)?;
-    let plans = world.free_plan(CREDITS).map_err(told)?;
-    let campaign = FolderCampaign { world, mailnet, plans, seed };
-    let recorded = campaign.record().map_err(told)?;
+    let world = CampaignFolder::make(options)?;
+    let mailnet = world.mailnet(SCENARIO)?;
+    world.set_free_plan(CREDITS)?;
+    let campaign = FolderCampaign { world, mailnet, seed };
+    let recorded = campaign.record()?;
     let (step, draws) = if options.small { (STEP_SMALL, 1) } else { (1, DRAWS) };
     let survived = campaign.cut_everywhere(&recorded, step, draws, &[])?;
     // Proof that the campaign can fail: a disk that does not sync folders, or the database, loses answered requests.
@@ -60,7 +59,7 @@ pub fn run(options: &SoakOptions, seed: u64) -> Result<String, String> {
             return Err(format!("nothing is lost where {} is not synced", unsynced[0].display()));
         }
     }
-    campaign.mailnet.stop().map_err(told)?;
+    campaign.mailnet.stop()?;
     Ok(format!(
         "{} changes of the folder, {survived} cuts, {} of them after the load, while keys were destroyed",
         recorded.changes.len(),
@@ -71,7 +70,6 @@ pub fn run(options: &SoakOptions, seed: u64) -> Result<String, String> {
 struct FolderCampaign {
     world: CampaignFolder,
     mailnet: Mailnet,
-    plans: [String; 2],
     seed: u64,
 }
 
@@ -93,7 +91,7 @@ impl FolderCampaign {
         let listened = calls.operations();
         let key = live_key(&folder)?;
         let mut load = RequestLoad::new();
-        load.run(&LoadClient { address, key: &key }, &calls).map_err(|why| server.complain(&why))?;
+        load.run(Api::new(address, &key), &calls).map_err(|why| server.complain(&why))?;
         server.running()?;
         server.terminate(END_LIMIT)?;
         let mut changes = calls.finish()?;
@@ -137,54 +135,42 @@ impl FolderCampaign {
         unsynced: &[PathBuf],
     ) -> Result<u64, String> {
         let next = AtomicU64::new(0);
-        let (failed, done) = (Mutex::new(Vec::new()), AtomicU64::new(0));
-        std::thread::scope(|scope| {
-            for _ in 0..WORKERS {
-                scope.spawn(|| {
-                    // Each worker applies the changes to its own disk, up to the cut.
-                    let (mut disk, mut applied) = (Disk::default(), 0);
-                    loop {
-                        let cut = next.fetch_add(step, Ordering::SeqCst);
-                        if cut > recorded.changes.len() as u64 || interrupted().is_err() {
-                            return;
+        // Each worker applies the changes to its own disk, up to the cut.
+        let worker = |_| {
+            let (mut disk, mut applied, mut done, mut failed) = (Disk::default(), 0, 0, Vec::new());
+            loop {
+                let cut = next.fetch_add(step, Ordering::SeqCst);
+                if cut > recorded.changes.len() as u64 || interrupted().is_err() {
+                    return (done, failed);
+                }
+                let mut apply = || {
+                    for at in applied..cut {
+                        // Between its lives all changes of the folder were synced.
+                        if at == recorded.until_later {
+                            disk.settle();
                         }
-                        let survived = (applied..cut)
-                            .try_for_each(|at| {
-                                // Between its lives all changes of the folder were synced.
-                                if at == recorded.until_later {
-                                    disk.settle();
-                                }
-                                let change = &recorded.changes[at as usize];
-                                match change {
-                                    FolderChange::Sync(path) if unsynced.contains(path) => Ok(()),
-                                    change => disk.apply(change),
-                                }
-                            })
-                            .and_then(|()| {
-                                (0..draws).try_for_each(|draw| self.cut(recorded, &disk, cut, draw))
-                            });
-                        applied = cut;
-                        match survived {
-                            Ok(()) => done.fetch_add(draws, Ordering::SeqCst),
-                            Err(Failure(why)) => {
-                                failed
-                                    .lock()
-                                    .unwrap_or_else(PoisonError::into_inner)
-                                    .push(format!("change {cut}: {why}"));
-                                continue;
-                            }
-                        };
+                        match &recorded.changes[at as usize] {
+                            FolderChange::Sync(path) if unsynced.contains(path) => {}
+                            change => disk.apply(change)?,
+                        }
                     }
-                });
+                    (0..draws).try_for_each(|draw| self.cut(recorded, &disk, cut, draw))
+                };
+                match apply() {
+                    Ok(()) => done += draws,
+                    Err(Failure(why)) => failed.push(format!("change {cut}: {why}")),
+                }
+                applied = cut;
             }
-        });
-        interrupted().map_err(|failure| failure.0)?;
-        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match failed.first() {
-            Some(first) => {
-                Err(format!("seed {}: {} cuts lost something, such as {first}", self.seed, failed.len()))
+        };
+        let (done, failed): (Vec<u64>, Vec<Vec<String>>) =
+            each(WORKERS, WORKERS, worker)?.into_iter().unzip();
+        match failed.concat().as_slice() {
+            [] => Ok(done.iter().sum()),
+            [first, ..] => {
+                let count = failed.concat().len();
+                Err(format!("seed {}: {count} cuts lost something, such as {first}", self.seed))
             }
-            None => Ok(done.into_inner()),
         }
     }
 
@@ -201,19 +187,16 @@ impl FolderCampaign {
             .ok_or_else(|| server.complain("it does not start after the power failure"))?;
         // Before the server listens, no client knows its first account.
         let key = if cut >= recorded.listened { recorded.key.clone() } else { live_key(&folder)? };
-        let client = LoadClient { address, key: &key };
-        let account = http::get(address, &key, "/v1/account").map_err(Failure)?;
+        let api = Api::new(address, &key);
+        let account = api.get("/v1/account")?;
         if account.status != 200 {
-            return Err(server.complain(&format!("the first key: {} {}", account.status, account.body)));
+            return Err(server.complain(&format!("the first key: {account}")));
         }
-        let spent = || self.spent(&folder).map_err(|failure| failure.0);
+        let judge = |claim: &_| self.world.judge_in(&folder, ACCOUNT, claim);
         let is_right = if cut <= recorded.until_later {
-            recorded.load.at(cut).settle(&client, spent)
+            recorded.load.at(cut).settle(api, judge)
         } else {
-            match spent() {
-                Ok((credits, 0)) if credits == RequestLoad::price() => Ok(()),
-                other => Err(format!("{other:?} spent and held, instead of {}", RequestLoad::price())),
-            }
+            judge(&RequestLoad::whole_claim()).map(drop)
         };
         is_right.map_err(|why| server.complain(&why))?;
         drop(server);
@@ -221,14 +204,7 @@ impl FolderCampaign {
         std::fs::remove_file(&log).map_err(|error| Failure(format!("{}: {error}", log.display())))
     }
 
-    /// The spent and held credits of the account.
-    fn spent(&self, folder: &Path) -> Result<(u64, u64), Failure> {
-        let credits = self.world.books(folder, ACCOUNT)?;
-        Ok((credits.spent, credits.held))
-    }
-
     fn serve(&self, folder: &Path, more: &[&str]) -> Command {
-        let plans = self.plans.each_ref().map(String::as_str);
-        self.world.serve_on(folder, &self.mailnet, &[&plans, more].concat())
+        self.world.serve_on(folder, ANY_PORT, self.mailnet.engine(), more)
     }
 }

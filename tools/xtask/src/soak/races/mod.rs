@@ -35,11 +35,7 @@ const NODES: &str = "nodes";
 const POSTGRES: &str = "MAILPROBE_TEST_POSTGRES";
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     if options.wants(SERVER) {
         races(options, RaceSite::single(CampaignFolder::make(options)?)?, SERVER, &mut tally)?;
@@ -53,7 +49,7 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
             Err(_) => tally.check("beside a PostgreSQL", beside_postgres(options)?),
         }
     }
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 /// Runs the part of the nodes in a process that finds a PostgreSQL.
@@ -73,7 +69,7 @@ fn races(options: &SoakOptions, site: RaceSite, part: &str, tally: &mut Tally) -
     let (seed, count) = (options.seed(), if options.small { SMALL } else { FULL });
     report::line(&format!("races: {part}, {count} races, seed {seed}"));
     let mut random = fastrand::Rng::with_seed(seed);
-    let client = visits::register(&site.endpoint(0)).map_err(Failure)?;
+    let client = visits::register(&site.endpoint(0))?;
     let longest = sign_in_time(&site)? * PAUSE_SIGN_INS;
     let race = |number: usize, end| Race {
         site: &site,
@@ -127,6 +123,6 @@ fn races(options: &SoakOptions, site: RaceSite, part: &str, tally: &mut Tally) -
 fn sign_in_time(site: &RaceSite) -> Result<Duration, Failure> {
     let began = Instant::now();
     let entered = visits::enter(&site.endpoint(0), "/signin", "nobody@example.com", "wrong horse battery");
-    entered.map_err(Failure)?;
+    entered?;
     Ok(began.elapsed())
 }

@@ -76,11 +76,9 @@ impl Race<'_> {
     /// What worked after the end, or a server that did not do as it should.
     pub fn run(&self, random: &mut fastrand::Rng) -> Result<RaceCount, String> {
         let email = format!("{}@example.com", self.name);
-        let told = |failure: crate::failure::Failure| failure.0;
         let site = self.site;
-        site.ask(0, &["account", "create", &self.name, "--email", &email], &format!("{OLD}\n"))
-            .map_err(told)?;
-        let made = site.ask(0, &["key", "create", &self.name], "").map_err(told)?;
+        site.ask(0, &["account", "create", &self.name, "--email", &email], &format!("{OLD}\n"))?;
+        let made = site.ask(0, &["key", "create", &self.name], "")?;
         let text = |field: &str| made[field].as_str().unwrap_or_default().to_owned();
         let (key, key_id) = (text("key"), text("id"));
         let node = |random: &mut fastrand::Rng| site.endpoint(random.usize(..site.len()));
@@ -113,7 +111,7 @@ impl Race<'_> {
                 .map(|&(number, what, action, ref server, ref other, pauses)| {
                     let (email, key, thief) = (&email, &key, &thief);
                     scope.spawn(move || {
-                        process::sleep(pauses[0]).map_err(|failure| failure.0)?;
+                        process::sleep(pauses[0])?;
                         match (by_password, number < SIGN_INS) {
                             (true, true) => self.sign_in(email, what, (action, server, other), pauses[1]),
                             (true, false) => self.with_session(thief, what, (server, other), pauses[1]),
@@ -158,11 +156,9 @@ impl Race<'_> {
         for node in 0..self.site.len() {
             let mut known = false;
             process::wait_until("the key to be known", OTHER_NODES, || {
-                known =
-                    visits::is_accepted(&self.site.endpoint(node), key).map_err(crate::failure::Failure)?;
+                known = visits::is_accepted(&self.site.endpoint(node), key)?;
                 Ok(known)
-            })
-            .map_err(|failure| failure.0)?;
+            })?;
         }
         Ok(())
     }
@@ -199,7 +195,7 @@ impl Race<'_> {
             let refused = usize::from(step.is_none());
             return Ok((step.into_iter().collect(), refused, Instant::now()));
         };
-        process::sleep(pause).map_err(|failure| failure.0)?;
+        process::sleep(pause)?;
         let token = visits::redeem(other, self.client, code)?;
         let refused = usize::from(token.is_none());
         Ok((step.into_iter().chain(token).collect(), refused, Instant::now()))
@@ -215,7 +211,7 @@ impl Race<'_> {
         key_id: &str,
         (pause, node, by_operator): (Duration, usize, bool),
     ) -> Result<(Instant, Option<HttpClient>, Option<BTreeSet<String>>), String> {
-        process::sleep(pause).map_err(|failure| failure.0)?;
+        process::sleep(pause)?;
         let server = self.site.endpoint(node);
         let mut browser = owner.beside();
         browser.moves(server.clone());
@@ -245,7 +241,7 @@ impl Race<'_> {
             RaceEnd::Change | RaceEnd::Revocation | RaceEnd::Nothing => Some(browser),
         };
         if self.end == RaceEnd::Revocation && self.site.len() > 1 {
-            process::sleep(OTHER_NODES).map_err(|failure| failure.0)?;
+            process::sleep(OTHER_NODES)?;
         }
         let before = owner.as_ref().map(|owner| self.possessions(owner)).transpose()?;
         Ok((acknowledged, owner, before))
@@ -312,7 +308,7 @@ impl Race<'_> {
     fn is_refused_everywhere(&self, acknowledged: Instant, key: &str) -> Result<(), String> {
         if self.site.len() > 1 {
             let known = acknowledged + OTHER_NODES;
-            process::sleep(known.saturating_duration_since(Instant::now())).map_err(|failure| failure.0)?;
+            process::sleep(known.saturating_duration_since(Instant::now()))?;
         }
         for node in 0..self.site.len() {
             if visits::is_accepted(&self.site.endpoint(node), key)? {
@@ -332,12 +328,12 @@ fn send_form(
     status: u16,
 ) -> Result<HttpReply, String> {
     loop {
-        let shown = visits::send(browser, &HttpRequest::get(page))?;
-        let reply = visits::send(browser, &visits::filled(&shown, action, fields)?)?;
+        let shown = browser.ask(&HttpRequest::get(page))?;
+        let reply = browser.ask(&visits::filled(&shown, action, fields)?)?;
         match reply.status {
             found if found == status => return Ok(reply),
-            429 | 503 => process::sleep(Duration::from_millis(50)).map_err(|failure| failure.0)?,
-            found => return Err(format!("{action}: {found} {}", reply.text())),
+            429 | 503 => process::sleep(Duration::from_millis(50))?,
+            _ => return Err(format!("{action}: {reply}")),
         }
     }
 }

@@ -59,7 +59,7 @@ impl RaceSite {
         // All clients have one address, so the limits of networks do not apply.
         let flags = ["--pace", "lab", "--connections-per-peer", "0", "--self-checks", "false"];
         let mut command = self.command(name, &[&["serve", "--listen", "127.0.0.1:0"][..], &flags].concat());
-        engine_flags(&mut command, NOWHERE.0, NOWHERE.1, true);
+        engine_flags(&mut command, NOWHERE, true);
         let log = self.folder.path(&format!("{name}.log"));
         let mut process = ServerProcess::start("mailprobe serve", command, &log)?;
         let address = listening(&mut process)?.ok_or_else(|| process.complain("ended"))?;

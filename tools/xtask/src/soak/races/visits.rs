@@ -1,12 +1,12 @@
 //! What the clients of a race do: each step is one that a program or browser takes, and says whether the server allowed it.
 
 use crate::interop::process;
-use crate::soak::client::{HttpClient, HttpReply, HttpRequest, Lost, attribute};
+use crate::soak::assistants;
+use crate::soak::client::{HttpClient, HttpReply, HttpRequest, attribute, read_reply};
 use crate::soak::transport::ServerEndpoint;
-use crate::soak::visitor::{CALLBACK, VERIFIER, consent_path};
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
+use std::io::{BufReader, Write};
 use std::time::{Duration, Instant};
 
 /// How often an attempt is repeated that found no place in the queue of passwords.
@@ -45,19 +45,9 @@ pub const BY_SESSION: [&str; 4] = ["key", "consent", "webhook", "upload"];
 /// The kinds of steps that a key allows.
 pub const BY_KEY: [&str; 4] = ["webhook", "batch", "upload", "slow batch"];
 
-/// Sends a request that must be answered.
-pub fn send(client: &mut HttpClient, request: &HttpRequest) -> Result<HttpReply, String> {
-    client.send(request).map_err(|lost| match lost {
-        Lost::NotSent => format!("{}: no connection", request.path()),
-        Lost::NoAnswer(why) => format!("{}: no answer: {why}", request.path()),
-    })
-}
-
 /// The request of a form of a page: its hidden fields, and more fields.
 pub fn filled(page: &HttpReply, action: &str, more: &[(&str, &str)]) -> Result<HttpRequest, String> {
-    let hidden = page.form(action).ok_or_else(|| format!("{action}: no form: {}", page.text()))?;
-    let hidden = hidden.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    Ok(HttpRequest::form(action, &hidden.chain(more.iter().copied()).collect::<Vec<_>>()))
+    page.filled(action, more).ok_or_else(|| format!("{action}: no form: {}", page.text()))
 }
 
 /// Signs in, or signs up with an address that is in use, which does the same. `None`: the password is wrong.
@@ -69,15 +59,15 @@ pub fn enter(
 ) -> Result<Option<HttpClient>, String> {
     for _ in 0..TRIES_MAX {
         let mut browser = HttpClient::browser(server.clone());
-        let page = send(&mut browser, &HttpRequest::get(action))?;
+        let page = browser.ask(&HttpRequest::get(action))?;
         let request = filled(&page, action, &[("email", email), ("password", password)])?;
-        let reply = send(&mut browser, &request)?;
+        let reply = browser.ask(&request)?;
         match reply.status {
             303 => return Ok(Some(browser)),
             401 | 409 => return Ok(None),
             // All places in the queue of passwords are taken.
-            429 | 503 => process::sleep(TRY_PAUSE).map_err(|failure| failure.0)?,
-            status => return Err(format!("{action}: {status} {}", reply.text())),
+            429 | 503 => process::sleep(TRY_PAUSE)?,
+            _ => return Err(format!("{action}: {reply}")),
         }
     }
     Err(format!("{action}: never a place in the queue"))
@@ -87,31 +77,30 @@ pub fn enter(
 pub fn is_open(browser: &HttpClient, server: &ServerEndpoint) -> Result<bool, String> {
     let mut browser = browser.beside();
     browser.moves(server.clone());
-    let reply = send(&mut browser, &HttpRequest::get("/sessions"))?;
+    let reply = browser.ask(&HttpRequest::get("/sessions"))?;
     match reply.status {
         200 => Ok(true),
         303 => Ok(false),
-        status => Err(format!("/sessions: {status} {}", reply.text())),
+        _ => Err(format!("/sessions: {reply}")),
     }
 }
 
 /// Whether an API key is accepted.
 pub fn is_accepted(server: &ServerEndpoint, key: &str) -> Result<bool, String> {
     let mut program = HttpClient::program(server.clone());
-    Ok(send(&mut program, &HttpRequest::get("/v1/account").bearer(key))?.status != 401)
+    Ok(program.ask(&HttpRequest::get("/v1/account").bearer(key))?.status != 401)
 }
 
 /// Whether the token of an assistant is accepted.
 pub fn is_connected(server: &ServerEndpoint, token: &str) -> Result<bool, String> {
     let mut program = HttpClient::program(server.clone());
-    Ok(send(&mut program, &HttpRequest::json("/mcp", &json!({})).bearer(token))?.status != 401)
+    Ok(program.ask(&HttpRequest::json("/mcp", &json!({})).bearer(token))?.status != 401)
 }
 
 /// Registers the assistant of the campaign.
 pub fn register(server: &ServerEndpoint) -> Result<String, String> {
-    let metadata = json!({ "client_name": "A program", "redirect_uris": [CALLBACK] });
     let mut program = HttpClient::program(server.clone());
-    let made = send(&mut program, &HttpRequest::json("/oauth/register", &metadata))?.json();
+    let made = program.ask(&assistants::registration())?.json();
     made["client_id"].as_str().map(str::to_owned).ok_or_else(|| format!("no client: {made}"))
 }
 
@@ -128,44 +117,40 @@ pub fn by_session(
     let resource = format!("{}/mcp", server.origin());
     let (path, action) = match what {
         "key" => ("/keys".to_owned(), "/keys"),
-        "consent" => (consent_path(client, &resource), "/oauth/authorize"),
+        "consent" => (assistants::consent_path(client, &resource), "/oauth/authorize"),
         "webhook" => ("/webhooks".to_owned(), "/webhooks"),
         _ => ("/lists".to_owned(), "/lists"),
     };
-    let page = send(&mut browser, &HttpRequest::get(path))?;
+    let page = browser.ask(&HttpRequest::get(path))?;
     if page.status == 303 {
         return Ok(None);
     }
-    process::sleep(pause).map_err(|failure| failure.0)?;
+    process::sleep(pause)?;
     let begun = Instant::now();
     let reply = match what {
         "key" => {
             let more = [("label", ""), ("mode", "test"), ("expires", ""), ("account", "1"), ("fast", "1")];
-            send(&mut browser, &filled(&page, action, &more)?)?
+            browser.ask(&filled(&page, action, &more)?)?
         }
-        "consent" => {
-            let more = [("full_checks", "1"), ("days", "1"), ("decision", "allow")];
-            send(&mut browser, &filled(&page, action, &more)?)?
-        }
+        "consent" => browser.ask(&assistants::consent(&page, 1).ok_or("no form of consent")?)?,
         "webhook" => {
             let more = [("url", "https://hooks.example/"), ("label", ""), ("batch.completed", "1")];
-            send(&mut browser, &filled(&page, action, &more)?)?
+            browser.ask(&filled(&page, action, &more)?)?
         }
         _ => {
-            let fields = page.form(action).ok_or("no form for a list")?;
-            let csrf = fields.iter().find(|(name, _)| name == "csrf").map_or("", |(_, csrf)| csrf.as_str());
-            let fields = [("csrf", csrf), ("column", "")];
+            let csrf = page.hidden(action, "csrf").ok_or("no form for a list")?;
+            let fields = [("csrf", csrf.as_str()), ("column", "")];
             let content = b"one@example.com\ntwo@example.com\n";
             let request = HttpRequest::upload(action, &fields, ("list.csv", content));
-            let (status, text) = slowly(server, &browser.encode(&request), pause)?;
-            return match (status, text.contains("ocation: /lists/")) {
+            let reply = slowly(server, &browser.encode(&request), pause)?;
+            let is_made = reply.header("location").is_some_and(|location| location.starts_with("/lists/"));
+            return match (reply.status, is_made) {
                 (303, true) => Ok(Some(Step { what, begun, thing: Thing::Object })),
                 (303 | 403, _) => Ok(None),
-                _ => Err(format!("{what}: {text}")),
+                _ => Err(format!("{what}: {reply}")),
             };
         }
     };
-    let location = reply.header("location").unwrap_or_default();
     let thing = match (what, reply.status) {
         (_, 403) => return Ok(None),
         ("key", 200) => {
@@ -175,12 +160,12 @@ pub fn by_session(
             Thing::Key(key.ok_or_else(|| format!("a new key is not shown: {text}"))?)
         }
         ("webhook", 200) => Thing::Object,
-        ("consent", 303) => match location.split(['?', '&']).find_map(|pair| pair.strip_prefix("code=")) {
-            Some(code) => Thing::Code(code.to_owned()),
+        ("consent", 303) => match assistants::code(&reply) {
+            Some(code) => Thing::Code(code),
             None => return Ok(None),
         },
         (_, 303) => return Ok(None),
-        (_, status) => return Err(format!("{what}: {status} {}", reply.text())),
+        _ => return Err(format!("{what}: {reply}")),
     };
     Ok(Some(Step { what, begun, thing }))
 }
@@ -188,20 +173,12 @@ pub fn by_session(
 /// Redeems the code of an assistant. `None`: it is not valid.
 pub fn redeem(server: &ServerEndpoint, client: &str, code: &str) -> Result<Option<Step>, String> {
     let resource = format!("{}/mcp", server.origin());
-    let fields = [
-        ("grant_type", "authorization_code"),
-        ("code", code),
-        ("client_id", client),
-        ("redirect_uri", CALLBACK),
-        ("code_verifier", VERIFIER),
-        ("resource", &resource),
-    ];
     let begun = Instant::now();
-    let reply = send(&mut HttpClient::program(server.clone()), &HttpRequest::form("/oauth/token", &fields))?;
+    let reply = HttpClient::program(server.clone()).ask(&assistants::redemption(client, code, &resource))?;
     match (reply.status, reply.json()["access_token"].as_str()) {
         (200, Some(token)) => Ok(Some(Step { what: "token", begun, thing: Thing::Token(token.to_owned()) })),
         (400, _) => Ok(None),
-        (status, _) => Err(format!("token: {status} {}", reply.text())),
+        _ => Err(format!("token: {reply}")),
     }
 }
 
@@ -222,15 +199,16 @@ pub fn by_key(
     let bytes = HttpClient::program(server.clone()).encode(&request);
     let pause = if what == "batch" || what == "webhook" { Duration::ZERO } else { pause };
     let begun = Instant::now();
-    match slowly(server, &bytes, pause)? {
-        (200..=299, _) => Ok(Some(Step { what, begun, thing: Thing::Object })),
-        (401, _) => Ok(None),
-        (_, text) => Err(format!("{what}: {text}")),
+    let reply = slowly(server, &bytes, pause)?;
+    match reply.status {
+        200..=299 => Ok(Some(Step { what, begun, thing: Thing::Object })),
+        401 => Ok(None),
+        _ => Err(format!("{what}: {reply}")),
     }
 }
 
-/// Sends a request with a pause before its last bytes. Returns the status and the text of the answer.
-fn slowly(server: &ServerEndpoint, bytes: &[u8], pause: Duration) -> Result<(u16, String), String> {
+/// Sends a request with a pause before its last bytes.
+fn slowly(server: &ServerEndpoint, bytes: &[u8], pause: Duration) -> Result<HttpReply, String> {
     let exchange = || {
         let mut stream = server.connect(CONNECT_LIMIT)?;
         let (first, last) = bytes.split_at(bytes.len().saturating_sub(8));
@@ -238,18 +216,9 @@ fn slowly(server: &ServerEndpoint, bytes: &[u8], pause: Duration) -> Result<(u16
         std::thread::sleep(pause);
         // A server that has refused may have closed.
         let _ = stream.write_all(last);
-        let (mut text, mut piece) = (Vec::new(), [0; 4096]);
-        while !text.windows(4).any(|four| four == b"\r\n\r\n") {
-            match stream.read(&mut piece)? {
-                0 => break,
-                count => text.extend_from_slice(&piece[..count]),
-            }
-        }
-        Ok::<_, std::io::Error>(String::from_utf8_lossy(&text).into_owned())
+        read_reply(&mut BufReader::new(stream))
     };
-    let text = exchange().map_err(|error| error.to_string())?;
-    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
-    status.map(|status| (status, text.clone())).ok_or_else(|| format!("no status: {text}"))
+    exchange().map_err(|error: std::io::Error| error.to_string())
 }
 
 /// The ids of all that an account has: keys, connections, endpoints, lists and batches.
@@ -258,12 +227,11 @@ pub fn possessions(browser: &HttpClient, server: &ServerEndpoint) -> Result<BTre
     browser.moves(server.clone());
     let mut found = BTreeSet::new();
     for path in ["/keys", "/connections", "/webhooks", "/lists", "/batches"] {
-        let page = send(&mut browser, &HttpRequest::get(path))?;
+        let page = browser.ask(&HttpRequest::get(path))?;
         if page.status != 200 {
             return Err(format!("{path}: {}", page.status));
         }
-        let fields = page.form(path).unwrap_or_default();
-        let nonce = fields.into_iter().find(|(name, _)| name == "nonce").map(|(_, nonce)| nonce);
+        let nonce = page.hidden(path, "nonce");
         let text = page.text();
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
         let is_id = |word: &&str| word.len() >= ID_CHARS_MIN && word.contains('_');

@@ -12,13 +12,14 @@
 
 mod outputs;
 
+use super::crowd::each;
 use super::installation::pass_an_hour;
 use super::list_rows::{ListRows, wrong};
 use super::options::SoakOptions;
-use super::peers::{self, clean_command};
+use super::peers::{self, clean_command, watch};
 use super::world::CampaignFolder;
 use crate::failure::Failure;
-use crate::interop::process::{self, ServerProcess, interrupted};
+use crate::interop::process::{self, ServerProcess};
 use crate::interop::report::{self, Tally};
 use mailnet::{Running, Scenario, What};
 use outputs::{Output, OutputRow};
@@ -34,7 +35,6 @@ use std::time::{Duration, Instant};
 const ROUNDS_MAX: usize = 10;
 /// The longest time until a stop, in milliseconds: a round takes a second or two.
 const STOP_AT_LAST_MS: u64 = 1500;
-const LOOK: Duration = Duration::from_millis(5);
 const RUN_LIMIT: Duration = Duration::from_secs(240);
 /// How many differences are printed.
 const SHOWN: usize = 3;
@@ -119,26 +119,17 @@ fn domain(draw: u64, n: u64) -> String {
 }
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let size = if options.small { &SMALL } else { &FULL };
     let seed = options.seed();
     report::line(&format!("retry: seed {seed}, {} lines in {} forms", size.lines, size.forms.len()));
     let world = CampaignFolder::make(options)?;
     let mut tally = Tally::default();
     // Most of the time is that of servers and of the pace at them.
-    let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let world = &world;
-        let chain = |(n, form)| move || RetryChain::new(world, size, seed, n, form)?.go();
-        let threads: Vec<_> = size.forms.iter().enumerate().map(|one| scope.spawn(chain(one))).collect();
-        let known =
-            scope.spawn(|| RetryChain::new(world, size, seed, size.forms.len(), &size.forms[0])?.known());
-        let ended = threads.into_iter().chain([known]).map(|thread| thread.join());
-        ended.map(|ended| ended.unwrap_or_else(|_| Err(Failure("panicked".into())))).collect()
-    });
+    let outcomes = each(size.forms.len() + 1, size.forms.len() + 1, |n| match size.forms.get(n) {
+        Some(form) => RetryChain::new(&world, size, seed, n, form)?.go(),
+        None => RetryChain::new(&world, size, seed, n, &size.forms[0])?.known(),
+    })?;
     let names = size.forms.iter().map(|form| {
         let replaces = if form.replaces { ", in place" } else { "" };
         let stops = if form.stops { ", with stops" } else { "" };
@@ -147,7 +138,7 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     for (name, outcome) in names.chain(["--known".to_owned()]).zip(outcomes) {
         tally.check(&name, outcome.unwrap_or_else(|Failure(message)| Err(message)));
     }
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 /// The outputs of one form, each made of the one before it.
@@ -356,23 +347,16 @@ impl<'a> RetryChain<'a> {
         let log = self.world.path(&format!("{}.log", self.n));
         let mut process = ServerProcess::start("mailprobe clean", self.command(flags, output), &log)?;
         let began = Instant::now();
-        let mut is_signalled = false;
-        loop {
-            interrupted()?;
-            match process.ended()? {
-                Some(status) if status.success() => return Ok(false),
-                Some(status) if status.signal() == Some(signal.as_raw()) => return Ok(true),
-                Some(status) => return Err(process.complain(&format!("ended: {status}"))),
-                None => {}
+        let stopped = watch(&mut process, RUN_LIMIT, |process| {
+            if began.elapsed() < after || process.ended()?.is_some() {
+                return Ok(None);
             }
-            if !is_signalled && began.elapsed() >= after {
-                process.signal(signal)?;
-                is_signalled = true;
-            }
-            if began.elapsed() > RUN_LIMIT {
-                return Err(process.complain("does not end"));
-            }
-            std::thread::sleep(LOOK);
+            process.end_by(signal, RUN_LIMIT).map(Some)
+        })?;
+        match stopped {
+            Some(status) if status.signal() == Some(signal.as_raw()) => Ok(true),
+            Some(status) if !status.success() => Err(process.complain(&format!("ended: {status}"))),
+            _ => Ok(false),
         }
     }
 

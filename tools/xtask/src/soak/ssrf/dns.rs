@@ -2,9 +2,10 @@
 //! question on.
 
 use crate::failure::Failure;
+use crate::soak::crowd::lock;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The address of the resolver: the system's resolver has no setting for another port.
 pub const AT: &str = "127.0.0.1:53";
@@ -53,7 +54,7 @@ impl SsrfResolver {
 
     /// How often the addresses of a name were asked for: the count of the more frequent type, A or AAAA.
     pub fn asked(&self, name: &str) -> usize {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = lock(&self.asked);
         let of = |kind| asked.get(&(name.to_owned(), kind)).copied().unwrap_or(0);
         of(A).max(of(AAAA))
     }
@@ -66,7 +67,7 @@ fn serve(socket: &UdpSocket, zone: &SsrfZone, asked: &Mutex<HashMap<(String, u16
         let Ok((length, client)) = socket.recv_from(&mut message) else { continue };
         let Some(question) = Question::read(&message[..length]) else { continue };
         let count = {
-            let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut asked = lock(asked);
             let count = asked.entry((question.name.clone(), question.kind)).or_default();
             *count += 1;
             *count

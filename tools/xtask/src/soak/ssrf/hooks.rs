@@ -3,8 +3,8 @@
 use super::cases::{HostCase, HostRoute, host};
 use super::{CONTACT_LIMIT, HTTPS, SMTP, SPELLINGS, SsrfCampaign, counted, seen_all};
 use crate::interop::process::wait_until;
-use crate::soak::http;
-use crate::soak::world::Serve;
+use crate::soak::api::Api;
+use crate::soak::client::{HttpReply, HttpRequest};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -60,26 +60,26 @@ struct Hook<'c> {
 
 impl SsrfCampaign {
     /// Hosts with only forbidden addresses: the attempt fails because of the address, after a look-up.
-    pub(super) fn refuses_hooks(&self, serve: &Serve, key: &str) -> Result<String, String> {
+    pub(super) fn refuses_hooks(&self, api: Api<'_>) -> Result<String, String> {
         let mut said = Vec::new();
         let all: Vec<usize> = (0..self.refused.len()).collect();
         for some in all.chunks(AT_ONCE) {
-            let hooks = self.create(serve, key, some, &self.refused, ("hook", 'r'))?;
+            let hooks = self.create(api, some, &self.refused, ("hook", 'r'))?;
             for hook in &hooks {
-                let attempts = attempts(serve, key, &hook.id, 1)?;
+                let attempts = attempts(api, &hook.id, 1)?;
                 if attempts[0]["error"] != "address_not_allowed" {
                     said.push(format!("{}: {attempts:?}", hook.case.name));
                 } else if self.resolver.asked(&hook.host) == 0 {
                     said.push(format!("{}: another resolver was asked", hook.case.name));
                 }
             }
-            delete(serve, key, &hooks)?;
+            delete(api, &hooks)?;
         }
         counted(self.refused.len(), &said)
     }
 
     /// URLs that are refused when an endpoint is created or changed.
-    pub(super) fn refuses_hook_urls(&self, serve: &Serve, key: &str) -> Result<String, String> {
+    pub(super) fn refuses_hook_urls(&self, api: Api<'_>) -> Result<String, String> {
         let literals = self.refused.iter().filter(|case| case.way == HostRoute::Mx);
         let literals = literals.flat_map(|case| case.first.clone()).map(|address| match address {
             IpAddr::V4(v4) => v4.to_string(),
@@ -90,31 +90,31 @@ impl SsrfCampaign {
             [format!("https://{host}/"), format!("https://{host}:8443/"), format!("http://{host}/")]
         });
         let urls: Vec<String> = urls.chain(URLS.iter().map(|url| (*url).to_owned())).collect();
-        let made = create(serve, key, "https://hooks.example/")?;
+        let made = create(api, "https://hooks.example/")?;
         let mut said = Vec::new();
         for url in &urls {
             let body = json!({ "url": url }).to_string();
             for (method, path) in [("POST", "/v1/webhooks"), ("PATCH", &format!("/v1/webhooks/{made}"))] {
-                let answer = http::call(serve.address, key, (method, path), &body)?;
+                let answer = call(api, method, path, &body)?;
                 if answer.status != 400 {
-                    said.push(format!("{method} {url}: {} {}", answer.status, answer.body));
+                    said.push(format!("{method} {url}: {answer}"));
                 }
             }
         }
-        http::call(serve.address, key, ("DELETE", &format!("/v1/webhooks/{made}")), "")?;
+        call(api, "DELETE", &format!("/v1/webhooks/{made}"), "")?;
         counted(urls.len() * 2, &said)
     }
 
     /// Hosts with a public address are contacted there, and after the change of their records no longer.
-    pub(super) fn asks_hooks(&self, serve: &Serve, key: &str) -> Result<String, String> {
-        self.sniffer.forget().map_err(|failure| failure.0)?;
+    pub(super) fn asks_hooks(&self, api: Api<'_>) -> Result<String, String> {
+        self.sniffer.forget()?;
         let asked: Vec<usize> =
             (0..self.mixed.len()).filter(|index| self.mixed[*index].way != HostRoute::Implicit).collect();
         let mut rebound = 0;
         for some in asked.chunks(AT_ONCE) {
-            let hooks = self.create(serve, key, some, &self.mixed, ("hook", 'm'))?;
+            let hooks = self.create(api, some, &self.mixed, ("hook", 'm'))?;
             for hook in &hooks {
-                let attempts = attempts(serve, key, &hook.id, 1 + usize::from(hook.case.is_rebound()))?;
+                let attempts = attempts(api, &hook.id, 1 + usize::from(hook.case.is_rebound()))?;
                 if !hook.case.is_rebound() {
                     continue;
                 }
@@ -123,9 +123,9 @@ impl SsrfCampaign {
                     return Err(format!("{}, again: {attempts:?}", hook.case.name));
                 }
             }
-            delete(serve, key, &hooks)?;
+            delete(api, &hooks)?;
         }
-        let seen = self.sniffer.seen().map_err(|failure| failure.0)?;
+        let seen = self.sniffer.seen()?;
         // Sessions of the checks before may still begin.
         let seen = seen.into_iter().filter(|packet| packet.port != SMTP).collect();
         let asked: Vec<&HostCase> = asked.iter().map(|index| &self.mixed[*index]).collect();
@@ -133,7 +133,7 @@ impl SsrfCampaign {
     }
 
     /// Without the filter, the same hosts are contacted.
-    pub(super) fn open_hooks(&self, serve: &Serve, key: &str) -> Result<String, String> {
+    pub(super) fn open_hooks(&self, api: Api<'_>) -> Result<String, String> {
         let cases = self.open_cases();
         let cases: Vec<_> =
             cases.into_iter().filter(|(_, case)| case.is_sample && case.way == HostRoute::Mx).collect();
@@ -141,14 +141,14 @@ impl SsrfCampaign {
         let cases: Vec<_> = cases.into_iter().step_by(step.max(1)).collect();
         let indices: Vec<usize> = cases.iter().map(|(index, _)| *index).collect();
         for some in indices.chunks(AT_ONCE) {
-            let hooks = self.create(serve, key, some, &self.refused, ("open", 'r'))?;
+            let hooks = self.create(api, some, &self.refused, ("open", 'r'))?;
             for hook in &hooks {
-                attempts(serve, key, &hook.id, 1)?;
+                attempts(api, &hook.id, 1)?;
             }
-            delete(serve, key, &hooks)?;
+            delete(api, &hooks)?;
         }
         let cases: Vec<&HostCase> = cases.iter().map(|(_, case)| case).collect();
-        let seen = self.sniffer.seen().map_err(|failure| failure.0)?;
+        let seen = self.sniffer.seen()?;
         let seen = seen.into_iter().filter(|packet| packet.port == HTTPS).collect();
         seen_all(&cases, Some(HTTPS), &seen)
     }
@@ -156,19 +156,18 @@ impl SsrfCampaign {
     /// Creates an endpoint for each of these hosts, and sends a test to it.
     fn create<'c>(
         &self,
-        serve: &Serve,
-        key: &str,
+        api: Api<'_>,
         indices: &[usize],
         cases: &'c [HostCase],
         (place, kind): (&str, char),
     ) -> Result<Vec<Hook<'c>>, String> {
         let make = |index: &usize| {
             let host = host(place, kind, *index);
-            let id = create(serve, key, &format!("https://{host}/hook"))?;
+            let id = create(api, &format!("https://{host}/hook"))?;
             let path = format!("/v1/webhooks/{id}/test");
-            let tested = http::call(serve.address, key, ("POST", &path), "")?;
+            let tested = call(api, "POST", &path, "")?;
             if tested.status != 202 {
-                return Err(format!("{host}: {} {}", tested.status, tested.body));
+                return Err(format!("{host}: {tested}"));
             }
             Ok(Hook { id, case: &cases[*index], host })
         };
@@ -176,30 +175,29 @@ impl SsrfCampaign {
     }
 }
 
-fn create(serve: &Serve, key: &str, url: &str) -> Result<String, String> {
-    let body = json!({ "url": url }).to_string();
-    let made = http::call(serve.address, key, ("POST", "/v1/webhooks"), &body)?;
-    if made.status == 201 {
-        Ok(made.text("webhook_id").to_owned())
-    } else {
-        Err(format!("{url}: {} {}", made.status, made.body))
-    }
+fn create(api: Api<'_>, url: &str) -> Result<String, String> {
+    let made = api.post("/v1/webhooks", &json!({ "url": url }))?;
+    if made.status == 201 { Ok(made.word("webhook_id")) } else { Err(format!("{url}: {made}")) }
 }
 
-fn delete(serve: &Serve, key: &str, hooks: &[Hook<'_>]) -> Result<(), String> {
+fn call(api: Api<'_>, method: &'static str, path: &str, body: &str) -> Result<HttpReply, String> {
+    api.send(HttpRequest::new(method, path, body).header("Content-Type", "application/json"))
+}
+
+fn delete(api: Api<'_>, hooks: &[Hook<'_>]) -> Result<(), String> {
     hooks.iter().try_for_each(|hook| {
         let path = format!("/v1/webhooks/{}", hook.id);
-        http::call(serve.address, key, ("DELETE", &path), "").map(drop)
+        call(api, "DELETE", &path, "").map(drop)
     })
 }
 
 /// Waits for so many attempts of the first message of an endpoint.
-fn attempts(serve: &Serve, key: &str, id: &str, count: usize) -> Result<Vec<Value>, String> {
+fn attempts(api: Api<'_>, id: &str, count: usize) -> Result<Vec<Value>, String> {
     let path = format!("/v1/webhooks/{id}/deliveries");
     let mut found = Vec::new();
     let waited = wait_until("attempts", ATTEMPT_LIMIT.max(CONTACT_LIMIT), || {
-        let log = http::get(serve.address, key, &path).map_err(crate::failure::Failure)?;
-        found = log.body["deliveries"][0]["attempts"].as_array().cloned().unwrap_or_default();
+        let log = api.get(&path)?;
+        found = log.json()["deliveries"][0]["attempts"].as_array().cloned().unwrap_or_default();
         Ok(found.len() >= count)
     });
     waited.map(|()| found.clone()).map_err(|failure| format!("{}: {found:?}", failure.0))

@@ -17,10 +17,10 @@ mod hooks;
 mod sniffer;
 mod vectors;
 
-use super::http;
+use super::api::Api;
 use super::options::SoakOptions;
 use super::visitor::Visitor;
-use super::world::{CampaignFolder, Serve};
+use super::world::{CampaignFolder, Serve, no_panic};
 use crate::failure::Failure;
 use crate::interop::process::{self, ServerProcess, own_path, sleep, wait_until};
 use crate::interop::report::{self, Tally};
@@ -87,14 +87,10 @@ const SPELLINGS: &[&str] = &[
 ];
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     match &options.outside {
         None => enter(options).map(|never| match never {}),
-        Some(outside) => inside(options, outside).map(Some),
+        Some(outside) => inside(options, outside),
     }
 }
 
@@ -185,26 +181,25 @@ impl SsrfCampaign {
     }
 
     fn go(&mut self, tally: &mut Tally) -> Result<(), Failure> {
-        let plans = self.world.plans()?;
-        let plans = plans.each_ref().map(String::as_str);
-        let serve = self.serve(&plans, &[])?;
+        let serve = self.serve(&[])?;
         let key = self.world.unlimited("ssrf", 100_000)?;
+        let api = Api::new(serve.address, &key);
         let visitor = Visitor::sign_up(&serve.address.into(), EMAIL)?;
         self.sniffer.forget()?;
-        tally.check("mail hosts over the API", self.refuses_mail(&serve, &key));
+        tally.check("mail hosts over the API", self.refuses_mail(api));
         tally.check("mail hosts by `mailprobe check`", self.refuses_by_check());
         tally.check("hosts of clients", self.refuses_clients(&visitor));
-        tally.check("addresses for hosts", self.refuses_literals(&serve, &key, &visitor));
-        tally.check("hosts of webhooks", self.refuses_hooks(&serve, &key));
-        tally.check("URLs of webhooks", self.refuses_hook_urls(&serve, &key));
+        tally.check("addresses for hosts", self.refuses_literals(api, &visitor));
+        tally.check("hosts of webhooks", self.refuses_hooks(api));
+        tally.check("URLs of webhooks", self.refuses_hook_urls(api));
         tally.check("no packet", self.nothing_sent());
         tally.check("public addresses besides, by `mailprobe check`", self.asks_by_check());
-        tally.check("public addresses besides, over the API", self.asks_mail(&serve, &key));
+        tally.check("public addresses besides, over the API", self.asks_mail(api));
         tally.check("public addresses besides, of clients", self.asks_clients(&visitor));
-        tally.check("public addresses besides, of webhooks", self.asks_hooks(&serve, &key));
+        tally.check("public addresses besides, of webhooks", self.asks_hooks(api));
         if !self.small {
             sleep(KEPT)?;
-            tally.check("rebound, once the answers are old", self.asks_again(&serve, &key));
+            tally.check("rebound, once the answers are old", self.asks_again(api));
         }
         let log = serve.log()?;
         serve.kill();
@@ -212,35 +207,36 @@ impl SsrfCampaign {
             "no packet but to public addresses",
             self.seen_all(&self.mixed, None, &self.sniffer.seen()?),
         );
-        tally.check("no panic", super::hostile::no_panic(&log));
+        tally.check("no panic", no_panic(&log));
 
         self.sniffer.forget()?;
         tally.check("without the filter, by `mailprobe check`", self.open_check());
         // This server uses another folder: otherwise it would continue the batches of the first.
         self.world.use_data("open");
-        let serve = self.serve(&plans, &[FILTER_OFF, HOOK_FILTER_OFF].concat())?;
+        let serve = self.serve(&[FILTER_OFF, HOOK_FILTER_OFF].concat())?;
         let key = self.world.unlimited("ssrf", 100_000)?;
+        let api = Api::new(serve.address, &key);
         let visitor = Visitor::sign_up(&serve.address.into(), EMAIL)?;
         self.sniffer.forget()?;
-        tally.check("without the filter, over the API", self.open_mail(&serve, &key));
+        tally.check("without the filter, over the API", self.open_mail(api));
         tally.check("without the filter, hosts of clients", self.open_clients(&visitor));
         self.sniffer.forget()?;
-        tally.check("without the filter, hosts of webhooks", self.open_hooks(&serve, &key));
+        tally.check("without the filter, hosts of webhooks", self.open_hooks(api));
         serve.kill();
         Ok(())
     }
 
-    fn serve(&self, plans: &[&str], more: &[&str]) -> Result<Serve, Failure> {
-        self.world.serve_bare(&[&["--listen", API], ENGINE, plans, more].concat())
+    fn serve(&self, more: &[&str]) -> Result<Serve, Failure> {
+        self.world.serve_bare(&[&["--listen", API], ENGINE, more].concat())
     }
 
     /// Checks that each is answered as docs/verdicts.md says of a domain without a permitted host.
-    fn refuses_mail(&self, serve: &Serve, key: &str) -> Result<String, String> {
+    fn refuses_mail(&self, api: Api<'_>) -> Result<String, String> {
         let mut said = Vec::new();
         for (index, case) in self.refused.iter().enumerate() {
-            let answer = http::verify(serve.address, key, &address("api", 'r', index))?;
-            if answer.status != 200 || answer.text("reason") != expected(case) {
-                said.push(format!("{}: {} {}", case.name, answer.status, answer.body));
+            let answer = api.verify(&address("api", 'r', index))?;
+            if answer.status != 200 || answer.word("reason") != expected(case) {
+                said.push(format!("{}: {answer}", case.name));
             }
         }
         counted(self.refused.len(), &said)
@@ -260,10 +256,9 @@ impl SsrfCampaign {
         let mut said = Vec::new();
         for (index, case) in self.refused.iter().enumerate() {
             let host = host("oauth", 'r', index);
-            let page =
-                visitor.consent(&format!("https://{host}/client.json")).map_err(|failure| failure.0)?;
+            let page = visitor.consent(&format!("https://{host}/client.json"))?;
             if page.status != 400 || !page.text().contains("no address that may be contacted") {
-                said.push(format!("{}: {} {}", case.name, page.status, page.text()));
+                said.push(format!("{}: {page}", case.name));
             } else if self.resolver.asked(&host) == 0 {
                 said.push(format!("{}: another resolver was asked", case.name));
             }
@@ -272,7 +267,7 @@ impl SsrfCampaign {
     }
 
     /// Tests addresses in the position of names: in the URL of a client, and in the address of a recipient.
-    fn refuses_literals(&self, serve: &Serve, key: &str, visitor: &Visitor) -> Result<String, String> {
+    fn refuses_literals(&self, api: Api<'_>, visitor: &Visitor) -> Result<String, String> {
         let literals: Vec<IpAddr> = self
             .refused
             .iter()
@@ -289,25 +284,25 @@ impl SsrfCampaign {
         for host in &hosts {
             for port in ["", ":25"] {
                 let url = format!("https://{host}{port}/client.json");
-                let page = visitor.consent(&url).map_err(|failure| failure.0)?;
+                let page = visitor.consent(&url)?;
                 if page.status != 400 {
-                    said.push(format!("{url}: {} {}", page.status, page.text()));
+                    said.push(format!("{url}: {page}"));
                 }
             }
         }
         for literal in &literals {
             let domain = if literal.is_ipv4() { format!("[{literal}]") } else { format!("[IPv6:{literal}]") };
-            let answer = http::verify(serve.address, key, &format!("user@{domain}"))?;
-            if answer.status != 200 || answer.text("reason") != "invalid_syntax" {
-                said.push(format!("user@{domain}: {} {}", answer.status, answer.body));
+            let answer = api.verify(&format!("user@{domain}"))?;
+            if answer.status != 200 || answer.word("reason") != "invalid_syntax" {
+                said.push(format!("user@{domain}: {answer}"));
             }
         }
         counted(hosts.len() * 2 + literals.len(), &said)
     }
 
     fn nothing_sent(&self) -> Result<String, String> {
-        let seen = self.sniffer.seen().map_err(|failure| failure.0)?;
-        if seen.is_empty() { Ok("0 packets".into()) } else { Err(format!("{seen:?}")) }
+        let seen = self.sniffer.seen()?;
+        report::outcome(seen.is_empty(), format!("packets: {seen:?}"))
     }
 
     /// Checks that hosts with a public address are contacted there, and after the change of their records no longer.
@@ -316,46 +311,46 @@ impl SsrfCampaign {
         self.check_until_seen(&rows, &self.mixed, &[])?;
         let rebound = |(index, case): (usize, &HostCase)| case.is_rebound().then(|| rows[index].clone());
         let rows: Vec<String> = self.mixed.iter().enumerate().filter_map(rebound).collect();
-        let before = self.sniffer.seen().map_err(|failure| failure.0)?;
+        let before = self.sniffer.seen()?;
         let said = self.check(&rows)?;
         let wrong: Vec<&String> =
             rows.iter().filter(|row| said.get(*row).is_none_or(|(_, rule)| rule != "no_mail_host")).collect();
-        let after = self.sniffer.seen().map_err(|failure| failure.0)?;
+        let after = self.sniffer.seen()?;
         if !wrong.is_empty() || after != before {
             return Err(format!("{said:?}, and was sent: {after:?}, before: {before:?}"));
         }
         self.seen_all(&self.mixed, Some(SMTP), &after)
     }
 
-    fn asks_mail(&self, serve: &Serve, key: &str) -> Result<String, String> {
-        self.sniffer.forget().map_err(|failure| failure.0)?;
+    fn asks_mail(&self, api: Api<'_>) -> Result<String, String> {
+        self.sniffer.forget()?;
         let rows: Vec<String> = (0..self.mixed.len()).map(|index| address("api", 'm', index)).collect();
-        self.submit_until_seen(serve, key, &rows, &self.mixed)
+        self.submit_until_seen(api, &rows, &self.mixed)
     }
 
     fn asks_clients(&self, visitor: &Visitor) -> Result<String, String> {
-        self.sniffer.forget().map_err(|failure| failure.0)?;
+        self.sniffer.forget()?;
         let mut rebound = 0;
         for (index, case) in self.mixed.iter().enumerate().filter(|(_, case)| case.way != HostRoute::Implicit)
         {
             let host = host("oauth", 'm', index);
-            let page = visitor.consent(&format!("https://{host}/1.json")).map_err(|failure| failure.0)?;
+            let page = visitor.consent(&format!("https://{host}/1.json"))?;
             if page.status != 400 {
-                return Err(format!("{}: {} {}", case.name, page.status, page.text()));
+                return Err(format!("{}: {page}", case.name));
             }
             if !case.is_rebound() {
                 continue;
             }
             rebound += 1;
-            let page = visitor.consent(&format!("https://{host}/2.json")).map_err(|failure| failure.0)?;
+            let page = visitor.consent(&format!("https://{host}/2.json"))?;
             if page.status != 400 || !page.text().contains("no address that may be contacted") {
-                return Err(format!("{}, again: {} {}", case.name, page.status, page.text()));
+                return Err(format!("{}, again: {page}", case.name));
             }
             if self.resolver.asked(&host) < 2 {
                 return Err(format!("{}: its addresses were not asked for again", case.name));
             }
         }
-        let seen = self.sniffer.seen().map_err(|failure| failure.0)?;
+        let seen = self.sniffer.seen()?;
         // Sessions of the check over the API may still begin.
         let seen = seen.into_iter().filter(|packet| packet.port != SMTP).collect();
         let asked: Vec<&HostCase> =
@@ -364,19 +359,16 @@ impl SsrfCampaign {
     }
 
     /// Checks that the engine asks DNS again and uses the changed address.
-    fn asks_again(&self, serve: &Serve, key: &str) -> Result<String, String> {
+    fn asks_again(&self, api: Api<'_>) -> Result<String, String> {
         let mut said = Vec::new();
         let rebound = self.mixed.iter().enumerate().filter(|(_, case)| case.is_rebound());
         let mut count = 0;
         for (index, case) in rebound {
             count += 1;
-            let answer = http::verify(serve.address, key, &format!("other-{}", address("api", 'm', index)))?;
+            let answer = api.verify(&format!("other-{}", address("api", 'm', index)))?;
             let asked = self.resolver.asked(&host("api", 'm', index));
-            if answer.status != 200 || answer.text("reason") != "mailbox_not_found" || asked < 2 {
-                said.push(format!(
-                    "{}: {} {}, DNS asked {asked} times",
-                    case.name, answer.status, answer.body
-                ));
+            if answer.status != 200 || answer.word("reason") != "mailbox_not_found" || asked < 2 {
+                said.push(format!("{}: {answer}, DNS asked {asked} times", case.name));
             }
         }
         counted(count, &said)
@@ -393,11 +385,11 @@ impl SsrfCampaign {
         self.check_until_seen(&rows, &cases, FILTER_OFF)
     }
 
-    fn open_mail(&self, serve: &Serve, key: &str) -> Result<String, String> {
+    fn open_mail(&self, api: Api<'_>) -> Result<String, String> {
         let open = self.open_cases();
         let rows: Vec<String> = open.iter().map(|(index, _)| address("open", 'r', *index)).collect();
         let cases: Vec<HostCase> = open.into_iter().map(|(_, case)| case).collect();
-        self.submit_until_seen(serve, key, &rows, &cases)
+        self.submit_until_seen(api, &rows, &cases)
     }
 
     fn open_clients(&self, visitor: &Visitor) -> Result<String, String> {
@@ -409,9 +401,9 @@ impl SsrfCampaign {
         }
         for (index, _) in &cases {
             let url = format!("https://{}/client.json", host("open", 'r', *index));
-            visitor.consent(&url).map_err(|failure| failure.0)?;
+            visitor.consent(&url)?;
         }
-        let seen = self.sniffer.seen().map_err(|failure| failure.0)?;
+        let seen = self.sniffer.seen()?;
         let seen = seen.into_iter().filter(|packet| packet.port == HTTPS).collect();
         seen_all(&cases.iter().map(|(_, case)| case).collect::<Vec<_>>(), Some(HTTPS), &seen)
     }
@@ -433,23 +425,17 @@ impl SsrfCampaign {
     fn check_until_seen(&self, rows: &[String], cases: &[HostCase], more: &[&str]) -> Result<String, String> {
         let log = self.world.path("check.log");
         let checking = ServerProcess::start("mailprobe check", self.check_command(rows, more), &log);
-        let checking = checking.map_err(|failure| failure.0)?;
+        let checking = checking?;
         let seen = self.wait_until_seen(cases)?;
         drop(checking);
         self.seen_all(cases, Some(SMTP), &seen)
     }
 
-    fn submit_until_seen(
-        &self,
-        serve: &Serve,
-        key: &str,
-        rows: &[String],
-        cases: &[HostCase],
-    ) -> Result<String, String> {
+    fn submit_until_seen(&self, api: Api<'_>, rows: &[String], cases: &[HostCase]) -> Result<String, String> {
         for rows in rows.chunks(BATCH_ROWS) {
-            let answer = http::submit(serve.address, key, "", rows)?;
+            let answer = api.submit("", rows)?;
             if answer.status != 202 {
-                return Err(format!("{} {}", answer.status, answer.body));
+                return Err(answer.to_string());
             }
         }
         let seen = self.wait_until_seen(cases)?;
@@ -480,8 +466,7 @@ impl SsrfCampaign {
     /// The reason and rule of each address.
     fn check(&self, rows: &[String]) -> Result<BTreeMap<String, (String, String)>, String> {
         let command = self.check_command(rows, &[]);
-        let finished =
-            process::run(command, "", self.world.folder(), CHECK_LIMIT).map_err(|failure| failure.0)?;
+        let finished = process::run(command, "", self.world.folder(), CHECK_LIMIT)?;
         let mut said = BTreeMap::new();
         for line in finished.stdout.lines() {
             let row: Value = serde_json::from_str(line).map_err(|error| format!("{line}: {error}"))?;

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::interop::process::wait_until;
+use crate::soak::crowd::lock;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, eth, recv, socket_with};
@@ -9,7 +10,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -97,7 +98,7 @@ impl Sniffer {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, PacketLog> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
     }
 
     /// Ends the sniffer.
@@ -124,7 +125,7 @@ fn listen(socket: &OwnedFd, ours: &[u16], seen: &Mutex<PacketLog>, end: &AtomicB
         match recv(socket, &mut bytes, RecvFlags::empty()) {
             Ok((_, length)) => {
                 if let Some(packet) = read(&bytes[..length.min(128)], ours) {
-                    seen.lock().unwrap_or_else(PoisonError::into_inner).insert(packet);
+                    lock(seen).insert(packet);
                 }
             }
             Err(Errno::AGAIN | Errno::INTR) => {}

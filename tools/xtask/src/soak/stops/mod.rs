@@ -17,14 +17,15 @@
 
 mod judge;
 
+use super::crowd::each;
 use super::list_output::{ListOutput, MARK};
 use super::list_rows::{ListRows, wrong};
 use super::options::SoakOptions;
-use super::peers::{self, clean_command};
+use super::peers::{self, clean_command, watch};
 use super::world::CampaignFolder;
 use crate::failure::Failure;
-use crate::interop::process::{ServerProcess, interrupted, sleep, target_folder};
-use crate::interop::report::{self, Tally};
+use crate::interop::process::{ServerProcess, target_folder};
+use crate::interop::report::{self, Tally, outcome};
 use judge::{Again, PastRun};
 use mailnet::Scenario;
 use rustix::process::Signal;
@@ -32,8 +33,6 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 struct StopsSize {
@@ -151,11 +150,7 @@ fn rows(seed: u64, size: &'static StopsSize, scenario: Scenario) -> ListRows {
 }
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let size = if options.small { &SMALL } else { &FULL };
     let seed = options.seed();
     report::line(&format!("stops: seed {seed}, {} lines, {} stops", size.lines, size.stops));
@@ -166,35 +161,22 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     rows(seed, size, parsed.clone()).write(&input)?;
     let campaign = StopsCampaign { world: &world, size, seed, text, input, scenario: parsed };
 
-    // A worker makes one chain after the other, and reports each at its end. The first chain is the run without a stop.
-    let next = AtomicUsize::new(0);
-    let reported = Mutex::new((Tally::default(), Again::default(), 0));
-    let worker = || -> Result<(), Failure> {
-        loop {
-            let n = next.fetch_add(1, Ordering::Relaxed);
-            if n > size.chains {
-                return Ok(());
-            }
-            let ChainOutcome { verdict, stops, again } = campaign.chain(n)?;
-            let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
-            reported.0.check(&campaign.name(n), verdict);
-            reported.1.add(&again);
-            reported.2 += stops;
-        }
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..size.at_once).map(|_| scope.spawn(worker)).collect();
-        let mut ended = workers.into_iter().map(|worker| worker.join());
-        ended.try_for_each(|ended| ended.unwrap_or_else(|_| Err(Failure("panicked".into()))))
-    })?;
-    let (mut tally, again, stops) = reported.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // The first chain is the run without a stop.
+    let chains = each(size.chains + 1, size.at_once, |n| campaign.chain(n))?;
+    let (mut tally, mut again, mut stops) = (Tally::default(), Again::default(), 0);
+    for (n, chain) in chains.into_iter().enumerate() {
+        let chain = chain?;
+        tally.check(&campaign.name(n), chain.verdict);
+        again.add(&chain.again);
+        stops += chain.stops;
+    }
     let enough = stops * 10 >= size.stops * 9;
     let stopped = format!("{stops} of {} runs were stopped before their end", size.stops);
-    tally.check("stops", if enough { Ok(stopped) } else { Err(stopped) });
+    tally.check("stops", outcome(enough, stopped));
     tally.check("nobody is asked again", again.verdict());
     let trace = target_folder()?.join("stops.txt");
     fs::write(&trace, again.all()).map_err(|error| wrong(&trace, &error))?;
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 struct StopsCampaign<'a> {
@@ -306,45 +288,33 @@ impl StopsCampaign<'_> {
         plan: Option<(Duration, Stop)>,
         began: Instant,
     ) -> Result<EndedRun, Failure> {
-        let mut faults = Vec::new();
-        loop {
-            interrupted()?;
-            if let Some(status) = process.ended()? {
-                if !status.success() {
-                    return Err(process.complain(&format!("ended: {status}")));
-                }
-                let at = Instant::now();
-                return Ok(EndedRun { signalled: at, at, stop: None, faults });
+        let stopped = watch(process, self.size.limit, |process| {
+            let Some((after, stop)) = plan.filter(|(after, _)| began.elapsed() >= *after) else {
+                return Ok(None);
+            };
+            let signalled = Instant::now();
+            let status = self.end(process, stop)?;
+            let at = Instant::now();
+            // It may have ended by itself in the moment of the signal.
+            if status.success() {
+                return Ok(Some(EndedRun { signalled, at, stop: None, faults: Vec::new() }));
             }
-            if let Some((after, stop)) = plan
-                && began.elapsed() >= after
-            {
-                let signalled = Instant::now();
-                let status = self.end(process, stop)?;
-                let at = Instant::now();
-                // It may have ended by itself in the moment of the signal.
-                if status.success() {
-                    return Ok(EndedRun { signalled, at, stop: None, faults });
-                }
-                faults.extend(complaint(stop, status, at - signalled, &process.log()?, after));
-                faults.extend(output.eyes().look().err());
-                let faults = faults
-                    .into_iter()
-                    .map(|fault| format!("{stop:?} after {:.1} s: {fault}", after.as_secs_f64()));
-                return Ok(EndedRun { signalled, at, stop: Some(stop), faults: faults.collect() });
-            }
-            if began.elapsed() > self.size.limit {
-                return Err(process.complain("does not end"));
-            }
-            sleep(LOOK)?;
-        }
+            let mut faults = complaint(stop, status, at - signalled, &process.log()?, after);
+            faults.extend(output.eyes().look().err());
+            let faults = faults
+                .into_iter()
+                .map(|fault| format!("{stop:?} after {:.1} s: {fault}", after.as_secs_f64()));
+            Ok(Some(EndedRun { signalled, at, stop: Some(stop), faults: faults.collect() }))
+        })?;
+        let at = Instant::now();
+        Ok(stopped.unwrap_or(EndedRun { signalled: at, at, stop: None, faults: Vec::new() }))
     }
 
     /// Sends the signals of a stop, and waits for the end.
     fn end(&self, process: &mut ServerProcess, stop: Stop) -> Result<ExitStatus, Failure> {
-        match stop {
-            Stop::Kill => process.signal(Signal::KILL)?,
-            Stop::Once(signal) => process.signal(signal)?,
+        let signal = match stop {
+            Stop::Kill => Signal::KILL,
+            Stop::Once(signal) => signal,
             Stop::Twice(signal) => {
                 process.signal(signal)?;
                 let second = Instant::now() + SECOND_SIGNAL_AFTER;
@@ -354,19 +324,10 @@ impl StopsCampaign<'_> {
                     }
                     std::thread::sleep(LOOK);
                 }
-                process.signal(signal)?;
+                signal
             }
-        }
-        let signalled = Instant::now();
-        loop {
-            if let Some(status) = process.ended()? {
-                return Ok(status);
-            }
-            if signalled.elapsed() > END_MAX * 10 {
-                return Err(process.complain("does not end after a signal"));
-            }
-            std::thread::sleep(LOOK);
-        }
+        };
+        process.end_by(signal, END_MAX * 10)
     }
 }
 

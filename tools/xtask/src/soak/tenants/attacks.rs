@@ -1,7 +1,8 @@
 //! The attacks: each takes as much of one shared thing as free accounts, or strangers without one, are allowed to.
 
-use super::super::client::{HttpClient, HttpRequest, Lost};
-use super::super::http;
+use super::super::api::Api;
+use super::super::client::{HttpClient, HttpReply, HttpRequest};
+use super::super::crowd::{lock, spawn};
 use super::super::transport::ServerEndpoint;
 use super::super::visitor::Visitor;
 use crate::failure::Failure;
@@ -10,8 +11,8 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -25,35 +26,99 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 /// The pause of a client after a refusal: a real one could not do more either, and shares the machine with the server here.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The things that accounts and strangers share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Attack {
-    FastChecks,
-    TestBatches,
-    Announcements,
-    Uploads,
-    Spreadsheets,
-    Passwords,
-    SignUps,
-    Assistants,
-    Webhooks,
-    Unread,
-    Idle,
+/// An attack on one of the things that accounts and strangers share.
+pub struct Attack {
+    /// The name in the report, and for `--only`.
+    pub name: &'static str,
+    /// Whether the attack uses up a share whose refusal has to name it.
+    pub must_name_share: bool,
+    /// Goes on until the flag is set. An error: it cannot be set up.
+    pub run: fn(&Attackers, &Answers, &AtomicBool) -> Result<(), Failure>,
+}
+
+const fn attack(
+    name: &'static str,
+    run: fn(&Attackers, &Answers, &AtomicBool) -> Result<(), Failure>,
+) -> Attack {
+    Attack { name, must_name_share: false, run }
 }
 
 /// All attacks in the order of the campaign.
 pub const ALL: [Attack; 11] = [
-    Attack::FastChecks,
-    Attack::TestBatches,
-    Attack::Announcements,
-    Attack::Uploads,
-    Attack::Spreadsheets,
-    Attack::Passwords,
-    Attack::SignUps,
-    Attack::Assistants,
-    Attack::Webhooks,
-    Attack::Unread,
-    Attack::Idle,
+    attack("fast checks of all keys of an account", |by, answers, ended| {
+        clients(CLIENTS, ended, |number| {
+            let body = json!({ "email": "a@a-1.example", "mode": "fast" });
+            call(by, answers, by.live_key(number), "/v1/verify", &body);
+        })
+    }),
+    Attack {
+        name: "batches of test keys with the longest addresses",
+        must_name_share: true,
+        run: |by, answers, ended| {
+            let long = |n: usize| format!("{n:0>64}@{0}.{0}.{1}.com", "d".repeat(63), "d".repeat(56));
+            let emails: Vec<String> = (0..200).map(long).collect();
+            let body = json!({ "emails": emails });
+            clients(CLIENTS, ended, |number| {
+                call(by, answers, &by.test[number % by.test.len()], "/v1/verify/batch", &body);
+            })
+        },
+    },
+    Attack {
+        name: "announced uploads of many accounts",
+        must_name_share: true,
+        run: |by, answers, ended| {
+            let body = json!({ "bytes": 100 << 20, "name": "x.csv" });
+            clients(CLIENTS, ended, |number| call(by, answers, by.live_key(number), "/v1/lists", &body))
+        },
+    },
+    attack("uploads without an end", |by, answers, ended| {
+        clients(CLIENTS, ended, |number| {
+            let head = format!(
+                "POST /v1/lists HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\nContent-Type: text/csv\r\n\
+                 Transfer-Encoding: chunked\r\n\r\n",
+                by.live_key(number)
+            );
+            let chunk = format!("8000\r\n{}\r\n", "a".repeat(0x8000));
+            hold(&by.server, source(number), &[head, chunk].concat(), Some(answers), ended);
+        })
+    }),
+    attack("small spreadsheets with much work", |by, answers, ended| {
+        let books = books().map_err(|error| Failure(format!("a spreadsheet: {error}")))?;
+        clients(CLIENTS / 4, ended, |number| {
+            let book = books[number % books.len()].as_slice();
+            let request = HttpRequest::new("POST", "/v1/lists", book);
+            note(answers, Api::new(by.server.address, by.live_key(number)).send(request));
+        })
+    }),
+    attack("wrong passwords from many networks", |by, answers, ended| {
+        clients(CLIENTS, ended, |number| {
+            let fields = [("email", "victim@people.example"), ("password", "a wrong password")];
+            form(&by.server.at_source(source(number)), answers, "/signin", &fields);
+        })
+    }),
+    attack("sign-ups from many networks", |by, answers, ended| {
+        clients(CLIENTS, ended, |number| {
+            let email = format!("taker-{}@people.example", fastrand::u64(..));
+            let fields = [("email", email.as_str()), ("password", "correct horse battery")];
+            form(&by.server.at_source(source(number)), answers, "/signup", &fields);
+        })
+    }),
+    attack("metadata of assistants on silent hosts", |by, answers, ended| {
+        clients(CLIENTS, ended, |number| {
+            let client = format!("https%3A%2F%2Flocalhost%3A{}%2Fc{number}", by.silent.address.port());
+            let path = format!("/oauth/authorize?response_type=code&client_id={client}&redirect_uri=x");
+            let mut browser = by.visitors[number % by.visitors.len()].client();
+            note(answers, browser.send(&HttpRequest::get(path)));
+        })
+    }),
+    attack("webhooks with silent hosts", webhooks),
+    attack("answers that nobody reads", |by, _, ended| {
+        let request = "GET /docs HTTP/1.1\r\nHost: t\r\n\r\n".repeat(4);
+        clients(by.connections, ended, |number| hold(&by.server, source(number), &request, None, ended))
+    }),
+    attack("connections that say nothing", |by, _, ended| {
+        clients(by.connections, ended, |number| hold(&by.server, source(number), "", None, ended))
+    }),
 ];
 
 /// The attackers: what they have.
@@ -79,7 +144,7 @@ pub struct Answers {
 
 impl Answers {
     fn note(&self, status: u16, text: &str) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.counts);
         let (count, first) = counts.entry(status).or_default();
         *count += 1;
         // The words about a share are those that matter.
@@ -91,7 +156,7 @@ impl Answers {
     /// A line for the report, or what is wrong: another error of the server than 503, or no refusal that names a share where there
     /// must be one.
     pub fn judge(&self, must_name_share: bool) -> Result<String, String> {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = lock(&self.counts);
         let line =
             counts.iter().map(|(status, (count, _))| format!("{count} x {status}")).collect::<Vec<_>>();
         let line = line.join(", ");
@@ -110,126 +175,36 @@ impl Answers {
     }
 }
 
-impl Attack {
-    /// The name in the report, and for `--only`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Attack::FastChecks => "fast checks of all keys of an account",
-            Attack::TestBatches => "batches of test keys with the longest addresses",
-            Attack::Announcements => "announced uploads of many accounts",
-            Attack::Uploads => "uploads without an end",
-            Attack::Spreadsheets => "small spreadsheets with much work",
-            Attack::Passwords => "wrong passwords from many networks",
-            Attack::SignUps => "sign-ups from many networks",
-            Attack::Assistants => "metadata of assistants on silent hosts",
-            Attack::Webhooks => "webhooks with silent hosts",
-            Attack::Unread => "answers that nobody reads",
-            Attack::Idle => "connections that say nothing",
-        }
-    }
-
-    /// Whether the attack uses up a share whose refusal has to name it.
-    pub fn must_name_share(self) -> bool {
-        matches!(self, Attack::TestBatches | Attack::Announcements)
-    }
-
-    /// Goes on until `ended`.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be set up.
-    pub fn run(self, by: &Attackers, answers: &Answers, ended: &AtomicBool) -> Result<(), Failure> {
-        let server = &by.server;
-        match self {
-            Attack::FastChecks => clients(CLIENTS, ended, |number| {
-                let key = &by.live[number % by.live.len()];
-                call(server, answers, key, "/v1/verify", &json!({ "email": "a@a-1.example", "mode": "fast" }))
-            }),
-            Attack::TestBatches => {
-                let long = |n: usize| format!("{n:0>64}@{0}.{0}.{1}.com", "d".repeat(63), "d".repeat(56));
-                let emails: Vec<String> = (0..200).map(long).collect();
-                let body = json!({ "emails": emails });
-                clients(CLIENTS, ended, |number| {
-                    call(server, answers, &by.test[number % by.test.len()], "/v1/verify/batch", &body)
-                });
-            }
-            Attack::Announcements => clients(CLIENTS, ended, |number| {
-                let key = &by.live[number % by.live.len()];
-                call(server, answers, key, "/v1/lists", &json!({ "bytes": 100 << 20, "name": "x.csv" }))
-            }),
-            Attack::Uploads => clients(CLIENTS, ended, |number| {
-                let key = &by.live[number % by.live.len()];
-                let head = format!(
-                    "POST /v1/lists HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\nContent-Type: text/csv\r\n\
-                     Transfer-Encoding: chunked\r\n\r\n"
-                );
-                let chunk = format!("8000\r\n{}\r\n", "a".repeat(0x8000));
-                hold(server, source(number), &[head, chunk].concat(), Some(answers), ended);
-            }),
-            Attack::Spreadsheets => {
-                let books = books().map_err(|error| Failure(format!("a spreadsheet: {error}")))?;
-                clients(CLIENTS / 4, ended, |number| {
-                    let key = &by.live[number % by.live.len()];
-                    let book = &books[number % books.len()];
-                    let answer = http::request(server.address, key, ("POST", "/v1/lists"), "", book);
-                    note(answers, answer);
-                });
-            }
-            Attack::Passwords => clients(CLIENTS, ended, |number| {
-                let fields = [("email", "victim@people.example"), ("password", "a wrong password")];
-                form(&server.at_source(source(number)), answers, "/signin", &fields);
-            }),
-            Attack::SignUps => clients(CLIENTS, ended, |number| {
-                let email = format!("taker-{}@people.example", fastrand::u64(..));
-                let fields = [("email", email.as_str()), ("password", "correct horse battery")];
-                form(&server.at_source(source(number)), answers, "/signup", &fields);
-            }),
-            Attack::Assistants => clients(CLIENTS, ended, |number| {
-                let client = format!("https%3A%2F%2Flocalhost%3A{}%2Fc{number}", by.silent.address.port());
-                let path = format!("/oauth/authorize?response_type=code&client_id={client}&redirect_uri=x");
-                let mut browser = by.visitors[number % by.visitors.len()].client();
-                page(answers, browser.send(&HttpRequest::get(path)));
-            }),
-            Attack::Webhooks => self.webhooks(by, answers, ended)?,
-            Attack::Unread => clients(by.connections, ended, |number| {
-                let request = "GET /docs HTTP/1.1\r\nHost: t\r\n\r\n".repeat(4);
-                hold(server, source(number), &request, None, ended);
-            }),
-            Attack::Idle => clients(by.connections, ended, |number| {
-                hold(server, source(number), "", None, ended);
-            }),
-        }
-        Ok(())
-    }
-
-    /// Each account has as many endpoints as it may have, whose host never answers, and asks for messages to them.
-    fn webhooks(self, by: &Attackers, answers: &Answers, ended: &AtomicBool) -> Result<(), Failure> {
-        let address = by.server.address;
-        let mut endpoints = Vec::new();
-        for key in &by.live {
-            for number in 0..10 {
-                let url = format!("http://{}/{number}", by.silent.address);
-                let made =
-                    http::call(address, key, ("POST", "/v1/webhooks"), &json!({ "url": url }).to_string());
-                let made = made.map_err(Failure)?;
-                if made.status != 201 {
-                    answers.note(made.status, &made.body.to_string());
-                    break;
-                }
-                endpoints.push((key, format!("/v1/webhooks/{}/test", made.text("webhook_id"))));
-            }
-        }
-        clients(CLIENTS, ended, |number| {
-            if let Some((key, path)) = endpoints.get(number * endpoints.len() / CLIENTS) {
-                call(&by.server, answers, key, path, &json!({}));
-            }
-        });
-        Ok(())
+impl Attackers {
+    fn live_key(&self, number: usize) -> &str {
+        &self.live[number % self.live.len()]
     }
 }
 
+/// Each account has as many endpoints as it may have, whose host never answers, and asks for messages to them.
+fn webhooks(by: &Attackers, answers: &Answers, ended: &AtomicBool) -> Result<(), Failure> {
+    let address = by.server.address;
+    let mut endpoints = Vec::new();
+    for key in &by.live {
+        for number in 0..10 {
+            let url = format!("http://{}/{number}", by.silent.address);
+            let made = Api::new(address, key).post("/v1/webhooks", &json!({ "url": url }))?;
+            if made.status != 201 {
+                answers.note(made.status, &made.text());
+                break;
+            }
+            endpoints.push((key, format!("/v1/webhooks/{}/test", made.word("webhook_id"))));
+        }
+    }
+    clients(CLIENTS, ended, |number| {
+        if let Some((key, path)) = endpoints.get(number * endpoints.len() / CLIENTS) {
+            call(by, answers, key, path, &json!({}));
+        }
+    })
+}
+
 /// Runs a client in each of some threads, again and again until `ended`.
-fn clients(count: usize, ended: &AtomicBool, client: impl Fn(usize) + Sync) {
+fn clients(count: usize, ended: &AtomicBool, client: impl Fn(usize) + Sync) -> Result<(), Failure> {
     thread::scope(|scope| {
         for number in 0..count {
             let client = &client;
@@ -241,11 +216,10 @@ fn clients(count: usize, ended: &AtomicBool, client: impl Fn(usize) + Sync) {
                     thread::sleep(PAUSE);
                 }
             };
-            if thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, work).is_err() {
-                return;
-            }
+            spawn(scope, work)?;
         }
-    });
+        Ok(())
+    })
 }
 
 /// An address of loopback for each client, as of a network of its own.
@@ -254,14 +228,14 @@ pub fn source(number: usize) -> IpAddr {
     Ipv4Addr::new(127, 1, high, low.max(1)).into()
 }
 
-fn call(server: &ServerEndpoint, answers: &Answers, key: &str, path: &str, body: &serde_json::Value) {
-    note(answers, http::call(server.address, key, ("POST", path), &body.to_string()));
+fn call(by: &Attackers, answers: &Answers, key: &str, path: &str, body: &serde_json::Value) {
+    note(answers, Api::new(by.server.address, key).post(path, body));
 }
 
-fn note(answers: &Answers, answer: Result<http::ApiAnswer, String>) {
+fn note<E>(answers: &Answers, answer: Result<HttpReply, E>) {
     // A connection that the server has closed is no answer, and an attacker tries again.
     if let Ok(answer) = answer {
-        answers.note(answer.status, &answer.body.to_string());
+        answers.note(answer.status, &answer.text());
     }
 }
 
@@ -269,16 +243,9 @@ fn note(answers: &Answers, answer: Result<http::ApiAnswer, String>) {
 fn form(server: &ServerEndpoint, answers: &Answers, path: &str, given: &[(&str, &str)]) {
     let mut browser = HttpClient::browser(server.clone());
     let Ok(shown) = browser.send(&HttpRequest::get(path)) else { return };
-    let Some(mut fields) = shown.form(path) else { return answers.note(shown.status, &shown.text()) };
-    fields.extend(given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-    let fields: Vec<(&str, &str)> =
-        fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-    page(answers, browser.send(&HttpRequest::form(path, &fields)));
-}
-
-fn page(answers: &Answers, reply: Result<super::super::client::HttpReply, Lost>) {
-    if let Ok(reply) = reply {
-        answers.note(reply.status, &reply.text());
+    match shown.filled(path, given) {
+        Some(request) => note(answers, browser.send(&request)),
+        None => answers.note(shown.status, &shown.text()),
     }
 }
 

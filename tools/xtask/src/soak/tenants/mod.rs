@@ -9,6 +9,7 @@
 mod attacks;
 mod victim;
 
+use super::crowd::joined;
 use super::options::SoakOptions;
 use super::slow_peers::{millis, percentile};
 use super::transport::ServerEndpoint;
@@ -16,7 +17,7 @@ use super::visitor::Visitor;
 use super::world::{CampaignFolder, Mailnet, Serve};
 use crate::failure::Failure;
 use crate::interop::process::sleep;
-use crate::interop::report::{self, Tally};
+use crate::interop::report::{self, Tally, outcome};
 use attacks::{Answers, Attack, Attackers, Silent};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,11 +66,7 @@ const MORE_FOLDER_MIB: u64 = 600;
 const SCENARIO_DOMAINS: u64 = victim::DOMAINS;
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a step of it fails in an unexpected way.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let size = if options.small { SMALL } else { FULL };
     report::line(&format!("tenants: {} attacks, each beside a victim", attacks::ALL.len()));
     let mut world = CampaignFolder::make(options)?;
@@ -78,28 +75,27 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     ))?;
     let mut tally = Tally::default();
     for attack in attacks::ALL {
-        if options.wants(attack.name()) {
+        if options.wants(attack.name) {
             // A folder for each, so that no attack finds the shares used up.
-            world.use_data(attack.name());
-            beside(&world, &mailnet, attack, &size, &mut tally)?;
+            world.use_data(attack.name);
+            beside(&world, &mailnet, &attack, &size, &mut tally)?;
         }
     }
     mailnet.stop()?;
-    Ok(Some(tally))
+    Ok(tally)
 }
 
 /// Runs one attack on a server with a folder of its own.
 fn beside(
     world: &CampaignFolder,
     mailnet: &Mailnet,
-    attack: Attack,
+    attack: &Attack,
     size: &TenantsSize,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
-    let plans = world.plans_with(&format!("stored_mib = {STORED_MIB}\n"))?;
+    world.extend_free_plan(&format!("stored_mib = {STORED_MIB}\n"))?;
     let places = (size.connections + 1_000).to_string();
-    let mut flags = vec!["--connections", &places, "--webhook-allow-net", "127.0.0.0/8"];
-    flags.extend(plans.iter().map(String::as_str));
+    let flags = ["--connections", &places, "--webhook-allow-net", "127.0.0.0/8"];
     let (mut serve, server) = world.serve_over(mailnet, &flags, None)?;
     let victim = Victim::prepare(&server, world.unlimited("victim", 1_000_000)?)?;
     let attackers = attackers(world, &server, size)?;
@@ -110,35 +106,25 @@ fn beside(
     let (memory, folder) = (serve.resident_kib()? / 1024, mib(&world.data())?);
     let (answers, ended) = (Answers::default(), AtomicBool::new(false));
     let (attacked, times, peak) = thread::scope(|scope| {
-        let attacker = scope.spawn(|| attack.run(&attackers, &answers, &ended));
+        let attacker = scope.spawn(|| (attack.run)(&attackers, &answers, &ended));
         let watch = scope.spawn(|| peak_of(&serve, &ended));
         let times = sleep(size.before).and_then(|()| victim.act(size.samples));
         ended.store(true, Ordering::Relaxed);
-        let attacked = attacker.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload));
-        let peak = watch.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload));
-        (attacked, times, peak)
+        (joined(attacker), times, joined(watch))
     });
     attacked?;
-    let name = attack.name();
-    tally.check(
-        &format!("{name}: the victim"),
-        match times {
-            Ok(times) => compare(&idle, &times, size.is_timed),
-            Err(failure) => Err(failure.0),
-        },
-    );
-    tally.check(&format!("{name}: the answers"), answers.judge(attack.must_name_share()));
+    let name = attack.name;
+    let compared = times.map_err(String::from).and_then(|times| compare(&idle, &times, size.is_timed));
+    tally.check(&format!("{name}: the victim"), compared);
+    tally.check(&format!("{name}: the answers"), answers.judge(attack.must_name_share));
     let more = peak?.saturating_sub(memory);
     let found = format!("{memory} MiB before, {more} MiB more at most");
-    tally.check(&format!("{name}: memory"), if more <= MORE_MEMORY_MIB { Ok(found) } else { Err(found) });
+    tally.check(&format!("{name}: memory"), outcome(more <= MORE_MEMORY_MIB, found));
     let more = mib(&world.data())?.saturating_sub(folder);
     let found = format!("{folder} MiB before, {more} MiB more");
-    tally.check(
-        &format!("{name}: the data folder"),
-        if more <= MORE_FOLDER_MIB { Ok(found) } else { Err(found) },
-    );
+    tally.check(&format!("{name}: the data folder"), outcome(more <= MORE_FOLDER_MIB, found));
     serve.running()?;
-    tally.check(&format!("{name}: no panic, and an end in order"), super::slow::end(serve));
+    tally.check(&format!("{name}: no panic, and an end in order"), serve.end());
     Ok(())
 }
 
@@ -217,7 +203,7 @@ fn compare(idle: &ActionTimes, beside: &ActionTimes, is_timed: bool) -> Result<S
         }
     }
     let words = words.join(", ");
-    if is_timed && late { Err(words) } else { Ok(words) }
+    outcome(!is_timed || !late, words)
 }
 
 fn median(times: &[Duration]) -> Duration {

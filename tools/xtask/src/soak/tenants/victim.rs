@@ -1,7 +1,8 @@
 //! The victim: an account whose requests have to succeed beside any other account, and how long each takes.
 
+use super::super::api::Api;
 use super::super::client::{HttpClient, HttpRequest};
-use super::super::http;
+use super::super::crowd::{joined, lock};
 use super::super::transport::ServerEndpoint;
 use super::super::visitor::{Visitor, expect};
 use crate::failure::Failure;
@@ -10,9 +11,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -92,11 +93,11 @@ impl Victim {
         let content = format!("email,note\n{}", format!("user-0@a-1.example,{note}\n").repeat(rows));
         let download = visitor.checked_list("long.csv", content.as_bytes())?;
         let (url, delivered) = receiver()?;
-        let body = json!({ "url": url, "events": ["list.unfit"] }).to_string();
-        let made = http::call(server.address, &key, ("POST", "/v1/webhooks"), &body).map_err(Failure)?;
-        let webhook = made.text("webhook_id").to_owned();
+        let body = json!({ "url": url, "events": ["list.unfit"] });
+        let made = Api::new(server.address, &key).post("/v1/webhooks", &body)?;
+        let webhook = made.word("webhook_id");
         if made.status != 201 || webhook.is_empty() {
-            return Err(Failure(format!("a webhook: {} {}", made.status, made.body)));
+            return Err(Failure(format!("a webhook: {made}")));
         }
         let (server, delivered) = (server.clone(), Mutex::new(delivered));
         Ok(Victim { server, key, visitor, email, webhook, delivered, download, next: AtomicU64::new(1) })
@@ -114,10 +115,7 @@ impl Victim {
             let lines = lines.map(|(actions, count)| scope.spawn(move || self.act_in_turn(&actions, count)));
             let mut all = ActionTimes::new();
             for line in lines {
-                match line.join() {
-                    Ok(times) => all.extend(times?),
-                    Err(payload) => std::panic::resume_unwind(payload),
-                }
+                all.extend(joined(line)?);
             }
             Ok(all)
         })
@@ -197,7 +195,7 @@ impl Victim {
 
     /// The time from the request for a message to its delivery.
     fn webhook(&self) -> Result<Duration, Failure> {
-        let delivered = self.delivered.lock().unwrap_or_else(PoisonError::into_inner);
+        let delivered = lock(&self.delivered);
         while delivered.try_recv().is_ok() {}
         let began = Instant::now();
         self.send(HttpRequest::json(format!("/v1/webhooks/{}/test", self.webhook), &json!({})), 202)?;
@@ -208,12 +206,8 @@ impl Victim {
     /// Uploads a list and deletes it, unless its check is wanted.
     fn upload(&self, content: &str, what: &str) -> Result<String, Failure> {
         let path = format!("/v1/lists?name={what}");
-        let fields = "Content-Type: text/csv\r\n";
-        let address = self.server.address;
-        let made = http::request(address, &self.key, ("POST", &path), fields, content.as_bytes());
-        let made = made.map_err(Failure)?;
-        right(made.status == 201, &made.body)?;
-        let path = format!("/v1/lists/{}", made.text("list_id"));
+        let made = self.send(HttpRequest::content(path, content.as_bytes()), 201)?;
+        let path = format!("/v1/lists/{}", text(&made, "list_id")?);
         if what == "unread" {
             self.delete(&path)?;
         }
@@ -232,8 +226,7 @@ impl Victim {
     }
 
     fn delete(&self, path: &str) -> Result<(), Failure> {
-        let deleted = http::call(self.server.address, &self.key, ("DELETE", path), "{}").map_err(Failure)?;
-        right(deleted.status == 204, &deleted.body)
+        self.send(HttpRequest::new("DELETE", path, ""), 204).map(drop)
     }
 
     fn wait_for(&self, path: &str, last: &mut Value, status: &str) -> Result<(), Failure> {

@@ -18,6 +18,7 @@ mod judge;
 mod kinds;
 mod terminal;
 
+use super::crowd::each;
 use super::installation::{expire_with_this_step, step_now};
 use super::list_rows::wrong;
 use super::options::SoakOptions;
@@ -45,11 +46,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const FREE_AFTER: std::ops::Range<Duration> = Duration::from_secs(50)..Duration::from_secs(210);
 
 /// Runs the campaign and returns the counts of its checks.
-///
-/// # Errors
-///
-/// The campaign cannot be set up, or a run fails.
-pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let seed = options.seed();
     let runs: Vec<TimedRun> =
         kinds::runs(seed, options.small).into_iter().filter(|run| options.wants(&run.name)).collect();
@@ -60,11 +57,7 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let world = CampaignFolder::make(options)?;
     let traces = target_folder()?.join("timeleft");
     fs::create_dir_all(&traces).map_err(|error| wrong(&traces, &error))?;
-    let timed: Vec<Result<Timed, Failure>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = runs.iter().map(|run| scope.spawn(|| timed(&world, &traces, run))).collect();
-        let ended = threads.into_iter().map(|thread| thread.join());
-        ended.map(|ended| ended.unwrap_or_else(|_| Err(Failure("panicked".into())))).collect()
-    });
+    let timed = each(runs.len(), runs.len(), |n| timed(&world, &traces, &runs[n]))?;
     let mut tally = Tally::default();
     let mut wrong_medians = 0;
     for (run, timed) in runs.iter().zip(timed) {
@@ -79,11 +72,11 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let outcome = format!("{wrong_medians} of {} runs have a larger median error", runs.len());
     if options.small {
         report::line(&outcome);
-        return Ok(Some(tally));
+        return Ok(tally);
     }
     let holds = wrong_medians <= runs.len().div_ceil(WRONG_SHARE_MAX);
-    tally.check("the median error is at most 30 %", if holds { Ok(outcome) } else { Err(outcome) });
-    Ok(Some(tally))
+    tally.check("the median error is at most 30 %", report::outcome(holds, outcome));
+    Ok(tally)
 }
 
 /// A run and what is known of it.
@@ -114,7 +107,7 @@ impl Timed {
             line += &format!("; names what it waits for in {:.0} % of its lines", named * 100.0);
             is_right &= named >= 0.5;
         }
-        if is_right { Ok(line) } else { Err(line) }
+        report::outcome(is_right, line)
     }
 }
 

@@ -1,12 +1,13 @@
 //! A pseudo-terminal for the standard error of `mailprobe clean`, and what a person reads on its last line.
 
 use crate::failure::Failure;
+use crate::soak::crowd::lock;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The width of the terminal: no line is cut.
@@ -43,7 +44,7 @@ impl Terminal {
             let mut bytes = [0; 4096];
             // The read fails when the process has closed its side.
             while let Ok(count @ 1..) = reader.read(&mut bytes) {
-                into.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(&bytes[..count]);
+                lock(&into).extend_from_slice(&bytes[..count]);
             }
         };
         let thread = std::thread::Builder::new().name("terminal".into()).spawn(copy);
@@ -53,12 +54,12 @@ impl Terminal {
 
     /// The text of the last line that is not empty.
     pub fn line(&self) -> String {
-        last_line(&self.written.lock().unwrap_or_else(PoisonError::into_inner))
+        last_line(&lock(&self.written))
     }
 
     /// All lines that were ever on the terminal.
     pub fn text(&self) -> String {
-        plain(&self.written.lock().unwrap_or_else(PoisonError::into_inner))
+        plain(&lock(&self.written))
     }
 }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::soak::cluster::calls::NodeAnswer;
+use crate::soak::world::Credits;
 
 fn call(kind: NodeRequest, (begin, end): (u64, u64), answer: NodeAnswer) -> ClusterCall {
     ClusterCall { account: 0, node: 0, begin, end, kind, result: CallEnd::Answer(answer) }
@@ -30,9 +31,9 @@ fn refused(address: &str, status: u16, retry_after: bool) -> ClusterCall {
     call(NodeRequest::Check(address.into()), (0, 1), answer)
 }
 
-fn account(spent: u64) -> FinalAccount {
+fn account(spent: u64) -> Ledger {
     let credits = Credits { available: 100 - spent, held: 0, spent, expired: 0, granted: 100 };
-    FinalAccount { credits, audit: Vec::new() }
+    Ledger { credits, open_holds: 0, faults: Vec::new() }
 }
 
 /// The rules that are broken.
