@@ -3,7 +3,8 @@
 //! The limits treat the dashboard as one more key of the account.
 
 use super::form::token_field;
-use super::signin::{EMAIL_BYTES_MAX, notice};
+use super::page::notice;
+use super::signin::EMAIL_BYTES_MAX;
 use super::{chart, page};
 use crate::problem::Problem;
 use crate::visit::Visit;

@@ -8,6 +8,7 @@
 use crate::form::{Form, token_field};
 use crate::page;
 use crate::problem::Problem;
+use crate::redirect;
 use crate::visit::Visit;
 use assistants::Assistants;
 use assistants::oauth::client::{self, Client, NoClient};
@@ -79,7 +80,7 @@ pub async fn decide(visit: Visit) -> Result<Reply, Problem> {
         Err(wrong) => return request.refuse(&visit, wrong),
     };
     if visit.form.text("decision") != "allow" {
-        return Ok(page::see_other(request.back(&[("error", "access_denied")])));
+        return Ok(redirect::see_other(request.back(&[("error", "access_denied")])));
     }
     let full_checks = visit.form.text("full_checks").parse().ok().filter(|&checks| checks <= ATTEMPTS_MAX);
     let days = visit.form.text("days").parse().ok().filter(|days| (1..=DAYS_MAX).contains(days));
@@ -226,7 +227,7 @@ impl<'f> Request<'f> {
         };
         let by = Authority::session(visit.signed_in()?.session);
         match visit.checks.store.consent(new, by, now).await {
-            Ok(()) => Ok(page::see_other(self.back(&[("code", code.reveal())]))),
+            Ok(()) => Ok(redirect::see_other(self.back(&[("code", code.reveal())]))),
             Err(ConnectError::TooMany) => {
                 let message =
                     format!("This account has {CONNECTIONS_MAX} connections. End one, then connect again.");

@@ -1,6 +1,6 @@
 //! `/batches` and `/batches/{id}`: the batches of the signed-in account.
 
-use super::sessions::time;
+use super::page::time;
 use super::{chart, page};
 use crate::problem::Problem;
 use crate::visit::Visit;

@@ -1,10 +1,10 @@
 //! `/connections`: the assistants that can act for the account, and their use of full checks. The user can end them.
 
 use crate::form::token_field;
-use crate::page;
+use crate::page::{self, time};
 use crate::problem::Problem;
+use crate::redirect;
 use crate::session::SignedIn;
-use crate::sessions::time;
 use crate::visit::Visit;
 use http_core::Reply;
 use maud::{Markup, html};
@@ -36,7 +36,7 @@ pub async fn end(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let id = visit.form.text("connection").parse().map_err(|_| Problem::not_found())?;
     match visit.checks.store.end_connection(signed_in.account, id).await {
-        Ok(()) => Ok(page::see_other("/connections?ended=1")),
+        Ok(()) => Ok(redirect::see_other("/connections?ended=1")),
         // A connection of another account is not found.
         Err(GrantError::Unknown | GrantError::Reused) => Err(Problem::not_found()),
         Err(GrantError::Store(error)) => Err(error.into()),

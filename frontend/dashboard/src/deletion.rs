@@ -2,11 +2,11 @@
 //! who gives the password again and types the name.
 
 use super::form::token_field;
-use super::page;
+use super::page::{self, notice};
 use super::proof;
 use super::session::{SESSION_COOKIE, set_cookie};
-use super::signin::notice;
 use crate::problem::Problem;
+use crate::redirect;
 use crate::visit::Visit;
 use checks::deletion::remove_rows;
 use http_core::Reply;
@@ -87,7 +87,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
 
 /// Leads to the page that says goodbye, and signs out.
 fn gone() -> Reply {
-    page::see_other("/goodbye")
+    redirect::see_other("/goodbye")
         .header("set-cookie", set_cookie(SESSION_COOKIE, "", 0))
         .header("clear-site-data", "\"cache\", \"cookies\", \"storage\"")
 }

@@ -1,8 +1,8 @@
 //! `/`: the landing page for visitors, the overview of the account for signed-in users.
 
 use super::lists::pages as list_pages;
+use super::page::time;
 use super::session::SignedIn;
-use super::sessions::time;
 use super::{batches, chart, page, plan};
 use crate::problem::Problem;
 use crate::visit::Visit;

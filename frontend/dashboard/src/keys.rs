@@ -4,11 +4,10 @@
 //! choose the id: rate limits count accounts and connections under ids with the bits of their own ids.
 
 use super::form::{Form, token_field};
-use super::page;
+use super::page::{self, notice, time};
 use super::session::SignedIn;
-use super::sessions::time;
-use super::signin::notice;
 use crate::problem::Problem;
+use crate::redirect;
 use crate::visit::Visit;
 use checks::auth::ApiKey;
 use checks::throttle::TooOften;
@@ -111,7 +110,7 @@ pub async fn revoke(visit: Visit) -> Result<Reply, Problem> {
     keys.iter().find(|key| key.id == id).ok_or_else(Problem::not_found)?;
     let revoked = visit.checks.store.revoke_key(id, clock::now()).await;
     revoked.map_err(|error| Problem::unready().inside(format!("a key was not revoked: {error}")))?;
-    Ok(page::see_other("/keys"))
+    Ok(redirect::see_other("/keys"))
 }
 
 /// The id of what this form of this session creates. Its time is the time of the form, so the same form gives the same id again.

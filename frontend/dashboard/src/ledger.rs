@@ -1,6 +1,6 @@
 //! The newest entries of the ledger, in words, on the page `/usage`.
 
-use super::sessions::time;
+use super::page::time;
 use crate::lists::pages as list_pages;
 use crate::problem::Problem;
 use crate::visit::Visit;

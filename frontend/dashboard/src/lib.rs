@@ -30,6 +30,7 @@ pub mod password;
 pub mod plan;
 pub mod problem;
 mod proof;
+mod redirect;
 pub mod routes;
 pub mod session;
 pub mod sessions;
@@ -92,12 +93,12 @@ impl Asked {
     pub async fn answer(self, given: Given) -> (Reply, Option<String>) {
         let signed_in = match session::signed_in(&*self.checks.store, &self.head, clock::now()).await {
             Ok(signed_in) => signed_in,
-            Err(problem) => return problem.render(None),
+            Err(problem) => return page::of_problem(problem, None),
         };
         let shown = signed_in.clone();
         match self.admit(signed_in, given).await {
             Ok(reply) => (reply, None),
-            Err(problem) => problem.render(shown.as_ref()),
+            Err(problem) => page::of_problem(problem, shown.as_ref()),
         }
     }
 
@@ -105,7 +106,7 @@ impl Asked {
         let Asked { checks, dashboard, head, found, pieces } = self;
         let (route, parameter) = match found {
             Found::Route(route, parameter) => (route, parameter),
-            Found::Moved(page) => return Ok(page::see_other(page)),
+            Found::Moved(page) => return Ok(redirect::see_other(page)),
             Found::Refused(refusal) => return Err(refusal.into()),
         };
         if route.access == Access::SignedIn && signed_in.is_none() {

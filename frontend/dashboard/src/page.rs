@@ -2,13 +2,26 @@
 
 use super::assets::{SCRIPT, STYLE};
 use super::form::token_field;
+use super::problem::Problem;
 use super::session::SignedIn;
-use super::sessions::time;
 use http_core::Reply;
 use maud::{DOCTYPE, Markup, html};
 use std::borrow::Cow;
 use std::time::Duration;
 use store::UnixMs;
+use store::credits::calendar::Iso8601;
+
+/// A time with a precision of one minute, and its zone.
+pub fn time(at: u64) -> Markup {
+    let exact = Iso8601(at).to_string();
+    let shown = exact.get(..16).unwrap_or(&exact).replace('T', " ");
+    html! { time datetime=(exact) { (shown) " UTC" } }
+}
+
+/// The error of a form, shown above the form.
+pub fn notice(wrong: Option<&str>) -> Markup {
+    html! { @if let Some(wrong) = wrong { p.notice.bad role="alert" { (wrong) } } }
+}
 
 /// Why the last addresses of a batch take long, and how long. `created_at` is the time of the batch.
 pub fn greylisting(wait: Duration, created_at: UnixMs) -> Markup {
@@ -34,22 +47,29 @@ const PLACES: [(&str, &[(&str, &str)]); 3] = [
     ("Account", &[("/usage", "Usage"), ("/plan", "Plan"), ("/sessions", "Password and sessions")]),
 ];
 
-/// Longest path for the redirect after sign-in, in bytes. A request for consent has a long query.
-const NEXT_BYTES_MAX: usize = 8 * 1024;
-
-/// Returns `path` if it is a local path, otherwise `/`. A path that browsers can read as the address of another site is
-/// not local: `//host`, and any path with backslashes or control characters, which browsers correct or remove.
-pub fn next(path: &str) -> &str {
-    let is_local = path.starts_with('/')
-        && !path.starts_with("//")
-        && path.len() <= NEXT_BYTES_MAX
-        && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
-    if is_local { path } else { "/" }
-}
-
 /// Renders a whole page with status 200. `title` is the title of the window; the page does not show it.
 pub fn page(title: &str, signed_in: Option<&SignedIn>, body: Markup) -> Reply {
     page_at(title, None, signed_in, body)
+}
+
+/// Renders the page of a refusal. Also returns the line for the log.
+pub fn of_problem(problem: Problem, signed_in: Option<&SignedIn>) -> (Reply, Option<String>) {
+    let Problem { status, message, headers, inside } = problem;
+    let title = match status {
+        403 => "Not allowed",
+        404 => "Not found",
+        429 => "Too many attempts",
+        500.. => "Service error",
+        _ => "Request refused",
+    };
+    let body = html! {
+        h1 { (title) }
+        p.notice.bad role="alert" { (message) }
+        p { a href="/" { "Go to the start page" } }
+    };
+    let mut reply = with_status(page(title, signed_in, body), status);
+    reply.headers.extend(headers);
+    (reply, inside)
 }
 
 /// Renders a whole page. The navigation marks `place` as the current page.
@@ -158,13 +178,6 @@ fn html_reply(markup: Markup) -> Reply {
     Reply { status: 200, headers, body: markup.into_string().into_bytes() }
 }
 
-/// Redirects the visitor to another page of this server (303, RFC 9110 15.4.4).
-pub fn see_other(path: impl Into<Cow<'static, str>>) -> Reply {
-    Reply { status: 303, headers: vec![("location", path.into())], body: Vec::new() }
-        .header("content-type", "text/plain; charset=utf-8")
-        .header("referrer-policy", "same-origin")
-}
-
 /// Sets the status of a page, for example of a page that shows an error of a form.
 pub fn with_status(mut reply: Reply, status: u16) -> Reply {
     reply.status = status;
@@ -200,29 +213,5 @@ mod tests {
         let reply = allow_form_target(page("t", None, html! {}), "https://client.example");
         let policy = reply.headers.iter().find(|(name, _)| *name == "content-security-policy").unwrap();
         assert!(policy.1.contains("form-action 'self' https://client.example;"));
-    }
-
-    #[test]
-    fn a_visitor_is_sent_to_a_path_of_ours_alone() {
-        for good in ["/", "/keys", "/oauth/authorize?client_id=https%3A%2F%2Fx", "/a//b"] {
-            assert_eq!(next(good), good);
-        }
-        let long = format!("/{}", "a".repeat(NEXT_BYTES_MAX));
-        for bad in [
-            "",
-            "keys",
-            "//evil.example",
-            "/\\evil.example",
-            "\\\\evil.example",
-            "https://evil.example",
-            "javascript:alert(1)",
-            "/\t/evil.example",
-            "/\r\nSet-Cookie: a=b",
-            "/a b",
-            "/é",
-            &long,
-        ] {
-            assert_eq!(next(bad), "/", "{bad}");
-        }
     }
 }

@@ -1,7 +1,6 @@
 //! `/plan`: the credits and limits of the account's plan, and a list of all plans.
 
-use super::page;
-use super::sessions::time;
+use super::page::{self, time};
 use crate::problem::Problem;
 use crate::visit::Visit;
 use http_core::Reply;

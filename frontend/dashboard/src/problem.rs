@@ -1,21 +1,18 @@
 //! The refusal of a page: the status, a message for the visitor, and a line for the log.
 
-use super::page;
-use super::session::SignedIn;
 use checks::CheckError;
 use http_core::Refusal;
-use http_core::Reply;
-use maud::html;
 use std::borrow::Cow;
 use store::{HoldError, StoreError};
 
 /// A refusal of a page. Neither text contains an address, a key or a password.
 #[derive(Clone)]
 pub struct Problem {
-    status: u16,
-    message: Cow<'static, str>,
-    headers: Vec<(&'static str, Cow<'static, str>)>,
-    inside: Option<String>,
+    pub(crate) status: u16,
+    pub(crate) message: Cow<'static, str>,
+    pub(crate) headers: Vec<(&'static str, Cow<'static, str>)>,
+    /// The line for the log.
+    pub(crate) inside: Option<String>,
 }
 
 impl Problem {
@@ -74,27 +71,6 @@ impl Problem {
     /// The HTTP status of the page.
     pub fn status(&self) -> u16 {
         self.status
-    }
-
-    /// Renders the page. Also returns the line for the log.
-    pub fn render(self, signed_in: Option<&SignedIn>) -> (Reply, Option<String>) {
-        let Problem { status, message, headers, inside } = self;
-        let title = match status {
-            403 => "Not allowed",
-            404 => "Not found",
-            429 => "Too many attempts",
-            500.. => "Service error",
-            _ => "Request refused",
-        };
-        let body = html! {
-            h1 { (title) }
-            p.notice.bad role="alert" { (message) }
-            p { a href="/" { "Go to the start page" } }
-        };
-        let mut reply = page::page(title, signed_in, body);
-        reply.status = status;
-        reply.headers.extend(headers);
-        (reply, inside)
     }
 }
 

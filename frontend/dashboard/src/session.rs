@@ -4,10 +4,9 @@
 //! that an attacker planted before sign-in has no use. The `__Host-` prefix (RFC 6265bis 4.1.3.2) prevents other hosts of
 //! the same domain from setting the cookie.
 
-use super::page;
-use super::page::next;
 use crate::head::Head;
 use crate::problem::Problem;
+use crate::redirect::{self, next};
 use data_encoding::HEXLOWER;
 use http_core::{Method, Reply};
 use ring::digest::{SHA256, digest};
@@ -79,7 +78,7 @@ impl Beginning {
 
     /// Redirects the visitor to `path` and sets the cookie. Removes the cookie for forms, which is no longer needed.
     pub fn send_to(cookie: String, path: &str) -> Reply {
-        page::see_other(next(path).to_owned())
+        redirect::see_other(next(path).to_owned())
             .header("set-cookie", cookie)
             .header("set-cookie", set_cookie(FORM_COOKIE, "", 0))
     }
@@ -97,7 +96,7 @@ pub fn sign_in_first(head: &Head, method: Method) -> Reply {
         (Method::Get, "") => head.path.clone(),
         (Method::Get, query) => format!("{}?{query}", head.path),
     };
-    page::see_other(format!("/signin?next={}", escape(next(&back))))
+    redirect::see_other(format!("/signin?next={}", escape(next(&back))))
 }
 
 /// The value of a cookie; `None` if the cookie is missing or set twice.

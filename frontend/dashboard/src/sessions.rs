@@ -1,17 +1,18 @@
 //! `/sessions`: the sessions of the account's user. The user can end them and set the password.
 
 use super::form::token_field;
+use super::page::notice;
 use super::session::SignedIn;
-use super::signin::{EMAIL_BYTES_MAX, notice};
+use super::signin::EMAIL_BYTES_MAX;
 use super::{page, password, proof};
 use crate::problem::Problem;
+use crate::redirect;
 use crate::visit::Visit;
 use data_encoding::HEXLOWER;
 use engine::proto::address::Address;
 use http_core::Reply;
 use maud::{Markup, html};
 use store::clock;
-use store::credits::calendar::Iso8601;
 use store::{Authority, ChangeError, Session, User, UserError};
 
 /// `GET /sessions`: the open sessions, and the form for a new password.
@@ -33,14 +34,14 @@ pub async fn end(visit: Visit) -> Result<Reply, Problem> {
     // A session of another account is not in the list, so it is not found.
     let session = session.ok_or_else(Problem::not_found)?;
     visit.checks.store.end_session(signed_in.account, session.hash).await?;
-    Ok(page::see_other("/sessions"))
+    Ok(redirect::see_other("/sessions"))
 }
 
 /// `POST /sessions/end-others`: ends all sessions except the session of this request.
 pub async fn end_others(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let ended = visit.checks.store.end_sessions(signed_in.account, Some(signed_in.session)).await?;
-    Ok(page::see_other(format!("/sessions?ended={ended}")))
+    Ok(redirect::see_other(format!("/sessions?ended={ended}")))
 }
 
 /// `POST /sessions/password`: sets the password and ends every other session. A user that came by a link and has no
@@ -165,8 +166,8 @@ fn row(session: &Session, signed_in: &SignedIn) -> Markup {
     html! {
         tr {
             td data-label="Browser" { (session.agent) " " @if own { span.tag.good { "This session" } } }
-            td data-label="Signed in" { (time(session.created_at)) }
-            td data-label="Last used" { (time(session.seen_at)) }
+            td data-label="Signed in" { (page::time(session.created_at)) }
+            td data-label="Last used" { (page::time(session.seen_at)) }
             td {
                 form method="post" action="/sessions/end" {
                     (token_field(&signed_in.csrf))
@@ -176,11 +177,4 @@ fn row(session: &Session, signed_in: &SignedIn) -> Markup {
             }
         }
     }
-}
-
-/// A time with a precision of one minute, and its zone.
-pub fn time(at: u64) -> Markup {
-    let exact = Iso8601(at).to_string();
-    let shown = exact.get(..16).unwrap_or(&exact).replace('T', " ");
-    html! { time datetime=(exact) { (shown) " UTC" } }
 }

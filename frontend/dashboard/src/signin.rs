@@ -7,10 +7,11 @@ use super::form::token_field;
 use super::session::{Beginning, FORM_COOKIE, SESSION_COOKIE, set_cookie, token_hash};
 use super::{guard, page, proof};
 use crate::problem::Problem;
+use crate::redirect;
 use crate::visit::Visit;
 use checks::throttle::TooOften;
 use http_core::Reply;
-use maud::{Markup, html};
+use maud::html;
 use store::clock;
 use store::{Authority, ChangeError, StoreError, UserError};
 
@@ -27,7 +28,7 @@ impl From<TooOften> for Problem {
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let next = visit.query("next").unwrap_or_default();
     if visit.signed_in.is_some() {
-        return Ok(page::see_other(page::next(&next).to_owned()));
+        return Ok(redirect::see_other(redirect::next(&next).to_owned()));
     }
     render(&visit, &next, "", None)
 }
@@ -98,10 +99,10 @@ fn render(visit: &Visit, next: &str, email: &str, wrong: Option<&str>) -> Result
     let body = html! {
         section.narrow {
             h1 { "Sign-in" }
-            (notice(wrong))
+            (page::notice(wrong))
             form method="post" action="/signin" {
                 (token_field(&token))
-                @if page::next(next) != "/" { input type="hidden" name="next" value=(next); }
+                @if redirect::next(next) != "/" { input type="hidden" name="next" value=(next); }
                 label for="email" { "E-mail address" }
                 input #email name="email" type="email" autocomplete="username" required maxlength="320" value=(email);
                 label for="password" { "Password" }
@@ -116,11 +117,6 @@ fn render(visit: &Visit, next: &str, email: &str, wrong: Option<&str>) -> Result
     let mut reply = page::page("Sign-in", visit.signed_in.as_ref(), body);
     reply.headers.extend(cookie);
     Ok(reply)
-}
-
-/// The error of a form, shown above the form.
-pub fn notice(wrong: Option<&str>) -> Markup {
-    html! { @if let Some(wrong) = wrong { p.notice.bad role="alert" { (wrong) } } }
 }
 
 /// `GET /signin/link?token=`. Loading the page does not use up the link, because some programs load every link in a
@@ -174,7 +170,7 @@ pub async fn sign_out(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     visit.checks.store.end_session(signed_in.account, signed_in.session).await?;
     // All cookies but the one that the browser has signed in before.
-    Ok(page::see_other("/")
+    Ok(redirect::see_other("/")
         .header("set-cookie", set_cookie(SESSION_COOKIE, "", 0))
         .header("set-cookie", set_cookie(FORM_COOKIE, "", 0))
         .header("clear-site-data", "\"cache\", \"storage\""))

@@ -4,10 +4,12 @@
 //! secret, and an address is personal data.
 
 use super::form::token_field;
+use super::page::notice;
 use super::session::{Beginning, token_hash};
-use super::signin::{EMAIL_BYTES_MAX, end_former, enter, notice};
+use super::signin::{EMAIL_BYTES_MAX, end_former, enter};
 use super::{guard, page, password, proof};
 use crate::problem::Problem;
+use crate::redirect;
 use crate::visit::Visit;
 use engine::proto::address::Address;
 use http_core::Reply;
@@ -25,7 +27,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         return Ok(closed(&visit));
     }
     if visit.signed_in.is_some() {
-        return Ok(page::see_other("/"));
+        return Ok(redirect::see_other("/"));
     }
     render(&visit, "", None)
 }

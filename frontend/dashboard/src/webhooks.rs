@@ -4,11 +4,10 @@
 use crate::attempt::count;
 use crate::form::token_field;
 use crate::keys::id_of;
-use crate::page;
+use crate::page::{self, notice, time};
 use crate::problem::Problem;
+use crate::redirect;
 use crate::session::SignedIn;
-use crate::sessions::time;
-use crate::signin::notice;
 use crate::visit::Visit;
 use http_core::Reply;
 use maud::{Markup, html};
@@ -77,7 +76,7 @@ pub async fn change(visit: Visit) -> Result<Reply, Problem> {
         Ok((url, label, events)) => {
             let (url, label, events) = (Some(url), Some(label), Some(events));
             apply(&visit, &webhook, WebhookChange { url, label, events, ..WebhookChange::default() }).await?;
-            Ok(page::see_other(path(&webhook)))
+            Ok(redirect::see_other(path(&webhook)))
         }
         Err(why) => Ok(page::with_status(render_one(&visit, &webhook, Some(&why), None).await?, 400)),
     }
@@ -97,7 +96,7 @@ async fn set_enabled(visit: Visit, enabled: bool) -> Result<Reply, Problem> {
     let webhook = find_to_change(&visit, Row::Account).await?;
     let change = WebhookChange { enabled: Some(enabled), ..WebhookChange::default() };
     apply(&visit, &webhook, change).await?;
-    Ok(page::see_other(path(&webhook)))
+    Ok(redirect::see_other(path(&webhook)))
 }
 
 /// `POST /webhooks/{id}/rotate`: replaces the secret, and shows the new one once. A form that is sent again replaces nothing.
@@ -131,7 +130,7 @@ pub async fn test(visit: Visit) -> Result<Reply, Problem> {
     let webhook = find_to_change(&visit, Row::Batch).await?;
     let account = visit.signed_in()?.account;
     match visit.checks.store.test_webhook(account, webhook.id, clock::now()).await {
-        Ok(_) => Ok(page::see_other(path(&webhook))),
+        Ok(_) => Ok(redirect::see_other(path(&webhook))),
         Err(error @ (WebhookError::Disabled | WebhookError::Full)) => {
             let why = format!("The test was not sent: {error}.");
             Ok(page::with_status(render_one(&visit, &webhook, Some(&why), None).await?, 409))
@@ -144,7 +143,7 @@ pub async fn test(visit: Visit) -> Result<Reply, Problem> {
 pub async fn delete(visit: Visit) -> Result<Reply, Problem> {
     let webhook = find_to_change(&visit, Row::Account).await?;
     visit.checks.store.delete_webhook(visit.signed_in()?.account, webhook.id).await?;
-    Ok(page::see_other("/webhooks"))
+    Ok(redirect::see_other("/webhooks"))
 }
 
 async fn find(visit: &Visit) -> Result<Webhook, Problem> {

@@ -1,7 +1,7 @@
 //! `[[canary]]`: the operator's own mailboxes, which exist. If a host accepted one and later refuses it, the host has changed
 //! its behaviour, and its earlier refusals no longer count.
 
-use super::file::{Entry, Fault, canonical, unknown};
+use super::keys::{Entry, Fault, canonical, unknown};
 use engine::proto::address::Address;
 use std::collections::HashSet;
 use toml::Spanned;

@@ -2,7 +2,7 @@
 //!
 //! No message and no output contains a secret: only its hash is kept.
 
-use super::file::{Fault, canonical, unknown};
+use super::keys::{Fault, canonical, unknown};
 use super::values::number;
 use super::{Config, ConfigError};
 use checks::gateway::{Gateway, Gateways, Secret};

@@ -1,6 +1,6 @@
 //! `[[plan]]`: the plans of accounts.
 
-use super::file::{Fault, canonical, unknown};
+use super::keys::{Fault, canonical, unknown};
 use super::values::number;
 use std::fmt::Write;
 use store::rate_limit::Limits;

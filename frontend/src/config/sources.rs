@@ -2,7 +2,7 @@
 //!
 //! No message repeats the value of a proxy, and no output contains its password.
 
-use super::file::{Fault, canonical, unknown};
+use super::keys::{Fault, canonical, unknown};
 use super::values::{address, host_name};
 use super::{Config, ConfigError};
 use engine::config::{Proxy, SourceConfig, SourceWay};

@@ -2,9 +2,9 @@
 
 use super::download;
 use crate::form::token_field;
+use crate::page::{notice, time};
 use crate::problem::Problem;
-use crate::sessions::time;
-use crate::signin::notice;
+use crate::redirect;
 use crate::visit::Visit;
 use crate::{chart, page};
 use http_core::Reply;
@@ -32,7 +32,7 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
     let by = Authority::session(visit.signed_in()?.session);
     let why = match visit.dashboard.lists.actions.start(list.clone(), by).await {
         Ok(_) | Err(StartError::State(_)) => {
-            return Ok(page::see_other(format!("/lists/{}", list.id)));
+            return Ok(redirect::see_other(format!("/lists/{}", list.id)));
         }
         Err(StartError::Insufficient { required, available }) => format!(
             "The addresses that are left cost about {required} credits, and the account has {available}. The page Plan says how to get more."
@@ -50,14 +50,14 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
 pub async fn cancel(visit: Visit) -> Result<Reply, Problem> {
     let list = find(&visit).await?;
     visit.dashboard.lists.actions.cancel(list.account, list.id).await?;
-    Ok(page::see_other(format!("/lists/{}", list.id)))
+    Ok(redirect::see_other(format!("/lists/{}", list.id)))
 }
 
 /// `POST /lists/{id}/delete`: deletes a list of the account.
 pub async fn delete(visit: Visit) -> Result<Reply, Problem> {
     let list = find(&visit).await?;
     visit.dashboard.lists.actions.delete(list.account, list.id).await?;
-    Ok(page::see_other("/lists"))
+    Ok(redirect::see_other("/lists"))
 }
 
 /// The list that the path names, if it belongs to the visitor.

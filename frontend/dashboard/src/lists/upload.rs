@@ -14,6 +14,7 @@ use super::pages;
 use crate::access::Access;
 use crate::form::{Form, TOKEN};
 use crate::problem::Problem;
+use crate::redirect;
 use crate::visit::Visit;
 use crate::{guard, page};
 use http_core::Reply;
@@ -91,7 +92,7 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
         Err(error) => return Err(error.into()),
     }
     visit.dashboard.lists.actions.wake();
-    Ok(page::see_other(format!("/lists/{}", list.id)))
+    Ok(redirect::see_other(format!("/lists/{}", list.id)))
 }
 
 /// The status and message for a list that is refused.

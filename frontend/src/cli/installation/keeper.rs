@@ -11,7 +11,7 @@ const WRITE_INTERVAL: Duration = Duration::from_secs(2);
 const WRITE_SHARE: u32 = 20;
 
 /// A thread that writes the counts at intervals and at the end. It ends when its sender is dropped.
-pub(in crate::cli) struct Keeper(Sender<()>, JoinHandle<Result<(), String>>);
+pub(crate) struct Keeper(Sender<()>, JoinHandle<Result<(), String>>);
 
 impl Keeper {
     /// Starts to write the counts.

@@ -15,8 +15,7 @@ const CYCLE_PERCENT_MAX: usize = 20;
 const CYCLE_FILES_SMALL: usize = 6;
 
 /// The crates with larger cycles, and the number of files in the largest. A number here may only become smaller.
-const TO_BE_CUT: [(&str, usize); 3] =
-    [("frontend/dashboard/src", 9), ("frontend/src", 9), ("frontend/store/src", 8)];
+const TO_BE_CUT: [(&str, usize); 1] = [("frontend/store/src", 8)];
 
 #[test]
 fn cycles_of_modules_are_small() {
