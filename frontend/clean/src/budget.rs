@@ -3,6 +3,8 @@
 use super::CleanError;
 use std::collections::VecDeque;
 
+/// Maximum number of addresses in progress.
+pub const UNDER_WAY_MAX: usize = 100_000;
 /// Maximum size of all rows in progress, in bytes. It matters for lists with long rows.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A slot with a larger buffer releases the excess memory.

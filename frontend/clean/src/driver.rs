@@ -3,7 +3,8 @@
 mod answers;
 mod writing;
 
-use super::budget::{AskedRow, RowBudget};
+use super::CleanError;
+use super::budget::{AskedRow, RowBudget, UNDER_WAY_MAX};
 use super::checker::{Answered, Checker};
 use super::journal::{self, Journal};
 use super::known::{KnownFile, KnownResults};
@@ -16,14 +17,13 @@ use super::putoff::{PutOff, Turn};
 use super::rows::Rows;
 use super::seen::Seen;
 use super::sink::Sink;
-use super::stall::{Stall, millis};
+use super::stall::{Stall, Waits, millis};
 use super::stop::StopSignal;
-use super::summary::{Extent, Reading, Summary, counted};
+use super::summary::{Extent, Reading, Summary};
 use super::time_left::{RunFacts, TimeLeft};
-use super::{CleanError, UNDER_WAY_MAX, unix_now};
 use engine::Refusal;
 use engine::proto::address::Address;
-use indicatif::HumanCount;
+use lists::numbers::{counted, grouped};
 use lists::{ResultColumn, Row, Source, Verdict};
 use spill::State;
 use spill::closed::ClosedRows;
@@ -35,17 +35,6 @@ use std::time::{Duration, Instant};
 pub(super) const READ_AT_ONCE: usize = 1024;
 /// Interval between flushes of the output: a kill loses at most this much work.
 pub(super) const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
-
-/// The waiting times of the loop.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Waits {
-    /// How long a row may wait if its server answers "later" or does not answer, or if its site has no budget left.
-    pub later: Duration,
-    /// How long the list waits, in addition, without an answer to any row.
-    pub silence: Duration,
-    /// An outage without a verdict ends the run after this time. Shorter outages do not.
-    pub outage: Duration,
-}
 
 /// The parts of a run.
 pub(super) struct Parts<'a> {
@@ -113,7 +102,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         read: 0,
         ended: false,
         started,
-        unix_started: if columns.is_empty() { 0 } else { unix_now() },
+        unix_started: if columns.is_empty() { 0 } else { store::clock::now() / 1000 },
         checked_at: Duration::ZERO,
         flushed: started,
         answered_at: started,
@@ -264,7 +253,7 @@ impl Run<'_> {
             1 => format!("stopped after {written} and 1 result that waits for the rows before it"),
             more => format!(
                 "stopped after {written} and {} results that wait for the rows before them",
-                HumanCount(more)
+                grouped(more)
             ),
         }
     }

@@ -16,7 +16,7 @@
 
 use super::CleanError;
 use super::outcome::{Outcome, Outcomes};
-use super::sink::{partial, unreadable, unwritable};
+use super::sink::partial;
 use spill::State;
 use spill::keyed::{Keyed, ListStart};
 use spill::table::Table;
@@ -83,9 +83,9 @@ impl Journal {
         let Some(path) = journal.path.clone() else { return Ok(journal) };
         let file = match OpenOptions::new().read(true).write(true).open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(journal),
-            opened => opened.map_err(|error| unreadable(&path, &error))?,
+            opened => opened.map_err(|error| CleanError::unreadable(&path, &error))?,
         };
-        let head = Head::read(&file).map_err(|error| unreadable(&path, &error))?;
+        let head = Head::read(&file).map_err(|error| CleanError::unreadable(&path, &error))?;
         match head {
             Head::Foreign => Err(CleanError::failed(format!(
                 "{} exists and belongs to no run: move it, or name another output",
@@ -136,7 +136,7 @@ impl Journal {
     pub fn read(&mut self, state: &mut State, outcomes: &mut Outcomes) -> Result<Table, CleanError> {
         let mut table = Table::new(state.shares);
         let (Some(file), Some(path)) = (&mut self.file, &self.path) else { return Ok(table) };
-        let failed = |error: std::io::Error| unreadable(path, &error);
+        let failed = |error: std::io::Error| CleanError::unreadable(path, &error);
         let mut good = Head::length(&self.kind);
         file.seek(SeekFrom::Start(good)).map_err(failed)?;
         let mut input = BufReader::new(&*file);
@@ -195,7 +195,7 @@ impl Journal {
             Err(error) => {
                 // Later records must not follow half a record. If this fails too, the reader stops at that record.
                 let _ = file.set_len(self.length).and_then(|()| file.seek(SeekFrom::Start(self.length)));
-                Err(unwritable(path, &error))
+                Err(CleanError::unwritable(path, &error))
             }
         }
     }
@@ -246,7 +246,7 @@ impl Head {
     /// Creates a file with this head.
     fn write(path: &Path, kind: &str, keyed: &Keyed) -> Result<File, CleanError> {
         let head = [TITLE, kind.as_bytes(), b"\n", &keyed.key()].concat();
-        let failed = |error: std::io::Error| unwritable(path, &error);
+        let failed = |error: std::io::Error| CleanError::unwritable(path, &error);
         let created = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
         let mut file = created.map_err(failed)?;
         file.write_all(&head).map_err(|error| {
@@ -259,7 +259,7 @@ impl Head {
 }
 
 fn remove(path: &Path) -> Result<(), CleanError> {
-    std::fs::remove_file(path).map_err(|error| unwritable(path, &error))
+    std::fs::remove_file(path).map_err(|error| CleanError::unwritable(path, &error))
 }
 
 /// Reads the content of the next record; false if there is no other complete one.

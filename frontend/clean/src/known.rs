@@ -2,10 +2,10 @@
 //!
 //! They are in a table in `OUT.state`, as the addresses of the list: memory does not depend on their number.
 
+use super::CleanError;
 use super::outcome::{Outcome, Outcomes};
-use super::retry::is_found_out;
+use super::retry::{FAST_REASONS, is_found_out};
 use super::seen::Seen;
-use super::{CleanError, unix_now};
 use lists::{EarlierResult, ReadOptions, Row, Source, Verdict};
 use spill::State;
 use spill::table::Table;
@@ -32,12 +32,12 @@ pub(super) struct KnownOptions {
 impl KnownOptions {
     /// Options for a run that begins now.
     pub fn new(days: Option<u32>, is_fast: bool) -> KnownOptions {
-        KnownOptions { days, is_fast, now: unix_now() }
+        KnownOptions { days, is_fast, now: store::clock::now() / 1000 }
     }
 
     /// Whether a result of this time is used, if its check has found something out.
     fn is_new(self, verdict: Verdict, checked_at: u64) -> bool {
-        let is_fast = matches!(verdict.reason, "possible_typo" | "no_mx" | "fast_check_passed");
+        let is_fast = FAST_REASONS.contains(&verdict.reason);
         let days = match (self.days, verdict.reason) {
             (Some(days), _) => u64::from(days),
             (None, "catch_all" | "unverifiable" | "inbox_full") => KEPT_DAYS_SHORT,

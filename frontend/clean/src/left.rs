@@ -1,10 +1,10 @@
 //! Rows that are unverifiable, by the rule that left them so: those for which a later try may tell more, with the option that waits
 //! for them, and the others, with what to do.
 
-use indicatif::HumanCount;
+use lists::numbers::grouped;
+use lists::report::ReportRule;
 use lists::words::{self, RuleWords};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::time::Duration;
 use usage::values::time_text;
 
@@ -73,7 +73,7 @@ impl Left {
     }
 
     /// Each rule with its rows, its words and the option that waits for them, for a run with this `--max-wait`.
-    pub(super) fn open_lines(&self, max_wait: Duration) -> Vec<RuleLine> {
+    pub(super) fn open_lines(&self, max_wait: Duration) -> Vec<ReportRule> {
         let line = |(rule, left): (&'static str, LeftByRule)| {
             let wait = time_text(left.max_wait(max_wait));
             let advice = match rule {
@@ -89,35 +89,26 @@ impl Left {
                 }
                 _ => format!("--max-wait {wait} tries them again"),
             };
-            RuleLine { rule, rows: left.rows, meaning: words::rule(rule).meaning, advice }
+            let RuleWords { meaning, .. } = words::rule(rule);
+            ReportRule { rule: rule.into(), rows: left.rows, meaning: meaning.into(), advice }
         };
         self.by_rule().into_iter().map(line).collect()
     }
 
     /// Each rule with its rows and words, for rules that a later try alone does not change.
-    pub(super) fn settled_lines(&self) -> Vec<RuleLine> {
+    pub(super) fn settled_lines(&self) -> Vec<ReportRule> {
         let line = |(rule, left): (&'static str, LeftByRule)| {
             let RuleWords { meaning, advice } = words::rule(rule);
-            RuleLine { rule, rows: left.rows, meaning, advice: advice.into() }
+            ReportRule { rule: rule.into(), rows: left.rows, meaning: meaning.into(), advice: advice.into() }
         };
         self.by_rule().into_iter().map(line).collect()
     }
 }
 
-/// The unverifiable rows of a rule, for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct RuleLine {
-    pub rule: &'static str,
-    pub rows: u64,
-    pub meaning: &'static str,
-    pub advice: String,
-}
-
-impl fmt::Display for RuleLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RuleLine { rule, rows, meaning, advice } = self;
-        writeln!(f, "    {rule:<24}{:>12}  {meaning}: {advice}", HumanCount(*rows).to_string())
-    }
+/// The line for people about the rows of a rule.
+pub(super) fn line(rule: &ReportRule) -> String {
+    let ReportRule { rule, rows, meaning, advice } = rule;
+    format!("    {rule:<24}{:>12}  {meaning}: {advice}", grouped(*rows))
 }
 
 impl LeftByRule {
@@ -141,7 +132,7 @@ mod tests {
     /// The lines for these rows with this `--max-wait`. Each row is a rule and its wait in seconds.
     fn said(rows: &[(&'static str, u64)], max_wait: u64) -> String {
         let lines = left(rows).open_lines(Duration::from_secs(max_wait));
-        lines.iter().map(ToString::to_string).collect()
+        lines.iter().map(|rule| line(rule) + "\n").collect()
     }
 
     #[test]
@@ -165,7 +156,7 @@ mod tests {
     fn rows_that_no_later_try_changes_are_told_with_their_cause() {
         let rows = [("accepts_everything", 0), ("accepts_everything", 0), ("blocklist", 0)];
         let lines = left(&rows).settled_lines();
-        let said: String = lines.iter().map(ToString::to_string).collect();
+        let said: String = lines.iter().map(|rule| line(rule) + "\n").collect();
         assert_eq!(
             said,
             "    accepts_everything                 2  the mail server accepts every recipient, and refuses only after the message: \

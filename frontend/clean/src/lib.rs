@@ -21,9 +21,12 @@
 //! - The parts of a list (`part.rs`) can be checked on several machines. `--join` (`join.rs`) makes of them the output of one
 //!   run, byte for byte.
 
+mod args;
 mod budget;
 mod checker;
 mod driver;
+mod error;
+mod estimate;
 mod join;
 mod journal;
 mod known;
@@ -49,240 +52,27 @@ mod summary;
 mod tests;
 mod time_left;
 
+pub use args::{CleanArgs, FormatArg};
+pub use budget::UNDER_WAY_MAX;
 pub use checker::{
     Answered, Checker, Fast, Full, OnNoMailHost, WithFacts, WithLearned, is_without_mail_host,
 };
+pub use error::CleanError;
+pub use estimate::{ClassEstimate, Estimate};
 use known::{KnownFile, KnownOptions};
 pub use left::{Left, LeftByRule};
 pub use lists::DomainRows;
-use lists::{Format, ListError, ReadOptions, Source, is_stream};
-use output_args::{CHECK, INPUT, RESULT, RUN};
+use lists::{Format, ReadOptions, Source, is_stream};
 pub use output_args::{ClassArg, OutputArgs};
 pub use part::ListPart;
 use part::PartRows;
-pub use sample::{ClassEstimate, Estimate};
-pub use sink::WrittenFile;
+pub use sink::{Compression, WrittenFile};
 use sink::{Delivery, Sink, SinkOptions};
-use spill::{SpillError, State};
-use std::fmt;
+use spill::State;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 pub use stop::StopSignal;
 pub use summary::{Extent, Reading, Summary};
-use usage::values::{Unit, whole_number, whole_time};
-
-/// Maximum number of addresses in progress.
-pub const UNDER_WAY_MAX: usize = 100_000;
-
-/// The arguments of `mailprobe clean`, without those of the engine.
-#[derive(Debug, Clone, clap::Args)]
-pub struct CleanArgs {
-    /// List to check: CSV, a spreadsheet (xlsx or ods), JSON lines, or plain text with one address per line; - for standard
-    /// input.
-    ///
-    /// mailprobe finds the encoding and the separator from the content.
-    #[arg(value_name = "INPUT")]
-    pub input: PathBuf,
-    /// Format of INPUT [default: by the name of INPUT, else by its content]
-    #[arg(long, value_enum, help_heading = INPUT, hide_short_help = true)]
-    pub format: Option<FormatArg>,
-    /// Column or JSON key of the addresses, by name or by number from 1 [default: found by name or content].
-    ///
-    /// Repeat it for a CSV with several columns of addresses: the verdicts of the second column HOME are in HOME_deliverable and
-    /// HOME_reason.
-    #[arg(long, value_name = "NAME|N", help_heading = INPUT)]
-    pub column: Vec<String>,
-    /// Sheet of a spreadsheet [default: the first visible one with addresses]
-    #[arg(long, value_name = "NAME", help_heading = INPUT, hide_short_help = true)]
-    pub sheet: Option<String>,
-    /// File for the list with its verdicts [default: standard output]. If the name ends with .xlsx, the file is a spreadsheet
-    #[arg(short, long, value_name = "OUT", help_heading = RESULT)]
-    pub output: Option<PathBuf>,
-    /// Contact no mail server: check syntax, typing mistakes, MX and lists. This does not show whether a mailbox exists
-    #[arg(long, conflicts_with = "max_wait", help_heading = CHECK)]
-    pub fast: bool,
-    /// Check a row again, within this time, if its server answers "later" or not at all; such as 15m.
-    ///
-    /// Servers answer "later" for greylisting. A row also waits if the budget of refused recipients is used up. If the row then has
-    /// no answer, it is unverifiable. The command ends at most this time plus 60 seconds after the last answer of a server, or after
-    /// the last new row has begun. A number without a unit is in seconds.
-    #[arg(long, value_name = "TIME", default_value_t = 0, value_parser = whole_time(Unit::Seconds, 0..=u32::MAX), help_heading = CHECK)]
-    pub max_wait: u32,
-    /// Give up after this time without DNS or mail connectivity. A number without a unit is in seconds
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = whole_time(Unit::Seconds, 0..=u32::MAX), help_heading = CHECK, hide_short_help = true)]
-    pub max_outage: u32,
-    /// Write each row as soon as it is finished, not in the order of INPUT
-    #[arg(long, help_heading = RESULT, hide_short_help = true)]
-    pub unordered: bool,
-    /// Compression of the output [default: by the name of OUT: .gz or .zst, else none]. A compressed INPUT is detected
-    #[arg(long, value_enum, help_heading = RESULT, hide_short_help = true)]
-    pub compress: Option<Compression>,
-    /// Write the summary as JSON to this file, with counts by reason and by domain
-    #[arg(long, value_name = "FILE", help_heading = RESULT)]
-    pub summary: Option<PathBuf>,
-    /// Memory in MiB for waiting rows and for the addresses of earlier rows.
-    ///
-    /// If they need more, mailprobe stores the rest in OUT.state. The engine needs additional memory.
-    #[arg(long, value_name = "MIB", default_value_t = 96, value_parser = whole_number(1u32..=65_536), help_heading = RUN, hide_short_help = true)]
-    pub memory: u32,
-    /// Continue an interrupted run from OUT.partial.
-    ///
-    /// Give --columns, --unordered and --drop-duplicates as in that run.
-    #[arg(long, help_heading = RUN)]
-    pub resume: bool,
-    /// Check only the rows of part I of N (parts count from 0), and write them to OUT.part-I-of-N. The parts can be checked on
-    /// several machines; each reads the whole INPUT. Rows with the same address are in the same part
-    #[arg(long, value_name = "I/N", conflicts_with_all = ["join", "unordered"], help_heading = RUN, hide_short_help = true)]
-    pub part: Option<ListPart>,
-    /// Write OUT from its parts OUT.part-I-of-N, byte for byte as a run without --part. This reads INPUT again, and checks no
-    /// address
-    #[arg(long, conflicts_with_all = ["unordered", "fast", "max_wait", "max_outage"], help_heading = RUN, hide_short_help = true)]
-    pub join: bool,
-    #[command(flatten)]
-    pub writing: OutputArgs,
-    /// Show no progress on the terminal
-    #[arg(long, help_heading = RUN, hide_short_help = true)]
-    pub no_progress: bool,
-    /// How long the list waits for an answer to any row, in addition to `max_wait`.
-    #[arg(skip = stall::STALL_MAX)]
-    pub silence: Duration,
-}
-
-impl CleanArgs {
-    fn waits(&self) -> driver::Waits {
-        let seconds = |given: u32| Duration::from_secs(given.into());
-        driver::Waits {
-            later: seconds(self.max_wait),
-            silence: self.silence,
-            outage: seconds(self.max_outage),
-        }
-    }
-
-    /// Writes the summary and the report, if they are wanted.
-    fn write_about(&self, summary: &Summary) -> Result<(), CleanError> {
-        summary.write_if_wanted(self.summary.as_deref())?;
-        match &self.writing.report {
-            Some(path) => report::write(path, self, summary),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The values of `--format`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum FormatArg {
-    /// Values separated by commas, semicolons, tabs or pipes, with or without a header
-    Csv,
-    /// One JSON object per line
-    Jsonl,
-    /// One address per line
-    Text,
-}
-
-impl From<FormatArg> for Format {
-    fn from(given: FormatArg) -> Format {
-        match given {
-            FormatArg::Csv => Format::Csv,
-            FormatArg::Jsonl => Format::Jsonl,
-            FormatArg::Text => Format::Text,
-        }
-    }
-}
-
-/// The compression of the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Compression {
-    /// No compression
-    None,
-    /// gzip (RFC 1952)
-    Gzip,
-    /// Zstandard (RFC 8878)
-    Zstd,
-}
-
-impl Compression {
-    /// The compression according to the extension of the file name.
-    fn by_name(path: &Path) -> Compression {
-        match path.extension().and_then(|ending| ending.to_str()) {
-            Some("gz") => Compression::Gzip,
-            Some("zst") => Compression::Zstd,
-            _ => Compression::None,
-        }
-    }
-}
-
-/// The reason why a list was not cleaned: one line that says what is wrong and what to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CleanError {
-    /// The exit code: 1 for a failure, 2 for wrong usage.
-    pub exit: u8,
-    /// The message: one line.
-    pub message: String,
-    /// The reason for an outage, as it is in the message.
-    outage: Option<String>,
-}
-
-impl CleanError {
-    /// A failure: exit code 1.
-    pub fn failed(message: impl Into<String>) -> CleanError {
-        CleanError { exit: 1, message: message.into(), outage: None }
-    }
-
-    /// Wrong arguments, or a list that does not fit them: exit code 2.
-    pub fn usage(message: impl Into<String>) -> CleanError {
-        CleanError { exit: 2, message: message.into(), outage: None }
-    }
-
-    fn outage(why: String) -> CleanError {
-        CleanError { exit: 1, message: format!("no address can be checked: {why}"), outage: Some(why) }
-    }
-
-    /// Replaces the reason for an outage by that of the engine. The rest of the message stays.
-    #[must_use]
-    pub fn because(self, trouble: Option<String>) -> CleanError {
-        match (trouble, &self.outage) {
-            (Some(trouble), Some(why)) => {
-                CleanError { message: self.message.replacen(why, &trouble, 1), outage: Some(trouble), ..self }
-            }
-            _ => self,
-        }
-    }
-}
-
-impl fmt::Display for CleanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for CleanError {}
-
-impl From<SpillError> for CleanError {
-    fn from(error: SpillError) -> CleanError {
-        CleanError::failed(error.message)
-    }
-}
-
-impl From<ListError> for CleanError {
-    fn from(error: ListError) -> CleanError {
-        match error {
-            ListError::Unreadable(message) | ListError::Machine(message) => CleanError::failed(message),
-            ListError::NoAddress(message) => CleanError::usage(format!(
-                "{message}: name the column of the addresses with --column, or save the list as CSV with a column of addresses"
-            )),
-            ListError::Column(message) => {
-                CleanError::usage(format!("{message}; name one of them, or its number, with --column"))
-            }
-            ListError::Key(message) => {
-                CleanError::usage(format!("{message}; name one of them with --column"))
-            }
-            ListError::NoColumns(message) => {
-                CleanError::usage(format!("{message}: omit --column, or use --format csv"))
-            }
-        }
-    }
-}
 
 /// A list that is ready: its input is open and its column of addresses is known. Nothing is written yet, and no engine is
 /// needed so far, so that an unreadable list fails early.
@@ -378,7 +168,7 @@ impl Job {
             is_fast: args.fast,
             stop: args.writing.stop.clone(),
         })?;
-        args.write_about(&summary)?;
+        write_about(&args, &summary)?;
         Ok(summary)
     }
 
@@ -391,7 +181,7 @@ impl Job {
         let sink_options = self.sink_options();
         let args = self.args.clone();
         let summary = join::run(self.args, self.source, sink_options)?;
-        args.write_about(&summary)?;
+        write_about(&args, &summary)?;
         Ok(summary)
     }
 
@@ -434,7 +224,11 @@ pub fn clean<C: Checker>(
     Ok(())
 }
 
-/// Seconds since 1970.
-fn unix_now() -> u64 {
-    store::clock::now() / 1000
+/// Writes the summary and the report, if they are wanted.
+fn write_about(args: &CleanArgs, summary: &Summary) -> Result<(), CleanError> {
+    summary.write_if_wanted(args.summary.as_deref())?;
+    match &args.writing.report {
+        Some(path) => report::write(path, args, summary),
+        None => Ok(()),
+    }
 }

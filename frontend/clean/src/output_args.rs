@@ -1,7 +1,7 @@
 //! The arguments of `mailprobe clean` about what it writes, and what follows from them.
 
 use super::sink::Delivery;
-use super::{CleanArgs, CleanError, Compression, StopSignal};
+use super::{CleanError, StopSignal};
 use lists::{Class, Format, ResultColumn, SHEET_COLUMNS_MAX, Shape, VERDICT_NAMES, is_stream};
 use std::path::{Path, PathBuf};
 use usage::values::{Unit, whole_number, whole_time};
@@ -100,10 +100,6 @@ impl From<ClassArg> for Class {
     }
 }
 
-/// Endings of files that mailprobe cannot write. Without this list they would get CSV.
-const UNWRITTEN: [&str; 13] =
-    ["xls", "xlsb", "xlsm", "xltx", "ods", "fods", "numbers", "pdf", "zip", "bz2", "xz", "7z", "parquet"];
-
 impl OutputArgs {
     /// The further columns of results. With `--known`, the time of the check is one of them: without it, the next run would take the
     /// time of this output for the time of results that came from an earlier one.
@@ -150,72 +146,9 @@ impl OutputArgs {
     }
 
     /// The classes of rows that are written.
-    fn classes(&self) -> Vec<Class> {
+    pub(super) fn classes(&self) -> Vec<Class> {
         let given: Vec<Class> = self.only.iter().copied().map(Class::from).collect();
         if given.is_empty() { Class::ALL.to_vec() } else { given }
-    }
-}
-
-impl CleanArgs {
-    /// What becomes of the complete list.
-    ///
-    /// # Errors
-    /// The options contradict each other or the name of the output.
-    pub(super) fn delivery(&self) -> Result<Delivery, CleanError> {
-        let OutputArgs { split, ref only, .. } = self.writing;
-        let file = self.output.as_deref().filter(|path| !is_stream(path));
-        let is_sheet = match file {
-            Some(path) => self.is_sheet(path)?,
-            None => false,
-        };
-        let is_file = file.is_some_and(|path| !path.exists() || path.is_file());
-        if split && !is_file {
-            return Err(CleanError::usage("--split needs an output file: name it with -o"));
-        }
-        if is_sheet && !is_file {
-            return Err(CleanError::usage(
-                "a spreadsheet cannot be written to a stream: name a file with -o",
-            ));
-        }
-        let selects = [("--split", split), ("--only", !only.is_empty())];
-        if let Some((flag, _)) = selects.iter().find(|(_, is_given)| *is_given && self.part.is_some()) {
-            return Err(CleanError::usage(format!(
-                "a part has the rows of all classes: give {flag} to --join"
-            )));
-        }
-        let names_time =
-            || self.writing.columns.iter().any(|name| name.trim().eq_ignore_ascii_case("checked_at"));
-        if self.part.is_some() && self.writing.known.is_some() && !names_time() {
-            return Err(CleanError::usage(
-                "a part with --known has the column checked_at, which --join does not know: give `--columns checked_at` to all \
-                 parts and to --join",
-            ));
-        }
-        let classes = self.writing.classes();
-        let has_further = !self.writing.result_columns()?.is_empty();
-        // A part is a list for --join, whatever the name of the whole list.
-        let is_sheet = is_sheet && self.part.is_none();
-        Ok(Delivery { classes, is_split: split, is_sheet, has_further })
-    }
-
-    /// Whether an output with this name is a spreadsheet.
-    fn is_sheet(&self, path: &Path) -> Result<bool, CleanError> {
-        let (name, last) = (path.display(), last_ending(path));
-        if UNWRITTEN.contains(&last.as_str()) {
-            return Err(CleanError::usage(format!(
-                "{name}: mailprobe does not write .{last} files: it writes .xlsx, or the format of INPUT (CSV, JSON lines), also \
-                 with .gz or .zst"
-            )));
-        }
-        let is_packed =
-            matches!(last.as_str(), "gz" | "zst") && last_ending(&path.with_extension("")) == "xlsx";
-        let is_compressed = self.compress.is_some_and(|compression| compression != Compression::None);
-        if is_packed || last == "xlsx" && is_compressed {
-            return Err(CleanError::usage(format!(
-                "{name}: a spreadsheet is compressed already: name an output that ends with .xlsx, and omit --compress"
-            )));
-        }
-        Ok(last == "xlsx")
     }
 }
 
@@ -255,7 +188,7 @@ fn fits_name(path: &Path, delivery: &Delivery, shape: &Shape) -> Result<(), Clea
 }
 
 /// The last ending of a name, in small letters.
-fn last_ending(path: &Path) -> String {
+pub(super) fn last_ending(path: &Path) -> String {
     path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 

@@ -1,9 +1,9 @@
 //! The progress line on the terminal.
 
 use super::outcome::UNVERIFIABLE;
-use super::summary::counted;
-use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lists::Verdict;
+use lists::numbers::{counted, grouped};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -132,7 +132,7 @@ fn line(standing: &Standing, elapsed: Duration) -> String {
     let rate = done.saturating_sub(resumed) as f64 / elapsed.as_secs_f64().max(0.001);
     let mut line = match rows {
         Some(rows) if rows > done => {
-            format!("{} of {} rows, {rate:.0}/s", HumanCount(done), HumanCount(rows))
+            format!("{} of {} rows, {rate:.0}/s", grouped(done), grouped(rows))
         }
         _ => format!("{}, {rate:.0}/s", counted(done, "row", "rows")),
     };
@@ -145,7 +145,7 @@ fn line(standing: &Standing, elapsed: Duration) -> String {
     };
     let unverifiable = found.of(|verdict| verdict.reason == UNVERIFIABLE);
     let good = counted(good, "address", "addresses");
-    line += &format!("; {good} {what}, {} unverifiable", HumanCount(unverifiable));
+    line += &format!("; {good} {what}, {} unverifiable", grouped(unverifiable));
     if let Some(AwaitedDomain { name, why, others }) = awaited {
         line += &format!("; waiting for {name} ({why})");
         if *others > 0 {

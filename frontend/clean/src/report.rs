@@ -1,10 +1,9 @@
 //! `--report`: the page about the list.
 
-use super::left::RuleLine;
 use super::summary::{Summary, UNEXPLAINED};
-use super::{CleanArgs, CleanError, unix_now};
+use super::{CleanArgs, CleanError};
 use indicatif::HumanDuration;
-use lists::report::{Report, ReportRule, ReportTypo, page};
+use lists::report::{Report, page};
 use lists::utc_text;
 use std::path::Path;
 
@@ -23,32 +22,19 @@ fn report(args: &CleanArgs, summary: &Summary) -> Report {
     let name = args.input.file_name().unwrap_or(args.input.as_os_str()).to_string_lossy().into_owned();
     let mut report = Report {
         name: if name == "-" { "Standard input".to_owned() } else { name },
-        date: utc_text(unix_now()).replace('T', " ").replace('Z', " UTC"),
+        date: utc_text(store::clock::now() / 1000).replace('T', " ").replace('Z', " UTC"),
         version: args.writing.version.clone(),
         command: args.writing.command.clone(),
         duration: Some(HumanDuration(summary.elapsed).to_string()),
         reasons: summary.reasons(),
         duplicates: (!args.join).then_some(summary.duplicates),
-        typos: summary
-            .typos
-            .iter()
-            .map(|typo| ReportTypo {
-                domain: typo.domain.clone(),
-                suggestion: typo.suggestion.clone(),
-                rows: typo.rows,
-            })
-            .collect(),
-        left: summary.left.open_lines(summary.max_wait).into_iter().map(rule).collect(),
-        settled: summary.settled.settled_lines().into_iter().map(rule).collect(),
+        typos: summary.typos.clone(),
+        left: summary.left.open_lines(summary.max_wait),
+        settled: summary.settled.settled_lines(),
         unexplained: Some((summary.unexplained(), UNEXPLAINED)).filter(|(rows, _)| *rows > 0),
         facts: summary.facts(),
         ..Report::default()
     };
     report.set_domains(&summary.domains);
     report
-}
-
-fn rule(line: RuleLine) -> ReportRule {
-    let RuleLine { rule, rows, meaning, advice } = line;
-    ReportRule { rule: rule.to_owned(), rows, meaning: meaning.to_owned(), advice }
 }

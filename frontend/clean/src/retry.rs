@@ -9,7 +9,7 @@ use engine::proto::retry::may_tell_more;
 use lists::{EarlierResult, ReadOptions, ResultColumn, Row, Source, Verdict, is_stream};
 
 /// Reasons that only fast checks give, and reasons that only full checks give.
-const FAST_REASONS: [&str; 3] = ["fast_check_passed", "possible_typo", "no_mx"];
+pub(super) const FAST_REASONS: [&str; 3] = ["fast_check_passed", "possible_typo", "no_mx"];
 const FULL_REASONS: [&str; 6] =
     ["mailbox_exists", "role_account", "catch_all", "mailbox_not_found", "mailbox_disabled", "inbox_full"];
 

@@ -18,12 +18,13 @@ mod deliver;
 mod pack;
 mod replay;
 
+use super::CleanError;
 use super::marks;
 use super::outcome::{Outcome, Outcomes};
-use super::{CleanError, Compression};
 pub(super) use deliver::Delivery;
 pub use deliver::WrittenFile;
 use lists::{Endings, Results, RowClasses, Shape, decompressed, is_stream};
+pub use pack::Compression;
 use replay::Tally;
 pub(super) use replay::{Found, Replay};
 use spill::State;
@@ -132,25 +133,26 @@ impl Sink {
         };
         let streaming = |stream: std::io::Result<Box<dyn Stream>>, name: &str| match stream {
             Ok(stream) => Ok(sink(writing(stream), Target::Stream(name.to_owned()))),
-            Err(error) => Err(unwritable(Path::new(name), &error)),
+            Err(error) => Err(CleanError::unwritable(Path::new(name), &error)),
         };
         let Some(path) = path.filter(|path| !is_stream(path)) else {
             return streaming(pack::packed(std::io::stdout(), compression, is_part), "standard output");
         };
         if path.is_dir() {
-            return Err(unwritable(path, &"it is a folder; name a file"));
+            return Err(CleanError::unwritable(path, "it is a folder; name a file"));
         }
         if path.exists() && !path.is_file() {
-            let file = OpenOptions::new().write(true).open(path).map_err(|e| unwritable(path, &e))?;
+            let file =
+                OpenOptions::new().write(true).open(path).map_err(|e| CleanError::unwritable(path, &e))?;
             return streaming(pack::packed(file, compression, is_part), &path.display().to_string());
         }
         let partial = partial(path);
         let continues = partial.exists();
         let file = open_partial(&partial, &options)?;
-        let length = file.metadata().map_err(|e| unwritable(&partial, &e))?.len();
+        let length = file.metadata().map_err(|e| CleanError::unwritable(&partial, &e))?.len();
         let output = match length {
             0 if is_compared(&options) && !continues && path.metadata().is_ok_and(|data| data.len() > 0) => {
-                std::fs::remove_file(&partial).map_err(|e| unwritable(&partial, &e))?;
+                std::fs::remove_file(&partial).map_err(|e| CleanError::unwritable(&partial, &e))?;
                 Output::Complete(complete(path)?)
             }
             0 => writing(Box::new(file)),
@@ -358,7 +360,9 @@ impl Sink {
             return delivery.deliver(partial, path, shape, endings, compression);
         }
         if compression == Compression::None {
-            return std::fs::rename(partial, path).map_err(|e| unwritable(path, &e)).and_then(|()| written());
+            return std::fs::rename(partial, path)
+                .map_err(|e| CleanError::unwritable(path, &e))
+                .and_then(|()| written());
         }
         let packed = packed(path);
         let done = pack::pack(partial, &packed, compression, is_part)
@@ -367,7 +371,7 @@ impl Sink {
         done.map_err(|error| {
             // The file is useless, and the disk may be full.
             let _ = std::fs::remove_file(&packed);
-            unwritable(path, &error)
+            CleanError::unwritable(path, &error)
         })?;
         written()
     }
@@ -387,13 +391,9 @@ impl Sink {
         }
         if self.options.is_sample {
             self.discard();
-            return CleanError { message: format!("{}; run the command again", error.message), ..error };
+            return error.with("; run the command again");
         }
-        let name = partial.display();
-        CleanError {
-            message: format!("{}; finished checks are kept ({name}): continue with --resume", error.message),
-            ..error
-        }
+        error.with(&format!("; finished checks are kept ({}): continue with --resume", partial.display()))
     }
 
     /// The run failed, and its rows are useless: removes them. The rows of an earlier run that were not all found stay.
@@ -411,7 +411,7 @@ impl Sink {
 
     fn failed(&self, error: &std::io::Error) -> CleanError {
         match (&self.target, &self.output) {
-            (Target::File { path, .. }, Output::Complete(_)) => unreadable(path, error),
+            (Target::File { path, .. }, Output::Complete(_)) => CleanError::unreadable(path, error),
             (target, _) => failed(target, error),
         }
     }
@@ -456,7 +456,7 @@ fn writing(stream: Box<dyn Stream>) -> Output {
 fn failed(target: &Target, error: &std::io::Error) -> CleanError {
     match target {
         Target::Stream(name) => CleanError::failed(format!("{name} cannot be written: {error}")),
-        Target::File { partial, .. } => unwritable(partial, error),
+        Target::File { partial, .. } => CleanError::unwritable(partial, error),
     }
 }
 
@@ -479,7 +479,7 @@ fn named(path: &Path, ending: &str) -> PathBuf {
 /// The complete file of a part.
 fn complete(path: &Path) -> Result<Replay<Box<dyn Read>>, CleanError> {
     let opened = File::open(path).and_then(|file| decompressed(Box::new(file)));
-    opened.map(Replay::new).map_err(|e| unreadable(path, &e))
+    opened.map(Replay::new).map_err(|e| CleanError::unreadable(path, &e))
 }
 
 /// Creates the partial file, or opens the one of an earlier run, and locks it.
@@ -495,7 +495,7 @@ fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanErro
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             if File::open(partial).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
             {
-                return unwritable(partial, &"another run uses it");
+                return CleanError::unwritable(partial, "another run uses it");
             }
             let name = partial.display();
             let or = if options.is_sample { "" } else { ", or continue with --resume" };
@@ -503,21 +503,13 @@ fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanErro
                 "{name} is left from an earlier run, and --force does not replace it: delete it to start again{or}"
             ))
         } else {
-            unwritable(partial, &error)
+            CleanError::unwritable(partial, &error)
         }
     })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(unwritable(partial, &"another run uses it")),
+        Err(TryLockError::WouldBlock) => Err(CleanError::unwritable(partial, "another run uses it")),
         // The file system has no locks.
         Err(TryLockError::Error(_)) => Ok(file),
     }
-}
-
-pub(super) fn unwritable(path: &Path, why: &dyn std::fmt::Display) -> CleanError {
-    CleanError::failed(format!("{} cannot be written: {why}", path.display()))
-}
-
-pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> CleanError {
-    CleanError::failed(format!("{} cannot be read: {error}", path.display()))
 }

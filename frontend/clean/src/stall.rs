@@ -12,6 +12,17 @@ pub(super) const STALL_MAX: Duration = Duration::from_secs(55);
 /// The engine answers a recall within about a second. After this time the remaining rows are recalled again.
 pub(super) const RECALL_INTERVAL: Duration = Duration::from_secs(5);
 
+/// The waiting times of a run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waits {
+    /// How long a row may wait if its server answers "later" or does not answer, or if its site has no budget left.
+    pub later: Duration,
+    /// How long the list waits, in addition, without an answer to any row.
+    pub silence: Duration,
+    /// An outage without a verdict ends the run after this time. Shorter outages do not.
+    pub outage: Duration,
+}
+
 /// The waiting time of a list. Times are milliseconds from the start of the run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stall {

@@ -3,11 +3,12 @@
 mod reading;
 mod writing;
 
-use super::left::Left;
-use super::sample::Estimate;
+use super::estimate::Estimate;
+use super::left::{Left, line};
 use super::sink::WrittenFile;
 use super::{CleanError, ListPart};
-use indicatif::HumanCount;
+use lists::numbers::{counted, grouped, percent};
+use lists::report::ReportTypo;
 use lists::{Class, Domains, Verdict, domain_text};
 pub use reading::Reading;
 use std::fmt;
@@ -55,7 +56,7 @@ pub struct Summary {
     /// The files that were written.
     pub files: Vec<WrittenFile>,
     /// Probable typing mistakes in domains, the most frequent first; empty unless they were looked for.
-    pub typos: Vec<Typo>,
+    pub typos: Vec<ReportTypo>,
     /// The estimate for the list, if only a sample was checked.
     pub estimate: Option<Estimate>,
     pub(super) domains: Domains,
@@ -73,14 +74,6 @@ pub enum Extent {
     Joined(u32),
     /// A sample of the list.
     Sample,
-}
-
-/// A domain that is probably a typing mistake.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Typo {
-    pub domain: String,
-    pub suggestion: String,
-    pub rows: u64,
 }
 
 /// The words for [`Summary::unexplained`].
@@ -276,12 +269,8 @@ impl Summary {
             )?;
         }
         if self.retries > 0 {
-            let retries = if self.retries == 1 { "retry" } else { "retries" };
-            writeln!(
-                f,
-                "{} {retries} because a server answered \"later\" or not at all",
-                HumanCount(self.retries)
-            )?;
+            let retries = counted(self.retries, "retry", "retries");
+            writeln!(f, "{retries} because a server answered \"later\" or not at all")?;
         }
         self.write_unverifiable(f)
     }
@@ -295,18 +284,18 @@ impl Summary {
         }
         writeln!(f, "{}:", counted(rows, "row is unverifiable", "rows are unverifiable"))?;
         if self.left.rows() > 0 {
-            writeln!(f, "  {} for now: a later try may tell more", HumanCount(self.left.rows()))?;
-            self.left.open_lines(self.max_wait).iter().try_for_each(|line| write!(f, "{line}"))?;
+            writeln!(f, "  {} for now: a later try may tell more", grouped(self.left.rows()))?;
+            self.left.open_lines(self.max_wait).iter().try_for_each(|rule| writeln!(f, "{}", line(rule)))?;
         }
         if self.settled.rows() > 0 {
-            writeln!(f, "  {}: a later try alone does not help", HumanCount(self.settled.rows()))?;
-            self.settled.settled_lines().iter().try_for_each(|line| write!(f, "{line}"))?;
+            writeln!(f, "  {}: a later try alone does not help", grouped(self.settled.rows()))?;
+            self.settled.settled_lines().iter().try_for_each(|rule| writeln!(f, "{}", line(rule)))?;
         }
         if self.unexplained() > 0 {
             writeln!(
                 f,
                 "  {} {UNEXPLAINED}: `clean --retry` asks again about those that a later check may settle",
-                HumanCount(self.unexplained())
+                grouped(self.unexplained())
             )?;
         }
         Ok(())
@@ -315,9 +304,7 @@ impl Summary {
     /// The classes of the rows, whose numbers add up to all rows. Fast checks find no address deliverable.
     fn shares(&self) -> String {
         let total = self.total();
-        let share = |part: u64, what: &str| {
-            format!("{} {what} ({:.1} %)", HumanCount(part), 100.0 * part as f64 / total.max(1) as f64)
-        };
+        let share = |part: u64, what: &str| format!("{} {what} ({})", grouped(part), percent(part, total));
         let undeliverable = share(self.of_class(Class::Undeliverable), "undeliverable");
         let unknown = self.of_class(Class::Unknown);
         if !self.is_fast {
@@ -345,7 +332,7 @@ impl Summary {
         for (domain, counts) in sorted.into_iter().take(TOP_DOMAINS) {
             let domain = domain_text(domain);
             let (share, good) = (counts.rows as f64 / total, counts.deliverable as f64 / counts.rows as f64);
-            let count = HumanCount(counts.rows).to_string();
+            let count = grouped(counts.rows);
             let (share, good) = (100.0 * share, 100.0 * good);
             // Fast checks find no address deliverable.
             match self.is_fast {
@@ -366,11 +353,11 @@ impl fmt::Display for Summary {
         let (seconds, rate) = (self.elapsed.as_secs_f64(), self.rate());
         write!(f, "{} in {seconds:.1} s ({rate:.0}/s)", self.rows_text(total))?;
         if self.resumed > 0 {
-            write!(f, ", {} of them by an earlier run", HumanCount(self.resumed))?;
+            write!(f, ", {} of them by an earlier run", grouped(self.resumed))?;
         }
         writeln!(f, "; {}", self.shares())?;
         for (reason, count) in self.reasons() {
-            writeln!(f, "  {reason:<18}{:>12}{:>8.1} %", HumanCount(count).to_string(), share(count))?;
+            writeln!(f, "  {reason:<18}{:>12}{:>8.1} %", grouped(count), share(count))?;
         }
         self.write_counts(f)?;
         self.write_domains(f)?;
@@ -382,11 +369,6 @@ impl fmt::Display for Summary {
 
 pub(super) fn addresses(count: u64) -> String {
     counted(count, "address", "addresses")
-}
-
-/// A count with its noun.
-pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", HumanCount(count), if count == 1 { one } else { many })
 }
 
 #[cfg(test)]

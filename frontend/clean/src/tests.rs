@@ -6,6 +6,7 @@ use engine::proto::smtp::status::EnhancedCode;
 use engine::proto::verdict::{ObservedReply, Reason, Scope};
 use engine::{Outage, Refusal};
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 

@@ -137,7 +137,7 @@ impl DomainTimes {
     /// `--max-wait`, the rows are tried again until that time is over.
     fn connected_until(&self, facts: &RunFacts, ends: u64) -> f64 {
         let until = if self.until > 0 { self.until } else { facts.progress + facts.max_wait };
-        let tried = (HOST_DOWN.as_millis() as u64 + self.connecting()) * u64::from(CLEAN_RETRIES);
+        let tried = time_of_tries(CLEAN_RETRIES, HOST_DOWN.as_millis() as u64, self.connecting());
         let wait = until.saturating_sub(facts.now).min(tried);
         let again = facts.max_wait > 0 && wait > ends;
         (if again { wait + self.connecting() } else { ends }) as f64
@@ -149,6 +149,12 @@ impl DomainTimes {
         let rate = own.max(usual);
         (rate > 0.0).then(|| rows / rate)
     }
+}
+
+/// How long this number of tries takes, in milliseconds: each comes after the `delay` and lasts as long as the last `attempt`. The
+/// number of tries of a row is bounded, so its wait may end before `--max-wait` does.
+fn time_of_tries(tries: u8, delay: u64, attempt: u64) -> u64 {
+    (delay + attempt) * u64::from(tries)
 }
 
 /// The facts of the run that the estimate depends on. Times are milliseconds from its start.
@@ -252,10 +258,9 @@ impl TimeLeft {
             times.attempt = times.attempt.min(CONNECTING_MS);
         }
         times.due = times.due.max(due);
-        // The number of retries is bounded, too.
-        let tries = u64::from(CLEAN_RETRIES.saturating_sub(row.retries)) + 1;
-        let tried = now + (due.saturating_sub(now) + times.attempt) * tries;
-        times.until = times.until.max(until.min(tried));
+        let tries = CLEAN_RETRIES.saturating_sub(row.retries) + 1;
+        let tried = time_of_tries(tries, due.saturating_sub(now), times.attempt);
+        times.until = times.until.max(until.min(now + tried));
         let is_new = times.end(row.is_held, now);
         self.replies += u64::from(is_new);
     }

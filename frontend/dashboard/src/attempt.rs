@@ -14,7 +14,7 @@ use checks::full::Payer;
 use checks::{fast, full};
 use engine::proto::address::Address;
 use http_core::Reply;
-use lists::report::grouped;
+use lists::numbers::grouped;
 use lists::words::{advice, sentence};
 use maud::{Markup, html};
 use store::clock;

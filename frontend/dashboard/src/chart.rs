@@ -3,7 +3,7 @@
 
 use api::Reason;
 use lists::Class;
-use lists::report::grouped;
+use lists::numbers::grouped;
 use lists::words::{advice, sentence, title};
 use maud::{Markup, html};
 use store::credits::calendar::{DAY_MS, day_text};

@@ -10,7 +10,7 @@ use crate::redirect;
 use crate::visit::Visit;
 use checks::deletion::remove_rows;
 use http_core::Reply;
-use lists::report::grouped;
+use lists::numbers::grouped;
 use maud::html;
 use store::clock;
 use store::{Account, Authority, ChangeError, StoreError, User};

@@ -8,7 +8,7 @@ use crate::problem::Problem;
 use crate::visit::Visit;
 use api::Reason;
 use http_core::Reply;
-use lists::report::grouped;
+use lists::numbers::grouped;
 use maud::html;
 use store::clock;
 

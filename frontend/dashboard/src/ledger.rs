@@ -4,7 +4,7 @@ use super::page::time;
 use crate::lists::pages as list_pages;
 use crate::problem::Problem;
 use crate::visit::Visit;
-use lists::report::grouped;
+use lists::numbers::grouped;
 use maud::{Markup, html};
 use std::collections::HashMap;
 use store::credits::calendar::DAY_MS;

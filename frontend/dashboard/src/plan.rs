@@ -4,7 +4,7 @@ use super::page::{self, time};
 use crate::problem::Problem;
 use crate::visit::Visit;
 use http_core::Reply;
-use lists::report::grouped;
+use lists::numbers::grouped;
 use maud::{Markup, html};
 use store::clock;
 use store::{Plan, PlanTable, SubscriptionStatus};

@@ -16,6 +16,7 @@ mod domains;
 mod encoding;
 mod json;
 mod machine;
+pub mod numbers;
 mod output;
 pub mod report;
 mod results;

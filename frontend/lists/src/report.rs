@@ -4,12 +4,12 @@
 
 mod plot;
 
+use crate::numbers::{counted, grouped, percent};
 use crate::words::{self, sentence};
 use crate::{Class, Domains, Verdict, domain_text};
 use api::Reason;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use plot::{Bar, bars, share_bar};
-use std::time::Duration;
 
 /// Most rows of each table of the page.
 pub const ROWS_MAX: usize = 25;
@@ -143,7 +143,7 @@ pub fn content(report: &Report) -> Markup {
 }
 
 fn head_line(report: &Report, rows: u64) -> String {
-    let mut line = format!("{} {}", grouped(rows), if rows == 1 { "row" } else { "rows" });
+    let mut line = counted(rows, "row", "rows");
     if let Some(duplicates) = report.duplicates.filter(|&duplicates| duplicates > 0) {
         line += &format!(", {} of them duplicates", grouped(duplicates));
     }
@@ -328,37 +328,6 @@ fn facts(report: &Report) -> Markup {
     }
 }
 
-/// A number with separators of thousands.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// A number with its noun: `1 credit`, `1,200 credits`.
-pub fn counted(number: u64, one: &str, many: &str) -> String {
-    format!("{} {}", grouped(number), if number == 1 { one } else { many })
-}
-
-/// A span of time in words: `20 minutes`, or `90 seconds` if it has no whole minutes.
-pub fn duration_text(span: Duration) -> String {
-    let (number, unit) = match span.as_secs() {
-        seconds if seconds > 0 && seconds.is_multiple_of(60) => (seconds / 60, "minute"),
-        seconds => (seconds, "second"),
-    };
-    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
-}
-
-fn percent(part: u64, whole: u64) -> String {
-    format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -434,15 +403,6 @@ mod tests {
         }
         assert!(page.contains("Green: deliverable. Red: undeliverable. Grey: unknown."));
         assert!(page.contains("<a href=\"/lists/lst_1\">Back to the list</a>"));
-    }
-
-    #[test]
-    fn a_span_is_in_minutes_if_it_has_whole_ones() {
-        for (seconds, text) in
-            [(1200, "20 minutes"), (60, "1 minute"), (90, "90 seconds"), (1, "1 second"), (0, "0 seconds")]
-        {
-            assert_eq!(duration_text(Duration::from_secs(seconds)), text);
-        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::address::in_cell;
 pub use crate::bounded::ROW_BYTES_MAX;
 use crate::bounded::{self, Bounded};
 use crate::json::{self, Object};
-use crate::report::grouped;
+use crate::numbers::counted;
 use crate::{ConvertedSheet, SheetPlace};
 use crate::{Format, ListError, ResultColumn, Verdict, WrittenResults, columns};
 use csv::ByteRecord;
@@ -79,7 +79,7 @@ impl Notes {
     pub fn lines(&self, encoding: &str) -> Vec<String> {
         let Notes { undecoded_rows, cells_with_more, long_rows, nested_values } = *self;
         let line = |count: u64, one: &str, many: &str, rest: &str| {
-            (count > 0).then(|| format!("{} {} {rest}", grouped(count), if count == 1 { one } else { many }))
+            (count > 0).then(|| format!("{} {rest}", counted(count, one, many)))
         };
         let undecoded = format!("not valid in {encoding}; their bytes stay as they are");
         let lines = [

@@ -8,7 +8,7 @@ mod curl;
 mod prose;
 mod schema;
 
-use lists::report::duration_text;
+use lists::numbers::duration_text;
 use maud::{Markup, html};
 use prose::{inline, prose};
 use schema::{fields, kind, name_of};

@@ -6,7 +6,7 @@ pub use super::place::Place;
 use super::place::{all_accounts, execute_or_tell, output_failed, unexpected};
 use super::table::{write_json, write_pairs, write_table};
 use clap::{Args, Subcommand};
-use lists::report::counted;
+use lists::numbers::counted;
 use server::admin::{Command, LimitsShown, ListedAccount, Response, Shown};
 use std::io::{self, Write};
 use store::credits::calendar::Iso8601;

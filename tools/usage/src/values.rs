@@ -129,7 +129,7 @@ fn whole(text: &str) -> Option<u64> {
 }
 
 /// A number with separators of thousands: `1,000,000`.
-fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {

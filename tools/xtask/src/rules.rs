@@ -30,7 +30,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("store-pg", &["store", "store-rules", "tls-stream", "vault"]),
     ("store-redb", &["store", "store-rules", "vault"]),
     ("store-rules", &["api", "engine", "store", "vault"]),
-    ("lists", &["api", "engine-proto"]),
+    ("lists", &["api", "engine-proto", "usage"]),
     ("learn", &["api", "engine-proto", "lists"]),
     ("checks", &["api", "engine", "learn", "store"]),
     ("spill", &[]),

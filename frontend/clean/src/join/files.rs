@@ -3,7 +3,7 @@
 use super::Stop;
 use crate::CleanError;
 use crate::part::{ListPart, NAME_MIDDLE, NAME_START, PartTitle, number};
-use crate::sink::{Found, Replay, unreadable};
+use crate::sink::{Found, Replay};
 use lists::{Endings, ROW_BYTES_MAX, Source, decompressed};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -50,9 +50,9 @@ impl PartFile {
     /// Opens the file and reads its title.
     fn open(path: PathBuf, chunk: usize) -> Result<(PartFile, PartTitle), CleanError> {
         let file = File::open(&path).map_err(|e| unopened(&path, &e))?;
-        let plain = decompressed(Box::new(file)).map_err(|e| unreadable(&path, &e))?;
+        let plain = decompressed(Box::new(file)).map_err(|e| CleanError::unreadable(&path, &e))?;
         let mut rows = Replay::with_chunk(plain, chunk);
-        let line = rows.line(TITLE_BYTES_MAX).map_err(|e| unreadable(&path, &e))?;
+        let line = rows.line(TITLE_BYTES_MAX).map_err(|e| CleanError::unreadable(&path, &e))?;
         let Some(title) = line.and_then(|line| PartTitle::read(&line)) else {
             let name = path.display();
             return Err(CleanError::failed(format!("{name} is no part of a list: --part writes such files")));
@@ -68,7 +68,7 @@ impl PartFile {
                 let name = self.path.display();
                 Err(CleanError::failed(format!("{name} has another header than INPUT: {CHANGED}")))
             }
-            Err(error) => Err(unreadable(&self.path, &error)),
+            Err(error) => Err(CleanError::unreadable(&self.path, &error)),
         }
     }
 
@@ -81,7 +81,7 @@ impl PartFile {
             Ok(Found::Other) => {
                 format!("row {number} of INPUT is not the next row of {name}: {CHANGED}")
             }
-            Err(error) => return Err(unreadable(&self.path, &error).into()),
+            Err(error) => return Err(CleanError::unreadable(&self.path, &error).into()),
         };
         Err(Stop::Refused(CleanError::failed(why)))
     }
@@ -99,7 +99,7 @@ impl PartFile {
                 let name = self.path.display();
                 Err(Stop::Refused(CleanError::failed(format!("{name} has more rows than INPUT: {CHANGED}"))))
             }
-            Err(error) => Err(unreadable(&self.path, &error).into()),
+            Err(error) => Err(CleanError::unreadable(&self.path, &error).into()),
         }
     }
 }
@@ -107,11 +107,11 @@ impl PartFile {
 /// The error of a file that cannot be opened. The files of all parts are open at the same time.
 fn unopened(path: &Path, error: &std::io::Error) -> CleanError {
     let is_at_limit = error.raw_os_error() == Some(Errno::MFILE.raw_os_error());
-    let mut error = unreadable(path, error);
-    if is_at_limit {
-        error.message += "; raise the limit of open files (`ulimit -n`) above the number of parts";
+    let error = CleanError::unreadable(path, error);
+    match is_at_limit {
+        true => error.with("; raise the limit of open files (`ulimit -n`) above the number of parts"),
+        false => error,
     }
-    error
 }
 
 /// What to do if INPUT and a part differ.
@@ -132,8 +132,8 @@ impl NamesFound {
         let folder = folder.unwrap_or(Path::new("."));
         let own = output.file_name().unwrap_or_default().as_bytes();
         let mut found = NamesFound::default();
-        for entry in folder.read_dir().map_err(|e| unreadable(folder, &e))? {
-            let name = entry.map_err(|e| unreadable(folder, &e))?.file_name();
+        for entry in folder.read_dir().map_err(|e| CleanError::unreadable(folder, &e))? {
+            let name = entry.map_err(|e| CleanError::unreadable(folder, &e))?.file_name();
             if let Some(rest) = name.as_bytes().strip_prefix(own) {
                 found.add(rest);
             }

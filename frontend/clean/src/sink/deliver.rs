@@ -3,8 +3,8 @@
 //! Each file is complete in `NAME.packed` before one of them gets its name, and `OUT.partial` is removed after that. After a kill in
 //! between, a resumed run finds `OUT.partial` complete, and makes the files again.
 
-use super::{pack, unwritable};
-use crate::{CleanError, Compression};
+use super::pack::{self, Compression};
+use crate::CleanError;
 use lists::{Class, Endings, OutputRows, RowClasses, Shape, SheetSource, write_sheets};
 use std::ffi::OsString;
 use std::fs::File;
@@ -121,7 +121,7 @@ impl Delivery {
                 // The file is useless, and the disk may be full.
                 let _ = std::fs::remove_file(&file.packed);
             }
-            unwritable(path, &error)
+            CleanError::unwritable(path, &error)
         })
     }
 }

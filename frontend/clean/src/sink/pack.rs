@@ -1,7 +1,6 @@
 //! Compressed output: gzip or Zstandard.
 
 use super::Stream;
-use crate::Compression;
 use flate2::write::GzEncoder;
 use std::fs::File;
 use std::io::{Result, Write};
@@ -11,6 +10,28 @@ const GZIP_LEVEL: u32 = 6;
 const ZSTD_LEVEL: i32 = 3;
 /// Size of the window of Zstandard for parts, as a power of two: `--join` has the windows of all parts in memory.
 const PART_WINDOW_LOG: u32 = 17;
+
+/// The compression of the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Compression {
+    /// No compression
+    None,
+    /// gzip (RFC 1952)
+    Gzip,
+    /// Zstandard (RFC 8878)
+    Zstd,
+}
+
+impl Compression {
+    /// The compression according to the extension of the file name.
+    pub(crate) fn by_name(path: &Path) -> Compression {
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("gz") => Compression::Gzip,
+            Some("zst") => Compression::Zstd,
+            _ => Compression::None,
+        }
+    }
+}
 
 /// Compresses the data for `S`. [`Stream::sync`] writes the end.
 pub(super) enum Packer<S: Stream> {

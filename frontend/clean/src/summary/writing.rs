@@ -1,8 +1,9 @@
 //! The files that a run has written, and the probable typing mistakes in the list.
 
-use super::{Summary, Typo, UNDATED};
+use super::{Summary, UNDATED};
 use engine::proto::lists::Lists;
-use indicatif::HumanCount;
+use lists::numbers::{counted, grouped};
+use lists::report::ReportTypo;
 use std::fmt;
 
 impl Summary {
@@ -10,7 +11,7 @@ impl Summary {
     pub(crate) fn find_typos(&mut self, lists: &Lists) {
         let typo = |(domain, rows): (&str, lists::DomainRows)| {
             let suggestion = lists.suggest(domain)?.into_owned();
-            Some(Typo { domain: domain.to_owned(), suggestion, rows: rows.rows })
+            Some(ReportTypo { domain: domain.to_owned(), suggestion, rows: rows.rows })
         };
         self.typos = self.domains.sorted().into_iter().filter_map(typo).collect();
     }
@@ -35,13 +36,9 @@ impl Summary {
 
     fn file_lines(&self) -> Vec<String> {
         let line = |file: &super::WrittenFile| {
-            let rows = if file.rows == 1 { "row" } else { "rows" };
-            let mut line = format!("{} ({} {rows})", file.path.display(), HumanCount(file.rows));
+            let mut line = format!("{} ({})", file.path.display(), counted(file.rows, "row", "rows"));
             if file.cut_cells > 0 {
-                let cells = match file.cut_cells {
-                    1 => "1 cell is".to_owned(),
-                    count => format!("{} cells are", HumanCount(count)),
-                };
+                let cells = counted(file.cut_cells, "cell is", "cells are");
                 line += &format!(
                     "; {cells} not complete, because a spreadsheet has at most 32,767 characters in a cell and 16,384 columns"
                 );
@@ -66,26 +63,23 @@ impl Summary {
         }
         if self.duplicates > 0 {
             let left_out = if self.dropped > 0 { ", left out" } else { "" };
-            add("Duplicates", format!("{}{left_out}", HumanCount(self.duplicates)));
+            add("Duplicates", format!("{}{left_out}", grouped(self.duplicates)));
         }
         if self.without_address > 0 {
-            add("Rows without an address", HumanCount(self.without_address).to_string());
+            add("Rows without an address", grouped(self.without_address));
         }
         if self.known > 0 {
-            let mut text = HumanCount(self.known).to_string();
+            let mut text = grouped(self.known);
             if self.known_undated {
                 text += &format!("\n{UNDATED}");
             }
             add("Results used again", text);
         }
         if self.retries > 0 {
-            add(
-                "Retries because a server answered \"later\" or not at all",
-                HumanCount(self.retries).to_string(),
-            );
+            add("Retries because a server answered \"later\" or not at all", grouped(self.retries));
         }
         if self.resumed > 0 {
-            add("Rows of an earlier run", HumanCount(self.resumed).to_string());
+            add("Rows of an earlier run", grouped(self.resumed));
         }
         facts
     }

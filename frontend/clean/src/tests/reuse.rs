@@ -108,7 +108,7 @@ fn results_do_not_become_younger_from_run_to_run() {
 
 #[test]
 fn a_time_in_the_future_is_that_of_the_file() {
-    let future = utc_text(unix_now() + 1_000_000);
+    let future = utc_text(store::clock::now() / 1000 + 1_000_000);
     for (hours, asked) in [(1, 0), (24 * 8, 1)] {
         let mut desk = desk("list.csv", "email\na@x.com\n");
         let old = format!("email,deliverable,reason,checked_at\na@x.com,true,mailbox_exists,{future}\n");

@@ -9,7 +9,7 @@ use crate::visit::Visit;
 use crate::{chart, page};
 use http_core::Reply;
 use list_work::actions::{Progress, StartError, WaitingAddresses, remaining_price};
-use lists::report::{counted, grouped};
+use lists::numbers::{counted, grouped};
 use lists::words::sentence;
 use maud::{Markup, html};
 use store::clock;

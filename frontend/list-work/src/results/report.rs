@@ -3,7 +3,8 @@
 use super::Piece;
 use super::rows::{AnsweredRows, NextRow};
 use engine::proto::lists::Lists;
-use lists::report::{Report, ReportTypo, grouped, page};
+use lists::numbers::grouped;
+use lists::report::{Report, ReportTypo, page};
 use lists::{Domains, Verdict};
 use std::sync::Arc;
 

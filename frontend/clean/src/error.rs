@@ -1,0 +1,96 @@
+//! The errors of `mailprobe clean`.
+
+use lists::ListError;
+use spill::SpillError;
+use std::fmt;
+use std::path::Path;
+
+/// The reason why a list was not cleaned: one line that says what is wrong and what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CleanError {
+    /// The exit code: 1 for a failure, 2 for wrong usage.
+    pub exit: u8,
+    /// The message: one line.
+    pub message: String,
+    /// The reason for an outage, as it is in the message.
+    outage: Option<String>,
+}
+
+impl CleanError {
+    /// A failure: exit code 1.
+    pub fn failed(message: impl Into<String>) -> CleanError {
+        CleanError { exit: 1, message: message.into(), outage: None }
+    }
+
+    /// Wrong arguments, or a list that does not fit them: exit code 2.
+    pub fn usage(message: impl Into<String>) -> CleanError {
+        CleanError { exit: 2, message: message.into(), outage: None }
+    }
+
+    /// A file, or the stream with this name, cannot be written.
+    pub(super) fn unwritable(path: &Path, why: impl fmt::Display) -> CleanError {
+        CleanError::failed(format!("{} cannot be written: {why}", path.display()))
+    }
+
+    /// A file cannot be read.
+    pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> CleanError {
+        CleanError::failed(format!("{} cannot be read: {error}", path.display()))
+    }
+
+    /// No address can be checked, for this reason.
+    pub(super) fn outage(why: String) -> CleanError {
+        CleanError { exit: 1, message: format!("no address can be checked: {why}"), outage: Some(why) }
+    }
+
+    /// The error with this text at its end.
+    #[must_use]
+    pub(super) fn with(mut self, more: &str) -> CleanError {
+        self.message += more;
+        self
+    }
+
+    /// Replaces the reason for an outage by that of the engine. The rest of the message stays.
+    #[must_use]
+    pub fn because(self, trouble: Option<String>) -> CleanError {
+        match (trouble, &self.outage) {
+            (Some(trouble), Some(why)) => {
+                CleanError { message: self.message.replacen(why, &trouble, 1), outage: Some(trouble), ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
+impl fmt::Display for CleanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CleanError {}
+
+impl From<SpillError> for CleanError {
+    fn from(error: SpillError) -> CleanError {
+        CleanError::failed(error.message)
+    }
+}
+
+impl From<ListError> for CleanError {
+    fn from(error: ListError) -> CleanError {
+        match error {
+            ListError::Unreadable(message) | ListError::Machine(message) => CleanError::failed(message),
+            ListError::NoAddress(message) => CleanError::usage(format!(
+                "{message}: name the column of the addresses with --column, or save the list as CSV with a column of addresses"
+            )),
+            ListError::Column(message) => {
+                CleanError::usage(format!("{message}; name one of them, or its number, with --column"))
+            }
+            ListError::Key(message) => {
+                CleanError::usage(format!("{message}; name one of them with --column"))
+            }
+            ListError::NoColumns(message) => {
+                CleanError::usage(format!("{message}: omit --column, or use --format csv"))
+            }
+        }
+    }
+}
