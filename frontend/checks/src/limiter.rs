@@ -91,7 +91,7 @@ impl Limiter {
                 None => return self.counters.count(id, (limit / self.store.live_nodes()).max(1), now),
             },
         };
-        // It is only for the time without the database, whatever it says.
+        // Counted only for times without the database, so the result does not matter here.
         let _ = self.counters.count(id, limit, now);
         counted
     }

@@ -132,7 +132,7 @@ impl TooOften {
     }
 }
 
-/// Somebody who gives the address and the password of a user.
+/// A caller that gives the address and the password of a user.
 #[derive(Debug, Clone, Copy)]
 pub struct Claimant {
     /// A hash of the address, whether or not it is a user's.
@@ -279,7 +279,7 @@ impl Throttle {
         self.lock().counts.take_all(subjects, now).map(drop)
     }
 
-    /// The network of a peer, and its site if that is wider; none if the peer's address tells nothing.
+    /// The network of a peer, and its site if that is wider; none if the peer's address does not distinguish callers.
     fn of_peer(
         &self,
         of_network: fn(IpAddr) -> Subject,

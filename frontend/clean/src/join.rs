@@ -145,7 +145,7 @@ impl Join {
         Ok(())
     }
 
-    /// A join reads at an even pace, because it waits for nobody.
+    /// A join waits for no server, so it reads at an even pace.
     fn show(&mut self) {
         let (read, bytes) = (self.partition.rows(), self.row.end);
         let part = self.progress.size().map(|size| size as f64 / bytes.max(1) as f64);

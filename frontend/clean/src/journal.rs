@@ -1,5 +1,5 @@
 //! `OUT.results`: results that are known, but whose rows are not in `OUT.partial` yet, because a row before them waits for its
-//! answer. A resumed run reads them, so it asks nobody again about these addresses.
+//! answer. A resumed run reads them, and does not check these addresses again.
 //!
 //! The file exists only while such results do. It has no addresses, only their keyed hashes; the key is at the beginning of the
 //! file, beside the rows in `OUT.partial`.

@@ -31,7 +31,6 @@ impl Left {
     pub const BUDGET: &'static str = "refusal_budget";
     /// The rule of rows that were not checked because their site did not answer.
     pub const SILENT: &'static str = "site_silent";
-
     /// The rule of rows for which no server could be reached.
     pub const NO_CONNECTION: &'static str = "no_connection";
 

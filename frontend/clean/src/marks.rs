@@ -1,4 +1,4 @@
-//! What the lists say about an address, whatever its check says: its suggestion, and whether it is one of a function, a free or a
+//! What the lists say about an address, independently of its check: its suggestion, and whether it is one of a function, a free or a
 //! throw-away provider. A row carries these marks before its bytes until it is written.
 //!
 //! ```text

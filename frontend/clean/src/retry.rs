@@ -16,7 +16,7 @@ const FULL_REASONS: [&str; 6] =
 /// Whether a check has found something out, so that its result can be used again.
 pub(super) fn is_found_out(earlier: &EarlierResult) -> bool {
     let EarlierResult { verdict, results } = earlier;
-    // Without its rule, it is not known why a row is unverifiable. It may be that nobody was asked.
+    // Without its rule, it is not known why a row is unverifiable. Perhaps no server was asked.
     verdict.reason != UNVERIFIABLE || is_closed(&results.rule)
 }
 

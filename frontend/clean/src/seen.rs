@@ -46,7 +46,7 @@ impl Seen {
         }
     }
 
-    /// The hash of an address. Addresses of the same mailbox have the same.
+    /// The hash of an address. Addresses of the same mailbox have equal hashes.
     #[inline(always)]
     pub fn key(&mut self, address: &Address) -> u128 {
         // The same text as `Address::canonical`, without an allocation.

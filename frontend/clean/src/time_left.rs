@@ -175,7 +175,7 @@ pub(super) struct RunFacts {
 /// The domain that the run waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Awaited {
-    /// Its number; `None` if it has none of its own.
+    /// Its number; `None` if it is counted among the others.
     pub domain: Option<u32>,
     pub why: &'static str,
     /// Number of other domains that the run waits for.

@@ -237,7 +237,7 @@ fn on_row(columns: &Columns, row: &ByteRecord, learner: &mut Learner<'_>) {
 }
 
 /// The status of a failure. If the row has none, the event itself is one that states nothing else. A failure that the provider
-/// calls temporary is temporary, whatever its words say.
+/// calls temporary is temporary, even if its words say otherwise.
 fn status_of_row(columns: &Columns, row: &ByteRecord, words: &[Cow<'_, str>]) -> EnhancedCode {
     let cell = |at: &usize| row.get(*at).map(text).unwrap_or_default();
     if columns.events.iter().any(|at| event_of(&cell(at)) == ProviderEvent::FailedSoftly) {

@@ -1,6 +1,6 @@
 //! Learning from the operator's own sending: bounces and deliveries as evidence about addresses.
 //!
-//! A server that accepts every recipient tells nothing at RCPT. Only mail that was sent there shows whether a mailbox exists: it
+//! A server that accepts every recipient shows nothing at RCPT. Only mail that was sent there shows whether a mailbox exists: it
 //! came back, or it did not.
 //!
 //! - [`read()`] reads a file: one message, an mbox, or the CSV export of a provider. It gives each [`Event`] and counts the rest.

@@ -1,6 +1,5 @@
 //! Samples of bounces with known meaning, and messages that are made to mislead.
 
-mod replies;
 mod samples;
 
 use crate::{Bounce, Cause, Event, EventKind, LearnError, Meaning, Tally, read};

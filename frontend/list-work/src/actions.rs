@@ -33,7 +33,7 @@ pub struct Progress {
     pub waiting: Vec<WaitingAddresses>,
 }
 
-/// Addresses that wait for the same.
+/// Addresses that wait for the same cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitingAddresses {
     /// What they wait for.

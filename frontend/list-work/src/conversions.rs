@@ -23,7 +23,7 @@ const THREADS: usize = 2;
 const SMALL_WORK: u64 = 64 << 20;
 /// Conversions that wait. An account waits for as many as it has lists in progress and downloads at most.
 const WAITING: Bounds = Bounds { share: 16, all: 64 };
-/// How long a failure waits for the one who asked, who may be busy with the lists of others.
+/// How long a failure is kept for the thread that asked, which may be busy with other lists.
 const TOLD_FOR: Duration = Duration::from_secs(60);
 /// Pause between two looks for sheets that are not used any longer.
 const REST: Duration = Duration::from_secs(60);

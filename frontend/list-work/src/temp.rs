@@ -24,7 +24,7 @@ const ALL_BYTES: u64 = 8 << 30;
 const KEPT_MAX: usize = 64;
 /// How long a sheet is kept after its last use.
 const KEPT_FOR: Duration = Duration::from_secs(600);
-/// How long a sheet stays at least, so that those who wait for it find it.
+/// How long a sheet stays at least, so that the threads that wait for it find it.
 const KEPT_AT_LEAST: Duration = Duration::from_secs(5);
 
 /// Creates temporary files.
@@ -141,7 +141,7 @@ impl TempFiles {
         self.lock().retain(|_, kept| now.saturating_duration_since(kept.used) < KEPT_FOR);
     }
 
-    /// Drops the sheet that was used longest ago, and that nobody reads. Returns whether there was one.
+    /// Drops the least recently used sheet that is not being read. Returns whether there was one.
     fn drop_one(&self, by: UsedUp, account: AccountId, unused_for: Duration) -> bool {
         let mut kept = self.lock();
         let idle = kept.iter().filter(|(_, kept)| {

@@ -445,7 +445,7 @@ impl Worker {
             match self.take_answers(&mut list)? {
                 Taken::Next => {}
                 Taken::All => break,
-                // Another node works on the list, or its owner has cancelled it: what is known of it here is of before.
+                // Another node works on the list, or its owner has cancelled it: the copy here is out of date.
                 Taken::Changed => return Ok(()),
             }
         }

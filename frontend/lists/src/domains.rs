@@ -67,7 +67,7 @@ impl Domains {
         rows.unknown += u64::from(verdict.class() == Class::Unknown);
     }
 
-    /// The name of the domain with this number; `None` if it has none of its own.
+    /// The name of the domain with this number; `None` if it is counted among the others.
     pub fn name(&self, number: u32) -> Option<&str> {
         let is_known = (number as usize) < self.counts.len();
         is_known.then(|| name(&self.names, &self.ends, number))

@@ -206,13 +206,13 @@ impl<'a> Results<'a> {
 pub struct WrittenResults {
     /// The inbox provider; empty if it is unknown or there is no such column.
     pub provider: String,
-    /// The rule that decided; empty as well.
+    /// The rule that decided; empty likewise.
     pub rule: String,
-    /// The subject of the reply that decided; empty as well.
+    /// The subject of the reply that decided; empty likewise.
     pub scope: String,
     /// The reply code, if there is one.
     pub reply_code: Option<u16>,
-    /// The enhanced code; empty as well.
+    /// The enhanced code; empty likewise.
     pub enhanced_code: String,
     /// The score, if known.
     pub score: Option<u8>,

@@ -1,4 +1,4 @@
-//! Hashes of addresses, in place of the addresses: somebody who does not have the key cannot find two addresses with one hash.
+//! Hashes of addresses, in place of the addresses: without the key, two addresses with one hash cannot be found.
 
 use super::SpillError;
 use siphasher::sip128::{Hasher128, SipHasher24};

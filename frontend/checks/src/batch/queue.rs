@@ -80,12 +80,12 @@ pub struct RowQuestion {
     batch: BatchId,
     created_at: UnixMs,
     rows: Vec<u32>,
-    /// The last delay because the server wanted it, and the last delay in an outage.
+    /// The last delay that the server wanted, and the last delay in an outage.
     put_off: Duration,
     put_off_by_outage: Duration,
-    /// What the store knows that it waits for.
+    /// The cause of its wait, as the store knows it.
     cause: WaitCause,
-    /// It waits for the budget of its site, in the room for such questions.
+    /// Whether it waits for the budget of its site. Such questions have a limit of their own.
     waits_for_budget: bool,
 }
 

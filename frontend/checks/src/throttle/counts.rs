@@ -1,7 +1,7 @@
-//! AttemptCounts of attempts, in bounded memory that never forgets a count within its window.
+//! Counts of attempts in bounded memory. No count is forgotten within its window.
 //!
 //! A table holds the exact counts of one kind of subject. While it is full, further subjects are counted in buckets that several
-//! subjects share, so a flood of subjects can refuse somebody too early, but gives nobody further attempts.
+//! subjects share. So a flood of subjects may cause an early refusal, but it allows no attempt beyond a limit.
 
 use super::{Allowance, Subject, TooOften};
 use std::collections::HashMap;
@@ -151,8 +151,8 @@ impl Table {
     }
 }
 
-/// A count-min sketch: a subject has a bucket in each row, and the lower one counts. The hashes have random keys, so nobody can choose
-/// a subject that shares the buckets of another.
+/// A count-min sketch: a subject has a bucket in each row, and the lower one counts. The hashes have random keys, so an attacker
+/// cannot choose a subject that shares the buckets of another.
 struct Shared {
     rows: [(RandomState, Vec<Bucket>); 2],
 }

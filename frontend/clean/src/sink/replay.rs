@@ -45,7 +45,7 @@ impl<R: Read> Replay<R> {
         Replay::with_chunk(input, CHUNK)
     }
 
-    /// The same, with another number of bytes to read at once.
+    /// A comparison that reads `chunk` bytes at once.
     pub fn with_chunk(input: R, chunk: usize) -> Replay<R> {
         let results = WrittenResults::default();
         Replay { input, ahead: Vec::new(), at: 0, chunk, good: 0, found: 0, results }

@@ -1,7 +1,6 @@
 //! Bounces as servers make them (RFC 3464), with their true meaning.
 
-use super::replies::{REFUSALS, Refusal};
-use crate::{Cause, Meaning};
+use crate::{Bounce, Cause, Meaning};
 use fastrand::Rng;
 
 /// A message with its meaning.
@@ -9,6 +8,35 @@ pub(super) struct Sample {
     pub name: String,
     pub meaning: Meaning,
     pub bytes: Vec<u8>,
+}
+
+/// A refusal with its true meaning, as a line of `testdata/refusals.txt`.
+struct Refusal {
+    meaning: Meaning,
+    status: &'static str,
+    host: &'static str,
+    reply: String,
+}
+
+fn refusals() -> Vec<Refusal> {
+    let lines = include_str!("../../testdata/refusals.txt").lines();
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(refusal).collect()
+}
+
+fn refusal(line: &'static str) -> Refusal {
+    let (head, reply) = line.split_once(" | ").unwrap();
+    let [meaning, status, host] = head.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+    let meaning = match meaning {
+        "not_found" => Meaning::Definite(Bounce::NotFound),
+        "disabled" => Meaning::Definite(Bounce::Disabled),
+        "dead" => Meaning::Definite(Bounce::DomainDead),
+        "full" => Meaning::Failed(Cause::Full),
+        "policy" => Meaning::Failed(Cause::Policy),
+        "temporary" => Meaning::Failed(Cause::Temporary),
+        "message" => Meaning::Failed(Cause::Message),
+        _ => panic!("{line}"),
+    };
+    Refusal { meaning, status, host, reply: reply.replace("\\n", "\n") }
 }
 
 /// The server that would write a bounce in this form.
@@ -51,14 +79,14 @@ const SUCCESSES: [(&str, &str, Meaning); 4] = [
 
 /// Makes a number of samples.
 pub(super) fn samples(count: usize, seed: u64) -> Vec<Sample> {
-    let mut random = Rng::with_seed(seed);
-    (0..count).map(|n| sample(n, &mut random)).collect()
+    let (mut random, refusals) = (Rng::with_seed(seed), refusals());
+    // Each refusal meets each server.
+    (0..count).map(|n| sample(n, &refusals[(n / SERVERS.len() + n) % refusals.len()], &mut random)).collect()
 }
 
-fn sample(n: usize, random: &mut Rng) -> Sample {
-    // Each refusal meets each server; one sample in eight is about a success.
+/// One sample in eight is about a success.
+fn sample(n: usize, refusal: &Refusal, random: &mut Rng) -> Sample {
     let server = SERVERS[n % SERVERS.len()];
-    let refusal = &REFUSALS[(n / SERVERS.len() + n) % REFUSALS.len()];
     let address = address(random);
     let (name, meaning, group) = match random.u8(0..8) {
         0 => {
@@ -72,7 +100,7 @@ fn sample(n: usize, random: &mut Rng) -> Sample {
         2 if server == Ses => {
             ("suppressed".to_owned(), Meaning::Failed(Cause::Suppressed), suppressed(&address))
         }
-        _ => (refusal.reply.to_owned(), refusal.meaning, failure(server, refusal, &address)),
+        _ => (refusal.reply.clone(), refusal.meaning, failure(server, refusal, &address)),
     };
     let readable = readable(server, refusal, &address);
     let bytes = render(server, &group, &readable, &address, random);
@@ -219,19 +247,7 @@ fn with_crlf(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn base64(bytes: &[u8]) -> String {
-    let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for (n, three) in bytes.chunks(3).enumerate() {
-        let bits =
-            three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
-        for place in 0..4 {
-            let is_there = place <= three.len();
-            let letter = letters[(bits >> (18 - 6 * place) & 63) as usize];
-            text.push(if is_there { char::from(letter) } else { '=' });
-        }
-        if n % 19 == 18 {
-            text.push('\n');
-        }
-    }
-    text
+    let text = data_encoding::BASE64.encode(bytes).into_bytes();
+    let lines: Vec<&[u8]> = text.chunks(76).collect();
+    String::from_utf8(lines.join(&b'\n')).unwrap()
 }

@@ -36,7 +36,7 @@ pub(super) fn share_bar(parts: &[(&'static str, u64)]) -> Markup {
     html! { div.shares { (drawn(placed(parts, WIDTH / total.max(1) as f64))) } }
 }
 
-/// A bar without text: the words beside it say the same.
+/// A bar without text: the words beside it give the value.
 fn drawn(parts: impl Iterator<Item = (&'static str, f64, f64)>) -> Markup {
     html! {
         svg aria-hidden="true" viewBox=(format!("0 0 {WIDTH} 10")) preserveAspectRatio="none" {

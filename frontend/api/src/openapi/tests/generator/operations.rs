@@ -39,15 +39,14 @@ pub fn paths() -> Value {
 }
 
 fn verify_by_query() -> Value {
-    let email = json!({
-        "name": "email",
-        "in": "query",
-        "required": true,
-        "description": "The address to check. A text that is not an address gets the reason `invalid_syntax` \
+    let mut email = parameter(
+        ("query", "email"),
+        "The address to check. A text that is not an address gets the reason `invalid_syntax` \
             and costs nothing. Write a plus sign as `%2B`.",
-        "schema": { "type": "string" },
-        "examples": { "address": { "value": examples::ADDRESS } },
-    });
+        json!({ "type": "string" }),
+        ("address", json!(examples::ADDRESS)),
+    );
+    email["required"] = true.into();
     json!({
         "operationId": "verifyByQuery",
         "tags": ["Verify"],
@@ -82,14 +81,9 @@ fn verification() -> Value {
 }
 
 fn idempotency_key(example: &str, description: &str) -> Value {
-    json!({
-        "name": "Idempotency-Key",
-        "in": "header",
-        "required": false,
-        "description": description,
-        "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$" },
-        "examples": { "key": { "value": example } },
-    })
+    let schema =
+        json!({ "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$" });
+    parameter(("header", "Idempotency-Key"), description, schema, ("key", json!(example)))
 }
 
 fn create_batch() -> Value {
@@ -105,16 +99,8 @@ fn create_batch() -> Value {
         &with_limits(&["Idempotent-Replayed"]),
     );
     accepted["links"] = json!({
-        "poll": {
-            "operationId": "pollBatch",
-            "parameters": { "batch_id": "$response.body#/batch_id" },
-            "description": "Poll every few seconds until `status` is `completed`.",
-        },
-        "cancel": {
-            "operationId": "cancelBatch",
-            "parameters": { "batch_id": "$response.body#/batch_id" },
-            "description": "End the batch before its completion.",
-        },
+        "poll": link("pollBatch", "batch_id", "Poll every few seconds until `status` is `completed`."),
+        "cancel": link("cancelBatch", "batch_id", "End the batch before its completion."),
     });
     let refused = [
         &answers::NOT_ALLOWED,
@@ -139,35 +125,59 @@ fn create_batch() -> Value {
 }
 
 fn batch_id() -> Value {
+    path_id("batch_id", "The id in the answer that accepted the batch.", examples::BATCH_ID)
+}
+
+/// A link from an answer to an operation on what it shows. `id` is the name of the parameter and of the field of the answer.
+fn link(operation: &str, id: &str, description: &str) -> Value {
     json!({
-        "name": "batch_id",
-        "in": "path",
-        "required": true,
-        "description": "The id in the answer that accepted the batch.",
-        "schema": { "type": "string" },
-        "examples": { "id": { "value": examples::BATCH_ID } },
+        "operationId": operation,
+        "parameters": { id: format!("$response.body#/{id}") },
+        "description": description,
+    })
+}
+
+/// The id in a path.
+fn path_id(name: &str, description: &str, example: &str) -> Value {
+    parameter(("path", name), description, json!({ "type": "string" }), ("id", json!(example)))
+}
+
+/// A parameter at this place with this name, and an example with its own name. Those in a path are required.
+fn parameter(
+    (place, name): (&str, &str),
+    description: &str,
+    schema: Value,
+    (example, value): (&str, Value),
+) -> Value {
+    json!({
+        "name": name,
+        "in": place,
+        "required": place == "path",
+        "description": description,
+        "schema": schema,
+        "examples": { example: { "value": value } },
     })
 }
 
 /// The parameters of a page, with the prefix of its ids and an example.
 fn page(prefix: &str, id: &str) -> [Value; 2] {
-    let limit = json!({
-        "name": "limit",
-        "in": "query",
-        "required": false,
-        "description": "The most entries of the page. A page can have fewer although there is a next one.",
-        "schema": { "type": "integer", "minimum": 1, "maximum": 100, "default": 20 },
-        "examples": { "limit": { "value": 20 } },
-    });
-    let after = json!({
-        "name": "after",
-        "in": "query",
-        "required": false,
-        "description": "The value of `next` of the page before.",
-        "schema": { "type": "string", "pattern": id_pattern(prefix) },
-        "examples": { "next": { "value": id } },
-    });
-    [limit, after]
+    [
+        limit(
+            "The most entries of the page. A page can have fewer although there is a next one.",
+            ("limit", 20),
+        ),
+        after(prefix, "The value of `next` of the page before.", ("next", id)),
+    ]
+}
+
+fn limit(description: &str, (example, value): (&str, u32)) -> Value {
+    let schema = json!({ "type": "integer", "minimum": 1, "maximum": 100, "default": 20 });
+    parameter(("query", "limit"), description, schema, (example, json!(value)))
+}
+
+fn after(prefix: &str, description: &str, (example, id): (&str, &str)) -> Value {
+    let schema = json!({ "type": "string", "pattern": id_pattern(prefix) });
+    parameter(("query", "after"), description, schema, (example, json!(id)))
 }
 
 /// The form of ids, which are 128 bits in Crockford's base 32.
@@ -300,12 +310,6 @@ fn detail() -> Value {
 /// A query parameter with a closed set of values.
 fn choice<T: Choice>(name: &str, description: &str) -> Value {
     let values: Vec<&str> = T::VALUES.iter().map(|(value, _)| *value).collect();
-    json!({
-        "name": name,
-        "in": "query",
-        "required": false,
-        "description": description,
-        "schema": { "type": "string", "enum": values },
-        "examples": { values[0]: { "value": values[0] } },
-    })
+    let schema = json!({ "type": "string", "enum": values });
+    parameter(("query", name), description, schema, (values[0], json!(values[0])))
 }

@@ -2,32 +2,19 @@
 
 use super::super::answers::{self, answer, rows, with_limits};
 use super::super::{examples, schemas};
-use super::{body, idempotency_key, page, responses};
+use super::{body, idempotency_key, page, parameter, path_id, responses};
 use crate::request::LIST_BYTES_MAX;
 use crate::{List, ListBody, ListPage};
 use serde_json::{Value, json};
 
 fn id() -> Value {
-    json!({
-        "name": "list_id",
-        "in": "path",
-        "required": true,
-        "description": "The id in the answer that created the list.",
-        "schema": { "type": "string" },
-        "examples": { "id": { "value": examples::LIST_ID } },
-    })
+    path_id("list_id", "The id in the answer that created the list.", examples::LIST_ID)
 }
 
 /// A parameter of text in the query.
 fn text(name: &str, description: &str, length: usize, example: &str) -> Value {
-    json!({
-        "name": name,
-        "in": "query",
-        "required": false,
-        "description": description,
-        "schema": { "type": "string", "maxLength": length },
-        "examples": { name: { "value": example } },
-    })
+    let schema = json!({ "type": "string", "maxLength": length });
+    parameter(("query", name), description, schema, (name, json!(example)))
 }
 
 /// Content of any type.
@@ -42,11 +29,7 @@ fn one(description: &str, shown: Vec<examples::Example>, headers: &[&'static str
 
 /// A link from an answer with a list to an operation on this list.
 fn link(operation: &str, description: &str) -> Value {
-    json!({
-        "operationId": operation,
-        "parameters": { "list_id": "$response.body#/list_id" },
-        "description": description,
-    })
+    super::link(operation, "list_id", description)
 }
 
 /// A link to an operation that is not possible while the list has this status. The API reference makes a loop of `x-poll`.
@@ -131,14 +114,9 @@ pub fn show() -> Value {
 
 pub fn append() -> Value {
     let header = |name: &str, required: bool, description: &str, schema: Value, example: Value| {
-        json!({
-            "name": name,
-            "in": "header",
-            "required": required,
-            "description": description,
-            "schema": schema,
-            "examples": { "value": { "value": example } },
-        })
+        let mut header = parameter(("header", name), description, schema, ("value", example));
+        header["required"] = required.into();
+        header
     };
     let number = json!({ "type": "integer", "minimum": 0, "maximum": LIST_BYTES_MAX });
     let offset = header(
@@ -228,26 +206,22 @@ pub fn cancel() -> Value {
 }
 
 pub fn results() -> Value {
-    let format = json!({
-        "name": "format",
-        "in": "query",
-        "required": false,
-        "description": "The format of the results. Without it, the results have the format of the list; a \
+    let format = parameter(
+        ("query", "format"),
+        "The format of the results. Without it, the results have the format of the list; a \
             list of one address per line becomes CSV without a header. JSON lines of CSV have the names of \
             the columns as keys. CSV of JSON lines has the address only. \
             A spreadsheet has texts in all cells.",
-        "schema": { "type": "string", "enum": ["csv", "jsonl", "xlsx"] },
-        "examples": { "csv": { "value": "csv" } },
-    });
-    let class = json!({
-        "name": "class",
-        "in": "query",
-        "required": false,
-        "description": "Only rows of this class; can be repeated. `deliverable`: `deliverable` is true. `unknown`: \
+        json!({ "type": "string", "enum": ["csv", "jsonl", "xlsx"] }),
+        ("csv", json!("csv")),
+    );
+    let class = parameter(
+        ("query", "class"),
+        "Only rows of this class; can be repeated. `deliverable`: `deliverable` is true. `unknown`: \
             `catch_all` and `unverifiable`. `undeliverable`: all other rows.",
-        "schema": { "type": "array", "items": { "type": "string", "enum": ["deliverable", "undeliverable", "unknown"] } },
-        "examples": { "deliverable": { "value": ["deliverable"] } },
-    });
+        json!({ "type": "array", "items": { "type": "string", "enum": ["deliverable", "undeliverable", "unknown"] } }),
+        ("deliverable", json!(["deliverable"])),
+    );
     let shown = rows(
         "The rows of the list, with `deliverable` and `reason` at their ends.",
         examples::RESULTS_CSV,

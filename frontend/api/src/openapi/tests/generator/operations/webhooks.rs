@@ -3,7 +3,7 @@
 use super::super::answers::{self, answer, with_limits};
 use super::super::examples::Example;
 use super::super::{examples, schemas};
-use super::{body, id_pattern, responses};
+use super::{after, body, limit, link, path_id, responses};
 use crate::{
     Delivery, DeliveryAttempt, DeliveryError, DeliveryList, DeliveryStatus, Webhook, WebhookBody,
     WebhookChangeBody, WebhookDisabledReason, WebhookEvent, WebhookList, WebhookTested,
@@ -21,13 +21,7 @@ pub fn create() -> Value {
         vec![("created", "A new endpoint", json!(secret_webhook()))],
         &with_limits(&[]),
     );
-    let link = |operation: &str, description: &str| {
-        json!({
-            "operationId": operation,
-            "parameters": { "webhook_id": "$response.body#/webhook_id" },
-            "description": description,
-        })
-    };
+    let link = |operation: &str, description: &str| link(operation, "webhook_id", description);
     made["links"] = json!({
         "show": link("showWebhook", "Look at the endpoint."),
         "change": link("changeWebhook", "Change or disable the endpoint."),
@@ -161,22 +155,8 @@ pub fn test() -> Value {
 }
 
 pub fn deliveries() -> Value {
-    let limit = json!({
-        "name": "limit",
-        "in": "query",
-        "required": false,
-        "description": "The most deliveries in the answer.",
-        "schema": { "type": "integer", "minimum": 1, "maximum": 100, "default": 20 },
-        "examples": { "most": { "value": 100 } },
-    });
-    let after = json!({
-        "name": "after",
-        "in": "query",
-        "required": false,
-        "description": "The value of `next` in the answer before.",
-        "schema": { "type": "string", "pattern": id_pattern("msg") },
-        "examples": { "cursor": { "value": MESSAGE_ID } },
-    });
+    let limit = limit("The most deliveries in the answer.", ("most", 100));
+    let after = after("msg", "The value of `next` in the answer before.", ("cursor", MESSAGE_ID));
     let log = answer(
         "A page of the log, newest first.",
         &schemas::of::<DeliveryList>(),
@@ -194,14 +174,7 @@ pub fn deliveries() -> Value {
 }
 
 fn id() -> Value {
-    json!({
-        "name": "webhook_id",
-        "in": "path",
-        "required": true,
-        "description": "The id of the endpoint.",
-        "schema": { "type": "string" },
-        "examples": { "id": { "value": WEBHOOK_ID } },
-    })
+    path_id("webhook_id", "The id of the endpoint.", WEBHOOK_ID)
 }
 
 fn one(description: &str, name: &'static str, summary: &'static str, webhook: &Webhook) -> Value {
