@@ -8,6 +8,7 @@
 use super::CleanError;
 use super::budget::AskedRow;
 use engine::NumberMap;
+use lists::Domains;
 use spill::State;
 use spill::spool::Spool;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +21,9 @@ const TICK_MS: u64 = 100;
 /// Bounds of the number of rows per turn of the clock.
 const QUOTA_MIN: u64 = 16;
 const QUOTA_MAX: u64 = 16_384;
+
+/// An odd factor, so different numbers stay different (Knuth's multiplicative hashing).
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The reason why a delayed row may be submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +108,7 @@ impl PutOff {
     /// The state cannot be written.
     pub fn on_site_full(&mut self, state: &mut State, row: &AskedRow) -> Result<(), CleanError> {
         self.came_back += 1;
-        let domain = self.hasher.hash_one(row.domain());
+        let domain = self.key(row);
         self.wait(state, domain, row)
     }
 
@@ -116,7 +120,7 @@ impl PutOff {
         if self.queues.is_empty() {
             return Ok(false);
         }
-        let domain = self.hasher.hash_one(row.domain());
+        let domain = self.key(row);
         let waits = self.queues.contains_key(&domain);
         if waits {
             self.wait(state, domain, row)?;
@@ -129,7 +133,7 @@ impl PutOff {
         if self.queues.is_empty() {
             return;
         }
-        let domain = self.hasher.hash_one(row.domain());
+        let domain = self.key(row);
         if self.queues.contains_key(&domain) {
             self.ready.push_back(domain);
         }
@@ -217,6 +221,15 @@ impl PutOff {
         self.tick = now + TICK_MS;
     }
 
+    /// The key of the row's domain in the map of queues, spread over all bits as the map wants it: made of the domain's number in the
+    /// summary, or of its name if it has no number of its own.
+    fn key(&self, row: &AskedRow) -> u64 {
+        match row.domain {
+            Domains::OTHERS => self.hasher.hash_one(row.domain()),
+            number => u64::from(number).wrapping_mul(SPREAD),
+        }
+    }
+
     fn wait(&mut self, state: &mut State, domain: u64, row: &AskedRow) -> Result<(), CleanError> {
         self.waiting += 1;
         self.crowded += 1;
@@ -278,7 +291,8 @@ mod tests {
 
     fn row(n: u64, domain: &str) -> AskedRow {
         let bytes = format!("user-{n}@{domain}").into_bytes();
-        AskedRow { row: n, address_bytes: bytes.len() as u16, bytes, ..AskedRow::default() }
+        let address_bytes = bytes.len() as u16;
+        AskedRow { row: n, domain: Domains::OTHERS, address_bytes, bytes, ..AskedRow::default() }
     }
 
     /// All rows that are released now.
