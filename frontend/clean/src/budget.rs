@@ -21,6 +21,8 @@ pub(super) struct AskedRow {
     pub key: u128,
     /// Whether its server has replied, and its answer comes later.
     pub is_held: bool,
+    /// Whether it has waited in a queue before.
+    pub has_waited: bool,
     /// Number of retries because its server answered "later" or not at all.
     pub retries: u8,
     /// The beginning of its wait, in milliseconds from the start of the run.
@@ -78,6 +80,7 @@ impl AskedRow {
         self.domain = number(8..12) as u32;
         self.retries = header[12];
         self.is_held = false;
+        self.has_waited = true;
         self.since = (number(13..21) as u64).checked_sub(1);
         self.address_bytes = number(21..23) as u16;
         self.key = number(23..39);
@@ -170,6 +173,7 @@ mod tests {
             domain: 7,
             key: 1 << 127,
             is_held: false,
+            has_waited: true,
             retries: 2,
             since: Some(0),
             bytes,

@@ -352,6 +352,7 @@ impl Run<'_> {
             slot.domain = domain;
             slot.key = key;
             slot.is_held = false;
+            slot.has_waited = false;
             slot.retries = 0;
             slot.since = None;
             slot.address_bytes = text.len() as u16;

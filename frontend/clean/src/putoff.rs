@@ -1,6 +1,7 @@
 //! Rows that are checked later: their server answered "later", their site was full, or there was an outage.
 //!
-//! If the site of a domain is full, the rows of the domain wait in its queue. Each answer for the domain releases one row, so
+//! If the site of a domain is full, the rows of the domain wait in its queue; a row that comes back waits before those that were not
+//! submitted yet, so rows keep roughly the order of the list. Each answer for the domain releases one row, so
 //! that the number of rows in progress fits the site. In addition a clock releases a few rows of all such domains in turn. It
 //! releases more each time while none of them returns, and fewer if most of them return. So no row waits for ever, and few
 //! rows are submitted in vain.
@@ -38,7 +39,7 @@ pub(super) enum Turn {
 #[derive(Default)]
 pub(super) struct PutOff {
     hasher: RandomState,
-    queues: NumberMap<Spool>,
+    queues: NumberMap<DomainQueue>,
     /// The domains with a queue, the next in turn first.
     turns: VecDeque<u64>,
     /// Domains with a released row, once per row.
@@ -59,6 +60,29 @@ pub(super) struct PutOff {
     /// Number of rows that it may still release in this turn.
     left: u64,
     buffer: Vec<u8>,
+}
+
+/// The rows of a domain that wait for room at its site.
+#[derive(Default)]
+struct DomainQueue {
+    /// Rows that were taken from a queue and came back. They go first.
+    again: Spool,
+    first: Spool,
+}
+
+impl DomainQueue {
+    fn push(&mut self, state: &mut State, row: &AskedRow) -> Result<(), CleanError> {
+        push(if row.has_waited { &mut self.again } else { &mut self.first }, state, row)
+    }
+
+    fn pop(&mut self, state: &mut State, into: &mut Vec<u8>) -> Result<bool, CleanError> {
+        let queue = if self.again.is_empty() { &mut self.first } else { &mut self.again };
+        Ok(queue.pop(state, into)?)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.again.is_empty() && self.first.is_empty()
+    }
 }
 
 impl PutOff {
@@ -235,10 +259,10 @@ impl PutOff {
         self.crowded += 1;
         let has_room = self.queues.len() < QUEUES_MAX;
         match self.queues.get_mut(&domain) {
-            Some(queue) => push(queue, state, row),
+            Some(queue) => queue.push(state, row),
             None if has_room => {
                 self.turns.push_back(domain);
-                push(self.queues.entry(domain).or_default(), state, row)
+                self.queues.entry(domain).or_default().push(state, row)
             }
             None => push(&mut self.others, state, row),
         }
@@ -346,6 +370,28 @@ mod tests {
         assert!((300_100..300_100 + 8192).contains(&put_off.next_due(0).unwrap()));
         assert_eq!(gone(&mut put_off, &mut state, 310_000), [2]);
         assert_eq!((put_off.len(), put_off.next_due(0)), (0, None));
+    }
+
+    #[test]
+    fn a_row_that_comes_back_waits_before_those_that_were_not_submitted() {
+        let (_folder, mut state) = state(0);
+        let (mut put_off, mut taken) = (PutOff::default(), AskedRow::default());
+        for n in 0..1000 {
+            put_off.on_site_full(&mut state, &row(n, "a.example")).unwrap();
+        }
+        let mut handed = Vec::new();
+        for tick in 0..20 {
+            // The first of each turn finds room, and the others come back.
+            let mut rows = Vec::new();
+            while put_off.next(&mut state, tick * TICK_MS, &mut taken).unwrap().is_some() {
+                rows.push(taken.clone());
+            }
+            for back in rows.split_off(1) {
+                put_off.on_site_full(&mut state, &back).unwrap();
+            }
+            handed.push(rows[0].row);
+        }
+        assert_eq!(handed, (0..20).collect::<Vec<u64>>());
     }
 
     #[test]
