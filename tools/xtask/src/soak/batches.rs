@@ -214,6 +214,7 @@ impl BatchCampaign {
         })?;
         let judged = self.results(api, &answers, &batches);
         tally.check("every batch completes, each row once and right", judged);
+        self.settled("many")?;
         tally.check("one charge a row", self.world.judge("many", &Claim::exact(rows, rows)));
         tally.check("single checks meanwhile", compare(&idle, &busy, size));
         living.ok_or_else(|| Failure("there is no server".into()))

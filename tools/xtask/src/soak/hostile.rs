@@ -14,6 +14,7 @@
 mod asking;
 mod scenario;
 
+use super::crowd::joined;
 use super::options::SoakOptions;
 use super::world::{CampaignFolder, Mailnet, Serve};
 use crate::failure::Failure;
@@ -147,7 +148,7 @@ impl Soak {
         let (bad, good) = std::thread::scope(|scope| {
             let bad = scope.spawn(|| ask_all(address, &hostile_asks, at_once));
             let good = ask_all(address, &well_asks, WELL_BEHAVED_THREADS);
-            (bad.join().unwrap_or_else(|_| Err(Failure("a thread that asks panicked".into()))), good)
+            (joined(bad), good)
         });
         let (bad, good) = (bad?, good?);
         self.serve.running()?;

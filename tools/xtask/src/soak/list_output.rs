@@ -2,7 +2,6 @@
 //! the search for plain addresses in those.
 
 use super::list_rows::{CLEANED_HEADER, ListRows, next_row, wrong};
-use crate::failure::Failure;
 use flate2::read::MultiGzDecoder;
 use std::fs::{self, File};
 use std::io::{BufReader, Read, Seek, SeekFrom};
@@ -53,7 +52,7 @@ impl ListOutput<'_> {
     }
 
     /// Checks that each row of the list is written once, with its verdict, and at its position if order was requested.
-    pub fn judge(&self) -> Result<Result<(), String>, Failure> {
+    pub fn judge(&self) -> Result<(), String> {
         let path = &self.path;
         let file = File::open(path).map_err(|e| wrong(path, &e))?;
         let is_packed = path.extension().is_some_and(|ending| ending == "gz");
@@ -90,7 +89,7 @@ impl ListOutput<'_> {
             faults.push(format!("{count} lines of {lines}"));
         }
         let shown: Vec<&str> = faults.iter().take(SHOWN).map(String::as_str).collect();
-        Ok(if shown.is_empty() { Ok(()) } else { Err(format!("{}: {}", faults.len(), shown.join("; "))) })
+        if shown.is_empty() { Ok(()) } else { Err(format!("{}: {}", faults.len(), shown.join("; "))) }
     }
 }
 

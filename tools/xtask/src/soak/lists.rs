@@ -112,10 +112,10 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     fs::write(&path, campaign.download(&id, &size)?).map_err(|error| wrong(&path, &error))?;
     let output = ListOutput { list: &list, path, is_ordered: true, has_more_columns: false };
     let rows = format!("{} rows", size.rows);
-    tally.check("each row is there once, with its verdict", output.judge()?.map(|()| rows));
+    tally.check("each row is there once, with its verdict", output.judge().map(|()| rows));
     let paid = campaign.world.judge(ACCOUNT, &Claim::exact(granted, spent));
     tally.check("the account has paid once for each address", paid);
-    let cancelled = campaign.cancelled(&size, granted, spent)?;
+    let cancelled = campaign.cancelled(&size, granted, spent);
     tally.check("a cancelled list costs what has an answer", cancelled);
     report::line(&format!("lists: {} kills", campaign.kills));
     let serve = campaign.serve.take().ok_or_else(|| Failure("there is no server".into()))?;
@@ -308,12 +308,7 @@ impl ApiListCampaign {
     }
 
     /// A list at slow servers is cancelled after a kill.
-    fn cancelled(
-        &mut self,
-        size: &ApiListSize,
-        granted: u64,
-        before: u64,
-    ) -> Result<Result<String, String>, Failure> {
+    fn cancelled(&mut self, size: &ApiListSize, granted: u64, before: u64) -> Result<String, String> {
         let text: String =
             (0..size.slow_rows).map(|n| format!("user-{n}@slow-{}.example\n", n % 20 + 1)).collect();
         let upload = HttpRequest::new("POST", "/v1/lists?name=slow", text);
@@ -334,9 +329,9 @@ impl ApiListCampaign {
         let (checked, charged) = (list["checked"].as_u64(), list["credits_charged"].as_u64());
         let is_part = checked.is_some_and(|checked| (1..size.slow_rows).contains(&checked));
         if list != after || checked != charged || checked != Some(rows) || !is_part {
-            return Ok(Err(format!("{rows} rows: {list}; later {after}")));
+            return Err(format!("{rows} rows: {list}; later {after}"));
         }
         let paid = self.world.judge(ACCOUNT, &Claim::exact(granted, before + rows));
-        Ok(paid.map(|_| format!("{rows} of {} rows", size.slow_rows)))
+        paid.map(|_| format!("{rows} of {} rows", size.slow_rows))
     }
 }

@@ -44,6 +44,7 @@ mod slow_peers;
 mod ssrf;
 mod state;
 mod stops;
+mod store_test;
 mod tenants;
 mod timeleft;
 pub mod transport;

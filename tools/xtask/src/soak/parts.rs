@@ -119,17 +119,13 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
         came: vec![false; size.lines as usize],
     };
     let mut tally = Tally::default();
-    let outcome = campaign.whole()?;
-    tally.check("one run", outcome);
+    tally.check("one run", campaign.whole());
     for index in 0..PARTS {
-        let outcome = campaign.part(index)?;
-        tally.check(&format!("part {index} of {PARTS}"), outcome);
+        tally.check(&format!("part {index} of {PARTS}"), campaign.part(index));
     }
     tally.check("each row in one part", campaign.all_rows());
-    let outcome = campaign.again()?;
-    tally.check("a complete part, started again", outcome);
-    let outcome = campaign.join()?;
-    tally.check("the join is the output of one run", outcome);
+    tally.check("a complete part, started again", campaign.again());
+    tally.check("the join is the output of one run", campaign.join());
     Ok(tally)
 }
 
@@ -157,24 +153,22 @@ type Outcome = Result<String, String>;
 
 impl PartsCampaign<'_> {
     /// Cleans the list in one run.
-    fn whole(&mut self) -> Result<Outcome, Failure> {
+    fn whole(&mut self) -> Outcome {
         let began = Instant::now();
         let mailnet = self.mailnet()?;
         let mut run = self.start(&mailnet, "whole.csv", &[])?;
         let peak = self.watch(&mut run, None)?;
         let asked = asked(mailnet)?;
         let rows = self.rows(&self.world.path("whole.csv"), 0)?;
-        let expected = self.expected(rows.iter().flatten().copied(), &HashMap::new());
-        Ok(rows.and_then(|rows| {
-            equal("rows", rows.len() as u64, self.size.lines)?;
-            equal("recipients by the number of questions", asked?, expected.0)?;
-            self.in_memory(peak)?;
-            Ok(format!("{} rows, {} addresses, {}", rows.len(), expected.1.len(), costs(began, peak)))
-        }))
+        let expected = self.expected(rows.iter().copied(), &HashMap::new());
+        equal("rows", rows.len() as u64, self.size.lines)?;
+        equal("recipients by the number of questions", asked, expected.0)?;
+        self.in_memory(peak)?;
+        Ok(format!("{} rows, {} addresses, {}", rows.len(), expected.1.len(), costs(began, peak)))
     }
 
     /// Cleans a part, with a kill.
-    fn part(&mut self, index: u64) -> Result<Outcome, Failure> {
+    fn part(&mut self, index: u64) -> Outcome {
         let began = Instant::now();
         let flag = format!("{index}/{PARTS}");
         let file = self.world.path(&format!("out.csv.part-{index}-of-{PARTS}"));
@@ -186,13 +180,10 @@ impl PartsCampaign<'_> {
         let mut run = self.start(&mailnet, "out.csv", &["--part", &flag])?;
         let peak = self.watch(&mut run, Some((&partial, kill_at)))?;
         if run.ended()?.is_some_and(|status| status.success()) {
-            return Ok(Err("the run ended before its kill".to_owned()));
+            return Err("the run ended before its kill".to_owned());
         }
         drop(mailnet);
-        let before = match self.rows(&partial, 1)? {
-            Ok(rows) => rows,
-            Err(error) => return Ok(Err(format!("after the kill: {error}"))),
-        };
+        let before = self.rows(&partial, 1).map_err(|error| format!("after the kill: {error}"))?;
 
         let mailnet = self.mailnet()?;
         let summary = self.world.path("summary.json");
@@ -201,24 +192,16 @@ impl PartsCampaign<'_> {
             self.start(&mailnet, "out.csv", &["--part", &flag, "--resume", "--summary", &summary_path])?;
         let peak = self.watch(&mut run, None)?.max(peak);
         let asked = asked(mailnet)?;
-        let rows = match self.rows(&file, 1)? {
-            Ok(rows) => rows,
-            Err(error) => return Ok(Err(error)),
-        };
+        let rows = self.rows(&file, 1)?;
         let known = self.expected(before.iter().copied(), &HashMap::new()).1;
         let (expected, addresses) = self.expected(rows.iter().copied(), &known);
-        Ok(self.take(index, &rows).and_then(|()| {
-            is_at_most(&asked?, &expected)?;
-            equal("rows before the kill in the summary", number(&summary, "resumed"), before.len() as u64)?;
-            equal("rows in the summary", number(&summary, "rows"), rows.len() as u64)?;
-            self.in_memory(peak)?;
-            let (before, asked) = (before.len(), addresses.len());
-            Ok(format!(
-                "{before} of {} rows before the kill, {asked} addresses after it, {}",
-                rows.len(),
-                costs(began, peak)
-            ))
-        }))
+        self.take(index, &rows)?;
+        is_at_most(&asked, &expected)?;
+        equal("rows before the kill in the summary", number(&summary, "resumed"), before.len() as u64)?;
+        equal("rows in the summary", number(&summary, "rows"), rows.len() as u64)?;
+        self.in_memory(peak)?;
+        let (before, asked, costs) = (before.len(), addresses.len(), costs(began, peak));
+        Ok(format!("{before} of {} rows before the kill, {asked} addresses after it, {costs}", rows.len()))
     }
 
     /// Notes the rows of a part and their addresses.
@@ -243,7 +226,7 @@ impl PartsCampaign<'_> {
     }
 
     /// Starts a complete part again.
-    fn again(&self) -> Result<Outcome, Failure> {
+    fn again(&self) -> Outcome {
         let mailnet = self.mailnet()?;
         let file = self.world.path(&format!("out.csv.part-0-of-{PARTS}"));
         let inode =
@@ -251,15 +234,12 @@ impl PartsCampaign<'_> {
         let before = inode(&file);
         let mut run = self.start(&mailnet, "out.csv", &["--part", "0/3", "--resume"])?;
         self.watch(&mut run, None)?;
-        let asked = asked(mailnet)?;
-        Ok(asked.and_then(|asked| {
-            equal("recipients", asked, Asked::new())?;
-            equal("inodes of the file", inode(&file), before)?;
-            Ok("nobody is asked".to_owned())
-        }))
+        equal("recipients", asked(mailnet)?, Asked::new())?;
+        equal("inodes of the file", inode(&file), before)?;
+        Ok("nobody is asked".to_owned())
     }
 
-    fn join(&self) -> Result<Outcome, Failure> {
+    fn join(&self) -> Outcome {
         let began = Instant::now();
         let mailnet = self.mailnet()?;
         let mut run = self.start(&mailnet, "out.csv", &["--join"])?;
@@ -269,13 +249,11 @@ impl PartsCampaign<'_> {
         let (whole, joined) = (self.world.path("whole.csv"), self.world.path("out.csv"));
         let same = is_same(&whole, &joined)?;
         let left = self.left_behind()?;
-        Ok(asked.and_then(|asked| {
-            equal("recipients", asked, Asked::new())?;
-            equal("the same bytes", same, true)?;
-            equal("temporary files", left, Vec::new())?;
-            self.in_memory(peak)?;
-            Ok(took)
-        }))
+        equal("recipients", asked, Asked::new())?;
+        equal("the same bytes", same, true)?;
+        equal("temporary files", left, Vec::new())?;
+        self.in_memory(peak)?;
+        Ok(took)
     }
 
     fn mailnet(&self) -> Result<Mailnet, Failure> {
@@ -308,7 +286,7 @@ impl PartsCampaign<'_> {
 
     /// The numbers of the complete rows of an output file, after `titles` lines and the header. Each must be the row that mailnet
     /// expects, and they must be in order.
-    fn rows(&self, path: &Path, titles: usize) -> Result<Result<Vec<u64>, String>, Failure> {
+    fn rows(&self, path: &Path, titles: usize) -> Result<Vec<u64>, String> {
         let failed = |error: std::io::Error| wrong(path, &error);
         let file = File::open(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
@@ -326,7 +304,7 @@ impl PartsCampaign<'_> {
             }
             if !std::mem::replace(&mut has_header, true) {
                 if row != CLEANED_HEADER {
-                    return Ok(Err(format!("a strange header: {row}")));
+                    return Err(format!("a strange header: {row}"));
                 }
                 continue;
             }
@@ -335,12 +313,12 @@ impl PartsCampaign<'_> {
                     rows.push(n)
                 }
                 Some(n) if self.list.cleaned(n) != row => {
-                    return Ok(Err(format!("{row}, not {}", self.list.cleaned(n))));
+                    return Err(format!("{row}, not {}", self.list.cleaned(n)));
                 }
-                _ => return Ok(Err(format!("not in order: {row}"))),
+                _ => return Err(format!("not in order: {row}")),
             }
         }
-        Ok(Ok(rows))
+        Ok(rows)
     }
 
     /// The hash of the address of a row, and how often it must be asked about; `None` if there is no address.
@@ -383,7 +361,7 @@ impl PartsCampaign<'_> {
 }
 
 /// Ends a mailnet and returns its counts of recipients; an error if the client broke a rule of the protocols.
-fn asked(mailnet: Mailnet) -> Result<Result<Asked, String>, Failure> {
+fn asked(mailnet: Mailnet) -> Result<Asked, String> {
     let counters = mailnet.stop()?;
     let recipients = counters.get("recipients").and_then(Value::as_object);
     let mut asked = Asked::new();
@@ -391,7 +369,7 @@ fn asked(mailnet: Mailnet) -> Result<Result<Asked, String>, Failure> {
         let times: u32 = times.parse().map_err(|_| Failure(format!("mailnet counts strangely: {times}")))?;
         *asked.entry(times.min(2)).or_default() += count.as_u64().unwrap_or_default();
     }
-    Ok(polite(&counters).map(|_| asked))
+    polite(&counters).map(|_| asked)
 }
 
 fn equal<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {

@@ -73,8 +73,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     report::line(&format!("      an idle server: p99 {:.1} ms", millis(idle)));
     let before = serve.descriptors()?;
     for slow_peers in [SlowPeer::Silent, SlowPeer::Head, SlowPeer::Body, SlowPeer::Unread] {
-        let held = hold(slow_peers, &size, &serve, &key, idle)?;
-        tally.check(slow_peers.name(), held);
+        tally.check(slow_peers.name(), hold(slow_peers, &size, &serve, &key, idle));
         serve.running()?;
     }
     tally.check("no descriptor of slow peers is left", released(&mut serve, before));
@@ -82,8 +81,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
 
     let places = (size.slow_peers / 2).to_string();
     let serve = start(&world, &mailnet, &places)?;
-    let held = hold(SlowPeer::Idle, &size, &serve, &key, idle)?;
-    tally.check(SlowPeer::Idle.name(), held);
+    tally.check(SlowPeer::Idle.name(), hold(SlowPeer::Idle, &size, &serve, &key, idle));
     tally.check("no panic, and an end in order", serve.end());
     mailnet.stop()?;
     Ok(tally)
@@ -100,7 +98,7 @@ fn hold(
     serve: &Serve,
     key: &str,
     idle: Duration,
-) -> Result<Result<String, String>, Failure> {
+) -> Result<String, String> {
     let (siege, habit, server) =
         (Siege::default(), slow_peers.habit(key), ServerEndpoint::from(serve.address));
     let members = count(slow_peers, size);
@@ -126,7 +124,7 @@ fn hold(
         millis(limit),
         siege.cut_off.load(Ordering::Relaxed)
     );
-    Ok(outcome(found <= limit, figures))
+    outcome(found <= limit, figures)
 }
 
 /// The latencies of the good client, each on its own connection.

@@ -17,7 +17,7 @@ use crate::interop::process::{interrupted, wait_until};
 use crate::interop::report::{self, Tally, outcome};
 use serde_json::json;
 use socket2::{Domain, Socket, Type};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -101,7 +101,7 @@ fn run_on(
     for opening in openings {
         let name = format!("{server} {}", opening.name);
         if options.wants(&name) {
-            tally.check(&name, hold(&opening.bytes, size, &serve, (&server, &key), most_mib)?);
+            tally.check(&name, hold(&opening.bytes, size, &serve, (&server, &key), most_mib));
             serve.running()?;
         }
     }
@@ -179,7 +179,7 @@ fn hold(
     serve: &Serve,
     (server, key): (&ServerEndpoint, &str),
     most_mib: u64,
-) -> Result<Result<String, String>, Failure> {
+) -> Result<String, String> {
     let is_short = opening.len() < 4096;
     let sent = if is_short { opening.repeat(PIPELINED) } else { opening.to_vec() };
     let ended = AtomicBool::new(false);
@@ -214,10 +214,7 @@ fn hold(
         let waits = good.join().unwrap_or_else(|_| Err("it panicked".into()));
         watched.map(|()| (opened, waits, peak_kib, kernel))
     })?;
-    let waits = match waits {
-        Ok(waits) => waits,
-        Err(why) => return Ok(Err(format!("the good client got no answer: {why}"))),
-    };
+    let waits = waits.map_err(|why| format!("the good client got no answer: {why}"))?;
     let longest = waits.iter().max().copied().unwrap_or_default();
     let figures = format!(
         "{opened} connections, {} MiB resident (at most {most_mib}), {} MiB in the kernel, a good client waits {:.0} ms at most",
@@ -226,7 +223,7 @@ fn hold(
         millis(longest),
     );
     let held = peak_kib / 1024 <= most_mib && longest <= size.answered_within && !waits.is_empty();
-    Ok(outcome(held, figures))
+    outcome(held, figures)
 }
 
 /// Opens this thread's part of the connections, and opens those again that the server closes, until every one was open once more.
@@ -298,19 +295,10 @@ fn good_client(server: &ServerEndpoint, key: &str, ended: &AtomicBool) -> Result
     while !ended.load(Ordering::Relaxed) {
         for path in ["/docs", "/v1/verify?mode=fast&email=user-1@a-0.example"] {
             let began = Instant::now();
-            let fields =
-                format!("Host: {}\r\nAuthorization: Bearer {key}\r\nConnection: close\r\n", server.address);
-            let request = format!("GET {path} HTTP/1.1\r\n{fields}\r\n");
-            let mut answer = Vec::new();
-            let read = server.connect(CONNECT_LIMIT).and_then(|mut stream| {
-                stream.tcp().set_read_timeout(Some(CONNECT_LIMIT))?;
-                stream.write_all(request.as_bytes())?;
-                stream.flush()?;
-                stream.read_to_end(&mut answer)
-            });
-            read.map_err(|error| format!("{path}: {error}"))?;
-            if !answer.starts_with(b"HTTP/1.1 200 ") {
-                return Err(format!("{path}: {}", String::from_utf8_lossy(&answer[..answer.len().min(200)])));
+            let request = HttpRequest::get(path).bearer(key).header("Connection", "close");
+            let answer = HttpClient::program(server.clone()).ask(&request)?;
+            if answer.status != 200 {
+                return Err(format!("{path}: {answer}"));
             }
             waits.push(began.elapsed());
         }

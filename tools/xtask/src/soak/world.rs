@@ -46,6 +46,8 @@ pub struct CampaignFolder {
     binaries: PathBuf,
     /// The name of the data folder.
     data: &'static str,
+    /// The variables that name the store; none for redb.
+    store: Vec<(&'static str, String)>,
 }
 
 /// A process of mailnet that plays a scenario.
@@ -105,7 +107,7 @@ impl CampaignFolder {
             None => build(folder.path(), release)?,
         };
         mailnet::raise_open_files();
-        let folder = CampaignFolder { folder, binaries, data: "data" };
+        let folder = CampaignFolder { folder, binaries, data: "data", store: Vec::new() };
         folder.extend_free_plan("")?;
         Ok(folder)
     }
@@ -259,17 +261,30 @@ impl CampaignFolder {
 
     /// Runs a command of `mailprobe` that prints JSON.
     pub fn json(&self, command: &[&str]) -> Result<Value, Failure> {
-        let name = format!("mailprobe {}", command.join(" "));
-        let mut command = self.mailprobe(command);
-        command.arg("--json");
-        let output = process::run(command, "", self.folder.path(), COMMAND_LIMIT)?.success(&name)?;
-        serde_json::from_str(&output).map_err(|error| wrong(name, &error))
+        self.json_on(&self.data(), command, "")
     }
 
     /// Runs a command of `mailprobe` and returns its output.
     pub fn text(&self, command: &[&str]) -> Result<String, Failure> {
+        self.text_on(&self.data(), command, "")
+    }
+
+    /// Runs a command of `mailprobe` that prints JSON, on the caller's data folder and with this input.
+    pub fn json_on(&self, data: &Path, command: &[&str], input: &str) -> Result<Value, Failure> {
+        let output = self.text_on(data, &[command, &["--json"]].concat(), input)?;
+        serde_json::from_str(&output).map_err(|error| wrong(command.join(" "), &error))
+    }
+
+    /// Runs a command of `mailprobe` on the caller's data folder and with this input, and returns its output.
+    pub fn text_on(&self, data: &Path, command: &[&str], input: &str) -> Result<String, Failure> {
         let name = format!("mailprobe {}", command.join(" "));
-        process::run(self.mailprobe(command), "", self.folder.path(), COMMAND_LIMIT)?.success(&name)
+        let command = self.mailprobe_on(data, command);
+        process::run(command, input, self.folder.path(), COMMAND_LIMIT)?.success(&name)
+    }
+
+    /// Makes all further commands use this store, which the variables name.
+    pub fn use_store(&mut self, variables: Vec<(&'static str, String)>) {
+        self.store = variables;
     }
 
     /// Makes all further commands use another data folder.
@@ -313,14 +328,11 @@ impl CampaignFolder {
         key.map(str::to_owned).ok_or_else(|| Failure(format!("key create {name}: no key in the answer")))
     }
 
-    fn mailprobe(&self, arguments: &[&str]) -> Command {
-        self.mailprobe_on(&self.data(), arguments)
-    }
-
     /// A command of `mailprobe` on the caller's data folder.
     pub fn mailprobe_on(&self, data: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.binaries.join("mailprobe"));
         command.args(arguments).arg("--data").arg(data);
+        command.envs(self.store.iter().map(|(name, value)| (name, value)));
         self.keep_state_here(&mut command);
         command
     }
@@ -350,9 +362,7 @@ impl CampaignFolder {
     }
 
     fn ledger_in(&self, data: &Path, account: &str) -> Result<Ledger, Failure> {
-        let command = self.mailprobe_on(data, &["account", "show", account, "--json"]);
-        let output = process::run(command, "", self.folder.path(), COMMAND_LIMIT)?.success("account show")?;
-        Ledger::of(&serde_json::from_str(&output).map_err(|error| wrong("account show", &error))?)
+        Ledger::of(&self.json_on(data, &["account", "show", account], "")?)
     }
 
     /// Compares the ledger of an account with what its clients were told.
@@ -548,6 +558,15 @@ pub fn listening(server: &mut ServerProcess) -> Result<Option<SocketAddr>, Failu
     waited.map_err(|failure| server.complain(&failure.0))?;
     let parsed = found.map(|address| address.parse()).transpose();
     parsed.map_err(|_| server.complain("listens nowhere"))
+}
+
+/// Copies a folder with everything in it.
+pub fn copy_folder(from: &Path, to: &Path) -> Result<(), Failure> {
+    let copied = Command::new("cp").arg("-a").arg(from).arg(to).status();
+    match copied {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(Failure(format!("cannot copy {}", from.display()))),
+    }
 }
 
 /// Builds the binaries in the target folder of this binary.

@@ -1,7 +1,7 @@
 //! Clients that behave well: their requests, the expected answers, and the latencies.
 
 use super::super::client::{HttpClient, HttpRequest};
-use super::super::crowd::joined;
+use super::super::crowd::each;
 use super::super::slow_peers::percentile;
 use super::super::transport::ServerEndpoint;
 use super::super::visitor::{Visitor, expect};
@@ -43,15 +43,12 @@ impl Good {
 
     /// Sends this many requests of each kind in parallel, each over a new connection.
     pub fn ask(&self, requests: usize) -> Result<WaitsByKind, Failure> {
-        std::thread::scope(|scope| {
-            let clients: Vec<_> =
-                (0..KINDS.len()).map(|kind| scope.spawn(move || self.ask_for(kind, requests))).collect();
-            let mut all = WaitsByKind::default();
-            for (waits, client) in all.iter_mut().zip(clients) {
-                *waits = joined(client)?;
-            }
-            Ok(all)
-        })
+        let mut all = WaitsByKind::default();
+        let clients = each(KINDS.len(), KINDS.len(), |kind| self.ask_for(kind, requests))?;
+        for (waits, client) in all.iter_mut().zip(clients) {
+            *waits = client?;
+        }
+        Ok(all)
     }
 
     fn ask_for(&self, kind: usize, requests: usize) -> Result<Vec<Duration>, Failure> {

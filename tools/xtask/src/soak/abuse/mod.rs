@@ -119,7 +119,7 @@ fn campaign(
     let owners = Owners::sign_up(&server, size.owners, size.lists)?;
     let good = Good::new(server.clone(), world.unlimited("good", 1_000_000)?, good_person);
     let (carrier, marker) = (world.unlimited("carrier", 1000)?, world.unlimited("marker", 1000)?);
-    tally.check(&format!("{server}: a second request is noticed"), control(world, &server, size)?);
+    tally.check(&format!("{server}: a second request is noticed"), control(world, &server, size));
     let means = Means {
         owners: &owners,
         token: greedy.connect_assistant(&server)?,
@@ -148,10 +148,10 @@ fn campaign(
             Ok(siege.open.load(Ordering::Relaxed) >= members * CROWDS.len())
         });
         let outcome = gathered.and_then(|()| {
-            tally.check(&format!("{server}: slow connections alone"), alone(&good, size, &idle)?);
+            tally.check(&format!("{server}: slow connections alone"), alone(&good, size, &idle));
             for greed in greed::ALL {
                 if options.wants(greed.name) {
-                    let held = beside(&greed, &means, &good, size, &idle)?;
+                    let held = beside(&greed, &means, &good, size, &idle);
                     tally.check(&format!("{server}: {}", greed.name), held);
                     serve.running()?;
                 }
@@ -191,27 +191,19 @@ fn start(
 
 /// The control: a check after a complete request is executed and charged, and both answers are counted. The shapes must
 /// not have this result.
-fn control(
-    world: &CampaignFolder,
-    server: &ServerEndpoint,
-    size: &AbuseSize,
-) -> Result<Result<String, String>, Failure> {
+fn control(world: &CampaignFolder, server: &ServerEndpoint, size: &AbuseSize) -> Result<String, String> {
     let key = world.unlimited("control", 1000)?;
     let bytes = format!("GET /livez HTTP/1.1\r\nHost: t\r\n\r\n{}", shapes::marker(&key));
     // The check's answer comes some time after the first one.
     let answers = answers::of(server, bytes.as_bytes(), size.quiet * 10);
-    let answers = answers.map_err(|error| Failure(format!("the control: {error}")))?;
+    let answers = answers.map_err(|error| format!("the control: {error}"))?;
     let spent = world.ledger("control")?.credits.spent;
     let found = format!("answers {:?}, {spent} charged", answers.statuses);
-    Ok(outcome(answers.statuses == [200, 200] && spent == 1, found))
+    outcome(answers.statuses == [200, 200] && spent == 1, found)
 }
 
-fn alone(
-    good: &Good,
-    size: &AbuseSize,
-    idle: &[Duration; KINDS.len()],
-) -> Result<Result<String, String>, Failure> {
-    Ok(compare(good.ask(size.requests)?, size.slack, idle))
+fn alone(good: &Good, size: &AbuseSize, idle: &[Duration; KINDS.len()]) -> Result<String, String> {
+    compare(good.ask(size.requests)?, size.slack, idle)
 }
 
 /// Runs one kind of abuse with the good clients beside it.
@@ -221,7 +213,7 @@ fn beside(
     good: &Good,
     size: &AbuseSize,
     idle: &[Duration; KINDS.len()],
-) -> Result<Result<String, String>, Failure> {
+) -> Result<String, String> {
     let ended = AtomicBool::new(false);
     let (abuse, waits) = std::thread::scope(|scope| {
         let abuse = scope.spawn(|| (greed.run)(means, &ended));
@@ -239,11 +231,11 @@ fn beside(
     });
     let slack = if greed.takes_all_cpu { size.slack_beside_load } else { size.slack };
     let found = compare(waits?, slack, idle);
-    Ok(match (abuse, found) {
+    match (abuse, found) {
         (Ok(said), Ok(found)) => Ok(format!("{said}; {found}")),
         (Ok(said), Err(found)) => Err(format!("{said}; {found}")),
         (Err(failure), Ok(found) | Err(found)) => Err(format!("{}; {found}", failure.0)),
-    })
+    }
 }
 
 fn compare(

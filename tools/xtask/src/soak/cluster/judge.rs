@@ -104,21 +104,23 @@ fn charged_once(calls: &[ClusterCall]) -> Finding {
     finding
 }
 
+/// The calls of an account for each thing that is paid once, with its price: an address, or the batch of an Idempotency-Key.
+fn purchases(calls: &[ClusterCall], account: usize) -> Vec<(u64, Vec<&ClusterCall>)> {
+    let of = |(of, _): &(usize, &str)| *of == account;
+    let checks = by_address(calls).into_iter().filter(|(key, _)| of(key)).map(|(_, calls)| (1, calls));
+    let batches = by_key(calls).into_iter().filter(|(key, _)| of(key)).map(|(_, batch)| batch);
+    checks.chain(batches).collect()
+}
+
 /// The credits that are surely charged, and those that may be in addition.
 fn bounds(calls: &[ClusterCall], account: usize) -> (u64, u64) {
     let (mut sure, mut open) = (0, 0);
-    let mut add = |calls: &[&ClusterCall], credits: u64| {
+    for (credits, calls) in purchases(calls, account) {
         if calls.iter().any(|call| call.success().is_some()) {
             sure += credits;
         } else if calls.iter().any(|call| call.is_unknown()) {
             open += credits;
         }
-    };
-    for (_, calls) in by_address(calls).iter().filter(|((of, _), _)| *of == account) {
-        add(calls, 1);
-    }
-    for (_, (rows, calls)) in by_key(calls).iter().filter(|((of, _), _)| *of == account) {
-        add(calls, *rows);
     }
     (sure, open)
 }
@@ -145,7 +147,7 @@ struct Charge {
 /// The charges of an account, and the times of calls without an answer, with their credits.
 fn charges(calls: &[ClusterCall], account: usize) -> (Vec<Charge>, Vec<(u64, u64, u64)>) {
     let (mut charges, mut unknown) = (Vec::new(), Vec::new());
-    let mut add = |calls: &[&ClusterCall], credits: u64| {
+    for (credits, calls) in purchases(calls, account) {
         let begin = calls.iter().map(|call| call.begin).min().unwrap_or_default();
         let acknowledged = calls.iter().filter(|call| call.success().is_some()).map(|call| call.end).min();
         if acknowledged.is_some() || calls.iter().any(|call| call.is_unknown()) {
@@ -153,12 +155,6 @@ fn charges(calls: &[ClusterCall], account: usize) -> (Vec<Charge>, Vec<(u64, u64
         }
         let lost = calls.iter().filter(|call| call.is_unknown());
         unknown.extend(lost.map(|call| (call.begin, call.end + HOLD_MS, credits)));
-    };
-    for (_, calls) in by_address(calls).iter().filter(|((of, _), _)| *of == account) {
-        add(calls, 1);
-    }
-    for (_, (rows, calls)) in by_key(calls).iter().filter(|((of, _), _)| *of == account) {
-        add(calls, *rows);
     }
     (charges, unknown)
 }

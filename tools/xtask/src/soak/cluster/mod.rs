@@ -12,7 +12,7 @@ mod judge;
 mod parts;
 pub mod world;
 
-use super::crowd::lock;
+use super::crowd::{joined, lock};
 use super::options::SoakOptions;
 use super::world::Ledger;
 use crate::cluster::setup::Setup;
@@ -248,8 +248,7 @@ fn finish(world: &ClusterWorld, load: &ClusterLoad<'_>) -> Result<Vec<String>, F
             Ok(lock(&load.batches).is_empty())
         })
     };
-    let polled = std::thread::scope(|scope| scope.spawn(poll).join());
-    let polled = polled.unwrap_or_else(|_| Err(Failure("the thread that polls panicked".into())));
+    let polled = std::thread::scope(|scope| joined(scope.spawn(poll)));
     interrupted()?;
     let mut missing = Vec::new();
     if let Err(Failure(why)) = polled {

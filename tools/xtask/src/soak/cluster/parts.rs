@@ -304,11 +304,9 @@ fn revocations(world: &ClusterWorld, count: usize, tally: &mut Tally) -> Result<
                 wrong.push(format!("round {round}: accepted {elapsed} ms after the revocation"));
             }
         }
-        Ok((wrong, longest))
+        Ok::<_, Failure>((wrong, longest))
     };
-    let ended = std::thread::scope(|scope| scope.spawn(rounds).join());
-    let (wrong, longest) =
-        ended.unwrap_or_else(|_| Err(Failure("the thread of revocations panicked".into())))?;
+    let (wrong, longest) = std::thread::scope(|scope| joined(scope.spawn(rounds)))?;
     let told = format!("{count} keys, accepted for {longest} ms at most after the revocation");
     let outcome = if wrong.is_empty() { Ok(told) } else { Err(wrong.join("\n      ")) };
     tally.check("a revoked key is refused at all nodes within 2 s", outcome);

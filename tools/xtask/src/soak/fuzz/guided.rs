@@ -6,13 +6,12 @@
 use super::super::world::cargo;
 use super::log::{self, FuzzFigures};
 use crate::failure::Failure;
-use crate::interop::process::{self, interrupted, target_folder};
+use crate::interop::process::{self, target_folder};
 use crate::interop::report::{self, Tally};
-use crate::soak::crowd::{into_inner, lock};
+use crate::soak::crowd::{each, into_inner, lock};
 use crate::soak::options::SoakOptions;
 use fastrand::Rng;
 use fuzz::{Target, corpus, hex, input};
-use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,28 +48,13 @@ pub fn run(options: &SoakOptions, targets: &[Target]) -> Result<Tally, Failure> 
     };
     let seed = options.seed();
     report::line(&format!("fuzz: seed {seed}, {} targets", targets.len()));
-    let waiting: Mutex<VecDeque<&Target>> = Mutex::new(targets.iter().collect());
     let tally = Mutex::new(Tally::default());
-    std::thread::scope(|scope| {
-        for _ in 0..JOBS {
-            scope.spawn(|| {
-                loop {
-                    let next = lock(&waiting).pop_front();
-                    let Some(target) = next.filter(|_| interrupted().is_ok()) else { break };
-                    let run = FuzzRun {
-                        options,
-                        target,
-                        seed,
-                        binaries: &binaries,
-                        folder: folder.path().join(target.name),
-                    };
-                    let outcome = run.feed().map_err(|Failure(why)| why);
-                    lock(&tally).check(target.name, outcome);
-                }
-            });
-        }
-    });
-    interrupted()?;
+    each(targets.len(), JOBS, |number| {
+        let (target, binaries) = (&targets[number], binaries.as_path());
+        let run = FuzzRun { options, target, seed, binaries, folder: folder.path().join(target.name) };
+        let outcome = run.feed().map_err(String::from);
+        lock(&tally).check(target.name, outcome);
+    })?;
     Ok(into_inner(tally))
 }
 

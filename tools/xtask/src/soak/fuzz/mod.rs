@@ -8,6 +8,7 @@
 mod guided;
 mod log;
 
+use super::crowd::each;
 use super::options::SoakOptions;
 use crate::failure::Failure;
 use crate::interop::process::interrupted;
@@ -47,26 +48,13 @@ fn small(options: &SoakOptions, targets: &[Target]) -> Result<Tally, Failure> {
     let seed = options.seed();
     let seconds = options.seconds.unwrap_or(SMALL_SECONDS);
     report::line(&format!("fuzz: seed {seed}, {seconds} CPU seconds for each of {} targets", targets.len()));
-    let outcomes: Vec<_> = std::thread::scope(|scope| {
-        let runs: Vec<_> = targets
-            .iter()
-            .map(|target| {
-                let run = move || {
-                    let known = corpus::read(target.name).map_err(|error| error.to_string())?;
-                    soak(target, known, seed, Duration::from_secs(seconds))
-                };
-                (target.name, scope.spawn(run))
-            })
-            .collect();
-        let ended = runs.into_iter().map(|(name, run)| {
-            (name, run.join().unwrap_or_else(|_| Err("the campaign itself panicked".into())))
-        });
-        ended.collect()
-    });
-    interrupted()?;
+    let outcomes = each(targets.len(), targets.len(), |number| {
+        let known = corpus::read(targets[number].name).map_err(|error| error.to_string())?;
+        soak(&targets[number], known, seed, Duration::from_secs(seconds))
+    })?;
     let mut tally = Tally::default();
-    for (name, outcome) in outcomes {
-        tally.check(name, outcome);
+    for (target, outcome) in targets.iter().zip(outcomes) {
+        tally.check(target.name, outcome);
     }
     Ok(tally)
 }

@@ -12,7 +12,8 @@ use super::intercept::{self, Fault, InterceptPlan, Intercepted};
 use super::judge::Claim;
 use super::load::RequestLoad;
 use super::options::SoakOptions;
-use super::world::{ANY_PORT, CampaignFolder, Mailnet, cargo, listening, no_panic};
+use super::store_test::StoreTest;
+use super::world::{ANY_PORT, CampaignFolder, Mailnet, copy_folder, listening, no_panic};
 use crate::failure::Failure;
 use crate::interop::process::ServerProcess;
 use crate::interop::report::{self, Tally, outcome};
@@ -66,22 +67,9 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
 
 /// Tests every write and sync of the store's own loads.
 fn of_store(seed: u64) -> Result<String, String> {
-    let mut command = cargo();
-    command.args(["test", "--release", "--package", "store-redb", "--lib"]);
-    command.args(["--", "--ignored", "--exact", "--nocapture", STORE_TEST]);
-    command.env("MAILPROBE_IOFAULT_SEED", seed.to_string());
-    command.env("MAILPROBE_IOFAULT_SEEDS", STORE_SEEDS.to_string()).env("RUST_BACKTRACE", "0");
-    let output = command.output().map_err(|error| format!("cargo did not start: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let told = text.lines().find(|line| line.contains("on a disk that failed")).map(str::to_owned);
-    match told {
-        Some(told) if output.status.success() => Ok(told),
-        _ => {
-            let errors = String::from_utf8_lossy(&output.stderr);
-            let lines: Vec<&str> = errors.lines().collect();
-            Err(lines[lines.len().saturating_sub(10)..].join("\n"))
-        }
-    }
+    let variables = [("MAILPROBE_IOFAULT_SEED", seed), ("MAILPROBE_IOFAULT_SEEDS", STORE_SEEDS)];
+    let run = StoreTest::run(true, STORE_TEST, &variables)?;
+    run.line("on a disk that failed").filter(|_| run.succeeded).ok_or_else(|| run.complaint())
 }
 
 struct IoFaultCampaign {
@@ -147,7 +135,7 @@ impl IoFaultCampaign {
     fn one_run(&self, at: u64, fault: Option<Fault>) -> Result<RunRecord, Failure> {
         let name = fault.map_or_else(|| "none".to_owned(), |fault| format!("{fault:?}-{at}"));
         let folder = self.world.path(&name);
-        copy(&self.template, &folder)?;
+        copy_folder(&self.template, &folder)?;
         let mut load = RequestLoad::new();
         let seen = self.failing_life(&folder, &name, fault.map(|fault| (at, fault)), &mut load)?;
         self.healthy_life(&folder, &name, &mut load)?;
@@ -247,12 +235,4 @@ fn slowest_livez(api: Api<'_>, over: &AtomicBool) -> Result<Duration, String> {
         std::thread::sleep(LOOK);
     }
     Ok(slowest)
-}
-
-fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    let copied = Command::new("cp").arg("-a").arg(from).arg(to).status();
-    match copied {
-        Ok(status) if status.success() => Ok(()),
-        _ => Err(Failure(format!("cannot copy {}", from.display()))),
-    }
 }

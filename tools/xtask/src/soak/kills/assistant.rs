@@ -17,12 +17,13 @@ const FULL_CHECKS: u32 = 2;
 /// A code is valid for a minute; it is not used after this time.
 const CODE_LIFE: Duration = Duration::from_secs(50);
 
-/// An assistant with its stage, tokens and counts.
+/// An assistant with its stage, tokens and counts. At first it is not registered.
+#[derive(Default)]
 pub struct Assistant {
     stage: AssistantStage,
     client_id: String,
     code: String,
-    code_at: Instant,
+    code_at: Option<Instant>,
     access: String,
     refresh: String,
     /// The request of this stage was sent and had no answer.
@@ -36,7 +37,9 @@ pub struct Assistant {
     maybe_taken: u64,
 }
 
+#[derive(Default)]
 enum AssistantStage {
+    #[default]
     Register,
     Consent,
     Redeem,
@@ -47,24 +50,6 @@ enum AssistantStage {
 }
 
 impl Assistant {
-    /// An assistant that is not registered yet.
-    pub fn new() -> Assistant {
-        Assistant {
-            stage: AssistantStage::Register,
-            client_id: String::new(),
-            code: String::new(),
-            code_at: Instant::now(),
-            access: String::new(),
-            refresh: String::new(),
-            doubt: false,
-            is_renewed: false,
-            single: None,
-            checks: 0,
-            taken: 0,
-            maybe_taken: 0,
-        }
-    }
-
     /// Sends the next request of its stage.
     pub fn step(&mut self, life: &Life<'_>, hands: &mut Hands) -> Next {
         match self.stage {
@@ -104,7 +89,7 @@ impl Assistant {
             Ok(reply) if reply.status == 303 => match assistants::code(&reply) {
                 Some(code) => {
                     self.code = code;
-                    self.code_at = Instant::now();
+                    self.code_at = Some(Instant::now());
                     self.stage = AssistantStage::Redeem;
                 }
                 None => life.wrong("consent", &reply),
@@ -122,7 +107,10 @@ impl Assistant {
                 Next::More
             }
             // The attempt without an answer has used the code, or the code has expired.
-            Ok(reply) if reply.status == 400 && (self.doubt || self.code_at.elapsed() > CODE_LIFE) => {
+            Ok(reply)
+                if reply.status == 400
+                    && (self.doubt || self.code_at.is_some_and(|at| at.elapsed() > CODE_LIFE)) =>
+            {
                 Next::Done
             }
             other => self.not_now(life, "token", &other),

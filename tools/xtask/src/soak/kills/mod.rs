@@ -20,7 +20,7 @@ use super::client::{self, HttpClient, HttpRequest};
 use super::crowd::{lock, spawn};
 use super::judge;
 use super::options::SoakOptions;
-use super::world::{CampaignFolder, Credits, Ledger, Mailnet, Serve, no_panic};
+use super::world::{CampaignFolder, Credits, Ledger, Mailnet, Serve, copy_folder, no_panic};
 use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally, outcome};
@@ -278,12 +278,12 @@ impl KillCampaign {
     /// find that.
     fn plant(&mut self, number: u32) -> Result<Result<String, String>, Failure> {
         let copy = self.world.folder().join("before");
-        start::copy_folder(&self.world.data(), &copy)?;
+        copy_folder(&self.world.data(), &copy)?;
         let serve = self.start()?;
         self.live(serve, number, self.plan.life_max, End::Kill)?;
         std::fs::remove_dir_all(self.world.data())
             .map_err(|error| Failure(format!("the data folder: {error}")))?;
-        start::copy_folder(&copy, &self.world.data())?;
+        copy_folder(&copy, &self.world.data())?;
         let serve = self.start()?;
         self.compare(number, false)?;
         serve.kill();

@@ -146,7 +146,7 @@ impl Person {
                 number,
                 &mut self.random,
             )))),
-            Some(PersonKind::Assistant) => PersonStage::At(Box::new(Flow::Assistant(Assistant::new()))),
+            Some(PersonKind::Assistant) => PersonStage::At(Box::new(Flow::Assistant(Assistant::default()))),
             None => PersonStage::SigningIn,
         };
     }
@@ -231,6 +231,7 @@ pub fn look(life: &Life<'_>, browser: &mut HttpClient, path: &str) -> Option<Htt
 }
 
 /// A key from its creation until after its revocation.
+#[derive(Default)]
 struct KeyFlow {
     label: String,
     stage: KeyStage,
@@ -242,7 +243,9 @@ struct KeyFlow {
     checked: Vec<(String, Reasons)>,
 }
 
+#[derive(Default)]
 enum KeyStage {
+    #[default]
     Make,
     Use,
     Revoke,
@@ -251,15 +254,7 @@ enum KeyStage {
 
 impl KeyFlow {
     fn new(number: u64) -> KeyFlow {
-        KeyFlow {
-            label: format!("key-{number}"),
-            stage: KeyStage::Make,
-            key: String::new(),
-            form: None,
-            doubt: false,
-            single: None,
-            checked: Vec::new(),
-        }
+        KeyFlow { label: format!("key-{number}"), ..KeyFlow::default() }
     }
 
     fn step(&mut self, life: &Life<'_>, hands: &mut Hands) -> Next {

@@ -7,9 +7,6 @@ use super::{
     CampaignFolder, KillCampaign, KillFigures, KillPlan, Mailnet, Scenario, Serve, addresses, sleep,
 };
 use crate::failure::Failure;
-use std::fs;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -79,21 +76,4 @@ impl KillCampaign {
 /// All clients have one address, so limits per network are off.
 fn flags() -> [&'static str; 4] {
     ["--connections-per-peer", "0", "--batch-wait", BATCH_WAIT_S]
-}
-
-/// Copies the files of a folder and of its subfolders, except sockets.
-pub fn copy_folder(from: &Path, to: &Path) -> Result<(), Failure> {
-    let wrong = |error: io::Error| Failure(format!("{}: {error}", from.display()));
-    fs::create_dir(to).map_err(wrong)?;
-    fs::set_permissions(to, fs::metadata(from).map_err(wrong)?.permissions()).map_err(wrong)?;
-    for entry in fs::read_dir(from).map_err(wrong)? {
-        let entry = entry.map_err(wrong)?;
-        let (kind, path) = (entry.file_type().map_err(wrong)?, to.join(entry.file_name()));
-        if kind.is_dir() {
-            copy_folder(&entry.path(), &path)?;
-        } else if kind.is_file() {
-            fs::copy(entry.path(), &path).map_err(wrong)?;
-        }
-    }
-    Ok(())
 }

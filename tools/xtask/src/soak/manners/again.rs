@@ -1,8 +1,8 @@
 //! Single checks that get a transient reply: they are repeated once within their time, but not at a greylisting server.
 
 use super::{CheckOutcome, CheckSetting, MannersCheck, check};
-use crate::failure::Failure;
 use crate::soak::api::Api;
+use crate::soak::crowd::each;
 use crate::soak::peers;
 use crate::soak::world::ANY_PORT;
 use std::time::{Duration, Instant};
@@ -55,39 +55,31 @@ fn scenario(server: &RestartedServer) -> String {
     format!("[[domain]]\nname = \"{}\"\n{}\nmailboxes.ok = [\"real-#\"]\n", server.domain, server.text)
 }
 
-fn singles(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
+fn singles(place: &CheckSetting<'_>) -> CheckOutcome {
     let servers: String = SERVERS.iter().map(scenario).collect();
     let net = peers::start(&place.scenario(&servers))?;
     let (dns, port) = (net.dns().to_string(), net.smtp_port().to_string());
     let serve = place.world.serve_at(ANY_PORT, (&dns, &port), &["--pace", "polite"])?;
     let key = place.world.unlimited("again", 100)?;
-    let ask = |server: &'static RestartedServer, word: &'static str| {
-        let (address, api) = (format!("{word}@{}", server.domain), Api::new(serve.address, &key));
-        move || {
-            let began = Instant::now();
-            let answer = api.verify(&address);
-            (server, word, answer, began.elapsed())
-        }
-    };
+    let api = Api::new(serve.address, &key);
     let mut said = Vec::new();
     // The addresses of a server are checked one after the other: the first session of one is not the first of another.
     for word in ["real-1", "gone-1", "real-2"] {
-        let answers = std::thread::scope(|scope| {
-            let calls: Vec<_> = SERVERS.iter().map(|server| scope.spawn(ask(server, word))).collect();
-            calls.into_iter().map(|call| call.join()).collect::<Vec<_>>()
-        });
-        said.extend(answers.into_iter().flatten());
+        said.extend(each(SERVERS.len(), SERVERS.len(), |number| {
+            let began = Instant::now();
+            let answer = api.verify(&format!("{word}@{}", SERVERS[number].domain));
+            (&SERVERS[number], word, answer, began.elapsed())
+        })?);
     }
     serve.stop()?;
     let mut complaints = Vec::new();
     let mut figures = Vec::new();
     for (server, word, answer, took) in said {
-        let answer = answer.map_err(Failure)?;
-        let reason = answer.word("reason");
+        let reason = answer?.word("reason");
         figures.push(format!("{word}@{}: {reason} after {:.1} s", server.domain, took.as_secs_f64()));
         complaints.extend(judge(server, word, &reason, took).err());
     }
-    Ok(if complaints.is_empty() { Ok(figures.join("; ")) } else { Err(complaints.join("; ")) })
+    if complaints.is_empty() { Ok(figures.join("; ")) } else { Err(complaints.join("; ")) }
 }
 
 fn judge(server: &RestartedServer, word: &str, reason: &str, took: Duration) -> Result<(), String> {

@@ -1,7 +1,6 @@
 //! The reply 421: its position in the session, the pause until the next session, and the time of a short list.
 
 use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, domain, peers, rows};
-use crate::failure::Failure;
 use crate::interop::report::outcome;
 use mailnet::{Event, Journal, What};
 use std::time::Duration;
@@ -41,7 +40,7 @@ pub fn checks() -> Vec<MannersCheck> {
     checks
 }
 
-fn short_list(place: &CheckSetting<'_>, name: &str, at: &str, size: usize) -> Result<CheckOutcome, Failure> {
+fn short_list(place: &CheckSetting<'_>, name: &str, at: &str, size: usize) -> CheckOutcome {
     let net = place.net(&format!(
         "{{ personality = \"generic\", faults = [{{ {at}, does = \"reply\", \
          text = \"421 4.3.2 Service not available, closing transmission channel\" }}] }}"
@@ -57,12 +56,12 @@ fn short_list(place: &CheckSetting<'_>, name: &str, at: &str, size: usize) -> Re
     let wrong = wrong.count();
     let took = cleaned.took;
     let figures = format!("{:.0} s, {sessions} sessions, {wrong} wrong", took.as_secs_f64());
-    Ok(outcome(took <= SHORT_LIST_MAX && wrong == 0 && sessions > 0, figures))
+    outcome(took <= SHORT_LIST_MAX && wrong == 0 && sessions > 0, figures)
 }
 
 /// A server that takes five recipients and two transactions a session, so that new sessions take most of the time. It
 /// counts unknown recipients over all sessions, and then ends sessions by 421 for a while.
-fn rate(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
+fn rate(place: &CheckSetting<'_>) -> CheckOutcome {
     let few = "[[personality]]\nname = \"few\"\nlike = \"generic\"\nehlo = [\"PIPELINING\", \
                \"LIMITS RCPTMAX=5 MAILMAX=2\"]\n";
     let server = "{ personality = \"few\", latency_ms = 120, changes = [{ after = 24, counted = \"client\", \
@@ -83,7 +82,7 @@ fn rate(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     );
     let halves = rate_after <= SHARE_MAX * rate_before;
     let enough = before.len().min(after.len()) >= SESSIONS_MIN;
-    Ok(outcome(soonest.is_some_and(|wait| wait >= WAIT_MIN) && enough && halves, figures))
+    outcome(soonest.is_some_and(|wait| wait >= WAIT_MIN) && enough && halves, figures)
 }
 
 /// The start times of sessions of a host, in milliseconds: those within `span` before its first 421, and those within

@@ -1,7 +1,6 @@
 //! Control names, EHLO names, tarpits, blanket refusals, and IPv4 after IPv6.
 
 use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, count, domain, rows, wrong};
-use crate::failure::Failure;
 use crate::interop::report::outcome;
 use crate::soak::peers::{self, CleanRun};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +41,7 @@ pub fn checks() -> Vec<MannersCheck> {
 type Names = BTreeMap<String, BTreeSet<String>>;
 
 /// Compares the control names of two runs of one installation and one run of another.
-fn controls(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
+fn controls(place: &CheckSetting<'_>) -> CheckOutcome {
     let domains: String =
         (0..DOMAINS).map(|n| domain(&format!("d{n}.example"), "{ personality = \"generic\" }")).collect();
     let mut names = Vec::new();
@@ -64,7 +63,7 @@ fn controls(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
         };
         names.push((0..DOMAINS).map(of).collect::<Names>());
     }
-    Ok(judge_controls(&names[0], &names[1]))
+    judge_controls(&names[0], &names[1])
 }
 
 fn judge_controls(one: &Names, other: &Names) -> CheckOutcome {
@@ -82,14 +81,14 @@ fn judge_controls(one: &Names, other: &Names) -> CheckOutcome {
 }
 
 /// The default EHLO name of a machine without a name is an address literal (RFC 5321 4.1.1.1).
-fn ehlo(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
+fn ehlo(place: &CheckSetting<'_>) -> CheckOutcome {
     let net = place.net("{ personality = \"generic\" }")?;
     let rows = rows("real", 0..3);
     let run = CleanRun { name: "ehlo", rows: &rows, flags: &[], named: false, state: "ehlo", limit: LIMIT };
     peers::clean(place.world, &net, &run)?;
     let names = net.journal().ehlo_names();
     let right = !names.is_empty() && names.iter().all(|name| is_ehlo_name(name));
-    Ok(outcome(right, names.into_iter().collect::<Vec<_>>().join(", ")))
+    outcome(right, names.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 fn is_ehlo_name(name: &str) -> bool {
@@ -104,7 +103,7 @@ fn is_ehlo_name(name: &str) -> bool {
 }
 
 /// A client that evades a tarpit starts a new session after every few refusals.
-fn tarpit(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
+fn tarpit(place: &CheckSetting<'_>) -> CheckOutcome {
     const AFTER: usize = 3;
     let ms = place.of(3000, 1000);
     let server = format!(
@@ -118,10 +117,10 @@ fn tarpit(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     let figures =
         format!("{sessions} sessions, {right} of {size} right in {:.0} s", cleaned.took.as_secs_f64());
     // Ten sessions may begin before the delay is known.
-    Ok(outcome(right == size && sessions <= 10 + size / AFTER / 4, figures))
+    outcome(right == size && sessions <= 10 + size / AFTER / 4, figures)
 }
 
-fn blanket(place: &CheckSetting<'_>, name: &str, text: &str) -> Result<CheckOutcome, Failure> {
+fn blanket(place: &CheckSetting<'_>, name: &str, text: &str) -> CheckOutcome {
     let net = place.net(&format!(
         "{{ personality = \"generic\", faults = [{{ at = \"rcpt\", does = \"reply\", text = \"{text}\" }}] }}"
     ))?;
@@ -135,10 +134,10 @@ fn blanket(place: &CheckSetting<'_>, name: &str, text: &str) -> Result<CheckOutc
         "{asked} recipients asked about, at most {BLANKET_MAX}; {unverifiable} of {size} unverifiable in {:.0} s",
         cleaned.took.as_secs_f64()
     );
-    Ok(outcome(asked <= BLANKET_MAX && unverifiable == size, figures))
+    outcome(asked <= BLANKET_MAX && unverifiable == size, figures)
 }
 
-fn ipv6(place: &CheckSetting<'_>, at: &str, text: &str) -> Result<CheckOutcome, Failure> {
+fn ipv6(place: &CheckSetting<'_>, at: &str, text: &str) -> CheckOutcome {
     let server = format!(
         "{{ personality = \"generic\", faults = [{{ at = \"{at}\", does = \"reply\", family = \"ipv6\", text = \"{text}\" }}] }}"
     );
@@ -158,7 +157,7 @@ fn ipv6(place: &CheckSetting<'_>, at: &str, text: &str) -> Result<CheckOutcome, 
         cleaned.took.as_secs_f64(),
         if by_ipv6 { "tried" } else { "never tried" }
     );
-    Ok(outcome(wrong == 0 && by_ipv6, figures))
+    outcome(wrong == 0 && by_ipv6, figures)
 }
 
 #[cfg(test)]

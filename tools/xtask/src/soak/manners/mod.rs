@@ -14,6 +14,7 @@ mod budgets;
 mod closing;
 mod conduct;
 
+use super::crowd::joined;
 use super::options::SoakOptions;
 use super::peers::{self, CleanRun, Cleaned};
 use super::world::CampaignFolder;
@@ -22,14 +23,13 @@ use crate::interop::report::{self, Tally};
 use mailnet::{Running, raise_open_files};
 use std::time::Duration;
 
-/// The figures of a check, or its fault.
+/// The figures of a check, or its fault. One that cannot be made has failed; the other checks continue.
 type CheckOutcome = Result<String, String>;
 
 /// A check of the campaign with its name.
 struct MannersCheck {
     name: String,
-    #[expect(clippy::type_complexity, reason = "one kind of closure, named here")]
-    go: Box<dyn Fn(&CheckSetting<'_>) -> Result<CheckOutcome, Failure> + Send + Sync>,
+    go: Box<dyn Fn(&CheckSetting<'_>) -> CheckOutcome + Send + Sync>,
 }
 
 /// The environment of the checks.
@@ -41,7 +41,7 @@ struct CheckSetting<'a> {
 
 fn check(
     name: impl Into<String>,
-    go: impl Fn(&CheckSetting<'_>) -> Result<CheckOutcome, Failure> + Send + Sync + 'static,
+    go: impl Fn(&CheckSetting<'_>) -> CheckOutcome + Send + Sync + 'static,
 ) -> MannersCheck {
     MannersCheck { name: name.into(), go: Box::new(go) }
 }
@@ -68,19 +68,13 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
         let under_way: Vec<_> =
             waiting.iter().map(|check| (check, scope.spawn(|| (check.go)(&place)))).collect();
         for check in &computing {
-            report_check(&mut tally, &check.name, (check.go)(&place));
+            tally.check(&check.name, (check.go)(&place));
         }
         for (check, thread) in under_way {
-            let found = thread.join().unwrap_or_else(|_| Err(Failure("panicked".into())));
-            report_check(&mut tally, &check.name, found);
+            tally.check(&check.name, joined(thread));
         }
     });
     Ok(tally)
-}
-
-/// A check that cannot be made counts as failed; the other checks continue.
-fn report_check(tally: &mut Tally, name: &str, found: Result<CheckOutcome, Failure>) {
-    tally.check(name, found.unwrap_or_else(|Failure(message)| Err(message)));
 }
 
 /// The time limit of a list at the default pace, which may wait for rows that are due within a minute.

@@ -9,10 +9,9 @@
 mod folder;
 
 use super::options::SoakOptions;
-use super::world::cargo;
+use super::store_test::StoreTest;
 use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
-use std::process::Output;
 
 const SEEDS: u64 = 10_000;
 const SEEDS_SMALL: u64 = 40;
@@ -34,63 +33,41 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     if !options.wants("ledger") {
         return Ok(tally);
     }
-    let output = campaign(options, first, seeds, false)?;
-    tally.check("no seed loses anything that was answered", survived(&output, options));
-    let planted = campaign(options, first, SEEDS_PLANTED, true)?;
-    tally.check("a sync that does nothing is found", found(&planted));
+    let run = |seeds: u64, plant: bool| {
+        let variables = [
+            ("MAILPROBE_POWER_FIRST", first),
+            ("MAILPROBE_POWER_SEEDS", seeds),
+            ("MAILPROBE_POWER_PLANT", 1),
+        ];
+        let variables = if plant { &variables[..] } else { &variables[..2] };
+        StoreTest::run(!options.small, TEST, variables)
+    };
+    tally.check("no seed loses anything that was answered", survived(&run(seeds, false)?, options));
+    tally.check("a sync that does nothing is found", found(&run(SEEDS_PLANTED, true)?));
     Ok(tally)
 }
 
-fn campaign(options: &SoakOptions, first: u64, seeds: u64, plant: bool) -> Result<Output, Failure> {
-    let mut command = cargo();
-    command.args(["test", "--package", "store-redb", "--lib"]);
-    if !options.small {
-        command.arg("--release");
-    }
-    command.args(["--", "--ignored", "--exact", "--nocapture", TEST]);
-    command.env("MAILPROBE_POWER_FIRST", first.to_string()).env("MAILPROBE_POWER_SEEDS", seeds.to_string());
-    if plant {
-        command.env("MAILPROBE_POWER_PLANT", "1");
-    }
-    command
-        .env("RUST_BACKTRACE", "0")
-        .output()
-        .map_err(|error| Failure(format!("cargo did not start: {error}")))
-}
-
 /// The last line of the campaign: seeds, rounds, and how many of them lost power.
-fn told(output: &Output) -> Option<String> {
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines().find(|line| line.contains(" in recovery")).map(str::to_owned)
+fn told(run: &StoreTest) -> Option<String> {
+    run.line(" in recovery")
 }
 
-fn survived(output: &Output, options: &SoakOptions) -> Result<String, String> {
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let last = |count: usize| {
-        let lines: Vec<&str> = errors.lines().collect();
-        lines[lines.len().saturating_sub(count)..].join("\n")
-    };
-    let line = told(output).ok_or_else(|| format!("it did not run: {}", last(10)))?;
-    if !output.status.success() {
-        return Err(format!("{line}; {}", last(10)));
+fn survived(run: &StoreTest, options: &SoakOptions) -> Result<String, String> {
+    let line = told(run).ok_or_else(|| format!("it did not run: {}", run.complaint()))?;
+    if !run.succeeded {
+        return Err(format!("{line}; {}", run.complaint()));
     }
     let cut = line.rsplit(", ").next().and_then(|part| part.split(' ').next()?.parse::<u64>().ok());
-    if options.small || cut.is_some_and(|cut| cut >= IN_RECOVERY_MIN) {
-        Ok(line)
-    } else {
-        Err(format!("{line}: fewer than {IN_RECOVERY_MIN} in recovery"))
-    }
+    let is_enough = options.small || cut.is_some_and(|cut| cut >= IN_RECOVERY_MIN);
+    if is_enough { Ok(line) } else { Err(format!("{line}: fewer than {IN_RECOVERY_MIN} in recovery")) }
 }
 
-fn found(output: &Output) -> Result<String, String> {
-    let errors = String::from_utf8_lossy(&output.stderr);
+fn found(run: &StoreTest) -> Result<String, String> {
     // redb may panic again while it drops a database that lost a sync. cargo reports the end of the test.
-    if errors.contains("SIGABRT") {
+    if run.errors.contains("SIGABRT") {
         return Ok("within 200 seeds: redb ended the process".into());
     }
-    let line = told(output).ok_or("it did not run")?;
-    match errors.lines().find(|line| line.contains("seeds that lost something")) {
-        Some(_) if !output.status.success() => Ok("within 200 seeds".into()),
-        _ => Err(format!("not found: {line}")),
-    }
+    let line = told(run).ok_or("it did not run")?;
+    let is_found = !run.succeeded && run.errors.contains("seeds that lost something");
+    if is_found { Ok("within 200 seeds".into()) } else { Err(format!("not found: {line}")) }
 }

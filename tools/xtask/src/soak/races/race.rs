@@ -216,7 +216,7 @@ impl Race<'_> {
         let mut browser = owner.beside();
         browser.moves(server.clone());
         let operate = |arguments: &[&str], input: &str| {
-            self.site.operate(node, arguments, input).map(drop).map_err(|failure| failure.0)
+            self.site.operate(node, arguments, input).map(drop).map_err(String::from)
         };
         match self.end {
             RaceEnd::Change => {

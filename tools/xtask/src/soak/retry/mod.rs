@@ -20,7 +20,7 @@ use super::peers::{self, clean_command, watch};
 use super::world::CampaignFolder;
 use crate::failure::Failure;
 use crate::interop::process::{self, ServerProcess};
-use crate::interop::report::{self, Tally};
+use crate::interop::report::{self, Tally, outcome};
 use mailnet::{Running, Scenario, What};
 use outputs::{Output, OutputRow};
 use rustix::process::Signal;
@@ -136,7 +136,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
         format!("{} {}{replaces}{stops}", form.ending, form.flags.join(" "))
     });
     for (name, outcome) in names.chain(["--known".to_owned()]).zip(outcomes) {
-        tally.check(&name, outcome.unwrap_or_else(|Failure(message)| Err(message)));
+        tally.check(&name, outcome);
     }
     Ok(tally)
 }
@@ -183,24 +183,21 @@ impl<'a> RetryChain<'a> {
     }
 
     /// Makes the first output, and retries it until no row is open.
-    fn go(mut self) -> Result<RetryOutcome, Failure> {
+    fn go(mut self) -> RetryOutcome {
         let mut path = self.first()?;
         let mut old = outputs::read(&path)?;
         let mut figures = format!("{} rows open", self.open(&old).len());
         let mut rounds = 0;
         while !self.is_settled(&old) {
             if rounds == ROUNDS_MAX {
-                return Ok(Err(format!("{figures}; still open after {rounds} rounds")));
+                return Err(format!("{figures}; still open after {rounds} rounds"));
             }
             rounds += 1;
             pass_an_hour(&self.state)?;
             let (next, new) = self.round(&path, rounds)?;
-            match self.judge(&old, &new) {
-                Err(fault) => return Ok(Err(format!("{figures}; round {rounds}: {fault}"))),
-                Ok(asked) => {
-                    figures += &format!(", {} after round {rounds} ({asked} asked)", self.open(&new).len())
-                }
-            }
+            let asked = self.judge(&old, &new);
+            let asked = asked.map_err(|fault| format!("{figures}; round {rounds}: {fault}"))?;
+            figures += &format!(", {} after round {rounds} ({asked} asked)", self.open(&new).len());
             (path, old) = (next, new);
         }
         if self.form.stops {
@@ -209,18 +206,15 @@ impl<'a> RetryChain<'a> {
         let (_, new) = self.round(&path, ROUNDS_MAX + 1)?;
         let asked = self.asked();
         if new != old {
-            return Ok(Err(format!("{figures}; a further round changes the output")));
+            return Err(format!("{figures}; a further round changes the output"));
         }
         let may_ask = self.form.flags.is_empty();
-        let wrong = asked.keys().any(|address| !may_ask || !address.ends_with(BLOCKED));
-        if wrong {
-            return Ok(Err(format!("{figures}; a further round asks about {} recipients", asked.len())));
-        }
-        Ok(Ok(format!("{figures}; a further round asks about {} recipients", asked.len())))
+        let is_right = asked.keys().all(|address| may_ask && address.ends_with(BLOCKED));
+        outcome(is_right, format!("{figures}; a further round asks about {} recipients", asked.len()))
     }
 
     /// Makes the first output, and uses it as `--known` of the same list.
-    fn known(mut self) -> Result<RetryOutcome, Failure> {
+    fn known(mut self) -> RetryOutcome {
         let first = self.first()?;
         let old = outputs::read(&first)?;
         let ever: HashSet<String> = self.asked_since(0).into_keys().collect();
@@ -256,7 +250,7 @@ impl<'a> RetryChain<'a> {
         if asked_now * 2 < unasked.min(80) {
             faults.push("they are used again".to_owned());
         }
-        Ok(shown(figures, &faults))
+        shown(figures, &faults)
     }
 
     /// Whether a server answers about the address in its first session.

@@ -248,7 +248,7 @@ impl StopsCampaign<'_> {
             faults.push("the last run was stopped".to_owned());
         }
         faults.extend(output.nothing_beside().err());
-        faults.extend(output.judge()?.err());
+        faults.extend(output.judge().err());
         let journal = net.journal();
         let again = judge::judge(&journal, &list, &past);
         if journal.lost > 0 {

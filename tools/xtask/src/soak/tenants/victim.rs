@@ -2,7 +2,7 @@
 
 use super::super::api::Api;
 use super::super::client::{HttpClient, HttpRequest};
-use super::super::crowd::{joined, lock};
+use super::super::crowd::{each, lock};
 use super::super::transport::ServerEndpoint;
 use super::super::visitor::{Visitor, expect};
 use crate::failure::Failure;
@@ -111,12 +111,9 @@ impl Victim {
     pub fn act(&self, samples: Samples) -> Result<ActionTimes, Failure> {
         let lines =
             [(Action::SHORT, samples.short), (Action::MEDIUM, samples.medium), (Action::LONG, samples.long)];
-        thread::scope(|scope| {
-            let lines = lines.map(|(actions, count)| scope.spawn(move || self.act_in_turn(&actions, count)));
-            let mut all = ActionTimes::new();
-            for line in lines {
-                all.extend(joined(line)?);
-            }
+        let times = each(lines.len(), lines.len(), |line| self.act_in_turn(&lines[line].0, lines[line].1))?;
+        times.into_iter().try_fold(ActionTimes::new(), |mut all, times| {
+            all.extend(times?);
             Ok(all)
         })
     }
