@@ -268,11 +268,7 @@ impl Server {
     }
 
     pub fn signal(&self, signal: i32) {
-        let pid = i32::try_from(self.child.id()).unwrap();
-        // SAFETY: kill has no preconditions; the child was not waited for, so the id is still its own.
-        #[expect(unsafe_code, reason = "the standard library sends no signal but SIGKILL")]
-        let sent = unsafe { libc::kill(pid, signal) };
-        assert_eq!(sent, 0);
+        send_signal(&self.child, signal);
     }
 
     /// Waits until the log has a text this number of times.
@@ -343,6 +339,15 @@ pub fn connect_from(source: [u8; 4], to: SocketAddr) -> io::Result<Connection> {
     socket.bind(&SocketAddr::from((source, 0)).into())?;
     socket.connect(&to.into())?;
     Ok(Connection::over_tcp(socket.into()))
+}
+
+/// Sends a signal to a process that was not waited for.
+pub fn send_signal(child: &Child, signal: i32) {
+    let pid = i32::try_from(child.id()).unwrap();
+    // SAFETY: kill has no preconditions; the child was not waited for, so the id is still its own.
+    #[expect(unsafe_code, reason = "the standard library sends no signal but SIGKILL")]
+    let sent = unsafe { libc::kill(pid, signal) };
+    assert_eq!(sent, 0);
 }
 
 fn real_command() -> Command {

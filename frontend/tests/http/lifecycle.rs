@@ -1,6 +1,6 @@
 //! The start, the drain and the end; and data that must not be in the log.
 
-use crate::harness::server::{Server, UNREAD_LOG, get, mailprobe, post};
+use crate::harness::server::{Server, UNREAD_LOG, get, mailprobe, post, send_signal};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -270,20 +270,13 @@ fn systemd_is_told_of_each_state_and_fed_while_all_is_well() {
         let length = socket.recv(&mut message).unwrap();
         String::from_utf8(message[..length].to_vec()).unwrap()
     };
-    let pid = i32::try_from(child.id()).unwrap();
-    let signal = |signal: i32| {
-        // SAFETY: kill has no preconditions; the child was not waited for, so the id is still its own.
-        #[expect(unsafe_code, reason = "the standard library sends no signal but SIGKILL")]
-        let sent = unsafe { libc::kill(pid, signal) };
-        assert_eq!(sent, 0);
-    };
     assert_eq!(next().trim(), "READY=1");
     assert_eq!(next().trim(), "WATCHDOG=1");
-    signal(libc::SIGHUP);
+    send_signal(&child, libc::SIGHUP);
     let reloading = std::iter::repeat_with(next).find(|message| !message.starts_with("WATCHDOG")).unwrap();
     assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
     assert_eq!(next().trim(), "READY=1");
-    signal(libc::SIGTERM);
+    send_signal(&child, libc::SIGTERM);
     let stopping = std::iter::repeat_with(next).find(|message| !message.starts_with("WATCHDOG")).unwrap();
     assert_eq!(stopping.trim(), "STOPPING=1");
     let output = child.wait_with_output().unwrap();
