@@ -83,18 +83,10 @@ impl Uri {
             || (alike && self.host == registered.host && self.rest == registered.rest)
     }
 
-    /// The URI with these parameters added to its query.
+    /// The URI with these parameters, at least one, added to its query.
     pub fn with(&self, parameters: &[(&str, &str)]) -> String {
-        let mut text = self.text.clone();
-        let mut mark = if self.rest.contains('?') { '&' } else { '?' };
-        for (name, value) in parameters {
-            text.push(mark);
-            text.push_str(name);
-            text.push('=');
-            push_encoded(&mut text, value);
-            mark = '&';
-        }
-        text
+        let mark = if self.rest.contains('?') { '&' } else { '?' };
+        format!("{}{mark}{}", self.text, query(parameters))
     }
 }
 
