@@ -9,9 +9,10 @@ use std::path::Path;
 use std::sync::Arc;
 use store::{
     AccountId, CREDITS_MAX, EntryId, HoldRef, HoldRequest, KeyId, KeyMode, KeyScopes, NewAccount, NewKey,
-    Plan, PlanTable, Settlement, Store,
+    Plan, PlanTable, Settlement,
 };
 use store_redb::StoreOptions;
+use store_rules::Store;
 
 const NOW: u64 = 1_801_386_000_000;
 const ACCOUNTS: u128 = 100;
@@ -19,7 +20,7 @@ const ACCOUNTS: u128 = 100;
 const GROUP: u128 = 100;
 const KEYS: u128 = 1_000;
 
-fn open(folder: &Path) -> Arc<dyn Store> {
+fn open(folder: &Path) -> Arc<Store> {
     let plans = PlanTable::new([Plan::new("bench", "Bench", CREDITS_MAX)]).expect("a plan table");
     let (store, _) = store_redb::open(folder, plans, StoreOptions::default(), NOW).expect("a store");
     for number in 0..ACCOUNTS {

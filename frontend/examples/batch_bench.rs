@@ -14,9 +14,10 @@ use std::io::Write;
 use std::time::Instant;
 use store::{
     AccountId, Authority, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch,
-    NewRow, Plan, PlanTable, RowAnswer, RowOutcome, Store,
+    NewRow, Plan, PlanTable, RowAnswer, RowOutcome,
 };
 use store_redb::StoreOptions;
+use store_rules::Store;
 
 const NOW: u64 = 1_801_386_000_000;
 const THREADS: u128 = 2;
@@ -33,9 +34,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let account = AccountId::new(NOW, 1);
     store.create_account(NewAccount { id: account, name: "a".into(), plan: "bench".into() }, NOW).wait()?;
     let mut out = std::io::stdout();
-    let (made, took) = on_all_threads(|thread| make(&*store, account, thread, batches));
+    let (made, took) = on_all_threads(|thread| make(&store, account, thread, batches));
     writeln!(out, "made {:8.0} batches/s", f64::from(made) / took)?;
-    let (answered, took) = on_all_threads(|thread| answer(&*store, thread, batches));
+    let (answered, took) = on_all_threads(|thread| answer(&store, thread, batches));
     writeln!(out, "answered {:8.0} rows/s", f64::from(answered) / took)?;
     Ok(std::fs::remove_dir_all(&folder)?)
 }
@@ -55,7 +56,7 @@ fn id(thread: u128, number: u128) -> BatchId {
     BatchId::new(NOW, 1 + thread + number * THREADS)
 }
 
-fn make(store: &dyn Store, account: AccountId, thread: u128, batches: u128) -> u32 {
+fn make(store: &Store, account: AccountId, thread: u128, batches: u128) -> u32 {
     let mut under_way = VecDeque::new();
     let mut made = 0;
     for number in 0..batches {
@@ -75,7 +76,7 @@ fn make(store: &dyn Store, account: AccountId, thread: u128, batches: u128) -> u
     made + under_way.into_iter().filter_map(|pending| pending.wait().ok()).count() as u32
 }
 
-fn answer(store: &dyn Store, thread: u128, batches: u128) -> u32 {
+fn answer(store: &Store, thread: u128, batches: u128) -> u32 {
     let mut under_way = VecDeque::new();
     let mut answered = 0;
     for number in 0..batches {

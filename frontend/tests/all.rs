@@ -29,16 +29,6 @@ fn until<T>(mut look: impl FnMut() -> Result<T, String>) -> T {
     }
 }
 
-/// Calls this so often at once, each time on a thread of its own and with its number. Returns the values in the order of the
-/// numbers.
-fn at_once<T: Send>(count: usize, call: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    std::thread::scope(|scope| {
-        let call = &call;
-        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || call(number))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    })
-}
-
 /// Waits as [`until`] does, until a condition is true.
 #[track_caller]
 fn until_true(what: &str, mut is_true: impl FnMut() -> bool) {

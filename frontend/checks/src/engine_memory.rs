@@ -13,7 +13,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use store::clock;
-use store::{Store, StoreError, UnixMs};
+use store::{StoreError, UnixMs};
+use store_rules::Store;
 
 /// How often the engine is read.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -26,7 +27,7 @@ const KEPT_MAX: usize = 100_000;
 
 /// The contents of the store, and the changes that are not written yet.
 struct EngineMemory {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     refusals: RefusalsLook,
     withdrawn: WithdrawnLook,
     /// The counts in the store.
@@ -41,7 +42,7 @@ struct EngineMemory {
 ///
 /// The store cannot do it.
 pub fn counts_of_node(
-    store: &dyn Store,
+    store: &Store,
     node: Option<i64>,
     now: UnixMs,
 ) -> Result<Vec<KeptRefusals>, StoreError> {
@@ -61,7 +62,7 @@ pub fn counts_of_node(
 /// # Errors
 ///
 /// The operating system has no thread for it.
-pub fn start(store: &Arc<dyn Store>, engine: &dyn Backend, kept: Vec<KeptRefusals>) -> io::Result<Keeper> {
+pub fn start(store: &Arc<Store>, engine: &dyn Backend, kept: Vec<KeptRefusals>) -> io::Result<Keeper> {
     let mut memory = EngineMemory {
         store: Arc::clone(store),
         refusals: engine.refusals(),

@@ -8,8 +8,9 @@ use store::credits::calendar::{Iso8601, day_text};
 use store::webhooks::{EventKind, Webhook};
 use store::{
     Account, AccountId, BatchSummary, ChargedFor, Connection, DayCounts, Entry, KeyInfo, KeyMode, List,
-    ListProgress, ListState, Store, StoreError, UnixMs,
+    ListProgress, ListState, StoreError, UnixMs,
 };
+use store_rules::Store;
 
 /// The most entries of the ledger in an export, the newest ones.
 pub const ENTRIES_MAX: usize = 10_000;
@@ -26,7 +27,7 @@ const BATCH_PAGE: usize = 100;
 /// # Errors
 ///
 /// The store cannot read it.
-pub async fn export(store: &dyn Store, id: AccountId, now: UnixMs) -> Result<Option<Value>, StoreError> {
+pub async fn export(store: &Store, id: AccountId, now: UnixMs) -> Result<Option<Value>, StoreError> {
     let Some(account) = store.account(id, now).await? else { return Ok(None) };
     let user = store.user(id).await?;
     let entries = store.entries(id, ENTRIES_MAX).await?;
@@ -167,7 +168,7 @@ fn of_webhook(webhook: &Webhook) -> Value {
 }
 
 /// The batches, newest first, with their results as far as they fit.
-async fn batches(store: &dyn Store, account: AccountId, now: UnixMs) -> Result<Value, StoreError> {
+async fn batches(store: &Store, account: AccountId, now: UnixMs) -> Result<Value, StoreError> {
     let (mut shown, mut rows, mut after) = (Vec::new(), 0, None);
     loop {
         let page = store.batches(account, after, BATCH_PAGE, now).await?;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use store::{Store, UnixMs};
+use store::UnixMs;
+use store_rules::Store;
 
 /// The time between two purges.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -34,11 +35,11 @@ impl Housekeeping {
     /// # Errors
     ///
     /// The operating system has no thread for it.
-    pub fn start(store: Arc<dyn Store>, clock: fn() -> UnixMs) -> io::Result<Housekeeping> {
+    pub fn start(store: Arc<Store>, clock: fn() -> UnixMs) -> io::Result<Housekeeping> {
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new()
             .name("housekeeping".into())
-            .spawn(move || keep(&*store, clock, &stopped))?;
+            .spawn(move || keep(&store, clock, &stopped))?;
         Ok(Housekeeping { stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -53,7 +54,7 @@ impl Drop for Housekeeping {
     }
 }
 
-fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
+fn keep(store: &Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
     let mut pause = Duration::ZERO;
     let mut last = None;
     let mut told = None;
@@ -93,7 +94,7 @@ fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
 
 /// Continues the deletions of accounts that a crash or a check under way has interrupted. Each takes a limited number of steps, so
 /// that the next purge is not late.
-fn continue_deletions(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
+fn continue_deletions(store: &Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
     let closed = match store.closed_accounts().wait() {
         Ok(closed) => closed,
         Err(error) => return tracing::warn!("the deleted accounts could not be read: {error}"),

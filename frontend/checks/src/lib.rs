@@ -56,12 +56,12 @@ use own_evidence::OwnEvidence;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-use store::Store;
+use store_rules::Store;
 
 /// The objects that checks of one frontend thread need.
 pub struct Checks {
     /// Accounts, keys and credits.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// The limits on requests of keys and accounts.
     pub limiter: Arc<Limiter>,
     /// The connection to the engine.

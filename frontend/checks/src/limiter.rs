@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use store::rate_limit::{Counters, Kept, Leased, Limits, Permits, RateLimited, Row, Standing, WindowId};
-use store::{AccountId, KeyId, Store, StoreError, UnixMs};
+use store::{AccountId, KeyId, StoreError, UnixMs};
+use store_rules::Store;
 
 /// How often changed counters are written.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
@@ -20,7 +21,7 @@ const LEASE_REST_MS: u64 = 1_000;
 
 /// The counters of all keys and accounts, which all frontend threads share.
 pub struct Limiter {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     /// The counters of this process. With other nodes they count what this one has allowed, for the time without the database.
     counters: Counters,
     permits: Permits,
@@ -42,7 +43,7 @@ impl Limiter {
     /// # Errors
     ///
     /// The store cannot be read.
-    pub fn open(store: Arc<dyn Store>) -> Result<Limiter, StoreError> {
+    pub fn open(store: Arc<Store>) -> Result<Limiter, StoreError> {
         let kept = if store.has_nodes() { Kept::default() } else { store.kept_counters().wait()? };
         let (counters, permits) = (Counters::new(kept), Permits::default());
         Ok(Limiter { store, counters, permits, rests_until: AtomicU64::new(0) })

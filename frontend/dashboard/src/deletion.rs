@@ -22,7 +22,7 @@ const STEPS_MAX: usize = 50;
 pub async fn export(visit: Visit) -> Result<Reply, Problem> {
     let id = visit.signed_in()?.account;
     visit.dashboard.throttle.new_key(id, clock::now())?;
-    let exported = checks::export::export(&*visit.checks.store, id, clock::now()).await?;
+    let exported = checks::export::export(&visit.checks.store, id, clock::now()).await?;
     let exported = exported.ok_or_else(Problem::not_found)?;
     let reply = Reply::json(200, &exported)
         .map_err(|refusal| Problem::unready().inside(refusal.inside.unwrap_or_default()))?;
@@ -79,7 +79,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
         steps <= STEPS_MAX
     };
     // The account is closed in any case. The periodic work of the server continues.
-    if let Err(error) = remove_rows(&**store, id, clock::now, may_continue).await {
+    if let Err(error) = remove_rows(store, id, clock::now, may_continue).await {
         tracing::warn!("the rows of a deleted account could not be removed yet: {error}");
     }
     Ok(gone())

@@ -91,7 +91,7 @@ impl Asked {
 
     /// Returns the answer, and a line for the log if the server failed.
     pub async fn answer(self, given: Given) -> (Reply, Option<String>) {
-        let signed_in = match session::signed_in(&*self.checks.store, &self.head, clock::now()).await {
+        let signed_in = match session::signed_in(&self.checks.store, &self.head, clock::now()).await {
             Ok(signed_in) => signed_in,
             Err(problem) => return page::of_problem(problem, None),
         };

@@ -11,7 +11,8 @@ use data_encoding::HEXLOWER;
 use http_core::{Method, Reply};
 use ring::digest::{SHA256, digest};
 use std::fmt;
-use store::{AccountId, NewSession, SESSION_MS, SESSION_STEP_MS, Session, Store, TokenHash, UnixMs};
+use store::{AccountId, NewSession, SESSION_MS, SESSION_STEP_MS, Session, TokenHash, UnixMs};
+use store_rules::Store;
 
 /// The cookie of a session.
 pub const SESSION_COOKIE: &str = "__Host-mailprobe";
@@ -41,7 +42,7 @@ impl fmt::Debug for SignedIn {
 ///
 /// # Errors
 /// The store cannot be read.
-pub async fn signed_in(store: &dyn Store, head: &Head, now: UnixMs) -> Result<Option<SignedIn>, Problem> {
+pub async fn signed_in(store: &Store, head: &Head, now: UnixMs) -> Result<Option<SignedIn>, Problem> {
     let Some(token) = cookie(&head.cookies, SESSION_COOKIE).filter(|token| token.len() == TOKEN_CHARS) else {
         return Ok(None);
     };

@@ -7,13 +7,14 @@ use checks::batch::{Limits, NewBatches};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{
-    AccountId, Authority, List, ListId, ListProgress, ListState, Store, StoreError, SubscriptionStatus,
-    UnixMs, WaitingRows, clock,
+    AccountId, Authority, List, ListId, ListProgress, ListState, StoreError, SubscriptionStatus, UnixMs,
+    WaitingRows, clock,
 };
+use store_rules::Store;
 
 /// Starts, cancels and deletes lists.
 pub struct Actions {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     new_batches: Arc<NewBatches>,
     lists: Lists,
     files: Arc<TempFiles>,
@@ -77,7 +78,7 @@ impl From<StoreError> for StartError {
 
 impl Actions {
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         new_batches: Arc<NewBatches>,
         lists: Lists,
         files: Arc<TempFiles>,

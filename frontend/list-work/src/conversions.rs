@@ -15,7 +15,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use store::{AccountId, List, ListId, Store};
+use store::{AccountId, List, ListId};
+use store_rules::Store;
 
 /// Threads for files of any size, each with up to 64 MiB of texts in memory, and one for small files.
 const THREADS: usize = 2;
@@ -34,7 +35,7 @@ const NICE: i32 = 10;
 pub(crate) struct Conversions(Arc<Shared>);
 
 struct Shared {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     files: Arc<TempFiles>,
     state: Mutex<State>,
     changed: Condvar,
@@ -54,7 +55,7 @@ impl Conversions {
     ///
     /// # Errors
     /// A thread could not be started.
-    pub fn start(store: Arc<dyn Store>, files: Arc<TempFiles>) -> io::Result<Conversions> {
+    pub fn start(store: Arc<Store>, files: Arc<TempFiles>) -> io::Result<Conversions> {
         let conversions = Conversions::without_threads(store, files);
         for number in 0..=THREADS {
             let shared = Arc::clone(&conversions.0);
@@ -69,7 +70,7 @@ impl Conversions {
         Ok(conversions)
     }
 
-    fn without_threads(store: Arc<dyn Store>, files: Arc<TempFiles>) -> Conversions {
+    fn without_threads(store: Arc<Store>, files: Arc<TempFiles>) -> Conversions {
         let state = State {
             waiting: FairQueue::new("spreadsheet_conversions", WAITING),
             converting: HashSet::new(),

@@ -13,7 +13,8 @@ use crate::sort::{Sorted, Sorter};
 use crate::temp::WorkFiles;
 use std::io;
 use std::sync::Arc;
-use store::{AddressHash, KeyMode, List, Store, StoreError, clock};
+use store::{AddressHash, KeyMode, List, StoreError, clock};
+use store_rules::Store;
 
 /// Most rows of a list. A longer list would take too long.
 pub const ROWS_MAX: u64 = 5_000_000;
@@ -86,18 +87,13 @@ impl Addresses {
     ///
     /// # Errors
     /// See [`DistinctError`].
-    pub fn push(
-        &mut self,
-        store: &Arc<dyn Store>,
-        list: &List,
-        hash: AddressHash,
-    ) -> Result<(), DistinctError> {
+    pub fn push(&mut self, store: &Arc<Store>, list: &List, hash: AddressHash) -> Result<(), DistinctError> {
         self.waiting.push(hash);
         if self.waiting.len() < ASKED_AT_ONCE { Ok(()) } else { self.ask(store, list) }
     }
 
     /// Asks the store which addresses are known, and passes them to the sort.
-    fn ask(&mut self, store: &Arc<dyn Store>, list: &List) -> Result<(), DistinctError> {
+    fn ask(&mut self, store: &Arc<Store>, list: &List) -> Result<(), DistinctError> {
         let hashes = std::mem::take(&mut self.waiting);
         let known = match list.mode {
             KeyMode::Live => store.is_own(list.account, hashes.clone(), clock::now()).wait()?,
@@ -118,7 +114,7 @@ impl Addresses {
     ///
     /// # Errors
     /// See [`DistinctError`].
-    pub fn finish(mut self, store: &Arc<dyn Store>, list: &List) -> Result<Grouping, DistinctError> {
+    pub fn finish(mut self, store: &Arc<Store>, list: &List) -> Result<Grouping, DistinctError> {
         self.ask(store, list)?;
         let words = (self.count as usize).div_ceil(64);
         Ok(Grouping {
@@ -242,7 +238,7 @@ impl Indexing {
     ///
     /// # Errors
     /// See [`DistinctError`].
-    pub fn step(&mut self, store: &Arc<dyn Store>, list: &List) -> Result<Step<Counted>, DistinctError> {
+    pub fn step(&mut self, store: &Arc<Store>, list: &List) -> Result<Step<Counted>, DistinctError> {
         if self.counted.distinct == self.counted.addresses {
             return Ok(Step::Done(self.counted));
         }

@@ -22,7 +22,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
-use store::{AccountId, Authority, List, Pending, Reply, Store, StoreError, clock, pending};
+use store::{AccountId, Authority, List, Pending, Reply, StoreError, clock, pending};
+use store_rules::Store;
 
 /// Most open downloads.
 const OPEN: Bounds = Bounds { share: 2, all: 16 };
@@ -293,7 +294,7 @@ impl Maker {
             match self.open.get_mut(&id) {
                 Some(making) => {
                     let made = guarded(|| {
-                        check(&*self.contents.store, &making.by, making.account)?;
+                        check(&self.contents.store, &making.by, making.account)?;
                         making.results.next().transpose().map_err(SourceError::Unfit)
                     });
                     match &made {
@@ -363,7 +364,7 @@ impl Maker {
         let account = waiting.list.account;
         let Some(place) = self.place(&account, now) else { return self.look_later(waiting, now) };
         let results = match guarded(|| {
-            check(&*self.contents.store, &waiting.by, account)?;
+            check(&self.contents.store, &waiting.by, account)?;
             Results::open(&self.contents, &waiting.list, &waiting.wanted)
         }) {
             Ok(Some(results)) => results,
@@ -401,7 +402,7 @@ impl Maker {
 }
 
 /// Whether the session or key of a download is still valid: a download can take long.
-fn check(store: &dyn Store, by: &Authority, account: AccountId) -> Result<(), SourceError> {
+fn check(store: &Store, by: &Authority, account: AccountId) -> Result<(), SourceError> {
     let now = clock::now();
     let key_holds = by.key.is_none_or(|key| store.is_key_in_force(key, account, now));
     let session_holds = match &by.session {

@@ -3,7 +3,8 @@
 
 use crate::SourceError;
 use std::sync::Arc;
-use store::{LIST_INDEX_NUMBER_BYTES, LIST_PART_BYTES, List, Store, StoreError};
+use store::{LIST_INDEX_NUMBER_BYTES, LIST_PART_BYTES, List, StoreError};
+use store_rules::Store;
 
 /// Bytes of a number.
 const NUMBER_BYTES: usize = LIST_INDEX_NUMBER_BYTES as usize;
@@ -25,7 +26,7 @@ impl Index {
     ///
     /// # Errors
     /// The store cannot be read, or a part is missing, because the list was deleted.
-    pub fn next(&mut self, store: &Arc<dyn Store>, list: &List) -> Result<u64, SourceError> {
+    pub fn next(&mut self, store: &Arc<Store>, list: &List) -> Result<u64, SourceError> {
         self.read += 1;
         if list.to_check() == list.addresses {
             return Ok(self.read - 1);
@@ -55,7 +56,7 @@ impl IndexWriter {
     ///
     /// # Errors
     /// The store cannot be written. `false`: the list is not being read any longer.
-    pub fn push(&mut self, store: &Arc<dyn Store>, list: &List, number: u32) -> Result<bool, StoreError> {
+    pub fn push(&mut self, store: &Arc<Store>, list: &List, number: u32) -> Result<bool, StoreError> {
         self.part.extend_from_slice(&number.to_le_bytes());
         if self.part.len() < PART_NUMBERS * NUMBER_BYTES { Ok(true) } else { self.flush(store, list) }
     }
@@ -64,7 +65,7 @@ impl IndexWriter {
     ///
     /// # Errors
     /// As [`IndexWriter::push`].
-    pub fn flush(&mut self, store: &Arc<dyn Store>, list: &List) -> Result<bool, StoreError> {
+    pub fn flush(&mut self, store: &Arc<Store>, list: &List) -> Result<bool, StoreError> {
         if self.part.is_empty() {
             return Ok(true);
         }

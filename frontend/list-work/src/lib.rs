@@ -33,7 +33,8 @@ use std::io::{self, Read};
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use store::{List, ListRoom, Store, StoreError};
+use store::{List, ListRoom, StoreError};
+use store_rules::Store;
 use temp::{Refusal, TempFiles};
 use work::Lists;
 
@@ -87,7 +88,7 @@ impl ListWork {
     /// # Errors
     /// A thread could not be started, or the store or the folder cannot be read.
     pub fn start(
-        store: &Arc<dyn Store>,
+        store: &Arc<Store>,
         new_batches: &Arc<NewBatches>,
         data: &Path,
         bytes_max: u64,
@@ -184,7 +185,7 @@ type Failure = Arc<Mutex<Option<StoreError>>>;
 /// Opens the contents of lists.
 #[derive(Clone)]
 struct Contents {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     conversions: Arc<Conversions>,
 }
 
@@ -264,7 +265,7 @@ impl Deref for ListSource {
 
 /// A reader of the content of a list, as it was uploaded.
 struct Parts {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     list: List,
     next: u32,
     part: Vec<u8>,
@@ -276,7 +277,7 @@ struct Parts {
 
 impl Parts {
     /// A reader from the first byte on, and the place for its error.
-    fn new(store: Arc<dyn Store>, list: &List) -> (Parts, Failure) {
+    fn new(store: Arc<Store>, list: &List) -> (Parts, Failure) {
         let failure = Failure::default();
         let (left, list) = (list.bytes, list.clone());
         let parts =

@@ -5,13 +5,14 @@ use crate::results::{Results, Wanted};
 use std::io::{Cursor, Write};
 use std::thread;
 use std::time::Duration;
+use store_rules::Store;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
-pub fn contents(store: &Arc<dyn Store>) -> Contents {
+pub fn contents(store: &Arc<Store>) -> Contents {
     contents_with(store, &TempFiles::new(&std::env::temp_dir()))
 }
 
-pub fn contents_with(store: &Arc<dyn Store>, files: &Arc<TempFiles>) -> Contents {
+pub fn contents_with(store: &Arc<Store>, files: &Arc<TempFiles>) -> Contents {
     let conversions = Conversions::start(Arc::clone(store), Arc::clone(files)).unwrap();
     Contents { store: Arc::clone(store), conversions: Arc::new(conversions) }
 }

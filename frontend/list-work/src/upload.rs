@@ -5,8 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use store::{
-    AccountId, Authority, LIST_PART_BYTES, List, ListId, ListRoom, NewPart, PartPut, Store, StoreError, clock,
+    AccountId, Authority, LIST_PART_BYTES, List, ListId, ListRoom, NewPart, PartPut, StoreError, clock,
 };
+use store_rules::Store;
 
 /// A request body, piece by piece. The implementation limits the time.
 pub trait Incoming {
@@ -57,7 +58,7 @@ impl From<StoreError> for UploadError {
 
 /// Stores the content of a list from its offset on.
 pub struct PartWriter {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     list: List,
     /// The bytes of the present part.
     part: Vec<u8>,
@@ -74,7 +75,7 @@ impl PartWriter {
     /// # Errors
     /// The last part, which may be continued, cannot be read.
     pub async fn open(
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         list: List,
         bytes_max: u64,
         room: ListRoom,
@@ -145,7 +146,7 @@ fn number(offset: u64) -> u32 {
 /// Deletes a list when it is dropped, unless [`Whole::end`] was called. An upload in one request holds it: if the connection ends,
 /// the handler is dropped.
 pub struct Whole {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     account: AccountId,
     id: ListId,
     is_ended: bool,
@@ -153,7 +154,7 @@ pub struct Whole {
 
 impl Whole {
     /// The guard of a list that was created for the request.
-    pub fn new(store: Arc<dyn Store>, list: &List) -> Whole {
+    pub fn new(store: Arc<Store>, list: &List) -> Whole {
         Whole { store, account: list.account, id: list.id, is_ended: false }
     }
 

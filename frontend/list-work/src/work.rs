@@ -34,8 +34,9 @@ use std::time::{Duration, Instant};
 use store::clock;
 use store::{
     AccountId, AddressHash, BatchError, BatchMode, BatchOfList, FoundAddresses, HoldError, KeyMode, List,
-    ListId, ListState, NewBatch, NewRow, OpenBatch, Store, StoreError,
+    ListId, ListState, NewBatch, NewRow, OpenBatch, StoreError,
 };
+use store_rules::Store;
 use troubles::Troubles;
 use window::Window;
 
@@ -103,7 +104,7 @@ impl Lists {
 }
 
 struct Worker {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     contents: Contents,
     new_batches: Arc<NewBatches>,
     files: Arc<TempFiles>,
@@ -158,7 +159,7 @@ impl Open {
     }
 
     /// Reads the next slice. Skips duplicates and the addresses already submitted, and returns the next batch when it is complete.
-    fn batch(&mut self, store: &Arc<dyn Store>, list: &List) -> Result<Option<Rows>, SourceError> {
+    fn batch(&mut self, store: &Arc<Store>, list: &List) -> Result<Option<Rows>, SourceError> {
         let until = self.source.worked() + SLICE_WORK;
         while (self.batch.len() as u64) < BATCH_ADDRESSES {
             if self.source.worked() >= until {
@@ -472,7 +473,7 @@ impl Worker {
         let window = self.windows.entry(list.id).or_default();
         window.follow(list);
         if !window.has_room(list) {
-            window.look(&*self.store, list)?;
+            window.look(&self.store, list)?;
         }
         Ok(window.has_room(list))
     }

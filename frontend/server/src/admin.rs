@@ -20,9 +20,10 @@ use store::clock::{self, Fixed};
 use store::rate_limit::{Limits, Overrides};
 use store::{
     Account, AccountId, Audit, Authority, ChangeError, Entry, EntryId, EntryKind, Grant, KeyHash, KeyId,
-    KeyInfo, KeyMode, KeyScopes, NewAccount, NewKey, PasswordHash, Store, StoreError, SubscriptionStatus,
-    TokenHash, UnixMs, UserError,
+    KeyInfo, KeyMode, KeyScopes, NewAccount, NewKey, PasswordHash, StoreError, SubscriptionStatus, TokenHash,
+    UnixMs, UserError,
 };
+use store_rules::Store;
 
 /// The name of the socket in the data folder.
 pub const SOCKET_FILE: &str = "admin.sock";
@@ -305,7 +306,7 @@ impl From<StoreError> for CommandError {
 /// # Errors
 ///
 /// [`CommandError`]: nothing was done. After a [`StoreError`] the effect may be unknown.
-pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Response, CommandError> {
+pub fn execute(store: &Store, command: Command, now: UnixMs) -> Result<Response, CommandError> {
     Ok(match command {
         Command::AccountCreate { id, name, plan } => {
             Response::Account(store.create_account(NewAccount { id, name, plan }, now).wait()?)
@@ -397,13 +398,13 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
 const REPEAT_ENTRIES_MAX: usize = 100_000;
 
 /// Whether these credits were already granted under this id.
-fn is_granted(store: &dyn Store, account: AccountId, id: EntryId, credits: u64) -> Result<bool, StoreError> {
+fn is_granted(store: &Store, account: AccountId, id: EntryId, credits: u64) -> Result<bool, StoreError> {
     let is_it = |entry: &Entry| entry.id == id && entry.kind == EntryKind::Pack && entry.granted == credits;
     Ok(store.entries(account, REPEAT_ENTRIES_MAX).wait()?.iter().any(is_it))
 }
 
 /// Finds an account by id, name, or the email address of its user. No name has the form of an id.
-fn find(store: &dyn Store, named: &str, now: UnixMs) -> Result<Account, CommandError> {
+fn find(store: &Store, named: &str, now: UnixMs) -> Result<Account, CommandError> {
     let found = match named.parse() {
         Ok(id) => store.account(id, now).wait()?,
         Err(_) => match store.account_named(named, now).wait()? {
@@ -417,19 +418,19 @@ fn find(store: &dyn Store, named: &str, now: UnixMs) -> Result<Account, CommandE
     found.ok_or_else(|| CommandError::NoAccount(named.to_owned()))
 }
 
-fn show(store: &dyn Store, account: Account) -> Result<Shown, CommandError> {
+fn show(store: &Store, account: Account) -> Result<Shown, CommandError> {
     let id = account.id;
     let (keys, entries) = (store.keys(id).wait()?, store.entries(id, ENTRIES_SHOWN).wait()?);
     Ok(Shown { account, limits: limits(store, id)?, keys, entries, audit: store.audit(Some(id)).wait()? })
 }
 
-fn limits(store: &dyn Store, account: AccountId) -> Result<LimitsShown, CommandError> {
+fn limits(store: &Store, account: AccountId) -> Result<LimitsShown, CommandError> {
     let terms = store.terms(account).ok_or(ChangeError::UnknownAccount)?;
     Ok(LimitsShown { limits: terms.limits, overrides: terms.overrides })
 }
 
 fn set_status(
-    store: &dyn Store,
+    store: &Store,
     account: Account,
     status: SubscriptionStatus,
     at_period_end: bool,

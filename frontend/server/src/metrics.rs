@@ -13,12 +13,12 @@ use checks::counters::Tally;
 use checks::engine_client::EngineGauge;
 use engine::proto::sharing::ShareUse;
 use std::sync::{Arc, OnceLock};
-use store::Store;
+use store_rules::Store;
 
 /// The sources of all metrics.
 pub struct Metrics {
     tallies: Vec<Arc<Tally>>,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     engine: EngineGauge,
     /// What accounts and networks share; empty while the server starts.
     shares: OnceLock<Vec<Arc<ShareUse>>>,
@@ -33,7 +33,7 @@ impl Metrics {
     pub fn new(
         threads: usize,
         connections_max: usize,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         engine: EngineGauge,
         log_dropped: fn() -> u64,
         now: store::UnixMs,

@@ -31,7 +31,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use store::Store;
+use store_rules::Store;
 
 /// How long requests under way may take after the start of a drain: slightly longer than a check.
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(65);
@@ -45,7 +45,7 @@ pub struct Common {
     /// The driver of the threads' runtime.
     pub driver: Driver,
     /// Accounts, keys and credits.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// The limits on requests of keys and accounts.
     pub limiter: Arc<Limiter>,
     /// The learned events of the operator's own mail.

@@ -8,7 +8,8 @@ use checks::own_evidence::OwnEvidence;
 use learn::{Table, TableFile};
 use std::sync::Arc;
 use std::time::Duration;
-use store::{AccountId, Store};
+use store::AccountId;
+use store_rules::Store;
 
 /// How often a server looks whether the table has changed.
 const LOOK_INTERVAL: Duration = Duration::from_secs(10);
@@ -63,7 +64,7 @@ pub(super) fn name(rule: &str) -> &'static str {
 /// No file is named, or the file or the store cannot be read.
 pub(super) fn serve(
     config: &Config,
-    store: &dyn Store,
+    store: &Store,
     evidence: &Arc<OwnEvidence>,
 ) -> Result<Option<Keeper>, Failure> {
     if config.learned_accounts.is_empty() {
@@ -120,7 +121,7 @@ pub(super) fn serve(
     })
 }
 
-fn account(store: &dyn Store, named: &str) -> Result<Option<AccountId>, Failure> {
+fn account(store: &Store, named: &str) -> Result<Option<AccountId>, Failure> {
     let failed = |error: store::StoreError| Failure::failed(error.to_string());
     let now = store::clock::now();
     let found = match named.parse() {

@@ -4,16 +4,17 @@ use super::place::{in_cluster, refuse_node};
 use super::program::{Failure, VERSION};
 use crate::config::Config;
 use std::sync::Arc;
-use store::{OpenError, PlanTable, Store, UnixMs};
+use store::{OpenError, PlanTable, UnixMs};
 use store_pg::{ClusterPlace, NodeFolder, NodeTraits};
 use store_redb::StoreOptions;
+use store_rules::Store;
 
 /// Opens the store, and tells of what was found.
 ///
 /// # Errors
 ///
 /// One line: the store did not open.
-pub(super) fn open(config: &Config, plans: PlanTable, now: UnixMs) -> Result<Arc<dyn Store>, Failure> {
+pub(super) fn open(config: &Config, plans: PlanTable, now: UnixMs) -> Result<Arc<Store>, Failure> {
     let (store, voided_holds, open_to_others) = match config.cluster_place()? {
         Some(place) => open_cluster(config, &place, plans, now),
         None => open_folder(config, plans, now),
@@ -29,7 +30,7 @@ pub(super) fn open(config: &Config, plans: PlanTable, now: UnixMs) -> Result<Arc
 }
 
 /// A store, the number of voided holds, and whether other users may read the folder.
-type Opened = (Arc<dyn Store>, u64, bool);
+type Opened = (Arc<Store>, u64, bool);
 
 fn open_folder(config: &Config, plans: PlanTable, now: UnixMs) -> Result<Opened, OpenError> {
     refuse_node(&config.data)?;

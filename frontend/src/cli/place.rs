@@ -7,9 +7,10 @@ use server::admin::{ACCOUNTS_PER_PAGE, ListedAccount, Response};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
-use store::{OpenError, PlanTable, Store, UnixMs};
+use store::{OpenError, PlanTable, UnixMs};
 use store_pg::{ClusterPlace, NodeFolder};
 use store_redb::{DATABASE_FILE, StoreOptions};
+use store_rules::Store;
 
 /// The store of a command.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +57,7 @@ impl Place<'_> {
     }
 
     /// Opens the store, if no server runs; `None`: there is none. `create` allows the creation of a store.
-    fn open_stopped(self, create: bool) -> Result<Option<Arc<dyn Store>>, OpenError> {
+    fn open_stopped(self, create: bool) -> Result<Option<Arc<Store>>, OpenError> {
         let (plans, now) = (self.plans.clone(), self.now);
         if let Some(cluster) = self.cluster {
             let folder = NodeFolder::open(self.data)?;

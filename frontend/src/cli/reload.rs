@@ -11,7 +11,8 @@ use engine::config::SharedLists;
 use engine::proto::lists::Lists;
 use server::tls::Tls;
 use server::worker::SharedState;
-use store::{PlanTable, Store};
+use store::PlanTable;
+use store_rules::Store;
 
 /// The parts of a running server that can be replaced.
 pub(super) struct Reload<'s> {
@@ -19,7 +20,7 @@ pub(super) struct Reload<'s> {
     pub running: &'s Config,
     /// The lists of its engine.
     pub lists: SharedLists,
-    pub store: &'s dyn Store,
+    pub store: &'s Store,
     pub shared: &'s SharedState,
     pub tls: Option<&'s Tls>,
 }

@@ -48,8 +48,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, RwLock};
 use std::thread;
-use store::Store;
 use store::clock;
+use store_rules::Store;
 
 /// The arguments of `mailprobe serve`, which are the flags of the configuration.
 #[derive(clap::Args)]
@@ -138,7 +138,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let running = Running { metrics: Arc::clone(&metrics), base_url };
     let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now, Some(running))
         .map_err(|error| Failure::failed(error.to_string()))?;
-    announce_first_keys(&config, &*store)?;
+    announce_first_keys(&config, &store)?;
     let housekeeping = Housekeeping::start(Arc::clone(&store), clock::now)
         .map_err(|error| Failure::failed(format!("cannot start the housekeeping thread: {error}")))?;
 
@@ -146,7 +146,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let new_batches = Arc::<NewBatches>::default();
     let faults = Arc::<Faults>::default();
     let own_evidence = Arc::<OwnEvidence>::default();
-    let learned = learned::serve(&config, &*store, &own_evidence)?;
+    let learned = learned::serve(&config, &store, &own_evidence)?;
     let crew = Crew {
         config: &config,
         choice: &choice,
@@ -162,7 +162,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     crew.start_feeder(&new_batches)?;
     let webhooks = crew.start_webhooks()?;
     let (threads, shared) = crew.start_frontends(listeners, &new_batches, &status, webhooks.shares())?;
-    let reload = Reload { running: &config, lists, store: &*store, shared: &shared, tls: tls.as_deref() };
+    let reload = Reload { running: &config, lists, store: &store, shared: &shared, tls: tls.as_deref() };
     metrics.set_shares(shared.shares.clone());
     status.enter(Phase::Ready);
     if let Some(endpoint) = &mut endpoint {
@@ -207,10 +207,10 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
 fn start_remembering(
     start_engine: StartEngine,
     mut config: EngineConfig,
-    store: &Arc<dyn Store>,
+    store: &Arc<Store>,
 ) -> Result<(Box<dyn Backend>, Keeper), Failure> {
     let place = store.place();
-    let kept = engine_memory::counts_of_node(&**store, place.node, clock::now());
+    let kept = engine_memory::counts_of_node(store, place.node, clock::now());
     let kept = kept.map_err(|error| Failure::failed(error.to_string()))?;
     config.installation = store.installation();
     (config.node, config.egress_nodes) = (place.node, place.egress_nodes);
@@ -248,7 +248,7 @@ struct Crew<'s> {
     config: &'s Config,
     choice: &'s Choice,
     engine: &'s dyn Backend,
-    store: &'s Arc<dyn Store>,
+    store: &'s Arc<Store>,
     limiter: &'s Arc<Limiter>,
     metrics: &'s Metrics,
     events: &'s Sender<Event>,
@@ -415,7 +415,7 @@ fn webhook_destinations(config: &Config) -> Destinations {
 }
 
 /// Prints the first keys on a terminal only, so that no journal contains them.
-fn announce_first_keys(config: &Config, store: &dyn Store) -> Result<(), Failure> {
+fn announce_first_keys(config: &Config, store: &Store) -> Result<(), Failure> {
     let made =
         first_run(store, &config.data, clock::now()).map_err(|error| Failure::failed(error.to_string()))?;
     let Some(keys) = made else { return Ok(()) };

@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 use store::credits::Balance;
 use store::{
     AccountId, AddressHash, AttemptError, Authority, Begun, CREDITS_MAX, EntryId, HoldRef, NewAccount,
-    NewCheck, Pending, Plan, PlanTable, ResultRecord, SettleError, Settlement, Store,
+    NewCheck, Pending, Plan, PlanTable, ResultRecord, SettleError, Settlement,
 };
 use store_pg::{NodeSettings, PgOptions, Target};
+use store_rules::Store;
 use vault::Vault;
 
 const DEPTHS: [usize; 4] = [1, 10, 100, 1_000];
@@ -43,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let schema = format!("bench{}", std::process::id());
     let plans = PlanTable::new([Plan::new("bench", "Bench", CREDITS_MAX)])?;
     let open = |node| open(&url, &schema, node, &vault, &plans);
-    let stores: Vec<Arc<dyn Store>> = (1..=nodes).map(open).collect::<Result<_, _>>()?;
+    let stores: Vec<Arc<Store>> = (1..=nodes).map(open).collect::<Result<_, _>>()?;
     let now = store::clock::now();
     let ids: Vec<_> = (0..accounts).map(|n| AccountId::new(now, n)).collect();
     for (n, &id) in ids.iter().enumerate() {
@@ -89,7 +90,7 @@ fn open(
     node: i64,
     vault: &Arc<Vault>,
     plans: &PlanTable,
-) -> Result<Arc<dyn Store>, Box<dyn Error>> {
+) -> Result<Arc<Store>, Box<dyn Error>> {
     let plain = url.split('?').next().unwrap_or(url);
     let options = PgOptions {
         target: Target::parse(&format!("{plain}?sslmode=disable"))?,
@@ -111,7 +112,7 @@ fn open(
 
 /// Keeps `depth` writes under way. Returns how many checks were done, and the time of each write.
 fn run(
-    stores: &[Arc<dyn Store>],
+    stores: &[Arc<Store>],
     depth: usize,
     time: Duration,
     ids: &[AccountId],

@@ -22,10 +22,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use store::backup::{BackupError, BackupSummary, Sizes};
 use store::{
-    ClaimedLists, HoldRef, NodePlace, OpenBatch, OpenError, Pending, PlanTable, Reply, Store, StoreError,
+    ClaimedLists, HoldRef, NodePlace, OpenBatch, OpenError, Pending, PlanTable, Reply, StoreError,
     StoreFigures, UnixMs, clock, id, pending,
 };
-use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
+use store_rules::Store;
+use store_rules::backend::{Backend, Class, Job, Wants};
 use store_rules::backup::BackupWriter;
 use store_rules::clock_check::ClockCheck;
 use store_rules::disk::Disk;
@@ -33,9 +34,9 @@ use store_rules::index::{KeyChange, KeyIndex};
 use store_rules::opening::{KeyTraces, check_plans, read_index};
 use store_rules::rows::{Rows, Table};
 use store_rules::shared::{Shared, SharedPlans};
-use store_rules::store::RowStore;
 use store_rules::sweep::Sweep;
 use store_rules::tables::FORMAT;
+use store_rules::task::{ReadTask, WriteTask, read_task, write_task};
 use store_rules::txn::Txn;
 use store_rules::write_error::WriteError;
 use tokio_postgres::Client;
@@ -117,18 +118,12 @@ pub struct Postgres {
 
 /// Opens the store. The tables are created if they are missing, and the node is registered.
 ///
-/// The rules are compiled for PostgreSQL in this crate: a crate that made the trait object itself would compile them once more.
-///
 /// # Errors
 ///
 /// [`OpenError`], with a remedy.
-pub fn open(
-    options: PgOptions,
-    plans: PlanTable,
-    now: UnixMs,
-) -> Result<(Arc<dyn Store>, PgOpening), OpenError> {
+pub fn open(options: PgOptions, plans: PlanTable, now: UnixMs) -> Result<(Arc<Store>, PgOpening), OpenError> {
     let (postgres, opening) = open_as(Role::Server, options, plans, now)?;
-    Ok((Arc::new(RowStore(postgres)), opening))
+    Ok((Arc::new(Store::new(Arc::new(postgres))), opening))
 }
 
 /// Opens the store of a cluster for a node, which keeps its folder.
@@ -142,7 +137,7 @@ pub fn open_node(
     node: NodeTraits,
     plans: PlanTable,
     now: UnixMs,
-) -> Result<(Arc<dyn Store>, PgOpening), OpenError> {
+) -> Result<(Arc<Store>, PgOpening), OpenError> {
     let NodeTraits { egress, version, reuse } = node;
     let egress = egress.unwrap_or_else(|| folder.id().to_string());
     let node = NodeSettings { id: folder.id(), egress, host: host(), version };
@@ -161,7 +156,7 @@ pub fn open_for_command(
     version: String,
     plans: PlanTable,
     now: UnixMs,
-) -> Result<Arc<dyn Store>, OpenError> {
+) -> Result<Arc<Store>, OpenError> {
     let bits = id::random_bits().map_err(|error| StoreError::NotDone(error.to_string()))?;
     let id = i64::try_from(bits >> 65).unwrap_or(i64::MAX).max(1);
     let node = NodeSettings { id, egress: String::new(), host: host(), version };
@@ -174,7 +169,7 @@ fn open_in(
     folder: NodeFolder,
     plans: PlanTable,
     now: UnixMs,
-) -> Result<(Arc<dyn Store>, PgOpening), OpenError> {
+) -> Result<(Arc<Store>, PgOpening), OpenError> {
     let options = PgOptions {
         target: place.target.clone(),
         schema: place.schema.clone(),
@@ -187,7 +182,7 @@ fn open_in(
     };
     let (mut postgres, opening) = open_as(role, options, plans, now)?;
     postgres.folder = Some(folder);
-    Ok((Arc::new(RowStore(postgres)), opening))
+    Ok((Arc::new(Store::new(Arc::new(postgres))), opening))
 }
 
 /// The name of this machine.
@@ -390,10 +385,11 @@ impl Postgres {
             if orphans.is_empty() {
                 return Ok(voided);
             }
-            let void = move |txn: &mut Txn<'_>| -> Result<u64, WriteError<StoreError>> {
-                Ok(txn.void_holds(&orphans, now)?)
-            };
-            voided += self.write(Job::general(Class::Answer), void).wait()?;
+            let void =
+                move |txn: &mut Txn<'_>| Ok::<_, WriteError<StoreError>>(txn.void_holds(&orphans, now)?);
+            let (task, pending) = write_task(void);
+            self.write(Job::general(Class::Answer), task);
+            voided += pending.wait()?;
         }
     }
 
@@ -453,12 +449,10 @@ impl OwnWrites {
     fn submit(&self, work: impl Fn(&mut Txn<'_>) -> Result<(), StoreError> + Send + 'static) {
         // Without a queue the process ends; the next start or another node does it.
         let Some(queue) = self.queue.upgrade() else { return };
-        let (reply, pending) = pending::<(), StoreError>();
+        let (task, pending) = write_task(move |txn| Ok::<_, WriteError<StoreError>>(work(txn)?));
         drop(pending);
-        let prepare = |_: &Shared, _: &dyn Rows| Ok(Prepared::Write(()));
-        let work = move |txn: &mut Txn<'_>, (): &()| Ok(work(txn)?);
         let job = (Job::general(Class::Answer), Arc::clone(&self.shared));
-        let job = WriteJob::new(job, prepare, work, (reply, Waiting::new(&self.waiting), None));
+        let job = WriteJob::new(job, task, Waiting::new(&self.waiting), None);
         let _ = queue.unbounded_send(Box::new(job));
     }
 
@@ -515,79 +509,33 @@ impl Backend for Postgres {
         &self.shared
     }
 
-    fn read<T, E>(
-        &self,
-        wants: Option<Wants>,
-        work: impl Fn(&Shared, &dyn Rows) -> Result<T, E> + Send + 'static,
-    ) -> Pending<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        let waiting = match self.admit(Class::New) {
-            Ok(waiting) => waiting,
-            Err(error) => return Pending::ready(Err(error.into())),
-        };
-        let (reply, pending) = pending();
-        let caller = (reply, waiting, &*self.deadlines);
-        let job = SnapshotJob::new((wants, Arc::clone(&self.shared)), work, caller);
-        let lane = self.turn.fetch_add(1, Ordering::Relaxed) % self.reads.len();
-        // A job that a closed queue refuses is dropped, which answers it as closed.
-        let _ = self.reads[lane].unbounded_send(Box::new(job));
-        pending
+    fn read(&self, wants: Option<Wants>, task: Box<dyn ReadTask>) {
+        match self.admit(Class::New) {
+            Ok(waiting) => {
+                let job = SnapshotJob::new(wants, task, waiting, &self.deadlines);
+                let lane = self.turn.fetch_add(1, Ordering::Relaxed) % self.reads.len();
+                // A job that a closed queue refuses is dropped, which answers it as closed.
+                let _ = self.reads[lane].unbounded_send(Box::new(job));
+            }
+            Err(error) => task.finish(Some(&error)),
+        }
     }
 
-    fn scan<T, E>(&self, work: impl Fn(&Shared, &dyn Rows) -> Result<T, E> + Send + 'static) -> Pending<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        let (reply, pending) = pending();
-        let shared = Arc::clone(&self.shared);
-        self.scanner.submit(Box::new(move |rows| {
-            reply.answer(match rows {
-                Ok(rows) => work(&shared, rows),
-                Err(error) => Err(error.clone().into()),
-            });
-        }));
-        pending
+    fn scan(&self, task: Box<dyn ReadTask>) {
+        self.scanner.submit(task);
     }
 
-    fn write<T, E>(
-        &self,
-        job: Job,
-        work: impl Fn(&mut Txn<'_>) -> Result<T, WriteError<E>> + Send + 'static,
-    ) -> Pending<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        let prepare = |_: &Shared, _: &dyn Rows| Ok(Prepared::Write(()));
-        self.write_prepared(job, prepare, move |txn, (): &()| work(txn))
-    }
-
-    fn write_prepared<P, T, E>(
-        &self,
-        job: Job,
-        prepare: impl Fn(&Shared, &dyn Rows) -> Result<Prepared<P, T>, E> + Send + 'static,
-        work: impl Fn(&mut Txn<'_>, &P) -> Result<T, WriteError<E>> + Send + 'static,
-    ) -> Pending<T, E>
-    where
-        P: Send + 'static,
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        let waiting = match self.admit(job.class) {
-            Ok(waiting) => waiting,
-            Err(error) => return Pending::ready(Err(error.into())),
-        };
-        let (reply, pending) = pending();
-        let queue = self.lane_of(&job);
-        let caller = (reply, waiting, Some(&*self.deadlines));
-        let job = WriteJob::new((job, Arc::clone(&self.shared)), prepare, work, caller);
-        // A job that a closed queue refuses is dropped, which answers it as closed.
-        let _ = queue.unbounded_send(Box::new(job));
-        pending
+    fn write(&self, job: Job, task: Box<dyn WriteTask>) {
+        match self.admit(job.class) {
+            Ok(waiting) => {
+                let queue = self.lane_of(&job);
+                let job = (job, Arc::clone(&self.shared));
+                let job = WriteJob::new(job, task, waiting, Some(&self.deadlines));
+                // A job that a closed queue refuses is dropped, which answers it as closed.
+                let _ = queue.unbounded_send(Box::new(job));
+            }
+            Err(error) => task.finish(Some(&error)),
+        }
     }
 
     fn health(&self) -> Result<(), StoreError> {
@@ -659,10 +607,12 @@ impl Backend for Postgres {
     }
 
     fn sizes(&self) -> Pending<Sizes, StoreError> {
-        self.scan(|_, rows| {
+        let (task, pending) = read_task(|rows| {
             let count = |table: Table| Ok((table.name().to_owned(), rows.count(table)?));
             let rows = Table::KEPT.into_iter().map(count).collect::<Result<_, StoreError>>()?;
             Ok(Sizes { folder_bytes: 0, rows })
-        })
+        });
+        self.scan(task);
+        pending
     }
 }

@@ -16,6 +16,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use store::StoreError;
 use store_rules::rows::{Each, KeyRange, Rows, Table, Walk};
+use store_rules::task::ReadTask;
 use tokio_postgres::types::ToSql;
 
 /// Rows of one page.
@@ -31,11 +32,8 @@ const TRY_MIN: Duration = Duration::from_secs(1);
 /// The pause between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A piece of work with the tables, or the reason why there are none.
-pub type ScanWork = Box<dyn FnOnce(Result<&dyn Rows, &StoreError>) + Send>;
-
 /// A scan that waits, since this instant.
-type QueuedScan = (Instant, ScanWork);
+type QueuedScan = (Instant, Box<dyn ReadTask>);
 
 /// The thread of scans, which ends on drop after the scan in progress.
 pub struct Scanner {
@@ -50,16 +48,16 @@ impl Scanner {
     ///
     /// The operating system has no thread for it.
     pub fn start(connector: Arc<Connector>, schema: String) -> std::io::Result<Scanner> {
-        let (queue, work) = channel();
-        let main = move || serve(&connector, &schema, &work);
+        let (queue, tasks) = channel();
+        let main = move || serve(&connector, &schema, &tasks);
         let thread = thread::Builder::new().name("store-pg-scan".into()).spawn(main)?;
         Ok(Scanner { queue: Some(queue), thread: Some(thread) })
     }
 
-    /// Queues a scan. If the thread has ended, the work is dropped.
-    pub fn submit(&self, work: ScanWork) {
+    /// Queues a scan. If the thread has ended, the scan is dropped.
+    pub fn submit(&self, task: Box<dyn ReadTask>) {
         if let Some(queue) = &self.queue {
-            let _ = queue.send((Instant::now(), work));
+            let _ = queue.send((Instant::now(), task));
         }
     }
 }
@@ -75,13 +73,13 @@ impl Drop for Scanner {
 }
 
 fn serve(connector: &Connector, schema: &str, queue: &Receiver<QueuedScan>) {
-    while let Ok((since, work)) = queue.recv() {
+    while let Ok((since, mut task)) = queue.recv() {
         // Those that wait behind a scan that found no database do not wait for as long again.
         let patience = WAIT_MAX.saturating_sub(since.elapsed()).max(TRY_MIN);
         // A panic drops the reply of its scan, which is answered as closed.
-        let _ = caught(|| match Scan::begin(connector, schema, patience) {
-            Ok(scan) => work(Ok(&scan)),
-            Err(error) => work(Err(&error)),
+        let _ = caught(|| {
+            let failure = Scan::begin(connector, schema, patience).map(|scan| task.run(&scan)).err();
+            task.finish(failure.as_ref());
         });
     }
 }

@@ -21,17 +21,6 @@ const NAME_BYTES_MAX: usize = 24;
 /// raises it.
 pub const FORMAT_OLDEST: u32 = 6;
 
-/// The tables that [`FORMAT_OLDEST`] lacks.
-const NEW_TABLES: [Table; 7] = [
-    Table::Webhooks,
-    Table::Outbox,
-    Table::OutboxDue,
-    Table::WebhookTurns,
-    Table::Deliveries,
-    Table::ListUse,
-    Table::StoredBytes,
-];
-
 /// What the schema has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
@@ -115,8 +104,8 @@ async fn create(client: &Client, fingerprint: Option<u64>) -> Result<Option<Foun
         let bytes: Option<Vec<u8>> = row.map(|row| row.try_get(0)).transpose()?;
         let format = bytes.and_then(|bytes| Fixed::decode(&bytes).ok());
         if format.is_some_and(|format| is_older(format.0)) {
-            // Nodes of an older version use the same schema, and ignore these tables.
-            create_new_tables(client).await?;
+            // Nodes of an older version use the same schema, and ignore the new tables.
+            create_missing_tables(client).await?;
         }
         keep_no_samples(client).await?;
         return Ok(format.map(|format| Found::Format(format.0)));
@@ -137,16 +126,13 @@ pub fn is_older(format: u64) -> bool {
 }
 
 /// Creates the tables that an older format lacks.
-async fn create_new_tables(client: &Client) -> Result<(), Error> {
-    let mut text = String::new();
-    for table in NEW_TABLES {
-        let name = table.name();
-        let is_there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&name]).await?;
-        if !is_there.try_get::<_, bool>(0)? {
-            text.push_str(&table_definition(table));
-        }
-    }
-    client.batch_execute(&text).await
+async fn create_missing_tables(client: &Client) -> Result<(), Error> {
+    let names = Table::ALL.map(Table::name);
+    let text = "SELECT name FROM unnest($1::text[]) AS name WHERE to_regclass(name) IS NULL";
+    let missing = client.query(text, &[&names.as_slice()]).await?;
+    let missing: Vec<&str> = missing.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let tables = Table::ALL.into_iter().filter(|table| missing.contains(&table.name()));
+    client.batch_execute(&tables.map(table_definition).collect::<String>()).await
 }
 
 /// Turns off the statistics of all columns of bytes. ANALYZE would copy values of rows to the catalog, where they stay after the rows:
@@ -179,18 +165,15 @@ async fn keep_no_samples(client: &Client) -> Result<(), Error> {
 
 /// The statements that create all tables.
 fn definition() -> String {
-    let mut text = String::from(
+    let tables: String = Table::ALL.into_iter().map(table_definition).collect();
+    format!(
         "CREATE TABLE nodes (id bigint PRIMARY KEY, epoch bigint NOT NULL, until timestamptz NOT NULL, \
          format int NOT NULL, version text NOT NULL, egress text NOT NULL, host text NOT NULL) \
          WITH (fillfactor = 40); \
          CREATE TABLE lanes (node bigint, lane int, epoch bigint NOT NULL, seq bigint NOT NULL, \
          PRIMARY KEY (node, lane)) WITH (fillfactor = 40); \
-         CREATE TABLE changes (seq bigint PRIMARY KEY, v bytea NOT NULL);",
-    );
-    for table in Table::ALL {
-        text.push_str(&table_definition(table));
-    }
-    text
+         CREATE TABLE changes (seq bigint PRIMARY KEY, v bytea NOT NULL); {tables}"
+    )
 }
 
 fn table_definition(table: Table) -> String {

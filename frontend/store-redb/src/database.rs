@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::backup::{BackupError, BackupSummary, Sizes};
 use store::{
-    ClaimedLists, NodePlace, OpenBatch, OpenError, Pending, PlanTable, Store, StoreError, StoreFigures,
-    UnixMs,
+    ClaimedLists, NodePlace, OpenBatch, OpenError, Pending, PlanTable, StoreError, StoreFigures, UnixMs,
 };
-use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
+use store_rules::Store;
+use store_rules::backend::{Backend, Class, Job, Wants};
 use store_rules::batches::Batches;
 use store_rules::clock_check::ClockCheck;
 use store_rules::disk::Disk;
@@ -23,13 +23,10 @@ use store_rules::index::KeyIndex;
 use store_rules::opening::{check_plans, read_index};
 use store_rules::rows::Rows;
 use store_rules::shared::{Shared, SharedPlans};
-use store_rules::store::RowStore;
+use store_rules::task::{ReadTask, WriteTask, write_task};
 use store_rules::txn::Txn;
 use store_rules::write_error::WriteError;
 use vault::Vault;
-
-/// The store in one file of redb, with the functions that only this store has.
-pub(crate) type RedbStore = RowStore<Redb>;
 
 /// Options for opening a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,8 +69,6 @@ pub struct Redb {
 
 /// Opens the store in a data folder, which is created if it is missing, and voids unanswered holds.
 ///
-/// The rules are compiled for redb in this crate: a crate that made the trait object itself would compile them once more.
-///
 /// # Errors
 ///
 /// [`OpenError`], with a remedy.
@@ -82,18 +77,18 @@ pub fn open(
     plans: PlanTable,
     options: StoreOptions,
     now: UnixMs,
-) -> Result<(Arc<dyn Store>, Opening), OpenError> {
-    let (store, opening) = open_redb(folder, plans, options, now)?;
-    Ok((Arc::new(store), opening))
+) -> Result<(Arc<Store>, Opening), OpenError> {
+    let (redb, opening) = open_redb(folder, plans, options, now)?;
+    Ok((Arc::new(Store::new(Arc::new(redb))), opening))
 }
 
-/// Like [`open`], as the type of this store.
+/// Like [`open`], without the operations.
 pub(crate) fn open_redb(
     folder: &Path,
     plans: PlanTable,
     options: StoreOptions,
     now: UnixMs,
-) -> Result<(RedbStore, Opening), OpenError> {
+) -> Result<(Redb, Opening), OpenError> {
     let folder = Folder::lock(folder)?;
     let mut builder = Builder::new();
     builder.set_cache_size(options.cache_bytes);
@@ -109,7 +104,7 @@ pub(crate) fn open_redb(
     let vault = Arc::new(folder.open_vault()?);
     let (mut redb, opening) = Redb::start((database, failure), vault, &path, plans, options, now)?;
     redb.folder = Some(folder);
-    Ok((RowStore(redb), Opening { folder_open_to_others, ..opening }))
+    Ok((redb, Opening { folder_open_to_others, ..opening }))
 }
 
 /// Opens the store on a storage of the caller, for tests of crashes.
@@ -119,7 +114,7 @@ pub(super) fn open_backend(
     vault: Arc<Vault>,
     plans: PlanTable,
     now: UnixMs,
-) -> Result<(RedbStore, Opening), OpenError> {
+) -> Result<(Redb, Opening), OpenError> {
     let path = Path::new("backend");
     let file = FailStop::new(backend);
     let failure = file.failure();
@@ -127,8 +122,7 @@ pub(super) fn open_backend(
     let database = database.map_err(|error| super::folder::refusal(path, error))?;
     // Data that was sealed with the keys of another process is lost.
     let options = StoreOptions { accept_keys: true, ..StoreOptions::default() };
-    let (redb, opening) = Redb::start((database, failure), vault, path, plans, options, now)?;
-    Ok((RowStore(redb), opening))
+    Redb::start((database, failure), vault, path, plans, options, now)
 }
 
 impl Redb {
@@ -173,8 +167,9 @@ impl Redb {
         let context = Context { database: Arc::clone(&database), shared: Arc::clone(&shared), failure, path };
         let writer = Writer::start(context).map_err(|error| StoreError::Failed(error.to_string()))?;
         let redb = Redb { writer, database, shared, folder: None, unclaimed: Mutex::default() };
-        let voided: Pending<u64, StoreError> =
-            redb.write(Job::general(Class::Answer), move |txn| Ok(txn.void_open_holds(now)?));
+        let void = move |txn: &mut Txn<'_>| Ok::<_, WriteError<StoreError>>(txn.void_open_holds(now)?);
+        let (task, voided) = write_task(void);
+        redb.writer.submit(Class::Answer, task);
         let opening = Opening { voided_holds: voided.wait()?, ..Opening::default() };
         Ok((redb, opening))
     }
@@ -200,56 +195,21 @@ impl Backend for Redb {
         &self.shared
     }
 
-    fn read<T, E>(
-        &self,
-        _: Option<Wants>,
-        work: impl Fn(&Shared, &dyn Rows) -> Result<T, E> + Send + 'static,
-    ) -> Pending<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        self.scan(work)
+    fn read_here(&self, read: &mut dyn FnMut(&dyn Rows)) -> Option<Result<(), StoreError>> {
+        Some(snapshot(&self.database).map(|rows| read(&rows)))
     }
 
-    fn scan<T, E>(&self, work: impl Fn(&Shared, &dyn Rows) -> Result<T, E> + Send + 'static) -> Pending<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        Pending::of(|| work(&self.shared, &snapshot(&self.database)?))
+    fn read(&self, _: Option<Wants>, task: Box<dyn ReadTask>) {
+        self.scan(task);
     }
 
-    fn write<T, E>(
-        &self,
-        job: Job,
-        work: impl Fn(&mut Txn<'_>) -> Result<T, WriteError<E>> + Send + 'static,
-    ) -> Pending<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        self.writer.submit(job.class, work)
+    fn scan(&self, mut task: Box<dyn ReadTask>) {
+        let failure = snapshot(&self.database).map(|rows| task.run(&rows)).err();
+        task.finish(failure.as_ref());
     }
 
-    fn write_prepared<P, T, E>(
-        &self,
-        job: Job,
-        prepare: impl Fn(&Shared, &dyn Rows) -> Result<Prepared<P, T>, E> + Send + 'static,
-        work: impl Fn(&mut Txn<'_>, &P) -> Result<T, WriteError<E>> + Send + 'static,
-    ) -> Pending<T, E>
-    where
-        P: Send + 'static,
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
-        let prepared =
-            snapshot(&self.database).map_err(E::from).and_then(|rows| prepare(&self.shared, &rows));
-        match prepared {
-            Ok(Prepared::Write(prepared)) => self.writer.submit(job.class, move |txn| work(txn, &prepared)),
-            Ok(Prepared::Done(answer)) => Pending::ready(Ok(answer)),
-            Err(error) => Pending::ready(Err(error)),
-        }
+    fn write(&self, job: Job, task: Box<dyn WriteTask>) {
+        self.writer.submit(job.class, task);
     }
 
     fn health(&self) -> Result<(), StoreError> {

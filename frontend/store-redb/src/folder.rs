@@ -103,7 +103,7 @@ pub(super) fn refusal(path: &Path, error: DatabaseError) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::database::{RedbStore, open_redb};
+    use crate::tests::{RedbStore, open_redb};
     use crate::{KEY_FOLDER, StoreOptions};
     use std::os::unix::fs::PermissionsExt;
     use store::PlanTable;

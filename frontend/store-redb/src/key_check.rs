@@ -39,13 +39,11 @@ fn write(database: &Database, fingerprint: u64) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::database::{RedbStore, open_redb};
+    use crate::tests::{RedbStore, open_redb};
     use crate::{KEY_FOLDER, StoreOptions};
     use std::fs;
     use std::path::Path;
-    use store::{
-        AccountId, NewAccount, NewSession, NewUser, PasswordHash, PlanTable, Store, UnixMs, WebStore,
-    };
+    use store::{AccountId, NewAccount, NewSession, NewUser, PasswordHash, PlanTable, UnixMs};
 
     const NOW: UnixMs = 1_801_386_600_000;
 

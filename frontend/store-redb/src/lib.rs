@@ -1,7 +1,8 @@
 //! The store in one file of redb, for one process.
 //!
-//! [`open`] is the entry point: it gives a [`store::Store`] by the rules of [`store_rules`]. [`backup`] reads and restores backups. `rows.rs` has the tables. `writer.rs` is the only thread that writes, and groups commits.
-//! Sealed data has its keys in separate files, in the folder `keys`.
+//! [`open`] is the entry point: it gives a [`Store`](store_rules::Store). [`backup`] reads and restores backups. `rows.rs` has the
+//! tables. `writer.rs` is the only thread that writes, and groups commits. Sealed data has its keys in separate files, in the folder
+//! `keys`.
 //!
 //! Invariants:
 //!

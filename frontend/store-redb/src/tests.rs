@@ -7,8 +7,50 @@ mod lists;
 mod retention;
 mod withdrawn;
 
-use crate::KEY_FOLDER;
+use crate::database::{self, Redb};
+use crate::{KEY_FOLDER, Opening, StoreOptions};
+use ::redb::Database;
+use std::ops::Deref;
 use std::path::Path;
+use std::sync::Arc;
+use store::{OpenError, PlanTable, UnixMs};
+use store_rules::Store;
+
+/// A store with its database, so that tests can look at the tables.
+pub(crate) struct RedbStore {
+    store: Store,
+    pub redb: Arc<Redb>,
+}
+
+impl RedbStore {
+    fn new(redb: Redb) -> RedbStore {
+        let redb = Arc::new(redb);
+        RedbStore { store: Store::new(Arc::<Redb>::clone(&redb)), redb }
+    }
+
+    pub fn database(&self) -> &Database {
+        self.redb.database()
+    }
+}
+
+impl Deref for RedbStore {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+/// As [`crate::open`].
+pub(crate) fn open_redb(
+    folder: &Path,
+    plans: PlanTable,
+    options: StoreOptions,
+    now: UnixMs,
+) -> Result<(RedbStore, Opening), OpenError> {
+    let (redb, opening) = database::open_redb(folder, plans, options, now)?;
+    Ok((RedbStore::new(redb), opening))
+}
 
 /// The sorted names of the key files of a data folder.
 pub(crate) fn key_files(data: &Path) -> Vec<String> {

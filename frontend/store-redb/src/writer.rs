@@ -17,13 +17,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use store::credits::PeriodStep;
-use store::{Pending, Reply, StoreError, StoreFigures, pending};
+use store::{StoreError, StoreFigures};
 use store_rules::backend::Class;
 use store_rules::index::KeyChange;
 use store_rules::shared::Shared as SharedState;
 use store_rules::sweep::Sweep;
+use store_rules::task::WriteTask;
 use store_rules::txn::{Effects, Txn};
-use store_rules::write_error::WriteError;
 
 /// The most writes in one transaction: with more, a longer wait brings almost no gain.
 const GROUP_MAX: usize = 1000;
@@ -54,7 +54,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Box<dyn Job>>,
+    tasks: VecDeque<Box<dyn WriteTask>>,
     /// The reason why no more writes are accepted.
     closed: Option<StoreError>,
 }
@@ -72,26 +72,21 @@ impl Writer {
         Ok(Writer { shared, failure, thread: Some(thread) })
     }
 
-    /// Queues a write. `work` runs on the writer's thread; its outer error is a failure of the store, its inner one a
-    /// refusal.
-    pub fn submit<T, E, F>(&self, class: Class, work: F) -> Pending<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-        F: FnOnce(&mut Txn<'_>) -> Result<T, WriteError<E>> + Send + 'static,
-    {
+    /// Queues a write, which runs on the writer's thread.
+    pub fn submit(&self, class: Class, task: Box<dyn WriteTask>) {
         let mut queue = self.shared.lock();
-        if let Some(why) = &queue.closed {
-            return Pending::ready(Err(why.clone().into()));
+        let refusal = match &queue.closed {
+            Some(why) => Some(why.clone()),
+            None => (class == Class::New && queue.tasks.len() >= QUEUE_MAX).then_some(StoreError::Busy),
+        };
+        if refusal.is_some() {
+            // An answer wakes foreign code, which must not run inside the lock.
+            drop(queue);
+            return task.finish(refusal.as_ref());
         }
-        if class == Class::New && queue.jobs.len() >= QUEUE_MAX {
-            return Pending::ready(Err(StoreError::Busy.into()));
-        }
-        let (reply, pending) = pending();
-        queue.jobs.push_back(Box::new(Work { work: Some(work), outcome: None, reply }));
+        queue.tasks.push_back(task);
         drop(queue);
         self.shared.wake.notify_one();
-        pending
     }
 
     /// Whether writes are still accepted. A read can also detect a failed file, since it writes pages to free the
@@ -105,13 +100,13 @@ impl Writer {
 
     /// The number of waiting writes, and the counts so far.
     pub fn figures(&self) -> StoreFigures {
-        let waiting = self.shared.lock().jobs.len();
+        let waiting = self.shared.lock().tasks.len();
         StoreFigures { waiting, ..self.shared.figures().clone() }
     }
 
     /// Whether writes without a waiting caller should be left out.
     pub fn is_crowded(&self) -> bool {
-        self.shared.lock().jobs.len() >= QUEUE_MAX / 2
+        self.shared.lock().tasks.len() >= QUEUE_MAX / 2
     }
 }
 
@@ -150,16 +145,16 @@ impl Shared {
     }
 
     /// The next group; `None` if the queue is closed and empty.
-    fn take(&self) -> Option<Vec<Box<dyn Job>>> {
+    fn take(&self) -> Option<Vec<Box<dyn WriteTask>>> {
         let mut queue = self.lock();
-        while queue.jobs.is_empty() {
+        while queue.tasks.is_empty() {
             if queue.closed.is_some() {
                 return None;
             }
             queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        let group = queue.jobs.len().min(GROUP_MAX);
-        Some(queue.jobs.drain(..group).collect())
+        let group = queue.tasks.len().min(GROUP_MAX);
+        Some(queue.tasks.drain(..group).collect())
     }
 }
 
@@ -169,7 +164,7 @@ struct Closing(Arc<Shared>);
 impl Drop for Closing {
     fn drop(&mut self) {
         self.0.close(StoreError::Closed);
-        let orphans = std::mem::take(&mut self.0.lock().jobs);
+        let orphans = std::mem::take(&mut self.0.lock().tasks);
         // Their replies become `Closed` on drop, which happens outside the lock because wakers are foreign code.
         drop(orphans);
     }
@@ -182,7 +177,7 @@ fn run(context: &Context, closing: Closing) {
             Ok(Written { changes, total, took }) => {
                 context.shared.index.apply(changes);
                 closing.0.note(group.len(), took, total);
-                group.into_iter().for_each(|job| job.finish(None));
+                group.into_iter().for_each(|task| task.finish(None));
             }
             Err(error) => {
                 // For later writes the result is known: they were not done.
@@ -191,9 +186,9 @@ fn run(context: &Context, closing: Closing) {
                     known => known.clone(),
                 };
                 closing.0.close(later.clone());
-                group.into_iter().for_each(|job| job.finish(Some(&error)));
-                let rest = std::mem::take(&mut closing.0.lock().jobs);
-                rest.into_iter().for_each(|job| job.finish(Some(&later)));
+                group.into_iter().for_each(|task| task.finish(Some(&error)));
+                let rest = std::mem::take(&mut closing.0.lock().tasks);
+                rest.into_iter().for_each(|task| task.finish(Some(&later)));
                 return;
             }
         }
@@ -208,7 +203,11 @@ struct Written {
     took: Duration,
 }
 
-fn write(context: &Context, sweep: &mut Sweep, group: &mut [Box<dyn Job>]) -> Result<Written, StoreError> {
+fn write(
+    context: &Context,
+    sweep: &mut Sweep,
+    group: &mut [Box<dyn WriteTask>],
+) -> Result<Written, StoreError> {
     if let Some((total, free)) = space(&context.path) {
         context.shared.disk.note(total, free);
     }
@@ -217,8 +216,8 @@ fn write(context: &Context, sweep: &mut Sweep, group: &mut [Box<dyn Job>]) -> Re
     let plans = context.shared.plans.get();
     let mut rows = WriteRows::new(&transaction);
     let mut txn = Txn::new(&mut rows, &plans, &context.shared);
-    for job in group {
-        job.run(&mut txn)?;
+    for task in group {
+        task.run(&mut txn)?;
     }
     sweep.go_on(&mut txn)?;
     if context.shared.clock_check.removes(txn.effects.latest) {
@@ -238,43 +237,6 @@ fn write(context: &Context, sweep: &mut Sweep, group: &mut [Box<dyn Job>]) -> Re
     Ok(Written { changes, total, took: began.elapsed() })
 }
 
-/// A write with its reply, whatever their types.
-trait Job: Send {
-    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), StoreError>;
-    fn finish(self: Box<Self>, failure: Option<&StoreError>);
-}
-
-struct Work<F, T, E: From<StoreError>> {
-    work: Option<F>,
-    outcome: Option<Result<T, E>>,
-    reply: Reply<T, E>,
-}
-
-impl<F, T, E> Job for Work<F, T, E>
-where
-    T: Send,
-    E: From<StoreError> + Send,
-    F: FnOnce(&mut Txn<'_>) -> Result<T, WriteError<E>> + Send,
-{
-    fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), StoreError> {
-        let Some(work) = self.work.take() else { return Ok(()) };
-        self.outcome = Some(match work(txn) {
-            Ok(done) => Ok(done),
-            Err(WriteError::Refused(refusal)) => Err(refusal),
-            Err(WriteError::Failed(error)) => return Err(error),
-        });
-        Ok(())
-    }
-
-    fn finish(self: Box<Self>, failure: Option<&StoreError>) {
-        let outcome = match failure {
-            Some(error) => Err(error.clone().into()),
-            None => self.outcome.unwrap_or_else(|| Err(StoreError::Closed.into())),
-        };
-        self.reply.answer(outcome);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::migrations;
@@ -282,11 +244,13 @@ mod tests {
     use ::redb::backends::InMemoryBackend;
     use std::path::Path;
     use std::sync::mpsc;
-    use store::PlanTable;
+    use store::{Pending, PlanTable};
     use store_rules::clock_check::ClockCheck;
     use store_rules::disk::Disk;
     use store_rules::index::KeyIndex;
     use store_rules::shared::SharedPlans;
+    use store_rules::task::write_task;
+    use store_rules::write_error::WriteError;
     use vault::Vault;
 
     fn writer() -> Writer {
@@ -313,15 +277,25 @@ mod tests {
         Writer::start(context).unwrap()
     }
 
+    fn submit(
+        writer: &Writer,
+        class: Class,
+        work: impl Fn() -> Result<u32, WriteError<StoreError>> + Send + 'static,
+    ) -> Pending<u32, StoreError> {
+        let (task, pending) = write_task(move |_| work());
+        writer.submit(class, task);
+        pending
+    }
+
     fn number(writer: &Writer, class: Class, number: u32) -> Pending<u32, StoreError> {
-        writer.submit(class, move |_| Ok(number))
+        submit(writer, class, move || Ok(number))
     }
 
     /// A write that keeps the writer busy until the sender is dropped; it has started when this returns.
     fn block(writer: &Writer) -> (mpsc::Sender<()>, Pending<u32, StoreError>) {
         let (release, released) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();
-        let blocked = writer.submit(Class::New, move |_| {
+        let blocked = submit(writer, Class::New, move || {
             begin.send(()).unwrap();
             // The sender never sends; it is dropped.
             Ok(u32::from(released.recv().is_err()))
@@ -354,9 +328,9 @@ mod tests {
         let (release, blocked) = block(&writer);
         let before = number(&writer, Class::New, 1);
         let failure = StoreError::Failed("on purpose".into());
-        let failing: Pending<u32, StoreError> = writer.submit(Class::New, {
+        let failing = submit(&writer, Class::New, {
             let failure = failure.clone();
-            move |_| Err(failure.into())
+            move || Err(failure.clone().into())
         });
         let after = number(&writer, Class::Answer, 2);
         assert_eq!(writer.health(), Ok(()));
@@ -384,7 +358,7 @@ mod tests {
     fn a_panic_leaves_nobody_waiting() {
         let writer = writer();
         let (release, blocked) = block(&writer);
-        let panicking: Pending<u32, StoreError> = writer.submit(Class::New, |_| panic!("on purpose"));
+        let panicking = submit(&writer, Class::New, || panic!("on purpose"));
         let after = number(&writer, Class::New, 2);
         drop(release);
         assert_eq!(blocked.wait(), Ok(1));

@@ -3,8 +3,7 @@
 use crate::rows::Rows;
 pub use crate::rows::Want;
 use crate::shared::Shared;
-use crate::txn::Txn;
-use crate::write_error::WriteError;
+use crate::task::{ReadTask, WriteTask};
 use std::io::Write;
 use std::sync::Arc;
 use store::backup::{BackupError, BackupSummary, Sizes};
@@ -73,103 +72,72 @@ impl Job {
     }
 }
 
-/// The result of what precedes a write.
-pub enum Prepared<P, T> {
-    /// The write is necessary, with this.
-    Write(P),
-    /// The answer is known without a write.
-    Done(T),
-}
-
-/// A database with its executor. Work may be called several times; only the effects of its last call are kept.
-pub trait Backend: Send + Sync + 'static {
+/// A database with its executor. [`Store`](crate::Store) has the operations on top of it.
+pub trait Backend: Send + Sync {
     /// What all operations share.
     fn shared(&self) -> &Arc<Shared>;
 
-    /// Reads a snapshot that has every write that was answered before. `wants` names what it reads.
-    fn read<T, E>(
-        &self,
-        wants: Option<Wants>,
-        work: impl Fn(&Shared, &dyn Rows) -> Result<T, E> + Send + 'static,
-    ) -> Pending<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static;
+    /// Passes a snapshot to `read` on the caller's thread. The snapshot has every write that was answered before. `None`: the
+    /// database is over a network, and reads are queued.
+    fn read_here(&self, read: &mut dyn FnMut(&dyn Rows)) -> Option<Result<(), StoreError>> {
+        let _ = read;
+        None
+    }
 
-    /// [`Backend::read`] for work that reads a large part of the database.
-    fn scan<T, E>(&self, work: impl Fn(&Shared, &dyn Rows) -> Result<T, E> + Send + 'static) -> Pending<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static;
+    /// Queues a read of such a snapshot. `wants` names what it reads.
+    fn read(&self, wants: Option<Wants>, task: Box<dyn ReadTask>);
 
-    /// Queues a write. The outer error of `work` is a failure of the store, the inner one a refusal.
-    fn write<T, E>(
-        &self,
-        job: Job,
-        work: impl Fn(&mut Txn<'_>) -> Result<T, WriteError<E>> + Send + 'static,
-    ) -> Pending<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static;
+    /// [`Backend::read`] for a task that reads a large part of the database.
+    fn scan(&self, task: Box<dyn ReadTask>);
 
-    /// Queues a write that needs preparation. `prepare` reads without locks, and runs on a thread where slow work disturbs no
-    /// other write.
-    fn write_prepared<P, T, E>(
-        &self,
-        job: Job,
-        prepare: impl Fn(&Shared, &dyn Rows) -> Result<Prepared<P, T>, E> + Send + 'static,
-        work: impl Fn(&mut Txn<'_>, &P) -> Result<T, WriteError<E>> + Send + 'static,
-    ) -> Pending<T, E>
-    where
-        P: Send + 'static,
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static;
+    /// Queues a write, which runs on a thread of the database.
+    fn write(&self, job: Job, task: Box<dyn WriteTask>);
 
-    /// As [`store::Store::health`].
+    /// As [`Store::health`](crate::Store::health).
     ///
     /// # Errors
     ///
     /// The reason why no more writes are accepted.
     fn health(&self) -> Result<(), StoreError>;
 
-    /// The current figures of the store, as [`store::Store::figures`].
+    /// The current figures of the store, as [`Store::figures`](crate::Store::figures).
     fn figures(&self) -> StoreFigures;
 
     /// Whether writes without a waiting caller should be left out.
     fn is_crowded(&self) -> bool;
 
-    /// As [`store::Store::replace_plans`].
+    /// As [`Store::replace_plans`](crate::Store::replace_plans).
     ///
     /// # Errors
     ///
-    /// As [`store::Store::replace_plans`].
+    /// As [`Store::replace_plans`](crate::Store::replace_plans).
     fn replace_plans(&self, plans: PlanTable) -> Result<(), OpenError>;
 
-    /// Claims unfinished batches, as [`store::Store::claim_batches`].
+    /// Claims unfinished batches, as [`Store::claim_batches`](crate::Store::claim_batches).
     fn claim_batches(&self, most: usize) -> Pending<Vec<OpenBatch>, StoreError>;
 
-    /// Claims lists, as [`store::ListStore::claim_lists`].
+    /// Claims lists, as [`Store::claim_lists`](crate::Store::claim_lists).
     fn claim_lists(&self) -> Pending<Option<ClaimedLists>, StoreError>;
 
-    /// Whether it may work, as [`store::Store::may_work`].
+    /// Whether it may work, as [`Store::may_work`](crate::Store::may_work).
     fn may_work(&self) -> bool;
 
-    /// The number of nodes, as [`store::Store::live_nodes`].
+    /// The number of nodes, as [`Store::live_nodes`](crate::Store::live_nodes).
     fn live_nodes(&self) -> u32;
 
     /// By how many milliseconds the clock that all nodes share is ahead of the one of this process.
     fn clock_ahead(&self) -> i64;
 
-    /// The place among the nodes, as [`store::Store::place`].
+    /// The place among the nodes, as [`Store::place`](crate::Store::place).
     fn place(&self) -> NodePlace;
 
-    /// As [`store::Store::backup`].
+    /// As [`Store::backup`](crate::Store::backup).
     ///
     /// # Errors
     ///
-    /// As [`store::Store::backup`].
+    /// As [`Store::backup`](crate::Store::backup).
     fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError>;
 
-    /// The size of the store, as [`store::Store::sizes`].
+    /// The size of the store, as [`Store::sizes`](crate::Store::sizes).
     fn sizes(&self) -> Pending<Sizes, StoreError>;
 }

@@ -262,7 +262,7 @@ impl Batches<'_> {
         Ok((reason::code(verdict.reason), Some(sealed)))
     }
 
-    /// Every open batch, as [`store::Store::open_batches`].
+    /// Every open batch, as [`Store::open_batches`](crate::Store::open_batches).
     pub fn open_batches(&self) -> Result<Vec<OpenBatch>, StoreError> {
         let mut found = Vec::new();
         for id in OPEN_BATCHES.keys(self.0, .., usize::MAX)? {
@@ -276,7 +276,7 @@ impl Batches<'_> {
 
     /// Those of these batches that are open.
     pub(crate) fn still_open(&self, batches: &[BatchId]) -> Result<Vec<BatchId>, StoreError> {
-        let want = |id: &BatchId| Want::Peek(Table::OpenBatches, id.to_bytes().to_vec());
+        let want = |id: &BatchId| Want::peek(Table::OpenBatches, &id.to_bytes());
         self.0.expect(&mut batches.iter().map(want));
         let mut open = Vec::with_capacity(batches.len());
         for id in batches {
@@ -449,11 +449,11 @@ impl Txn<'_> {
             let (account, _) = split(&batch.key);
             let day = day_key(AccountId::from_bytes(account), days::day(now));
             let results = batch.answers.iter().filter_map(|(_, _, result)| result.as_ref());
-            let results = results.map(|result| Want::Row(Table::Results, result.key.to_vec()));
+            let results = results.map(|result| Want::row(Table::Results, &result.key));
             let own = [
-                Want::Row(Table::Accounts, account.to_vec()),
-                Want::Row(Table::Batches, batch.key.to_vec()),
-                Want::Row(Table::Days, day.to_vec()),
+                Want::row(Table::Accounts, &account),
+                Want::row(Table::Batches, &batch.key),
+                Want::row(Table::Days, &day),
             ];
             own.into_iter().chain(results)
         });

@@ -198,9 +198,9 @@ impl<'t> Txn<'t> {
         let mut wants = holds.iter().flat_map(|hold| {
             let key = entry_key(hold.account, hold.id);
             [
-                Want::Row(Table::Accounts, hold.account.to_bytes().to_vec()),
-                Want::Row(Table::Holds, key.to_vec()),
-                Want::Row(Table::Ledger, key.to_vec()),
+                Want::row(Table::Accounts, &hold.account.to_bytes()),
+                Want::row(Table::Holds, &key),
+                Want::row(Table::Ledger, &key),
             ]
         });
         self.rows().expect(&mut wants);

@@ -3,7 +3,7 @@
 //!
 //! - [`rows`] is what the rules need of a database; [`tables`] has every table and row.
 //! - [`txn::Txn`] is a transaction of writes; the modules beside it add the writes of their subject.
-//! - [`store::RowStore`] implements [`::store::Store`] over a [`backend::Backend`], which is a database with its executor.
+//! - [`Store`] has the operations, over a [`backend::Backend`], which is a database with its executor.
 //! - The crate [`vault`] has the keys that seal data with an expiry, and [`index`] the API keys in memory.
 //!
 //! Invariants:
@@ -40,11 +40,14 @@ mod results;
 pub mod row;
 pub mod rows;
 pub mod shared;
-pub mod store;
+mod store;
 pub mod sweep;
 pub mod tables;
+pub mod task;
 pub mod txn;
 mod users;
 mod webhooks;
 pub mod withdrawn;
 pub mod write_error;
+
+pub use self::store::{Store, clock_fault};

@@ -61,6 +61,18 @@ pub enum Want {
     },
 }
 
+impl Want {
+    /// A row, which a write locks.
+    pub fn row(table: Table, key: &[u8]) -> Want {
+        Want::Row(table, key.to_vec())
+    }
+
+    /// A row without a lock.
+    pub fn peek(table: Table, key: &[u8]) -> Want {
+        Want::Peek(table, key.to_vec())
+    }
+}
+
 /// What a walk calls with each row: its key and value.
 pub type Each<'e> = dyn FnMut(&[u8], &[u8]) -> Result<Walk, StoreError> + 'e;
 

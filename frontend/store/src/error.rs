@@ -1,8 +1,8 @@
 //! The errors of the store, with one enum for each kind of operation. No text contains a key; names come only from the
 //! caller.
 
-use super::types::{CREDITS_MAX, HOLD_CREDITS_MAX, KEYS_MAX, SubscriptionStatus, TEXT_CHARS_MAX};
 use crate::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
+use crate::{CREDITS_MAX, HOLD_CREDITS_MAX, KEYS_MAX, SubscriptionStatus, TEXT_CHARS_MAX};
 use std::fmt;
 use std::path::PathBuf;
 

@@ -44,6 +44,11 @@ impl<T, E: From<StoreError>> Pending<T, E> {
         Pending::ready(read())
     }
 
+    /// The answer of a call that can fail before it is queued.
+    pub fn begin(call: impl FnOnce() -> Result<Pending<T, E>, E>) -> Pending<T, E> {
+        call().unwrap_or_else(|error| Pending::ready(Err(error)))
+    }
+
     /// Blocks the thread until the read is answered, or the write is durable or refused. It must not run on the thread of an
     /// executor.
     ///

@@ -11,7 +11,7 @@ use store_redb::StoreOptions;
 fn it_happens_once_and_leaves_the_keys_for_their_owner() {
     let site = Site::stopped();
     let store = open(site.path());
-    let made = first_run(&*store, site.path(), NOW).unwrap().unwrap();
+    let made = first_run(&store, site.path(), NOW).unwrap().unwrap();
     assert_eq!((made.account.name.as_str(), made.account.plan.as_str()), ("default", "free"));
     let text = std::fs::read_to_string(&made.path).unwrap();
     assert_eq!(made.path, site.path().join(FIRST_KEYS_FILE));
@@ -26,9 +26,9 @@ fn it_happens_once_and_leaves_the_keys_for_their_owner() {
             authenticate(Some(header.as_bytes()), crate::admin::NOW, |hash| store.key_by_hash(hash)).unwrap();
         assert_eq!((caller.account, caller.mode), (made.account.id, mode));
     }
-    assert!(first_run(&*store, site.path(), NOW).unwrap().is_none());
+    assert!(first_run(&store, site.path(), NOW).unwrap().is_none());
     made.remove_file().unwrap();
-    assert!(first_run(&*store, site.path(), NOW).unwrap().is_none());
+    assert!(first_run(&store, site.path(), NOW).unwrap().is_none());
     assert!(!made.path.exists());
 }
 
@@ -38,7 +38,7 @@ fn a_crash_before_the_account_is_made_leaves_nothing_wrong() {
     // The rest of such a crash: a file of keys that were never stored.
     std::fs::write(site.path().join(FIRST_KEYS_FILE), "live mp_live_lost\n").unwrap();
     let store = open(site.path());
-    let made = first_run(&*store, site.path(), NOW).unwrap().unwrap();
+    let made = first_run(&store, site.path(), NOW).unwrap().unwrap();
     assert!(std::fs::read_to_string(&made.path).unwrap().contains(made.live.reveal()));
 }
 
@@ -47,7 +47,7 @@ fn a_store_that_has_an_account_needs_none() {
     let site = Site::stopped();
     site.run(&["account", "create", "mine"]).unwrap();
     let store = open(site.path());
-    assert!(first_run(&*store, site.path(), NOW).unwrap().is_none());
+    assert!(first_run(&store, site.path(), NOW).unwrap().is_none());
     assert!(!site.path().join(FIRST_KEYS_FILE).exists());
 }
 
@@ -56,14 +56,14 @@ fn without_the_plan_or_the_file_nothing_is_made() {
     let site = Site::stopped();
     let no_plans = PlanTable::new([]).unwrap();
     let (store, _) = store_redb::open(site.path(), no_plans, StoreOptions::default(), NOW).unwrap();
-    let refused = first_run(&*store, site.path(), NOW).map(drop).unwrap_err().to_string();
+    let refused = first_run(&store, site.path(), NOW).map(drop).unwrap_err().to_string();
     assert!(refused.contains("no plan \"free\""), "{refused}");
     assert!(!site.path().join(FIRST_KEYS_FILE).exists());
     drop(store);
 
     let store = open(site.path());
     let elsewhere = site.path().join("missing");
-    let refused = first_run(&*store, &elsewhere, NOW).map(drop).unwrap_err().to_string();
+    let refused = first_run(&store, &elsewhere, NOW).map(drop).unwrap_err().to_string();
     assert!(refused.contains("cannot write the first keys to"), "{refused}");
     assert!(store.accounts(None, 1, NOW).wait().unwrap().is_empty());
 }

@@ -9,8 +9,9 @@ use frontend::cli::{account, key};
 use server::admin::server::AdminServer;
 use std::path::Path;
 use std::sync::Arc;
-use store::{PlanTable, Store, UnixMs};
+use store::{PlanTable, UnixMs};
 use store_redb::StoreOptions;
+use store_rules::Store;
 use tempfile::TempDir;
 
 /// 2027-01-31T09:00:00Z.
@@ -47,7 +48,7 @@ fn run_at(folder: &Path, data_is_named: bool, line: &[&str]) -> Result<String, S
     Ok(String::from_utf8(out).unwrap())
 }
 
-fn open(folder: &Path) -> Arc<dyn Store> {
+fn open(folder: &Path) -> Arc<Store> {
     store_redb::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0
 }
 

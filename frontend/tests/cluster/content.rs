@@ -4,6 +4,7 @@ use api::Reason::{CatchAll, MailboxExists, RoleAccount};
 use std::collections::BTreeMap;
 use store::RowOutcome::Verified;
 use store::*;
+use store_rules::Store;
 
 /// The rows of both batches.
 const ROWS: [&str; 3] = ["one@example.com", "two@example.com", "three@example.net"];
@@ -46,7 +47,7 @@ impl Random {
 }
 
 /// Fills an empty store.
-pub fn fill(store: &dyn Store, now: UnixMs) -> Ids {
+pub fn fill(store: &Store, now: UnixMs) -> Ids {
     let mut random = Random(1);
     let mut account = |name: &str| {
         let id = AccountId::new(now, random.next());
@@ -107,7 +108,7 @@ pub fn fill(store: &dyn Store, now: UnixMs) -> Ids {
 }
 
 /// Reads what can be compared.
-pub fn read(store: &dyn Store, ids: Ids, now: UnixMs) -> Content {
+pub fn read(store: &Store, ids: Ids, now: UnixMs) -> Content {
     let accounts = store.accounts(None, 100, now).wait().unwrap();
     let audit = store.audit(None).wait().unwrap();
     assert!(audit.faults.is_empty(), "{:?}", audit.faults);

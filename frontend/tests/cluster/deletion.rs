@@ -10,6 +10,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 use store::webhooks::{EventSet, NewWebhook, WebhookSecret};
 use store::*;
+use store_rules::Store;
 
 /// The time for which changes of the index are kept, with room for a busy machine.
 const CHANGES_KEPT_MAX: Duration = Duration::from_secs(100);
@@ -20,7 +21,7 @@ const VACUUM_MAX: Duration = Duration::from_secs(120);
 /// A part of each text of the account, and of nothing else.
 const CANARY: &str = "zqcanary23";
 
-fn fill(store: &dyn Store, now: UnixMs) -> AccountId {
+fn fill(store: &Store, now: UnixMs) -> AccountId {
     let id = AccountId::new(now, 1 << 61);
     let account = NewAccount { id, name: format!("{CANARY} account"), plan: "free".into() };
     let password = PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [1; 16], tag: [2; 32] };
@@ -107,7 +108,7 @@ fn a_deleted_account_is_in_no_dump_and_after_vacuum_full_in_no_file() {
     cluster.run(Some(&schema), "cluster join keys --data two");
     let store = open(&cluster, &cluster.url, "one", now);
     let other = open(&cluster, &cluster.url, "two", now);
-    let id = fill(&*store, now);
+    let id = fill(&store, now);
     assert!(copies(&cluster, "before").iter().all(|files| !files.is_empty()));
     // A server does this by itself from time to time. It must not copy values of rows to its statistics.
     store_pg::sql::execute(cluster.place(&schema).target, "ANALYZE").unwrap();

@@ -6,28 +6,24 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use store::{EntryId, HoldRef, HoldRequest, OpenError, PlanTable, Store, UnixMs, clock};
+use store::{EntryId, HoldRef, HoldRequest, OpenError, PlanTable, UnixMs, clock};
 use store_pg::{NodeFolder, NodeTraits};
 use store_redb::StoreOptions;
+use store_rules::Store;
 
-fn open_redb(folder: &Path, now: UnixMs) -> Arc<dyn Store> {
+fn open_redb(folder: &Path, now: UnixMs) -> Arc<Store> {
     store_redb::open(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
 }
 
 /// Fills the folder `old`.
 fn old_folder(cluster: &TestCluster, now: UnixMs) -> (Ids, Content) {
     let store = open_redb(&cluster.path("old"), now);
-    let ids = content::fill(&*store, now);
-    let content = content::read(&*store, ids, now);
+    let ids = content::fill(&store, now);
+    let content = content::read(&store, ids, now);
     (ids, content)
 }
 
-fn open_node(
-    cluster: &TestCluster,
-    schema: &str,
-    data: &str,
-    now: UnixMs,
-) -> Result<Arc<dyn Store>, OpenError> {
+fn open_node(cluster: &TestCluster, schema: &str, data: &str, now: UnixMs) -> Result<Arc<Store>, OpenError> {
     let folder = NodeFolder::open(&cluster.path(data))?;
     let traits = NodeTraits { egress: None, version: "1".into(), reuse: true };
     let opened = store_pg::open_node(&cluster.place(schema), folder, traits, PlanTable::standard(), now);
@@ -36,7 +32,7 @@ fn open_node(
 
 /// What the node in this folder sees.
 fn in_node(cluster: &TestCluster, schema: &str, data: &str, ids: Ids, now: UnixMs) -> Content {
-    content::read(&*open_node(cluster, schema, data, now).unwrap(), ids, now)
+    content::read(&open_node(cluster, schema, data, now).unwrap(), ids, now)
 }
 
 #[test]
@@ -61,7 +57,7 @@ fn the_data_of_a_folder_moves_to_postgresql_and_back() {
     assert!(!backup.windows(16).any(|bytes| bytes == &chain[chain.len() - 48..chain.len() - 32]));
     cluster.run(None, "restore back --data new");
     assert!(!exists(&cluster.path("new/keys/chain")));
-    assert_eq!(content::read(&*open_redb(&cluster.path("new"), now), ids, now), before);
+    assert_eq!(content::read(&open_redb(&cluster.path("new"), now), ids, now), before);
 }
 
 #[test]
@@ -93,8 +89,8 @@ fn nodes_keep_their_keys_if_the_database_was_lost() {
     cluster.run(Some(&first), "cluster init --bundle keys --data one");
     cluster.run(Some(&first), "cluster join keys --data two");
     let store = open_node(&cluster, &first, "one", now).unwrap();
-    let ids = content::fill(&*store, now);
-    let before = content::read(&*store, ids, now);
+    let ids = content::fill(&store, now);
+    let before = content::read(&store, ids, now);
     // A check that is under way at the backup. Its credit is returned by the first node after the restoration.
     let hold = HoldRef { account: ids.account, id: EntryId::new(now, 1 << 61 | 9) };
     store.hold(HoldRequest { hold, credits: 1 }, now).wait().unwrap();

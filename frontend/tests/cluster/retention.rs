@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use store::RowOutcome::Verified;
 use store::*;
 use store_pg::{NodeFolder, NodeTraits};
+use store_rules::Store;
 use vault::{KeyClass, Place, Vault, VaultKey};
 
 const HOUR: UnixMs = 3_600_000;
@@ -77,7 +78,7 @@ fn what_is_over_is_unreadable_in_dump_wal_and_base_backup() {
     cluster.run(Some(&schema), "cluster join keys --data before");
     let wal = WalCopy::start(&cluster);
     let store = open(&cluster, &cluster.url, "one", now);
-    let written = fill(&*store, now);
+    let written = fill(&store, now);
     let sealed = sealed_values(&cluster, now);
 
     let dump = cluster.path("dump.sql");
@@ -94,7 +95,7 @@ fn what_is_over_is_unreadable_in_dump_wal_and_base_backup() {
             while node.purge(time).wait().unwrap().more {}
         }
     }
-    assert_eq!(readable(&*store, &written, now), 0, "the running node reads what is over");
+    assert_eq!(readable(&store, &written, now), 0, "the running node reads what is over");
     drop((store, other));
     let wal = wal.stop();
 
@@ -110,7 +111,7 @@ fn what_is_over_is_unreadable_in_dump_wal_and_base_backup() {
     check_restored(&cluster, &dump, &written, now);
 }
 
-pub fn open(cluster: &TestCluster, url: &str, data: &str, now: UnixMs) -> Arc<dyn Store> {
+pub fn open(cluster: &TestCluster, url: &str, data: &str, now: UnixMs) -> Arc<Store> {
     let folder = NodeFolder::open(&cluster.path(data)).unwrap();
     let traits = NodeTraits { egress: None, version: "1".into(), reuse: true };
     let mut place = cluster.place(&cluster.schema);
@@ -119,7 +120,7 @@ pub fn open(cluster: &TestCluster, url: &str, data: &str, now: UnixMs) -> Arc<dy
 }
 
 /// Writes all canaries.
-fn fill(store: &dyn Store, now: UnixMs) -> Written {
+fn fill(store: &Store, now: UnixMs) -> Written {
     let mut numbers = Numbers { id: 1, address: 0 };
     let id = AccountId::new(now, numbers.id());
     let new = NewAccount { id, name: "a".into(), plan: "growth".into() };
@@ -173,7 +174,7 @@ fn fill(store: &dyn Store, now: UnixMs) -> Written {
 }
 
 /// The number of canaries that the store returns.
-fn readable(store: &dyn Store, written: &Written, now: UnixMs) -> usize {
+fn readable(store: &Store, written: &Written, now: UnixMs) -> usize {
     let mut seen = BTreeSet::new();
     let mut note = |text: &str| {
         let is_canary = text.starts_with(CANARY);
@@ -291,9 +292,9 @@ fn check_restored(cluster: &TestCluster, dump: &Path, written: &Written, now: Un
         .stdout(Stdio::null());
     run(&mut psql);
     for node in ["one", "two"] {
-        assert_eq!(readable(&*open(cluster, &url, node, now), written, now), 0, "{node}");
+        assert_eq!(readable(&open(cluster, &url, node, now), written, now), 0, "{node}");
     }
-    let readable = readable(&*open(cluster, &url, "before", now), written, now);
+    let readable = readable(&open(cluster, &url, "before", now), written, now);
     assert_eq!(readable, CANARIES - OPEN, "with the keys of before; each open batch has one answered row");
     store_pg::sql::execute(target(), &format!("DROP DATABASE {database} WITH (FORCE)")).unwrap();
 }

@@ -1,6 +1,6 @@
 //! The table of charging rules, and the order in which credits are taken.
 
-use crate::contract::accounts::{addresses, batch, created, fast, verified, verify, verify_by_get};
+use crate::contract::accounts::{addresses, batch, created, fast, verify, verify_by_get};
 use crate::contract::world::{address, domain, mailbox, shared};
 use crate::harness::client::{get, post};
 use serde_json::{Value, json};
@@ -39,36 +39,65 @@ fn every_reason_of_a_full_check_but_invalid_syntax_costs_1() {
 }
 
 #[test]
-fn what_costs_0() {
+fn a_syntactically_invalid_address_costs_0() {
     let account = shared().account("free");
-    let known = mailbox();
-    let first = account.call(post("/v1/verify", &json!({ "email": known, "detail": "full" }))).ok();
-    assert_eq!(first["credits_remaining"], 99, "`detail` has no price of its own");
-    let live = [
-        verify("nobody"),
-        verify("nobody@"),
-        verify("a@b@ok.example"),
-        verify_by_get("@ok.example", ""),
-        verify(&known),
-        verify_by_get(&known, "&detail=full"),
-        fast(&mailbox()),
-        fast(&address("user", "nxdomain.example")),
-        fast("x"),
-    ]
-    .map(|call| call.key(&account.live));
-    let test = [
+    for wrong in ["nobody", "a@b@ok.example", "@ok.example"] {
+        let result = account.verify(wrong);
+        assert_eq!(
+            (&result["reason"], &result["credits_remaining"]),
+            (&json!("invalid_syntax"), &Value::Null)
+        );
+    }
+    assert_eq!(account.credits(), 100);
+}
+
+#[test]
+fn a_repeat_of_the_same_address_costs_0() {
+    let account = shared().account("free");
+    let asked = mailbox();
+    account.verify(&asked);
+    for _ in 0..3 {
+        let result = account.verify(&asked);
+        assert_eq!((&result["cached"], &result["credits_remaining"]), (&json!(true), &Value::Null));
+    }
+    assert_eq!(account.credits(), 99);
+}
+
+#[test]
+fn mode_fast_costs_0() {
+    let account = shared().account("free");
+    for asked in
+        [mailbox(), address("user", "mailinator.com"), address("user", "nxdomain.example"), "x".into()]
+    {
+        assert_eq!(account.fast(&asked)["credits_remaining"], Value::Null);
+    }
+    assert_eq!(account.credits(), 100);
+}
+
+#[test]
+fn get_account_costs_0() {
+    let account = shared().account("free");
+    for _ in 0..3 {
+        assert_eq!(account.credits(), 100);
+    }
+}
+
+#[test]
+fn anything_done_with_a_test_key_costs_0() {
+    let account = shared().account("free");
+    let server = account.server;
+    let calls = [
         verify("deliverable@ok.example"),
         verify_by_get("role@ok.example", "&detail=full"),
         fast("deliverable@ok.example"),
-    ]
-    .map(|call| call.key(account.test()));
-    for call in live.into_iter().chain(test) {
-        assert_eq!(verified(&account.server.call(&call))["credits_remaining"], Value::Null);
+        batch(&["deliverable@ok.example".into(), "catch_all@ok.example".into()]),
+        get("/v1/account"),
+    ];
+    for call in calls {
+        let answer = server.call(&call.key(account.test()));
+        assert!([200, 202].contains(&answer.status), "{answer:?}");
     }
-    let rows = ["deliverable@ok.example".to_owned(), "catch_all@ok.example".to_owned()];
-    assert_eq!(account.server.call(&batch(&rows).key(account.test())).status, 202);
-    account.server.call(&get("/v1/account").key(account.test())).ok();
-    assert_eq!((account.credits(), account.credits()), (99, 99));
+    assert_eq!(account.credits(), 100);
 }
 
 #[test]
@@ -107,6 +136,14 @@ fn every_row_of_a_batch_is_charged_also_a_duplicate_and_a_repeat() {
     assert_eq!(created["credits_remaining"], 96);
     account.finish(created["batch_id"].as_str().unwrap());
     assert_eq!(account.credits(), 96);
+}
+
+#[test]
+fn detail_full_comes_at_the_same_price() {
+    let account = shared().account("free");
+    let answer = account.call(post("/v1/verify", &json!({ "email": mailbox(), "detail": "full" }))).ok();
+    assert_eq!(answer["credits_remaining"], 99);
+    assert_eq!(account.credits(), 99);
 }
 
 #[test]

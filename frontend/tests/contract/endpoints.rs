@@ -95,3 +95,32 @@ fn all_bodies_are_json() {
         answer.json();
     }
 }
+
+#[test]
+fn get_verify_requires_email() {
+    let account = shared().account("free");
+    account.call(get("/v1/verify")).assert_refused(400, "invalid_request");
+    account.call(get("/v1/verify?mode=full")).assert_refused(400, "invalid_request");
+}
+
+#[test]
+fn post_verify_requires_email_as_a_string() {
+    let account = shared().account("free");
+    for body in [json!({}), json!({ "email": null }), json!({ "email": 1 }), json!({ "email": [mailbox()] })]
+    {
+        account.call(post("/v1/verify", &body)).assert_refused(400, "invalid_request");
+    }
+    let in_the_query = post(format!("/v1/verify?email={}", mailbox()), &json!({}));
+    account.call(in_the_query).assert_refused(400, "invalid_request");
+    assert_eq!(account.credits(), 100);
+}
+
+#[test]
+fn mode_and_detail_in_the_body_are_strings() {
+    let account = shared().account("free");
+    for (name, value) in [("mode", json!(1)), ("mode", json!(["fast"])), ("detail", json!(true))] {
+        let body = json!({ "email": mailbox(), name: value });
+        account.call(post("/v1/verify", &body)).assert_refused(400, "invalid_request");
+    }
+    assert_eq!(account.credits(), 100);
+}

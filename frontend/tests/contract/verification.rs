@@ -113,6 +113,47 @@ fn null_for_mode_or_detail_in_the_body_is_none() {
 }
 
 #[test]
+fn different_values_in_query_and_body_are_refused() {
+    let account = shared().account("free");
+    for (query, mode) in [("fast", "full"), ("full", "fast")] {
+        let body = json!({ "email": mailbox(), "mode": mode });
+        account.call(post(format!("/v1/verify?mode={query}"), &body)).assert_refused(400, "invalid_request");
+    }
+    assert_eq!(account.credits(), 100);
+}
+
+#[test]
+fn unknown_values_of_mode_and_detail_are_refused() {
+    let account = shared().account("free");
+    let email = mailbox();
+    for (name, value) in
+        [("mode", "quick"), ("mode", "FULL"), ("mode", ""), ("detail", "all"), ("detail", "none")]
+    {
+        account
+            .call(verify_by_get(&email, &format!("&{name}={value}")))
+            .assert_refused(400, "invalid_request");
+        let body = json!({ "email": email, name: value });
+        account.call(post("/v1/verify", &body)).assert_refused(400, "invalid_request");
+        let body = json!({ "email": email });
+        account
+            .call(post(format!("/v1/verify?{name}={value}"), &body))
+            .assert_refused(400, "invalid_request");
+    }
+    account.call(verify_by_get(&email, "&mode=fast&detail=all")).assert_refused(400, "invalid_request");
+    assert_eq!(account.credits(), 100);
+}
+
+#[test]
+fn rule_1_invalid_syntax_is_free_and_has_no_balance() {
+    let account = shared().account("free");
+    let result = account.verify("nobody@");
+    assert_eq!(result["deliverable"], false);
+    assert_eq!(result["reason"], "invalid_syntax");
+    assert_eq!(result["credits_remaining"], Value::Null);
+    assert_eq!(account.credits(), 100);
+}
+
+#[test]
 fn rule_2_a_repeat_is_answered_from_the_first_check() {
     let account = shared().account("free");
     let domain = domain();

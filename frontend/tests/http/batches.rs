@@ -2,7 +2,7 @@
 
 use crate::harness::client::Answer;
 use crate::harness::server::{Server, get, post};
-use crate::{at_once, until, until_true};
+use crate::{until, until_true};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -218,10 +218,19 @@ fn nobody_waits_for_another_account_s_batch() {
 #[test]
 fn batches_of_many_callers_at_once_are_each_charged_once() {
     let server = Server::start(&["--frontends", "3", "--batch-rows-max", "7"]);
-    let ids = at_once(10, |n| {
-        let locals: Vec<String> = (0..9).map(|m| format!("mailbox_exists-{}", 10 * n + m)).collect();
-        let locals: Vec<&str> = locals.iter().map(String::as_str).collect();
-        id(&submit(&server, &server.live, &locals))
+    let ids: Vec<String> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..10)
+            .map(|n| {
+                let server = &server;
+                scope.spawn(move || {
+                    let locals: Vec<String> =
+                        (0..9).map(|m| format!("mailbox_exists-{}", 10 * n + m)).collect();
+                    let locals: Vec<&str> = locals.iter().map(String::as_str).collect();
+                    id(&submit(server, &server.live, &locals))
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     for id in &ids {
         assert_eq!(reasons(&server, &server.live, id), vec!["mailbox_exists"; 9]);

@@ -1,6 +1,5 @@
 //! API gateways: the account that pays, the refusals, and that their headers have no meaning without the secret.
 
-use crate::at_once;
 use crate::harness::client::Answer;
 use crate::harness::server::{Server, get, mailprobe, post};
 use serde_json::{Value, json};
@@ -140,10 +139,22 @@ fn guests_are_apart_from_each_other() {
         assert_eq!(spent(&server, name), 1, "{name}");
     }
     // One address on many connections at once, by a new user: one account, one charge.
-    let eve = [("X-Other-Secret", "another-secret"), ("X-Other-User", "eve"), ("X-Other-Plan", "PRO")];
-    let answers =
-        at_once(8, |_| send(&server, "POST", "/v1/verify", &eve, &body("role_account-200@example.com")));
-    assert_eq!(answers.iter().filter(|answer| answer.json()["cached"] == false).count(), 1);
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let mut connection = server.connect();
+            std::thread::spawn(move || {
+                let body = body("role_account-200@example.com");
+                connection.send(format!(
+                    "POST /v1/verify HTTP/1.1\r\nHost: t\r\nX-Other-Secret: another-secret\r\nX-Other-User: eve\r\n\
+                     X-Other-Plan: PRO\r\nContent-Length: {}\r\n\r\n{body}",
+                    body.len()
+                ));
+                connection.read().json()["cached"] == json!(false)
+            })
+        })
+        .collect();
+    let charged = threads.into_iter().map(|thread| thread.join().unwrap());
+    assert_eq!(charged.filter(|charged| *charged).count(), 1);
     assert_eq!((spent(&server, "gateway:other:eve"), guests(&server)), (1, 5));
 }
 

@@ -157,7 +157,8 @@ fn tokens_and_keys_are_good_in_their_own_place_alone() {
 
 #[test]
 fn another_account_s_connection_is_not_there() {
-    let (server, mut joe) = signed_up();
+    let server = Server::start(&[]);
+    let mut joe = Browser::signed_up(&server, "joe@example.com");
     let mut eve = Browser::signed_up(&server, "eve@example.com");
     let tokens = connect(&server, &mut joe, 1, 1);
     connect(&server, &mut eve, 1, 1);

@@ -1,5 +1,6 @@
 //! API keys that are created and revoked on their page.
 
+use crate::harness::server::Server;
 use crate::web::browser::{Browser, Page, attribute, signed_up};
 
 /// The key on the page.
@@ -105,7 +106,8 @@ fn an_account_makes_so_many_keys_an_hour() {
 
 #[test]
 fn another_accounts_key_cannot_be_revoked() {
-    let (server, mut victim) = signed_up();
+    let server = Server::start(&[]);
+    let mut victim = Browser::signed_up(&server, "joe@example.com");
     let key = make(&mut victim, "", "live");
     let page = victim.get("/keys");
     let form = page.forms().into_iter().find(|(action, _)| action == "/keys/revoke").unwrap();

@@ -407,7 +407,8 @@ fn a_list_that_costs_more_than_is_left_does_not_start_and_one_that_runs_out_stop
 
 #[test]
 fn lists_are_their_owners_and_forged_uploads_are_not_kept() {
-    let (server, mut owner) = signed_up();
+    let server = Server::start(&[]);
+    let mut owner = Browser::signed_up(&server, "joe@example.com");
     let path = upload(&mut owner, "l.csv", list(10).as_bytes(), "").path;
     let page = wait(&mut owner, &path, "Cost");
     let mut other = Browser::signed_up(&server, "jane@example.com");

@@ -48,7 +48,8 @@ fn signing_in_makes_a_new_session_and_ends_the_one_before() {
 
 #[test]
 fn sessions_are_listed_and_ended_one_by_one_or_all() {
-    let (server, mut first) = signed_up();
+    let server = Server::start(&[]);
+    let mut first = Browser::signed_up(&server, EMAIL);
     let (mut second, mut third) = (sign_in(&server), sign_in(&server));
     let page = first.get("/sessions");
     page.says("Firefox on Windows").says("This session");
@@ -94,7 +95,8 @@ fn a_session_ends_by_itself_when_idle_and_after_its_time() {
 
 #[test]
 fn a_session_outlives_a_restart_and_its_token_is_not_in_the_file() {
-    let (server, browser) = signed_up();
+    let server = Server::start(&[]);
+    let browser = Browser::signed_up(&server, EMAIL);
     let database = std::fs::read(server.data().join("mailprobe.redb")).unwrap();
     let token = browser.cookies["__Host-mailprobe"].clone();
     let holds = |needle: &[u8]| database.windows(needle.len()).any(|bytes| bytes == needle);

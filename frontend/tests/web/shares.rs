@@ -1,9 +1,8 @@
 //! What strangers can take from users of the dashboard: places in the queue of passwords, and attempts to sign in.
 
-use crate::at_once;
 use crate::harness::client::{Answer, escape};
 use crate::harness::server::Server;
-use crate::web::browser::{Browser, EMAIL, PASSWORD, Page, signed_up};
+use crate::web::browser::{Browser, EMAIL, PASSWORD, Page};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,7 +44,8 @@ impl Drop for FloodEnd<'_> {
 
 #[test]
 fn a_flood_from_many_networks_does_not_keep_out_who_has_signed_in_before() {
-    let (server, mut owner) = signed_up();
+    let server = Server::start(&[]);
+    let mut owner = Browser::signed_up(&server, EMAIL);
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         for number in 1..=48 {
@@ -80,7 +80,11 @@ fn attempts_without_a_place_count_neither_for_the_user_nor_for_the_network() {
     Browser::signed_up(&server, EMAIL);
     let mut browser = Browser::at(&server, [127, 0, 0, 9]);
     let token = browser.get("/signin").token();
-    let answers = at_once(40, |_| try_once(&browser, &token, "jane@example.com").unwrap());
+    let answers: Vec<Answer> = thread::scope(|scope| {
+        let tries: Vec<_> =
+            (0..40).map(|_| scope.spawn(|| try_once(&browser, &token, "jane@example.com"))).collect();
+        tries.into_iter().map(|one| one.join().unwrap().unwrap()).collect()
+    });
     let wrong = answers.iter().filter(|answer| answer.status == 401).count();
     let share = "Your network has all of its share of the password checks: 4 wait already.";
     let refused = answers.iter().filter(|answer| answer.body.contains(share)).count();
@@ -97,7 +101,8 @@ fn attempts_without_a_place_count_neither_for_the_user_nor_for_the_network() {
 
 #[test]
 fn wrong_passwords_from_elsewhere_do_not_lock_out_the_owner() {
-    let (server, mut owner) = signed_up();
+    let server = Server::start(&[]);
+    let mut owner = Browser::signed_up(&server, EMAIL);
     let mut stranger = Browser::at(&server, [127, 0, 0, 2]);
     for _ in 0..10 {
         assert_eq!(sign_in(&mut stranger, EMAIL, WRONG).status, 401);

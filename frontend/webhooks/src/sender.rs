@@ -26,7 +26,8 @@ use std::time::{Duration, Instant};
 use store::webhooks::{
     Attempt, AttemptFault, AttemptReport, AttemptResult, ClaimNumber, ClaimedMessage, DueWebhook,
 };
-use store::{Store, StoreError, UnixMs, WebhookId, id::random_bits};
+use store::{StoreError, UnixMs, WebhookId, id::random_bits};
+use store_rules::Store;
 
 /// The most endpoints of one look. The next look goes on behind them.
 const DUE_MAX: usize = 1000;
@@ -71,12 +72,12 @@ impl Sender {
     /// # Errors
     ///
     /// The thread could not be started, TLS is not available, or the store failed.
-    pub fn start(store: Arc<dyn Store>, settings: Settings) -> io::Result<Sender> {
+    pub fn start(store: Arc<Store>, settings: Settings) -> io::Result<Sender> {
         let Settings { destinations, clock } = settings;
         Sender::start_with(store, Poster::new(destinations)?, clock)
     }
 
-    fn start_with(store: Arc<dyn Store>, poster: Poster, clock: fn() -> UnixMs) -> io::Result<Sender> {
+    fn start_with(store: Arc<Store>, poster: Poster, clock: fn() -> UnixMs) -> io::Result<Sender> {
         if !poster.has_authorities() {
             tracing::warn!(
                 "the system has no list of certificate authorities: no webhook with https can be delivered"
@@ -126,7 +127,7 @@ struct Claimed {
 
 /// What all places share.
 struct Shared {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     poster: Poster,
     clock: fn() -> UnixMs,
     is_draining: Arc<AtomicBool>,

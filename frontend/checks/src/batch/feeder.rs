@@ -23,9 +23,8 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use store::clock;
-use store::{
-    AccountId, AddressHash, BatchId, Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError, UnixMs,
-};
+use store::{AccountId, AddressHash, BatchId, Known, OpenBatch, RowAnswer, RowOutcome, StoreError, UnixMs};
+use store_rules::Store;
 
 /// How many questions are handed out in one turn: each needs a read of the store, and answers arrive meanwhile.
 const ASKED_IN_A_TURN_MAX: usize = 256;
@@ -53,7 +52,7 @@ pub struct Feeder {
     /// The connection to the engine.
     pub line: Box<dyn EngineHandle + Send>,
     /// The store with the batches.
-    pub store: Arc<dyn Store>,
+    pub store: Arc<Store>,
     /// The source of new batches.
     pub new_batches: Arc<NewBatches>,
     /// The limits that an operator sets.

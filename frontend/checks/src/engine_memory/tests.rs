@@ -9,6 +9,7 @@ use std::time::UNIX_EPOCH;
 use store::{AccountId, EntryId, HoldRef, HoldRequest, Known, ResultRecord, Settlement, Verdict};
 use store::{NewAccount, PlanTable};
 use store_redb::StoreOptions;
+use store_rules::Store;
 
 const STEP_MS: UnixMs = 300_000;
 /// The start of a step.
@@ -23,7 +24,7 @@ fn counts(key: u64, steps: &[KeptStep]) -> KeptRefusals {
     KeptRefusals { key, steps: steps.to_vec() }
 }
 
-fn open(folder: &Path) -> Arc<dyn Store> {
+fn open(folder: &Path) -> Arc<Store> {
     store_redb::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0
 }
 
@@ -35,7 +36,7 @@ struct Said {
 }
 
 impl Said {
-    fn memory(&self, store: &Arc<dyn Store>) -> EngineMemory {
+    fn memory(&self, store: &Arc<Store>) -> EngineMemory {
         let (refusals, withdrawn) = (Arc::clone(&self.refusals), Arc::clone(&self.withdrawn));
         let at = UNIX_EPOCH;
         let kept = store.kept_refusals().wait().unwrap();
@@ -107,7 +108,7 @@ fn a_node_takes_its_own_counts_and_clears_away_what_others_left() {
     let rows =
         [counts(own, &old), counts(own | 1 << 16, &new), counts(other, &old), counts(other | 1 << 16, &new)];
     store.keep_refusals(rows.to_vec()).wait().unwrap();
-    let found = counts_of_node(&*store, Some(9), NOW).unwrap();
+    let found = counts_of_node(&store, Some(9), NOW).unwrap();
     assert_eq!(found, rows[..2], "old ones too: the thread of this node removes them");
     let left = store.kept_refusals().wait().unwrap();
     assert_eq!(left.len(), 3, "those of another node remain while they count: {left:?}");
@@ -115,7 +116,7 @@ fn a_node_takes_its_own_counts_and_clears_away_what_others_left() {
     // The other node may have added to its counts after they were read.
     store.forget_refusals(vec![rows[3].key, 77], NOW).wait().unwrap();
     assert!(store.kept_refusals().wait().unwrap().contains(&rows[3]));
-    assert_eq!(counts_of_node(&*store, None, NOW).unwrap().len(), 3, "without nodes all are its own");
+    assert_eq!(counts_of_node(&store, None, NOW).unwrap().len(), 3, "without nodes all are its own");
 }
 
 #[test]

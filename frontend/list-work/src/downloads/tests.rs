@@ -9,12 +9,13 @@ use std::task::Waker;
 use store::clock;
 use store::{
     Authority, KeyId, KeyMode, KeyScopes, ListId, ListRoom, ListState, NewAccount, NewKey, NewPart,
-    NewSession, PartPut, PlanTable, Store,
+    NewSession, PartPut, PlanTable,
 };
 use store_redb::StoreOptions;
+use store_rules::Store;
 
 /// A list that needs no answers.
-fn list(store: &Arc<dyn Store>, account: AccountId, number: u128, content: &[u8], rows: u64) -> List {
+fn list(store: &Arc<Store>, account: AccountId, number: u128, content: &[u8], rows: u64) -> List {
     let now = clock::now();
     let mut list = List::new(ListId::new(now, number), account, now, String::new());
     list.column = "email".into();
@@ -30,7 +31,7 @@ fn list(store: &Arc<dyn Store>, account: AccountId, number: u128, content: &[u8]
 
 struct TestStore {
     _folder: tempfile::TempDir,
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     files: Arc<TempFiles>,
     maker: Maker,
     jobs: Sender<DownloadJob>,

@@ -7,7 +7,8 @@ use crate::{Contents, ListSource, SourceError};
 use api::Reason;
 use lists::{Row, Step};
 use std::sync::Arc;
-use store::{List, ListState, Store};
+use store::{List, ListState};
+use store_rules::Store;
 
 /// Most work for one piece: some milliseconds.
 const PIECE_WORK: u64 = 256 * 1024;
@@ -49,7 +50,7 @@ struct Answers {
 
 impl Answers {
     /// The answer of an address; `None` if it was not asked.
-    fn get(&mut self, store: &Arc<dyn Store>, list: &List, number: u64) -> Result<Option<Reason>, String> {
+    fn get(&mut self, store: &Arc<Store>, list: &List, number: u64) -> Result<Option<Reason>, String> {
         if number >= list.submitted {
             return Ok(None);
         }

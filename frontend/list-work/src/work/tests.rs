@@ -11,6 +11,7 @@ use std::io::{Cursor, Read};
 use std::sync::Mutex;
 use store::{AccountId, Authority, ListRoom, NewAccount, NewPart, PartPut, PlanTable, RowAnswer, RowOutcome};
 use store_redb::StoreOptions;
+use store_rules::Store;
 
 #[test]
 fn one_lists_failure_is_not_that_of_others() {
@@ -63,7 +64,7 @@ fn few_lists_are_open_at_once_and_all_have_their_turn() {
         running(&store, account, number, 5_000);
     }
     let mut worker = worker(&store);
-    let begun = |store: &Arc<dyn Store>| {
+    let begun = |store: &Arc<Store>| {
         let lists = store.lists(account, clock::now()).wait().unwrap();
         lists.iter().filter(|list| list.submitted > 0).count()
     };
@@ -81,7 +82,7 @@ fn few_lists_are_open_at_once_and_all_have_their_turn() {
 }
 
 /// Uploads a list.
-pub(crate) fn sent(store: &Arc<dyn Store>, account: AccountId, content: &[u8]) -> List {
+pub(crate) fn sent(store: &Arc<Store>, account: AccountId, content: &[u8]) -> List {
     let now = clock::now();
     let mut list = List::new(ListId::new(now, 77 + content.len() as u128), account, now, String::new());
     list.bytes = content.len() as u64;
@@ -97,7 +98,7 @@ pub(crate) fn sent(store: &Arc<dyn Store>, account: AccountId, content: &[u8]) -
 }
 
 /// Uploads a list and reads it.
-fn uploaded(store: &Arc<dyn Store>, account: AccountId, content: &str) -> List {
+fn uploaded(store: &Arc<Store>, account: AccountId, content: &str) -> List {
     let now = clock::now();
     let list = sent(store, account, content.as_bytes());
     let mut worker = worker(store);
@@ -110,7 +111,7 @@ fn uploaded(store: &Arc<dyn Store>, account: AccountId, content: &str) -> List {
     }
 }
 
-fn text(store: &Arc<dyn Store>, list: &List, classes: &[Class]) -> String {
+fn text(store: &Arc<Store>, list: &List, classes: &[Class]) -> String {
     let selection = Selection { format: ResultFormat::Own, classes: classes.to_vec() };
     let pieces = opened(&contents(store), list, &Wanted::Rows(selection)).unwrap();
     String::from_utf8(pieces.flat_map(Result::unwrap).collect()).unwrap()
@@ -298,7 +299,7 @@ fn a_list_of_an_earlier_version_is_checked_row_by_row() {
 }
 
 /// Uploads a list, starts it, and answers each address with `mailbox_exists`.
-fn checked(store: &Arc<dyn Store>, account: AccountId, content: &str) -> List {
+fn checked(store: &Arc<Store>, account: AccountId, content: &str) -> List {
     let list = uploaded(store, account, content);
     let running = List { state: ListState::Running, ..list };
     assert_eq!(store.put_list(&running, ListState::Ready, None, clock::now()).wait(), Ok(true));
@@ -373,16 +374,16 @@ fn results_can_be_a_spreadsheet_or_a_report() {
     }
 }
 
-fn worker(store: &Arc<dyn Store>) -> Worker {
+fn worker(store: &Arc<Store>) -> Worker {
     worker_with(store, &TempFiles::new(&std::env::temp_dir()))
 }
 
-fn worker_with(store: &Arc<dyn Store>, files: &Arc<TempFiles>) -> Worker {
+fn worker_with(store: &Arc<Store>, files: &Arc<TempFiles>) -> Worker {
     let new_batches = Arc::new(NewBatches::default());
     Worker::new(contents_with(store, files), new_batches, Arc::clone(files), Worker::figures())
 }
 
-pub(crate) fn store_with_account() -> (tempfile::TempDir, Arc<dyn Store>, AccountId) {
+pub(crate) fn store_with_account() -> (tempfile::TempDir, Arc<Store>, AccountId) {
     let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
     let options = StoreOptions::default();
     let store = store_redb::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
@@ -393,7 +394,7 @@ pub(crate) fn store_with_account() -> (tempfile::TempDir, Arc<dyn Store>, Accoun
 }
 
 /// A list with this number of addresses, in state `Running`.
-fn running(store: &Arc<dyn Store>, account: AccountId, number: u128, addresses: u64) -> List {
+fn running(store: &Arc<Store>, account: AccountId, number: u128, addresses: u64) -> List {
     let now = clock::now();
     let content: String = (0..addresses).map(|n| format!("{n}@example.com\n")).collect();
     let mut list = List::new(ListId::new(now, number), account, now, String::new());
@@ -408,7 +409,7 @@ fn running(store: &Arc<dyn Store>, account: AccountId, number: u128, addresses: 
     list
 }
 
-fn make(store: &Arc<dyn Store>, account: AccountId, n: u128) -> ListId {
+fn make(store: &Arc<Store>, account: AccountId, n: u128) -> ListId {
     let now = clock::now();
     let mut list = List::new(ListId::new(now, n), account, now, String::new());
     store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();

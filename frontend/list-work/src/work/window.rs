@@ -4,7 +4,8 @@
 use super::batches;
 use crate::BATCH_ADDRESSES;
 use std::collections::VecDeque;
-use store::{List, Store, StoreError, clock};
+use store::{List, StoreError, clock};
+use store_rules::Store;
 
 /// Most unanswered rows of a list at a time.
 const UNANSWERED_MAX: u64 = 20 * BATCH_ADDRESSES;
@@ -39,7 +40,7 @@ impl Window {
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn look(&mut self, store: &dyn Store, list: &List) -> Result<(), StoreError> {
+    pub fn look(&mut self, store: &Store, list: &List) -> Result<(), StoreError> {
         let now = clock::now();
         let looks: Vec<u32> =
             self.open.drain(..self.open.len().min(LOOKS_MAX)).map(|(number, _)| number).collect();

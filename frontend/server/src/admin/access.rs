@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::backup::BackupError;
-use store::{MAY_BE_DONE, OpenError, Store, UnixMs};
+use store::{MAY_BE_DONE, OpenError, UnixMs};
+use store_rules::Store;
 
 /// The time limit of a command: the server's own limit for a line, and the commands of other operators before it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,11 +24,11 @@ pub enum StoreAccess {
     /// A server runs on the folder.
     Running(Connection),
     /// No server runs; this process has the store open.
-    Stopped(Arc<dyn Store>),
+    Stopped(Arc<Store>),
 }
 
 /// Opens the store of a folder without a running server; `None`: there is no store.
-pub type OpenStopped<'o> = dyn Fn() -> Result<Option<Arc<dyn Store>>, OpenError> + 'o;
+pub type OpenStopped<'o> = dyn Fn() -> Result<Option<Arc<Store>>, OpenError> + 'o;
 
 /// A connection to the server's admin socket.
 pub struct Connection {
@@ -139,7 +140,7 @@ impl StoreAccess {
         match self {
             StoreAccess::Running(connection) => connection.execute(command),
             StoreAccess::Stopped(store) => {
-                execute(&**store, command, now).map_err(|error| AccessError::Refused(error.to_string()))
+                execute(store, command, now).map_err(|error| AccessError::Refused(error.to_string()))
             }
         }
     }

@@ -11,9 +11,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use store::{
-    Account, AccountId, ChangeError, FirstRun, KeyId, KeyMode, KeyScopes, NewAccount, NewKey, Store, UnixMs,
-    id,
+    Account, AccountId, ChangeError, FirstRun, KeyId, KeyMode, KeyScopes, NewAccount, NewKey, UnixMs, id,
 };
+use store_rules::Store;
 
 /// The name of the file in the data folder.
 pub const FIRST_KEYS_FILE: &str = "first-keys";
@@ -73,7 +73,7 @@ impl std::error::Error for FirstRunError {}
 /// # Errors
 ///
 /// [`FirstRunError`]: the store is unchanged, and the next start tries again.
-pub fn first_run(store: &dyn Store, folder: &Path, now: UnixMs) -> Result<Option<FirstKeys>, FirstRunError> {
+pub fn first_run(store: &Store, folder: &Path, now: UnixMs) -> Result<Option<FirstKeys>, FirstRunError> {
     let seen = store.accounts(None, 1, now).wait().map_err(|error| FirstRunError::Store(error.into()))?;
     if !seen.is_empty() {
         return Ok(None);

@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use store::{Store, UnixMs};
+use store::UnixMs;
+use store_rules::Store;
 
 /// The time limit for receiving or sending one line.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,7 +43,7 @@ pub struct Running {
 
 /// The objects that commands need.
 struct Desk<C> {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     running: Option<Running>,
     clock: C,
     backup: Option<Sending>,
@@ -89,7 +90,7 @@ impl AdminServer {
     /// [`AdminError`]: another server uses it, or it cannot be created.
     pub fn start(
         folder: &Path,
-        store: Arc<dyn Store>,
+        store: Arc<Store>,
         clock: impl Fn() -> UnixMs + Send + 'static,
         running: Option<Running>,
     ) -> Result<AdminServer, AdminError> {
@@ -171,7 +172,7 @@ impl<C: Fn() -> UnixMs> Desk<C> {
                         self.running.as_ref().map(|running| Response::BaseUrl(running.base_url.clone()));
                     lines.write(&answer(url.ok_or(CommandError::NotServing)))?;
                 }
-                Ok(command) => lines.write(&answer(execute(&*self.store, command, now)))?,
+                Ok(command) => lines.write(&answer(execute(&self.store, command, now)))?,
                 Err(why) => lines.write(&failed(why))?,
             }
         }

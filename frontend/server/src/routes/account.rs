@@ -32,6 +32,6 @@ pub async fn export(call: Call) -> Result<Reply, Refusal> {
     if let Some(missing) = missing {
         return Err(Refusal::insufficient_scope(missing));
     }
-    let exported = export::export(&*call.worker.checks.store, caller.account, clock::now()).await?;
+    let exported = export::export(&call.worker.checks.store, caller.account, clock::now()).await?;
     Reply::json(200, &exported.ok_or_else(|| Refusal::defect().inside("a key's account is not there"))?)
 }

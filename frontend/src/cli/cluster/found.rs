@@ -11,11 +11,11 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Write, pipe};
 use std::path::Path;
 use std::thread;
-use store::Store;
 use store::backup::{BackupError, BackupSummary};
 use store_pg::restore::fill;
 use store_pg::{NewNode, NodeFolder};
 use store_redb::StoreOptions;
+use store_rules::Store;
 use store_rules::backup::{self, BackupReader, Record};
 use vault::bundle::{Bundle, BundleError};
 
@@ -93,7 +93,7 @@ pub fn found(
             let (store, _) = opened.map_err(|error| error.to_string())?;
             let bundle = Bundle::from_folder(old, place.now).map_err(told_bundle)?;
             install((cluster, &node), bundle_file, &bundle, || {
-                move_rows(&*store, place, |reader| fill(cluster, Some(reader), bundle.fingerprint()))
+                move_rows(&store, place, |reader| fill(cluster, Some(reader), bundle.fingerprint()))
             })
         }
     }
@@ -158,7 +158,7 @@ fn install(
 
 /// Passes the rows of a store on as a backup, without a file.
 fn move_rows(
-    store: &dyn Store,
+    store: &Store,
     place: Place<'_>,
     fill: impl FnOnce(&mut BackupReader<Box<dyn BufRead>>) -> Result<BackupSummary, BackupError>,
 ) -> Result<BackupSummary, BackupError> {

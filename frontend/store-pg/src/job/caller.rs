@@ -7,72 +7,59 @@ use super::Waiting;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use store::{Reply, StoreError};
+use store::StoreError;
+use store_rules::task::AnyReply;
 
 /// How long a caller waits for a database that is away. It is shorter than many failovers: the lock of a primary that died
 /// usually ends after 20 s or more, and a caller of HTTP rather tries again.
 pub const WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// The reply to a caller, which can be given before the work has ended.
-struct Slot<T, E> {
-    /// `None` once it is given.
-    reply: Option<Reply<T, E>>,
+/// What is known of a caller that waits.
+struct Slot {
+    reply: Arc<dyn AnyReply>,
     /// A write is in a group that may be committed. Otherwise it was not done.
     is_under_way: bool,
     /// The job is done also without its caller, as the end of a hold: [`StoreError::Away`] says so.
     is_tried_on: bool,
 }
 
-impl<T, E: From<StoreError>> Slot<T, E> {
+impl Slot {
     /// Answers a caller that has waited for too long.
-    fn expire(&mut self, why: &str) {
-        let Some(reply) = self.reply.take() else { return };
+    fn expire(&self, why: &str) {
         let may_be_done = self.is_under_way && !self.is_tried_on;
         let failure = if may_be_done { StoreError::Unknown } else { StoreError::Away };
-        reply.answer(Err(failure(why.to_owned()).into()));
+        self.reply.refuse(failure(why.to_owned()));
     }
 }
 
 /// The caller of a job.
-pub struct Caller<T, E> {
-    slot: Arc<Mutex<Slot<T, E>>>,
+pub struct Caller {
+    slot: Arc<Mutex<Slot>>,
     since: Instant,
     /// One of the jobs that wait, until this is dropped.
     _waiting: Waiting,
 }
 
-impl<T: Send + 'static, E: From<StoreError> + Send + 'static> Caller<T, E> {
+impl Caller {
     /// A caller from now on. With `is_tried_on`, the job is done also without its caller.
     pub fn new(
-        (reply, is_tried_on): (Reply<T, E>, bool),
+        (reply, is_tried_on): (Arc<dyn AnyReply>, bool),
         waiting: Waiting,
         deadlines: Option<&Deadlines>,
-    ) -> Caller<T, E> {
-        let slot = Arc::new(Mutex::new(Slot { reply: Some(reply), is_under_way: false, is_tried_on }));
+    ) -> Caller {
+        let slot = Arc::new(Mutex::new(Slot { reply, is_under_way: false, is_tried_on }));
         let since = Instant::now();
         if let Some(deadlines) = deadlines {
-            let slot: Arc<dyn Expire> = Arc::<Mutex<Slot<T, E>>>::clone(&slot);
             deadlines.add(since, Arc::downgrade(&slot));
         }
         Caller { slot, since, _waiting: waiting }
     }
-}
 
-impl<T, E: From<StoreError>> Caller<T, E> {
     /// The job begins to run in a group. Returns whether its caller still waits.
     pub fn begin(&self) -> bool {
         let mut slot = lock(&self.slot);
-        slot.is_under_way = slot.reply.is_some();
+        slot.is_under_way = !slot.reply.is_given();
         slot.is_under_way
-    }
-
-    /// Answers the caller, unless this was done before.
-    pub fn answer(&self, outcome: Option<Result<T, E>>, failure: Option<&StoreError>) {
-        let Some(reply) = lock(&self.slot).reply.take() else { return };
-        reply.answer(match failure {
-            Some(error) => Err(error.clone().into()),
-            None => outcome.unwrap_or_else(|| Err(StoreError::Closed.into())),
-        });
     }
 
     /// The lane has the job back, with this failure. Answers a caller that has waited for too long; returns whether nobody
@@ -85,7 +72,7 @@ impl<T, E: From<StoreError>> Caller<T, E> {
         {
             slot.expire(why);
         }
-        slot.reply.is_none()
+        slot.reply.is_given()
     }
 }
 
@@ -94,25 +81,8 @@ fn lock<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A caller whose time can be over.
-trait Expire: Send + Sync {
-    fn is_answered(&self) -> bool;
-
-    fn expire(&self);
-}
-
-impl<T: Send, E: From<StoreError> + Send> Expire for Mutex<Slot<T, E>> {
-    fn is_answered(&self) -> bool {
-        lock(self).reply.is_none()
-    }
-
-    fn expire(&self) {
-        lock(self).expire(&format!("no answer for {} s", WAIT_MAX.as_secs()));
-    }
-}
-
 /// A caller and the instant of its call.
-type Waiter = (Instant, Weak<dyn Expire>);
+type Waiter = (Instant, Weak<Mutex<Slot>>);
 
 /// The callers that wait, in the order of their calls.
 #[derive(Default)]
@@ -123,10 +93,11 @@ pub struct Deadlines(Mutex<VecDeque<Waiter>>);
 const LOOKED_AT: usize = 3;
 
 impl Deadlines {
-    fn add(&self, since: Instant, caller: Weak<dyn Expire>) {
+    fn add(&self, since: Instant, caller: Weak<Mutex<Slot>>) {
         let mut waiters = lock(&self.0);
         for _ in 0..LOOKED_AT {
-            let is_done = |waiter: &Waiter| waiter.1.upgrade().is_none_or(|caller| caller.is_answered());
+            let is_done =
+                |waiter: &Waiter| waiter.1.upgrade().is_none_or(|slot| lock(&slot).reply.is_given());
             if waiters.pop_front_if(|waiter| is_done(waiter)).is_none() {
                 break;
             }
@@ -139,8 +110,8 @@ impl Deadlines {
         loop {
             let is_late = |waiter: &Waiter| waiter.0.elapsed() >= WAIT_MAX;
             let Some((_, caller)) = lock(&self.0).pop_front_if(|waiter| is_late(waiter)) else { return };
-            if let Some(caller) = caller.upgrade() {
-                caller.expire();
+            if let Some(slot) = caller.upgrade() {
+                lock(&slot).expire(&format!("no answer for {} s", WAIT_MAX.as_secs()));
             }
         }
     }

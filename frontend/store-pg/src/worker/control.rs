@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use store::{ClaimedLists, HoldRef, OpenBatch, Reply, StoreError, UnixMs, clock};
+use store_rules::clock_fault;
 use store_rules::index::KeyChange;
-use store_rules::store::clock_fault;
 use tokio_postgres::Error;
 
 /// How often it looks whether something is due.

@@ -1,11 +1,11 @@
 //! Restoring returns everything in a backup, and refuses all other files.
 
 use super::*;
-use crate::database::{RedbStore, open_redb};
+use crate::tests::{RedbStore, open_redb};
 use crate::{KEY_FOLDER, StoreOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use store::{EntryId, Grant, HoldRef, HoldRequest, NewAccount, PlanTable, Store};
+use store::{EntryId, Grant, HoldRef, HoldRequest, NewAccount, PlanTable};
 use tempfile::TempDir;
 
 const NOW: UnixMs = 1_801_386_000_000;

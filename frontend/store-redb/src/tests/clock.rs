@@ -1,10 +1,10 @@
 //! Tests: a clock that is wrong removes no data and brings no credits.
 
 use crate::StoreOptions;
-use crate::database::{RedbStore, open_redb};
 use crate::tests::key_files;
+use crate::tests::{RedbStore, open_redb};
 use std::path::Path;
-use store::{AccountId, EntryId, HoldRef, HoldRequest, NewAccount, PlanTable, Settlement, Store, UnixMs};
+use store::{AccountId, EntryId, HoldRef, HoldRequest, NewAccount, PlanTable, Settlement, UnixMs};
 
 const NOW: UnixMs = 1_801_386_600_000;
 const DAY: UnixMs = 24 * 60 * 60 * 1000;

@@ -9,7 +9,7 @@ mod faults;
 mod learned;
 mod power;
 
-use crate::database::RedbStore;
+use super::RedbStore;
 use ::redb::StorageBackend;
 use std::collections::HashMap;
 use std::io;
@@ -332,7 +332,7 @@ fn open(disk: &Disk, vault: &Arc<Vault>) -> Result<RedbStore, OpenError> {
 
 fn open_with_cache(disk: &Disk, vault: &Arc<Vault>, cache_bytes: usize) -> Result<RedbStore, OpenError> {
     crate::database::open_backend((disk.clone(), cache_bytes), Arc::clone(vault), PlanTable::standard(), NOW)
-        .map(|(store, _)| store)
+        .map(|(redb, _)| RedbStore::new(redb))
 }
 
 /// The image of a closed store with one account.

@@ -1,7 +1,7 @@
 //! A check for tests: the index of expiries has exactly one note for each row that expires.
 
-use crate::database::RedbStore;
 use crate::rows::ReadRows;
+use crate::tests::RedbStore;
 use ::redb::ReadableDatabase;
 use std::collections::BTreeSet;
 use store::{ClientId, ListId};

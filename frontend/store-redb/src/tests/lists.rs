@@ -1,7 +1,7 @@
 //! Tests: users and lists are sealed, and the parts of a list are removed in steps.
 
-use crate::database::open_redb;
 use crate::tests::index_check::check_index;
+use crate::tests::open_redb;
 use crate::*;
 use store::*;
 

@@ -5,8 +5,8 @@
 
 use super::index_check::check_index;
 use crate::backup::restore;
-use crate::database::{RedbStore, open_redb};
 use crate::rows::ReadRows;
+use crate::tests::{RedbStore, open_redb};
 use crate::*;
 use ::redb::ReadableDatabase;
 use api::Reason;

@@ -1,13 +1,14 @@
 //! Tests: a limit on notes withdraws more, and never less.
 
-use crate::database::open_redb;
 use crate::rows::ReadRows;
 use crate::tests::index_check::check_index;
+use crate::tests::open_redb;
 use crate::*;
 use ::redb::ReadableDatabase;
 use store::{PlanTable, StoreError};
 use store_rules::backend::{Backend, Class, Job};
 use store_rules::tables::WITHDRAWN;
+use store_rules::task::write_task;
 use store_rules::txn::Txn;
 use store_rules::withdrawn::is_withdrawn;
 use store_rules::write_error::WriteError;
@@ -21,7 +22,9 @@ fn too_many_withdrawals_withdraw_more_and_never_less() {
         let work = move |txn: &mut Txn<'_>| {
             Ok::<_, WriteError<StoreError>>(txn.withdraw_within(&[evidence], 100 + evidence, 3)?)
         };
-        store.write(Job::general(Class::New), work).wait().unwrap();
+        let (task, pending) = write_task(work);
+        store.redb.write(Job::general(Class::New), task);
+        pending.wait().unwrap();
         check_index(&store);
     }
     let read = ReadRows::new(store.database().begin_read().unwrap());

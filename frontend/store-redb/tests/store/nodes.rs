@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use store::*;
+use store_rules::Store;
 
 /// How long a test waits for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -59,7 +60,7 @@ fn now() -> UnixMs {
 
 /// Nodes that can die: each has a connection of its own to the server. The fields are dropped in this order.
 struct Mortals {
-    nodes: Vec<Option<Arc<dyn Store>>>,
+    nodes: Vec<Option<Arc<Store>>>,
     links: Vec<Link>,
     schema: Arc<InSchema>,
     next_id: u128,
@@ -97,7 +98,7 @@ impl Mortals {
         opening.voided_holds
     }
 
-    fn node(&self, node: usize) -> &dyn Store {
+    fn node(&self, node: usize) -> &Store {
         self.nodes[node].as_deref().unwrap()
     }
 

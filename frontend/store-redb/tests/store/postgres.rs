@@ -10,8 +10,9 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use store::{OpenError, PlanTable, Store, UnixMs, clock};
+use store::{OpenError, PlanTable, UnixMs, clock};
 use store_pg::{NodeSettings, PgOptions, Target};
+use store_rules::Store;
 use vault::Vault;
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -87,7 +88,7 @@ impl InSchema {
         plans: PlanTable,
         reuse: bool,
         now: UnixMs,
-    ) -> Result<(Arc<dyn Store>, u64), OpenError> {
+    ) -> Result<(Arc<Store>, u64), OpenError> {
         let (store, opening) = store_pg::open(self.options(node, reuse), plans, now)?;
         Ok((store, opening.voided_holds))
     }
@@ -102,7 +103,7 @@ impl Drop for InSchema {
 }
 
 impl Kind for InSchema {
-    fn open(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Arc<dyn Store>, u64), OpenError> {
+    fn open(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Arc<Store>, u64), OpenError> {
         self.open_node(1, plans, reuse, now)
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use store::credits::Balance;
 use store::*;
 use store_redb::StoreOptions;
+use store_rules::Store;
 
 pub const DAY: UnixMs = 24 * 60 * 60 * 1000;
 /// 2027-01-31T09:00:00Z: a start with a day that later months may lack.
@@ -14,7 +15,7 @@ pub const START: UnixMs = 1_801_386_000_000;
 /// A kind of store, which can be opened again after a stop.
 pub trait Kind {
     /// Opens it, and returns how many holds that voided.
-    fn open(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Arc<dyn Store>, u64), OpenError>;
+    fn open(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Arc<Store>, u64), OpenError>;
 
     /// Opens all nodes of it, and returns how many holds that voided.
     fn open_all(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Nodes, u64), OpenError> {
@@ -23,13 +24,13 @@ pub trait Kind {
 }
 
 /// The nodes of one database; redb has one.
-pub type Nodes = Vec<Arc<dyn Store>>;
+pub type Nodes = Vec<Arc<Store>>;
 
 /// A store of redb in a temporary folder.
 pub struct InFolder<P>(pub P);
 
 impl<P: AsRef<Path>> Kind for InFolder<P> {
-    fn open(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Arc<dyn Store>, u64), OpenError> {
+    fn open(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Arc<Store>, u64), OpenError> {
         let options = StoreOptions { reuse, ..StoreOptions::default() };
         let (store, opening) = store_redb::open(self.0.as_ref(), plans, options, now)?;
         Ok((store, opening.voided_holds))
@@ -83,11 +84,11 @@ impl World {
         world
     }
 
-    pub fn store(&self) -> &dyn Store {
-        &*self.nodes[self.node]
+    pub fn store(&self) -> &Store {
+        &self.nodes[self.node]
     }
 
-    pub fn shared(&self) -> Arc<dyn Store> {
+    pub fn shared(&self) -> Arc<Store> {
         Arc::clone(&self.nodes[self.node])
     }
 
@@ -98,7 +99,7 @@ impl World {
     }
 
     /// All nodes.
-    pub fn nodes(&self) -> &[Arc<dyn Store>] {
+    pub fn nodes(&self) -> &[Arc<Store>] {
         &self.nodes
     }
 

@@ -1,7 +1,7 @@
-//! The methods for lists: sealing and opening on the caller's thread.
+//! Lists, whose parts are sealed and opened on the caller's thread.
 
-use super::RowStore;
-use crate::backend::{Backend, Class, Job, Lock, Prepared, Want};
+use super::{Prepared, Store};
+use crate::backend::{Class, Job, Lock, Want};
 use crate::batches::PreparedKey;
 use crate::lists::Cancelled;
 use crate::results::Results;
@@ -11,6 +11,7 @@ use crate::tables::{
     LIST_CODES, LIST_PARTS, LIST_USE, LISTS, META, META_LIST_USE, account_range, index_key, list_key,
     part_key,
 };
+use crate::txn::Txn;
 use crate::{batches, lists, reason};
 use api::Reason;
 use store::*;
@@ -18,8 +19,10 @@ use store::*;
 const PARTS: &str = "list_parts";
 const CODES: &str = "list_codes";
 
-impl<B: Backend> ListStore for RowStore<B> {
-    fn create_list(
+impl Store {
+    /// Creates a list and reserves its bytes, if there is room for it. An idempotency key is looked up before the room. It is
+    /// stored with a resumable list; otherwise [`Store::end_upload`] stores it.
+    pub fn create_list(
         &self,
         list: &List,
         room: ListRoom,
@@ -29,15 +32,15 @@ impl<B: Backend> ListStore for RowStore<B> {
         let (account, id) = (list.account, list.id);
         let job = Job::of(account, Class::New).with_lock(Lock::Lists);
         let key = self.list_request(list, key);
-        match lists::seal(&self.shared().vault, list) {
-            Ok(row) => {
-                self.write(job, move |txn| txn.create_list((account, id), &row, room, key.as_ref(), now))
-            }
-            Err(error) => Pending::ready(Err(error)),
-        }
+        Pending::begin(|| {
+            let row = lists::seal(&self.shared().vault, list)?;
+            Ok(self.write(job, move |txn| txn.create_list((account, id), &row, room, key.as_ref(), now)))
+        })
     }
 
-    fn end_upload(
+    /// Ends the upload of a list, which is being read from then on. Refused with [`StoreError::Outdated`] if `by` does not hold any
+    /// more, since an upload can take long. `bytes` of the list becomes its offset.
+    pub fn end_upload(
         &self,
         list: &List,
         key: Option<Idempotency>,
@@ -50,7 +53,9 @@ impl<B: Backend> ListStore for RowStore<B> {
         self.write(job, move |txn| txn.end_upload((account, id), key.as_ref(), &by, now))
     }
 
-    fn put_list(
+    /// Replaces a list if it has the expected state; returns whether it had. The answers of the batch with the number
+    /// `done - 1` are stored with it. A new state that ends or pauses the list is an event for webhooks, of the time `now`.
+    pub fn put_list(
         &self,
         list: &List,
         expected: ListState,
@@ -58,28 +63,24 @@ impl<B: Backend> ListStore for RowStore<B> {
         now: UnixMs,
     ) -> Pending<bool, StoreError> {
         let (vault, key) = (&self.shared().vault, list_key(list.account, list.id));
-        let seal = || {
-            let codes = match answers {
-                Some(answers) => {
-                    // The answers belong to the last batch that the list counts now.
-                    let number = list.done.saturating_sub(1);
-                    let codes: Vec<u8> = answers.iter().map(|&reason| reason::code(reason)).collect();
-                    let key = part_key(list.id, number);
-                    Some((key, lists::seal_part(vault, CODES, list, key, &codes)?))
-                }
-                None => None,
-            };
-            Ok((lists::seal(vault, list)?, codes))
+        let seal_answers = |answers: &[Reason]| {
+            // The answers belong to the last batch that the list counts now.
+            let key = part_key(list.id, list.done.saturating_sub(1));
+            let codes: Vec<u8> = answers.iter().map(|&reason| reason::code(reason)).collect();
+            Ok::<_, StoreError>((key, lists::seal_part(vault, CODES, list, key, &codes)?))
         };
-        match seal() {
-            Ok((row, codes)) => self.write(Job::of(list.account, Class::New), move |txn| {
+        Pending::begin(|| {
+            let codes = answers.map(seal_answers).transpose()?;
+            let row = lists::seal(vault, list)?;
+            Ok(self.write(Job::of(list.account, Class::New), move |txn| {
                 Ok(txn.put_list(key, &row, expected, codes.as_ref(), now)?)
-            }),
-            Err(error) => Pending::ready(Err(error)),
-        }
+            }))
+        })
     }
 
-    fn start_list(
+    /// Gives a list that has the expected state the state of `list`, as its owner wants; returns whether it had. Refused with
+    /// [`StoreError::Outdated`] if `by` does not hold any more.
+    pub fn start_list(
         &self,
         list: &List,
         expected: ListState,
@@ -87,36 +88,38 @@ impl<B: Backend> ListStore for RowStore<B> {
         now: UnixMs,
     ) -> Pending<bool, StoreError> {
         let (account, key) = (list.account, list_key(list.account, list.id));
-        match lists::seal(&self.shared().vault, list) {
-            Ok(row) => self.write(Job::of(account, Class::New), move |txn| {
+        Pending::begin(|| {
+            let row = lists::seal(&self.shared().vault, list)?;
+            Ok(self.write(Job::of(account, Class::New), move |txn| {
                 txn.check_caller(account, &by, now)?;
                 Ok(txn.put_list(key, &row, expected, None, now)?)
-            }),
-            Err(error) => Pending::ready(Err(error)),
-        }
+            }))
+        })
     }
 
-    fn submit_batch_of_list(
+    /// Creates the next batch of a running list and updates the list in one transaction, so that no batch of a deleted
+    /// list is charged.
+    pub fn submit_batch_of_list(
         &self,
         list: &List,
         new: NewBatch,
         now: UnixMs,
     ) -> Pending<BatchOfList, BatchError> {
         let key = list_key(list.account, list.id);
-        let row = match lists::seal(&self.shared().vault, list) {
-            Ok(row) => row,
-            Err(error) => return Pending::ready(Err(error.into())),
-        };
         let of_list = (!list.by_row).then_some(list.id);
         let prepare = move |shared: &Shared, rows: &dyn Rows| {
             batches::prepare(Results(rows), &shared.vault, &new, of_list, now).map(Prepared::Write)
         };
-        self.write_prepared(Job::of(list.account, Class::New), prepare, move |txn, batch| {
-            txn.submit_batch_of_list(key, &row, batch, now)
+        Pending::begin(|| {
+            let row = lists::seal(&self.shared().vault, list)?;
+            Ok(self.write_prepared(Job::of(list.account, Class::New), prepare, move |txn, batch| {
+                txn.submit_batch_of_list(key, &row, batch, now)
+            }))
         })
     }
 
-    fn put_list_part(
+    /// Writes a part of the content of a list during its upload, with the new offset of the list.
+    pub fn put_list_part(
         &self,
         list: &List,
         part: NewPart<'_>,
@@ -126,31 +129,32 @@ impl<B: Backend> ListStore for RowStore<B> {
         let NewPart { number, from, to, plain, by } = part;
         let (key, part) = (list_key(list.account, list.id), part_key(list.id, number));
         let job = Job::of(list.account, Class::New).with_wants(want_list(list.account, list.id));
-        match lists::seal_part(&self.shared().vault, PARTS, list, part, plain) {
-            Ok(sealed) => self
-                .write(job, move |txn| txn.put_list_part(key, (&part, &sealed), (from, to), room, &by, now)),
-            Err(error) => Pending::ready(Err(error)),
-        }
+        Pending::begin(|| {
+            let sealed = lists::seal_part(&self.shared().vault, PARTS, list, part, plain)?;
+            let put =
+                move |txn: &mut Txn<'_>| txn.put_list_part(key, (&part, &sealed), (from, to), room, &by, now);
+            Ok(self.write(job, put))
+        })
     }
 
-    fn put_list_index(&self, list: &List, number: u32, plain: &[u8]) -> Pending<bool, StoreError> {
+    /// Writes a part of the index of a list while it is read: see [`Store::list_index`].
+    pub fn put_list_index(&self, list: &List, number: u32, plain: &[u8]) -> Pending<bool, StoreError> {
         let (key, part) = (list_key(list.account, list.id), index_key(list.id, number));
         let job = Job::of(list.account, Class::New).with_wants(want_list(list.account, list.id));
-        match lists::seal_part(&self.shared().vault, PARTS, list, part, plain) {
-            Ok(sealed) => self.write(job, move |txn| Ok(txn.put_list_index(key, &part, &sealed)?)),
-            Err(error) => Pending::ready(Err(error)),
-        }
+        Pending::begin(|| {
+            let sealed = lists::seal_part(&self.shared().vault, PARTS, list, part, plain)?;
+            Ok(self.write(job, move |txn| Ok(txn.put_list_index(key, &part, &sealed)?)))
+        })
     }
 
-    fn list_part(&self, list: &List, number: u32) -> Pending<Option<Vec<u8>>, StoreError> {
-        self.read_part(list, part_key(list.id, number))
-    }
-
-    fn list_index(&self, list: &List, number: u32) -> Pending<Option<Vec<u8>>, StoreError> {
+    /// A part of the index of a list's addresses; `None` after the last. The index says for each row with an address which of the
+    /// different addresses it has. A list without duplicates has none.
+    pub fn list_index(&self, list: &List, number: u32) -> Pending<Option<Vec<u8>>, StoreError> {
         self.read_part(list, index_key(list.id, number))
     }
 
-    fn is_own(
+    /// For each of these addresses, whether the account has checked it within 24 hours, so that a list gets it for free.
+    pub fn is_own(
         &self,
         account: AccountId,
         addresses: Vec<AddressHash>,
@@ -164,7 +168,14 @@ impl<B: Backend> ListStore for RowStore<B> {
         })
     }
 
-    fn list_answers(&self, list: &List, number: u32) -> Pending<Option<Vec<Option<Reason>>>, StoreError> {
+    /// A part of the content; `None` after the last.
+    pub fn list_part(&self, list: &List, number: u32) -> Pending<Option<Vec<u8>>, StoreError> {
+        self.read_part(list, part_key(list.id, number))
+    }
+
+    /// The answers of a batch in the order of its addresses; `None` before they are stored. An address that was not asked before
+    /// the cancellation of the list has no answer.
+    pub fn list_answers(&self, list: &List, number: u32) -> Pending<Option<Vec<Option<Reason>>>, StoreError> {
         let list = list.clone();
         self.read(None, move |shared, rows| {
             let key = part_key(list.id, number);
@@ -174,26 +185,30 @@ impl<B: Backend> ListStore for RowStore<B> {
         })
     }
 
-    fn list(&self, account: AccountId, id: ListId, now: UnixMs) -> Pending<Option<List>, StoreError> {
+    /// A list of this account.
+    pub fn list(&self, account: AccountId, id: ListId, now: UnixMs) -> Pending<Option<List>, StoreError> {
         self.read(None, move |shared, rows| {
             let key = list_key(account, id);
             Ok(LISTS.get(rows, &key)?.and_then(|row| lists::open(&shared.vault, &key, row, now)))
         })
     }
 
-    fn list_progress(&self, list: &List, now: UnixMs) -> Pending<ListProgress, StoreError> {
+    /// The progress of a list: what it has taken of its batches, and the answers in its other batches. It reads one row for each of
+    /// these, and none of their addresses.
+    pub fn list_progress(&self, list: &List, now: UnixMs) -> Pending<ListProgress, StoreError> {
         let list = list.clone();
         let batches = lists::open_batches(&self.shared().vault, &list);
         let keys = batches.clone();
         let wants = move |out: &mut Vec<Want>| {
-            out.extend(keys.iter().map(|key| Want::Peek(Table::Batches, key.to_vec())));
+            out.extend(keys.iter().map(|key| Want::peek(Table::Batches, key)));
         };
         self.read(Some(Box::new(wants)), move |shared, rows| {
             lists::progress(rows, &shared.vault, (&list, &batches), now)
         })
     }
 
-    fn lists(&self, account: AccountId, now: UnixMs) -> Pending<Vec<List>, StoreError> {
+    /// The account's lists, newest first.
+    pub fn lists(&self, account: AccountId, now: UnixMs) -> Pending<Vec<List>, StoreError> {
         self.read(None, move |shared, rows| {
             let mut found = Vec::new();
             LISTS.walk_back(rows, account_range(account), usize::MAX, |key, row| {
@@ -204,7 +219,8 @@ impl<B: Backend> ListStore for RowStore<B> {
         })
     }
 
-    fn lists_at_work(&self, now: UnixMs) -> Pending<Vec<List>, StoreError> {
+    /// Every list that is being read or checked.
+    pub fn lists_at_work(&self, now: UnixMs) -> Pending<Vec<List>, StoreError> {
         self.scan(move |shared, rows| {
             let mut found = Vec::new();
             if META.peek(rows, META_LIST_USE)?.is_none() {
@@ -227,7 +243,9 @@ impl<B: Backend> ListStore for RowStore<B> {
         })
     }
 
-    fn cancel_list(
+    /// Ends the check of a list, in any state except those that are final. Rows without an answer are refunded, and a later
+    /// answer to them is ignored. `None` if there is no such list.
+    pub fn cancel_list(
         &self,
         account: AccountId,
         id: ListId,
@@ -236,7 +254,9 @@ impl<B: Backend> ListStore for RowStore<B> {
         self.end_list(account, id, None, now)
     }
 
-    fn give_up_list(
+    /// Ends a list as unfit for this reason, as [`Store::cancel_list`] ends it: what was answered stays charged, and the rest is
+    /// refunded.
+    pub fn give_up_list(
         &self,
         account: AccountId,
         id: ListId,
@@ -246,41 +266,39 @@ impl<B: Backend> ListStore for RowStore<B> {
         self.end_list(account, id, Some(why), now)
     }
 
-    fn delete_list(
+    /// Deletes a list, whose check is cancelled first. Returns the batches that this ended; `None` if there is no such list.
+    pub fn delete_list(
         &self,
         account: AccountId,
         id: ListId,
         now: UnixMs,
     ) -> Pending<Option<Vec<BatchId>>, StoreError> {
         let key = list_key(account, id);
-        let finishing_key = match batches::finishing_key(&self.shared().vault, now) {
-            Ok(key) => key,
-            Err(error) => return Pending::ready(Err(error)),
-        };
-        let job = Job::of(account, Class::New).with_wants(want_list(account, id));
-        self.write(job, move |txn| Ok(txn.delete_list(key, &finishing_key, now)?))
+        Pending::begin(|| {
+            let finishing_key = batches::finishing_key(&self.shared().vault, now)?;
+            let job = Job::of(account, Class::New).with_wants(want_list(account, id));
+            Ok(self.write(job, move |txn| Ok(txn.delete_list(key, &finishing_key, now)?)))
+        })
     }
 
-    fn claim_lists(&self) -> Pending<Option<ClaimedLists>, StoreError> {
-        self.0.claim_lists()
+    /// Claims the lists that nobody works on: those from before the start, and those of nodes that have died. `None`: all lists
+    /// are this process's.
+    pub fn claim_lists(&self) -> Pending<Option<ClaimedLists>, StoreError> {
+        self.backend.claim_lists()
     }
 
-    fn delete_unfinished_lists(&self, of: Option<Vec<ListId>>) -> Pending<usize, StoreError> {
+    /// Deletes lists whose upload was interrupted by the end of a process and cannot continue, of these or of all; returns their
+    /// number.
+    pub fn delete_unfinished_lists(&self, of: Option<Vec<ListId>>) -> Pending<usize, StoreError> {
         let job = Job::general(Class::New).with_lock(Lock::Lists);
         self.write(job, move |txn| Ok(txn.delete_unfinished_lists(of.as_deref())?))
     }
 
-    fn batch_of_list(&self, list: &List, number: u32) -> BatchId {
+    /// The id of the list's batch with this number, whether or not it exists.
+    pub fn batch_of_list(&self, list: &List, number: u32) -> BatchId {
         lists::batch_of(&self.shared().vault, list.id, list.created_at, number)
     }
-}
 
-/// The wants of a write that changes a list.
-fn want_list(account: AccountId, id: ListId) -> impl Fn(&mut Vec<Want>) + Send + 'static {
-    move |out| out.push(Want::Row(Table::Lists, list_key(account, id).to_vec()))
-}
-
-impl<B: Backend> RowStore<B> {
     /// Ends a list, as unfit if there is a reason, otherwise as cancelled.
     fn end_list(
         &self,
@@ -290,18 +308,18 @@ impl<B: Backend> RowStore<B> {
         now: UnixMs,
     ) -> Pending<Option<CancelledList>, StoreError> {
         let key = list_key(account, id);
-        let finishing_key = match batches::finishing_key(&self.shared().vault, now) {
-            Ok(key) => key,
-            Err(error) => return Pending::ready(Err(error)),
-        };
-        let job = Job::of(account, Class::New).with_wants(want_list(account, id));
-        self.write(job, move |txn| {
-            let Some(Cancelled { row, batches }) = txn.end_list(key, why.as_deref(), &finishing_key, now)?
-            else {
-                return Ok(None);
-            };
-            let list = lists::open(&txn.shared.vault, &key, row, now);
-            Ok(list.map(|list| CancelledList { list, batches }))
+        Pending::begin(|| {
+            let finishing_key = batches::finishing_key(&self.shared().vault, now)?;
+            let job = Job::of(account, Class::New).with_wants(want_list(account, id));
+            Ok(self.write(job, move |txn| {
+                let Some(Cancelled { row, batches }) =
+                    txn.end_list(key, why.as_deref(), &finishing_key, now)?
+                else {
+                    return Ok(None);
+                };
+                let list = lists::open(&txn.shared.vault, &key, row, now);
+                Ok(list.map(|list| CancelledList { list, batches }))
+            }))
         })
     }
 
@@ -317,4 +335,9 @@ impl<B: Backend> RowStore<B> {
             Ok(LIST_PARTS.read(rows, &key, open)?.flatten())
         })
     }
+}
+
+/// The wants of a write that changes a list.
+fn want_list(account: AccountId, id: ListId) -> impl Fn(&mut Vec<Want>) + Send + 'static {
+    move |out| out.push(Want::row(Table::Lists, &list_key(account, id)))
 }

@@ -1,8 +1,8 @@
 //! Batches, and the idempotency of their creation.
 
-use super::super::id::{AccountId, BatchId};
-use super::UnixMs;
 use super::results::{AddressHash, Verdict};
+use crate::UnixMs;
+use crate::id::{AccountId, BatchId};
 use api::{Reason, WaitCause};
 use std::fmt;
 

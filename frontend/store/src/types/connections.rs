@@ -1,8 +1,7 @@
 //! The arguments and results of the methods about assistants.
 
-use super::UnixMs;
 use crate::error::from_store_error;
-use crate::{AccountId, ClientId, ConnectionId, HoldError, StoreError};
+use crate::{AccountId, ClientId, ConnectionId, HoldError, StoreError, UnixMs};
 use std::fmt;
 
 /// The most full checks that one connection may have.
@@ -246,7 +245,7 @@ impl fmt::Display for ConnectError {
         match self {
             ConnectError::TooMany => f.write_str("there are too many already"),
             ConnectError::Unknown => f.write_str("no such client"),
-            ConnectError::Outdated => f.write_str(super::super::error::OUTDATED),
+            ConnectError::Outdated => f.write_str(crate::error::OUTDATED),
             ConnectError::Bad => f.write_str("a bound is not kept, or an id is in use"),
             ConnectError::Store(error) => error.fmt(f),
         }

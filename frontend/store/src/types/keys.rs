@@ -1,10 +1,16 @@
 //! API keys and their scopes.
 
-use super::UnixMs;
+use crate::UnixMs;
 use crate::id::{AccountId, KeyId};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
+
+/// The largest number of keys of an account that are neither revoked nor expired.
+pub const KEYS_MAX: usize = 100;
+
+/// The largest number of keys of an account with the revoked and expired ones. Beyond it, those that ended first are removed.
+pub const KEYS_KEPT_MAX: usize = 1000;
 
 /// The longest life of a key that expires, in milliseconds: 10 years of 366 days.
 pub const KEY_LIFE_MS_MAX: u64 = 10 * 366 * 24 * 60 * 60 * 1000;

@@ -1,7 +1,10 @@
 //! Lists that were uploaded to the dashboard or the API, and are checked in batches.
 
-use super::super::id::{AccountId, BatchId, ListId};
-use super::{Authority, BatchCreated, KeyMode, UnixMs};
+use super::batches::BatchCreated;
+use super::keys::KeyMode;
+use super::users::Authority;
+use crate::UnixMs;
+use crate::id::{AccountId, BatchId, ListId};
 use api::{Reason, WaitCause};
 use std::fmt;
 

@@ -1,8 +1,9 @@
 //! Results of addresses: the stored data of a check, and its retention.
 
-use super::{Authority, HoldRef, UnixMs};
-use crate::ConnectionId;
+use super::ledger::HoldRef;
+use super::users::Authority;
 use crate::credits::Balance;
+use crate::{ConnectionId, UnixMs};
 use api::Reason;
 use std::fmt;
 
@@ -17,7 +18,7 @@ pub const RETENTION_SHORT_MS: UnixMs = 24 * 60 * 60 * 1000;
 
 const _: () = assert!(REPEAT_MS <= RETENTION_SHORT_MS && RETENTION_SHORT_MS < RETENTION_MS);
 
-/// The keyed hash of an address, from [`Store::hash_address`](super::super::Store::hash_address). A result has its
+/// The keyed hash of an address, from `Store::hash_address`. A result has its
 /// address in no other form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AddressHash(pub [u8; 16]);
@@ -35,7 +36,7 @@ pub enum Known {
     /// The account's own check of the last [`REPEAT_MS`], which is free.
     Own(StoredResult),
     /// A retained verdict from the check of another account. It costs a credit: see
-    /// [`Store::begin_check`](super::super::Store::begin_check).
+    /// `Store::begin_check`.
     Shared(StoredResult),
     /// There is no stored result.
     Nothing,

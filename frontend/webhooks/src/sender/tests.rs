@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use store::webhooks::{CLAIM_MS, DeliveryState, EventSet, NewWebhook, WebhookSecret};
 use store::{AccountId, Authority, BatchId, BatchMode, NewAccount, NewBatch, NewRow, PlanTable, WebhookId};
 use store_redb::StoreOptions;
+use store_rules::Store;
 use tempfile::TempDir;
 
 /// A time that only tests move.
@@ -25,7 +26,7 @@ fn loopback() -> Destinations {
 }
 
 struct World {
-    store: Arc<dyn Store>,
+    store: Arc<Store>,
     account: AccountId,
     _folder: TempDir,
 }
@@ -34,7 +35,7 @@ impl World {
     fn new() -> World {
         let folder = tempfile::tempdir().expect("a folder");
         let opened = store_redb::open(folder.path(), PlanTable::standard(), StoreOptions::default(), now());
-        let store: Arc<dyn Store> = opened.expect("a new store").0;
+        let store: Arc<Store> = opened.expect("a new store").0;
         let world = World { store, account: AccountId::new(now(), 1), _folder: folder };
         world.create_account(1);
         world

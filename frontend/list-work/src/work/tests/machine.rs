@@ -4,6 +4,7 @@ use super::*;
 use crate::tests::{ods, xlsx, xlsx_of};
 use engine::proto::sharing::Bounds;
 use std::thread;
+use store_rules::Store;
 
 /// 3,000 rows with 500 different addresses: both sorts need their files.
 fn spreadsheet() -> Vec<u8> {
@@ -14,17 +15,17 @@ fn files() -> Arc<TempFiles> {
     TempFiles::new(&std::env::temp_dir())
 }
 
-fn now_of(store: &Arc<dyn Store>, list: &List) -> List {
+fn now_of(store: &Arc<Store>, list: &List) -> List {
     store.list(list.account, list.id, clock::now()).wait().unwrap().unwrap()
 }
 
-fn spent_and_held(store: &Arc<dyn Store>, account: AccountId) -> (u64, u64) {
+fn spent_and_held(store: &Arc<Store>, account: AccountId) -> (u64, u64) {
     let balance = store.account(account, clock::now()).wait().unwrap().unwrap().balance;
     (balance.spent, balance.held)
 }
 
 /// Answers all addresses that are asked.
-fn answer_all(store: &Arc<dyn Store>) {
+fn answer_all(store: &Arc<Store>) {
     let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
     for open in store.open_batches().wait().unwrap() {
         let rows = store.unanswered(open.batch).wait().unwrap();
@@ -34,7 +35,7 @@ fn answer_all(store: &Arc<dyn Store>) {
 }
 
 /// Works until the list has this state. Pauses are skipped.
-fn work_until(worker: &mut Worker, store: &Arc<dyn Store>, list: &List, wanted: ListState) -> List {
+fn work_until(worker: &mut Worker, store: &Arc<Store>, list: &List, wanted: ListState) -> List {
     for _ in 0..2_000 {
         worker.troubles.wake();
         worker.round(Worker::turn).unwrap();
@@ -51,7 +52,7 @@ fn work_until(worker: &mut Worker, store: &Arc<dyn Store>, list: &List, wanted: 
     panic!("it is {:?}", now_of(store, list));
 }
 
-fn start(store: &Arc<dyn Store>, list: &List) -> List {
+fn start(store: &Arc<Store>, list: &List) -> List {
     let running = List { state: ListState::Running, ..list.clone() };
     assert_eq!(store.put_list(&running, ListState::Ready, None, clock::now()).wait(), Ok(true));
     running

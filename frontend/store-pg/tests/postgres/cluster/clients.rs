@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use store::{
-    AccountId, EntryId, HoldError, HoldRef, HoldRequest, SettleError, Settlement, Store, StoreError, clock,
+    AccountId, EntryId, HoldError, HoldRef, HoldRequest, SettleError, Settlement, StoreError, clock,
 };
+use store_rules::Store;
 
 /// The pause of a client between two checks, and after an error.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(200));
@@ -73,8 +74,8 @@ impl Figures {
 /// A client of one node with an account of its own, which it also reads at the other node.
 struct Client<'a> {
     number: usize,
-    own: &'a dyn Store,
-    other: &'a dyn Store,
+    own: &'a Store,
+    other: &'a Store,
     account: AccountId,
     log: &'a Mutex<Log>,
     stop: &'a AtomicBool,
@@ -85,7 +86,7 @@ struct Client<'a> {
 /// Holds and settles credits until it is told to stop.
 pub fn run_client(
     number: usize,
-    (own, other): (&dyn Store, &dyn Store),
+    (own, other): (&Store, &Store),
     account: AccountId,
     log: &Mutex<Log>,
     stop: &AtomicBool,
@@ -135,7 +136,7 @@ impl Client<'_> {
         self.read("the other", self.other) & self.read("its own", self.own) & was_easy
     }
 
-    fn read(&self, whose: &str, store: &dyn Store) -> bool {
+    fn read(&self, whose: &str, store: &Store) -> bool {
         let began = Instant::now();
         match self.timed(|| store.account(self.account, clock::now()).wait()) {
             Ok(Some(account)) => {

@@ -28,9 +28,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use store::{AccountId, EntryId, HoldRef, HoldRequest, NewAccount, PlanTable, Settlement, Store, clock};
+use store::{AccountId, EntryId, HoldRef, HoldRequest, NewAccount, PlanTable, Settlement, clock};
 use store_pg::connect::{Connector, Target};
 use store_pg::{NodeSettings, PgOptions};
+use store_rules::Store;
 use vault::Vault;
 
 /// The faults if the environment names none: a primary that dies, is cut off or pauses, and one that goes on as a former primary.
@@ -61,8 +62,8 @@ fn two_nodes_lose_nothing() {
     let (url, authority) = (std::env::var(url).unwrap(), std::env::var(authority).unwrap());
     let target = Target::parse(&format!("{url}?sslmode=verify-full&sslrootcert={authority}")).unwrap();
     let vault = Arc::new(Vault::in_memory().unwrap());
-    let stores: Vec<Arc<dyn Store>> = (1..=2).map(|node| open(node, &target, &vault)).collect();
-    let accounts: Vec<AccountId> = (0..2 * CLIENTS).map(|number| account(&*stores[0], number)).collect();
+    let stores: Vec<Arc<Store>> = (1..=2).map(|node| open(node, &target, &vault)).collect();
+    let accounts: Vec<AccountId> = (0..2 * CLIENTS).map(|number| account(&stores[0], number)).collect();
     let (log, stop) = (Mutex::new(Log::default()), AtomicBool::new(false));
     let rows = thread::scope(|scope| {
         for (number, account) in accounts.iter().enumerate() {
@@ -97,7 +98,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-fn open(node: i64, target: &Target, vault: &Arc<Vault>) -> Arc<dyn Store> {
+fn open(node: i64, target: &Target, vault: &Arc<Vault>) -> Arc<Store> {
     let options = PgOptions {
         target: target.clone(),
         schema: SCHEMA.into(),
@@ -111,7 +112,7 @@ fn open(node: i64, target: &Target, vault: &Arc<Vault>) -> Arc<dyn Store> {
     store_pg::open(options, PlanTable::standard(), clock::now()).unwrap().0
 }
 
-fn account(store: &dyn Store, number: u64) -> AccountId {
+fn account(store: &Store, number: u64) -> AccountId {
     let id = AccountId::new(clock::now(), 1 << 61 | u128::from(number));
     let new = NewAccount { id, name: format!("client {number}"), plan: "scale".into() };
     store.create_account(new, clock::now()).wait().unwrap().id
@@ -172,7 +173,7 @@ impl LateNode<'_> {
 /// What a round needs.
 struct TestCluster<'a> {
     control: Control,
-    stores: &'a [Arc<dyn Store>],
+    stores: &'a [Arc<Store>],
     late: LateNode<'a>,
     log: &'a Mutex<Log>,
 }
@@ -183,7 +184,7 @@ impl TestCluster<'_> {
         let (stores, log) = (self.stores, self.log);
         await_settlements(log);
         let began = Instant::now();
-        let holds: Vec<HoldRef> = stores.iter().map(|store| hold(&**store, account)).collect();
+        let holds: Vec<HoldRef> = stores.iter().map(|store| hold(store, account)).collect();
         // After these, no primary accepts writes for longer than a lease.
         let is_long =
             ["kill-primary", "partition-primary", "isolate-primary", "pause-primary"].contains(&fault);
@@ -223,7 +224,7 @@ impl TestCluster<'_> {
     }
 }
 
-fn hold(store: &dyn Store, account: AccountId) -> HoldRef {
+fn hold(store: &Store, account: AccountId) -> HoldRef {
     let hold = HoldRef { account, id: EntryId::new(clock::now(), 1 << 62 | unique()) };
     store.hold(HoldRequest { hold, credits: 1 }, clock::now()).wait().unwrap();
     hold
@@ -250,7 +251,7 @@ fn await_settlements(log: &Mutex<Log>) {
 }
 
 /// Settles each acknowledged settlement again, which must be refused as settled.
-fn check_settlements(stores: &[Arc<dyn Store>], log: &Log) {
+fn check_settlements(stores: &[Arc<Store>], log: &Log) {
     for holds in log.settled.chunks(500) {
         let settle = |hold: &HoldRef| stores[1].settle(*hold, Settlement::default(), clock::now());
         let again: Vec<_> = holds.iter().map(settle).collect();

@@ -7,8 +7,9 @@ use api::Reason::MailboxExists;
 use std::collections::BTreeSet;
 use store::RowOutcome::Verified;
 use store::*;
+use store_rules::Store;
 
-fn claim(node: &dyn Store, most: usize) -> Vec<BatchId> {
+fn claim(node: &Store, most: usize) -> Vec<BatchId> {
     node.claim_batches(most).wait().unwrap().iter().map(|batch| batch.batch).collect()
 }
 
@@ -19,7 +20,7 @@ fn a_batch_of_a_live_node_is_not_claimed() {
         world.on(node).batch(a, &["one@example.com"]);
     }
     for node in world.nodes() {
-        assert_eq!(claim(&**node, 10), []);
+        assert_eq!(claim(node, 10), []);
     }
 }
 
@@ -125,5 +126,5 @@ fn a_new_node_claims_what_no_node_has() {
     // It leaves in order, so nobody has to wait for its lease.
     drop(first);
     let second = open(2);
-    super::wait_until("it is claimed", || claim(&*second, 10) == [batch]);
+    super::wait_until("it is claimed", || claim(&second, 10) == [batch]);
 }

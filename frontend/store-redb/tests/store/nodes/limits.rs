@@ -6,6 +6,7 @@ use crate::world::{START, plans};
 use api::Reason::CatchAll;
 use store::rate_limit::Overrides;
 use store::*;
+use store_rules::Store;
 
 #[test]
 fn lists_take_no_more_than_their_room_over_both_nodes() {
@@ -47,7 +48,7 @@ fn an_account_has_no_more_lists_than_allowed_over_both_nodes() {
 }
 
 /// The lists that a node has, and those that it did not have at the last call.
-fn claimed(node: &dyn Store) -> (Vec<ListId>, Vec<ListId>) {
+fn claimed(node: &Store) -> (Vec<ListId>, Vec<ListId>) {
     let ClaimedLists { own, new } = node.claim_lists().wait().unwrap().unwrap();
     (own, new)
 }
@@ -59,14 +60,14 @@ fn a_list_belongs_to_the_node_that_received_it() {
     let list = List::new(ListId::new(START, 1), a, START, "my list.csv".into());
     assert_eq!(one.create_list(&list, ListRoom::MOST, None, START).wait(), Ok(ListMade::Made));
     // It is not new: this process itself has received it. So its upload is not taken for an interrupted one.
-    assert_eq!(claimed(&**one), (vec![list.id], vec![]));
-    let (own, new) = claimed(&**other);
+    assert_eq!(claimed(one), (vec![list.id], vec![]));
+    let (own, new) = claimed(other);
     assert_eq!((own.as_slice(), new.as_slice()), (&[][..], &[][..]));
     assert_eq!(other.delete_unfinished_lists(Some(new)).wait(), Ok(0));
     assert_eq!(one.lists(a, START).wait().unwrap().len(), 1);
     let running = List { state: ListState::Running, ..list.clone() };
     assert_eq!(one.put_list(&running, ListState::Uploading, None, world.now).wait(), Ok(true));
-    assert_eq!((claimed(&**one).0, claimed(&**other).0), (vec![list.id], vec![]));
+    assert_eq!((claimed(one).0, claimed(other).0), (vec![list.id], vec![]));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Users of the dashboard, their sessions, and the daily counts of accounts.
 
-use super::super::id::{AccountId, KeyId};
-use super::{NewAccount, UnixMs};
+use super::accounts::NewAccount;
+use crate::UnixMs;
+use crate::id::{AccountId, KeyId};
 use api::Reason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -181,11 +182,11 @@ pub enum UserError {
     /// The session or the password that was verified before is not valid any more.
     Outdated,
     /// The account was not created, or does not exist.
-    Account(super::super::ChangeError),
+    Account(crate::ChangeError),
 }
 
-impl From<super::super::StoreError> for UserError {
-    fn from(error: super::super::StoreError) -> UserError {
+impl From<crate::StoreError> for UserError {
+    fn from(error: crate::StoreError) -> UserError {
         UserError::Account(error.into())
     }
 }
@@ -194,7 +195,7 @@ impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UserError::EmailTaken => f.write_str("another account has a user with this address"),
-            UserError::Outdated => f.write_str(super::super::error::OUTDATED),
+            UserError::Outdated => f.write_str(crate::error::OUTDATED),
             UserError::EmailMissing => {
                 f.write_str("the account has no user yet; give the user's address with --email")
             }

@@ -1,7 +1,10 @@
-//! The methods of the dashboard: reads are here, writes in `users.rs`.
+//! The data of the dashboard: users with their passwords, sessions, sign-in links, and daily counts of accounts.
+//!
+//! An account has at most one user, with an email address and a password. The address is found by a keyed hash, and can
+//! be read only with a key that is not in the tables. A session or link is stored as the hash of its token.
 
-use super::RowStore;
-use crate::backend::{Backend, Class, Job, Lock};
+use super::Store;
+use crate::backend::{Class, Job};
 use crate::days;
 use crate::rows::Rows;
 use crate::shared::Shared;
@@ -9,18 +12,21 @@ use crate::tables::{EMAILS, SESSIONS, SIGN_IN_LINKS, SessionRow, USERS};
 use crate::users::{email_hash, open_email, seal_email, sessions_of};
 use store::*;
 
-impl<B: Backend> WebStore for RowStore<B> {
-    fn sign_up(&self, new: NewUser, now: UnixMs) -> Pending<Account, UserError> {
+impl Store {
+    /// Creates an account, its user and the user's first session in one transaction.
+    pub fn sign_up(&self, new: NewUser, now: UnixMs) -> Pending<Account, UserError> {
         let NewUser { account, email, password, session } = new;
-        let email = match seal_email(&self.shared().vault, account.id, &email) {
-            Ok(email) => email,
-            Err(error) => return Pending::ready(Err(error.into())),
-        };
-        let job = Job::of(account.id, Class::New).with_lock(Lock::Index);
-        self.write(job, move |txn| txn.sign_up(&account, &email, &password, &session, now))
+        let id = account.id;
+        Pending::begin(|| {
+            let email = seal_email(&self.shared().vault, id, &email)?;
+            Ok(self.change(id, move |txn| txn.sign_up(&account, &email, &password, &session, now)))
+        })
     }
 
-    fn set_user(
+    /// Sets the password of an account's user, and the email address if one is given. Creates a missing user. All
+    /// sessions and links of the account end, except the session of `by`, and so do consents to connections whose code is not used
+    /// yet. If `by` has a session, its password is that of the user, or `None` if there is no user.
+    pub fn set_user(
         &self,
         account: AccountId,
         email: Option<String>,
@@ -29,26 +35,29 @@ impl<B: Backend> WebStore for RowStore<B> {
         now: UnixMs,
     ) -> Pending<(), UserError> {
         let seal = |email: String| seal_email(&self.shared().vault, account, &email);
-        match email.map(seal).transpose() {
-            Ok(email) => self.write(Job::of(account, Class::New), move |txn| {
+        Pending::begin(|| {
+            let email = email.map(seal).transpose()?;
+            Ok(self.write(Job::of(account, Class::New), move |txn| {
                 txn.set_user(account, email.as_ref(), &password, &by, now)
-            }),
-            Err(error) => Pending::ready(Err(error.into())),
-        }
+            }))
+        })
     }
 
-    fn user(&self, account: AccountId) -> Pending<Option<User>, StoreError> {
+    /// The user of an account.
+    pub fn user(&self, account: AccountId) -> Pending<Option<User>, StoreError> {
         self.read(None, move |shared, rows| read_user(shared, rows, account))
     }
 
-    fn user_of(&self, email: &str) -> Pending<Option<User>, StoreError> {
+    /// The user with this email address, in any letter case.
+    pub fn user_of(&self, email: &str) -> Pending<Option<User>, StoreError> {
         let hash = email_hash(&self.shared().vault, email);
         self.read(None, move |shared, rows| {
             EMAILS.get(rows, &hash)?.map_or(Ok(None), |account| read_user(shared, rows, account))
         })
     }
 
-    fn begin_session(
+    /// Starts a session of the account's user.
+    pub fn begin_session(
         &self,
         account: AccountId,
         new: NewSession,
@@ -58,7 +67,8 @@ impl<B: Backend> WebStore for RowStore<B> {
         self.write(Job::of(account, Class::New), move |txn| txn.begin_session(account, &new, &by, now))
     }
 
-    fn session(&self, hash: &TokenHash, now: UnixMs) -> Pending<Option<Session>, StoreError> {
+    /// The session with this hash, if it has not ended.
+    pub fn session(&self, hash: &TokenHash, now: UnixMs) -> Pending<Option<Session>, StoreError> {
         let hash = *hash;
         self.read(None, move |_, rows| {
             let row = SESSIONS.get(rows, &hash)?.filter(|row| now < row.expires_at());
@@ -66,11 +76,14 @@ impl<B: Backend> WebStore for RowStore<B> {
         })
     }
 
-    fn session_used(&self, hash: TokenHash, now: UnixMs) -> Pending<(), StoreError> {
+    /// Records a use of a session; to be called at most once in [`SESSION_STEP_MS`]. A lost record is repeated at the
+    /// next use.
+    pub fn session_used(&self, hash: TokenHash, now: UnixMs) -> Pending<(), StoreError> {
         self.write(Job::general(Class::New), move |txn| Ok(txn.note_session_use(hash, now)?))
     }
 
-    fn sessions(&self, account: AccountId, now: UnixMs) -> Pending<Vec<Session>, StoreError> {
+    /// The account's sessions that have not ended, newest first.
+    pub fn sessions(&self, account: AccountId, now: UnixMs) -> Pending<Vec<Session>, StoreError> {
         self.read(None, move |_, rows| {
             let all = sessions_of(rows, account)?.into_iter();
             let open = all.filter(|(_, row)| now < row.expires_at());
@@ -80,11 +93,14 @@ impl<B: Backend> WebStore for RowStore<B> {
         })
     }
 
-    fn end_session(&self, account: AccountId, hash: TokenHash) -> Pending<bool, StoreError> {
+    /// Ends a session of this account; returns whether it existed.
+    pub fn end_session(&self, account: AccountId, hash: TokenHash) -> Pending<bool, StoreError> {
         self.write(Job::of(account, Class::Answer), move |txn| Ok(txn.end_session(account, &hash)?))
     }
 
-    fn end_sessions(&self, account: AccountId, but: Option<TokenHash>) -> Pending<u64, StoreError> {
+    /// Ends all sessions and links of the account, except the session with this hash; returns their number. If that session has ended
+    /// meanwhile, nothing ends: its request has no right to it any more.
+    pub fn end_sessions(&self, account: AccountId, but: Option<TokenHash>) -> Pending<u64, StoreError> {
         self.write(Job::of(account, Class::Answer), move |txn| {
             // The account's row comes first: it guards the sessions.
             let is_there = txn.has_account(account)?;
@@ -93,11 +109,18 @@ impl<B: Backend> WebStore for RowStore<B> {
         })
     }
 
-    fn create_link(&self, account: AccountId, hash: TokenHash, now: UnixMs) -> Pending<Account, UserError> {
+    /// Creates a link that signs in once within [`SIGN_IN_LINK_MS`].
+    pub fn create_link(
+        &self,
+        account: AccountId,
+        hash: TokenHash,
+        now: UnixMs,
+    ) -> Pending<Account, UserError> {
         self.write(Job::of(account, Class::New), move |txn| txn.create_link(account, hash, now))
     }
 
-    fn link(&self, hash: &TokenHash, now: UnixMs) -> Pending<Option<AccountId>, StoreError> {
+    /// The account of a valid sign-in link. The link remains valid.
+    pub fn link(&self, hash: &TokenHash, now: UnixMs) -> Pending<Option<AccountId>, StoreError> {
         let hash = *hash;
         self.read(None, move |_, rows| {
             let row = SIGN_IN_LINKS.get(rows, &hash)?.filter(|row| now < row.expires_at);
@@ -105,7 +128,8 @@ impl<B: Backend> WebStore for RowStore<B> {
         })
     }
 
-    fn use_link(
+    /// Exchanges a link for a session; `None` if the link is not valid.
+    pub fn use_link(
         &self,
         hash: TokenHash,
         new: NewSession,
@@ -114,7 +138,8 @@ impl<B: Backend> WebStore for RowStore<B> {
         self.write(Job::general(Class::New), move |txn| Ok(txn.use_link(&hash, &new, now)?))
     }
 
-    fn days(&self, account: AccountId, now: UnixMs) -> Pending<Vec<DayCounts>, StoreError> {
+    /// The account's counts of the last [`DAYS_KEPT`] days, without empty days, oldest first.
+    pub fn days(&self, account: AccountId, now: UnixMs) -> Pending<Vec<DayCounts>, StoreError> {
         self.read(None, move |_, rows| days::read(rows, account, now))
     }
 }
