@@ -4,8 +4,8 @@
 //! One thread converts small files only, so that those of others never wait for a large one. The work of a conversion is bounded by
 //! the size of the upload.
 
+use crate::contents::{Parts, SourceError, limits};
 use crate::temp::{TempFiles, WorkFiles};
-use crate::{Parts, SourceError, limits};
 use checks::panics;
 use engine::proto::sharing::{Bounds, FairQueue, ShareUse};
 use lists::{ConvertedSheet, ReadOptions, TemporaryFile};

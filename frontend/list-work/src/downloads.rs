@@ -9,8 +9,8 @@
 //! If all places are taken and an account waits, one download gives way and ends early: a second one of another account, or one
 //! whose client is slow, or one that has had its place for long.
 
+use crate::contents::{Contents, SourceError, TOO_LARGE};
 use crate::results::{Results, Wanted};
-use crate::{Contents, SourceError, TOO_LARGE};
 use checks::panics;
 use engine::proto::sharing::{Bounds, FairQueue, Quota, ShareUse, Taken, UsedUp};
 use std::collections::{HashMap, HashSet};

@@ -1,7 +1,7 @@
 //! The index of a list: for each row with an address, the number of the address among the different ones, in the order in which
 //! they first occur. A list without duplicates has no index, since its numbers are those of the rows with an address.
 
-use crate::SourceError;
+use crate::contents::SourceError;
 use std::sync::Arc;
 use store::{LIST_INDEX_NUMBER_BYTES, LIST_PART_BYTES, List, StoreError};
 use store_rules::Store;

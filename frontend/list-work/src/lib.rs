@@ -1,6 +1,6 @@
 //! The work on lists, for the API and the dashboard: upload in parts, search for duplicates, check batch by batch, results.
 //!
-//! - [`upload::PartWriter`] stores the content while it arrives.
+//! - [`upload::PartWriter`] stores the content while it arrives; `contents` reads it.
 //! - [`work::Lists`] is the thread that reads lists and submits their batches. `distinct` finds duplicates with a sort on disk
 //!   (`sort`), and writes the index of the list, which `index` reads.
 //! - [`actions`] starts, cancels and deletes lists.
@@ -12,6 +12,7 @@
 //! different address is asked about once and costs at most one credit; after a crash, the work continues where it was.
 
 pub mod actions;
+mod contents;
 mod conversions;
 mod distinct;
 pub mod downloads;
@@ -24,52 +25,21 @@ pub mod work;
 
 use actions::Actions;
 use checks::batch::{self, NewBatches};
+use contents::Contents;
+pub use contents::NAME_CHARS_MAX;
 use conversions::Conversions;
 use downloads::Downloads;
 use engine::proto::sharing::ShareUse;
-use lists::{Limits, ListError, ReadOptions, Row, Source, Step};
-use std::fmt;
-use std::io::{self, Read};
-use std::ops::Deref;
+use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
-use store::{List, ListRoom, StoreError};
+use std::sync::Arc;
+use store::ListRoom;
 use store_rules::Store;
-use temp::{Refusal, TempFiles};
+use temp::TempFiles;
 use work::Lists;
-
-/// The number of addresses in each batch of a list.
-pub const BATCH_ADDRESSES: u64 = store::BATCH_ROWS_MAX as u64;
 
 /// Most bytes of the lists of all accounts.
 const ALL_BYTES_MAX: u64 = 4 << 30;
-/// Most decompressed bytes of a list. A list that was uploaded uncompressed can be larger.
-const UNPACKED_BYTES_MAX: u64 = 2 << 30;
-/// Most compressed bytes in sequence that decompress to nothing.
-const HOLLOW_BYTES_MAX: u64 = 256 << 10;
-/// Largest window of Zstandard, as a power of two: 8 MiB, which its levels up to 19 use.
-const WINDOW_LOG_MAX: u32 = 23;
-/// Most decompressed bytes of each part of a spreadsheet, and of its sheet as CSV.
-const WORKBOOK_BYTES_MAX: u64 = 256 << 20;
-/// Most work for a spreadsheet: about ten seconds. A small upload may cause less. The parts of usual spreadsheets have up to fifty
-/// times the bytes of the file, and are read up to three times.
-const WORKBOOK_WORK_MAX: u64 = 1 << 30;
-const WORKBOOK_WORK_OF_ALL: u64 = 16 << 20;
-const WORKBOOK_WORK_PER_BYTE: u64 = 200;
-/// Most bytes of the texts that cells of a spreadsheet share. They are in memory while the sheet becomes CSV.
-const WORKBOOK_TEXT_BYTES_MAX: usize = 64 << 20;
-/// Most columns of a list.
-const COLUMNS_MAX: usize = 1_000;
-/// Most characters of the name of a list.
-pub const NAME_CHARS_MAX: usize = 100;
-
-/// The name of a list in messages.
-const NAME: &str = "The list";
-/// For the owner of a list that takes more than the share of temporary files.
-const TOO_LARGE: &str =
-    "The list takes more temporary space than an account may have. Split it, or save it as CSV.";
-/// The work of a row besides its bytes, in bytes.
-const ROW_WORK: u64 = 128;
 
 /// The work on lists of a server, which all threads share.
 pub struct ListWork {
@@ -112,199 +82,6 @@ impl ListWork {
     /// What accounts share: temporary files, conversions, downloads, lists in progress.
     pub fn shares(&self) -> Vec<Arc<ShareUse>> {
         self.shares.clone()
-    }
-}
-
-/// The reason why a list cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum SourceError {
-    /// The store cannot be read now. The list can be read later.
-    Store(StoreError),
-    /// This machine lacks space or something else now; the line is for the log. The list can be read later.
-    Machine(String),
-    /// Other work of the account uses its share of temporary files. The list can be read later.
-    Share,
-    /// The list alone takes more than this share ([`TOO_LARGE`]).
-    TooLarge,
-    /// The code that reads the list has panicked.
-    Panic,
-    /// One line for the owner: the file cannot be read as a list.
-    Unfit(String),
-}
-
-impl SourceError {
-    /// The store's error that was the cause; otherwise that of the reader of lists.
-    fn of(error: ListError, failure: &Failure) -> SourceError {
-        if let Some(error) = failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            return SourceError::Store(error);
-        }
-        SourceError::Unfit(match error {
-            ListError::Machine(why) => return SourceError::Machine(why),
-            ListError::Unreadable(message) => message,
-            ListError::NoAddress(message) => {
-                format!("{message}: name the column of the addresses, or its number, as `column`")
-            }
-            ListError::Column(message) => format!("{message}; name one of them, or its number, as `column`"),
-            ListError::Key(message) => format!("{message}; name one of them as `column`"),
-            ListError::NoColumns(message) => format!("{message}: upload the list without `column`"),
-        })
-    }
-}
-
-impl From<StoreError> for SourceError {
-    fn from(error: StoreError) -> SourceError {
-        SourceError::Store(error)
-    }
-}
-
-impl From<Refusal> for SourceError {
-    fn from(refusal: Refusal) -> SourceError {
-        match refusal {
-            Refusal::All => SourceError::Machine("the temporary files of lists have no more room".into()),
-            Refusal::Share => SourceError::Share,
-            Refusal::TooLarge => SourceError::TooLarge,
-        }
-    }
-}
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SourceError::Store(error) => error.fmt(f),
-            SourceError::Machine(why) | SourceError::Unfit(why) => f.write_str(why),
-            SourceError::Share => f.write_str("the share of temporary files of the account is used up"),
-            SourceError::TooLarge => f.write_str(TOO_LARGE),
-            SourceError::Panic => f.write_str("a panic"),
-        }
-    }
-}
-
-/// The error of the store that stopped a reader. The reader of lists turns errors into text.
-type Failure = Arc<Mutex<Option<StoreError>>>;
-
-/// Opens the contents of lists.
-#[derive(Clone)]
-struct Contents {
-    store: Arc<Store>,
-    conversions: Arc<Conversions>,
-}
-
-impl Contents {
-    /// The rows of a list; `None` while a spreadsheet is converted: try again later.
-    ///
-    /// # Errors
-    /// See [`SourceError`].
-    fn open(&self, list: &List) -> Result<Option<ListSource>, SourceError> {
-        let columns = Vec::from_iter(Some(list.column.clone()).filter(|column| !column.is_empty()));
-        let limits = Some(limits(list));
-        let options = ReadOptions { columns: &columns, limits, ..ReadOptions::default() };
-        let parts = || Parts::new(Arc::clone(&self.store), list);
-        let is_spreadsheet = || {
-            let (parts, failure) = parts();
-            lists::is_spreadsheet(Box::new(parts), NAME, limits)
-                .map_err(|error| SourceError::of(error, &failure))
-        };
-        if self.conversions.is_asked(list.id) || is_spreadsheet()? {
-            let Some(sheet) = self.conversions.look(list) else { return Ok(None) };
-            let (sheet, failure) = (sheet?, Failure::default());
-            let source =
-                Source::of_sheet(&sheet, NAME, &options).map_err(|error| SourceError::of(error, &failure))?;
-            return Ok(Some(ListSource { source, failure, row_work: 0 }));
-        }
-        let (parts, failure) = parts();
-        let source = Source::new(Box::new(parts), NAME, None, &options)
-            .map_err(|error| SourceError::of(error, &failure))?;
-        Ok(Some(ListSource { source, failure, row_work: 0 }))
-    }
-}
-
-/// The limits of a list of a stranger.
-fn limits(list: &List) -> Limits {
-    let workbook_work = WORKBOOK_WORK_OF_ALL + list.bytes.saturating_mul(WORKBOOK_WORK_PER_BYTE);
-    Limits {
-        bytes: UNPACKED_BYTES_MAX.max(list.bytes),
-        packed_without_output: HOLLOW_BYTES_MAX,
-        window_log: WINDOW_LOG_MAX,
-        workbook_bytes: WORKBOOK_BYTES_MAX,
-        workbook_text_bytes: WORKBOOK_TEXT_BYTES_MAX,
-        workbook_work: workbook_work.min(WORKBOOK_WORK_MAX),
-        columns: COLUMNS_MAX,
-    }
-}
-
-/// The rows of a list, and the error of the store if its content could not be read.
-struct ListSource {
-    source: Source,
-    failure: Failure,
-    /// The work for rows besides the bytes that were read.
-    row_work: u64,
-}
-
-impl ListSource {
-    /// Moves to the next row, as [`Source::step`].
-    fn step(&mut self, row: &mut Row) -> Result<Step, SourceError> {
-        let step = self.source.step(row).map_err(|error| SourceError::of(error, &self.failure))?;
-        // A short row can be filled up to a thousand columns.
-        self.row_work += ROW_WORK + row.prefix.len() as u64;
-        Ok(step)
-    }
-
-    /// The work so far, in bytes. Slices are measured in it.
-    fn worked(&self) -> u64 {
-        self.source.passed() + self.row_work
-    }
-}
-
-impl Deref for ListSource {
-    type Target = Source;
-
-    fn deref(&self) -> &Source {
-        &self.source
-    }
-}
-
-/// A reader of the content of a list, as it was uploaded.
-struct Parts {
-    store: Arc<Store>,
-    list: List,
-    next: u32,
-    part: Vec<u8>,
-    at: usize,
-    /// Bytes that are not read yet.
-    left: u64,
-    failure: Failure,
-}
-
-impl Parts {
-    /// A reader from the first byte on, and the place for its error.
-    fn new(store: Arc<Store>, list: &List) -> (Parts, Failure) {
-        let failure = Failure::default();
-        let (left, list) = (list.bytes, list.clone());
-        let parts =
-            Parts { store, list, next: 0, part: Vec::new(), at: 0, left, failure: Arc::clone(&failure) };
-        (parts, failure)
-    }
-}
-
-impl Read for Parts {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.part.len() {
-            let part = self.store.list_part(&self.list, self.next).wait().map_err(|error| {
-                let text = error.to_string();
-                *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-                io::Error::other(text)
-            })?;
-            let Some(part) = part else {
-                // The list was deleted. The parts that were read must not pass as the whole list.
-                return if self.left == 0 { Ok(0) } else { Err(io::Error::other("a part is missing")) };
-            };
-            self.left = self.left.saturating_sub(part.len() as u64);
-            (self.part, self.at, self.next) = (part, 0, self.next + 1);
-        }
-        let count = buffer.len().min(self.part.len() - self.at);
-        buffer[..count].copy_from_slice(&self.part[self.at..self.at + count]);
-        self.at += count;
-        Ok(count)
     }
 }
 

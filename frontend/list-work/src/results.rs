@@ -4,7 +4,7 @@ mod report;
 mod rows;
 mod spreadsheet;
 
-use crate::{Contents, SourceError};
+use crate::contents::{Contents, SourceError};
 use api::Reason;
 use lists::{Class, Format, RowWriter, Verdict};
 use report::ReportMaker;

@@ -1,10 +1,12 @@
 //! Files and helpers of the tests.
 
 use super::*;
+use crate::contents::SourceError;
 use crate::results::{Results, Wanted};
 use std::io::{Cursor, Write};
 use std::thread;
 use std::time::Duration;
+use store::List;
 use store_rules::Store;
 use zip::write::{SimpleFileOptions, ZipWriter};
 

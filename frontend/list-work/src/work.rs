@@ -12,7 +12,7 @@ mod reading;
 mod troubles;
 mod window;
 
-use super::{BATCH_ADDRESSES, Contents, ListSource, SourceError, TOO_LARGE};
+use crate::contents::{Contents, ListSource, SourceError, TOO_LARGE};
 use crate::distinct::{Counted, ROWS_MAX};
 use crate::index::Index;
 use crate::temp::TempFiles;
@@ -39,6 +39,7 @@ use store::{
 use store_rules::Store;
 use troubles::Troubles;
 use window::Window;
+pub(crate) use window::{BATCH_ADDRESSES, batches};
 
 /// Work for a list before the next list gets its turn: some milliseconds.
 const SLICE_WORK: u64 = 1024 * 1024;
@@ -617,11 +618,6 @@ fn test_reason(email: &str) -> Reason {
 /// Whether the list still has to take answers of submitted batches.
 fn has_open_batches(list: &List) -> bool {
     list.done < batches(list.submitted)
-}
-
-/// The number of batches for this number of addresses.
-pub fn batches(addresses: u64) -> u32 {
-    u32::try_from(addresses.div_ceil(BATCH_ADDRESSES)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ mod class;
 mod columns;
 mod domains;
 mod encoding;
+mod error;
+mod format;
 mod json;
 mod machine;
 pub mod numbers;
@@ -31,6 +33,8 @@ mod writer;
 pub use class::Class;
 pub use domains::{DomainRows, Domains, domain_text};
 pub use encoding::Encoding;
+pub use error::ListError;
+pub use format::Format;
 pub use output::{OutputRows, RowClasses};
 pub use results::{ResultColumn, Results, VERDICT_NAMES, VerdictNames, WrittenResults};
 pub use sheets::{SHEET_COLUMNS_MAX, SheetKeys, SheetNotes, SheetRows, SheetSource, write_sheets};
@@ -44,7 +48,6 @@ pub use workbook::{ConvertedSheet, CreateFile, SheetPlace, TemporaryFile};
 pub use writer::RowWriter;
 
 use engine_proto::address::Address;
-use std::fmt;
 
 /// The address of a cell, without what spreadsheets, mail programs and people write around it. Of several addresses, the first one.
 pub fn address_in_cell(text: &str) -> Option<Address> {
@@ -54,61 +57,3 @@ pub fn address_in_cell(text: &str) -> Option<Address> {
 /// The number of the rule by which the addresses of a list are found: in which rows, and in which cells. A release that finds others
 /// has another number, since results of the earlier rule would be in other rows.
 pub const RULE: u32 = 2;
-
-/// The format of a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// Values separated by commas, semicolons, tabs or pipes (RFC 4180), with or without a header.
-    Csv,
-    /// One JSON object per line.
-    Jsonl,
-    /// One address per line.
-    Text,
-}
-
-/// The reason why a list cannot be read, as one line with a remedy. It names columns, but no address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ListError {
-    /// Reading failed, or the input is not a list.
-    Unreadable(String),
-    /// This machine has failed: a disk, a temporary file, the memory. It says nothing about the list.
-    Machine(String),
-    /// The first rows have no address. The caller says how to name the column.
-    NoAddress(String),
-    /// The column of addresses does not exist, or none looks like it. The caller says where the user names one, or its number.
-    Column(String),
-    /// The key of addresses does not exist in a list of JSON objects. The caller says where the user names one.
-    Key(String),
-    /// The user named a column of a list without columns.
-    NoColumns(String),
-}
-
-impl ListError {
-    fn unreadable(message: impl Into<String>) -> ListError {
-        ListError::Unreadable(message.into())
-    }
-
-    /// A list, or what is at this place of it, cannot be read.
-    fn reading(what: impl fmt::Display, error: &std::io::Error) -> ListError {
-        let message = format!("{what}: {error}");
-        match machine::is_of_machine(error) {
-            true => ListError::Machine(message),
-            false => ListError::Unreadable(message),
-        }
-    }
-}
-
-impl fmt::Display for ListError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ListError::Unreadable(message)
-            | ListError::Machine(message)
-            | ListError::NoAddress(message)
-            | ListError::Column(message)
-            | ListError::Key(message)
-            | ListError::NoColumns(message) => f.write_str(message),
-        }
-    }
-}
-
-impl std::error::Error for ListError {}

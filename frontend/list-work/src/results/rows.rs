@@ -1,9 +1,8 @@
 //! The rows of a list with the answers to their addresses.
 
-use crate::BATCH_ADDRESSES;
+use crate::contents::{Contents, ListSource, SourceError};
 use crate::index::Index;
-use crate::work::{OTHER_RULE, has_our_rule};
-use crate::{Contents, ListSource, SourceError};
+use crate::work::{BATCH_ADDRESSES, OTHER_RULE, has_our_rule};
 use api::Reason;
 use lists::{Row, Step};
 use std::sync::Arc;

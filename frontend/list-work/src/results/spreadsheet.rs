@@ -2,7 +2,7 @@
 
 use super::rows::{AnsweredRows, NextRow, goes_on};
 use super::{PIECE_BYTES, Piece, Selection};
-use crate::{ListSource, SourceError};
+use crate::contents::{ListSource, SourceError};
 use lists::{Endings, Format, Row, RowWriter, SheetKeys, SheetRows, Step, Verdict};
 use std::cell::RefCell;
 use std::io::{self, Write};

@@ -1,9 +1,9 @@
 //! The reading of a list, slice by slice: it counts the rows, and finds duplicates.
 
 use super::{ROWS_MAX, SLICE_WORK};
+use crate::contents::{Contents, ListSource, NAME_CHARS_MAX, SourceError};
 use crate::distinct::{Addresses, Counted, DistinctError, Grouping, Indexing, Step as Stage};
 use crate::temp::WorkFiles;
-use crate::{Contents, ListSource, NAME_CHARS_MAX, SourceError};
 use lists::{Row, Source, Step};
 use store::{AccountId, FoundAddresses, List};
 

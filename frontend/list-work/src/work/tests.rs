@@ -192,7 +192,7 @@ fn an_outage_of_the_store_is_no_fault_of_the_list() {
     let text = "a@example.com\n".repeat(100_000).leak();
     let input = Failing { text: Cursor::new(text), failure: Arc::clone(&failure) };
     let source = Source::new(Box::new(input), "x", None, &ReadOptions::default()).unwrap();
-    let (mut source, mut row, mut rows) = (ListSource { source, failure, row_work: 0 }, Row::default(), 0);
+    let (mut source, mut row, mut rows) = (ListSource::new(source, failure), Row::default(), 0);
     let error = loop {
         match source.step(&mut row) {
             Ok(Step::Row) => rows += 1,

@@ -1,12 +1,12 @@
 //! The open batches of a list. A row can wait for minutes, for example after greylisting, and its batch with it. So the number of
 //! unanswered rows decides whether the next batch is submitted, and not the oldest batch.
 
-use super::batches;
-use crate::BATCH_ADDRESSES;
 use std::collections::VecDeque;
 use store::{List, StoreError, clock};
 use store_rules::Store;
 
+/// The number of addresses in each batch of a list.
+pub(crate) const BATCH_ADDRESSES: u64 = store::BATCH_ROWS_MAX as u64;
 /// Most unanswered rows of a list at a time.
 const UNANSWERED_MAX: u64 = 20 * BATCH_ADDRESSES;
 /// Most batches from the oldest open one to the last one. A cancellation ends all of them in one transaction.
@@ -61,4 +61,9 @@ impl Window {
         let unanswered: u64 = self.open.iter().map(|(_, rows)| rows).sum();
         unanswered + BATCH_ADDRESSES <= UNANSWERED_MAX && batches(list.submitted) - list.done < SPAN_MAX
     }
+}
+
+/// The number of batches for this number of addresses.
+pub(crate) fn batches(addresses: u64) -> u32 {
+    u32::try_from(addresses.div_ceil(BATCH_ADDRESSES)).unwrap_or(u32::MAX)
 }
