@@ -34,7 +34,7 @@ pub struct Account {
 pub struct NewAccount {
     /// The id, which the caller creates.
     pub id: AccountId,
-    /// 1 to [`TEXT_CHARS_MAX`] characters without control characters, and not of the form of an id.
+    /// 1 to [`TEXT_CHARS_MAX`](crate::TEXT_CHARS_MAX) characters without control characters, and not of the form of an id.
     pub name: String,
     /// The id of a plan in the table.
     pub plan: String,

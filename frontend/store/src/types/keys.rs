@@ -41,7 +41,7 @@ pub struct NewKey {
     pub hash: KeyHash,
     /// The last four characters of the key.
     pub last4: [u8; 4],
-    /// At most [`TEXT_CHARS_MAX`](super::TEXT_CHARS_MAX) characters without control characters; may be empty.
+    /// At most [`TEXT_CHARS_MAX`](crate::TEXT_CHARS_MAX) characters without control characters; may be empty.
     pub label: String,
     /// The parts of the API that the key may use.
     pub scopes: KeyScopes,

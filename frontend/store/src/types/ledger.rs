@@ -39,7 +39,7 @@ pub struct Grant {
     pub account: AccountId,
     /// The amount: 1 to [`CREDITS_MAX`].
     pub credits: u64,
-    /// A note for the ledger. At most [`TEXT_CHARS_MAX`] characters.
+    /// A note for the ledger. At most [`TEXT_CHARS_MAX`](crate::TEXT_CHARS_MAX) characters.
     pub note: String,
 }
 

@@ -109,7 +109,7 @@ impl fmt::Debug for Authority {
 pub struct NewSession {
     /// The SHA-256 of its token.
     pub hash: TokenHash,
-    /// A description of the browser for the owner; at most [`super::TEXT_CHARS_MAX`] characters.
+    /// A description of the browser for the owner; at most [`TEXT_CHARS_MAX`](crate::TEXT_CHARS_MAX) characters.
     pub agent: String,
 }
 
