@@ -135,7 +135,7 @@ impl Asking {
             return false;
         }
         let wait = refusals.wait(self.shared.since_epoch(now));
-        for other in self.groups_of(&group.site_name, group.source.get()) {
+        for other in self.groups_of(&group.site_name, group.source) {
             other.take_expired(None).into_iter().for_each(|work| work.fail(Outage::OverBudget(wait)));
         }
         true
@@ -143,7 +143,7 @@ impl Asking {
 
     /// Answers a work where that needs no question: the host that would be asked is known to accept everyone.
     pub(crate) fn answer_if_known_catch_all(&self, group: &Group, work: Work, now: Instant) -> Option<Work> {
-        if !group.catch_alls.get() || work.address.needs_smtputf8() {
+        if !group.state().catch_alls || work.address.needs_smtputf8() {
             return Some(work);
         }
         match group.first_open(now) {
@@ -183,7 +183,7 @@ impl Asking {
             Rc::new(Site::new(pace))
         });
         let number = self.numbers.replace(self.numbers.get() + 1);
-        let budget = site.pace.borrow().ceiling().refusals;
+        let budget = site.state().pace.ceiling().refusals;
         let step = self.shared.refusal_step(now);
         let refusals = self.refusals.of(
             &self.shared.config,
@@ -192,24 +192,21 @@ impl Asking {
             budget,
             step,
         );
-        let group = Rc::new(Group::new(plan, Rc::clone(site), refusals, number, now));
-        group.source.set(index);
+        let group = Rc::new(Group::new(plan, Rc::clone(site), index, refusals, number, now));
         self.groups.borrow_mut().insert(plan.group.clone(), Rc::clone(&group));
         Some(group)
     }
 
     /// The groups of a site that are asked from this source.
     pub(crate) fn groups_of(&self, site: &str, source: usize) -> Vec<Rc<Group>> {
-        let its = |group: &&Rc<Group>| *group.site_name == *site && group.source.get() == source;
+        let its = |group: &&Rc<Group>| *group.site_name == *site && group.source == source;
         self.groups.borrow().values().filter(its).cloned().collect()
     }
 
     /// Whether another group waits for a session that `group` could give up.
     pub(crate) fn is_crowded(&self, group: &Rc<Group>) -> bool {
-        let another = |other: &Weak<Group>| {
-            other.upgrade().is_some_and(|other| !Rc::ptr_eq(&other, group) && other.waiting() > 0)
-        };
-        self.starved.borrow().iter().any(another) || group.site.waiting.borrow().iter().any(another)
+        let another = |other: Rc<Group>| !Rc::ptr_eq(&other, group) && other.waiting() > 0;
+        self.starved.borrow().iter().filter_map(Weak::upgrade).any(another) || group.is_another_queued()
     }
 
     /// Works that wait for their turn at a site.
@@ -280,11 +277,5 @@ impl Asking {
         for group in self.active.borrow().values() {
             group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Stopping));
         }
-    }
-}
-
-pub(crate) fn queue(queue: &RefCell<VecDeque<Weak<Group>>>, group: &Rc<Group>) {
-    if group.queue_for_session() {
-        queue.borrow_mut().push_back(Rc::downgrade(group));
     }
 }

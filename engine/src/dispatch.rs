@@ -1,17 +1,15 @@
 //! When a session begins: if the works of a group are worth one, and the site, the total of the shard and the routes allow it.
 
-use crate::asking::{Asking, queue};
+use crate::asking::Asking;
 use crate::egress::rest;
 use crate::faults::{Fault, planted, sometimes};
 use crate::probe;
 use crate::runtime::Runtime;
-use crate::site::{Group, Next};
+use crate::site::{Group, Next, Site};
 use crate::work::{Plan, Work};
 use crate::{Outage, Priority};
 use engine_proto::pace::Start;
 use engine_proto::verdict::Reason;
-use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering;
@@ -26,7 +24,7 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
     let Some(group) = asking.group(plan, now) else {
         return work.settle(Reason::Unverifiable, "no_source");
     };
-    work.source = group.source.get();
+    work.source = group.source;
     let Some(work) = rest::unless_rested(asking, &group, work, now) else { return };
     let source = &asking.shared.pool.sources[work.source];
     let (connections, time) = (&source.connections, asking.shared.age(now));
@@ -34,15 +32,19 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
     if down && !connections.may_try(time) {
         return work.fail(Outage::Unavailable);
     }
+    let ended = connections.ended();
     // Failures that were counted for the hosts during an outage may have had that cause.
-    if group.outages.replace(connections.ended()) != connections.ended() || down {
+    if std::mem::replace(&mut group.state().outages, ended) != ended || down {
         group.lift("no_connection");
     }
     let Some(mut work) = asking.answer_if_known_catch_all(&group, work, now) else { return };
     group.pass_over_shut(&mut work, now);
     if work.priority == Priority::Single && group.is_hopeless(now) {
-        let until = group.site.pace.borrow().pause(now).unwrap_or(now);
-        return probe::pushed_away(work, group.site.pushed.get(), until, now);
+        let (rule, until) = {
+            let site = group.site.state();
+            (site.pushed, site.pace.pause(now).unwrap_or(now))
+        };
+        return probe::pushed_away(work, rule, until, now);
     }
     match group.site.admit(work, asking.shared.config.tickets_max, now) {
         Ok(work) => group.enqueue(work),
@@ -82,25 +84,28 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
             // Recipients under way may make room when they are answered. The end of a session of this run wakes the group;
             // for those of other runs `begin_wanted` looks again.
             if !asking.answer_if_over_budget(group, now) {
-                queue(&site.waiting, group);
+                group.queue_at_site();
             }
             return;
         }
         let start = {
-            let mut pace = site.pace.borrow_mut();
-            pace.share_among(asking.shared.config.egress_nodes.load(Ordering::Relaxed), now);
-            pace.may_start(now, site.open.get())
+            let state = &mut *site.state();
+            state.pace.share_among(asking.shared.config.egress_nodes.load(Ordering::Relaxed), now);
+            state.pace.may_start(now, state.open)
         };
         let Some(start) = mistaken(start, group) else { return };
         match start {
             Start::Now => {}
             Start::At(until) => return wait::<R>(asking, group, until),
-            Start::WhenOneEnds => return queue(&site.waiting, group),
+            Start::WhenOneEnds => return group.queue_at_site(),
         }
         if asking.open.get() >= asking.sessions_max {
-            return queue(&asking.starved, group);
+            if group.queue_for_session() {
+                asking.starved.borrow_mut().push_back(Rc::downgrade(group));
+            }
+            return;
         }
-        site.pace.borrow_mut().on_started();
+        site.state().pace.on_started();
         let seat = Seat::<R>::take(asking, group);
         let (asking, group) = (Rc::clone(asking), Rc::clone(group));
         R::spawn(async move {
@@ -113,24 +118,25 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
 /// Queues a group for a session, and dispatches what is queued at its site again at `until`.
 fn wait<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, until: Instant) {
     let site = Rc::clone(&group.site);
-    queue(&site.waiting, group);
-    if site.timer.get().is_some_and(|at| at <= until) {
-        return;
+    group.queue_at_site();
+    {
+        let timer = &mut site.state().timer;
+        if timer.is_some_and(|at| at <= until) {
+            return;
+        }
+        *timer = Some(until);
     }
-    site.timer.set(Some(until));
     let asking = Rc::clone(asking);
     R::spawn(async move {
         R::sleep(until.saturating_duration_since(R::now())).await;
-        if site.timer.get() == Some(until) {
-            site.timer.set(None);
-        }
-        wake::<R>(&asking, &site.waiting);
+        site.state().timer.take_if(|at| *at == until);
+        wake::<R>(&asking, &site);
     });
 }
 
-/// Dispatches the groups that are in a queue at its start, each once.
-fn wake<R: Runtime>(asking: &Rc<Asking>, queue: &RefCell<VecDeque<Weak<Group>>>) {
-    let queued = std::mem::take(&mut *queue.borrow_mut());
+/// Dispatches the groups that are queued at the site by now, each once.
+fn wake<R: Runtime>(asking: &Rc<Asking>, site: &Site) {
+    let queued = std::mem::take(&mut site.state().waiting);
     let groups: Vec<_> = queued.iter().filter_map(Weak::upgrade).collect();
     groups.iter().for_each(|group| group.leave_session_queue());
     groups.iter().for_each(|group| dispatch::<R>(asking, group, R::now()));
@@ -169,7 +175,7 @@ struct Seat<R: Runtime> {
 impl<R: Runtime> Seat<R> {
     fn take(asking: &Rc<Asking>, group: &Rc<Group>) -> Seat<R> {
         asking.open.set(asking.open.get() + 1);
-        group.site.open.set(group.site.open.get() + 1);
+        group.site.state().open += 1;
         group.on_session_opened(R::now());
         Seat { asking: Rc::clone(asking), group: Rc::clone(group), runtime: PhantomData }
     }
@@ -179,7 +185,7 @@ impl<R: Runtime> Drop for Seat<R> {
     fn drop(&mut self) {
         let (asking, group) = (&self.asking, &self.group);
         asking.open.set(asking.open.get() - 1);
-        group.site.open.set(group.site.open.get() - 1);
+        group.site.state().open -= 1;
         group.on_session_closed(R::now());
         if sometimes(Fault::LeakTask) {
             R::spawn(std::future::pending());
@@ -188,7 +194,7 @@ impl<R: Runtime> Drop for Seat<R> {
             return;
         }
         dispatch::<R>(asking, group, R::now());
-        wake::<R>(asking, &group.site.waiting);
+        wake::<R>(asking, &group.site);
         wake_starved::<R>(asking);
     }
 }

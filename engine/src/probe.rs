@@ -28,7 +28,7 @@ mod room;
 mod transaction;
 mod works;
 
-use crate::asking::{Asking, queue};
+use crate::asking::Asking;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::{Group, Next};
@@ -79,9 +79,9 @@ pub(crate) async fn serve<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>) {
 async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
     let (asking, group, route) = (place.asking, place.group, place.route());
     let destination = (route.address, asking.smtp_port).into();
-    let source = group.source.get();
+    let source = group.source;
     let config = Rc::clone(&asking.sessions[source]);
-    let starttls = !route.is_plain_only();
+    let starttls = !group.route_state(place.index).is_plain_only();
     let limit = R::now() + asking.session_limit;
     let trace = asking.trace();
     let connected =
@@ -97,7 +97,7 @@ async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
     asking.shared.on_reached(source);
     match session.next().await {
         Event::Ready => {
-            route.on_session_opened();
+            group.route_state(place.index).on_session_opened();
             if let Some(refusals) = &group.refusals
                 && session.dialog.is_cisco()
             {
@@ -119,7 +119,7 @@ async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
 async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) -> NextSession {
     let group = place.group;
     let one_transaction = session.dialog.extensions().transactions_max == Some(1)
-        || group.site.pace.borrow().bears_one_transaction();
+        || group.site.state().pace.bears_one_transaction();
     let mut state = SessionState::new(one_transaction);
     group.hold(&state.held);
     let end = transact(place, &mut session, &mut state).await;
@@ -133,7 +133,7 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
     checkpoint::release(&place.at(R::now()), &state, false);
     match end {
         SessionEnd::Quit(then) => {
-            group.site.pace.borrow_mut().on_spent(&state.tally);
+            group.site.state().pace.on_spent(&state.tally);
             session.quit().await;
             then
         }
@@ -162,7 +162,7 @@ async fn transact<R: Runtime>(
             let accepts = evidence.recipient(None, Some(Held::Accepted)).is_some();
             (evidence.is_due(), !evidence.is_empty(), accepts)
         };
-        let is_shut = place.route().is_shut(R::now());
+        let is_shut = place.state().is_shut(&place.route().host, R::now());
         if is_shut && !accepts {
             return SessionEnd::Quit(NextSession::Again);
         }
@@ -175,7 +175,7 @@ async fn transact<R: Runtime>(
             SessionRoom::OverBudget => {
                 if !asking.answer_if_over_budget(group, R::now()) {
                     // Answers that others wait for may make room.
-                    queue(&group.site.waiting, group);
+                    group.queue_at_site();
                 }
                 return SessionEnd::Quit(NextSession::End);
             }

@@ -1,6 +1,21 @@
 //! Sites, and the groups of hosts below them: the works that wait, and the route that is tried next. No I/O.
 //!
 //! A site has one pace. Below it, domains with the same set of MX hosts form a group and share a queue, routes and sessions.
+//!
+//! [`Site`], [`Group`] and [`Route`] are what does not change: names, addresses, what is known of an operator. All that changes is in
+//! [`SiteState`], with a [`GroupState`] for each group and a [`RouteState`] for each of its routes. It has one owner and one
+//! `RefCell`, [`Site::state`], and there is no other interior mutability in it. Whoever borrows it does so for one statement or
+//! one method that calls nothing outside of this folder, so two borrows never meet, and none lasts over an `.await`.
+//!
+//! The methods of a group are of four kinds:
+//!
+//! - from `dispatch.rs`, when a work arrives or a session may begin: [`Group::enqueue`], [`Group::pass_over_shut`],
+//!   [`Group::wants_session`], [`Group::next`], [`Group::queue_at_site`], [`Group::leave_session_queue`]
+//! - from a session, at its steps: [`Group::on_session_opened`], [`Group::take`], [`Group::busy`], [`Group::on_asked`],
+//!   [`Group::hold`], [`Group::put_back`], [`Group::add_idle`], [`Group::on_session_closed`]
+//! - from the meaning of replies (`probe/`): [`Group::on_proven`], [`Group::on_changed`], [`Group::release_singles`], and the
+//!   methods of [`RouteState`], which all record what a host said
+//! - from the sweep of the shard (`asking.rs`): `take_...`, which take works out to answer them, and [`Group::is_forgotten`]
 
 mod alike;
 mod held;
@@ -20,8 +35,9 @@ use engine_proto::limits::{
 };
 use engine_proto::pace::{SitePace, Start};
 pub(crate) use held::{HeldAnswers, UnclearWait};
-pub(crate) use route::{KnownBy, Route};
-use std::cell::{Cell, RefCell};
+pub(crate) use route::{KnownBy, Route, RouteState};
+use slab::Slab;
+use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::task::Waker;
@@ -29,17 +45,23 @@ use std::time::Instant;
 
 /// A site: the unit of pacing.
 pub(crate) struct Site {
-    pub(crate) pace: RefCell<SitePace>,
-    /// Sessions open, over all groups.
-    pub(crate) open: Cell<u32>,
-    /// Groups that want a session and may not have one yet.
-    pub(crate) waiting: RefCell<VecDeque<Weak<Group>>>,
-    /// A task sleeps until then, when a session may begin.
-    pub(crate) timer: Cell<Option<Instant>>,
-    /// Why it pushed back the last time.
-    pub(crate) pushed: Cell<&'static str>,
     /// Patient works that are at the site.
     quota: SiteQuota,
+    state: RefCell<SiteState>,
+}
+
+/// All that changes at a site.
+pub(crate) struct SiteState {
+    pub(crate) pace: SitePace,
+    /// Sessions open, over all groups.
+    pub(crate) open: u32,
+    /// Groups that want a session and may not have one yet.
+    pub(crate) waiting: VecDeque<Weak<Group>>,
+    /// A task sleeps until then, when a session may begin.
+    pub(crate) timer: Option<Instant>,
+    /// Why it pushed back the last time.
+    pub(crate) pushed: &'static str,
+    groups: Slab<GroupState>,
 }
 
 /// Domains with the same MX hosts.
@@ -49,11 +71,7 @@ pub(crate) struct Group {
     /// Names it on its shard.
     pub(crate) number: u64,
     /// From which source it is asked.
-    pub(crate) source: Cell<usize>,
-    /// Whether a domain of the group accepts everyone, or did.
-    pub(crate) catch_alls: Cell<bool>,
-    /// How many outages were over when it was last asked.
-    pub(crate) outages: Cell<u32>,
+    pub(crate) source: usize,
     pub(crate) routes: Vec<Route>,
     /// How many recipients the site refused our source, where that is counted.
     pub(crate) refusals: Option<Rc<SiteRefusals>>,
@@ -61,11 +79,8 @@ pub(crate) struct Group {
     honest: bool,
     /// All recipients of a transaction have one domain.
     one_domain: bool,
-    /// Sessions that wait for answers.
-    busy: Cell<u32>,
-    /// Answers that sessions have proven since the host last changed its behaviour.
-    proven: Cell<u32>,
-    state: RefCell<GroupState>,
+    /// The place of its state at the site.
+    slot: usize,
 }
 
 /// Sites that answer 451 4.3.0 to recipients of a second domain in one transaction ("Multiple destination domains per
@@ -86,11 +101,18 @@ pub(crate) struct Busy<'g>(&'g Group);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.busy.set(self.0.busy.get() - 1);
+        self.0.state().busy -= 1;
     }
 }
 
-struct GroupState {
+/// All that changes in a group.
+pub(crate) struct GroupState {
+    /// Whether a domain of the group accepts everyone, or did.
+    pub(crate) catch_alls: bool,
+    /// How many outages were over when it was last asked.
+    pub(crate) outages: u32,
+    /// By the indices of the group's routes.
+    routes: Vec<RouteState>,
     queue: Queue,
     /// The recipients under way.
     in_flight: Vec<Weak<InFlight>>,
@@ -99,6 +121,10 @@ struct GroupState {
     open: u32,
     /// Since when any is.
     open_since: Instant,
+    /// Sessions that wait for answers.
+    busy: u32,
+    /// Answers that sessions have proven since the host last changed its behaviour.
+    proven: u32,
     /// Sessions that wait for work.
     idle: Vec<Waker>,
     queued_for_session: bool,
@@ -110,6 +136,21 @@ impl GroupState {
         if let Some(waker) = self.idle.pop() {
             waker.wake();
         }
+    }
+
+    fn queue_for_session(&mut self) -> bool {
+        !std::mem::replace(&mut self.queued_for_session, true)
+    }
+
+    /// Whether a single check waits behind sessions that all wait for the reply to another recipient: a server may take a minute for
+    /// one. While a session is being opened this is false, so a host that gives no greeting does not get more and more sessions.
+    fn is_stuck(&self, now: Instant) -> bool {
+        if self.open == 0 || self.open != self.busy || self.open >= STUCK_SESSIONS_MAX {
+            return false;
+        }
+        let long = |since: Instant| now.saturating_duration_since(since) >= STUCK_AFTER;
+        let begun = |deadline: Instant| deadline.checked_sub(SINGLE_PATIENCE).unwrap_or(now);
+        self.queue.first_single().is_some_and(|deadline| long(begun(deadline)))
     }
 }
 
@@ -126,14 +167,20 @@ pub(crate) enum Next {
 
 impl Site {
     pub(crate) fn new(pace: SitePace) -> Site {
-        Site {
-            pace: RefCell::new(pace),
-            open: Cell::new(0),
-            waiting: RefCell::default(),
-            timer: Cell::new(None),
-            pushed: Cell::new("no_answer_in_time"),
-            quota: SiteQuota::default(),
-        }
+        let state = SiteState {
+            pace,
+            open: 0,
+            waiting: VecDeque::new(),
+            timer: None,
+            pushed: "no_answer_in_time",
+            groups: Slab::new(),
+        };
+        Site { quota: SiteQuota::default(), state: RefCell::new(state) }
+    }
+
+    /// The state, for one statement: see the module.
+    pub(crate) fn state(&self) -> RefMut<'_, SiteState> {
+        self.state.borrow_mut()
     }
 
     /// Admits a work, or returns it if the site has as many patient works as it may have; `tickets_max` is the total of the engine.
@@ -143,7 +190,7 @@ impl Site {
         if work.priority == Priority::Single || is_here {
             return Ok(work);
         }
-        let pace = self.pace.borrow();
+        let pace = &self.state().pace;
         if let Some(since) = pace.pushing_since() {
             work.deadline = work.deadline.min((since + BULK_PATIENCE).max(now + SITE_LAST_TRY));
         }
@@ -160,10 +207,10 @@ impl Site {
 
     /// Whether a session task may open another session in place of the one that it had; counts it if so.
     pub(crate) fn start_another(&self, now: Instant) -> bool {
-        let mut pace = self.pace.borrow_mut();
-        let may = pace.may_start(now, self.open.get().saturating_sub(1)) == Start::Now;
+        let site = &mut *self.state();
+        let may = site.pace.may_start(now, site.open.saturating_sub(1)) == Start::Now;
         if may {
-            pace.on_started();
+            site.pace.on_started();
         }
         may
     }
@@ -182,6 +229,7 @@ impl Group {
     pub(crate) fn new(
         plan: &Plan,
         site: Rc<Site>,
+        source: usize,
         refusals: Option<Rc<SiteRefusals>>,
         number: u64,
         now: Instant,
@@ -193,30 +241,44 @@ impl Group {
             }
             Route::new(Rc::clone(&last), planned.preference, planned.address)
         });
+        let routes: Vec<Route> = routes.collect();
+        let one_domain = ONE_DOMAIN_SITES.contains(&&*plan.site);
+        let slot = site.state().groups.insert(GroupState {
+            catch_alls: false,
+            outages: 0,
+            routes: routes.iter().map(|_| RouteState::default()).collect(),
+            queue: Queue::new(one_domain),
+            in_flight: Vec::new(),
+            held: Vec::new(),
+            open: 0,
+            open_since: now,
+            busy: 0,
+            proven: 0,
+            idle: Vec::new(),
+            queued_for_session: false,
+            used: now,
+        });
         Group {
             site,
             site_name: plan.site.clone(),
             number,
-            source: Cell::new(0),
-            catch_alls: Cell::new(false),
-            outages: Cell::new(0),
-            routes: routes.collect(),
+            source,
+            routes,
             refusals,
             honest: is_honest(&plan.site),
-            one_domain: ONE_DOMAIN_SITES.contains(&&*plan.site),
-            busy: Cell::new(0),
-            proven: Cell::new(0),
-            state: RefCell::new(GroupState {
-                queue: Queue::new(ONE_DOMAIN_SITES.contains(&&*plan.site)),
-                in_flight: Vec::new(),
-                held: Vec::new(),
-                open: 0,
-                open_since: now,
-                idle: Vec::new(),
-                queued_for_session: false,
-                used: now,
-            }),
+            one_domain,
+            slot,
         }
+    }
+
+    /// The state, for one statement: see the module.
+    pub(crate) fn state(&self) -> RefMut<'_, GroupState> {
+        RefMut::map(self.site.state(), |site| &mut site.groups[self.slot])
+    }
+
+    /// The state of the route with this index, for one statement: see the module.
+    pub(crate) fn route_state(&self, index: usize) -> RefMut<'_, RouteState> {
+        RefMut::map(self.site.state(), |site| &mut site.groups[self.slot].routes[index])
     }
 
     /// Number of recipients that the budget of refusals allows now.
@@ -241,46 +303,51 @@ impl Group {
 
     /// Puts work behind what waits, and wakes a session that has none.
     pub(crate) fn enqueue(&self, work: Work) {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state();
         state.queue.push_back(work);
         state.wake_one();
     }
 
     /// Puts work back in front of what waits, and wakes a session that has none.
     pub(crate) fn put_back(&self, work: Work) {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state();
         state.queue.push_front(work);
         state.wake_one();
     }
 
+    /// Asks no route more until then, because of this rule.
+    pub(crate) fn set_down(&self, until: Instant, rule: &'static str) {
+        self.state().routes.iter_mut().for_each(|route| route.set_down(until, rule));
+    }
+
     /// Forgets that routes are down for this reason.
     pub(crate) fn lift(&self, rule: &'static str) {
-        self.routes.iter().for_each(|route| route.lift(rule));
+        self.state().routes.iter_mut().for_each(|route| route.lift(rule));
     }
 
     /// The routes to the host of route `index` that have addresses of the same family, a bit each.
     pub(crate) fn same_host_and_family(&self, index: usize) -> u64 {
         let asked = &self.routes[index];
-        self.routes_where(|route| {
+        self.routes_where(|_, route| {
             route.host == asked.host && route.address.is_ipv4() == asked.address.is_ipv4()
         })
     }
 
     /// Whether route `index` goes to an IPv6 address of a host that can be reached at an IPv4 address as well.
     pub(crate) fn has_ipv4_beside(&self, index: usize, now: Instant) -> bool {
-        let asked = &self.routes[index];
-        let beside = |route: &Route| {
-            route.host == asked.host && route.address.is_ipv4() && route.down_rule(now).is_none()
+        let (asked, state) = (&self.routes[index], self.state());
+        let beside = |(route, known): (&Route, &RouteState)| {
+            route.host == asked.host && route.address.is_ipv4() && known.down_rule(now).is_none()
         };
-        asked.address.is_ipv6() && self.routes.iter().any(beside)
+        asked.address.is_ipv6() && self.routes.iter().zip(&state.routes).any(beside)
     }
 
     /// Does not try the routes that are left alone for the domain of a work.
     pub(crate) fn pass_over_shut(&self, work: &mut Work, now: Instant) {
-        for (index, route) in self.routes.iter().enumerate() {
-            if let Some(rule) = route.shut_rule(work.address.domain(), now) {
+        for (index, known) in self.state().routes.iter().enumerate() {
+            if let Some(rule) = known.shut_rule(work.address.domain(), now) {
                 work.tried |= 1 << index;
-                work.leave_at(&route.host, None, rule, HOST_DOWN);
+                work.leave_at(&self.routes[index].host, None, rule, HOST_DOWN);
             }
         }
     }
@@ -292,52 +359,55 @@ impl Group {
 
     /// The routes to `host`, a bit each.
     pub(crate) fn routes_of(&self, host: &str) -> u64 {
-        self.routes_where(|route| *route.host == *host)
+        self.routes_where(|_, route| *route.host == *host)
     }
 
-    fn routes_where(&self, fits: impl Fn(&Route) -> bool) -> u64 {
-        let at = self.routes.iter().enumerate().filter(|(_, route)| fits(route));
+    /// The routes for which the condition holds, a bit each.
+    fn routes_where(&self, fits: impl Fn(usize, &Route) -> bool) -> u64 {
+        let at = self.routes.iter().enumerate().filter(|&(at, route)| fits(at, route));
         at.fold(0, |routes, (at, _)| routes | 1 << at)
     }
 
     /// Takes up to `most` works for a transaction on `route`, in the order of their turns.
     pub(crate) fn take(&self, route: usize, most: usize, now: Instant) -> Vec<Work> {
-        let awaited = self.awaited(route, now);
-        self.state.borrow_mut().queue.take(route, awaited, most)
+        let state = &mut *self.state();
+        let awaited = self.awaited(state, route, now);
+        state.queue.take(route, awaited, most)
     }
 
     /// Whether all routes are out of use.
     pub(crate) fn is_down(&self, now: Instant) -> bool {
-        self.routes.iter().all(|route| route.down_rule(now).is_some())
+        self.state().routes.iter().all(|route| route.down_rule(now).is_some())
     }
 
     /// Routes that patient work waits for rather than to try `route`: hosts that are preferred to it, and rest for a
     /// moment only.
-    fn awaited(&self, route: usize, now: Instant) -> u64 {
+    fn awaited(&self, state: &GroupState, route: usize, now: Instant) -> u64 {
         let preference = self.routes[route].preference;
-        self.routes_where(|other| {
-            let soon = other.resting_until(now).is_some_and(|until| until <= now + REST_SHORT);
-            other.preference < preference && soon && other.down_rule(now).is_none()
+        self.routes_where(|at, other| {
+            let known = &state.routes[at];
+            let soon = || known.resting_until(now).is_some_and(|until| until <= now + REST_SHORT);
+            other.preference < preference && soon() && known.down_rule(now).is_none()
         })
     }
 
     /// A session holds these answers.
     pub(crate) fn hold(&self, held: &Rc<HeldAnswers>) {
-        let state = &mut *self.state.borrow_mut();
+        let state = &mut *self.state();
         state.held.retain(|held| held.strong_count() > 0);
         state.held.push(Rc::downgrade(held));
     }
 
     /// These are being asked about.
     pub(crate) fn on_asked(&self, in_flight: &Rc<InFlight>) {
-        let all = &mut self.state.borrow_mut().in_flight;
+        let all = &mut self.state().in_flight;
         all.retain(|other| other.strong_count() > 0);
         all.push(Rc::downgrade(in_flight));
     }
 
     /// Takes all works whose deadline has passed, with those under way; or all works that wait, if `now` is `None`.
     pub(crate) fn take_expired(&self, now: Option<Instant>) -> Vec<Work> {
-        let state = &mut *self.state.borrow_mut();
+        let state = &mut *self.state();
         let mut expired = state.queue.take_expired(now);
         if let Some(now) = now {
             let in_flight = state.in_flight.iter().filter_map(Weak::upgrade);
@@ -350,12 +420,12 @@ impl Group {
 
     /// Takes the waiting works for which the condition holds.
     pub(crate) fn take_waiting(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
-        self.state.borrow_mut().queue.take_where(&is_such)
+        self.state().queue.take_where(&is_such)
     }
 
     /// Takes the works for which the condition holds, also those that are being asked about.
     pub(crate) fn take_where(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
-        let state = &mut *self.state.borrow_mut();
+        let state = &mut *self.state();
         let mut taken = state.queue.take_where(&is_such);
         let in_flight = state.in_flight.iter().filter_map(Weak::upgrade);
         taken.extend(in_flight.flat_map(|asked| asked.take_where(&is_such)));
@@ -367,26 +437,29 @@ impl Group {
     /// Whether single checks need not wait: the site has pushed back for a while, will admit no session for a while, and no other session is
     /// open.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
-        let pace = self.site.pace.borrow();
-        let shut = pace.pause(now).is_some_and(|until| until > now + REST_SHORT);
-        let long = pace.pushing_since().is_some_and(|since| now >= since + REST_SHORT);
-        shut && long && self.state.borrow().open <= 1
+        let site = self.site.state();
+        let shut = site.pace.pause(now).is_some_and(|until| until > now + REST_SHORT);
+        let long = site.pace.pushing_since().is_some_and(|since| now >= since + REST_SHORT);
+        shut && long && site.groups[self.slot].open <= 1
     }
 
     /// Takes all single checks that wait.
     pub(crate) fn take_singles(&self) -> Vec<Work> {
-        self.state.borrow_mut().queue.take_singles(0)
+        self.state().queue.take_singles(0)
     }
 
     /// Takes the works that no route is left for, each with the reason why.
     pub(crate) fn take_unroutable(&self, now: Instant) -> Vec<Work> {
-        let up = self.routes_where(|route| route.down_rule(now).is_none());
-        let mut taken = self.state.borrow_mut().queue.take_unroutable(|tried| up & !tried != 0);
+        let state = &mut *self.state();
+        let up = self.routes_where(|at, _| state.routes[at].down_rule(now).is_none());
+        let mut taken = state.queue.take_unroutable(|tried| up & !tried != 0);
         for work in &mut taken {
-            let untried = self.routes.iter().enumerate().filter(|(index, _)| work.tried & (1 << index) == 0);
-            let mut down = untried.filter_map(|(_, route)| Some((route, route.down_rule(now)?)));
-            if let Some((route, rule)) = down.next_back() {
-                work.leave_at(&route.host, route.down_reply(now), rule, HOST_DOWN);
+            let untried = state.routes.iter().zip(&self.routes).enumerate();
+            let untried = untried.filter(|(index, _)| work.tried & (1 << index) == 0);
+            let mut down =
+                untried.filter_map(|(_, (known, route))| Some((known, route, known.down_rule(now)?)));
+            if let Some((known, route, rule)) = down.next_back() {
+                work.leave_at(&route.host, known.down_reply(now), rule, HOST_DOWN);
             }
         }
         taken
@@ -394,10 +467,10 @@ impl Group {
 
     /// The next step for the works that wait. Routes are in the order of the MX preferences.
     pub(crate) fn next(&self, now: Instant) -> Next {
-        let state = self.state.borrow();
+        let state = &*self.state();
         let mut rest: Option<Instant> = None;
-        for (index, route) in self.routes.iter().enumerate() {
-            let awaited = self.awaited(index, now);
+        for (index, route) in state.routes.iter().enumerate() {
+            let awaited = self.awaited(state, index, now);
             if route.down_rule(now).is_some() || !state.queue.has_for(index, awaited) {
                 continue;
             }
@@ -411,21 +484,20 @@ impl Group {
 
     /// The route that a work would take that comes in now, if it need not wait for one.
     pub(crate) fn first_open(&self, now: Instant) -> Option<&Route> {
-        self.routes
-            .iter()
-            .find(|route| route.down_rule(now).is_none())
-            .filter(|route| route.resting_until(now).is_none())
+        let state = self.state();
+        let first = state.routes.iter().position(|route| route.down_rule(now).is_none())?;
+        state.routes[first].resting_until(now).is_none().then(|| &self.routes[first])
     }
 
     /// How many works wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.state.borrow().queue.len()
+        self.state().queue.len()
     }
 
     /// Lets single checks leave a silent route, because they cannot wait for another try. True if patient works wait, for which the host
     /// is asked again.
     pub(crate) fn release_singles(&self, route: usize, rule: &'static str) -> bool {
-        let queue = &mut self.state.borrow_mut().queue;
+        let queue = &mut self.state().queue;
         if queue.singles() == 0 {
             return true;
         }
@@ -442,62 +514,48 @@ impl Group {
 
     /// Whether another session is worth its connection.
     pub(crate) fn wants_session(&self, works_a_session: usize, now: Instant) -> bool {
-        let (waiting, open, since) = {
-            let state = self.state.borrow();
-            (state.queue.len(), state.open, state.open_since)
-        };
+        let state = &*self.state();
+        let (waiting, open, since) = (state.queue.len(), state.open, state.open_since);
         // Slow servers: the longer sessions take, the fewer works are worth another one.
         let long = now.saturating_duration_since(since).as_secs() / SLOW_GROUP_AFTER.as_secs();
         let works = match open {
             0..STUCK_SESSIONS_MAX => works_a_session / (1 + long as usize).min(SLOW_GROUP_SHARES_MAX),
             _ => works_a_session,
         };
-        let is_worth = (open as usize).saturating_mul(works) < waiting && open < self.allowed(now);
-        waiting > 0 && (is_worth || self.is_stuck(now))
+        let is_worth = (open as usize).saturating_mul(works) < waiting && open < self.allowed(state, now);
+        waiting > 0 && (is_worth || state.is_stuck(now))
     }
 
     /// How many sessions may be open, going by what the host has shown so far.
-    fn allowed(&self, now: Instant) -> u32 {
-        let state = self.state.borrow();
+    fn allowed(&self, state: &GroupState, now: Instant) -> u32 {
         if self.honest || state.queue.singles() > 0 || state.open == 0 {
             return u32::MAX;
         }
         let long =
             now.saturating_duration_since(state.open_since).as_millis() / UNPROVEN_SESSION_AFTER.as_millis();
-        let more = self.proven.get() / PROVEN_ANSWERS_A_SESSION;
+        let more = state.proven / PROVEN_ANSWERS_A_SESSION;
         more.saturating_add(long as u32).saturating_add(1)
     }
 
     /// A session has proven this number of answers.
     pub(crate) fn on_proven(&self, answers: usize) {
-        self.proven.set(self.proven.get().saturating_add(answers as u32));
+        let proven = &mut self.state().proven;
+        *proven = proven.saturating_add(answers as u32);
     }
 
     /// The host has changed its behaviour.
     pub(crate) fn on_changed(&self) {
-        self.proven.set(0);
-    }
-
-    /// Whether a single check waits behind sessions that all wait for the reply to another recipient: a server may take a minute for
-    /// one. While a session is being opened this is false, so a host that gives no greeting does not get more and more sessions.
-    pub(crate) fn is_stuck(&self, now: Instant) -> bool {
-        let state = self.state.borrow();
-        if state.open == 0 || state.open != self.busy.get() || state.open >= STUCK_SESSIONS_MAX {
-            return false;
-        }
-        let long = |since: Instant| now.saturating_duration_since(since) >= STUCK_AFTER;
-        let begun = |deadline: Instant| deadline.checked_sub(SINGLE_PATIENCE).unwrap_or(now);
-        state.queue.first_single().is_some_and(|deadline| long(begun(deadline)))
+        self.state().proven = 0;
     }
 
     /// A session of the group waits for answers, for as long as the guard lives.
     pub(crate) fn busy(&self) -> Busy<'_> {
-        self.busy.set(self.busy.get() + 1);
+        self.state().busy += 1;
         Busy(self)
     }
 
     pub(crate) fn on_session_opened(&self, now: Instant) {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state();
         if state.open == 0 {
             state.open_since = now;
         }
@@ -505,14 +563,14 @@ impl Group {
     }
 
     pub(crate) fn on_session_closed(&self, now: Instant) {
-        let mut state = self.state.borrow_mut();
+        let mut state = self.state();
         state.open -= 1;
         state.used = now;
     }
 
     /// Adds lines to the traces of the works that wait.
     pub(crate) fn add_trace(&self, lines: &[String]) {
-        for work in self.state.borrow_mut().queue.iter_mut() {
+        for work in self.state().queue.iter_mut() {
             if let Some(trace) = &mut work.trace {
                 trace.extend(lines.iter().cloned());
             }
@@ -521,7 +579,7 @@ impl Group {
 
     /// A session waits for work.
     pub(crate) fn add_idle(&self, waker: &Waker) {
-        let idle = &mut self.state.borrow_mut().idle;
+        let idle = &mut self.state().idle;
         if !idle.iter().any(|other| other.will_wake(waker)) {
             idle.push(waker.clone());
         }
@@ -529,45 +587,69 @@ impl Group {
 
     /// A session waits for work no longer.
     pub(crate) fn remove_idle(&self, waker: &Waker) {
-        self.state.borrow_mut().idle.retain(|other| !other.will_wake(waker));
+        self.state().idle.retain(|other| !other.will_wake(waker));
     }
 
     /// Marks the group as queued for a session; false when it already is.
     pub(crate) fn queue_for_session(&self) -> bool {
-        !std::mem::replace(&mut self.state.borrow_mut().queued_for_session, true)
+        self.state().queue_for_session()
+    }
+
+    /// Queues the group for a session that its site may not have now.
+    pub(crate) fn queue_at_site(self: &Rc<Group>) {
+        let site = &mut *self.site.state();
+        if site.groups[self.slot].queue_for_session() {
+            site.waiting.push_back(Rc::downgrade(self));
+        }
+    }
+
+    /// Whether another group of the site is queued for a session, and has works for it.
+    pub(crate) fn is_another_queued(&self) -> bool {
+        let site = self.site.state();
+        let waits = |other: Rc<Group>| other.slot != self.slot && site.groups[other.slot].queue.len() > 0;
+        site.waiting.iter().filter_map(Weak::upgrade).any(waits)
     }
 
     pub(crate) fn leave_session_queue(&self) {
-        self.state.borrow_mut().queued_for_session = false;
+        self.state().queued_for_session = false;
     }
 
     /// Whether something waits or is being asked about.
     pub(crate) fn is_active(&self) -> bool {
-        self.waiting() > 0 || self.state.borrow().open > 0
+        let state = self.state();
+        state.queue.len() > 0 || state.open > 0
     }
 
     /// Whether the group may be forgotten: it had no work and no session for a while. The while is shorter if nothing is known of the
     /// group; a long list leaves thousands of such groups in a minute. If groups take too much memory (`crowded`), it is zero, and a
     /// domain that accepts everyone is asked about again later.
     pub(crate) fn is_forgotten(&self, now: Instant, crowded: bool) -> bool {
-        if self.is_active() {
+        let site = &mut *self.site.state();
+        let state = &site.groups[self.slot];
+        if state.queue.len() > 0 || state.open > 0 {
             return false;
         }
-        let unused = now.saturating_duration_since(self.state.borrow().used);
-        let is_missed = self.catch_alls.get() && !crowded;
+        let unused = now.saturating_duration_since(state.used);
+        let is_missed = state.catch_alls && !crowded;
         let is_over = crowded || unused >= GROUP_IDLE_FRESH;
-        unused >= GROUP_IDLE || (is_over && !is_missed && self.is_fresh(now))
+        let mut is_fresh = || state.routes.iter().all(|route| route.is_fresh(now)) && site.pace.is_fresh(now);
+        unused >= GROUP_IDLE || (is_over && !is_missed && is_fresh())
     }
 
     /// How many bytes of memory it takes, about.
     pub(crate) fn bytes(&self) -> usize {
         // The name of the group, by which it is found, lists the hosts as the routes do.
-        let routes = self.routes.iter().map(|route| size_of::<Route>() + 2 * (route.host.len() + 24));
-        size_of::<Group>() + size_of::<Site>() + routes.sum::<usize>()
+        let each = size_of::<Route>() + size_of::<RouteState>();
+        let routes = self.routes.iter().map(|route| each + 2 * (route.host.len() + 24));
+        size_of::<Group>() + size_of::<GroupState>() + size_of::<Site>() + routes.sum::<usize>()
     }
+}
 
-    fn is_fresh(&self, now: Instant) -> bool {
-        self.routes.iter().all(|route| route.is_fresh(now)) && self.site.pace.borrow_mut().is_fresh(now)
+impl Drop for Group {
+    fn drop(&mut self) {
+        let state = self.site.state().groups.remove(self.slot);
+        // Its works answer for themselves, outside of the borrow.
+        drop(state);
     }
 }
 

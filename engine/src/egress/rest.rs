@@ -27,7 +27,7 @@ pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now
     if !group.is_down(now) {
         return;
     }
-    let index = group.source.get();
+    let index = group.source;
     let source = &asking.shared.pool.sources[index];
     count_ended(asking, now);
     let Some(time) = asking.rests.borrow_mut().on_blocked(index, &group.site_name, now) else { return };
@@ -43,7 +43,7 @@ pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now
         rested(work, rule, time);
     }
     for other in asking.groups_of(&group.site_name, index) {
-        other.routes.iter().for_each(|route| route.set_down(now + time, RESTED));
+        other.set_down(now + time, RESTED);
         other.take_expired(None).into_iter().for_each(|work| rested(work, RESTED, time));
         // This answers control recipients, and the works that wait for their result.
         asking.answer_unroutable(&other, now);
@@ -52,7 +52,7 @@ pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now
 
 /// The work, unless the source of its site rests there; then it is answered.
 pub(crate) fn unless_rested(asking: &Asking, group: &Group, work: Work, now: Instant) -> Option<Work> {
-    match asking.rests.borrow().left(group.source.get(), &group.site_name, now) {
+    match asking.rests.borrow().left(group.source, &group.site_name, now) {
         Some(left) => {
             rested(work, RESTED, left);
             None
@@ -63,7 +63,7 @@ pub(crate) fn unless_rested(asking: &Asking, group: &Group, work: Work, now: Ins
 
 /// The site has answered our source: a block that is over does not count for the next one.
 pub(crate) fn on_answer(asking: &Asking, group: &Group, now: Instant) {
-    asking.rests.borrow_mut().on_answer(group.source.get(), &group.site_name, now);
+    asking.rests.borrow_mut().on_answer(group.source, &group.site_name, now);
 }
 
 /// Counts the rests that have ended.

@@ -46,7 +46,7 @@ pub(super) fn release(context: &ProbeContext<'_>, state: &SessionState, alive: b
     if changed {
         context.on_change(&released, proven);
     } else if alive {
-        context.route().on_no_change();
+        context.state().on_no_change();
         learn_refusals(context, &released, context.now);
         context.group.on_proven(released.iter().filter(|one| is_answer(one.proof)).count());
     }
@@ -70,8 +70,8 @@ pub(super) fn release(context: &ProbeContext<'_>, state: &SessionState, alive: b
     }
     // They come before other works, in the order in which they were asked about.
     again.into_iter().rev().for_each(|work| context.group.put_back(work));
-    if context.route().is_changing() {
-        context.route().set_down(now + HOST_DOWN, CHANGED);
+    if context.state().is_changing() {
+        context.state().set_down(now + HOST_DOWN, CHANGED);
     }
     after
 }
@@ -80,7 +80,7 @@ pub(super) fn release(context: &ProbeContext<'_>, state: &SessionState, alive: b
 /// accepts everyone.
 fn learn_refusals(context: &ProbeContext<'_>, released: &[Released<Work>], now: Instant) {
     let is_refused = |one: &&Released<Work>| one.held == Held::Refused && is_answer(one.proof);
-    if !context.group.catch_alls.get() && released.iter().filter(is_refused).count() < RUN_MIN as usize {
+    if !context.group.state().catch_alls && released.iter().filter(is_refused).count() < RUN_MIN as usize {
         return;
     }
     let mut refused: BTreeMap<u64, u32> = BTreeMap::new();
@@ -138,7 +138,7 @@ fn learn(context: &ProbeContext<'_>, held: &HeldAnswers, evidence: &SessionEvide
             knowledge.on_control_refused(&context.route().host);
         }
         if finding == ControlFinding::AcceptsAll {
-            context.group.catch_alls.set(true);
+            context.group.state().catch_alls = true;
         }
     }
     drop(knowledge);

@@ -4,13 +4,14 @@ use super::transaction::SessionState;
 use crate::asking::Asking;
 use crate::knowledge::DomainAtHost;
 use crate::refusals::AskedRecipients;
-use crate::site::{Group, KnownBy, Route};
+use crate::site::{Group, KnownBy, Route, RouteState};
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::classify::{Classification, ReplyView, Us};
 use engine_proto::verdict::evidence::{Context, Held, Released};
 use engine_proto::verdict::{ObservedReply, Stage};
+use std::cell::RefMut;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -42,12 +43,22 @@ impl<'a> Place<'a> {
     pub(super) fn route(self) -> &'a Route {
         &self.group.routes[self.index]
     }
+
+    /// What is known of the route, for one statement: see `site.rs`.
+    pub(super) fn state(self) -> RefMut<'a, RouteState> {
+        self.group.route_state(self.index)
+    }
 }
 
 impl ProbeContext<'_> {
     /// The host and address that the session is with.
     pub(super) fn route(&self) -> &Route {
         &self.group.routes[self.index]
+    }
+
+    /// What is known of the route, for one statement: see `site.rs`.
+    pub(super) fn state(&self) -> RefMut<'_, RouteState> {
+        self.group.route_state(self.index)
     }
 
     /// A reply with all that must be known to read it.
@@ -77,7 +88,7 @@ impl ProbeContext<'_> {
 
     /// Our own names and address towards this host.
     fn us(&self) -> Us<'_> {
-        let source = &self.asking.shared.pool.sources[self.group.source.get()];
+        let source = &self.asking.shared.pool.sources[self.group.source];
         Us {
             reverse_path: &source.dialog.reverse_path,
             ehlo: &source.dialog.ehlo,
@@ -96,14 +107,13 @@ impl ProbeContext<'_> {
     }
 
     fn known_by(&self, domain: &Domain, of: impl Fn(&KnownBy) -> u64) -> u64 {
-        let route = self.route();
-        let mut last = route.last_domain.borrow_mut();
+        let (host, last) = (&self.route().host, &mut self.state().last_domain);
         if let Some(known) = last.as_ref().filter(|known| known.domain == *domain) {
             return of(known);
         }
-        let at = DomainAtHost { domain: domain.clone(), host: Rc::clone(&route.host) };
+        let at = DomainAtHost { domain: domain.clone(), host: Rc::clone(host) };
         let number = self.asking.knowledge.borrow().number(&at);
-        let evidence = self.asking.evidence_key(domain, &route.host);
+        let evidence = self.asking.evidence_key(domain, host);
         of(last.insert(KnownBy { domain: at.domain, number, evidence }))
     }
 
@@ -125,7 +135,7 @@ impl ProbeContext<'_> {
     /// the refusal of a single check, or there are more refusals in a row than the pace of the site allows per session.
     pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
         let changed = self.asking.knowledge.borrow().has_changed(&self.route().host, self.now);
-        let borne = || self.group.site.pace.borrow().errors_borne();
+        let borne = || self.group.site.state().pace.errors_borne();
         changed && !self.group.is_honest() && (single || in_a_row > borne())
     }
 
@@ -166,9 +176,10 @@ impl ProbeContext<'_> {
 
     /// The host accepted this mailbox. `proven`: and tells mailboxes apart.
     pub(super) fn on_known(&self, address: &str, proven: bool, now: Instant) {
-        let (route, mut knowledge) = (self.route(), self.asking.knowledge.borrow_mut());
-        if !knowledge.keeps_mailbox(route.mailbox_kept.get(), proven, now) && address.is_ascii() {
-            route.mailbox_kept.set(knowledge.on_mailbox(&route.host, address, proven, now));
+        let mut knowledge = self.asking.knowledge.borrow_mut();
+        let kept = &mut self.state().mailbox_kept;
+        if !knowledge.keeps_mailbox(*kept, proven, now) && address.is_ascii() {
+            *kept = knowledge.on_mailbox(&self.route().host, address, proven, now);
         }
     }
 
@@ -185,10 +196,10 @@ impl ProbeContext<'_> {
     pub(super) fn on_change(&self, released: &[Released<Work>], refusals_proven: u32) {
         let (route, now) = (self.route(), self.now);
         self.group.on_changed();
-        route.on_change();
+        self.state().on_change();
         if refusals_proven > 1 {
             // A session takes this number of refusals before the change; the next session stops earlier.
-            self.group.site.pace.borrow_mut().on_tarpitted(refusals_proven - 1);
+            self.group.site.state().pace.on_tarpitted(refusals_proven - 1);
         }
         self.asking.knowledge.borrow_mut().on_changed(&route.host, now);
         let mut told: Vec<&Domain> = Vec::new();

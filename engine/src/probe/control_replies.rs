@@ -85,7 +85,7 @@ pub(super) fn control_answered(
         _ => {}
     }
     if told == Told::Accepted {
-        context.route().on_accepted();
+        context.state().on_accepted();
         asking.knowledge.borrow_mut().on_mailbox_accepted(&context.route().host);
     }
     held.evidence.borrow_mut().on_told(asked.question, told);

@@ -19,38 +19,38 @@ use std::time::{Duration, Instant};
 /// A connection could not be made.
 pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
     let ProbeContext { asking, group, index, now } = *context;
-    let route = context.route();
     let error = match error {
         Unconnected::Host(error) => error,
-        Unconnected::Ours(_) => return route.set_resting(now + HOST_RETRY),
+        Unconnected::Ours(_) => return context.state().set_resting(now + HOST_RETRY),
         Unconnected::Source(why) => {
-            let (source, time) = (&asking.shared.pool.sources[group.source.get()], asking.shared.age(now));
+            let (source, time) = (&asking.shared.pool.sources[group.source], asking.shared.age(now));
             source.on_failed(why, time);
-            route.set_resting(now + HOST_RETRY);
+            context.state().set_resting(now + HOST_RETRY);
             if source.connections.are_down(time) {
                 group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Unavailable));
             }
             return;
         }
     };
-    asking.shared.on_not_reached(group.source.get(), &group.site_name, now);
+    asking.shared.on_not_reached(group.source, &group.site_name, now);
     if error.kind() == ErrorKind::TimedOut {
         died(context, "no_connection");
-    } else if group.release_singles(index, "no_connection") && !route.on_connection_lost(STRIKES_MAX) {
+    } else if group.release_singles(index, "no_connection")
+        && !context.state().on_connection_lost(STRIKES_MAX)
+    {
         // A server that refuses connections at once may be restarting.
-        route.set_resting(now + HOST_RETRY);
+        context.state().set_resting(now + HOST_RETRY);
     } else {
-        route.set_down(now + HOST_DOWN, "no_connection");
+        context.state().set_down(now + HOST_DOWN, "no_connection");
     }
 }
 
 /// A connection ended without a meaningful reply. A busy host does so at times; a host that always does so is down. Single checks do
 /// not wait to find that out.
 pub(super) fn died(context: &ProbeContext<'_>, rule: &'static str) {
-    let route = context.route();
     let patience = if context.group.release_singles(context.index, rule) { STRIKES_MAX } else { 1 };
-    if route.on_connection_lost(patience) {
-        route.set_down(context.now + HOST_DOWN, rule);
+    if context.state().on_connection_lost(patience) {
+        context.state().set_down(context.now + HOST_DOWN, rule);
     } else {
         push_back(context, rule);
     }
@@ -60,17 +60,18 @@ pub(super) fn died(context: &ProbeContext<'_>, rule: &'static str) {
 pub(super) fn push_back(context: &ProbeContext<'_>, rule: &'static str) {
     let ProbeContext { asking, group, index, now } = *context;
     let site = &group.site;
-    let mut pace = site.pace.borrow_mut();
-    pace.on_pushed_back(now, site.open.get(), asking.common.random());
-    let until = pace.pause(now).unwrap_or(now + Duration::from_millis(500));
-    drop(pace);
+    let until = {
+        let site = &mut *site.state();
+        site.pace.on_pushed_back(now, site.open, asking.common.random());
+        site.pace.pause(now).unwrap_or(now + Duration::from_millis(500))
+    };
     pushed(group, index, rule, until, now);
 }
 
 /// A route rests because its site pushed back. If the rest is long, single checks are answered, because waiting cannot help them.
 pub(super) fn pushed(group: &Group, index: usize, rule: &'static str, until: Instant, now: Instant) {
-    group.site.pushed.set(rule);
-    group.routes[index].set_resting(until);
+    group.site.state().pushed = rule;
+    group.route_state(index).set_resting(until);
     if group.is_hopeless(now) {
         group.take_singles().into_iter().for_each(|work| pushed_away(work, rule, until, now));
     }
@@ -85,7 +86,6 @@ pub(crate) fn pushed_away(mut work: Work, rule: &'static str, until: Instant, no
 /// A session ended before it gave a single answer.
 pub(super) fn session_refused(context: &ProbeContext<'_>, closure: &Closure) {
     let ProbeContext { asking, group, now, .. } = *context;
-    let route = context.route();
     match closure {
         // A server that fails at STARTTLS, or in the handshake, may work without TLS (RFC 7435).
         Closure::TlsFailed
@@ -94,8 +94,8 @@ pub(super) fn session_refused(context: &ProbeContext<'_>, closure: &Closure) {
         | Closure::TimedOut(Step::StartTls)
         | Closure::Garbled(Step::StartTls, _)
         | Closure::Unexpected(Step::StartTls) => {
-            if route.on_tls_failed() {
-                route.set_down(now + HOST_DOWN, "tls_failed");
+            if context.state().on_tls_failed() {
+                context.state().set_down(now + HOST_DOWN, "tls_failed");
             }
         }
         Closure::Refused { step, reply } => {
@@ -105,7 +105,7 @@ pub(super) fn session_refused(context: &ProbeContext<'_>, closure: &Closure) {
             if said.class == Class::Throttled || passes {
                 push_back(context, said.rule);
             } else {
-                route.set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
+                context.state().set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
                 if rest::is_block(asking, &said) {
                     rest::on_blocked(asking, group, said.rule, now);
                 }
@@ -114,7 +114,7 @@ pub(super) fn session_refused(context: &ProbeContext<'_>, closure: &Closure) {
         Closure::Closed(_) => died(context, "hung_up"),
         Closure::TimedOut(_) => died(context, "no_answer_in_time"),
         Closure::Garbled(..) | Closure::Unexpected(_) => {
-            route.set_down(now + HOST_DOWN, "not_smtp");
+            context.state().set_down(now + HOST_DOWN, "not_smtp");
         }
         Closure::Quit => {}
     }
@@ -198,15 +198,15 @@ pub(super) fn blame(context: &ProbeContext<'_>, closure: &Closure, tally: &Tally
     let at_recipient = ends_at_recipient(closure);
     let hung_up = matches!(closure, Closure::Refused { .. } | Closure::Closed(_));
     if tally.answers > 0 && breaks_between(closure) {
-        group.site.pace.borrow_mut().on_broke_between(tally);
+        group.site.state().pace.on_broke_between(tally);
     } else if tally.answers > 0 && (hung_up || tally.errors > 0) {
         let end = match closure {
             _ if at_recipient => End::Recipient,
             Closure::Refused { step: Step::Mail, .. } | Closure::Closed(Step::Mail) => End::Mail,
             _ => End::Between,
         };
-        let site = &group.site;
-        site.pace.borrow_mut().on_cut_off(tally, end, site.open.get());
+        let site = &mut *group.site.state();
+        site.pace.on_cut_off(tally, end, site.open);
     }
     if let Some(said) = busy(context, closure) {
         slow_down(context, &said);
@@ -214,8 +214,8 @@ pub(super) fn blame(context: &ProbeContext<'_>, closure: &Closure, tally: &Tally
         push_back(context, "hung_up");
     } else if tally.answers == 0 && !at_recipient {
         session_refused(context, closure);
-    } else if tally.answers == 0 && context.route().on_connection_lost(HANGUPS_MAX) {
-        context.route().set_down(context.now + HOST_DOWN, "hung_up");
+    } else if tally.answers == 0 && context.state().on_connection_lost(HANGUPS_MAX) {
+        context.state().set_down(context.now + HOST_DOWN, "hung_up");
     }
 }
 
@@ -224,15 +224,16 @@ pub(super) fn blame(context: &ProbeContext<'_>, closure: &Closure, tally: &Tally
 pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
     let ProbeContext { asking, group, index, now } = *context;
     let site = &group.site;
-    let mut pace = site.pace.borrow_mut();
-    // The sessions of one burst are ended together: that is one sign, not many.
-    let first = pace.pause(now).is_none();
-    pace.on_too_fast(now, site.open.get(), asking.common.random());
-    let until = pace.pause(now).unwrap_or(now);
-    drop(pace);
+    let (first, until) = {
+        let site = &mut *site.state();
+        // The sessions of one burst are ended together: that is one sign, not many.
+        let first = site.pace.pause(now).is_none();
+        site.pace.on_too_fast(now, site.open, asking.common.random());
+        (first, site.pace.pause(now).unwrap_or(now))
+    };
     pushed(group, index, said.rule, until, now);
-    if first && said.class == Class::Policy && context.route().on_warning(WARNINGS_MAX) {
-        context.route().set_down(now + HOST_DOWN, said.rule);
+    if first && said.class == Class::Policy && context.state().on_warning(WARNINGS_MAX) {
+        context.state().set_down(now + HOST_DOWN, said.rule);
         if rest::is_block(asking, said) {
             rest::on_blocked(asking, group, said.rule, now);
         }

@@ -28,7 +28,7 @@ pub(super) async fn introduce<R: Runtime>(
     let is_unknown = |number: u64| asking.knowledge.borrow().believed(number, true, now).is_none();
     let mut domains = state.held.take_greylisted();
     domains.retain(|domain| is_unknown(context.number(domain)));
-    let (recipients, refusals) = context.group.site.pace.borrow().left(&state.tally);
+    let (recipients, refusals) = context.group.site.state().pace.left(&state.tally);
     let most = if context.group.is_one_domain() { 1 } else { usize::MAX };
     domains.truncate(most.min(recipients).min(refusals));
     if domains.is_empty() || state.one_transaction {

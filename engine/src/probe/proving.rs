@@ -39,7 +39,7 @@ pub(super) async fn prove<R: Runtime>(
         if asked.len() > context.group.refusal_room_for_proof(context.refusal_step()) {
             break;
         }
-        fit(&mut asked, context.group.site.pace.borrow().left(&state.tally));
+        fit(&mut asked, context.group.site.state().pace.left(&state.tally));
         if asked.is_empty() {
             break;
         }
@@ -60,7 +60,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     session: &mut Session<R>,
     state: &mut SessionState,
 ) -> Option<NextStep> {
-    let ends_soon = place.group.site.pace.borrow().errors_borne() <= REFUSALS_CARRIED_MAX;
+    let ends_soon = place.group.site.state().pace.errors_borne() <= REFUSALS_CARRIED_MAX;
     let is_wanted = ends_soon && !place.group.is_honest() && !state.one_transaction;
     if !is_wanted || state.opened.is_some() || state.held.evidence.borrow().has_accepted() {
         return None;
@@ -95,7 +95,7 @@ fn bears_another<R: Runtime>(context: &ProbeContext<'_>, session: &Session<R>, t
     let (transactions, asked, answers) = (tally.transactions + 1, tally.asked + 1, tally.answers + 1);
     let behind = Tally { transactions, asked, answers, ..*tally };
     let most = session.dialog.extensions().transactions_max;
-    let pace = context.group.site.pace.borrow();
+    let pace = &context.group.site.state().pace;
     context.group.refusal_room_for_proof(context.refusal_step()) > 1
         && most.is_none_or(|most| most > transactions)
         && pace.group(&behind) > 0

@@ -50,7 +50,7 @@ pub(super) fn answered(
         }
         Class::Throttled => {
             if reply.is_permanent() {
-                route.on_refused_alike(&said, false, true, work.address.domain());
+                context.state().on_refused_alike(&said, false, true, work.address.domain());
             }
             push_back(context, said.rule);
             come_back(group, work, said.rule, now);
@@ -62,13 +62,13 @@ pub(super) fn answered(
         }
         _ if said.scope == Scope::Session => {
             // Twice the same, from it or from others here: another address may do, above all one of the other family.
-            let known = route.is_repeated(said.rule);
+            let known = context.state().is_repeated(said.rule);
             if work.returns > 0 || known {
                 work.tried |= 1 << index;
             }
-            route.on_session_refused(said.rule);
+            context.state().on_session_refused(said.rule);
             if said.to_all || reply.is_permanent() {
-                route.on_refused_alike(&said, false, known, work.address.domain());
+                context.state().on_refused_alike(&said, false, known, work.address.domain());
             }
             come_back(group, work, said.rule, now);
             return if known { ReplyEffect::Nothing } else { ReplyEffect::Push };
@@ -82,7 +82,7 @@ pub(super) fn answered(
             ask_elsewhere(context, work, &said);
             if let Some(domain) = domain {
                 // It may say so to everyone, for as long as the code promises.
-                route.on_refused_alike(&said, false, true, &domain);
+                context.state().on_refused_alike(&said, false, true, &domain);
                 return ReplyEffect::Refusal;
             }
         }
@@ -90,7 +90,7 @@ pub(super) fn answered(
         Class::Full => {
             if reply.is_permanent() {
                 // If it says so of every recipient, its disk is full, or it counts something else.
-                route.on_refused_alike(&said, false, true, work.address.domain());
+                context.state().on_refused_alike(&said, false, true, work.address.domain());
             }
             work.settle_heard(reason_at_rcpt(&said), said.rule, None, None);
             return if reply.is_permanent() { ReplyEffect::Refusal } else { ReplyEffect::Answer };
@@ -112,7 +112,7 @@ pub(super) fn is_recipients_own(said: &Classification) -> bool {
 pub(super) fn not_answered(context: &ProbeContext<'_>, mut work: Work, said: &Classification) -> ReplyEffect {
     let block = rest::is_block(context.asking, said);
     if said.permanent || said.to_all {
-        context.route().on_refused_alike(said, block, true, work.address.domain());
+        context.state().on_refused_alike(said, block, true, work.address.domain());
     }
     let elsewhere = matches!(said.class, Class::Relay | Class::Unclear | Class::AuthRequired)
         || said.scope == Scope::Host
@@ -153,7 +153,7 @@ pub(super) fn accepted(
     let has_refused_many = knowledge.has_refused_many(number, now);
     let accepts_all = knowledge.believed(number, true, now);
     drop(knowledge);
-    route.on_accepted();
+    context.state().on_accepted();
     if single {
         context.asking.knowledge.borrow_mut().on_single(&route.host, true);
         held.refused_in_a_row.set(0);
@@ -297,7 +297,7 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
         push_back(context, said.rule);
     } else if !utf8 && (block || reply.is_permanent()) {
         // It is about us or our reverse-path: the host would say it to each of thousands.
-        context.route().set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
+        context.state().set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
     }
     for mut work in works.into_iter().rev() {
         work.note(|| in_words(&said));
@@ -318,9 +318,10 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
 /// Acts on refusals that the host gives to everyone: no recipient is asked about here for a while, or none of the refused domain.
 /// If they are a block of our source, it rests.
 pub(super) fn heed_blanket_refusals(context: &ProbeContext<'_>) {
-    let (route, now) = (context.route(), context.now);
-    let Some(blanket) = route.blanket() else { return route.set_domains_shut(now, now + HOST_DOWN) };
-    route.set_down(now + HOST_DOWN, blanket.rule);
+    let now = context.now;
+    let blanket = context.state().blanket(&context.route().host);
+    let Some(blanket) = blanket else { return context.state().set_domains_shut(now, now + HOST_DOWN) };
+    context.state().set_down(now + HOST_DOWN, blanket.rule);
     if blanket.block {
         rest::on_blocked(context.asking, context.group, blanket.rule, now);
     }

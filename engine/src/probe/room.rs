@@ -25,15 +25,18 @@ pub(super) fn room<R: Runtime>(
     state: &SessionState,
 ) -> SessionRoom {
     let group = context.group;
-    let (extensions, pace) = (session.dialog.extensions(), group.site.pace.borrow());
+    let extensions = session.dialog.extensions();
+    let (mut recipients, bounds_errors) = {
+        let pace = &group.site.state().pace;
+        (pace.group(&state.tally), pace.bounds_errors())
+    };
     let transactions = |most: u32| most.saturating_sub(state.tally.transactions);
     let transactions = extensions.transactions_max.map_or(u32::MAX, transactions);
-    let mut recipients = pace.group(&state.tally);
     if state.one_transaction && recipients > 1 {
         // Half of them may be control recipients.
         recipients = recipients.min(TRANSACTION_RECIPIENTS_MAX) / 2;
     }
-    if context.route().is_blanket() {
+    if context.state().is_blanket(&context.route().host) {
         // One is enough to see whether it still says the same to everyone.
         recipients = recipients.min(1);
     }
@@ -46,7 +49,7 @@ pub(super) fn room<R: Runtime>(
     if !evidence.is_empty() && transactions == 1 {
         return SessionRoom::Proof;
     }
-    if pace.bounds_errors() {
+    if bounds_errors {
         // After the last refusal that a session allows, nothing can be proven in it.
         let kept = match wanted {
             // The control recipient and a mailbox that was accepted, if one is.

@@ -102,8 +102,8 @@ pub(super) async fn hear<R: Runtime>(
     state.tally.asked += counted.count() as u32;
     state.tarpit.on_begin(R::now());
     let (mut after, mut answers, mut refusals) = (NextStep::Open, 0, 0);
-    let pace = &place.group.site.pace;
-    let route = place.route();
+    let (site, host) = (&place.group.site, &place.route().host);
+    let waits_out_tarpits = site.state().pace.ceiling().waits_out_tarpits;
     let end = loop {
         let event = session.next().await;
         let context = &place.at(R::now());
@@ -124,25 +124,25 @@ pub(super) async fn hear<R: Runtime>(
                 ) {
                     ReplyEffect::Answer => {
                         answers += 1;
-                        route.on_clear_reply();
+                        place.state().on_clear_reply();
                     }
                     ReplyEffect::Refusal => refusals += 1,
-                    ReplyEffect::Later => pace.borrow_mut().on_transaction_full(answers + refusals),
+                    ReplyEffect::Later => site.state().pace.on_transaction_full(answers + refusals),
                     ReplyEffect::Push => after = NextStep::Leave,
                     ReplyEffect::Nothing => {}
                 }
                 // Whatever the reply says, the session reached this recipient.
-                pace.borrow_mut().on_answer();
-                let is_enough = route.is_blanket();
+                site.state().pace.on_answer();
+                let is_enough = place.state().is_blanket(host);
                 if session.dialog.holds_back() && (after == NextStep::Leave || is_enough) {
                     // The remaining recipients would get the same reply here, so they are not asked about.
                     recipients.put_back(context);
                     break NextStep::Leave;
                 }
                 if let Some(errors) = state.tarpit.on_reply(at, &reply, state.tally.errors)
-                    && !pace.borrow().ceiling().waits_out_tarpits
+                    && !waits_out_tarpits
                 {
-                    pace.borrow_mut().on_tarpitted(errors);
+                    site.state().pace.on_tarpitted(errors);
                     counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                     recipients.put_back(context);
                     break NextStep::Leave;
@@ -158,7 +158,7 @@ pub(super) async fn hear<R: Runtime>(
                     rest::on_answer(context.asking, context.group, context.now);
                 }
                 if answers + refusals > 0 && after == NextStep::Open {
-                    pace.borrow_mut().on_transaction(answers + refusals);
+                    site.state().pace.on_transaction(answers + refusals);
                 }
                 // Every recipient has its answer, or MAIL was refused and all were seen to.
                 break if recipients.put_back(context) { after } else { NextStep::Leave };
@@ -187,8 +187,8 @@ pub(super) async fn hear<R: Runtime>(
 impl ProbeContext<'_> {
     /// The server answered for a recipient.
     fn on_answer(&self) {
-        self.group.routes[self.index].on_answer();
-        self.asking.shared.on_reached(self.group.source.get());
+        self.state().on_answer();
+        self.asking.shared.on_reached(self.group.source);
         self.asking.answers.set(self.asking.answers.get() + 1);
     }
 }

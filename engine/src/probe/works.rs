@@ -63,7 +63,7 @@ fn refuse_utf8(host: &str, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
 /// Puts back the works whose domain this host is not asked about now.
 fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     let now = context.now;
-    let is_shut = |work: &Work| context.route().shut_rule(work.address.domain(), now).is_some();
+    let is_shut = |work: &Work| context.state().shut_rule(work.address.domain(), now).is_some();
     let (shut, open): (Vec<_>, Vec<_>) = works.into_iter().partition(is_shut);
     for mut work in shut {
         context.group.pass_over_shut(&mut work, now);
@@ -74,7 +74,7 @@ fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
 
 /// Answers the works of domains that are known to accept everyone at this host.
 fn answer_if_known_catch_all(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
-    if !context.group.catch_alls.get() {
+    if !context.group.state().catch_alls {
         return works;
     }
     let (host, now) = (&context.route().host, context.now);

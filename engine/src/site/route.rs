@@ -1,7 +1,7 @@
-//! One address of one host: the record of all that the host says to everyone. No I/O.
+//! One address of one host, and the record of all that the host says there to everyone. No I/O.
 //!
 //! An answer of a server is about the recipient, or about something that is the same for every recipient. The second kind is
-//! kept here and nowhere else, per address of a host, because servers behind one name differ:
+//! kept in [`RouteState`] and nowhere else, per address of a host, because servers behind one name differ:
 //!
 //! - failed connections, refusals at the banner, at EHLO and at MAIL: `down`, `strikes`
 //! - a host that cannot do TLS although it offers it: `plain_only`
@@ -27,12 +27,11 @@ use engine_proto::limits::CHANGES_MAX;
 use engine_proto::verdict::ObservedReply;
 use engine_proto::verdict::catch_all::accepts_everything;
 use engine_proto::verdict::classify::Classification;
-use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// One address of one host, with what the host says there to everyone.
+/// One address of one host. What is known of it is in its [`RouteState`].
 pub(crate) struct Route {
     /// The name of the host.
     pub(crate) host: Rc<str>,
@@ -42,32 +41,43 @@ pub(crate) struct Route {
     pub(crate) address: IpAddr,
     /// Whether its accepts show nothing: [`accepts_everything`].
     pub(crate) accepts_everything: bool,
+}
+
+impl Route {
+    pub(super) fn new(host: Rc<str>, preference: u16, address: IpAddr) -> Route {
+        Route { accepts_everything: accepts_everything(&host), host, preference, address }
+    }
+}
+
+/// What the host of a route says there to everyone.
+#[derive(Default)]
+pub(crate) struct RouteState {
     /// The route is not used before this instant, because of this rule.
-    down: Cell<Option<(Instant, &'static str)>>,
+    down: Option<(Instant, &'static str)>,
     /// The reply because of which it is not used, if there was one.
-    down_reply: Cell<Option<ObservedReply>>,
+    down_reply: Option<ObservedReply>,
     /// No session is opened before this instant, because the host or its site pushed back.
-    resting: Cell<Option<Instant>>,
+    resting: Option<Instant>,
     /// Connections in a row that ended without a reply.
-    strikes: Cell<u8>,
+    strikes: u8,
     /// The rule by which the latest session was refused at a recipient.
-    refused: Cell<Option<&'static str>>,
+    refused: Option<&'static str>,
     /// The same rule, of an earlier session.
-    repeated_rule: Cell<Option<&'static str>>,
+    repeated_rule: Option<&'static str>,
     /// Equal refusals since the last reply about a recipient.
-    refused_alike: RefCell<Option<RefusedAlike>>,
+    refused_alike: Option<RefusedAlike>,
     /// Domains that the host is not asked about for a while, because it refused many of their recipients alike.
-    shut_domains: RefCell<ShutDomains>,
+    shut_domains: ShutDomains,
     /// Sessions in a row that the host ended with a reply about us.
-    warnings: Cell<u8>,
+    warnings: u8,
     /// Sessions in a row in which the host changed its behaviour.
-    changes: Cell<u8>,
+    changes: u8,
     /// A TLS handshake failed: the next session is in the clear.
-    plain_only: Cell<bool>,
+    plain_only: bool,
     /// The numbers of the domain that was asked about last. The next recipient most often has the same domain.
-    pub(crate) last_domain: RefCell<Option<KnownBy>>,
+    pub(crate) last_domain: Option<KnownBy>,
     /// Until when the host's known mailbox need not be replaced: see [`MailboxKept`].
-    pub(crate) mailbox_kept: Cell<MailboxKept>,
+    pub(crate) mailbox_kept: MailboxKept,
 }
 
 /// The numbers of a domain at a host.
@@ -79,120 +89,97 @@ pub(crate) struct KnownBy {
     pub(crate) evidence: u64,
 }
 
-impl Route {
-    /// The route to one address of a host, of which nothing is known.
-    pub(super) fn new(host: Rc<str>, preference: u16, address: IpAddr) -> Route {
-        Route {
-            accepts_everything: accepts_everything(&host),
-            host,
-            preference,
-            address,
-            down: Cell::default(),
-            down_reply: Cell::default(),
-            resting: Cell::default(),
-            strikes: Cell::default(),
-            refused: Cell::default(),
-            repeated_rule: Cell::default(),
-            refused_alike: RefCell::default(),
-            shut_domains: RefCell::default(),
-            warnings: Cell::default(),
-            changes: Cell::default(),
-            plain_only: Cell::default(),
-            last_domain: RefCell::default(),
-            mailbox_kept: Cell::default(),
-        }
-    }
-
+impl RouteState {
     /// Uses the route again if it is down because of this rule.
-    pub(super) fn lift(&self, rule: &'static str) {
-        if self.down.get().is_some_and(|(_, why)| why == rule) {
-            self.down.set(None);
+    pub(super) fn lift(&mut self, rule: &'static str) {
+        if self.down.is_some_and(|(_, why)| why == rule) {
+            self.down = None;
             self.on_answer();
         }
     }
 
     /// Whether STARTTLS is not to be used here.
     pub(crate) fn is_plain_only(&self) -> bool {
-        self.plain_only.get()
+        self.plain_only
     }
 
     /// STARTTLS failed. True when it had failed before, so that sessions in the clear fail too.
-    pub(crate) fn on_tls_failed(&self) -> bool {
-        self.plain_only.replace(true)
+    pub(crate) fn on_tls_failed(&mut self) -> bool {
+        std::mem::replace(&mut self.plain_only, true)
     }
 
     /// The host changed its behaviour towards unknown recipients in a session.
-    pub(crate) fn on_change(&self) {
-        self.changes.set(self.changes.get().saturating_add(1));
+    pub(crate) fn on_change(&mut self) {
+        self.changes = self.changes.saturating_add(1);
     }
 
     /// The host did not change its behaviour in a session.
-    pub(crate) fn on_no_change(&self) {
-        self.changes.set(0);
+    pub(crate) fn on_no_change(&mut self) {
+        self.changes = 0;
     }
 
     /// Whether the host changed its behaviour in [`CHANGES_MAX`] sessions in a row, so that it rests.
     pub(crate) fn is_changing(&self) -> bool {
-        self.changes.get() >= CHANGES_MAX
+        self.changes >= CHANGES_MAX
     }
 
     /// Asks this route no more until then, because of this rule.
-    pub(crate) fn set_down(&self, until: Instant, rule: &'static str) {
-        self.down.set(Some((until, rule)));
-        self.down_reply.set(None);
+    pub(crate) fn set_down(&mut self, until: Instant, rule: &'static str) {
+        self.down = Some((until, rule));
+        self.down_reply = None;
     }
 
     /// The same because of a reply, which had this meaning.
-    pub(crate) fn set_down_by(&self, until: Instant, said: &Classification, reply: ObservedReply) {
+    pub(crate) fn set_down_by(&mut self, until: Instant, said: &Classification, reply: ObservedReply) {
         self.set_down(until, said.rule);
-        self.down_reply.set(Some(reply));
+        self.down_reply = Some(reply);
     }
 
     /// Opens no session over this route until then.
-    pub(crate) fn set_resting(&self, until: Instant) {
-        self.resting.set(Some(until));
+    pub(crate) fn set_resting(&mut self, until: Instant) {
+        self.resting = Some(until);
     }
 
     /// A connection ended without a reply. True when that happened `patience` times in a row.
-    pub(crate) fn on_connection_lost(&self, patience: u8) -> bool {
-        self.strikes.set(self.strikes.get().saturating_add(1));
-        self.strikes.get() >= patience
+    pub(crate) fn on_connection_lost(&mut self, patience: u8) -> bool {
+        self.strikes = self.strikes.saturating_add(1);
+        self.strikes >= patience
     }
 
     /// The host refused to go on with a session, by this rule.
-    pub(crate) fn on_session_refused(&self, rule: &'static str) {
-        self.refused.set(Some(rule));
+    pub(crate) fn on_session_refused(&mut self, rule: &'static str) {
+        self.refused = Some(rule);
     }
 
     /// The host ended a session with a reply about us. True when that happened `patience` times.
-    pub(crate) fn on_warning(&self, patience: u8) -> bool {
-        self.warnings.set(self.warnings.get().saturating_add(1));
-        self.warnings.get() >= patience
+    pub(crate) fn on_warning(&mut self, patience: u8) -> bool {
+        self.warnings = self.warnings.saturating_add(1);
+        self.warnings >= patience
     }
 
     /// Another session was opened: the refusal of an earlier one may come again.
-    pub(crate) fn on_session_opened(&self) {
+    pub(crate) fn on_session_opened(&mut self) {
         if let Some(rule) = self.refused.take() {
-            self.repeated_rule.set(Some(rule));
+            self.repeated_rule = Some(rule);
         }
     }
 
     /// Whether an earlier session got the same refusal, and none has got a reply about a recipient since.
     pub(crate) fn is_repeated(&self, rule: &'static str) -> bool {
-        self.repeated_rule.get() == Some(rule)
+        self.repeated_rule == Some(rule)
     }
 
     /// The host replied about a recipient.
-    pub(crate) fn on_clear_reply(&self) {
-        self.repeated_rule.set(None);
-        self.refused.set(None);
-        self.refused_alike.take();
+    pub(crate) fn on_clear_reply(&mut self) {
+        self.repeated_rule = None;
+        self.refused = None;
+        self.refused_alike = None;
     }
 
     /// The host refused a recipient as it may refuse everyone. `block`: it blocks our source. `settled`: no other session
     /// has to get the same refusal first.
     pub(crate) fn on_refused_alike(
-        &self,
+        &mut self,
         said: &Classification,
         block: bool,
         settled: bool,
@@ -201,75 +188,72 @@ impl Route {
         let before = self.refused_alike.take().filter(|alike| alike.rule() == said.rule);
         let mut alike = before.unwrap_or_else(|| RefusedAlike::new(said));
         alike.on_refused(block, settled, domain);
-        self.refused_alike.replace(Some(alike));
+        self.refused_alike = Some(alike);
     }
 
     /// The refusal that the host gives for every recipient.
-    pub(crate) fn blanket(&self) -> Option<BlanketRefusal> {
-        self.refused_alike.borrow().as_ref().and_then(|alike| alike.of_all(&self.host))
+    pub(crate) fn blanket(&self, host: &str) -> Option<BlanketRefusal> {
+        self.refused_alike.as_ref()?.of_all(host)
     }
 
     /// Whether the host refuses everyone alike, or everyone of a domain.
-    pub(crate) fn is_blanket(&self) -> bool {
-        let alike = self.refused_alike.borrow();
-        alike
-            .as_ref()
-            .is_some_and(|alike| alike.of_all(&self.host).is_some() || alike.of_domains().next().is_some())
+    pub(crate) fn is_blanket(&self, host: &str) -> bool {
+        let is_such =
+            |alike: &RefusedAlike| alike.of_all(host).is_some() || alike.of_domains().next().is_some();
+        self.refused_alike.as_ref().is_some_and(is_such)
     }
 
     /// Does not ask the host about the domains of which it has refused many recipients alike.
-    pub(crate) fn set_domains_shut(&self, now: Instant, until: Instant) {
-        let alike = self.refused_alike.borrow();
-        let Some(alike) = alike.as_ref() else { return };
-        let mut shut = self.shut_domains.borrow_mut();
+    pub(crate) fn set_domains_shut(&mut self, now: Instant, until: Instant) {
+        let Some(alike) = &self.refused_alike else { return };
+        let shut = &mut self.shut_domains;
         alike.of_domains().for_each(|domain| shut.set_shut(domain, now, until, alike.rule()));
     }
 
     /// The rule because of which the host is not asked about the domain now.
     pub(crate) fn shut_rule(&self, domain: &Domain, now: Instant) -> Option<&'static str> {
-        self.shut_domains.borrow().of(domain, now)
+        self.shut_domains.of(domain, now)
     }
 
     /// Whether the host is not asked because of a blanket refusal.
-    pub(crate) fn is_shut(&self, now: Instant) -> bool {
-        self.blanket().is_some_and(|blanket| self.down_rule(now) == Some(blanket.rule))
+    pub(crate) fn is_shut(&self, host: &str, now: Instant) -> bool {
+        self.blanket(host).is_some_and(|blanket| self.down_rule(now) == Some(blanket.rule))
     }
 
     /// The host answered for a recipient: it works.
-    pub(crate) fn on_answer(&self) {
-        self.strikes.set(0);
+    pub(crate) fn on_answer(&mut self) {
+        self.strikes = 0;
     }
 
     /// The host accepted a recipient.
-    pub(crate) fn on_accepted(&self) {
-        self.warnings.set(0);
+    pub(crate) fn on_accepted(&mut self) {
+        self.warnings = 0;
     }
 
     /// Whether a new route would know as much.
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
-        let silent =
-            self.refused.get().is_none() && self.repeated_rule.get().is_none() && self.strikes.get() == 0;
+        let silent = self.refused.is_none() && self.repeated_rule.is_none() && self.strikes == 0;
         silent
-            && self.refused_alike.borrow().as_ref().is_none_or(RefusedAlike::is_short)
-            && self.shut_domains.borrow().is_empty(now)
-            && self.changes.get() == 0
-            && !self.plain_only.get()
+            && self.refused_alike.as_ref().is_none_or(RefusedAlike::is_short)
+            && self.shut_domains.is_empty(now)
+            && self.changes == 0
+            && !self.plain_only
             && self.down_rule(now).is_none()
             && self.resting_until(now).is_none()
     }
 
     /// The rule because of which the route is not asked now.
     pub(super) fn down_rule(&self, now: Instant) -> Option<&'static str> {
-        self.down.get().filter(|(until, _)| *until > now).map(|(_, rule)| rule)
+        self.down.filter(|(until, _)| *until > now).map(|(_, rule)| rule)
     }
 
     /// The reply because of which the route is not asked now, if there was one.
     pub(super) fn down_reply(&self, now: Instant) -> Option<ObservedReply> {
-        self.down_reply.get().filter(|_| self.down_rule(now).is_some())
+        self.down_reply.filter(|_| self.down_rule(now).is_some())
     }
 
     /// When the route may be used again, if it rests now.
     pub(super) fn resting_until(&self, now: Instant) -> Option<Instant> {
-        self.resting.get().filter(|&until| until > now)
+        self.resting.filter(|&until| until > now)
     }
 }

@@ -24,7 +24,7 @@ fn group(site: &str, now: Instant) -> Group {
         handed: Default::default(),
     };
     let pace = SitePace::new(Ceiling::of(Profile::Polite, site), now);
-    Group::new(&plan, Rc::new(Site::new(pace)), None, 0, now)
+    Group::new(&plan, Rc::new(Site::new(pace)), 0, None, 0, now)
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn those_who_are_left_without_a_route_may_come_again() {
     tried.tried = 0b011;
     tried.leave("said", None);
     group.enqueue(tried);
-    group.routes[2].set_down(now + HOST_DOWN, "test");
+    group.route_state(2).set_down(now + HOST_DOWN, "test");
     let stranded = group.take_unroutable(now);
     assert_eq!(stranded.len(), 1, "two routes are left for the other one");
     stranded.into_iter().for_each(Work::give_up);
@@ -107,7 +107,7 @@ fn patient_work_waits_for_a_short_rest_and_nobody_for_a_long_one() {
     let (client, now) = (mailbox(), Instant::now());
     let group = group("example", now);
     group.enqueue(work(&client, "a@a.example", Priority::Batch));
-    let rest = |time: Duration| group.routes[..2].iter().for_each(|route| route.set_resting(now + time));
+    let rest = |time: Duration| (0..2).for_each(|index| group.route_state(index).set_resting(now + time));
     rest(REST_SHORT);
     assert_eq!(group.next(now), Next::Rest(now + REST_SHORT));
     group.enqueue(work(&client, "b@a.example", Priority::Single));
@@ -147,7 +147,7 @@ fn somebody_waits_for_a_site_that_answers_at_times_and_not_for_one_that_only_pus
     let now = Instant::now();
     let group = group("example", now);
     let push = |at: Instant| {
-        let mut pace = group.site.pace.borrow_mut();
+        let pace = &mut group.site.state().pace;
         pace.on_pushed_back(at, 1, 512);
         pace.pause(at).expect("no pause")
     };
@@ -162,7 +162,7 @@ fn somebody_waits_for_a_site_that_answers_at_times_and_not_for_one_that_only_pus
     group.on_session_opened(now);
     assert!(!group.is_hopeless(at), "another session goes on");
     group.on_session_closed(at);
-    group.site.pace.borrow_mut().on_answer();
+    group.site.state().pace.on_answer();
     assert!(!group.is_hopeless(at));
 }
 
@@ -185,9 +185,9 @@ fn an_ipv4_address_of_the_same_host_is_tried_where_ipv6_is_refused() {
         handed: Default::default(),
     };
     let pace = SitePace::new(Ceiling::of(Profile::Polite, "example"), now);
-    let group = Group::new(&plan, Rc::new(Site::new(pace)), None, 0, now);
+    let group = Group::new(&plan, Rc::new(Site::new(pace)), 0, None, 0, now);
     assert_eq!([0, 1, 2].map(|index| group.has_ipv4_beside(index, now)), [true, false, false]);
     assert_eq!([0, 1, 2].map(|index| group.same_host_and_family(index)), [0b001, 0b010, 0b100]);
-    group.routes[1].set_down(now + HOST_DOWN, "test");
+    group.route_state(1).set_down(now + HOST_DOWN, "test");
     assert!(!group.has_ipv4_beside(0, now), "it is down");
 }
