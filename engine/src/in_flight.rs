@@ -4,63 +4,61 @@
 //! them is ignored.
 
 use crate::work::Work;
-use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
 pub(crate) struct InFlight {
     /// By their places in the transaction, until they have their answers.
-    works: RefCell<Vec<Option<Work>>>,
+    works: Vec<Option<Work>>,
     /// No deadline passes before this instant.
-    due: Cell<Option<Instant>>,
+    due: Option<Instant>,
 }
 
 impl InFlight {
     pub(crate) fn new(works: Vec<Work>) -> InFlight {
         let due = works.iter().map(|work| work.deadline).min();
-        InFlight { works: RefCell::new(works.into_iter().map(Some).collect()), due: Cell::new(due) }
+        InFlight { works: works.into_iter().map(Some).collect(), due }
     }
 
     /// Takes the work at a place.
-    pub(crate) fn take(&self, place: usize) -> Option<Work> {
-        self.works.borrow_mut().get_mut(place)?.take()
+    pub(crate) fn take(&mut self, place: usize) -> Option<Work> {
+        self.works.get_mut(place)?.take()
     }
 
     /// Takes the first one left.
-    pub(crate) fn take_first(&self) -> Option<Work> {
-        self.works.borrow_mut().iter_mut().find_map(Option::take)
+    pub(crate) fn take_first(&mut self) -> Option<Work> {
+        self.works.iter_mut().find_map(Option::take)
     }
 
     /// Takes all that are left, in their order.
-    pub(crate) fn take_all(&self) -> Vec<Work> {
-        self.works.borrow_mut().iter_mut().filter_map(Option::take).collect()
+    pub(crate) fn take_all(&mut self) -> Vec<Work> {
+        self.works.iter_mut().filter_map(Option::take).collect()
     }
 
     /// Takes the works whose deadline has passed.
-    pub(crate) fn take_expired(&self, now: Instant) -> Vec<Work> {
-        if self.due.get().is_none_or(|due| due > now) {
+    pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Work> {
+        if self.due.is_none_or(|due| due > now) {
             return Vec::new();
         }
-        let mut works = self.works.borrow_mut();
+        let works = &mut self.works;
         let over = |slot: &mut Option<Work>| slot.take_if(|work| work.deadline <= now);
         let expired = works.iter_mut().filter_map(over).collect();
-        self.due.set(works.iter().flatten().map(|work| work.deadline).min());
+        self.due = works.iter().flatten().map(|work| work.deadline).min();
         expired
     }
 
     /// Takes the works for which the condition holds.
-    pub(crate) fn take_where(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
-        let mut works = self.works.borrow_mut();
-        works.iter_mut().filter_map(|slot| slot.take_if(|work| is_such(work))).collect()
+    pub(crate) fn take_where(&mut self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
+        self.works.iter_mut().filter_map(|slot| slot.take_if(|work| is_such(work))).collect()
     }
 
     /// Calls the function for each work that is left.
-    pub(crate) fn each(&self, mut show: impl FnMut(&mut Work)) {
-        self.works.borrow_mut().iter_mut().flatten().for_each(&mut show);
+    pub(crate) fn each(&mut self, mut show: impl FnMut(&mut Work)) {
+        self.works.iter_mut().flatten().for_each(&mut show);
     }
 
     /// Whether the condition holds for any work that is left.
     pub(crate) fn any(&self, is_such: impl Fn(&Work) -> bool) -> bool {
-        self.works.borrow().iter().flatten().any(is_such)
+        self.works.iter().flatten().any(is_such)
     }
 }
 
@@ -76,7 +74,7 @@ mod tests {
         let (client, now) = (mailbox(), Instant::now());
         let mut works: Vec<Work> = (0..3).map(|_| work(&client, "u@a.example", Priority::List)).collect();
         works[1].deadline = now;
-        let in_flight = InFlight::new(works);
+        let mut in_flight = InFlight::new(works);
         assert_eq!(in_flight.take_expired(now).len(), 1);
         assert!(in_flight.take(1).is_none() && in_flight.take(9).is_none());
         assert!(in_flight.take(0).is_some() && in_flight.take(0).is_none());

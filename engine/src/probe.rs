@@ -121,7 +121,7 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
     let one_transaction = session.dialog.extensions().transactions_max == Some(1)
         || group.site.state().pace.bears_one_transaction();
     let mut state = SessionState::new(one_transaction);
-    group.hold(&state.held);
+    group.hold(&state.held.evidence);
     let end = transact(place, &mut session, &mut state).await;
     if let SessionEnd::Quit(_) = end
         && let Some(closure) = session.ending()
@@ -130,7 +130,7 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
         blame(&place.at(R::now()), &closure, &state.tally);
     }
     // This session cannot prove any more answers.
-    checkpoint::release(&place.at(R::now()), &state, false);
+    checkpoint::release(&place.at(R::now()), &mut state, false);
     match end {
         SessionEnd::Quit(then) => {
             group.site.state().pace.on_spent(&state.tally);

@@ -42,9 +42,9 @@ pub(crate) struct RefusalBook {
 /// as refused: their replies may be on the way.
 pub(crate) struct AskedRecipients {
     site: Option<(Rc<SiteRefusals>, usize)>,
-    left: Cell<u32>,
+    left: u32,
     /// The step in which one was last asked about or answered.
-    step: Cell<u64>,
+    step: u64,
 }
 
 /// The bits of a key that name the node.
@@ -154,25 +154,21 @@ impl AskedRecipients {
     ) -> AskedRecipients {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let Some(site) = site.filter(|_| !planted(Fault::ForgetReserved)) else {
-            return AskedRecipients { site: None, left: Cell::new(count), step: Cell::new(step) };
+            return AskedRecipients { site: None, left: count, step };
         };
         let (place, count) = site.reserve(count, keep as u32, step).unwrap_or_default();
-        AskedRecipients {
-            site: Some((Rc::clone(site), place)),
-            left: Cell::new(count),
-            step: Cell::new(step),
-        }
+        AskedRecipients { site: Some((Rc::clone(site), place)), left: count, step }
     }
 
     /// Number of recipients without an answer.
     pub(crate) fn count(&self) -> usize {
-        self.left.get() as usize
+        self.left as usize
     }
 
     /// Gives back the room of all but this number of recipients, which are not asked about.
-    pub(crate) fn keep(&self, count: usize) {
-        let unused = self.left.get().saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
-        self.left.set(self.left.get() - unused);
+    pub(crate) fn keep(&mut self, count: usize) {
+        let unused = self.left.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+        self.left -= unused;
         if let Some((site, place)) = &self.site {
             site.table.on_unanswered(*place, unused);
         }
@@ -180,20 +176,20 @@ impl AskedRecipients {
 
     /// The session ended before this number of recipients got an answer. If the site refuses recipients, it may have refused these too, or
     /// may do so later.
-    pub(crate) fn on_lost(&self, count: usize, step: u64) {
+    pub(crate) fn on_lost(&mut self, count: usize, step: u64) {
         let refuses =
             |(site, place): &&(Rc<SiteRefusals>, usize)| site.table.counts(*place, step).refused > 0;
         let Some((site, place)) = self.site.as_ref().filter(refuses) else { return };
-        let count = u32::try_from(count).unwrap_or(u32::MAX).min(self.left.get());
-        self.left.set(self.left.get() - count);
+        let count = u32::try_from(count).unwrap_or(u32::MAX).min(self.left);
+        self.left -= count;
         site.table.on_answered(*place, step, count, 0);
     }
 
     /// One was answered. A transient reply counts for nothing: greylisting is no refusal of a recipient.
-    pub(crate) fn on_answer(&self, reply: &Reply, step: u64) {
-        let Some(left) = self.left.get().checked_sub(1) else { return };
-        self.left.set(left);
-        self.step.set(step);
+    pub(crate) fn on_answer(&mut self, reply: &Reply, step: u64) {
+        let Some(left) = self.left.checked_sub(1) else { return };
+        self.left = left;
+        self.step = step;
         let Some((site, place)) = &self.site else { return };
         if reply.is_transient() {
             site.table.on_unanswered(*place, 1);
@@ -204,15 +200,15 @@ impl AskedRecipients {
     }
 
     /// The transaction has ended. Those that are left count as not asked about.
-    pub(crate) fn end(self) {
+    pub(crate) fn end(mut self) {
         self.keep(0);
     }
 }
 
 impl Drop for AskedRecipients {
     fn drop(&mut self) {
-        if let (Some((site, place)), left @ 1..) = (&self.site, self.left.get()) {
-            site.table.on_answered(*place, self.step.get(), left, 0);
+        if let (Some((site, place)), left @ 1..) = (&self.site, self.left) {
+            site.table.on_answered(*place, self.step, left, 0);
         }
     }
 }
@@ -292,7 +288,7 @@ mod tests {
     fn nodes_at_one_address_divide_the_budget_while_it_is_used() {
         let (site, step) = (site(), 7);
         AskedRecipients::reserve(Some(&site), 50, 0, step).end();
-        let asked = AskedRecipients::reserve(Some(&site), 40, 0, step);
+        let mut asked = AskedRecipients::reserve(Some(&site), 40, 0, step);
         (0..40).for_each(|_| asked.on_answer(&refused(), step));
         assert_eq!(site.room_for_proof(step), 60);
         site.nodes.store(2, Ordering::Relaxed);
@@ -327,7 +323,7 @@ mod tests {
     #[test]
     fn recipients_without_an_answer_count_where_others_are_refused() {
         let (site, step) = (site(), 7);
-        let asked = AskedRecipients::reserve(Some(&site), 50, 0, step);
+        let mut asked = AskedRecipients::reserve(Some(&site), 50, 0, step);
         asked.on_lost(8, step);
         assert_eq!(site.room_for_proof(step), 50, "nobody was refused yet");
         asked.on_answer(&refused(), step);
@@ -335,7 +331,7 @@ mod tests {
         asked.on_lost(8, step);
         asked.end();
         assert_eq!(site.room_for_proof(step), 100 - 9, "one was refused, and eight more may have been");
-        let asked = AskedRecipients::reserve(Some(&site), 2, 0, step);
+        let mut asked = AskedRecipients::reserve(Some(&site), 2, 0, step);
         asked.on_lost(8, step);
         assert_eq!(site.room_for_proof(step), 100 - 11, "no more than were asked about");
         // The run ends in the middle of a transaction.
@@ -348,7 +344,7 @@ mod tests {
         let (site, step) = (site(), 7);
         let first = AskedRecipients::reserve(Some(&site), 90, 2, step);
         assert_eq!(first.count(), 90);
-        let second = AskedRecipients::reserve(Some(&site), 20, 2, step);
+        let mut second = AskedRecipients::reserve(Some(&site), 20, 2, step);
         assert_eq!((second.count(), site.room(step), site.room_for_proof(step)), (8, 0, 2));
         let proof = AskedRecipients::reserve(Some(&site), 3, 0, step);
         assert_eq!((proof.count(), site.room_for_proof(step)), (2, 0));

@@ -34,7 +34,8 @@ use engine_proto::limits::{
     UNPROVEN_SESSION_AFTER,
 };
 use engine_proto::pace::{SitePace, Start};
-pub(crate) use held::{HeldAnswers, UnclearWait};
+use engine_proto::verdict::evidence::SessionEvidence;
+pub(crate) use held::{HeldAnswers, SharedEvidence, UnclearWait};
 pub(crate) use route::{KnownBy, Route, RouteState};
 use slab::Slab;
 use std::cell::{RefCell, RefMut};
@@ -115,9 +116,9 @@ pub(crate) struct GroupState {
     routes: Vec<RouteState>,
     queue: Queue,
     /// The recipients under way.
-    in_flight: Vec<Weak<InFlight>>,
+    in_flight: Vec<Weak<RefCell<InFlight>>>,
     /// Answers that open sessions hold.
-    held: Vec<Weak<HeldAnswers>>,
+    held: Vec<Weak<RefCell<SessionEvidence<Work>>>>,
     open: u32,
     /// Since when any is.
     open_since: Instant,
@@ -392,14 +393,14 @@ impl Group {
     }
 
     /// A session holds these answers.
-    pub(crate) fn hold(&self, held: &Rc<HeldAnswers>) {
+    pub(crate) fn hold(&self, held: &SharedEvidence) {
         let state = &mut *self.state();
         state.held.retain(|held| held.strong_count() > 0);
         state.held.push(Rc::downgrade(held));
     }
 
     /// These are being asked about.
-    pub(crate) fn on_asked(&self, in_flight: &Rc<InFlight>) {
+    pub(crate) fn on_asked(&self, in_flight: &Rc<RefCell<InFlight>>) {
         let all = &mut self.state().in_flight;
         all.retain(|other| other.strong_count() > 0);
         all.push(Rc::downgrade(in_flight));
@@ -411,9 +412,9 @@ impl Group {
         let mut expired = state.queue.take_expired(now);
         if let Some(now) = now {
             let in_flight = state.in_flight.iter().filter_map(Weak::upgrade);
-            expired.extend(in_flight.flat_map(|asked| asked.take_expired(now)));
+            expired.extend(in_flight.flat_map(|asked| asked.borrow_mut().take_expired(now)));
             let held = state.held.iter().filter_map(Weak::upgrade);
-            expired.extend(held.flat_map(|held| held.take_where(|work| work.deadline <= now)));
+            expired.extend(held.flat_map(|held| held::take_where(&held, |work| work.deadline <= now)));
         }
         expired
     }
@@ -428,9 +429,9 @@ impl Group {
         let state = &mut *self.state();
         let mut taken = state.queue.take_where(&is_such);
         let in_flight = state.in_flight.iter().filter_map(Weak::upgrade);
-        taken.extend(in_flight.flat_map(|asked| asked.take_where(&is_such)));
+        taken.extend(in_flight.flat_map(|asked| asked.borrow_mut().take_where(&is_such)));
         let held = state.held.iter().filter_map(Weak::upgrade);
-        taken.extend(held.flat_map(|held| held.take_where(&is_such)));
+        taken.extend(held.flat_map(|held| held::take_where(&held, &is_such)));
         taken
     }
 

@@ -18,6 +18,7 @@ use engine_proto::verdict::catch_all::ControlFinding;
 use engine_proto::verdict::classify::reason_at_rcpt;
 use engine_proto::verdict::evidence::{Held, Proof, Released, SessionEvidence};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// The rule of an address if the later behaviour of the server contradicts its answer.
@@ -31,13 +32,14 @@ const UNANSWERED: &str = "control_unanswered";
 
 /// Releases the answers that the session holds. `alive`: all questions were answered, or there was none. The result says whether
 /// the next recipients should be asked about in another session.
-pub(super) fn release(context: &ProbeContext<'_>, state: &SessionState, alive: bool) -> NextStep {
+pub(super) fn release(context: &ProbeContext<'_>, state: &mut SessionState, alive: bool) -> NextStep {
     if state.held.evidence.borrow().is_empty() {
         return NextStep::Open;
     }
     let known = context.knows(state);
-    let mut evidence = state.held.evidence.borrow_mut();
-    learn(context, &state.held, &evidence);
+    let shared = Rc::clone(&state.held.evidence);
+    let mut evidence = shared.borrow_mut();
+    learn(context, &mut state.held, &evidence);
     let released = evidence.close(known, alive);
     let changed = evidence.has_changed();
     let proven = evidence.refusals_proven();
@@ -52,8 +54,8 @@ pub(super) fn release(context: &ProbeContext<'_>, state: &SessionState, alive: b
     }
     let is_untold = |one: &Released<Work>| one.held != Held::Accepted && one.proof == Proof::Unclear;
     let only_catch_all = only_catch_all(&released);
-    let in_a_row = only_catch_all.map_or(0, |_| state.held.catch_all_in_a_row.get() + 1);
-    state.held.catch_all_in_a_row.set(in_a_row);
+    let in_a_row = only_catch_all.map_or(0, |_| state.held.catch_all_in_a_row + 1);
+    state.held.catch_all_in_a_row = in_a_row;
     let is_long = released.len() >= CHECKPOINT_MIN as usize || in_a_row >= CATCH_ALL_CHECKPOINTS_MIN;
     let confirms = is_long && only_catch_all.is_some_and(|domain| is_to_confirm(context, domain));
     let leaves = released.iter().any(is_untold) || confirms;
@@ -64,7 +66,7 @@ pub(super) fn release(context: &ProbeContext<'_>, state: &SessionState, alive: b
     let without_control =
         ended.filter(|&domain| !context.asking.knowledge.borrow_mut().on_unanswered(domain, now));
     for one in released {
-        let wait = state.held.unclear_wait.get();
+        let wait = state.held.unclear_wait;
         let closed = Closed { without_control, changed, has_accepted, refused_in_a_row, alive, wait };
         again.extend(settle_released(context, one, &closed, now));
     }
@@ -123,15 +125,15 @@ struct Closed {
 }
 
 /// Remembers what the checkpoint showed of its domains.
-fn learn(context: &ProbeContext<'_>, held: &HeldAnswers, evidence: &SessionEvidence<Work>) {
+fn learn(context: &ProbeContext<'_>, held: &mut HeldAnswers, evidence: &SessionEvidence<Work>) {
     let now = context.now;
     let (mut knowledge, mut contradicted) = (context.asking.knowledge.borrow_mut(), Vec::new());
     for (domain, finding) in evidence.findings() {
-        let again = !held.learned.borrow_mut().insert(domain);
+        let again = !held.learned.insert(domain);
         if knowledge.on_shown(domain, finding, again, now) {
             contradicted.push(domain);
         }
-        if finding == ControlFinding::Unknown && held.unclear_wait.get() == UnclearWait::Soon {
+        if finding == ControlFinding::Unknown && held.unclear_wait == UnclearWait::Soon {
             knowledge.on_transient(domain, now);
         }
         if finding == ControlFinding::RefusesUnknown {

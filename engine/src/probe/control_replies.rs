@@ -24,7 +24,7 @@ pub(super) struct AskedControls {
 /// Reads the reply to a question, and adds it to the evidence of the session.
 pub(super) fn control_answered(
     context: &ProbeContext<'_>,
-    held: &HeldAnswers,
+    held: &mut HeldAnswers,
     asked: &AskedControls,
     heard: &Answered<'_>,
 ) -> ReplyEffect {
@@ -54,7 +54,7 @@ pub(super) fn control_answered(
     match (asked.question, told) {
         (ProofQuestion::Control { .. }, Told::Nothing) => held.on_unclear_control(&said),
         (ProofQuestion::Control { domain, .. }, Told::Refused | Told::Accepted) => {
-            let postmaster = held.postmaster.borrow_mut().take_if(|(at, _)| *at == domain);
+            let postmaster = held.postmaster.take_if(|(at, _)| *at == domain);
             match postmaster {
                 Some((_, postmaster)) if told == Told::Refused => context.on_known(&postmaster, true, at),
                 // It was accepted as everyone is.
@@ -71,7 +71,7 @@ pub(super) fn control_answered(
         (ProofQuestion::Postmaster, Told::Accepted) => {
             let recipient = Address::parse(&asked.recipient).ok();
             let domain = recipient.map(|address| context.number(address.domain()));
-            held.postmaster.replace(domain.map(|domain| (domain, asked.recipient.clone())));
+            held.postmaster = domain.map(|domain| (domain, asked.recipient.clone()));
             context.on_known(&asked.recipient, false, at);
         }
         (ProofQuestion::Postmaster, _) => {

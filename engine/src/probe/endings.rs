@@ -131,7 +131,12 @@ pub(super) fn stage(step: Step) -> Stage {
 
 /// A session ended in the middle of a transaction. Recipients without an answer are asked about again. If it ended at a recipient,
 /// this one may be the cause, so it comes last, and only a few times.
-pub(super) fn cut_off(context: &ProbeContext<'_>, in_flight: &InFlight, closure: &Closure, tally: &Tally) {
+pub(super) fn cut_off(
+    context: &ProbeContext<'_>,
+    in_flight: &mut InFlight,
+    closure: &Closure,
+    tally: &Tally,
+) {
     let group = context.group;
     let blameless = tally.answers > 0 && !ends_at_recipient(closure);
     let suspect = if blameless { None } else { in_flight.take_first() };
@@ -242,7 +247,7 @@ pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
 
 /// Answers the works whose deadline has passed, and puts back the others. The first work without an answer is probably the cause, so
 /// it is asked about alone.
-pub(super) fn out_of_time(group: &Group, in_flight: &InFlight, now: Instant) {
+pub(super) fn out_of_time(group: &Group, in_flight: &mut InFlight, now: Instant) {
     let mut suspect = in_flight.take_first();
     if let Some(work) = &mut suspect {
         work.suspect = true;
@@ -266,7 +271,7 @@ fn in_time(work: Work, now: Instant) -> Option<Work> {
 }
 
 /// Puts back what is left without an answer; true when that is nothing.
-pub(super) fn put_back_rest(group: &Group, in_flight: &InFlight) -> bool {
+pub(super) fn put_back_rest(group: &Group, in_flight: &mut InFlight) -> bool {
     let rest = in_flight.take_all();
     let none = rest.is_empty();
     rest.into_iter().rev().for_each(|work| group.put_back(work));

@@ -9,6 +9,7 @@ use super::replies::mail_refused;
 use super::transaction::{Answered, NextStep, Recipients, ReplyEffect, SessionState, hear};
 use crate::runtime::Runtime;
 use crate::session::Session;
+use crate::site::HeldAnswers;
 use engine_proto::limits::REFUSALS_KEPT_FOR_PROOF;
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
@@ -51,9 +52,14 @@ pub(super) async fn introduce<R: Runtime>(
 struct Introduced;
 
 impl Recipients for Introduced {
-    fn record(&mut self, _context: &ProbeContext<'_>, _trace: &mut Vec<String>) {}
+    fn record(&mut self, _held: &HeldAnswers, _trace: &mut Vec<String>) {}
 
-    fn on_reply(&mut self, context: &ProbeContext<'_>, heard: &Answered<'_>) -> ReplyEffect {
+    fn on_reply(
+        &mut self,
+        context: &ProbeContext<'_>,
+        _held: &mut HeldAnswers,
+        heard: &Answered<'_>,
+    ) -> ReplyEffect {
         let said = classify(&context.view(Stage::Control, heard.reply, None));
         if said.class != Class::Throttled && said.scope != Scope::Session {
             return ReplyEffect::Nothing;
@@ -73,7 +79,13 @@ impl Recipients for Introduced {
 
     fn on_timeout(&mut self, _context: &ProbeContext<'_>) {}
 
-    fn on_cut_off(&mut self, context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
+    fn on_cut_off(
+        &mut self,
+        context: &ProbeContext<'_>,
+        _held: &mut HeldAnswers,
+        closure: &Closure,
+        tally: &Tally,
+    ) {
         blame(context, closure, tally);
     }
 }

@@ -183,15 +183,13 @@ async fn ask<R: Runtime>(
     session.limit = now + place.asking.session_limit;
     let smtputf8 = asked.iter().any(|asked| !asked.recipient.is_ascii());
     session.dialog.transact(now, asked.iter().map(|asked| asked.recipient.as_str()), smtputf8);
-    let held = Rc::clone(&state.held);
-    let recipients = Questions { asked: asked.into_iter().map(Some).collect(), held, private: false };
+    let recipients = Questions { asked: asked.into_iter().map(Some).collect(), private: false };
     Some(hear(place, session, counted, state, recipients).await)
 }
 
 /// Questions by their places in the transaction, until they have their answers.
 pub(super) struct Questions {
     asked: Vec<Option<AskedControls>>,
-    held: Rc<HeldAnswers>,
     /// The transaction names another's mailbox.
     private: bool,
 }
@@ -208,7 +206,7 @@ impl Questions {
                 asked.push(Some(AskedControls { question, recipient, private: false, elsewhere: None }));
             }
         }
-        Questions { asked, held: Rc::clone(&state.held), private: false }
+        Questions { asked, private: false }
     }
 
     /// The recipients of those that have no answer yet.
@@ -218,26 +216,31 @@ impl Questions {
 }
 
 impl Recipients for Questions {
-    fn record(&mut self, _context: &ProbeContext<'_>, trace: &mut Vec<String>) {
+    fn record(&mut self, held: &HeldAnswers, trace: &mut Vec<String>) {
         self.private |= self.asked.iter().flatten().any(|asked| asked.private);
         let lines: Vec<String> = match self.private {
             false => trace.clone(),
             // The text of such a reply may name the mailbox, so the trace gets its code alone.
             true => trace.iter().filter_map(|line| without_names(line)).collect(),
         };
-        self.held.evidence.borrow_mut().each(|work| {
+        held.evidence.borrow_mut().each(|work| {
             if let Some(trace) = &mut work.trace {
                 trace.extend(lines.iter().cloned());
             }
         });
     }
 
-    fn on_reply(&mut self, context: &ProbeContext<'_>, heard: &Answered<'_>) -> ReplyEffect {
+    fn on_reply(
+        &mut self,
+        context: &ProbeContext<'_>,
+        held: &mut HeldAnswers,
+        heard: &Answered<'_>,
+    ) -> ReplyEffect {
         let Some(asked) = self.asked.get_mut(heard.place).and_then(Option::take) else {
             return heard.too_late();
         };
         self.private |= asked.private;
-        control_answered(context, &self.held, &asked, heard)
+        control_answered(context, held, &asked, heard)
     }
 
     fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool {
@@ -254,7 +257,13 @@ impl Recipients for Questions {
 
     fn on_timeout(&mut self, _context: &ProbeContext<'_>) {}
 
-    fn on_cut_off(&mut self, context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
+    fn on_cut_off(
+        &mut self,
+        context: &ProbeContext<'_>,
+        held: &mut HeldAnswers,
+        closure: &Closure,
+        tally: &Tally,
+    ) {
         blame(context, closure, tally);
         let at = self.asked.iter().flatten().next();
         let domain = match at.map(|asked| asked.question) {
@@ -264,7 +273,7 @@ impl Recipients for Questions {
             _ => return,
         };
         if ends_at_recipient(closure) {
-            self.held.ended_at_control.set(Some(domain));
+            held.ended_at_control = Some(domain);
         }
     }
 }

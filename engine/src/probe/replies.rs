@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 pub(super) fn answered(
     context: &ProbeContext<'_>,
     mut work: Work,
-    held: &HeldAnswers,
+    held: &mut HeldAnswers,
     heard: &Answered<'_>,
 ) -> ReplyEffect {
     let ProbeContext { asking, group, index, now } = *context;
@@ -136,7 +136,7 @@ pub(super) fn is_refused_for_ipv6(context: &ProbeContext<'_>, said: &Classificat
 pub(super) fn accepted(
     context: &ProbeContext<'_>,
     mut work: Work,
-    held: &HeldAnswers,
+    held: &mut HeldAnswers,
     said: Classification,
     now: Instant,
 ) {
@@ -156,7 +156,7 @@ pub(super) fn accepted(
     context.state().on_accepted();
     if single {
         context.asking.knowledge.borrow_mut().on_single(&route.host, true);
-        held.refused_in_a_row.set(0);
+        held.refused_in_a_row = 0;
     }
     if accepts_all != Some(ControlFinding::AcceptsAll) && !work.was_refused {
         // Other sessions may ask about it behind their refusals before this one has proven it.
@@ -183,13 +183,13 @@ pub(super) fn accepted(
 }
 
 /// A recipient was refused permanently, for a reason of its own. The refusal counts unless the server refuses everyone.
-pub(super) fn refused(context: &ProbeContext<'_>, work: Work, held: &HeldAnswers, said: Classification) {
+pub(super) fn refused(context: &ProbeContext<'_>, work: Work, held: &mut HeldAnswers, said: Classification) {
     let route = context.route();
     let kind = if said.class == Class::NotFound { Held::Refused } else { Held::Denied };
     let (now, single) = (context.now, work.priority == Priority::Single);
     if single {
         context.asking.knowledge.borrow_mut().on_single(&route.host, false);
-        held.refused_in_a_row.set(held.refused_in_a_row.get().saturating_add(1));
+        held.refused_in_a_row = held.refused_in_a_row.saturating_add(1);
     }
     let doubted = || !held.evidence.borrow().has_accepted() && context.doubts_refusals(single, 1);
     if !single || work.was_accepted || is_suspect(context, &work, held, now) || doubted() {
@@ -207,7 +207,7 @@ pub(super) fn refused(context: &ProbeContext<'_>, work: Work, held: &HeldAnswers
 fn is_suspect(context: &ProbeContext<'_>, work: &Work, held: &HeldAnswers, now: Instant) -> bool {
     let (number, host) = (context.number(work.address.domain()), &context.route().host);
     let knowledge = context.asking.knowledge.borrow();
-    let suspect = held.refused_in_a_row.get() > REFUSALS_SINGLE_SESSION_MAX
+    let suspect = held.refused_in_a_row > REFUSALS_SINGLE_SESSION_MAX
         || knowledge.is_long_run(host)
         || knowledge.has_contradicted(number, now);
     drop(knowledge);

@@ -10,16 +10,21 @@ use engine_proto::limits::{TARPIT_QUICK, TARPIT_QUICK_REPLIES_MIN, TARPIT_SLOW, 
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::{Closure, Event};
 use engine_proto::smtp::reply::Reply;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The recipients of a transaction, each named by its place in it, and the effect of each event on them.
+/// The recipients of a transaction, each named by its place in it, and the effect of each event on them. `held` are the answers that
+/// the session holds.
 pub(super) trait Recipients {
     /// Adds the lines of the session to the traces of the recipients that they concern.
-    fn record(&mut self, context: &ProbeContext<'_>, trace: &mut Vec<String>);
+    fn record(&mut self, held: &HeldAnswers, trace: &mut Vec<String>);
 
     /// The server replied to one of the recipients.
-    fn on_reply(&mut self, context: &ProbeContext<'_>, heard: &Answered<'_>) -> ReplyEffect;
+    fn on_reply(
+        &mut self,
+        context: &ProbeContext<'_>,
+        held: &mut HeldAnswers,
+        heard: &Answered<'_>,
+    ) -> ReplyEffect;
 
     /// MAIL was refused. True if the session is to end, because the next MAIL would get the same reply.
     fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool;
@@ -31,7 +36,13 @@ pub(super) trait Recipients {
     fn on_timeout(&mut self, context: &ProbeContext<'_>);
 
     /// The session ended. This counts against the host, and recipients without an answer may be asked about again.
-    fn on_cut_off(&mut self, context: &ProbeContext<'_>, closure: &Closure, tally: &Tally);
+    fn on_cut_off(
+        &mut self,
+        context: &ProbeContext<'_>,
+        held: &mut HeldAnswers,
+        closure: &Closure,
+        tally: &Tally,
+    );
 }
 
 /// An answer to RCPT.
@@ -82,7 +93,7 @@ pub(super) enum NextStep {
 pub(super) struct SessionState {
     pub(super) tally: Tally,
     /// The answers that are held until it is known what they are worth.
-    pub(super) held: Rc<HeldAnswers>,
+    pub(super) held: HeldAnswers,
     /// The server takes one transaction a session: control recipients go into the one of their domain's recipients.
     pub(super) one_transaction: bool,
     /// How many known mailboxes were asked about in front of all others, once that was decided.
@@ -94,7 +105,7 @@ pub(super) struct SessionState {
 pub(super) async fn hear<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
-    counted: AskedRecipients,
+    mut counted: AskedRecipients,
     state: &mut SessionState,
     mut recipients: impl Recipients,
 ) -> NextStep {
@@ -108,7 +119,7 @@ pub(super) async fn hear<R: Runtime>(
         let event = session.next().await;
         let context = &place.at(R::now());
         if let Some(trace) = &mut session.trace {
-            recipients.record(context, trace);
+            recipients.record(&state.held, trace);
             trace.clear();
         }
         match event {
@@ -120,6 +131,7 @@ pub(super) async fn hear<R: Runtime>(
                 let behind_others = answers + refusals > 0;
                 match recipients.on_reply(
                     context,
+                    &mut state.held,
                     &Answered { place: recipient.into(), reply: &reply, behind_others, at },
                 ) {
                     ReplyEffect::Answer => {
@@ -174,7 +186,8 @@ pub(super) async fn hear<R: Runtime>(
                 }
                 // The accept of a known mailbox before them answered no work.
                 let answers = state.tally.answers.saturating_sub(state.opened.unwrap_or(0));
-                recipients.on_cut_off(context, &closure, &Tally { answers, ..state.tally });
+                let tally = Tally { answers, ..state.tally };
+                recipients.on_cut_off(context, &mut state.held, &closure, &tally);
                 break NextStep::Over;
             }
             Event::StartTls => {}

@@ -16,6 +16,7 @@ use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::Reason;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Those of the works that this session has to ask about. The others are answered, put back, or taken into the evidence of the
@@ -96,7 +97,7 @@ pub(super) async fn ask<R: Runtime>(
     let mut controls = Questions::beside(context, state, &works);
     let asked = |works: &Vec<Work>, controls: &Questions| works.len() + controls.recipients().count();
     let wanted = asked(&works, &controls);
-    let counted = context.reserve(wanted, REFUSALS_KEPT_FOR_PROOF);
+    let mut counted = context.reserve(wanted, REFUSALS_KEPT_FOR_PROOF);
     let excess = wanted - counted.count();
     if excess > 0 {
         // Another run asks the site at the same time.
@@ -118,17 +119,15 @@ pub(super) async fn ask<R: Runtime>(
     let recipients = works.iter().map(|work| work.address.as_str());
     session.dialog.transact(now, recipients.chain(controls.recipients()), smtputf8);
     let count = works.len();
-    let in_flight = Rc::new(InFlight::new(works));
+    let in_flight = Rc::new(RefCell::new(InFlight::new(works)));
     context.group.on_asked(&in_flight);
-    let held = Rc::clone(&state.held);
-    transaction::hear(place, session, counted, state, AskedWorks { in_flight, held, count, controls }).await
+    transaction::hear(place, session, counted, state, AskedWorks { in_flight, count, controls }).await
 }
 
 /// The recipients that are asked about.
 struct AskedWorks {
-    in_flight: Rc<InFlight>,
-    /// The answers that the session holds.
-    held: Rc<HeldAnswers>,
+    /// Shared with the group, which takes works out of it to answer them before the server does.
+    in_flight: Rc<RefCell<InFlight>>,
     /// How many recipients come before the control recipients.
     count: usize,
     /// Control recipients, where they have to be asked in the same transaction.
@@ -136,37 +135,49 @@ struct AskedWorks {
 }
 
 impl Recipients for AskedWorks {
-    fn record(&mut self, _context: &ProbeContext<'_>, lines: &mut Vec<String>) {
-        self.in_flight.each(|work| {
+    fn record(&mut self, _held: &HeldAnswers, lines: &mut Vec<String>) {
+        self.in_flight.borrow_mut().each(|work| {
             if let Some(trace) = &mut work.trace {
                 trace.extend(lines.iter().cloned());
             }
         });
     }
 
-    fn on_reply(&mut self, context: &ProbeContext<'_>, heard: &Answered<'_>) -> ReplyEffect {
+    fn on_reply(
+        &mut self,
+        context: &ProbeContext<'_>,
+        held: &mut HeldAnswers,
+        heard: &Answered<'_>,
+    ) -> ReplyEffect {
         if let Some(place) = heard.place.checked_sub(self.count) {
-            return self.controls.on_reply(context, &Answered { place, ..*heard });
+            return self.controls.on_reply(context, held, &Answered { place, ..*heard });
         }
         // A work whose deadline has passed is already answered.
-        let Some(work) = self.in_flight.take(heard.place) else { return heard.too_late() };
-        answered(context, work, &self.held, heard)
+        let Some(work) = self.in_flight.borrow_mut().take(heard.place) else { return heard.too_late() };
+        answered(context, work, held, heard)
     }
 
     fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool {
-        let utf8 = self.in_flight.any(|work| work.address.needs_smtputf8());
-        mail_refused(context, self.in_flight.take_all(), utf8, reply)
+        let utf8 = self.in_flight.borrow().any(|work| work.address.needs_smtputf8());
+        let works = self.in_flight.borrow_mut().take_all();
+        mail_refused(context, works, utf8, reply)
     }
 
     fn put_back(&mut self, context: &ProbeContext<'_>) -> bool {
-        put_back_rest(context.group, &self.in_flight)
+        put_back_rest(context.group, &mut self.in_flight.borrow_mut())
     }
 
     fn on_timeout(&mut self, context: &ProbeContext<'_>) {
-        out_of_time(context.group, &self.in_flight, context.now);
+        out_of_time(context.group, &mut self.in_flight.borrow_mut(), context.now);
     }
 
-    fn on_cut_off(&mut self, context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
-        cut_off(context, &self.in_flight, closure, tally);
+    fn on_cut_off(
+        &mut self,
+        context: &ProbeContext<'_>,
+        _held: &mut HeldAnswers,
+        closure: &Closure,
+        tally: &Tally,
+    ) {
+        cut_off(context, &mut self.in_flight.borrow_mut(), closure, tally);
     }
 }

@@ -7,27 +7,32 @@ use engine_proto::limits::GREYLISTED_DOMAINS_MAX;
 use engine_proto::verdict::Class;
 use engine_proto::verdict::classify::Classification;
 use engine_proto::verdict::evidence::SessionEvidence;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
+
+/// The evidence of a session, with the works that it is about.
+pub(crate) type SharedEvidence = Rc<RefCell<SessionEvidence<Work>>>;
 
 /// The answers that a session holds until it is known what they are worth.
 #[derive(Default)]
 pub(crate) struct HeldAnswers {
-    pub(crate) evidence: RefCell<SessionEvidence<Work>>,
+    /// Shared with the group, which takes works out of it to answer them before the session ends.
+    pub(crate) evidence: SharedEvidence,
     /// The session ended at the control recipient of this domain.
-    pub(crate) ended_at_control: Cell<Option<u64>>,
+    pub(crate) ended_at_control: Option<u64>,
     /// `postmaster@` this domain was accepted, and the control recipient was not asked behind it yet.
-    pub(crate) postmaster: RefCell<Option<(u64, String)>>,
+    pub(crate) postmaster: Option<(u64, String)>,
     /// The domains of which the session showed how they treat unknown recipients.
-    pub(crate) learned: RefCell<BTreeSet<u64>>,
+    pub(crate) learned: BTreeSet<u64>,
     /// When to ask again, if the control recipient got a reply that proves nothing.
-    pub(crate) unclear_wait: Cell<UnclearWait>,
+    pub(crate) unclear_wait: UnclearWait,
     /// Checkpoints in a row that showed nothing but that one domain accepts everyone.
-    pub(crate) catch_all_in_a_row: Cell<u32>,
+    pub(crate) catch_all_in_a_row: u32,
     /// Single checks that this session refused in a row.
-    pub(crate) refused_in_a_row: Cell<u32>,
+    pub(crate) refused_in_a_row: u32,
     /// The domains that recipients were greylisted of.
-    greylisted: RefCell<Vec<Domain>>,
+    greylisted: Vec<Domain>,
 }
 
 /// How soon an unclear reply to a control recipient may turn into a clear one.
@@ -44,29 +49,28 @@ pub(crate) enum UnclearWait {
 
 impl HeldAnswers {
     /// The control recipient got a reply that proves nothing.
-    pub(crate) fn on_unclear_control(&self, said: &Classification) {
-        self.unclear_wait.set(match said.class {
+    pub(crate) fn on_unclear_control(&mut self, said: &Classification) {
+        self.unclear_wait = match said.class {
             Class::Greylisted => UnclearWait::Greylisting,
             Class::Temporary => UnclearWait::Soon,
             _ => UnclearWait::Long,
-        });
+        };
     }
 
     /// A recipient of the domain was greylisted.
-    pub(crate) fn on_greylisted(&self, domain: &Domain) {
-        let mut greylisted = self.greylisted.borrow_mut();
-        if greylisted.len() < GREYLISTED_DOMAINS_MAX && !greylisted.contains(domain) {
-            greylisted.push(domain.clone());
+    pub(crate) fn on_greylisted(&mut self, domain: &Domain) {
+        if self.greylisted.len() < GREYLISTED_DOMAINS_MAX && !self.greylisted.contains(domain) {
+            self.greylisted.push(domain.clone());
         }
     }
 
     /// The domains that recipients were greylisted of since this was last asked.
-    pub(crate) fn take_greylisted(&self) -> Vec<Domain> {
-        self.greylisted.take()
+    pub(crate) fn take_greylisted(&mut self) -> Vec<Domain> {
+        std::mem::take(&mut self.greylisted)
     }
+}
 
-    /// Takes the works for which the condition holds, unproven. A session that is handling them at this moment keeps them.
-    pub(super) fn take_where(&self, is_such: impl FnMut(&Work) -> bool) -> Vec<Work> {
-        self.evidence.try_borrow_mut().map(|mut held| held.take_where(is_such)).unwrap_or_default()
-    }
+/// Takes the works for which the condition holds, unproven. A session that is handling them at this moment keeps them.
+pub(super) fn take_where(evidence: &SharedEvidence, is_such: impl FnMut(&Work) -> bool) -> Vec<Work> {
+    evidence.try_borrow_mut().map(|mut held| held.take_where(is_such)).unwrap_or_default()
 }

@@ -49,7 +49,7 @@ fn site(table: &Arc<RefusalTable>, key: u64) -> Rc<SiteRefusals> {
 }
 
 /// The server refuses this number of recipients and accepts this number.
-fn answer(asked: &AskedRecipients, step: u64, refused: u32, accepted: u32) {
+fn answer(asked: &mut AskedRecipients, step: u64, refused: u32, accepted: u32) {
     (0..refused).for_each(|_| asked.on_answer(&Reply::new(550, "5.1.1 no such user"), step));
     (0..accepted).for_each(|_| asked.on_answer(&Reply::new(250, "2.1.5 ok"), step));
 }
@@ -72,19 +72,19 @@ fn runs_see_the_counts_and_the_recipients_of_each_other() {
     let (first, second) = (folder.open(), folder.open());
     let (ours, theirs, step) = (site(&first, KEY), site(&second, KEY), first.step());
     assert_eq!(first.step(), second.step());
-    let asked = AskedRecipients::reserve(Some(&ours), 60, 0, step);
+    let mut asked = AskedRecipients::reserve(Some(&ours), 60, 0, step);
     assert_eq!((ours.room_for_proof(step), theirs.room_for_proof(step)), (40, 40));
-    let more = AskedRecipients::reserve(Some(&theirs), 60, 2, step);
+    let mut more = AskedRecipients::reserve(Some(&theirs), 60, 2, step);
     assert_eq!((more.count(), theirs.room_for_proof(step)), (38, 2));
-    answer(&asked, step, 60, 0);
+    answer(&mut asked, step, 60, 0);
     asked.end();
     assert!(!ours.is_used_up(step), "the other run may leave room");
-    answer(&more, step, 30, 8);
+    answer(&mut more, step, 30, 8);
     more.end();
     assert_eq!((ours.room_for_proof(step), theirs.room_for_proof(step)), (10, 10));
     assert_eq!((totals(&first, KEY), totals(&second, KEY)), ((90, 8), (90, 8)));
-    let last = AskedRecipients::reserve(Some(&ours), 50, 2, step);
-    answer(&last, step, 8, 0);
+    let mut last = AskedRecipients::reserve(Some(&ours), 50, 2, step);
+    answer(&mut last, step, 8, 0);
     last.end();
     assert!(ours.is_used_up(step) && theirs.is_used_up(step));
     assert!(theirs.wait(first.since_epoch()) > Duration::from_secs(55 * 60));
@@ -103,11 +103,12 @@ fn the_budget_holds_over_runs_that_ask_at_once() {
                     let site = site(&folder.open(), key);
                     let mut sum = 0;
                     while !site.is_used_up(step) {
-                        let asked = AskedRecipients::reserve(Some(&site), size, 2, step);
-                        sum += asked.count() as u32;
-                        let half = asked.count() as u32 / 2;
-                        answer(&asked, step, asked.count() as u32 - half, 0);
-                        answer(&asked, step, half, 0);
+                        let mut asked = AskedRecipients::reserve(Some(&site), size, 2, step);
+                        let count = asked.count() as u32;
+                        sum += count;
+                        let half = count / 2;
+                        answer(&mut asked, step, count - half, 0);
+                        answer(&mut asked, step, half, 0);
                         asked.end();
                     }
                     sum
@@ -126,8 +127,8 @@ fn recipients_that_a_killed_run_asked_about_count_as_refused() {
     let folder = Folder::new("killed");
     let (left, killed) = (folder.open(), folder.open());
     let (ours, theirs, step) = (site(&left, KEY), site(&killed, KEY), left.step());
-    let asked = AskedRecipients::reserve(Some(&theirs), 9, 0, step);
-    answer(&asked, step, 1, 0);
+    let mut asked = AskedRecipients::reserve(Some(&theirs), 9, 0, step);
+    answer(&mut asked, step, 1, 0);
     std::mem::forget(asked);
     left.settle_killed();
     assert_eq!((totals(&left, KEY), ours.room_for_proof(step)), ((1, 0), 91), "the run is alive");
@@ -194,8 +195,8 @@ fn the_first_run_takes_the_larger_counts() {
     let first = folder.open_with(&kept);
     assert_eq!(first.kept(step), [counts(KEY, &[(step - 2, 3, 4), (step, 5, 6)])]);
     let theirs = site(&first, KEY);
-    let asked = AskedRecipients::reserve(Some(&theirs), 2, 0, step);
-    answer(&asked, step, 1, 1);
+    let mut asked = AskedRecipients::reserve(Some(&theirs), 2, 0, step);
+    answer(&mut asked, step, 1, 1);
     asked.end();
     // The file that is older than the table, while a run uses the table and after that.
     for _ in 0..2 {
@@ -222,8 +223,8 @@ fn a_full_table_gives_up_the_sites_with_the_fewest_refusals() {
     let key = |number: u64| KEY + number;
     for number in 0..PLACES_A_BUCKET as u64 {
         let site = site(&table, key(number));
-        let asked = AskedRecipients::reserve(Some(&site), 50, 0, step);
-        answer(&asked, step, 10 + number as u32, 1);
+        let mut asked = AskedRecipients::reserve(Some(&site), 50, 0, step);
+        answer(&mut asked, step, 10 + number as u32, 1);
         asked.end();
     }
     // The first one has the fewest, but the other run asks it.
