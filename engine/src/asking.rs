@@ -6,6 +6,7 @@ use crate::census::Census;
 use crate::common::Common;
 use crate::egress::rest;
 use crate::faults::{Fault, planted};
+use crate::invariants::{Invariant, holds};
 use crate::knowledge::Knowledge;
 use crate::refusals::RefusalBook;
 use crate::seed::{self, HashMap};
@@ -229,6 +230,10 @@ impl Asking {
     /// Answers the works whose deadline has passed.
     pub(crate) fn answer_expired(&self, now: Instant) {
         self.active.borrow_mut().retain(|_, group| group.is_active());
+        let (groups, active) = (self.groups.borrow(), self.active.borrow());
+        let is_swept = |group: &Rc<Group>| !group.is_active() || active.contains_key(&group.number);
+        holds(Invariant::GroupActive, || groups.values().all(is_swept));
+        drop((groups, active));
         for group in self.active.borrow().values() {
             group.take_expired(Some(now)).into_iter().for_each(|work| self.shared.give_up(work, now));
         }
@@ -265,7 +270,11 @@ impl Asking {
         let room = (GROUPS_BYTES_MAX / self.shared.shards.len()).max(SHARD_CACHE_BYTES_MIN);
         let too_many = groups.values().map(|group| group.bytes()).sum::<usize>() > room;
         self.has_too_many_groups.set(too_many);
-        groups.retain(|_, group| !group.is_forgotten(now, too_many));
+        groups.retain(|_, group| {
+            let goes = group.is_forgotten(now, too_many);
+            holds(Invariant::GroupIdle, || !goes || !group.is_active());
+            !goes
+        });
         drop(groups);
         self.refusals.forget(self.shared.refusal_step(now));
         // A site is kept as long as a group of it.

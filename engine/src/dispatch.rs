@@ -3,6 +3,7 @@
 use crate::asking::Asking;
 use crate::egress::rest;
 use crate::faults::{Fault, planted, sometimes};
+use crate::invariants::{Invariant, holds};
 use crate::probe;
 use crate::runtime::Runtime;
 use crate::site::{Group, Next, Site};
@@ -47,13 +48,18 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
         return probe::pushed_away(work, rule, until, now);
     }
     match group.site.admit(work, asking.shared.config.tickets_max, now) {
-        Ok(work) => group.enqueue(work),
+        Ok(work) => {
+            holds(Invariant::Admitted, || work.priority == Priority::Single || work.admission.is_some());
+            group.enqueue(work);
+        }
         Err(work) => return work.fail(Outage::SiteFull),
     }
     if asking.answer_if_over_budget(&group, now) {
         return;
     }
-    asking.active.borrow_mut().entry(group.number).or_insert_with(|| Rc::clone(&group));
+    if !sometimes(Fault::Break(Invariant::GroupActive)) {
+        asking.active.borrow_mut().entry(group.number).or_insert_with(|| Rc::clone(&group));
+    }
     // It is known already that the host is down, so the works are answered at once.
     if group.next(now) == Next::Nothing {
         group.take_unroutable(now).into_iter().for_each(|work| asking.shared.give_up(work, now));
@@ -99,7 +105,7 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
             Start::At(until) => return wait::<R>(asking, group, until),
             Start::WhenOneEnds => return group.queue_at_site(),
         }
-        if asking.open.get() >= asking.sessions_max {
+        if asking.open.get() >= asking.sessions_max && !planted(Fault::Break(Invariant::ShardOpen)) {
             if group.queue_for_session() {
                 asking.starved.borrow_mut().push_back(Rc::downgrade(group));
             }
@@ -121,7 +127,8 @@ fn wait<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, until: Instant) {
     group.queue_at_site();
     {
         let timer = &mut site.state().timer;
-        if timer.is_some_and(|at| at <= until) {
+        if timer.is_some_and(|at| at <= until || planted(Fault::Break(Invariant::TimerFirst))) {
+            holds(Invariant::TimerFirst, || timer.is_some_and(|at| at <= until));
             return;
         }
         *timer = Some(until);
@@ -145,12 +152,17 @@ fn wake<R: Runtime>(asking: &Rc<Asking>, site: &Site) {
 /// A session has ended, so a group that waited only because of the total may begin one.
 fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
     while asking.open.get() < asking.sessions_max {
-        let Some(group) = asking.starved.borrow_mut().pop_front() else { return };
+        if planted(Fault::Break(Invariant::StarvedWoken)) {
+            break;
+        }
+        let Some(group) = asking.starved.borrow_mut().pop_front() else { break };
         if let Some(group) = group.upgrade() {
             group.leave_session_queue();
             dispatch::<R>(asking, &group, R::now());
         }
     }
+    let has_room = || asking.open.get() < asking.sessions_max;
+    holds(Invariant::StarvedWoken, || !has_room() || asking.starved.borrow().is_empty());
 }
 
 /// When a session may begin, with the defect that is planted, if any; `None` if never.
@@ -175,7 +187,7 @@ struct Seat<R: Runtime> {
 impl<R: Runtime> Seat<R> {
     fn take(asking: &Rc<Asking>, group: &Rc<Group>) -> Seat<R> {
         asking.open.set(asking.open.get() + 1);
-        group.site.state().open += 1;
+        holds(Invariant::ShardOpen, || asking.open.get() <= asking.sessions_max);
         group.on_session_opened(R::now());
         Seat { asking: Rc::clone(asking), group: Rc::clone(group), runtime: PhantomData }
     }
@@ -185,7 +197,6 @@ impl<R: Runtime> Drop for Seat<R> {
     fn drop(&mut self) {
         let (asking, group) = (&self.asking, &self.group);
         asking.open.set(asking.open.get() - 1);
-        group.site.state().open -= 1;
         group.on_session_closed(R::now());
         if sometimes(Fault::LeakTask) {
             R::spawn(std::future::pending());

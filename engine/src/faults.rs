@@ -3,6 +3,8 @@
 //! Product code asks [`planted`] or [`sometimes`] at the place of a defect. Without the feature `sim` both are constant, and the
 //! compiler removes the defect.
 
+use crate::invariants::Invariant;
+
 /// A defect that is put into the engine on purpose, to see that it is noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -51,6 +53,8 @@ pub enum Fault {
     /// A 421 to a recipient that follows refusals in its session is taken for the end of a session that has had its
     /// share. To plant: its words pause no site, lower no rate and rest no source; the next session begins at once.
     IgnoreBusy,
+    /// The defect that breaks a rule which the engine asserts.
+    Break(Invariant),
 }
 
 #[cfg(feature = "sim")]

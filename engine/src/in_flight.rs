@@ -3,6 +3,8 @@
 //! A session may take longer than the patience of some works. These are answered at their deadline, and a later reply about
 //! them is ignored.
 
+use crate::faults::{Fault, planted};
+use crate::invariants::{Invariant, holds};
 use crate::work::Work;
 use std::time::Instant;
 
@@ -15,7 +17,8 @@ pub(crate) struct InFlight {
 
 impl InFlight {
     pub(crate) fn new(works: Vec<Work>) -> InFlight {
-        let due = works.iter().map(|work| work.deadline).min();
+        let deadlines = works.iter().map(|work| work.deadline);
+        let due = if planted(Fault::Break(Invariant::DueFirst)) { deadlines.max() } else { deadlines.min() };
         InFlight { works: works.into_iter().map(Some).collect(), due }
     }
 
@@ -36,6 +39,8 @@ impl InFlight {
 
     /// Takes the works whose deadline has passed.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Work> {
+        let first = || self.works.iter().flatten().map(|work| work.deadline).min();
+        holds(Invariant::DueFirst, || first().is_none_or(|first| self.due.is_some_and(|due| due <= first)));
         if self.due.is_none_or(|due| due > now) {
             return Vec::new();
         }

@@ -33,6 +33,7 @@ mod faults;
 mod in_flight;
 mod inbox;
 mod inquiry;
+mod invariants;
 mod knowledge;
 mod machine;
 mod probe;

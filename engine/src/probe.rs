@@ -29,6 +29,8 @@ mod transaction;
 mod works;
 
 use crate::asking::Asking;
+use crate::faults::{Fault, planted};
+use crate::invariants::{Invariant, holds};
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::{Group, Next};
@@ -81,7 +83,12 @@ async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
     let destination = (route.address, asking.smtp_port).into();
     let source = group.source;
     let config = Rc::clone(&asking.sessions[source]);
-    let starttls = !group.route_state(place.index).is_plain_only();
+    let starttls = {
+        let known = place.state();
+        holds(Invariant::RouteUp, || known.down_rule(R::now()).is_none());
+        holds(Invariant::RouteRested, || known.resting_until(R::now()).is_none());
+        !known.is_plain_only()
+    };
     let limit = R::now() + asking.session_limit;
     let trace = asking.trace();
     let connected =
@@ -130,7 +137,10 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
         blame(&place.at(R::now()), &closure, &state.tally);
     }
     // This session cannot prove any more answers.
-    checkpoint::release(&place.at(R::now()), &mut state, false);
+    if !planted(Fault::Break(Invariant::HeldReleased)) {
+        checkpoint::release(&place.at(R::now()), &mut state, false);
+    }
+    holds(Invariant::HeldReleased, || state.held.evidence.borrow().is_empty());
     match end {
         SessionEnd::Quit(then) => {
             group.site.state().pace.on_spent(&state.tally);

@@ -10,6 +10,8 @@
 //! A work that expires leaves its number in its lane; the next reader of the lane drops that number.
 
 use crate::Priority;
+use crate::faults::{Fault, planted};
+use crate::invariants::{Invariant, holds};
 use crate::seed::{Hashing, Number};
 use crate::work::Work;
 use engine_proto::address::Domain;
@@ -70,6 +72,8 @@ impl Queue {
         let (number, class, owner, domain) = self.place(&work);
         self.lane(&work).classes[class].join(owner).join(domain).push_back(number);
         self.works.insert(number, work);
+        let known = || self.deadlines.iter().map(BTreeSet::len).sum::<usize>();
+        holds(Invariant::QueueDeadlines, || known() == self.works.len());
     }
 
     /// Puts a work back in front of all others of its class.
@@ -87,7 +91,7 @@ impl Queue {
         while taken.len() < most {
             let Some((lane, class)) = self.choose(route, awaited, taken.is_empty()) else { break };
             let Some(work) = self.pop(lane, class) else { continue };
-            if work.suspect {
+            if work.suspect && !planted(Fault::Break(Invariant::TakenAlone)) {
                 return vec![work];
             }
             if self.one_domain {
@@ -170,7 +174,9 @@ impl Queue {
     fn place(&mut self, work: &Work) -> (u64, usize, u64, Option<Domain>) {
         let (number, class) = (self.next, work.priority as usize);
         self.next += 1;
-        self.deadlines[class].insert((work.deadline, number));
+        if !planted(Fault::Break(Invariant::QueueDeadlines)) {
+            self.deadlines[class].insert((work.deadline, number));
+        }
         (number, class, work.owner, self.one_domain.then(|| work.address.domain().clone()))
     }
 
@@ -193,7 +199,7 @@ impl Queue {
         let open = |lane: &Lane, class: usize| {
             lane.counts[class] > 0
                 && lane.has_before(1 << route)
-                && (alone || !lane.suspect)
+                && (alone || !lane.suspect || planted(Fault::Break(Invariant::TakenAlone)))
                 && (class == SINGLE || lane.tried & awaited == awaited)
         };
         let find = |class: usize| {
@@ -203,11 +209,13 @@ impl Queue {
         let lanes: [Option<usize>; CLASSES] = std::array::from_fn(find);
         let waits = |&class: &usize| lanes[class].is_some();
         let owed = (0..CLASSES).rev().filter(waits).find(|&class| self.passed[class] >= QUEUE_PASSED_MAX);
+        let owed = owed.filter(|_| !planted(Fault::Break(Invariant::QueueTurns)));
         let class = owed.or_else(|| (0..CLASSES).find(waits))?;
         self.passed[class] = 0;
         for other in (class + 1..CLASSES).filter(waits) {
             self.passed[other] = self.passed[other].saturating_add(1);
         }
+        holds(Invariant::QueueTurns, || self.passed.iter().all(|&passed| passed <= QUEUE_PASSED_MAX));
         lanes[class].map(|lane| (lane, class))
     }
 

@@ -11,6 +11,8 @@ use crate::config::EngineConfig;
 use crate::egress::Pool;
 use crate::faults;
 pub use crate::faults::Fault;
+use crate::invariants;
+pub use crate::invariants::{INVARIANTS, Invariant};
 use crate::runtime::Runtime;
 pub use crate::runtime::memory::{MemoryHost, MemoryPeers};
 use crate::runtime::{Main, sim as runtime};
@@ -167,6 +169,8 @@ pub struct Ending {
     pub panics: u32,
     /// A task ran on and on without time passing.
     pub spins: bool,
+    /// The rules that the engine found broken.
+    pub broken: Vec<Invariant>,
 }
 
 /// After this time all timeouts have passed, and no state is kept for a group without work.
@@ -282,6 +286,7 @@ impl Run {
             shards_left: census::take().len(),
             panics: last.panics,
             spins: first.spins || last.spins,
+            broken: invariants::take_broken(),
         }
     }
 

@@ -4,8 +4,9 @@
 //!
 //! [`Site`], [`Group`] and [`Route`] are what does not change: names, addresses, what is known of an operator. All that changes is in
 //! [`SiteState`], with a [`GroupState`] for each group and a [`RouteState`] for each of its routes. It has one owner and one
-//! `RefCell`, [`Site::state`], and there is no other interior mutability in it. Whoever borrows it does so for one statement or
-//! one method that calls nothing outside of this folder, so two borrows never meet, and none lasts over an `.await`.
+//! `RefCell`, [`Site::state`], and its fields are plain values. What a session asks about and holds is the session's own; the site has
+//! weak references to it, to take works out whose time is over. Whoever borrows the state of a site does so for one statement or one
+//! method that does not borrow it again, and never over an `.await`.
 //!
 //! The methods of a group are of four kinds:
 //!
@@ -22,7 +23,9 @@ mod held;
 mod route;
 
 use crate::Priority;
+use crate::faults::{Fault, planted, sometimes};
 use crate::in_flight::InFlight;
+use crate::invariants::{Invariant, holds};
 use crate::queue::Queue;
 use crate::quota::SiteQuota;
 use crate::refusals::SiteRefusals;
@@ -102,7 +105,7 @@ pub(crate) struct Busy<'g>(&'g Group);
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        self.0.state().busy -= 1;
+        self.0.state().busy -= u32::from(!planted(Fault::Break(Invariant::BusyOpen)));
     }
 }
 
@@ -140,7 +143,7 @@ impl GroupState {
     }
 
     fn queue_for_session(&mut self) -> bool {
-        !std::mem::replace(&mut self.queued_for_session, true)
+        !std::mem::replace(&mut self.queued_for_session, true) || planted(Fault::Break(Invariant::QueuedOnce))
     }
 
     /// Whether a single check waits behind sessions that all wait for the reply to another recipient: a server may take a minute for
@@ -202,7 +205,7 @@ impl Site {
         else {
             return Err(work);
         };
-        work.admission = Some(admission);
+        work.admission = Some(admission).filter(|_| !sometimes(Fault::Break(Invariant::Admitted)));
         Ok(work)
     }
 
@@ -373,7 +376,11 @@ impl Group {
     pub(crate) fn take(&self, route: usize, most: usize, now: Instant) -> Vec<Work> {
         let state = &mut *self.state();
         let awaited = self.awaited(state, route, now);
-        state.queue.take(route, awaited, most)
+        let room = most + usize::from(planted(Fault::Break(Invariant::TakenMost)));
+        let taken = state.queue.take(route, awaited, room);
+        holds(Invariant::TakenMost, || taken.len() <= most);
+        holds(Invariant::TakenAlone, || taken.len() <= 1 || taken.iter().all(|work| !work.suspect));
+        taken
     }
 
     /// Whether all routes are out of use.
@@ -472,10 +479,11 @@ impl Group {
         let mut rest: Option<Instant> = None;
         for (index, route) in state.routes.iter().enumerate() {
             let awaited = self.awaited(state, index, now);
-            if route.down_rule(now).is_some() || !state.queue.has_for(index, awaited) {
+            let is_down = route.down_rule(now).is_some() && !planted(Fault::Break(Invariant::RouteUp));
+            if is_down || !state.queue.has_for(index, awaited) {
                 continue;
             }
-            match route.resting_until(now) {
+            match route.resting_until(now).filter(|_| !planted(Fault::Break(Invariant::RouteRested))) {
                 None => return Next::Route(index),
                 Some(until) => rest = Some(rest.map_or(until, |rest| rest.min(until))),
             }
@@ -551,12 +559,16 @@ impl Group {
 
     /// A session of the group waits for answers, for as long as the guard lives.
     pub(crate) fn busy(&self) -> Busy<'_> {
-        self.state().busy += 1;
+        let state = &mut *self.state();
+        state.busy += 1;
+        holds(Invariant::BusyOpen, || state.busy <= state.open);
         Busy(self)
     }
 
     pub(crate) fn on_session_opened(&self, now: Instant) {
-        let mut state = self.state();
+        let site = &mut *self.site.state();
+        site.open += 1;
+        let state = &mut site.groups[self.slot];
         if state.open == 0 {
             state.open_since = now;
         }
@@ -564,9 +576,14 @@ impl Group {
     }
 
     pub(crate) fn on_session_closed(&self, now: Instant) {
-        let mut state = self.state();
+        let site = &mut *self.site.state();
+        site.open -= u32::from(!sometimes(Fault::Break(Invariant::SiteOpen)));
+        let state = &mut site.groups[self.slot];
         state.open -= 1;
         state.used = now;
+        holds(Invariant::SiteOpen, || {
+            site.open == site.groups.iter().map(|(_, group)| group.open).sum::<u32>()
+        });
     }
 
     /// Adds lines to the traces of the works that wait.
@@ -600,6 +617,8 @@ impl Group {
     pub(crate) fn queue_at_site(self: &Rc<Group>) {
         let site = &mut *self.site.state();
         if site.groups[self.slot].queue_for_session() {
+            let is_self = |other: &Weak<Group>| std::ptr::eq(other.as_ptr(), Rc::as_ptr(self));
+            holds(Invariant::QueuedOnce, || !site.waiting.iter().any(is_self));
             site.waiting.push_back(Rc::downgrade(self));
         }
     }
@@ -627,7 +646,7 @@ impl Group {
     pub(crate) fn is_forgotten(&self, now: Instant, crowded: bool) -> bool {
         let site = &mut *self.site.state();
         let state = &site.groups[self.slot];
-        if state.queue.len() > 0 || state.open > 0 {
+        if (state.queue.len() > 0 || state.open > 0) && !planted(Fault::Break(Invariant::GroupIdle)) {
             return false;
         }
         let unused = now.saturating_duration_since(state.used);

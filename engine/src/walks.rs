@@ -1,6 +1,8 @@
 //! The walks of a shard through DNS: one for all works of a domain, and its result is kept for a while. No I/O.
 
+use crate::faults::{Fault, planted};
 use crate::inquiry::{Asker, MailHosts};
+use crate::invariants::{Invariant, holds};
 use crate::seed::HashMap;
 use crate::work::{Plan, PlannedRoute, Work};
 use crate::{Outage, Priority};
@@ -177,8 +179,10 @@ impl Walks {
         }
         if has_room(self) {
             let walk = Walk { found, until: now + WALK_TTL, trace, bytes };
-            self.bytes += bytes;
+            self.bytes += if planted(Fault::Break(Invariant::WalkBytes)) { 2 * bytes } else { bytes };
             self.bytes -= self.known.insert(domain, walk).map_or(0, |before| before.bytes);
+            let sum = || self.known.values().map(|walk| walk.bytes).sum::<usize>();
+            holds(Invariant::WalkBytes, || self.bytes == sum());
         }
         waiting
     }

@@ -2,6 +2,8 @@
 
 use super::context::{Place, ProbeContext};
 use crate::egress::rest;
+use crate::faults::{Fault, planted, sometimes};
+use crate::invariants::{Invariant, holds};
 use crate::refusals::AskedRecipients;
 use crate::runtime::Runtime;
 use crate::session::Session;
@@ -110,7 +112,9 @@ pub(super) async fn hear<R: Runtime>(
     mut recipients: impl Recipients,
 ) -> NextStep {
     state.tally.transactions += 1;
-    state.tally.asked += counted.count() as u32;
+    if !sometimes(Fault::Break(Invariant::TallyAnswers)) {
+        state.tally.asked += counted.count() as u32;
+    }
     state.tarpit.on_begin(R::now());
     let (mut after, mut answers, mut refusals) = (NextStep::Open, 0, 0);
     let (site, host) = (&place.group.site, &place.route().host);
@@ -214,7 +218,10 @@ impl SessionState {
 
     fn on_reply(&mut self, reply: &Reply) {
         self.tally.answers += 1;
-        self.tally.errors += u32::from(!reply.is_positive());
+        let is_error = !reply.is_positive() || planted(Fault::Break(Invariant::TallyErrors));
+        self.tally.errors += u32::from(is_error) << u32::from(planted(Fault::Break(Invariant::TallyErrors)));
+        holds(Invariant::TallyAnswers, || self.tally.answers <= self.tally.asked);
+        holds(Invariant::TallyErrors, || self.tally.errors <= self.tally.answers);
     }
 }
 

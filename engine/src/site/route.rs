@@ -243,7 +243,7 @@ impl RouteState {
     }
 
     /// The rule because of which the route is not asked now.
-    pub(super) fn down_rule(&self, now: Instant) -> Option<&'static str> {
+    pub(crate) fn down_rule(&self, now: Instant) -> Option<&'static str> {
         self.down.filter(|(until, _)| *until > now).map(|(_, rule)| rule)
     }
 
@@ -253,7 +253,7 @@ impl RouteState {
     }
 
     /// When the route may be used again, if it rests now.
-    pub(super) fn resting_until(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn resting_until(&self, now: Instant) -> Option<Instant> {
         self.resting.filter(|&until| until > now)
     }
 }

@@ -23,7 +23,7 @@ use crate::interop::process::{interrupted, watch_signals};
 use crate::interop::report::{self, Tally};
 use clap::Args;
 use engine::config::EngineConfig;
-use engine::sim::{Ending, FAULTS, FAULTS_OF_EVIDENCE, Fault, Setup};
+use engine::sim::{Ending, FAULTS, FAULTS_OF_EVIDENCE, Fault, INVARIANTS, Setup};
 use plan::WorldPlan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -32,7 +32,7 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use world::{Invariant, RESOLVER, World};
+use world::{Breach, Invariant, RESOLVER, World};
 
 /// The options of `cargo xtask sim`.
 #[derive(Args)]
@@ -49,6 +49,9 @@ pub struct SimOptions {
     /// Plant a fault in the engine and expect a failure.
     #[arg(long, value_name = "FAULT", value_parser = fault)]
     plant: Option<Fault>,
+    /// Plant every fault, each in up to 10,000 worlds, and print after how many worlds it was found.
+    #[arg(long)]
+    faults: bool,
     /// Continue after a failure, and count the kinds of failures, with the first seeds and requests of each.
     #[arg(long)]
     survey: bool,
@@ -72,7 +75,8 @@ fn fault(name: &str) -> Result<Fault, String> {
 
 /// Every fault that can be planted.
 fn faults() -> impl Iterator<Item = (Fault, &'static str)> {
-    FAULTS.into_iter().chain(FAULTS_OF_EVIDENCE)
+    let asserted = INVARIANTS.iter().map(|&(invariant, name)| (Fault::Break(invariant), name));
+    FAULTS.into_iter().chain(FAULTS_OF_EVIDENCE).chain(asserted)
 }
 
 /// The number of seeds of the small version.
@@ -83,9 +87,10 @@ const BROKEN_ONCE: [u64; 9] = [
     61_000_103,
 ];
 /// The number of seeds within which a planted fault must show. The second number is for a fault that only misleading
-/// sites show.
+/// sites show, or that breaks a rule which the engine asserts; the third for a run of all faults.
 const FAULT_SEEDS: u64 = 8;
 const FAULT_OF_EVIDENCE_SEEDS: u64 = 256;
+const ALL_FAULTS_SEEDS: u64 = 10_000;
 /// The longest virtual time of a world. A world that lasts longer does not end.
 const LIMIT: Duration = Duration::from_secs(5 * 3600);
 
@@ -100,8 +105,15 @@ pub fn main(options: &SimOptions) -> ExitCode {
         if let Err(Failure(message)) = scaling::run(&mut tally) {
             tally.check("scaling", Err(message));
         }
+    } else if options.faults {
+        faults().for_each(|(fault, _)| plant(fault, options.seed, ALL_FAULTS_SEEDS, &mut tally));
     } else if let Some(fault) = options.plant {
-        plant(fault, options.seed, &mut tally);
+        let seeds = if FAULTS.iter().any(|(known, _)| *known == fault) {
+            FAULT_SEEDS
+        } else {
+            FAULT_OF_EVIDENCE_SEEDS
+        };
+        plant(fault, options.seed, seeds, &mut tally);
     } else {
         let seeds = if options.small { SMALL_SEEDS } else { options.seeds };
         campaign(options.seed, seeds, options, &mut tally);
@@ -112,7 +124,7 @@ pub fn main(options: &SimOptions) -> ExitCode {
             complaint(seed, &outcome).map_or(Ok(()), Err)
         });
         tally.check("worlds that failed once", broken.map(|()| format!("{} worlds", BROKEN_ONCE.len())));
-        FAULTS.iter().for_each(|(fault, _)| plant(*fault, options.seed, &mut tally));
+        FAULTS.iter().for_each(|(fault, _)| plant(*fault, options.seed, FAULT_SEEDS, &mut tally));
     }
     report::line(&format!("{} passed, {} failed", tally.passed, tally.failed));
     if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -146,6 +158,12 @@ fn run(seed: u64, fault: Option<Fault>, telling: Option<u64>) -> Result<SeedOutc
     let (ending, mut world) = engine::sim::run(setup, world, arrivals).map_err(|error| error.to_string())?;
     world.close();
     hold_to_the_end(&ending, &mut world);
+    let breach = |rule: &engine::sim::Invariant| Breach {
+        invariant: Invariant::Engine,
+        text: rule.rule().into(),
+        ticket: None,
+    };
+    world.breaches.extend(ending.broken.iter().map(breach));
     Ok(SeedOutcome { world, ending })
 }
 
@@ -177,8 +195,8 @@ fn hold_to_the_end(ending: &Ending, world: &mut World) {
 fn campaign(first: u64, seeds: u64, options: &SimOptions, tally: &mut Tally) {
     let (next, broken) = (AtomicU64::new(0), AtomicBool::new(false));
     let (addresses, failures) = (AtomicU64::new(0), Mutex::new(Failures::default()));
-    let traces = AtomicU64::new(0);
-    let begun = Instant::now();
+    let (traces, simulated) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (begun, cpu) = (Instant::now(), scaling::cpu_s().unwrap_or_default());
     let work = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
@@ -191,6 +209,7 @@ fn campaign(first: u64, seeds: u64, options: &SimOptions, tally: &mut Tally) {
                 // The sum depends on which world has which trace, and not on the order in which the threads end.
                 let trace = trace_of(outcome).wrapping_mul(2 * (first + at) + 1);
                 traces.fetch_add(trace, Ordering::Relaxed);
+                simulated.fetch_add(outcome.ending.answered.as_secs(), Ordering::Relaxed);
                 if seeds == 1 {
                     print_outcome(outcome);
                 }
@@ -205,8 +224,9 @@ fn campaign(first: u64, seeds: u64, options: &SimOptions, tally: &mut Tally) {
     let (seconds, addresses) = (begun.elapsed().as_secs_f64(), addresses.into_inner());
     let done = next.into_inner().min(seeds);
     let note = format!(
-        "{done} worlds, {addresses} addresses in {seconds:.1} s, {:.1} us per address and thread; traces {:016x}",
+        "{done} worlds, {addresses} addresses in {seconds:.1} s, {:.1} us per address and thread, {:.0} simulated s per CPU s; traces {:016x}",
         seconds * 1e6 * options.threads as f64 / addresses.max(1) as f64,
+        simulated.into_inner() as f64 / (scaling::cpu_s().unwrap_or_default() - cpu).max(0.01),
         traces.into_inner()
     );
     let failures = failures.into_inner().unwrap_or_else(|poison| poison.into_inner());
@@ -296,22 +316,25 @@ fn complaint(seed: u64, outcome: &SeedOutcome) -> Option<String> {
 }
 
 /// Checks that a planted fault is noticed as the right breach, in a world that has no failure without it.
-fn plant(fault: Fault, first: u64, tally: &mut Tally) {
+fn plant(fault: Fault, first: u64, seeds: u64, tally: &mut Tally) {
     let name = faults().find(|(known, _)| *known == fault).map_or("", |(_, name)| name);
-    let of_evidence = FAULTS_OF_EVIDENCE.iter().any(|(known, _)| *known == fault);
-    let seeds = if of_evidence { FAULT_OF_EVIDENCE_SEEDS } else { FAULT_SEEDS };
     tally.check(name, noticed(fault, first..first + seeds));
 }
 
 fn noticed(fault: Fault, seeds: Range<u64>) -> Result<String, String> {
-    let (invariant, count) = (broken_by(fault), seeds.end - seeds.start);
+    let (invariant, first, count) = (broken_by(fault), seeds.start, seeds.end - seeds.start);
+    let is_it = |breach: &&Breach| match fault {
+        Fault::Break(rule) => breach.invariant == invariant && breach.text == rule.rule(),
+        _ => breach.invariant == invariant,
+    };
     let mut found = Vec::new();
     for seed in seeds {
         let breaches = run(seed, Some(fault), None)?.world.breaches;
-        if let Some(breach) = breaches.iter().find(|breach| breach.invariant == invariant)
+        if let Some(breach) = breaches.iter().find(is_it)
             && run(seed, None, None)?.world.breaches.is_empty()
         {
-            return Ok(format!("seed {seed}, {}: {}", invariant.name(), breach.text));
+            let worlds = seed - first + 1;
+            return Ok(format!("after {worlds} worlds (seed {seed}), {}: {}", invariant.name(), breach.text));
         }
         found.extend(breaches.into_iter().map(|breach| breach.text));
     }
@@ -335,6 +358,7 @@ fn broken_by(fault: Fault) -> Invariant {
         | Fault::IgnoreBusy => Invariant::Manners,
         Fault::StarveSite => Invariant::Fairness,
         Fault::LeakTask | Fault::LeakSession | Fault::LeakGroup => Invariant::Memory,
+        Fault::Break(_) => Invariant::Engine,
     }
 }
 
@@ -356,7 +380,7 @@ mod tests {
     #[test]
     fn every_planted_fault_is_noticed_as_what_it_is() {
         let mut tally = Tally::default();
-        FAULTS.iter().for_each(|(fault, _)| plant(*fault, 1, &mut tally));
+        FAULTS.iter().for_each(|(fault, _)| plant(*fault, 1, FAULT_SEEDS, &mut tally));
         assert_eq!((tally.passed as usize, tally.failed), (FAULTS.len(), 0));
     }
 }

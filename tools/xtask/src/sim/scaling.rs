@@ -195,7 +195,7 @@ fn exists(local: &str) -> bool {
 }
 
 /// User and system time of this process.
-fn cpu_s() -> Result<f64, Failure> {
+pub(super) fn cpu_s() -> Result<f64, Failure> {
     let stat = fs::read_to_string("/proc/self/stat").map_err(|error| Failure(error.to_string()))?;
     let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);

@@ -26,6 +26,8 @@ pub enum Invariant {
     Fairness,
     Memory,
     Health,
+    /// A rule that the engine asserts itself.
+    Engine,
 }
 
 impl Invariant {
@@ -38,6 +40,7 @@ impl Invariant {
             Invariant::Fairness => "fairness",
             Invariant::Memory => "memory",
             Invariant::Health => "health",
+            Invariant::Engine => "engine",
         }
     }
 }

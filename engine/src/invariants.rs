@@ -1,0 +1,70 @@
+//! The invariants of the engine that it asserts itself, each with the defect that breaks it.
+//!
+//! [`holds`] stands where a rule has to be true. In the simulation it notes a broken rule, and the world reports it; in other debug
+//! builds it panics; in a release build it is nothing. `Fault::Break` plants the defect of a rule at the place that keeps it. What
+//! can only be seen from outside, as the number of answers, is checked by the simulated world (`tools/xtask/src/sim`).
+
+/// Declares the rules: the name, its word on the command line, and the rule in a sentence.
+macro_rules! invariants {
+    ($($name:ident, $word:literal, $rule:literal;)*) => {
+        /// A rule that the engine asserts.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Invariant { $(#[doc = $rule] $name,)* }
+
+        /// Every rule with its word on the command line.
+        #[cfg(feature = "sim")]
+        pub const INVARIANTS: &[(Invariant, &str)] = &[$((Invariant::$name, $word),)*];
+
+        impl Invariant {
+            /// The rule in a sentence.
+            pub fn rule(self) -> &'static str {
+                match self { $(Invariant::$name => $rule,)* }
+            }
+        }
+    };
+}
+
+invariants! {
+    SiteOpen, "site-open", "A site has as many sessions open as its groups together.";
+    ShardOpen, "shard-open", "A shard has no more sessions open than its share of the total.";
+    BusyOpen, "busy-open", "No more sessions of a group wait for answers than are open.";
+    QueueDeadlines, "queue-deadlines", "The queue knows the deadline of every work in it.";
+    QueueTurns, "queue-turns", "No class of works is passed over more often than the limit.";
+    TakenMost, "taken-most", "A transaction takes no more works than its session has room for.";
+    TakenAlone, "taken-alone", "A work at which a session hung is asked about alone.";
+    DueFirst, "due-first", "No work under way expires before the instant that is noted.";
+    TallyAnswers, "tally-answers", "A session gets no more answers than it asked about recipients.";
+    TallyErrors, "tally-errors", "A session counts no more refusals than answers.";
+    HeldReleased, "held-released", "A session that has ended holds no answers.";
+    WalkBytes, "walk-bytes", "The bytes of the kept walks are the sum over the walks.";
+    GroupIdle, "group-idle", "No group with work or with a session is forgotten.";
+    GroupActive, "group-active", "Every group with work is among those that are swept.";
+    QueuedOnce, "queued-once", "A group is queued at most once for a session of its site.";
+    TimerFirst, "timer-first", "The timer of a site wakes it no later than a group asked for.";
+    RouteUp, "route-up", "No session is opened over a route that is down.";
+    RouteRested, "route-rested", "No session is opened over a route that rests.";
+    Admitted, "admitted", "Every patient work in a queue has a place among those of its site.";
+    StarvedWoken, "starved-woken", "No group waits for a session while the shard has room for one.";
+}
+
+#[cfg(feature = "sim")]
+thread_local! {
+    static BROKEN: std::cell::RefCell<std::collections::BTreeSet<Invariant>> = const { std::cell::RefCell::new(std::collections::BTreeSet::new()) };
+}
+
+/// Checks a rule, except in a release build without the simulation.
+#[inline]
+pub(crate) fn holds(invariant: Invariant, is_so: impl FnOnce() -> bool) {
+    #[cfg(feature = "sim")]
+    if !is_so() {
+        BROKEN.with_borrow_mut(|broken| broken.insert(invariant));
+    }
+    #[cfg(not(feature = "sim"))]
+    debug_assert!(is_so(), "{}", invariant.rule());
+}
+
+/// Takes the rules that were broken on this thread since the last call.
+#[cfg(feature = "sim")]
+pub(crate) fn take_broken() -> Vec<Invariant> {
+    BROKEN.take().into_iter().collect()
+}
