@@ -7,7 +7,7 @@
 //! public: no client has a secret.
 //!
 //! The steps of a connection: [`registration`] or [`document`] identifies the client. The dashboard asks the signed-in user
-//! for consent. [`token`] exchanges the code for tokens. The store keeps the durable state ([`store::Connections`]).
+//! for consent. [`token`] exchanges the code for tokens. The store keeps the durable state.
 
 pub mod client;
 pub mod document;
