@@ -1,7 +1,8 @@
 //! The OpenAPI description of the contract: `GET /v1/openapi.json` and `mailprobe openapi`.
 //!
-//! The description is the file `frontend/api/openapi.json`. Tests generate it from the types of this crate (`tests/generator.rs`)
-//! and compare. So the program does not contain the generator, whose libraries take long to compile.
+//! The description is the file `frontend/api/openapi.json`. Its texts and operations are written by hand. Tests compare it with this
+//! crate, and generate the schemas and the examples in it from the types (`tests/generator.rs`). So the program does not contain the
+//! generator, whose libraries take long to compile.
 
 #[cfg(test)]
 pub(crate) mod tests;

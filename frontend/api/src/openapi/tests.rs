@@ -4,12 +4,13 @@ pub(crate) mod generator;
 
 use super::{HERE, description, pretty};
 use crate::request::{
-    BATCH_EMAILS_MAX, BATCH_NAME_CHARS_MAX, EMAIL_CHARS_MAX, LIST_BYTES_MAX, LIST_COLUMN_CHARS_MAX,
+    BATCH_EMAILS_MAX, BATCH_NAME_CHARS_MAX, Choice, EMAIL_CHARS_MAX, LIST_BYTES_MAX, LIST_COLUMN_CHARS_MAX,
     LIST_NAME_CHARS_MAX,
 };
 use crate::webhook::{EVENTS_MAX, LABEL_CHARS_MAX, URL_CHARS_MAX};
 use crate::{
-    BatchBody, ErrorCode, ListBody, Reason, VerifyBody, WebhookBody, WebhookChangeBody, error::OFFENDERS_MAX,
+    BatchBody, DetailLevel, ErrorCode, ListBody, Mode, Reason, VerifyBody, WebhookBody, WebhookChangeBody,
+    error::OFFENDERS_MAX,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -58,11 +59,11 @@ fn operations(whole: &Value) -> Vec<(String, String, &Value)> {
 #[test]
 fn the_snapshot_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
-    let now = serde_json::to_string_pretty(&generator::description()).unwrap() + "\n";
+    let kept = std::fs::read_to_string(&path).unwrap();
+    let now = serde_json::to_string_pretty(&generator::updated(&kept)).unwrap() + "\n";
     if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(&path, &now).unwrap();
+        return std::fs::write(&path, &now).unwrap();
     }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == now,
         "frontend/api/openapi.json does not agree with the types; look at what changes for callers, then run\n\
@@ -208,23 +209,33 @@ fn every_error_code_stands_with_its_status() {
     assert_eq!(names("Reason"), json!(Reason::ALL));
 }
 
+/// The headers that tell a caller about its limit.
+const LIMITS: [&str; 5] =
+    ["RateLimit-Policy", "RateLimit", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"];
+
 #[test]
 fn every_response_says_what_it_carries() {
     let whole = described();
+    let check = |response: &Value, status: &str, creates: bool, counts: bool, place: &str| {
+        let headers = resolve(&whole, response)["headers"].as_object().unwrap();
+        let has = |name: &str| headers.contains_key(name);
+        assert!(has("X-Request-Id"), "{place} {status}");
+        assert_eq!(has("WWW-Authenticate"), status == "401", "{place} {status}");
+        assert_eq!(has("Allow"), status == "405", "{place} {status}");
+        assert_eq!(has("Idempotent-Replayed"), creates && status.starts_with('2'), "{place} {status}");
+        assert!(has("Retry-After") || !["429", "503"].contains(&status), "{place} {status}");
+        // A request that is refused before it is counted has no headers of a limit.
+        let counted = !["401", "403", "405"].contains(&status) && (counts || !status.starts_with('2'));
+        assert!(LIMITS.iter().all(|name| has(name) == counted), "{place} {status}");
+    };
     for (method, path, operation) in operations(&whole) {
+        let creates = method == "post" && matches!(path.as_str(), "/v1/verify/batch" | "/v1/lists");
         for (status, response) in operation["responses"].as_object().unwrap() {
-            let response = resolve(&whole, response);
-            let headers: Vec<&String> = response["headers"].as_object().unwrap().keys().collect();
-            let has = |name: &str| headers.iter().any(|header| *header == name);
-            assert!(has("X-Request-Id"), "{path} {status}");
-            assert_eq!(has("WWW-Authenticate"), status == "401", "{path} {status}");
-            let creates = method == "post" && matches!(path.as_str(), "/v1/verify/batch" | "/v1/lists");
-            let is_replayed = creates && status.starts_with('2');
-            assert_eq!(has("Idempotent-Replayed"), is_replayed, "{path} {status}");
-            assert!(has("Retry-After") || !["429", "503"].contains(&status.as_str()), "{path} {status}");
-            let limited = !["401", "403"].contains(&status.as_str()) && path != "/v1/openapi.json";
-            assert!(has("RateLimit") || !limited, "{path} {status}");
+            check(response, status, creates, path != "/v1/openapi.json", &path);
         }
+    }
+    for (status, response) in whole["x-any-request"].as_object().unwrap() {
+        check(response, status, false, true, "any request");
     }
 }
 
@@ -365,6 +376,22 @@ fn every_example_is_what_its_schema_says() {
     assert!(count > 60, "{count} examples");
 }
 
+#[test]
+fn answers_have_rendered_examples() {
+    let whole = described();
+    let rendered = generator::examples::of_answers();
+    for (method, path, operation) in operations(&whole) {
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            let is_json = response["content"].get("application/json").is_some();
+            let is_rendered =
+                rendered.iter().any(|(of, by, with, _)| (*of, *by, *with) == (&path, &method, status));
+            // No type of this crate renders these two.
+            let by_hand = ["/v1/account/export", "/v1/openapi.json"].contains(&path.as_str());
+            assert_eq!(is_rendered, is_json && !by_hand, "{method} {path} {status}");
+        }
+    }
+}
+
 /// The examples of a schema together show every described field.
 #[test]
 fn examples_show_every_field_of_an_answer() {
@@ -449,4 +476,21 @@ fn bounds_are_those_of_the_parsers() {
     assert_eq!(bound("ListRequest", "name", "maxLength"), LIST_NAME_CHARS_MAX);
     assert_eq!(bound("ListRequest", "column", "maxLength"), LIST_COLUMN_CHARS_MAX);
     assert_eq!(bound("Error", "invalid", "maxItems"), OFFENDERS_MAX);
+    let parameter = |method: &str, path: &str, name: &str| {
+        let parameters = whole["paths"][path][method]["parameters"].as_array().unwrap();
+        parameters.iter().find(|parameter| parameter["name"] == name).unwrap()["schema"].clone()
+    };
+    for method in ["get", "post"] {
+        let mode = parameter(method, "/v1/verify", "mode");
+        assert_eq!((&mode["enum"], &mode["default"]), (&names::<Mode>(), &json!(Mode::default())));
+        assert_eq!(parameter(method, "/v1/verify", "detail")["enum"], names::<DetailLevel>());
+    }
+    assert_eq!(parameter("patch", "/v1/lists/{list_id}", "Upload-Offset")["maximum"], LIST_BYTES_MAX);
+    assert_eq!(parameter("post", "/v1/lists", "name")["maxLength"], LIST_NAME_CHARS_MAX);
+    assert_eq!(parameter("post", "/v1/lists", "column")["maxLength"], LIST_COLUMN_CHARS_MAX);
+}
+
+/// The names of a parameter's values.
+fn names<T: Choice>() -> Value {
+    T::VALUES.iter().map(|(name, _)| *name).collect()
 }

@@ -1,9 +1,11 @@
-//! The examples: rendered values of the contract's types. The tests parse those of requests.
+//! The examples of answers: rendered values of the contract's types. Those of requests are written by hand, and the tests parse them.
 
 use crate::{
-    Account, BatchCreated, BatchPage, BatchState, BatchStatus, BatchSummary, Checks, Counts, Detail, Dns,
-    ErrorBody, ErrorCode, Evidence, FastFindings, Findings, Flags, FoundAddresses, Issue, IssueType, List,
-    ListPage, ListStatus, ListWait, Offender, Reason, ResultRow, SubscriptionStatus, Verification, WaitCause,
+    Account, BatchCreated, BatchPage, BatchState, BatchStatus, BatchSummary, Checks, Counts, Delivery,
+    DeliveryAttempt, DeliveryError, DeliveryList, DeliveryStatus, Detail, Dns, ErrorBody, ErrorCode,
+    Evidence, FastFindings, Findings, Flags, FoundAddresses, Issue, IssueType, List, ListPage, ListStatus,
+    ListWait, Offender, Reason, ResultRow, SubscriptionStatus, Verification, WaitCause, Webhook,
+    WebhookDisabledReason, WebhookEvent, WebhookList, WebhookTested,
 };
 use serde_json::{Value, json};
 
@@ -11,41 +13,60 @@ use serde_json::{Value, json};
 pub type Example = (&'static str, &'static str, Value);
 
 /// An address for examples (RFC 2606 3).
-pub const ADDRESS: &str = "alice@example.com";
-/// The batch id of the examples.
-pub const BATCH_ID: &str = "bat_01kdvds2j0emq8k9w39qsaekf4";
+const ADDRESS: &str = "alice@example.com";
+const BATCH_ID: &str = "bat_01kdvds2j0emq8k9w39qsaekf4";
+const LIST_ID: &str = "lst_01kdvds2j0f0srt7c5m2q9z3ab";
+/// The size of the list that the examples of requests upload.
+const LIST_BYTES: u64 = 61;
+const WEBHOOK_ID: &str = "whk_01kdvds2j0emq8k9w39qsaekf4";
+const MESSAGE_ID: &str = "msg_01kdvf0q40c2v9f7n6x8y5r3ta";
+const CREATED_AT: &str = "2026-01-01T00:00:00+00:00";
 
-/// The list id of the examples.
-pub const LIST_ID: &str = "lst_01kdvds2j0f0srt7c5m2q9z3ab";
-/// The content of a list.
-pub const CONTENT: &str = "email\nalice@example.com\nnobody@example.com\nALICE@example.com\n";
-/// The results of the list with [`CONTENT`] as CSV.
-pub const RESULTS_CSV: &str = "email,deliverable,reason\nalice@example.com,true,mailbox_exists\n\
-    nobody@example.com,false,mailbox_not_found\nALICE@example.com,true,mailbox_exists\n";
-/// The deliverable rows of [`RESULTS_CSV`] as JSON lines.
-pub const RESULTS_JSONL: &str =
-    "{\"email\":\"alice@example.com\",\"deliverable\":true,\"reason\":\"mailbox_exists\"}\n";
-
-/// Examples of bodies of `POST /v1/verify`.
-pub fn verify_requests() -> Vec<Example> {
+/// The examples of each answer that a type of this crate renders, with its path, method and status.
+pub fn of_answers() -> Vec<(&'static str, &'static str, &'static str, Vec<Example>)> {
     vec![
-        ("full", "A full check", json!({ "email": ADDRESS })),
-        ("detail", "A full check with the detail block", json!({ "email": ADDRESS, "detail": "full" })),
-        ("fast", "A fast check", json!({ "email": "alice@gmial.com", "mode": "fast" })),
+        ("/v1/verify", "get", "200", verifications()),
+        ("/v1/verify", "post", "200", verifications()),
+        ("/v1/verify/batch", "post", "202", batches_created()),
+        ("/v1/verify/batch", "get", "200", batch_pages()),
+        ("/v1/verify/batch/{batch_id}", "get", "200", batch_statuses()),
+        ("/v1/verify/batch/{batch_id}/cancel", "post", "202", batch_statuses()),
+        ("/v1/webhooks", "post", "201", vec![("created", "A new endpoint", json!(secret_webhook()))]),
+        ("/v1/webhooks", "get", "200", vec![("two", "Two endpoints", json!(webhooks()))]),
+        ("/v1/webhooks/{webhook_id}", "get", "200", vec![("failing", "Its attempts fail", json!(failing()))]),
+        (
+            "/v1/webhooks/{webhook_id}",
+            "patch",
+            "200",
+            vec![("changed", "After the change", json!(webhook()))],
+        ),
+        (
+            "/v1/webhooks/{webhook_id}/rotate",
+            "post",
+            "200",
+            vec![("rotated", "After a rotation", json!(rotated()))],
+        ),
+        ("/v1/webhooks/{webhook_id}/test", "post", "202", vec![("tested", "The message", json!(tested()))]),
+        ("/v1/webhooks/{webhook_id}/deliveries", "get", "200", deliveries()),
+        ("/v1/lists", "post", "201", lists_created()),
+        ("/v1/lists", "get", "200", list_pages()),
+        ("/v1/lists/{list_id}", "get", "200", lists()),
+        ("/v1/lists/{list_id}", "patch", "200", lists_created()),
+        ("/v1/lists/{list_id}/start", "post", "202", lists_started()),
+        ("/v1/lists/{list_id}/cancel", "post", "202", lists_cancelled()),
+        ("/v1/account", "get", "200", accounts()),
     ]
 }
 
-/// Examples of bodies of `POST /v1/verify/batch`.
-pub fn batch_requests() -> Vec<Example> {
-    let emails = json!([ADDRESS, "nobody@example.com"]);
-    vec![
-        ("named", "Two addresses", json!({ "emails": emails, "name": "Newsletter, June" })),
-        ("nameless", "A name is optional", json!({ "emails": emails })),
-    ]
+/// Examples as the description has them.
+pub fn shown(examples: Vec<Example>) -> Value {
+    let shown =
+        |(name, summary, value): Example| (name.to_owned(), json!({ "summary": summary, "value": value }));
+    Value::Object(examples.into_iter().map(shown).collect())
 }
 
 /// Examples of answers of `/v1/verify`.
-pub fn verifications() -> Vec<Example> {
+fn verifications() -> Vec<Example> {
     let full = |reason, credits_remaining, cached, detail| {
         let findings = Findings::Full { cached, detail };
         json!(Verification { email: ADDRESS.into(), reason, credits_remaining, findings })
@@ -102,7 +123,7 @@ fn detail() -> Detail {
 }
 
 /// Examples of answers of `POST /v1/verify/batch`.
-pub fn batches_created() -> Vec<Example> {
+fn batches_created() -> Vec<Example> {
     let created = |status, credits_remaining| {
         json!(BatchCreated { batch_id: BATCH_ID.into(), emails_submitted: 2, status, credits_remaining })
     };
@@ -113,7 +134,7 @@ pub fn batches_created() -> Vec<Example> {
 }
 
 /// Examples of answers of `GET /v1/verify/batch/{batch_id}`.
-pub fn batch_statuses() -> Vec<Example> {
+fn batch_statuses() -> Vec<Example> {
     let status =
         |checked, results| json!(BatchStatus { batch_id: BATCH_ID.into(), total: 2, checked, results });
     let rows = vec![
@@ -127,7 +148,7 @@ pub fn batch_statuses() -> Vec<Example> {
 }
 
 /// Examples of answers of `GET /v1/verify/batch`.
-pub fn batch_pages() -> Vec<Example> {
+fn batch_pages() -> Vec<Example> {
     let batch = BatchSummary {
         batch_id: BATCH_ID.into(),
         name: Some("June".into()),
@@ -140,17 +161,8 @@ pub fn batch_pages() -> Vec<Example> {
     vec![("more", "A page with a next one", json!(page))]
 }
 
-/// Examples of bodies of `POST /v1/lists` for an upload in parts.
-pub fn list_requests() -> Vec<Example> {
-    let named = json!({ "bytes": CONTENT.len(), "name": "june.csv", "column": "email" });
-    vec![
-        ("named", "An upload in parts, with a name and the column of the addresses", named),
-        ("parts", "An upload in parts", json!({ "bytes": CONTENT.len() })),
-    ]
-}
-
 fn list(status: ListStatus, problem: Option<&str>) -> List {
-    let bytes = CONTENT.len() as u64;
+    let bytes = LIST_BYTES;
     let new = List {
         list_id: LIST_ID.into(),
         name: Some("june.csv".into()),
@@ -206,7 +218,7 @@ fn list_before_reading(list: List) -> List {
 }
 
 /// Examples of a list that was created.
-pub fn lists_created() -> Vec<Example> {
+fn lists_created() -> Vec<Example> {
     vec![
         ("reading", "The content was in the body", json!(list(ListStatus::Reading, None))),
         ("uploading", "The content follows in parts", json!(list(ListStatus::Uploading, None))),
@@ -214,12 +226,12 @@ pub fn lists_created() -> Vec<Example> {
 }
 
 /// Examples of a list that was started.
-pub fn lists_started() -> Vec<Example> {
+fn lists_started() -> Vec<Example> {
     vec![("running", "The list is being checked", json!(list(ListStatus::Running, None)))]
 }
 
 /// Examples of a list that was cancelled.
-pub fn lists_cancelled() -> Vec<Example> {
+fn lists_cancelled() -> Vec<Example> {
     let cancelled = List {
         status: ListStatus::Cancelled,
         progress: 0,
@@ -231,7 +243,7 @@ pub fn lists_cancelled() -> Vec<Example> {
 }
 
 /// Examples of answers of `GET /v1/lists/{list_id}`.
-pub fn lists() -> Vec<Example> {
+fn lists() -> Vec<Example> {
     let running = List {
         checked: 1,
         progress: 50,
@@ -250,13 +262,13 @@ pub fn lists() -> Vec<Example> {
 }
 
 /// Examples of answers of `GET /v1/lists`.
-pub fn list_pages() -> Vec<Example> {
+fn list_pages() -> Vec<Example> {
     let page = ListPage { lists: vec![list(ListStatus::Completed, None)], next: Some(LIST_ID.into()) };
     vec![("more", "A page with a next one", json!(page))]
 }
 
 /// Examples of answers of `GET /v1/account`.
-pub fn accounts() -> Vec<Example> {
+fn accounts() -> Vec<Example> {
     let account = Account {
         plan: "free".into(),
         plan_name: "Free".into(),
@@ -270,60 +282,76 @@ pub fn accounts() -> Vec<Example> {
     vec![("free", "On the free plan", json!(account))]
 }
 
-/// A shortened answer of `GET /v1/openapi.json`.
-pub fn descriptions() -> Vec<Example> {
-    let info = json!({ "title": super::TITLE, "version": super::VERSION });
-    vec![("shortened", "The first fields", json!({ "openapi": "3.1.0", "info": info, "paths": {} }))]
+fn webhook() -> Webhook {
+    Webhook {
+        webhook_id: WEBHOOK_ID.into(),
+        url: "https://hooks.example.com/mailprobe".into(),
+        label: Some("Production".into()),
+        events: vec![WebhookEvent::BatchCompleted, WebhookEvent::ListCompleted],
+        enabled: true,
+        disabled_reason: None,
+        failing_since: None,
+        waiting: 0,
+        missed: 0,
+        old_secret_until: None,
+        created_at: CREATED_AT.into(),
+        secret: None,
+    }
 }
 
-/// An answer of `GET /v1/account/export`.
-pub fn exports() -> Vec<Example> {
-    let (then, now) = ("2026-06-01T09:00:00+00:00", "2026-06-02T09:00:00+00:00");
-    let credits = json!({
-        "available": 98, "plan": 98, "pack": 0, "held": 0, "granted": 100, "spent": 2, "expired": 0,
-    });
-    let account = json!({
-        "id": "acc_01kdvds2j0emq8k9w39qsaekf4", "name": "shop", "email": ADDRESS, "plan": "free",
-        "status": "active", "cancel_at_period_end": false, "created_at": then,
-        "period_end": "2026-07-01T09:00:00+00:00", "credits": credits,
-    });
-    let entry = json!({
-        "id": "led_01kt1ffp20ecfsr22m1b62w55h", "kind": "settled", "at": then, "granted": 0, "spent": 1,
-        "expired": 0, "note": format!("batch {BATCH_ID}"), "batch_id": BATCH_ID, "list_id": null,
-    });
-    let day = json!({ "day": "2026-06-01", "singles": 1, "rows": 2, "reasons": { "mailbox_exists": 3 } });
-    let key = json!({
-        "id": "key_01kt1ffp20ecfsr22m1b62w55h", "label": "main", "mode": "live", "last4": "k3x9",
-        "scopes": ["fast", "full", "batches", "lists", "account"], "created_at": then, "last_used_at": now,
-        "expires_at": null, "revoked_at": null,
-    });
-    let of_api = list(ListStatus::Ready, None);
-    let list = json!({
-        "list_id": LIST_ID, "name": of_api.name, "mode": "live", "column": "", "found": of_api.found,
-        "status": "ready", "bytes": of_api.bytes, "rows": 3, "addresses": 3, "distinct": 2,
-        "credits_charged": 0, "counts": {}, "created_at": then,
-    });
-    let batch = json!({
-        "batch_id": BATCH_ID, "name": "June", "mode": "live", "created_at": then, "completed": true, "total": 2,
-        "checked": 2, "refunded": 1, "results": [
-            { "email": ADDRESS, "reason": "mailbox_exists" },
-            { "email": "nobody@example.com", "reason": "unverifiable" },
+fn secret_webhook() -> Webhook {
+    // A secret of zeros, which scanners of secrets ignore.
+    Webhook { secret: Some(format!("whsec_{}", "A".repeat(32))), ..webhook() }
+}
+
+fn rotated() -> Webhook {
+    Webhook { old_secret_until: Some("2026-01-02T00:00:00+00:00".into()), ..secret_webhook() }
+}
+
+fn failing() -> Webhook {
+    Webhook { failing_since: Some("2026-01-01T06:00:00+00:00".into()), waiting: 3, ..webhook() }
+}
+
+fn disabled() -> Webhook {
+    let reason = Some(WebhookDisabledReason::Failures);
+    Webhook { enabled: false, disabled_reason: reason, label: None, waiting: 0, missed: 2, ..failing() }
+}
+
+fn webhooks() -> WebhookList {
+    WebhookList { webhooks: vec![webhook(), disabled()] }
+}
+
+fn tested() -> WebhookTested {
+    WebhookTested { message_id: MESSAGE_ID.into() }
+}
+
+fn deliveries() -> Vec<Example> {
+    let attempt =
+        |at: &str, duration_ms, status, error| DeliveryAttempt { at: at.into(), duration_ms, status, error };
+    let waiting = Delivery {
+        message_id: MESSAGE_ID.into(),
+        kind: "batch.completed".into(),
+        object_id: BATCH_ID.into(),
+        created_at: CREATED_AT.into(),
+        status: DeliveryStatus::Waiting,
+        attempts: vec![
+            attempt("2026-01-01T00:00:01+00:00", 120, Some(503), None),
+            attempt("2026-01-01T00:00:21+00:00", 15_000, None, Some(DeliveryError::Timeout)),
         ],
-    });
-    let connection = json!({
-        "id": "con_01kt1ffp20ecfsr22m1b62w55h", "client": "https://assistant.example/client.json",
-        "client_name": "Assistant", "redirect_host": "assistant.example", "checks_allowed": 100,
-        "checks_used": 1, "created_at": then, "last_used_at": now, "expires_at": "2026-07-01T09:00:00+00:00",
-    });
-    let webhook = json!({
-        "webhook_id": "whk_01kt1ffp20ecfsr22m1b62w55h", "url": "https://shop.example/hook", "label": "shop",
-        "events": ["batch.completed"], "enabled": true, "created_at": then,
-    });
-    let value = json!({
-        "exported_at": now, "account": account, "ledger": [entry], "usage": [day], "keys": [key],
-        "lists": [list], "batches": [batch], "connections": [connection], "webhooks": [webhook],
-    });
-    vec![("one", "An account with one of each", value)]
+        next_attempt_at: Some("2026-01-01T00:05:30+00:00".into()),
+    };
+    let delivered = Delivery {
+        message_id: "msg_01kdvds2j0a7d3e5f1g9h2j4km".into(),
+        kind: "webhook.test".into(),
+        object_id: WEBHOOK_ID.into(),
+        status: DeliveryStatus::Delivered,
+        attempts: vec![attempt("2026-01-01T00:00:00+00:00", 95, Some(204), None)],
+        next_attempt_at: None,
+        ..waiting.clone()
+    };
+    let page =
+        DeliveryList { next: Some(delivered.message_id.clone()), deliveries: vec![waiting, delivered] };
+    vec![("two", "A message that waits, and one that was delivered", json!(page))]
 }
 
 /// The error body of a code.

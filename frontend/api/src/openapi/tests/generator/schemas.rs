@@ -1,11 +1,10 @@
 //! The schemas of the description: collected from the types, and converted to keywords of OpenAPI 3.0.
 
-use super::export::AccountExport;
-use super::{meaning, wire};
+use super::meaning;
 use crate::{
-    Account, BatchBody, BatchCreated, BatchPage, DeliveryList, ErrorBody, ErrorCode, List, ListBody,
-    ListPage, NOT_AVAILABLE_ON, Reason, VerifyBody, Webhook, WebhookBody, WebhookChangeBody, WebhookList,
-    WebhookTested,
+    Account, BatchBody, BatchCreated, BatchPage, Checks, DeliveryList, Detail, ErrorBody, ErrorCode, List,
+    ListBody, ListPage, NOT_AVAILABLE_ON, Reason, VerifyBody, Webhook, WebhookBody, WebhookChangeBody,
+    WebhookList, WebhookTested,
 };
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -13,36 +12,29 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Ref, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// Every schema by its name.
-pub fn all() -> Value {
-    let mut schemas = Map::new();
-    add::<VerifyBody>(&mut schemas);
-    add::<wire::VerificationSchema>(&mut schemas);
-    add::<BatchBody>(&mut schemas);
-    add::<BatchCreated>(&mut schemas);
-    add::<wire::BatchStatusSchema>(&mut schemas);
-    add::<WebhookBody>(&mut schemas);
-    add::<WebhookChangeBody>(&mut schemas);
-    add::<Webhook>(&mut schemas);
-    add::<WebhookList>(&mut schemas);
-    add::<WebhookTested>(&mut schemas);
-    add::<DeliveryList>(&mut schemas);
-    add::<BatchPage>(&mut schemas);
-    add::<ListBody>(&mut schemas);
-    add::<List>(&mut schemas);
-    add::<ListPage>(&mut schemas);
-    add::<Account>(&mut schemas);
-    add::<AccountExport>(&mut schemas);
-    add::<ErrorBody>(&mut schemas);
-    add::<ErrorCode>(&mut schemas);
-    describe::<Reason>(&mut schemas, &meaning::of_reasons(&Reason::ALL));
-    describe::<ErrorCode>(&mut schemas, &meaning::of_errors(&ErrorCode::ALL));
-    Value::Object(schemas)
-}
-
-/// A reference to a schema.
-pub fn of<T: ToSchema>() -> Value {
-    json!({ "$ref": format!("#/components/schemas/{}", T::name()) })
+/// Adds or replaces the schemas that are derived from types.
+pub fn add_all(schemas: &mut Map<String, Value>) {
+    add::<VerifyBody>(schemas);
+    add::<Checks>(schemas);
+    add::<Detail>(schemas);
+    add::<BatchBody>(schemas);
+    add::<BatchCreated>(schemas);
+    add::<WebhookBody>(schemas);
+    add::<WebhookChangeBody>(schemas);
+    add::<Webhook>(schemas);
+    add::<WebhookList>(schemas);
+    add::<WebhookTested>(schemas);
+    add::<DeliveryList>(schemas);
+    add::<BatchPage>(schemas);
+    add::<ListBody>(schemas);
+    add::<List>(schemas);
+    add::<ListPage>(schemas);
+    add::<Account>(schemas);
+    add::<ErrorBody>(schemas);
+    add::<ErrorCode>(schemas);
+    add::<Reason>(schemas);
+    describe::<Reason>(schemas, &meaning::of_reasons(&Reason::ALL));
+    describe::<ErrorCode>(schemas, &meaning::of_errors(&ErrorCode::ALL));
 }
 
 /// Adds a type and all types that it refers to.

@@ -6,48 +6,12 @@
 #![expect(dead_code, reason = "only their schemas are used")]
 
 use crate::batch::BatchState;
-use crate::{Checks, Detail, Reason};
 use utoipa::ToSchema;
 
 /// An email address: ASCII, or with UTF-8 (RFC 6531). No comments, no address literals, no domain of one label.
 #[derive(ToSchema)]
 #[schema(format = "idn-email", example = "alice@example.com")]
 pub struct EmailAddress(String);
-
-/// The result of a check.
-#[derive(ToSchema)]
-#[schema(as = Verification)]
-pub struct VerificationSchema {
-    /// The address as submitted.
-    email: String,
-    /// True only for confirmed mailboxes. Null only in fast mode, if no problem was found.
-    #[schema(required = true)]
-    deliverable: Option<bool>,
-    /// The reason of the result.
-    reason: Reason,
-    /// The balance after the call; null if nothing was charged.
-    credits_remaining: Option<u64>,
-    /// Full checks: whether this repeats, for free, a check by the same account in the last 24 hours.
-    #[schema(required = false)]
-    cached: bool,
-    /// Full checks with `detail=full`: further facts about the address.
-    #[schema(required = false)]
-    detail: Detail,
-    /// `fast` in fast mode, otherwise absent.
-    #[schema(inline, required = false)]
-    mode: FastMode,
-    /// Fast mode: the probable address, if the domain looks like a typo.
-    suggestion: Option<String>,
-    /// Fast mode: the result of each check. Null if the text is not an address.
-    checks: Option<Checks>,
-}
-
-/// The only value of `mode` in answers.
-#[derive(ToSchema)]
-#[schema(rename_all = "snake_case")]
-enum FastMode {
-    Fast,
-}
 
 /// The grade of the score: A from 90, B from 75, C from 60, D from 40, F below.
 #[derive(ToSchema)]
@@ -80,25 +44,6 @@ pub enum DmarcPolicy {
     Reject,
 }
 
-/// The state of a batch and, after its completion, its results.
-#[derive(ToSchema)]
-#[schema(as = BatchStatus)]
-pub struct BatchStatusSchema {
-    /// The id for polling.
-    batch_id: String,
-    /// The state of the batch.
-    status: BatchState,
-    /// The percentage of checked addresses: 100 after completion.
-    #[schema(value_type = f64, minimum = 0, maximum = 100)]
-    progress: u64,
-    /// The number of addresses in the batch.
-    total: u32,
-    /// The number of addresses that are checked.
-    checked: u32,
-    /// A row for each submitted address in the order of the request; null until the batch is completed.
-    results: Option<Vec<ResultRowSchema>>,
-}
-
 /// A batch without its results.
 #[derive(ToSchema)]
 #[schema(as = BatchSummary)]
@@ -125,15 +70,3 @@ pub struct BatchSummarySchema {
 #[derive(ToSchema)]
 #[schema(as = Counts)]
 pub struct CountsSchema(std::collections::BTreeMap<String, u64>);
-
-/// The answer about one address of a batch.
-#[derive(ToSchema)]
-#[schema(as = ResultRow)]
-pub struct ResultRowSchema {
-    /// The address as submitted.
-    email: String,
-    /// True only for confirmed mailboxes.
-    deliverable: bool,
-    /// The reason of the result.
-    reason: Reason,
-}
