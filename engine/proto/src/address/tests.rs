@@ -2,133 +2,35 @@ use super::AddressError::*;
 use super::*;
 use proptest::prelude::*;
 
-fn accepted(rows: &[(&str, &str)]) {
-    for (input, expected) in rows {
-        let address = Address::parse(input).unwrap_or_else(|e| panic!("{input:?}: {e}"));
-        assert_eq!(address.as_str(), *expected, "{input:?}");
+/// The rows of a table: each name with each of its texts.
+fn rows(table: &str) -> Vec<(String, String)> {
+    let tables: toml::Table = include_str!("../../testdata/addresses.toml").parse().unwrap();
+    let text = |value: &toml::Value| value.as_str().unwrap().to_owned();
+    let rows = tables[table].as_table().unwrap().iter().flat_map(|(name, value)| match value.as_array() {
+        Some(values) => values.iter().map(|value| (name.clone(), text(value))).collect(),
+        None => vec![(name.clone(), text(value))],
+    });
+    rows.collect()
+}
+
+#[test]
+fn addresses_have_one_form_each() {
+    let unchanged = rows("unchanged").into_iter().map(|(_, text)| (text.clone(), text));
+    for (input, expected) in unchanged.chain(rows("changed")) {
+        let address = Address::parse(&input).unwrap_or_else(|e| panic!("{input:?}: {e}"));
+        assert_eq!(address.as_str(), expected, "{input:?}");
         assert_eq!(Address::parse(address.as_str()).as_ref(), Ok(&address), "{input:?} again");
         let joined = format!("{}@{}", address.local(), address.domain());
-        assert_eq!(joined, *expected, "{input:?} in parts");
-    }
-}
-
-fn unchanged(inputs: &[&str]) {
-    for input in inputs {
-        accepted(&[(input, input)]);
-    }
-}
-
-fn refused(error: AddressError, inputs: &[&str]) {
-    for input in inputs {
-        assert_eq!(Address::parse(input), Err(error), "{input:?}");
+        assert_eq!(joined, expected, "{input:?} in parts");
     }
 }
 
 #[test]
-fn dot_strings() {
-    unchanged(&[
-        "joe@example.com",
-        "a@b.co",
-        "1@2.example",
-        "Smith@bar.com",
-        "customer/department=shipping@example.com", // RFC 3696 3
-        "$A12345@example.com",
-        "!def!xyz%abc@example.com",
-        "_somename@example.com",
-        "user+mailbox@example.com",
-        "+@example.com",
-        "-@example.com",
-        "--@example.com",
-        "a.b.c.d.e@example.com",
-        "{}|~`'*&#^?@example.com",
-        "1.2.3@example.com",
-        "x@y.z.w.v.u.t.s.r.q.p.example",
-        "postmaster@a1.b2.c3",
-    ]);
-    refused(
-        LocalDot,
-        &[".a@x.com", "a.@x.com", "a..b@x.com", ".@x.com", "..@x.com", "a...b@x.com", "a.b.@x.com"],
-    );
-    refused(LocalEmpty, &["@x.com", "@"]);
-    refused(
-        LocalCharacter,
-        &[
-            "a b@x.com",
-            " a@x.com",
-            "a @x.com",
-            "\ta@x.com",
-            "a\r\n@x.com",
-            "a\0@x.com",
-            "a@b@x.com",
-            "a@@x.com",
-            "a(comment)@x.com",
-            "(comment)a@x.com",
-            "<a@x.com",
-            "Joe <joe@x.com",
-            "a,b@x.com",
-            "a;b@x.com",
-            "a:b@x.com",
-            "mailto:a@x.com",
-            "@x.com,@y.com:a@z.com", // the source route of RFC 5321 4.1.2
-            "a\\b@x.com",
-            "a[b]@x.com",
-            "a\"b@x.com",
-            "a\"b\"@x.com",
-            "a.\"b\"@x.com", // obs-local-part of RFC 5322 4.4
-            "a . b@x.com",
-            "a\u{7f}@x.com",
-        ],
-    );
-    refused(Empty, &[""]);
-    refused(NoAtSign, &["a", "a.b", "example.com", " ", "\"a\"", "a\u{ff20}x.com", "\u{feff}"]);
-}
-
-#[test]
-fn quoted_strings_lose_the_quotes_they_do_not_need() {
-    accepted(&[
-        ("\"joe\"@example.com", "joe@example.com"),
-        ("\"Joe.Public\"@example.com", "Joe.Public@example.com"),
-        ("\"j\\o\\e\"@example.com", "joe@example.com"),
-        ("\"a\\ b\"@example.com", "\"a b\"@example.com"),
-        ("\"\\\"\"@example.com", "\"\\\"\"@example.com"),
-    ]);
-    unchanged(&[
-        "\"\"@example.com",
-        "\" \"@example.com",
-        "\"Joe Public\"@example.com",
-        "\"Abc@def\"@example.com", // RFC 3696 3
-        "\"Fred Bloggs\"@example.com",
-        "\"Joe.\\\\Blow\"@example.com",
-        "\"a..b\"@example.com",
-        "\".a\"@example.com",
-        "\"a.\"@example.com",
-        "\"<>[]:,;@\\\\\\\"!#$%&'*+-/=?^_`{}| ~.a\"@example.com",
-        "\"very.(),:;<>[]\\\".VERY.\\\"very@\\\\ \\\"very\\\".unusual\"@strange.example.com",
-        "\"@\"@example.com",
-    ]);
-    refused(
-        LocalQuote,
-        &[
-            "\"a@x.com",
-            "\"@x.com",
-            "\"a\"b@x.com",
-            "\"a\".b@x.com",
-            "\"a\\\"@x.com",
-            "\"a\" @x.com",
-            "\"\\@x.com",
-        ],
-    );
-    refused(
-        LocalCharacter,
-        &[
-            "\"a\tb\"@x.com",
-            "\"a\r\n b\"@x.com",
-            "\"a\0\"@x.com",
-            "\"\\\t\"@x.com",
-            "\"\\ö\"@x.com",
-            "\"\u{7f}\"@x.com",
-        ],
-    );
+fn texts_are_refused_by_the_first_rule_that_they_break() {
+    for (error, input) in rows("refused") {
+        let found = Address::parse(&input).map_err(|found| format!("{found:?}"));
+        assert_eq!(found, Err(error), "{input:?}");
+    }
 }
 
 /// Every ASCII character in every kind of place: 4 x 128 rows.
@@ -150,20 +52,7 @@ fn each_ascii_character() {
 }
 
 #[test]
-fn international_local_parts() {
-    unchanged(&[
-        "Pelé@example.com",
-        "δοκιμή@example.com",
-        "我買@example.com",
-        "甲斐@example.com",
-        "чебурашка@example.com",
-        "संपर्क@example.com",
-        "می‌خواهم@example.com", // with a zero-width non-joiner
-        "\"Pelé a\"@example.com",
-        "e\u{301}@example.com", // not NFC
-        "😀@example.com",
-        "💩.x@example.com",
-    ]);
+fn international_characters_of_local_parts() {
     let text = |c: u32| char::from_u32(c).map(|c| format!("a{c}b@x.com")).expect("a scalar value");
     for c in [
         0x80, 0x85, 0x9f, 0xa0, 0xad, 0x61c, 0x1680, 0x180e, 0x2000, 0x200b, 0x200e, 0x200f, 0x2028, 0x2029,
@@ -176,83 +65,6 @@ fn international_local_parts() {
     for c in [0xa1, 0xff, 0x100, 0x200c, 0x200d, 0x3001, 0xfdef + 1, 0xfeff - 1, 0x1fffd, 0x20000, 0x2fa1d] {
         assert!(Address::parse(&text(c)).is_ok(), "U+{c:04X}");
     }
-}
-
-#[test]
-fn domains() {
-    accepted(&[
-        ("a@EXAMPLE.com", "a@example.com"),
-        ("a@bücher.example", "a@xn--bcher-kva.example"),
-        ("a@BÜCHER.example", "a@xn--bcher-kva.example"),
-        ("a@XN--BCHER-KVA.example", "a@xn--bcher-kva.example"),
-        ("a@faß.de", "a@xn--fa-hia.de"), // non-transitional: not fass.de
-        ("a@例え.テスト", "a@xn--r8jz45g.xn--zckzah"),
-        ("a@例え。テスト", "a@xn--r8jz45g.xn--zckzah"),
-        ("a@ｅｘａｍｐｌｅ.com", "a@example.com"),
-        ("a@пример.рф", "a@xn--e1afmkfd.xn--p1ai"),
-        ("a@בדיקה.co.il", "a@xn--5dbedt4e.co.il"),
-        ("a@उदाहरण.परीक्षा", "a@xn--p1b6ci4b4b3a.xn--11b5bs3a9aj6g"),
-        ("a@e\u{301}.com", "a@xn--9ca.com"),
-    ]);
-    unchanged(&[
-        "a@x-y.com",
-        "a@a--b.com",
-        "a@ab--cd.com",
-        "a@1.com",
-        "a@1.2.3.4a",
-        "a@192.0.2.1.com",
-        "a@x.c",
-        "a@x.c0m",
-        "a@xn--p1ai.xn--p1ai",
-        "a@localhost.localdomain",
-        "a@example.test",
-    ]);
-    refused(DomainEmpty, &["a@", "\"a\"@"]);
-    refused(DomainOneLabel, &["a@localhost", "a@com", "a@x", "a@xn--p1ai", "a@1", "a@例え"]);
-    refused(DomainDot, &["a@.com", "a@x.com.", "a@x..com", "a@.", "a@com.", "a@..", "a@x.com..", "a@例え。"]);
-    refused(
-        DomainLiteral,
-        &["a@[192.0.2.1]", "a@[IPv6:2001:db8::1]", "a@[]", "a@[x]", "a@[127.0.0.1", "a@[Foo-bar:x]"],
-    );
-    refused(DomainNumeric, &["a@192.0.2.1", "a@1.2", "a@x.123", "a@x.0", "a@example.com.1", "a@１.２"]);
-    refused(
-        DomainCharacter,
-        &[
-            "a@x_y.com",
-            "a@_x.com",
-            "a@-x.com",
-            "a@x-.com",
-            "a@x.-com",
-            "a@x.com-",
-            "a@x y.com",
-            "a@ x.com",
-            "a@x.com ",
-            "a@x.com\r\n",
-            "a@x.com\0",
-            "a@x.com>",
-            "a@x.com(comment)",
-            "a@(comment)x.com",
-            "a@x.com,b.com",
-            "a@x,com",
-            "a@x/y.com",
-            "a@x:25.com",
-            "a@x.com:25",
-            "a@x!y.com",
-            "a@x*y.com",
-            "a@\"x\".com",
-            "a@x]",
-            "a@2001:db8::1",
-            "a@xn--.com",
-            "a@xn--a.com", // decodes to a control character
-            "a@xn--zzzzzzzz99999.com",
-            "a@xn--fa-hia\u{2e}xn--x\u{301}",
-            "a@\u{301}x.com",   // begins with a combining mark
-            "a@a\u{200d}b.com", // a joiner out of context
-            "a@אa.com",         // breaks the bidi rule
-            "a@x\u{fffd}.com",
-            "a@☃\u{e000}.com",
-        ],
-    );
 }
 
 #[test]
