@@ -20,7 +20,6 @@ mod words;
 
 pub use classify::{Classification, ReplyView, Us, classify, reason_at_rcpt};
 pub use observed::ObservedReply;
-pub use provider::Provider;
 
 /// Why an address is deliverable or not: the closed set of reasons of full checks. The crate `api` has the reasons of the contract,
 /// with those of fast checks; `convert.rs` of the crate `checks` maps these to those.

@@ -33,6 +33,13 @@ pub struct ReplyView<'a> {
     pub us: Us<'a>,
 }
 
+impl<'a> ReplyView<'a> {
+    /// A reply of which neither the recipient nor our names are known.
+    pub fn of_unknown(stage: Stage, mx: &'a str, reply: &'a Reply) -> ReplyView<'a> {
+        ReplyView { stage, mx, reply, recipient: None, us: Us::default() }
+    }
+}
+
 /// Our own names and address, as the server sees them. A text that repeats one of them is about us. An unknown part is empty.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Us<'a> {

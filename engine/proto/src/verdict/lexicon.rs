@@ -13,90 +13,100 @@ use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::LazyLock;
 
-/// Something that a text says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub(super) enum Signal {
+/// Declares the signals, each with the name of its section in the file of phrases, if it has one.
+macro_rules! signals {
+    ($($(#[$doc:meta])* $signal:ident $(= $name:literal)?,)*) => {
+        /// Something that a text says.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub(super) enum Signal { $($(#[$doc])* $signal,)* }
+
+        /// Every signal with its name in the file of phrases.
+        const NAMES: &[(&str, Signal)] = &[$($(($name, $signal),)?)*];
+    };
+}
+
+signals! {
     /// There is no such mailbox.
-    NoMailbox,
+    NoMailbox = "no-mailbox",
     /// A provider's own code for a mailbox that does not exist.
-    ProviderUnknown,
+    ProviderUnknown = "provider-unknown",
     /// The mailbox is "unavailable", which most often means that there is none.
-    Unavailable,
+    Unavailable = "unavailable",
     /// The recipient is rejected; why is not said.
-    Rejected,
+    Rejected = "rejected",
     /// It may be missing, or something else may be the case.
-    Uncertain,
+    Uncertain = "uncertain",
     /// The mailbox is disabled.
-    DisabledMailbox,
+    DisabledMailbox = "disabled-mailbox",
     /// Something is disabled, and it is not said what.
-    DisabledBare,
+    DisabledBare = "disabled-bare",
     /// The mailbox is full.
-    FullMailbox,
+    FullMailbox = "full-mailbox",
     /// Something lacks space.
-    NoSpace,
+    NoSpace = "no-space",
     /// The server's disk lacks space.
-    ServerDisk,
+    ServerDisk = "server-disk",
     /// A quota of sending, not of the mailbox.
-    SendQuota,
+    SendQuota = "send-quota",
     /// This mailbox gets more mail than it may.
-    MailboxRate,
+    MailboxRate = "mailbox-rate",
     /// This mailbox takes mail from inside or from named senders only.
-    Restricted,
+    Restricted = "restricted",
     /// Our reverse-path is refused.
-    SenderRefused,
+    SenderRefused = "sender-refused",
     /// The sender is spoken of.
-    SenderWord,
+    SenderWord = "sender-word",
     /// A blocklist, a reputation, or a failed authentication of our domain.
-    Listed,
+    Listed = "listed",
     /// Our network address, host or name.
-    OurName,
+    OurName = "our-name",
     /// A policy about content or conduct.
-    Conduct,
+    Conduct = "conduct",
     /// Something is denied.
-    Denied,
+    Denied = "denied",
     /// Greylisting.
-    Greylist,
+    Greylist = "greylist",
     /// "Try again in 5 minutes", with any number.
-    RetrySoon,
+    RetrySoon = "retry-soon",
     /// Too fast or too many.
-    TooMuch,
+    TooMuch = "too-much",
     /// We asked for too many mailboxes that do not exist.
-    TooManyBad,
+    TooManyBad = "too-many-bad",
     /// In this session or transaction too much.
-    SessionLimit,
+    SessionLimit = "session-limit",
     /// Relaying is spoken of.
-    Relaying,
+    Relaying = "relaying",
     /// The domain is not served here.
-    NotServed,
+    NotServed = "not-served",
     /// The domain or its host does not exist or takes no mail.
-    NoDomain,
+    NoDomain = "no-domain",
     /// Authentication is asked for.
-    Authenticate,
+    Authenticate = "authenticate",
     /// TLS is asked for.
-    Encrypt,
+    Encrypt = "encrypt",
     /// The server has yet to find out whether there is such a mailbox.
-    Verifying,
+    Verifying = "verifying",
     /// It is a matter of time.
-    NotNow,
+    NotNow = "not-now",
     /// `Access denied` to `all recipient addresses`.
-    AllRecipients,
+    AllRecipients = "all-recipients",
     /// The provider takes no mail for this customer's domain.
-    TenantClosed,
+    TenantClosed = "tenant-closed",
     /// Yandex: the owner's or operator's policy switched the mailbox off.
-    TargetPolicy,
+    TargetPolicy = "target-policy",
     /// QQ: the recipient gets too much mail.
-    UnavailableOrDenied,
+    UnavailableOrDenied = "unavailable-or-denied",
     /// Retry over IPv4.
-    WantsIpv4,
+    WantsIpv4 = "wants-ipv4",
     /// Our MAIL or HELO is out of order.
-    Protocol,
+    Protocol = "protocol",
     /// A domain does not exist or is disabled, and it is not said which.
     SomeDomain,
     /// Something is full or over a quota.
     Fullness,
     /// A host does not exist.
-    SomeHost,
+    SomeHost = "some-host",
     /// The text holds words that are not known.
     Foreign,
     /// The text speaks of our reverse-path, name or network.
@@ -140,48 +150,6 @@ impl Signals {
 
 use Signal::*;
 
-/// Every signal with its name in the file of phrases.
-const NAMES: [(&str, Signal); 38] = [
-    ("provider-unknown", ProviderUnknown),
-    ("no-mailbox", NoMailbox),
-    ("unavailable", Unavailable),
-    ("rejected", Rejected),
-    ("uncertain", Uncertain),
-    ("disabled-mailbox", DisabledMailbox),
-    ("disabled-bare", DisabledBare),
-    ("full-mailbox", FullMailbox),
-    ("no-space", NoSpace),
-    ("server-disk", ServerDisk),
-    ("send-quota", SendQuota),
-    ("mailbox-rate", MailboxRate),
-    ("restricted", Restricted),
-    ("sender-refused", SenderRefused),
-    ("sender-word", SenderWord),
-    ("listed", Listed),
-    ("our-name", OurName),
-    ("conduct", Conduct),
-    ("denied", Denied),
-    ("greylist", Greylist),
-    ("retry-soon", RetrySoon),
-    ("too-much", TooMuch),
-    ("too-many-bad", TooManyBad),
-    ("session-limit", SessionLimit),
-    ("relaying", Relaying),
-    ("not-served", NotServed),
-    ("no-domain", NoDomain),
-    ("authenticate", Authenticate),
-    ("encrypt", Encrypt),
-    ("verifying", Verifying),
-    ("not-now", NotNow),
-    ("all-recipients", AllRecipients),
-    ("tenant-closed", TenantClosed),
-    ("target-policy", TargetPolicy),
-    ("unavailable-or-denied", UnavailableOrDenied),
-    ("wants-ipv4", WantsIpv4),
-    ("protocol", Protocol),
-    ("some-host", SomeHost),
-];
-
 /// Every claim with its name in the file of phrases.
 const CLAIMS: [(&str, Claim); 8] = [
     ("says unserved", Claim::Unserved),
@@ -200,39 +168,9 @@ const FOREIGN_WORDS_MIN: usize = 1;
 /// The phrases, signal by signal. Order does not matter: every phrase that occurs raises its signal.
 const PHRASES: &str = include_str!("../../data/phrases.txt");
 
-/// Words that a gap may not hold: after one of them something else than the mailbox is spoken of.
-const BARRIERS: [&str; 30] = [
-    APART,
-    "authentication",
-    "agent",
-    "session",
-    "message",
-    "domain",
-    "host",
-    "server",
-    "hostname",
-    "mx",
-    "dns",
-    "zone",
-    "system",
-    "sender",
-    "from",
-    "client",
-    "ip",
-    "policy",
-    "helo",
-    "relay",
-    "access",
-    "command",
-    "service",
-    "or",
-    "but",
-    "may",
-    "might",
-    "if",
-    "because",
-    "rejected",
-];
+/// Words that a gap may not hold, with [`APART`]: after one of them something else than the mailbox is spoken of.
+const BARRIERS: &str = "authentication agent session message domain host server hostname mx dns zone system sender from \
+    client ip policy helo relay access command service or but may might if because rejected";
 
 /// Longest gap in words.
 const GAP_WORDS: usize = 2;
@@ -245,6 +183,8 @@ enum Part {
 
 /// The phrases as a tree: those that begin alike share the way, so that a text is read once for all of them.
 struct Index {
+    /// The number of words that a gap may not hold.
+    barriers: u32,
     /// Every word that a phrase or [`BARRIERS`] spells out, by number; the barriers come first.
     numbers: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
     /// The beginnings of words that phrases spell out.
@@ -277,12 +217,14 @@ static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(entries()));
 
 /// The words of the dictionaries, in the form in which they occur in a text.
 static KNOWN: LazyLock<HashSet<&'static str, BuildHasherDefault<WordHasher>>> =
-    LazyLock::new(|| meanings().chain(CANONICAL.values().flatten().copied()).chain([APART]).collect());
+    LazyLock::new(|| meanings().chain(CANONICAL.values().copied()).chain([APART]).collect());
 
 impl Index {
     fn new(entries: impl Iterator<Item = (&'static str, &'static str)>) -> Index {
-        let numbers = (0..).zip(BARRIERS).map(|(number, barrier)| (barrier.into(), number)).collect();
+        let barriers = [APART].into_iter().chain(BARRIERS.split(' ')).zip(0..);
+        let numbers: HashMap<_, _, _> = barriers.map(|(barrier, number)| (barrier.into(), number)).collect();
         let mut index = Index {
+            barriers: numbers.len() as u32,
             numbers,
             prefixes: HashSet::default(),
             prefix_bytes_max: 0,
@@ -436,8 +378,7 @@ impl Reading<'_> {
             self.go_on(*next, at + 1, said);
         }
         let Some(gap) = node.gap else { return };
-        let is_barrier =
-            |at: usize| self.numbers.get(at).is_none_or(|&number| number < BARRIERS.len() as u32);
+        let is_barrier = |at: usize| self.numbers.get(at).is_none_or(|&number| number < self.index.barriers);
         for skipped in 0..=GAP_WORDS {
             if skipped > 0 && is_barrier(at + skipped - 1) {
                 return;

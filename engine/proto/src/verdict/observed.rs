@@ -32,7 +32,7 @@ impl ObservedReply {
 mod tests {
     use super::*;
     use crate::verdict::Stage;
-    use crate::verdict::classify::{ReplyView, Us, classify};
+    use crate::verdict::classify::{ReplyView, classify};
 
     #[test]
     fn codes_and_scope_are_kept_and_no_text() {
@@ -48,13 +48,8 @@ mod tests {
             (Stage::Banner, "554 No SMTP service here", 554, None, Scope::Host),
         ] {
             let reply = Reply::parse(text).unwrap();
-            let view = ReplyView {
-                stage,
-                mx: "mx.a.example",
-                reply: &reply,
-                recipient: Some("joe@a.example"),
-                us: Us::default(),
-            };
+            let recipient = Some("joe@a.example");
+            let view = ReplyView { recipient, ..ReplyView::of_unknown(stage, "mx.a.example", &reply) };
             let at = Instant::now();
             let status = status.map(|(class, subject, detail)| EnhancedCode::new(class, subject, detail));
             let expected = ObservedReply { code, status, scope, at };

@@ -2,84 +2,115 @@
 //! row of testdata/replies.txt and testdata/wordings.txt. A reply that said nothing about a mailbox must say nothing
 //! about it then.
 
-use super::classify::{ReplyView, Us, classify, reason_at_rcpt};
+use super::classify::{Classification, ReplyView, Us, classify, reason_at_rcpt};
 use super::{Reason, Stage};
 use crate::smtp::reply::{Reply, ReplyError, ReplyParser};
 use crate::smtp::status::EnhancedCode;
+use std::fmt;
 
-struct Row {
-    stage: Stage,
-    mx: &'static str,
-    code: u16,
-    /// The words on one line, and the enhanced code that they begin with, if they do.
-    words: String,
-    status: Option<String>,
+pub(super) const REPLIES: &str = include_str!("../../testdata/replies.txt");
+const WORDINGS: &str = include_str!("../../testdata/wordings.txt");
+
+/// A row of the test data: a reply, and what it means.
+pub(super) struct Row {
+    pub(super) class: &'static str,
+    /// Empty where the class alone is stated.
+    pub(super) scope: &'static str,
+    pub(super) stage: Stage,
+    pub(super) mx: &'static str,
+    pub(super) reply: Reply,
+    /// The file and the line.
     place: String,
+    code: u16,
+    /// The words on one line, and the enhanced code that they begin with, with a space, if they do.
+    words: String,
+    status: String,
 }
 
-fn rows() -> Vec<Row> {
-    let files = [
-        ("replies.txt", include_str!("../../testdata/replies.txt")),
-        ("wordings.txt", include_str!("../../testdata/wordings.txt")),
-    ];
-    let mut rows = Vec::new();
-    for (file, text) in files {
-        for (line, number) in
-            text.lines().zip(1..).filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
-        {
-            let (head, reply) = line.split_once(" | ").or_else(|| line.split_once(' ')).expect(line);
-            let mx = head.split(' ').nth(3).unwrap_or("mx.example.org");
-            // Only RCPT has a recipient to be mistaken about.
-            if head.split(' ').nth(2).is_none_or(|stage| stage == "rcpt") {
-                rows.push(Row::read(mx, reply, format!("{file}:{number}")));
-            }
-        }
+/// The rows of a file with the numbers of their lines.
+pub(super) fn lines(text: &'static str) -> impl Iterator<Item = (&'static str, usize)> {
+    text.lines().zip(1..).filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn stage(name: &str) -> Stage {
+    match name {
+        "banner" => Stage::Banner,
+        "ehlo" => Stage::Ehlo,
+        "mail" => Stage::Mail,
+        "rcpt" => Stage::Rcpt,
+        other => panic!("no stage {other}"),
     }
-    rows
+}
+
+/// The reply of a row: a line may leave out the code that the first one carries.
+pub(super) fn reply(text: &str) -> Reply {
+    let code = &text[..3];
+    let lines = text
+        .split("\\n")
+        .map(|line| line.strip_prefix(code).map_or(line, |rest| rest.get(1..).unwrap_or("")));
+    Reply::new(code.parse().expect("a reply code"), &lines.collect::<Vec<_>>().join("\n"))
+}
+
+pub(super) fn rows() -> Vec<Row> {
+    let replies = lines(REPLIES).map(|(line, number)| {
+        let (head, text) = line.split_once(" | ").expect(line);
+        let head: Vec<&str> = head.split(' ').collect();
+        let [class, scope, name, mx] = head[..] else { panic!("{line}") };
+        Row::new([class, scope, mx], stage(name), text, format!("replies.txt:{number}"))
+    });
+    let wordings = lines(WORDINGS).map(|(line, number)| {
+        let (class, text) = line.split_once(' ').expect(line);
+        Row::new([class, "", "mx.example.org"], Stage::Rcpt, text, format!("wordings.txt:{number}"))
+    });
+    replies.chain(wordings).collect()
+}
+
+/// The replies to RCPT: only that has a recipient to be mistaken about.
+fn rows_at_rcpt() -> Vec<Row> {
+    rows().into_iter().filter(|row| row.stage == Stage::Rcpt).collect()
+}
+
+pub(super) fn assert_none(wrong: &[String]) {
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 impl Row {
-    fn read(mx: &'static str, reply: &str, place: String) -> Row {
-        let code = &reply[..3];
-        let lines = reply
-            .split("\\n")
-            .map(|line| line.strip_prefix(code).map_or(line, |rest| rest.get(1..).unwrap_or("")));
-        let words = lines.map(str::trim).collect::<Vec<_>>().join(" ");
-        let code = code.parse().expect("a reply code");
-        let status = EnhancedCode::find_in(&words, code).map(|status| status.to_string());
-        let status = status.filter(|status| words.starts_with(&format!("{status} ")));
-        Row { stage: Stage::Rcpt, mx, code, words, status, place }
+    fn new([class, scope, mx]: [&'static str; 3], stage: Stage, text: &str, place: String) -> Row {
+        let reply = reply(text);
+        let code = reply.code();
+        let words = reply.text().split('\n').map(str::trim).collect::<Vec<_>>().join(" ");
+        let status = EnhancedCode::find_in(&words, code).map(|status| format!("{status} "));
+        let status = status.filter(|status| words.starts_with(status)).unwrap_or_default();
+        Row { class, scope, stage, mx, reply, place, code, words, status }
+    }
+
+    /// What a reply means in place of that of the row.
+    pub(super) fn classified(&self, reply: &Reply) -> Classification {
+        classify(&ReplyView::of_unknown(self.stage, self.mx, reply))
     }
 
     fn reason(&self, reply: &Reply) -> Reason {
-        reason_at_rcpt(&classify(&ReplyView {
-            stage: self.stage,
-            mx: self.mx,
-            reply,
-            recipient: None,
-            us: Us::default(),
-        }))
+        reason_at_rcpt(&self.classified(reply))
     }
 
     /// The words without the enhanced code that they begin with.
     fn bare(&self) -> &str {
-        let status = self.status.as_deref().unwrap_or_default();
-        self.words.strip_prefix(status).unwrap_or(&self.words).trim_start()
+        self.words[self.status.len()..].trim_start()
     }
 
     /// What was said about no mailbox says nothing about one; what was said about one says that or nothing.
     fn hold(&self, reply: &Reply, what: &str, wrong: &mut Vec<String>) {
         let (meant, found) = (self.reason(&Reply::new(self.code, &self.words)), self.reason(reply));
         if found != meant && found != Reason::Unverifiable {
-            wrong.push(format!(
-                "{}, {what}: {} became {}: {} {:?}",
-                self.place,
-                meant.as_str(),
-                found.as_str(),
-                reply.code(),
-                reply.text()
-            ));
+            let (meant, found, code, text) = (meant.as_str(), found.as_str(), reply.code(), reply.text());
+            wrong.push(format!("{}, {what}: {meant} became {found}: {code} {text:?}", self.place));
         }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} {:?}", self.place, self.code, self.reply.text())
     }
 }
 
@@ -100,11 +131,9 @@ const ECHOES: [&str; 10] = [
 #[test]
 fn an_echoed_address_makes_no_statement() {
     let mut wrong = Vec::new();
-    for row in rows() {
-        let words: Vec<&str> = row.bare().split(' ').collect();
-        let status = row.status.as_ref().map_or(String::new(), |status| format!("{status} "));
+    for row in rows_at_rcpt() {
+        let (status, bare) = (&row.status, row.bare());
         for echo in ECHOES {
-            let bare = words.join(" ");
             for text in [
                 format!("{status}{echo}: {bare}"),
                 format!("{status}{bare} {echo}"),
@@ -114,7 +143,7 @@ fn an_echoed_address_makes_no_statement() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert_none(&wrong);
 }
 
 /// Us, as echoes in refusals name us; no row holds any of it.
@@ -155,8 +184,7 @@ impl Row {
 
     /// The row with an echo planted before it, behind it and after each sentence.
     fn with_echo(&self, echo: &str) -> Vec<String> {
-        let status = self.status.as_ref().map_or(String::new(), |status| format!("{status} "));
-        let bare = self.bare();
+        let (status, bare) = (&self.status, self.bare());
         let middle = bare.replacen(". ", &format!(" {echo}. "), 1);
         vec![
             format!("{status}{echo}: {bare}"),
@@ -172,7 +200,7 @@ impl Row {
 #[test]
 fn an_echo_of_us_without_the_recipient_ends_in_no_definite_verdict() {
     let (mut wrong, mut refusals, mut definite) = (Vec::new(), 0, 0);
-    for row in rows().iter().filter(|row| row.code / 100 != 2) {
+    for row in rows_at_rcpt().iter().filter(|row| row.code / 100 != 2) {
         refusals += 1;
         definite += usize::from(row.reason_told(&row.words) != Reason::Unverifiable);
         for text in ECHOES_OF_US.iter().flat_map(|echo| row.with_echo(echo)) {
@@ -182,7 +210,7 @@ fn an_echo_of_us_without_the_recipient_ends_in_no_definite_verdict() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert_none(&wrong);
     assert!(refusals >= 500 && definite >= 200, "{refusals} refusals, {definite} of them definite");
 }
 
@@ -199,7 +227,7 @@ fn where_the_recipient_is_named_too_or_we_are_in_a_link_the_words_count() {
         "(carol@rcpt-domain.com, out3.sender-probe.org)",
     ];
     // "no relay=..." is no row that a server would write.
-    for row in rows().iter().filter(|row| row.code / 100 != 2 && row.bare() != "no") {
+    for row in rows_at_rcpt().iter().filter(|row| row.code / 100 != 2 && row.bare() != "no") {
         let meant = row.reason_told(&row.words);
         definite += usize::from(meant != Reason::Unverifiable);
         for echo in beside {
@@ -224,10 +252,8 @@ fn read(bytes: &[u8]) -> Result<Option<Reply>, ReplyError> {
 #[test]
 fn a_line_break_at_any_space_makes_no_statement() {
     let mut wrong = Vec::new();
-    for row in rows() {
-        let bare = row.bare();
-        let (code, status) =
-            (row.code, row.status.as_ref().map_or(String::new(), |status| format!("{status} ")));
+    for row in rows_at_rcpt() {
+        let (code, status, bare) = (row.code, &row.status, row.bare());
         for (at, _) in bare.match_indices(' ') {
             let (first, second) = (&bare[..at], &bare[at + 1..]);
             let shapes = [
@@ -243,15 +269,15 @@ fn a_line_break_at_any_space_makes_no_statement() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert_none(&wrong);
 }
 
 #[test]
 fn bytes_that_are_no_text_make_no_statement() {
     let mut wrong = Vec::new();
-    for row in rows() {
+    for row in rows_at_rcpt() {
         let plain = format!("{} {}\r\n", row.code, row.words);
-        let after_code = 4 + row.status.as_ref().map_or(0, |status| status.len() + 1);
+        let after_code = 4 + row.status.len();
         for bytes in [&b"\xff"[..], b"\xc3", b"\xe9", b"\x80\x80", b"\xf0\x9f", b"\x07", b"\x00"] {
             let places = plain.match_indices(' ').map(|(at, _)| at).filter(|at| *at > after_code);
             for at in places.step_by(3) {
@@ -266,7 +292,7 @@ fn bytes_that_are_no_text_make_no_statement() {
             }
         }
     }
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert_none(&wrong);
 }
 
 #[test]
@@ -278,7 +304,7 @@ fn several_changes_together_make_no_statement() {
         state ^= state << 17;
         (state % most as u64) as usize
     };
-    for row in rows() {
+    for row in rows_at_rcpt() {
         for _ in 0..40 {
             let mut text = row.bare().to_owned();
             if draw(2) == 0 {
@@ -288,11 +314,9 @@ fn several_changes_together_make_no_statement() {
                 let echo = ECHOES[draw(ECHOES.len())];
                 text = if draw(2) == 0 { format!("{echo}: {text}") } else { format!("{text} {echo}") };
             }
-            let status = row.status.as_ref().map_or(String::new(), |status| format!("{status} "));
-            let mut lines = format!("{status}{text}");
             let every = draw(9) + 1;
             let mut count = 0;
-            lines = lines
+            let lines: String = format!("{}{text}", row.status)
                 .chars()
                 .map(|c| {
                     count += usize::from(c == ' ');
@@ -302,42 +326,28 @@ fn several_changes_together_make_no_statement() {
             row.hold(&Reply::new(row.code, &lines), "several", &mut wrong);
         }
     }
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert_none(&wrong);
 }
 
 /// A wrong enhanced code on words that say whom they are about: what is about us, our speed or the moment stays so.
 #[test]
 fn a_wrong_enhanced_code_makes_no_statement_where_the_words_tell() {
     let mut wrong = Vec::new();
-    for row in rows() {
-        let (class, bare) = (row.code / 100, row.bare().to_owned());
-        let told = classify(&ReplyView {
-            stage: row.stage,
-            mx: row.mx,
-            reply: &Reply::new(row.code, &bare),
-            recipient: None,
-            us: Us::default(),
-        });
-        if row.reason(&Reply::new(row.code, &bare)) != Reason::Unverifiable
-            || told.class == super::Class::Unclear
-        {
+    for row in rows_at_rcpt() {
+        let (class, bare) = (row.code / 100, row.bare());
+        let told = row.classified(&Reply::new(row.code, bare));
+        if reason_at_rcpt(&told) != Reason::Unverifiable || told.class == super::Class::Unclear {
             continue;
         }
         // X.2.2 (mailbox full) is a statement of its own: it gives way to words about conduct and denial alone.
         let full = ["conduct", "denied"].contains(&told.rule).then_some("2.2");
         for status in ["1.1", "1.0", "1.10", "2.1", "1.6", "0.0", "7.1"].into_iter().chain(full) {
             let reply = Reply::new(row.code, &format!("{class}.{status} {bare}"));
-            let found = classify(&ReplyView {
-                stage: row.stage,
-                mx: row.mx,
-                reply: &reply,
-                recipient: None,
-                us: Us::default(),
-            });
+            let found = row.classified(&reply);
             if reason_at_rcpt(&found) != Reason::Unverifiable {
                 wrong.push(format!("{}, {}: {} {:?}", row.place, found.rule, reply.code(), reply.text()));
             }
         }
     }
-    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert_none(&wrong);
 }

@@ -54,7 +54,7 @@ struct Dictionary {
 
 static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(|| {
     let mut dictionary = Dictionary::default();
-    for (meaning, form) in entries() {
+    for (meaning, form) in entries(WORDS) {
         if form.starts_with(is_unspaced) {
             dictionary.run_chars_max = dictionary.run_chars_max.max(form.chars().count());
             dictionary.runs.insert(form, meaning);
@@ -68,9 +68,9 @@ static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(|| {
     dictionary
 });
 
-/// Every form with its meaning, which is empty for a form that says nothing.
-fn entries() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let lines = WORDS.lines().filter(|line| !line.starts_with('#'));
+/// Every form in a file of words, behind its meaning, which is empty if the form says nothing.
+pub(super) fn entries(words: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let lines = words.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(" = ")).flat_map(|(meaning, forms)| {
         let meaning = if meaning == "." { "" } else { meaning };
         forms.split(' ').map(move |form| (meaning, form))
@@ -109,7 +109,7 @@ pub(super) fn exact() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 /// The words that meanings are made of.
 pub(super) fn meanings() -> impl Iterator<Item = &'static str> {
-    entries().flat_map(|(meaning, _)| meaning.split_ascii_whitespace())
+    entries(WORDS).flat_map(|(meaning, _)| meaning.split_ascii_whitespace())
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn every_form_has_one_meaning() {
         let mut seen = HashMap::new();
-        for (meaning, form) in entries() {
+        for (meaning, form) in entries(WORDS) {
             assert_eq!(seen.insert(form, meaning), None, "{form}");
             assert!(
                 form.trim_end_matches('*').chars().all(char::is_alphanumeric) || form.contains('ー'),

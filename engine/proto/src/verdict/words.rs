@@ -8,7 +8,7 @@
 
 use super::echo::{Echo, Parties};
 use super::lexicon::spelled_out;
-use super::translate::{WordMap, exact, is_unspaced, meaning, run_meaning};
+use super::translate::{WordMap, entries, exact, is_unspaced, meaning, run_meaning};
 use crate::limits::{ADDRESS_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use crate::public_suffix::has_known_suffix;
 use std::collections::HashMap;
@@ -180,7 +180,7 @@ impl Words {
     fn push_canonical(&mut self, word: &str) {
         if self.ends_with("yours") {
             self.pop();
-            if ONLY_OURS.contains(&word) {
+            if is_only_ours(word) {
                 self.append("your");
             }
         }
@@ -197,9 +197,7 @@ impl Words {
             ("over", "quota") => "overquota",
             ("doesn" | "isn" | "couldn" | "don" | "didn" | "wasn" | "hasn" | "can", "t") => "not",
             // A network address, and what is the sender's, is not the mailbox that was asked about.
-            (before, MAILBOX) if NOT_A_MAILBOX_AFTER.contains(&before) => {
-                return;
-            }
+            (before, MAILBOX) if is_of_another(before) => return,
             (MAILBOX, "ip" | "sender") => word,
             ("of", "ip" | "sender") if self.len() > 1 && self.word(self.len() - 2) == MAILBOX => {
                 self.pop();
@@ -237,150 +235,68 @@ impl Words {
     }
 }
 
-/// Nouns that belong to us if a server names their owner: "votre serveur" is ours, "sa quota" may be that of anyone.
-const ONLY_OURS: [&str; 14] = [
-    MAILBOX, "domain", "ip", "host", "hostname", "server", "network", "name", "computer", "client", "system",
-    "message", "mail", "sender",
-];
+/// Whether a noun belongs to us if a server names its owner: "votre serveur" is ours, "sa quota" may be that of anyone.
+fn is_only_ours(noun: &str) -> bool {
+    matches!(
+        noun,
+        MAILBOX
+            | "domain"
+            | "ip"
+            | "host"
+            | "hostname"
+            | "server"
+            | "network"
+            | "name"
+            | "computer"
+            | "client"
+            | "system"
+            | "message"
+            | "mail"
+            | "sender"
+    )
+}
 
-/// After these words "address" (or "account" and the like) is not the mailbox that was asked about.
-const NOT_A_MAILBOX_AFTER: [&str; 18] = [
-    "ip",
-    "ipv4",
-    "ipv6",
-    "host",
-    "source",
-    "client",
-    "server",
-    "remote",
-    "sending",
-    "connecting",
-    "from",
-    "sender",
-    "senders",
-    "reply",
-    "return",
-    "bounce",
-    "your",
-    "network",
-];
+/// Whether "address" (or "account" and the like) after this word is not the mailbox that was asked about.
+fn is_of_another(word: &str) -> bool {
+    matches!(
+        word,
+        "ip" | "ipv4"
+            | "ipv6"
+            | "host"
+            | "source"
+            | "client"
+            | "server"
+            | "remote"
+            | "sending"
+            | "connecting"
+            | "from"
+            | "sender"
+            | "senders"
+            | "reply"
+            | "return"
+            | "bounce"
+            | "your"
+            | "network"
+    )
+}
 
-/// Words that say nothing here.
-const STOP_WORDS: [&str; 39] = [
-    "a",
-    "an",
-    "the",
-    "is",
-    "was",
-    "are",
-    "were",
-    "be",
-    "been",
-    "being",
-    "has",
-    "have",
-    "had",
-    "does",
-    "do",
-    "did",
-    "will",
-    "would",
-    "should",
-    "this",
-    "that",
-    "these",
-    "its",
-    "it",
-    "can",
-    "could",
-    "currently",
-    "permanently",
-    "please",
-    "sorry",
-    "just",
-    "also",
-    "given",
-    "specified",
-    "requested",
-    "supplied",
-    "s",
-    "so",
-    "following",
-];
-
-/// All forms of "not", well and badly spelled.
-const NEGATIONS: [&str; 18] = [
-    "not", "doesnt", "doesnot", "dosnt", "dosent", "dont", "didnt", "isnt", "wasnt", "werent", "arent",
-    "hasnt", "havent", "cant", "cannot", "couldnt", "wont", "cannnot",
-];
-
-/// Words for a mailbox: whatever differs between them, a refusal of one is a refusal of the recipient.
-const MAILBOX_WORDS: [&str; 34] = [
-    "mailbox",
-    "mailboxes",
-    "mbox",
-    "inbox",
-    "inboxes",
-    "user",
-    "users",
-    "username",
-    "usernames",
-    "userid",
-    "account",
-    "accounts",
-    "recipient",
-    "recipients",
-    "receiver",
-    "receipient",
-    "recepient",
-    "recipent",
-    "addressee",
-    "address",
-    "addresses",
-    "adress",
-    "addr",
-    "alias",
-    "aliases",
-    "localpart",
-    "customer",
-    "subscriber",
-    "rcpt",
-    "emailaddress",
-    "mailaccount",
-    "mailaddress",
-    "bal",
-    "mailadresse",
-];
-
-/// Words with another canonical form, or none.
-pub(super) static CANONICAL: LazyLock<HashMap<&'static str, Option<&'static str>>> = LazyLock::new(|| {
-    let stop = STOP_WORDS.map(|word| (word, None));
-    let not = NEGATIONS.map(|word| (word, Some("not")));
-    let mailbox = MAILBOX_WORDS.map(|word| (word, Some(MAILBOX)));
-    let others = OTHER_FORMS.iter().flat_map(|(forms, word)| forms.iter().map(|form| (*form, Some(*word))));
-    stop.into_iter().chain(not).chain(mailbox).chain(others).chain([("", None)]).collect()
+/// English words with another canonical form, which is empty if they say nothing here.
+pub(super) static CANONICAL: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|| {
+    let spellings = entries(include_str!("../../data/spellings.txt"));
+    spellings.map(|(meaning, form)| (form, meaning)).chain([("", "")]).collect()
 });
 
 /// Every word that is known whole, with its canonical words. Other English spellings come before the words of phrases, and those
 /// before words of other languages.
 static VOCABULARY: LazyLock<WordMap<&'static str>> = LazyLock::new(|| {
-    let spelled = CANONICAL.iter().map(|(word, canonical)| (*word, canonical.unwrap_or_default()));
+    let spelled = CANONICAL.iter().map(|(word, canonical)| (*word, *canonical));
     exact().chain(spelled_out().map(|word| (word, word))).chain(spelled).collect()
 });
 
-/// Other spellings and forms.
-const OTHER_FORMS: [(&[&str], &str); 6] = [
-    (&["unknow", "unkown", "unknwon", "uknown", "unknowned"], "unknown"),
-    (&["graylist", "graylisted", "graylisting", "greylisted", "greylisting", "greylists"], "greylist"),
-    (&["senders"], "sender"),
-    (&["emailing"], "mail"),
-    (&["mails", "emails"], "mail"),
-    (&["messages"], "message"),
-];
-
 /// The canonical form of a word; none when it carries no meaning.
 pub(super) fn canonical(word: &str) -> Option<&str> {
-    CANONICAL.get(word).copied().unwrap_or(Some(word))
+    let canonical = CANONICAL.get(word).copied().unwrap_or(word);
+    (!canonical.is_empty()).then_some(canonical)
 }
 
 fn is_word_char(c: char) -> bool {

@@ -5,7 +5,7 @@ use engine_proto::limits::{REPLY_BYTES_MAX, REPLY_LINES_MAX, STATUS_SUBJECT_MAX}
 use engine_proto::smtp::ehlo::Extensions;
 use engine_proto::smtp::reply::{Reply, ReplyError, ReplyParser};
 use engine_proto::smtp::status::EnhancedCode;
-use engine_proto::verdict::{Reason, ReplyView, Stage, Us, classify, reason_at_rcpt};
+use engine_proto::verdict::{Reason, ReplyView, Stage, classify, reason_at_rcpt};
 use fastrand::Rng;
 
 pub const TEXTS: [&str; 20] = [
@@ -136,7 +136,7 @@ fn verdict_holds(reply: &Reply) -> Result<(), String> {
     let mut random = Rng::with_seed(hash(reply.text().as_bytes()));
     let stage = STAGES[random.usize(..STAGES.len())];
     let mx = one(&mut random, &["", "mx.example.com", "aspmx.l.google.com"]);
-    let classification = classify(&ReplyView { stage, mx, reply, recipient: None, us: Us::default() });
+    let classification = classify(&ReplyView::of_unknown(stage, mx, reply));
     let reason = reason_at_rcpt(&classification);
     if reason == Reason::MailboxNotFound && !(reply.is_permanent() && classification.permanent) {
         return Err(format!("{} says there is no mailbox, by {}", reply.code(), classification.rule));

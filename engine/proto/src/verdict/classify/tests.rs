@@ -1,74 +1,7 @@
-//! The rows of testdata/replies.txt and testdata/wordings.txt, unchanged and mutated.
+//! The rows of testdata/replies.txt, testdata/wordings.txt and testdata/parties.txt, unchanged and in other shapes.
 
+use super::super::tests::{REPLIES, Row, assert_none, lines, reply, rows};
 use super::*;
-
-const ROWS: &str = include_str!("../../../testdata/replies.txt");
-const WORDINGS: &str = include_str!("../../../testdata/wordings.txt");
-
-struct Row {
-    class: &'static str,
-    /// Empty where the class alone is stated.
-    scope: &'static str,
-    stage: Stage,
-    mx: &'static str,
-    reply: Reply,
-    line: usize,
-}
-
-impl Row {
-    fn view<'a>(&'a self, reply: &'a Reply) -> ReplyView<'a> {
-        ReplyView { stage: self.stage, mx: self.mx, reply, recipient: None, us: Us::default() }
-    }
-}
-
-fn stage(name: &str) -> Stage {
-    match name {
-        "banner" => Stage::Banner,
-        "ehlo" => Stage::Ehlo,
-        "mail" => Stage::Mail,
-        "rcpt" => Stage::Rcpt,
-        other => panic!("no stage {other}"),
-    }
-}
-
-/// The reply of a row: a line may leave out the code that the first one carries.
-fn reply(text: &str) -> Reply {
-    let code = text[..3].parse().expect("a reply code");
-    let lines: Vec<&str> = text
-        .split("\\n")
-        .map(|line| line.strip_prefix(&text[..3]).map_or(line, |rest| rest.get(1..).unwrap_or("")))
-        .collect();
-    Reply::new(code, &lines.join("\n"))
-}
-
-fn rows() -> Vec<Row> {
-    let lines = |text: &'static str| {
-        let numbered = text.lines().zip(1..);
-        numbered.filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
-    };
-    let mut rows = Vec::new();
-    for (text, line) in lines(ROWS) {
-        let (head, text) = text.split_once(" | ").expect(text);
-        let mut head = head.split(' ');
-        let mut next = || head.next().expect(text);
-        let (class, scope, stage, mx) = (next(), next(), stage(next()), next());
-        rows.push(Row { class, scope, stage, mx, reply: reply(text), line });
-    }
-    for (text, line) in lines(WORDINGS) {
-        let (class, text) = text.split_once(' ').expect(text);
-        rows.push(Row {
-            class,
-            scope: "",
-            stage: Stage::Rcpt,
-            mx: "mx.example.org",
-            reply: reply(text),
-            line,
-        });
-    }
-    rows
-}
-
-const PARTIES: &str = include_str!("../../../testdata/parties.txt");
 
 /// Who asks about whom in the rows of parties.txt.
 const ASKED: &str = "bob@example.com";
@@ -81,43 +14,29 @@ const US: Us<'_> = Us {
 #[test]
 fn rows_whose_parties_are_known_mean_what_they_say() {
     let mut wrong = Vec::new();
-    for (line, number) in
-        PARTIES.lines().zip(1..).filter(|(line, _)| !line.is_empty() && !line.starts_with('#'))
-    {
+    for (line, number) in lines(include_str!("../../../testdata/parties.txt")) {
         let (class, text) = line.split_once(' ').expect(line);
         let reply = reply(text);
-        let view = ReplyView {
-            stage: Stage::Rcpt,
-            mx: "mx.example.com",
-            reply: &reply,
-            recipient: Some(ASKED),
-            us: US,
-        };
-        let found = classify(&view);
+        let (stage, mx, recipient) = (Stage::Rcpt, "mx.example.com", Some(ASKED));
+        let found = classify(&ReplyView { stage, mx, reply: &reply, recipient, us: US });
         if found.class.as_str() != class {
-            wrong.push(format!(
-                "{number}: not {class} but {} by {}: {text}",
-                found.class.as_str(),
-                found.rule
-            ));
+            wrong.push(format!("{number}: not {class} but {found:?}: {text}"));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_none(&wrong);
 }
 
 #[test]
 fn every_row_means_what_it_says() {
     let mut wrong = Vec::new();
     for row in rows() {
-        let found = classify(&row.view(&row.reply));
+        let found = row.classified(&row.reply);
         let scope = if row.scope.is_empty() { "" } else { found.scope.as_str() };
         if (found.class.as_str(), scope) != (row.class, row.scope) {
-            let (line, class, scope, code, text) =
-                (row.line, row.class, row.scope, row.reply.code(), row.reply.text());
-            wrong.push(format!("{line}: not {class} {scope} but {found:?}: {code} {text}"));
+            wrong.push(format!("{row}: not {} {} but {found:?}", row.class, row.scope));
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_none(&wrong);
 }
 
 /// The text with its enhanced code at the head of each line, or without any.
@@ -162,15 +81,10 @@ fn reshaped(text: &str) -> Vec<String> {
 #[test]
 fn the_shape_of_a_text_changes_nothing() {
     for row in rows() {
-        let meant = classify(&row.view(&row.reply));
+        let meant = row.classified(&row.reply);
         for text in reshaped(row.reply.text()) {
-            let found = classify(&row.view(&Reply::new(row.reply.code(), &text)));
-            assert_eq!(
-                (found.class, found.scope),
-                (meant.class, meant.scope),
-                "line {}: {found:?} {text:?}",
-                row.line
-            );
+            let found = row.classified(&Reply::new(row.reply.code(), &text));
+            assert_eq!((found.class, found.scope), (meant.class, meant.scope), "{row}: {found:?} {text:?}");
         }
     }
 }
@@ -178,15 +92,15 @@ fn the_shape_of_a_text_changes_nothing() {
 #[test]
 fn a_code_on_every_line_changes_nothing() {
     for row in rows() {
-        let meant = classify(&row.view(&row.reply));
+        let meant = row.classified(&row.reply);
         let text = row.reply.text();
         let Some(code) = EnhancedCode::find(&row.reply) else { continue };
         if !text.starts_with(&code.to_string()) {
             continue;
         }
         let text = without_code(text, row.reply.code()).replace(' ', &format!("\n{code} "));
-        let found = classify(&row.view(&Reply::new(row.reply.code(), &format!("{code} {text}"))));
-        assert_eq!((found.class, found.scope), (meant.class, meant.scope), "line {}: {found:?}", row.line);
+        let found = row.classified(&Reply::new(row.reply.code(), &format!("{code} {text}")));
+        assert_eq!((found.class, found.scope), (meant.class, meant.scope), "{row}: {found:?}");
     }
 }
 
@@ -194,16 +108,12 @@ fn a_code_on_every_line_changes_nothing() {
 fn a_missing_code_makes_no_statement_about_a_mailbox() {
     // RFC 7504 gives these reply codes a meaning of their own, which an enhanced code can only temper.
     for row in rows().into_iter().filter(|row| ![521, 556].contains(&row.reply.code())) {
-        let meant = reason_at_rcpt(&classify(&row.view(&row.reply)));
+        let meant = reason_at_rcpt(&row.classified(&row.reply));
         let stripped = without_code(row.reply.text(), row.reply.code());
         for text in std::iter::once(stripped.clone()).chain(reshaped(&stripped)) {
-            let found = classify(&row.view(&Reply::new(row.reply.code(), &text)));
+            let found = row.classified(&Reply::new(row.reply.code(), &text));
             let reason = reason_at_rcpt(&found);
-            assert!(
-                reason == meant || reason == Reason::Unverifiable,
-                "line {}: {found:?} {text:?}",
-                row.line
-            );
+            assert!(reason == meant || reason == Reason::Unverifiable, "{row}: {found:?} {text:?}");
         }
     }
 }
@@ -216,38 +126,29 @@ fn no_code_turns_a_block_of_us_into_a_missing_mailbox() {
         for (code, status) in
             [550, 551, 553, 554].into_iter().flat_map(|code| codes.map(|status| (code, status)))
         {
-            let found = classify(&row.view(&Reply::new(code, &format!("{status} {stripped}"))));
+            let found = row.classified(&Reply::new(code, &format!("{status} {stripped}")));
             let reason = reason_at_rcpt(&found);
             let refuses = matches!(reason, Reason::MailboxNotFound | Reason::MailboxDisabled);
             // With 5.4.1, "Recipient address rejected: Access denied" is how Microsoft 365 says "unknown".
-            let said_by_the_code = row.line_is_plain() || found.rule == "edge-blocking-5.4.1";
-            assert!(!refuses || said_by_the_code, "line {}: {code} {status} {found:?} {stripped}", row.line);
+            let said_by_the_code = is_plain(row) || found.rule == "edge-blocking-5.4.1";
+            assert!(!refuses || said_by_the_code, "{row}: {code} {status} {found:?}");
         }
     }
 }
 
-impl Row {
-    /// True where nothing but the enhanced code makes the row a policy.
-    fn line_is_plain(&self) -> bool {
-        let stripped = without_code(self.reply.text(), self.reply.code());
-        let bare = Reply::new(550, &stripped);
-        classify(&self.view(&bare)).class == Class::Unclear
-    }
+/// True where nothing but the enhanced code makes the row a policy.
+fn is_plain(row: &Row) -> bool {
+    let stripped = without_code(row.reply.text(), row.reply.code());
+    row.classified(&Reply::new(550, &stripped)).class == Class::Unclear
 }
 
 #[test]
 fn before_rcpt_nothing_is_about_a_recipient() {
     for row in rows() {
         for stage in [Stage::Banner, Stage::Ehlo, Stage::Mail] {
-            let found = classify(&ReplyView {
-                stage,
-                mx: row.mx,
-                reply: &row.reply,
-                recipient: None,
-                us: Us::default(),
-            });
-            assert!(!matches!(found.scope, Scope::Recipient | Scope::Site), "line {}: {found:?}", row.line);
-            assert_eq!(reason_at_rcpt(&found), Reason::Unverifiable, "line {}: {found:?}", row.line);
+            let found = classify(&ReplyView::of_unknown(stage, row.mx, &row.reply));
+            assert!(!matches!(found.scope, Scope::Recipient | Scope::Site), "{row}: {found:?}");
+            assert_eq!(reason_at_rcpt(&found), Reason::Unverifiable, "{row}: {found:?}");
         }
     }
 }
@@ -257,14 +158,10 @@ fn a_transient_reply_never_condemns() {
     for row in rows() {
         for code in [421, 450, 451, 452, 455] {
             let text = row.reply.text().replace("5.", "4.");
-            let found = classify(&row.view(&Reply::new(code, &text)));
+            let found = row.classified(&Reply::new(code, &text));
             let reason = reason_at_rcpt(&found);
-            assert!(
-                !matches!(reason, Reason::MailboxNotFound | Reason::MailboxDisabled),
-                "line {}",
-                row.line
-            );
-            assert!(!found.permanent && found.class != Class::NotFound, "line {}: {found:?}", row.line);
+            assert!(!matches!(reason, Reason::MailboxNotFound | Reason::MailboxDisabled), "{row}");
+            assert!(!found.permanent && found.class != Class::NotFound, "{row}: {found:?}");
         }
     }
 }
@@ -293,6 +190,10 @@ mod properties {
     use super::*;
     use proptest::prelude::*;
 
+    fn at_rcpt(code: u16, text: &str) -> Classification {
+        classify(&ReplyView::of_unknown(Stage::Rcpt, "", &Reply::new(code, text)))
+    }
+
     fn any_stage() -> impl Strategy<Value = Stage> {
         use Stage::*;
         prop::sample::select(vec![Banner, Ehlo, Mail, Rcpt, Control])
@@ -300,27 +201,25 @@ mod properties {
 
     /// Words that rules listen to, in any order.
     fn telling_text() -> impl Strategy<Value = String> {
-        let words: Vec<&str> =
-            ROWS.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace).collect();
+        let words: Vec<&str> = lines(REPLIES).flat_map(|(line, _)| line.split_whitespace()).collect();
         prop::collection::vec(prop::sample::select(words), 0..24).prop_map(|words| words.join(" "))
     }
 
     proptest! {
         #[test]
         fn any_text_is_classified(stage in any_stage(), code in 200u16..600, text in "\\PC{0,300}", mx in "\\PC{0,40}") {
-            let reply = Reply::new(code, &text);
-            let found = classify(&ReplyView { stage, mx: &mx, reply: &reply, recipient: None, us: Us::default() });
+            let found = classify(&ReplyView::of_unknown(stage, &mx, &Reply::new(code, &text)));
             prop_assert!(stage == Stage::Rcpt || stage == Stage::Control || found.scope != Scope::Recipient);
         }
 
         #[test]
         fn punctuation_and_echoes_are_survived(code in 200u16..600, text in "[@<>\"' a-c.:/\\[\\]\u{fffd}é用]{0,80}") {
-            classify(&ReplyView { stage: Stage::Rcpt, mx: "mx.example.com", reply: &Reply::new(code, &text), recipient: None, us: Us::default() });
+            classify(&ReplyView::of_unknown(Stage::Rcpt, "mx.example.com", &Reply::new(code, &text)));
         }
 
         #[test]
         fn telling_words_break_no_invariant(code in 200u16..600, text in telling_text()) {
-            let found = classify(&ReplyView { stage: Stage::Rcpt, mx: "", reply: &Reply::new(code, &text), recipient: None, us: Us::default() });
+            let found = at_rcpt(code, &text);
             if code / 100 != 5 {
                 prop_assert!(!matches!(reason_at_rcpt(&found), Reason::MailboxNotFound | Reason::MailboxDisabled));
             }
@@ -336,8 +235,7 @@ mod properties {
                 at += 1;
                 if c == ' ' && seed.rotate_left(at) & 1 == 1 { '\n' } else { c }
             }).collect();
-            let view = |text: &str| classify(&ReplyView { stage: Stage::Rcpt, mx: "", reply: &Reply::new(code, text), recipient: None, us: Us::default() });
-            prop_assert_eq!(view(&text), view(&split));
+            prop_assert_eq!(at_rcpt(code, &text), at_rcpt(code, &split));
         }
     }
 }
