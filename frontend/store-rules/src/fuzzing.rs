@@ -5,11 +5,12 @@ use crate::results::{plain, read_plain};
 use crate::row::Row;
 use crate::tables::{
     AccountRow, BatchRow, ClientRow, ConnectionRow, DeliveryRow, EntryRow, HoldRow, IdempotencyRow, KeyRow,
-    LinkRow, ListRow, QueueRow, RefusalsRow, ResultRow, RowsText, SecretRow, SessionRow, UserRow, WebhookRow,
+    LinkRow, ListRow, RefusalsRow, ResultRow, RowsText, SecretRow, SessionRow, UserRow, WebhookRow,
     WebhookTexts, split_rows,
 };
 use store::DayCounts;
 use store::rate_limit::{Bucket, Overrides, Window};
+use store::webhooks::ObjectQueue;
 
 /// Reads a kind of row; returns whether the bytes are a row.
 type Read = fn(&[u8]) -> Result<bool, String>;
@@ -80,7 +81,7 @@ const READERS: [Read; 26] = [
     verdict,
     |bytes| read(bytes, |_: &WebhookRow| {}),
     |bytes| read(bytes, |_: &WebhookTexts| {}),
-    |bytes| read(bytes, |_: &QueueRow| {}),
+    |bytes| read(bytes, |_: &ObjectQueue| {}),
     |bytes| read(bytes, |_: &DeliveryRow| {}),
 ];
 

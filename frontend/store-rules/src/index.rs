@@ -3,7 +3,7 @@
 //! as soon as it is answered.
 
 use crate::gateways;
-use crate::row::{In, Out, Row};
+use crate::row::{Codec, In, Out, row};
 use crate::tables::KeyRow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,44 +64,16 @@ pub enum KeyChange {
 }
 
 /// The encoding in which nodes tell each other of a change.
-impl Row for KeyChange {
-    const TABLE: &'static str = "changes";
-
+impl Codec for KeyChange {
     fn write(&self, out: &mut Out) {
         match self {
-            KeyChange::Added(id, row) => {
-                out.byte(0);
-                out.bytes(&id.to_bytes());
-                row.write(out);
-            }
-            KeyChange::Revoked(id, at) => {
-                out.byte(1);
-                out.bytes(&id.to_bytes());
-                out.number(*at);
-            }
-            KeyChange::Removed(id) => {
-                out.byte(2);
-                out.bytes(&id.to_bytes());
-            }
-            KeyChange::Plan(id, plan) => {
-                out.byte(3);
-                out.bytes(&id.to_bytes());
-                out.text(plan);
-            }
-            KeyChange::Named(id, name) => {
-                out.byte(4);
-                out.bytes(&id.to_bytes());
-                out.text(name);
-            }
-            KeyChange::Overrides(id, own) => {
-                out.byte(5);
-                out.bytes(&id.to_bytes());
-                own.write(out);
-            }
-            KeyChange::Closed(id) => {
-                out.byte(6);
-                out.bytes(&id.to_bytes());
-            }
+            KeyChange::Added(id, row) => out.all(&[&0_u8, id, row]),
+            KeyChange::Revoked(id, at) => out.all(&[&1_u8, id, at]),
+            KeyChange::Removed(id) => out.all(&[&2_u8, id]),
+            KeyChange::Plan(id, plan) => out.all(&[&3_u8, id, plan]),
+            KeyChange::Named(id, name) => out.all(&[&4_u8, id, name]),
+            KeyChange::Overrides(id, own) => out.all(&[&5_u8, id, own]),
+            KeyChange::Closed(id) => out.all(&[&6_u8, id]),
         }
     }
 
@@ -109,17 +81,19 @@ impl Row for KeyChange {
         let (kind, id) = (input.byte()?, input.array()?);
         let (key, account) = (KeyId::from_bytes(id), AccountId::from_bytes(id));
         Some(match kind {
-            0 => KeyChange::Added(key, KeyRow::read(input)?),
-            1 => KeyChange::Revoked(key, input.number()?),
+            0 => KeyChange::Added(key, Codec::read(input)?),
+            1 => KeyChange::Revoked(key, Codec::read(input)?),
             2 => KeyChange::Removed(key),
-            3 => KeyChange::Plan(account, input.text()?),
-            4 => KeyChange::Named(account, input.text()?),
-            5 => KeyChange::Overrides(account, Overrides::read(input)?),
+            3 => KeyChange::Plan(account, Codec::read(input)?),
+            4 => KeyChange::Named(account, Codec::read(input)?),
+            5 => KeyChange::Overrides(account, Codec::read(input)?),
             6 => KeyChange::Closed(account),
             _ => return None,
         })
     }
 }
+
+row!("changes", KeyChange);
 
 impl KeyIndex {
     /// Replaces the whole content.

@@ -8,7 +8,7 @@
 
 use crate::batches::{self, EndedBatch, PreparedBatch, PreparedKey};
 use crate::reason::{self, GIVEN_UP};
-use crate::row::{Fixed, In, Out, Row};
+use crate::row::{Fixed, Row, row};
 use crate::rows::{Rows, Walk};
 use crate::tables::{
     BATCHES, Expiring, FORMAT_OF_LISTS, FORMAT_OF_SHARES, IdempotencyRow, LIST_CODES, LIST_PARTS, LIST_USE,
@@ -77,19 +77,7 @@ fn read_found(text: &str) -> Option<FoundAddresses> {
     })
 }
 
-impl Row for Texts {
-    const TABLE: &'static str = "lists";
-
-    fn write(&self, out: &mut Out) {
-        out.text(&self.name);
-        out.text(&self.column);
-        out.text(&self.why);
-    }
-
-    fn read(input: &mut In<'_>) -> Option<Texts> {
-        Some(Texts { name: input.text()?, column: input.text()?, why: input.text()? })
-    }
-}
+row!("lists", Texts { name, column, why });
 
 fn until(created_at: UnixMs) -> UnixMs {
     created_at.saturating_add(LIST_KEEP_MS)

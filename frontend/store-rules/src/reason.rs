@@ -1,5 +1,6 @@
 //! The codes of reasons in tables. A code never changes its meaning.
 
+use crate::row::{Codec, In, Out};
 use api::{Reason, WaitCause};
 
 /// The code of an unanswered row.
@@ -51,6 +52,16 @@ pub(crate) fn code(reason: Reason) -> u8 {
 /// The reason of a code from [`code`].
 pub(crate) fn of_code(byte: u8) -> Option<Reason> {
     Reason::ALL.into_iter().find(|&reason| code(reason) == byte)
+}
+
+impl Codec for Reason {
+    fn write(&self, out: &mut Out) {
+        out.byte(code(*self));
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Reason> {
+        of_code(input.byte()?)
+    }
 }
 
 /// The reason in a row of a batch; `None` for an unanswered row or an unknown code.

@@ -15,7 +15,7 @@ pub use lists::*;
 pub use web::*;
 pub use webhooks::*;
 
-use crate::row::{Fixed, In, Out, Row};
+use crate::row::{Codec, Fixed, In, Out, codes, fields, row};
 use crate::rows::{Blob, Table, TypedTable};
 use store::credits::{Balance, PeriodStep, Portions, Subscription};
 use store::{AccountId, BatchId, EntryId, HoldRef};
@@ -203,69 +203,36 @@ impl AccountRow {
     }
 }
 
-impl Row for AccountRow {
-    const TABLE: &'static str = "accounts";
+codes!(SubscriptionStatus { Active = 0, PastDue = 1, Paused = 2, Canceled = 3 });
 
+fields!(Balance { allowance, plan_left, plan_spent, plan_held, pack_left, held, granted, spent, expired });
+
+/// The subscription comes first, with two of its fields in one byte.
+impl Codec for AccountRow {
     fn write(&self, out: &mut Out) {
         let Subscription { status, cancel_at_period_end, start, period, renewed, balance } =
-            self.subscription;
-        out.byte(match status {
-            SubscriptionStatus::Active => 0,
-            SubscriptionStatus::PastDue => 1,
-            SubscriptionStatus::Paused => 2,
-            SubscriptionStatus::Canceled => 3,
-        });
-        out.byte(u8::from(cancel_at_period_end) | u8::from(renewed) << 1);
-        out.number(start);
-        out.number(u64::from(period));
-        write_balance(&balance, out);
-        out.number(self.serial);
-        out.text(&self.plan);
-        out.text(&self.name);
+            &self.subscription;
+        let flags = u8::from(*cancel_at_period_end) | u8::from(*renewed) << 1;
+        out.all(&[status, &flags, start, period, balance, &self.serial, &self.plan, &self.name]);
     }
 
     fn read(input: &mut In<'_>) -> Option<AccountRow> {
-        let status = match input.byte()? {
-            0 => SubscriptionStatus::Active,
-            1 => SubscriptionStatus::PastDue,
-            2 => SubscriptionStatus::Paused,
-            3 => SubscriptionStatus::Canceled,
-            _ => return None,
-        };
+        let status = Codec::read(input)?;
         let flags = input.byte().filter(|&flags| flags < 4)?;
         let subscription = Subscription {
             status,
             cancel_at_period_end: flags & 1 != 0,
             renewed: flags & 2 != 0,
-            start: input.number()?,
-            period: u32::try_from(input.number()?).ok()?,
-            balance: read_balance(input)?,
+            start: Codec::read(input)?,
+            period: Codec::read(input)?,
+            balance: Codec::read(input)?,
         };
-        Some(AccountRow { subscription, serial: input.number()?, plan: input.text()?, name: input.text()? })
+        let (serial, plan, name) = (Codec::read(input)?, Codec::read(input)?, Codec::read(input)?);
+        Some(AccountRow { name, plan, subscription, serial })
     }
 }
 
-fn write_balance(balance: &Balance, out: &mut Out) {
-    let Balance { allowance, plan_left, plan_spent, plan_held, pack_left, held, granted, spent, expired } =
-        *balance;
-    for number in [allowance, plan_left, plan_spent, plan_held, pack_left, held, granted, spent, expired] {
-        out.number(number);
-    }
-}
-
-fn read_balance(input: &mut In<'_>) -> Option<Balance> {
-    Some(Balance {
-        allowance: input.number()?,
-        plan_left: input.number()?,
-        plan_spent: input.number()?,
-        plan_held: input.number()?,
-        pack_left: input.number()?,
-        held: input.number()?,
-        granted: input.number()?,
-        spent: input.number()?,
-        expired: input.number()?,
-    })
-}
+row!("accounts", AccountRow);
 
 /// A row of [`KEYS`].
 #[derive(Clone, PartialEq, Eq)]
@@ -292,42 +259,28 @@ impl KeyRow {
     }
 }
 
-/// Scopes and expiry are at the end, and only in rows of limited keys: other rows are as in format 7.
-impl Row for KeyRow {
-    const TABLE: &'static str = "keys";
+codes!(KeyMode { Live = 0, Test = 1 });
 
+/// Scopes and expiry are at the end, and only in rows of limited keys: other rows are as in format 7.
+impl Codec for KeyRow {
     fn write(&self, out: &mut Out) {
-        out.bytes(&self.account.to_bytes());
-        out.byte(match self.mode {
-            KeyMode::Live => 0,
-            KeyMode::Test => 1,
-        });
-        out.bytes(&self.hash);
-        out.bytes(&self.last4);
-        out.number(self.created_at);
-        out.number(self.revoked_at);
-        out.number(self.last_used_at);
-        out.text(&self.label);
+        let KeyRow { account, mode, hash, last4, created_at, revoked_at, last_used_at, label, .. } = self;
+        out.all(&[account, mode, hash, last4, created_at, revoked_at, last_used_at, label]);
         if self.is_limited() {
-            out.byte(self.scopes.bits());
-            out.number(self.expires_at);
+            out.all(&[&self.scopes.bits(), &self.expires_at]);
         }
     }
 
     fn read(input: &mut In<'_>) -> Option<KeyRow> {
         let row = KeyRow {
-            account: AccountId::from_bytes(input.array()?),
-            mode: match input.byte()? {
-                0 => KeyMode::Live,
-                1 => KeyMode::Test,
-                _ => return None,
-            },
-            hash: input.array()?,
-            last4: input.array()?,
-            created_at: input.number()?,
-            revoked_at: input.number()?,
-            last_used_at: input.number()?,
-            label: input.text()?,
+            account: Codec::read(input)?,
+            mode: Codec::read(input)?,
+            hash: Codec::read(input)?,
+            last4: Codec::read(input)?,
+            created_at: Codec::read(input)?,
+            revoked_at: Codec::read(input)?,
+            last_used_at: Codec::read(input)?,
+            label: Codec::read(input)?,
             scopes: KeyScopes::ALL,
             expires_at: 0,
         };
@@ -339,23 +292,9 @@ impl Row for KeyRow {
     }
 }
 
-impl Row for Portions {
-    const TABLE: &'static str = "holds";
+row!("keys", KeyRow);
 
-    fn write(&self, out: &mut Out) {
-        out.number(self.plan);
-        out.number(self.pack);
-        out.number(u64::from(self.period));
-    }
-
-    fn read(input: &mut In<'_>) -> Option<Portions> {
-        Some(Portions {
-            plan: input.number()?,
-            pack: input.number()?,
-            period: u32::try_from(input.number()?).ok()?,
-        })
-    }
-}
+fields!(Portions { plan, pack, period });
 
 /// A row of [`HOLDS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -366,23 +305,8 @@ pub struct HoldRow {
     pub address: Option<AddressHash>,
 }
 
-/// The address is at the end, because rows of one process have none.
-impl Row for HoldRow {
-    const TABLE: &'static str = "holds";
-
-    fn write(&self, out: &mut Out) {
-        self.portions.write(out);
-        if let Some(AddressHash(address)) = self.address {
-            out.bytes(&address);
-        }
-    }
-
-    fn read(input: &mut In<'_>) -> Option<HoldRow> {
-        let portions = Portions::read(input)?;
-        let address = if input.is_empty() { None } else { Some(AddressHash(input.array()?)) };
-        Some(HoldRow { portions, address })
-    }
-}
+// Rows of one process have no address.
+row!("holds", HoldRow { portions; address });
 
 /// A row of [`UNDER_WAY`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -391,17 +315,7 @@ pub struct UnderWayRow {
     pub hold: EntryId,
 }
 
-impl Row for UnderWayRow {
-    const TABLE: &'static str = "under_way";
-
-    fn write(&self, out: &mut Out) {
-        out.bytes(&self.hold.to_bytes());
-    }
-
-    fn read(input: &mut In<'_>) -> Option<UnderWayRow> {
-        Some(UnderWayRow { hold: EntryId::from_bytes(input.array()?) })
-    }
-}
+row!("under_way", UnderWayRow { hold });
 
 /// A row of [`LEDGER`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -412,40 +326,9 @@ pub struct EntryRow {
     pub note: String,
 }
 
-impl Row for EntryRow {
-    const TABLE: &'static str = "ledger";
-
-    fn write(&self, out: &mut Out) {
-        out.byte(match self.kind {
-            EntryKind::Period => 0,
-            EntryKind::PlanChange => 1,
-            EntryKind::Pack => 2,
-            EntryKind::Settled => 3,
-            EntryKind::Voided => 4,
-            EntryKind::Carried => 5,
-        });
-        out.number(self.at);
-        out.number(self.step.granted);
-        out.number(self.step.spent);
-        out.number(self.step.expired);
-        out.text(&self.note);
-    }
-
-    fn read(input: &mut In<'_>) -> Option<EntryRow> {
-        let kind = match input.byte()? {
-            0 => EntryKind::Period,
-            1 => EntryKind::PlanChange,
-            2 => EntryKind::Pack,
-            3 => EntryKind::Settled,
-            4 => EntryKind::Voided,
-            5 => EntryKind::Carried,
-            _ => return None,
-        };
-        let at = input.number()?;
-        let step = PeriodStep { granted: input.number()?, spent: input.number()?, expired: input.number()? };
-        Some(EntryRow { kind, at, step, note: input.text()? })
-    }
-}
+codes!(EntryKind { Period = 0, PlanChange = 1, Pack = 2, Settled = 3, Voided = 4, Carried = 5 });
+fields!(PeriodStep { granted, spent, expired });
+row!("ledger", EntryRow { kind, at, step, note });
 
 /// A row of [`RESULTS`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -482,25 +365,7 @@ impl ResultRow {
     }
 }
 
-impl Row for ResultRow {
-    const TABLE: &'static str = "results";
-
-    fn write(&self, out: &mut Out) {
-        out.byte(u8::from(self.short));
-        out.number(self.checked_at);
-        out.number(self.verdict_at);
-        out.blob(&self.sealed);
-    }
-
-    fn read(input: &mut In<'_>) -> Option<ResultRow> {
-        Some(ResultRow {
-            short: input.flag()?,
-            checked_at: input.number()?,
-            verdict_at: input.number()?,
-            sealed: input.blob()?,
-        })
-    }
-}
+row!("results", ResultRow { short, checked_at, verdict_at, sealed });
 
 /// A row of [`BATCHES`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -562,37 +427,32 @@ impl BatchRow {
     }
 }
 
-impl Row for BatchRow {
-    const TABLE: &'static str = "batches";
-
+impl Codec for BatchRow {
     fn write(&self, out: &mut Out) {
-        out.number(self.created_at);
-        out.number(self.completed_at);
-        for count in [self.total, self.answered, self.refunded] {
-            out.number(u64::from(count));
-        }
-        self.held.write(out);
-        out.blob(&self.answers);
+        let BatchRow { created_at, completed_at, total, answered, refunded, held, answers, of_list } = self;
+        out.all(&[created_at, completed_at, total, answered, refunded, held, answers]);
         // The rows of other batches are as in format 6.
-        if self.of_list {
-            out.byte(1);
+        if *of_list {
+            of_list.write(out);
         }
     }
 
     fn read(input: &mut In<'_>) -> Option<BatchRow> {
         let row = BatchRow {
-            created_at: input.number()?,
-            completed_at: input.number()?,
-            total: input.small()?,
-            answered: input.small()?,
-            refunded: input.small()?,
-            held: Portions::read(input)?,
-            answers: input.blob()?,
-            of_list: !input.is_empty() && input.flag()?,
+            created_at: Codec::read(input)?,
+            completed_at: Codec::read(input)?,
+            total: Codec::read(input)?,
+            answered: Codec::read(input)?,
+            refunded: Codec::read(input)?,
+            held: Codec::read(input)?,
+            answers: Codec::read(input)?,
+            of_list: !input.is_empty() && bool::read(input)?,
         };
         (row.refunded <= row.answered && row.answered <= row.total).then_some(row)
     }
 }
+
+row!("batches", BatchRow);
 
 /// Splits a row of [`BATCH_ROWS`]: an open batch has the address hashes and the sealed [`RowsText`], a complete one
 /// only the latter.
@@ -611,24 +471,20 @@ pub struct RowsText {
     pub answers: Vec<u8>,
 }
 
-impl Row for RowsText {
-    const TABLE: &'static str = "batch_rows";
-
+impl Codec for RowsText {
     fn write(&self, out: &mut Out) {
-        out.byte(u8::from(self.name.is_some()));
-        out.text(self.name.as_deref().unwrap_or_default());
-        out.number(self.emails.len() as u64);
-        self.emails.iter().for_each(|email| out.text(email));
-        out.blob(&self.answers);
+        let name = self.name.clone().unwrap_or_default();
+        out.all(&[&self.name.is_some(), &name, &self.emails, &self.answers]);
     }
 
     fn read(input: &mut In<'_>) -> Option<RowsText> {
-        let (named, name) = (input.flag()?, input.text()?);
-        let count = input.number()?;
-        let emails = (0..count).map(|_| input.text()).collect::<Option<_>>()?;
-        Some(RowsText { name: named.then_some(name), emails, answers: input.blob()? })
+        let (named, name) = <(bool, String)>::read(input)?;
+        let (emails, answers) = Codec::read(input)?;
+        Some(RowsText { name: named.then_some(name), emails, answers })
     }
 }
+
+row!("batch_rows", RowsText);
 
 /// A row of [`IDEMPOTENCY`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -650,31 +506,26 @@ impl IdempotencyRow {
     }
 }
 
-impl Row for IdempotencyRow {
-    const TABLE: &'static str = "idempotency";
-
+impl Codec for IdempotencyRow {
     fn write(&self, out: &mut Out) {
-        out.number(self.created_at);
-        out.bytes(&self.body);
-        out.bytes(&self.batch.to_bytes());
-        out.number(u64::from(self.submitted));
-        out.byte(u8::from(self.completed));
-        out.byte(u8::from(self.credits_remaining.is_some()));
-        out.number(self.credits_remaining.unwrap_or(0));
+        let IdempotencyRow { created_at, body, batch, submitted, completed, credits_remaining } = self;
+        out.all(&[created_at, body, batch, submitted, completed]);
+        out.all(&[&credits_remaining.is_some(), &credits_remaining.unwrap_or(0)]);
     }
 
     fn read(input: &mut In<'_>) -> Option<IdempotencyRow> {
         Some(IdempotencyRow {
-            created_at: input.number()?,
-            body: input.array()?,
-            batch: BatchId::from_bytes(input.array()?),
-            submitted: input.small()?,
-            completed: input.flag()?,
+            created_at: Codec::read(input)?,
+            body: Codec::read(input)?,
+            batch: Codec::read(input)?,
+            submitted: Codec::read(input)?,
+            completed: Codec::read(input)?,
             credits_remaining: {
-                let some = input.flag()?;
-                let credits = input.number()?;
+                let (some, credits) = <(bool, u64)>::read(input)?;
                 some.then_some(credits)
             },
         })
     }
 }
+
+row!("idempotency", IdempotencyRow);

@@ -15,9 +15,9 @@ use crate::reason;
 use crate::row::Row;
 use crate::rows::{Rows, Walk, Want};
 use crate::tables::{
-    DELIVERIES, DeliveryRow, Expiring, ListRow, OUTBOX, OUTBOX_DUE, QueueRow, WEBHOOK_TURNS, WEBHOOKS,
-    WebhookRow, WebhookTexts, account_range, delivery_key, due_key, join, outbox_key, split, split_due_key,
-    turn_key, webhook_key,
+    DELIVERIES, DeliveryRow, Expiring, ListRow, OUTBOX, OUTBOX_DUE, WEBHOOK_TURNS, WEBHOOKS, WebhookRow,
+    WebhookTexts, account_range, delivery_key, due_key, join, outbox_key, split, split_due_key, turn_key,
+    webhook_key,
 };
 use crate::txn::Txn;
 use crate::write_error::{WriteError, refuse};
@@ -324,7 +324,7 @@ impl Txn<'_> {
         let message = self.message_id(id, event, row.serial, now);
         let object = event.object.to_bytes();
         let outbox = outbox_key(id, object);
-        let QueueRow(mut queue) = OUTBOX.get(self.rows(), &outbox)?.unwrap_or_default();
+        let mut queue = OUTBOX.get(self.rows(), &outbox)?.unwrap_or_default();
         // An attempt of an earlier test may be under way: its result counts only for the first message.
         let skips = event.kind == EventKind::Test && queue.failed > 0 && row.claim.is_none();
         if skips && let Some(earlier) = queue.first() {
@@ -350,7 +350,7 @@ impl Txn<'_> {
         if is_first {
             OUTBOX_DUE.put(self.rows, &due_key(id, now, object), &())?;
         }
-        OUTBOX.put(self.rows, &outbox, &QueueRow(queue))?;
+        OUTBOX.put(self.rows, &outbox, &queue)?;
         row.waiting = row.waiting.saturating_add(1);
         row.logged = row.logged.saturating_add(1);
         if is_first && row.claim.is_none() && row.turn_at.is_none_or(|at| now < at) {

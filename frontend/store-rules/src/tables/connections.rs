@@ -1,6 +1,6 @@
 //! The tables and rows of assistants: clients, connections, and the hashes of their secrets.
 
-use super::{In, Out, Row, join};
+use super::{codes, fields, join, row};
 use crate::rows::{Table, TypedTable};
 use store::SecretHash;
 use store::{AccountId, ClientId, ConnectionId, UnixMs};
@@ -32,24 +32,7 @@ pub struct ClientRow {
     pub redirect_uris: Vec<String>,
 }
 
-impl Row for ClientRow {
-    const TABLE: &'static str = "clients";
-
-    fn write(&self, out: &mut Out) {
-        out.number(self.created_at);
-        out.number(self.expires_at);
-        out.text(&self.name);
-        out.number(self.redirect_uris.len() as u64);
-        self.redirect_uris.iter().for_each(|uri| out.text(uri));
-    }
-
-    fn read(input: &mut In<'_>) -> Option<ClientRow> {
-        let (created_at, expires_at, name) = (input.number()?, input.number()?, input.text()?);
-        let count = input.number()?;
-        let redirect_uris = (0..count).map(|_| input.text()).collect::<Option<_>>()?;
-        Some(ClientRow { created_at, expires_at, name, redirect_uris })
-    }
-}
+row!("clients", ClientRow { created_at, expires_at, name, redirect_uris });
 
 /// A row of [`CONNECTIONS`].
 #[derive(Clone, PartialEq, Eq)]
@@ -95,60 +78,25 @@ impl ConnectionRow {
     }
 }
 
-impl Row for ConnectionRow {
-    const TABLE: &'static str = "connections";
-
-    fn write(&self, out: &mut Out) {
-        for time in [self.created_at, self.expires_at, self.granted_until, self.last_used_at] {
-            out.number(time);
-        }
-        out.number(u64::from(self.allowance));
-        out.number(u64::from(self.used));
-        for text in [&self.client, &self.client_name, &self.redirect_uri, &self.redirect_host] {
-            out.text(text);
-        }
-        out.bytes(&self.challenge);
-        out.bytes(&self.code);
-        out.byte(u8::from(self.tokens.is_some()));
-        if let Some(Tokens { family, refresh, access, before }) = &self.tokens {
-            for hash in [family, refresh, access] {
-                out.bytes(hash);
-            }
-            out.byte(u8::from(before.is_some()));
-            out.bytes(before.as_ref().map_or(&[], |before| before));
-        }
+row!(
+    "connections",
+    ConnectionRow {
+        created_at,
+        expires_at,
+        granted_until,
+        last_used_at,
+        allowance,
+        used,
+        client,
+        client_name,
+        redirect_uri,
+        redirect_host,
+        challenge,
+        code,
+        tokens
     }
-
-    fn read(input: &mut In<'_>) -> Option<ConnectionRow> {
-        Some(ConnectionRow {
-            created_at: input.number()?,
-            expires_at: input.number()?,
-            granted_until: input.number()?,
-            last_used_at: input.number()?,
-            allowance: input.small()?,
-            used: input.small()?,
-            client: input.text()?,
-            client_name: input.text()?,
-            redirect_uri: input.text()?,
-            redirect_host: input.text()?,
-            challenge: input.array()?,
-            code: input.array()?,
-            tokens: match input.flag()? {
-                true => Some(read_tokens(input)?),
-                false => None,
-            },
-        })
-    }
-}
-
-fn read_tokens(input: &mut In<'_>) -> Option<Tokens> {
-    let (family, refresh, access) = (input.array()?, input.array()?, input.array()?);
-    let before = match input.flag()? {
-        true => Some(input.array()?),
-        false => None,
-    };
-    Some(Tokens { family, refresh, access, before })
-}
+);
+fields!(Tokens { family, refresh, access, before });
 
 /// The kinds of secrets in [`TOKENS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,31 +119,5 @@ pub struct SecretRow {
     pub expires_at: UnixMs,
 }
 
-impl Row for SecretRow {
-    const TABLE: &'static str = "tokens";
-
-    fn write(&self, out: &mut Out) {
-        out.byte(match self.kind {
-            SecretKind::Code => 0,
-            SecretKind::Access => 1,
-            SecretKind::Family => 2,
-        });
-        out.bytes(&self.account.to_bytes());
-        out.bytes(&self.connection.to_bytes());
-        out.number(self.expires_at);
-    }
-
-    fn read(input: &mut In<'_>) -> Option<SecretRow> {
-        Some(SecretRow {
-            kind: match input.byte()? {
-                0 => SecretKind::Code,
-                1 => SecretKind::Access,
-                2 => SecretKind::Family,
-                _ => return None,
-            },
-            account: AccountId::from_bytes(input.array()?),
-            connection: ConnectionId::from_bytes(input.array()?),
-            expires_at: input.number()?,
-        })
-    }
-}
+codes!(SecretKind { Code = 0, Access = 1, Family = 2 });
+row!("tokens", SecretRow { kind, account, connection, expires_at });

@@ -1,6 +1,6 @@
 //! The tables of the engine's knowledge, which survives the process.
 
-use crate::row::{Fixed, In, Out, Row};
+use crate::row::{Codec, Fixed, In, Out, fields, row};
 use crate::rows::{Table, TypedTable};
 use engine::KeptStep;
 use engine::proto::limits::REFUSALS_STEPS;
@@ -18,25 +18,19 @@ pub const META_WITHDRAWN: &str = "withdrawn";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusalsRow(pub Vec<KeptStep>);
 
-impl Row for RefusalsRow {
-    const TABLE: &'static str = "refusals";
+fields!(KeptStep { step, refused, accepted });
 
+impl Codec for RefusalsRow {
     fn write(&self, out: &mut Out) {
-        out.number(self.0.len() as u64);
-        for KeptStep { step, refused, accepted } in &self.0 {
-            out.number(*step);
-            out.number(u64::from(*refused));
-            out.number(u64::from(*accepted));
-        }
+        self.0.write(out);
     }
 
     fn read(input: &mut In<'_>) -> Option<RefusalsRow> {
-        let count = input.number().filter(|&count| count <= REFUSALS_STEPS as u64)?;
-        let mut step =
-            || Some(KeptStep { step: input.number()?, refused: input.small()?, accepted: input.small()? });
-        (0..count).map(|_| step()).collect::<Option<_>>().map(RefusalsRow)
+        Vec::read(input).filter(|steps| steps.len() <= REFUSALS_STEPS).map(RefusalsRow)
     }
 }
+
+row!("refusals", RefusalsRow);
 
 /// The 32 bytes that represent evidence in [`EXPIRIES`](super::EXPIRIES).
 pub fn withdrawn_row(evidence: u64) -> [u8; 32] {

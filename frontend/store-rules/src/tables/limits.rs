@@ -1,6 +1,6 @@
 //! The tables and rows of limits, and of the counters of requests.
 
-use crate::row::{In, Out, Row};
+use crate::row::{Codec, In, Out, row};
 use crate::rows::{Table, TypedTable};
 use store::rate_limit::{self, Bucket, Overrides, Row as LimitRow, Window, WindowId};
 use store::{KeyId, UnixMs};
@@ -37,9 +37,9 @@ pub fn split_window_key(key: &[u8; 17]) -> Option<WindowId> {
     Some(WindowId { key: KeyId::from_bytes(*id), row: *LimitRow::ALL.get(usize::from(*row.first()?))? })
 }
 
-impl Row for Window {
-    const TABLE: &'static str = "windows";
+row!("windows", Window);
 
+impl Codec for Window {
     fn write(&self, out: &mut Out) {
         out.number(self.steps().len() as u64);
         let mut before = 0;
@@ -57,29 +57,18 @@ impl Row for Window {
         for _ in 0..input.number()? {
             let last = before.checked_add(input.number()?)?;
             let began = last.checked_sub(input.number()?)?;
-            steps.push(rate_limit::Step { began, last, count: u32::try_from(input.number()?).ok()? });
+            steps.push(rate_limit::Step { began, last, count: Codec::read(input)? });
             before = last;
         }
         Window::from_steps(steps)
     }
 }
 
-impl Row for Bucket {
-    const TABLE: &'static str = "fair_use";
+row!("fair_use", Bucket { level, at });
 
-    fn write(&self, out: &mut Out) {
-        out.number(self.level);
-        out.number(self.at);
-    }
+row!("limits", Overrides);
 
-    fn read(input: &mut In<'_>) -> Option<Bucket> {
-        Some(Bucket { level: input.number()?, at: input.number()? })
-    }
-}
-
-impl Row for Overrides {
-    const TABLE: &'static str = "limits";
-
+impl Codec for Overrides {
     /// 0 stands for the plan's limit, since no limit is 0. Limits that came later are left out at the end if they are the plan's:
     /// that for lists as in format 6, and that for the fast checks of an account as in format 9.
     fn write(&self, out: &mut Out) {
@@ -98,7 +87,7 @@ impl Row for Overrides {
             {
                 break;
             }
-            *own = Some(u32::try_from(input.number()?).ok()?).filter(|&limit| limit != 0);
+            *own = Some(Codec::read(input)?).filter(|&limit| limit != 0);
         }
         Some(overrides)
     }

@@ -1,8 +1,7 @@
 //! The tables and rows of lists: their data, their content, their index, and their answers.
 
 use super::{AccountId, join};
-use crate::reason;
-use crate::row::{In, Out, Row};
+use crate::row::{Codec, In, Out, codes, row};
 use crate::rows::{Blob, Table, TypedTable};
 use api::Reason;
 use std::collections::BTreeSet;
@@ -123,81 +122,32 @@ pub struct ListUse {
     pub at_work: BTreeSet<ListId>,
 }
 
-impl Row for ListUse {
-    const TABLE: &'static str = "list_use";
-
+impl Codec for ListUse {
     fn write(&self, out: &mut Out) {
-        out.number(self.bytes);
-        out.number(self.lists);
-        out.number(self.at_work.len() as u64);
-        self.at_work.iter().for_each(|id| out.bytes(&id.to_bytes()));
+        let at_work: Vec<ListId> = self.at_work.iter().copied().collect();
+        out.all(&[&self.bytes, &self.lists, &at_work]);
     }
 
     fn read(input: &mut In<'_>) -> Option<ListUse> {
-        let (bytes, lists, at_work) = (input.number()?, input.number()?, input.number()?);
-        let at_work = (0..at_work).map(|_| Some(ListId::from_bytes(input.array()?)));
-        Some(ListUse { bytes, lists, at_work: at_work.collect::<Option<_>>()? })
+        let (bytes, lists) = Codec::read(input)?;
+        Some(ListUse { bytes, lists, at_work: Vec::read(input)?.into_iter().collect() })
     }
 }
 
-const STATES: [ListState; 8] = [
-    ListState::Uploading,
-    ListState::Reading,
-    ListState::Unfit,
-    ListState::Ready,
-    ListState::Running,
-    ListState::Paused,
-    ListState::Completed,
-    ListState::Cancelled,
-];
+row!("list_use", ListUse);
 
-impl Row for ListRow {
-    const TABLE: &'static str = "lists";
+codes!(ListState {
+    Uploading = 0, Reading = 1, Unfit = 2, Ready = 3, Running = 4, Paused = 5, Completed = 6, Cancelled = 7
+});
+row!("lists", ListRow {
+    created_at, state, texts, bytes, rows, addresses, submitted, done, counts; more
+});
 
+impl Codec for ListMore {
     fn write(&self, out: &mut Out) {
-        out.number(self.created_at);
-        out.byte(self.state as u8);
-        out.blob(&self.texts);
-        for number in [self.bytes, self.rows, self.addresses, self.submitted, u64::from(self.done)] {
-            out.number(number);
-        }
-        out.number(self.counts.len() as u64);
-        for (reason, count) in &self.counts {
-            out.byte(reason::code(*reason));
-            out.number(*count);
-        }
-        if let Some(more) = &self.more {
-            more.write(out);
-        }
-    }
-
-    fn read(input: &mut In<'_>) -> Option<ListRow> {
-        Some(ListRow {
-            created_at: input.number()?,
-            state: *STATES.get(usize::from(input.byte()?))?,
-            texts: input.blob()?,
-            bytes: input.number()?,
-            rows: input.number()?,
-            addresses: input.number()?,
-            submitted: input.number()?,
-            done: input.small()?,
-            counts: {
-                let count = input.number()?;
-                let counts = (0..count).map(|_| Some((reason::of_code(input.byte()?)?, input.number()?)));
-                counts.collect::<Option<_>>()?
-            },
-            more: if input.is_empty() { None } else { Some(ListMore::read(input)?) },
-        })
-    }
-}
-
-impl Row for ListMore {
-    const TABLE: &'static str = "lists";
-
-    fn write(&self, out: &mut Out) {
-        out.byte(u8::from(self.mode == KeyMode::Test) | u8::from(self.is_resumable) << 1);
-        let numbers = [self.offset, self.received_at, self.distinct, self.known, self.charged];
-        numbers.into_iter().chain([u64::from(self.rule)]).for_each(|number| out.number(number));
+        let ListMore { mode, is_resumable, offset, received_at, distinct, known, charged, rule } = self;
+        let flags = u8::from(*mode == KeyMode::Test) | u8::from(*is_resumable) << 1;
+        out.all(&[&flags, offset, received_at, distinct, known, charged, rule]);
     }
 
     fn read(input: &mut In<'_>) -> Option<ListMore> {
@@ -205,12 +155,12 @@ impl Row for ListMore {
         Some(ListMore {
             mode: if flags & 1 != 0 { KeyMode::Test } else { KeyMode::Live },
             is_resumable: flags & 2 != 0,
-            offset: input.number()?,
-            received_at: input.number()?,
-            distinct: input.number()?,
-            known: input.number()?,
-            charged: input.number()?,
-            rule: input.small()?,
+            offset: Codec::read(input)?,
+            received_at: Codec::read(input)?,
+            distinct: Codec::read(input)?,
+            known: Codec::read(input)?,
+            charged: Codec::read(input)?,
+            rule: Codec::read(input)?,
         })
     }
 }

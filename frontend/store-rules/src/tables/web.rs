@@ -1,8 +1,7 @@
 //! The tables and rows of the dashboard: users, sessions, sign-in links, and daily counts of accounts.
 
 use super::AccountId;
-use crate::reason;
-use crate::row::{In, Out, Row};
+use crate::row::{Codec, In, Out, fields, row};
 use crate::rows::{Table, TypedTable};
 use store::{DayCounts, PasswordHash, TokenHash, UnixMs, session_end};
 
@@ -59,38 +58,8 @@ pub struct UserRow {
     pub changed_at: UnixMs,
 }
 
-impl Row for UserRow {
-    const TABLE: &'static str = "users";
-
-    fn write(&self, out: &mut Out) {
-        let PasswordHash { memory_kib, passes, lanes, salt, tag } = &self.password;
-        out.bytes(&self.email_hash);
-        out.blob(&self.email);
-        for number in [memory_kib, passes, lanes] {
-            out.number(u64::from(*number));
-        }
-        out.bytes(salt);
-        out.bytes(tag);
-        out.number(self.created_at);
-        out.number(self.changed_at);
-    }
-
-    fn read(input: &mut In<'_>) -> Option<UserRow> {
-        Some(UserRow {
-            email_hash: input.array()?,
-            email: input.blob()?,
-            password: PasswordHash {
-                memory_kib: input.small()?,
-                passes: input.small()?,
-                lanes: input.small()?,
-                salt: input.array()?,
-                tag: input.array()?,
-            },
-            created_at: input.number()?,
-            changed_at: input.number()?,
-        })
-    }
-}
+fields!(PasswordHash { memory_kib, passes, lanes, salt, tag });
+row!("users", UserRow { email_hash, email, password, created_at, changed_at });
 
 /// A row of [`SESSIONS`].
 #[derive(Clone, PartialEq, Eq)]
@@ -108,25 +77,7 @@ impl SessionRow {
     }
 }
 
-impl Row for SessionRow {
-    const TABLE: &'static str = "sessions";
-
-    fn write(&self, out: &mut Out) {
-        out.bytes(&self.account.to_bytes());
-        out.number(self.created_at);
-        out.number(self.seen_at);
-        out.text(&self.agent);
-    }
-
-    fn read(input: &mut In<'_>) -> Option<SessionRow> {
-        Some(SessionRow {
-            account: AccountId::from_bytes(input.array()?),
-            created_at: input.number()?,
-            seen_at: input.number()?,
-            agent: input.text()?,
-        })
-    }
-}
+row!("sessions", SessionRow { account, created_at, seen_at, agent });
 
 /// A row of [`SIGN_IN_LINKS`].
 #[derive(Clone, PartialEq, Eq)]
@@ -135,37 +86,18 @@ pub struct LinkRow {
     pub expires_at: UnixMs,
 }
 
-impl Row for LinkRow {
-    const TABLE: &'static str = "sign_in_links";
-
-    fn write(&self, out: &mut Out) {
-        out.bytes(&self.account.to_bytes());
-        out.number(self.expires_at);
-    }
-
-    fn read(input: &mut In<'_>) -> Option<LinkRow> {
-        Some(LinkRow { account: AccountId::from_bytes(input.array()?), expires_at: input.number()? })
-    }
-}
+row!("sign_in_links", LinkRow { account, expires_at });
 
 /// The day itself is in the row's key.
-impl Row for DayCounts {
-    const TABLE: &'static str = "days";
-
+impl Codec for DayCounts {
     fn write(&self, out: &mut Out) {
-        out.number(self.singles);
-        out.number(self.rows);
-        out.number(self.reasons.len() as u64);
-        for (reason, count) in &self.reasons {
-            out.byte(reason::code(*reason));
-            out.number(*count);
-        }
+        out.all(&[&self.singles, &self.rows, &self.reasons]);
     }
 
     fn read(input: &mut In<'_>) -> Option<DayCounts> {
-        let (singles, rows) = (input.number()?, input.number()?);
-        let count = input.number()?;
-        let reasons = (0..count).map(|_| Some((reason::of_code(input.byte()?)?, input.number()?)));
-        Some(DayCounts { day: 0, singles, rows, reasons: reasons.collect::<Option<_>>()? })
+        let ((singles, rows), reasons) = Codec::read(input)?;
+        Some(DayCounts { day: 0, singles, rows, reasons })
     }
 }
+
+row!("days", DayCounts);

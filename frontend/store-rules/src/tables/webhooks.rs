@@ -1,8 +1,7 @@
 //! The tables and rows of webhooks: endpoints, the messages that wait at them, and the log of deliveries.
 
 use super::{AccountId, join};
-use crate::reason;
-use crate::row::{In, Out, Row};
+use crate::row::{Codec, In, Out, fields, row};
 use crate::rows::{Table, TypedTable};
 use store::webhooks::{
     Attempt, AttemptFault, AttemptResult, ClaimNumber, DeliveryState, DisableReason, EndpointHealth,
@@ -13,7 +12,7 @@ use store::{MessageId, UnixMs, WebhookId};
 /// The endpoints of webhooks, by account and endpoint.
 pub const WEBHOOKS: TypedTable<[u8; 32], WebhookRow> = TypedTable::new(Table::Webhooks);
 /// The messages that wait, by endpoint and object.
-pub const OUTBOX: TypedTable<[u8; 32], QueueRow> = TypedTable::new(Table::Outbox);
+pub const OUTBOX: TypedTable<[u8; 32], ObjectQueue> = TypedTable::new(Table::Outbox);
 /// The objects of an endpoint whose messages wait, by endpoint, time of the next attempt, and object.
 pub const OUTBOX_DUE: TypedTable<[u8; 40], ()> = TypedTable::new(Table::OutboxDue);
 /// The account of every endpoint with waiting messages, by the time when it can be claimed, and endpoint.
@@ -89,64 +88,36 @@ pub struct WebhookRow {
     pub claim: Option<ClaimNumber>,
 }
 
-impl Row for WebhookRow {
-    const TABLE: &'static str = "webhooks";
-
+impl Codec for EventSet {
     fn write(&self, out: &mut Out) {
-        out.number(self.created_at);
-        out.byte(self.events.bits());
-        out.byte(match self.health.state {
+        out.byte(self.bits());
+    }
+
+    fn read(input: &mut In<'_>) -> Option<EventSet> {
+        EventSet::from_bits(input.byte()?)
+    }
+}
+
+impl Codec for EndpointState {
+    fn write(&self, out: &mut Out) {
+        out.byte(match self {
             EndpointState::Enabled => 0,
-            EndpointState::Disabled(reason) => reason as u8,
+            EndpointState::Disabled(reason) => *reason as u8,
         });
-        write_time(self.health.failing_since, out);
-        out.blob(&self.texts);
-        out.number(self.serial);
-        out.number(u64::from(self.waiting));
-        out.number(u64::from(self.logged));
-        out.number(self.missed);
-        write_time(self.turn_at, out);
-        out.byte(u8::from(self.claim.is_some()));
-        if let Some(claim) = &self.claim {
-            out.bytes(claim);
-        }
     }
 
-    fn read(input: &mut In<'_>) -> Option<WebhookRow> {
-        Some(WebhookRow {
-            created_at: input.number()?,
-            events: EventSet::from_bits(input.byte()?)?,
-            health: EndpointHealth {
-                state: match input.byte()? {
-                    0 => EndpointState::Enabled,
-                    number => {
-                        let reason = DisableReason::ALL.into_iter().find(|reason| *reason as u8 == number);
-                        EndpointState::Disabled(reason?)
-                    }
-                },
-                failing_since: read_time(input)?,
-            },
-            texts: input.blob()?,
-            serial: input.number()?,
-            waiting: input.small()?,
-            logged: input.small()?,
-            missed: input.number()?,
-            turn_at: read_time(input)?,
-            claim: if input.flag()? { Some(input.array()?) } else { None },
-        })
+    fn read(input: &mut In<'_>) -> Option<EndpointState> {
+        let number = input.byte()?;
+        let reason = DisableReason::ALL.into_iter().find(|reason| *reason as u8 == number);
+        if number == 0 { Some(EndpointState::Enabled) } else { reason.map(EndpointState::Disabled) }
     }
 }
 
-fn write_time(time: Option<UnixMs>, out: &mut Out) {
-    out.byte(u8::from(time.is_some()));
-    if let Some(time) = time {
-        out.number(time);
-    }
-}
-
-fn read_time(input: &mut In<'_>) -> Option<Option<UnixMs>> {
-    Some(if input.flag()? { Some(input.number()?) } else { None })
-}
+fields!(EndpointHealth { state, failing_since });
+row!(
+    "webhooks",
+    WebhookRow { created_at, events, health, texts, serial, waiting, logged, missed, turn_at, claim }
+);
 
 /// The sealed content of a row of [`WEBHOOKS`].
 #[derive(Clone, PartialEq, Eq)]
@@ -158,57 +129,21 @@ pub struct WebhookTexts {
     pub old_secrets: Vec<(WebhookSecret, UnixMs)>,
 }
 
-impl Row for WebhookTexts {
-    const TABLE: &'static str = "webhooks";
-
+impl Codec for WebhookTexts {
     fn write(&self, out: &mut Out) {
-        out.text(&self.url);
-        out.text(&self.label);
-        out.bytes(&self.secret.0);
         debug_assert!(self.old_secrets.len() <= OLD_SECRETS_MAX, "a rotation is refused");
-        out.byte(self.old_secrets.len() as u8);
-        for (WebhookSecret(old), until) in &self.old_secrets {
-            out.bytes(old);
-            out.number(*until);
-        }
+        out.all(&[&self.url, &self.label, &self.secret, &self.old_secrets]);
     }
 
     fn read(input: &mut In<'_>) -> Option<WebhookTexts> {
-        Some(WebhookTexts {
-            url: input.text()?,
-            label: input.text()?,
-            secret: WebhookSecret(input.array()?),
-            old_secrets: {
-                let count = input.byte().filter(|&count| usize::from(count) <= OLD_SECRETS_MAX)?;
-                let secrets = (0..count).map(|_| Some((WebhookSecret(input.array()?), input.number()?)));
-                secrets.collect::<Option<_>>()?
-            },
-        })
+        let ((url, label), (secret, old_secrets)) = <(_, (_, Vec<_>))>::read(input)?;
+        (old_secrets.len() <= OLD_SECRETS_MAX).then_some(WebhookTexts { url, label, secret, old_secrets })
     }
 }
 
-/// A row of [`OUTBOX`].
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct QueueRow(pub ObjectQueue);
+row!("webhooks", WebhookTexts);
 
-impl Row for QueueRow {
-    const TABLE: &'static str = "outbox";
-
-    fn write(&self, out: &mut Out) {
-        let ObjectQueue { messages, failed, due_at } = &self.0;
-        out.number(*due_at);
-        out.number(u64::from(*failed));
-        out.number(messages.len() as u64);
-        messages.iter().for_each(|message| out.bytes(&message.to_bytes()));
-    }
-
-    fn read(input: &mut In<'_>) -> Option<QueueRow> {
-        let (due_at, failed) = (input.number()?, input.small()?);
-        let count = input.number()?;
-        let messages = (0..count).map(|_| Some(MessageId::from_bytes(input.array()?)));
-        Some(QueueRow(ObjectQueue { messages: messages.collect::<Option<_>>()?, failed, due_at }))
-    }
-}
+row!("outbox", ObjectQueue { due_at, failed, messages });
 
 /// A row of [`DELIVERIES`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -224,62 +159,57 @@ pub struct DeliveryRow {
 /// The lowest code of an answer's status; those below are the numbers of faults.
 const STATUS_MIN: u64 = 100;
 
-impl Row for DeliveryRow {
-    const TABLE: &'static str = "deliveries";
+row!("deliveries", DeliveryRow { account, created_at, event, state, attempts, next_at });
 
+/// The kind tells what the id of the object is.
+impl Codec for Event {
     fn write(&self, out: &mut Out) {
-        out.bytes(&self.account.to_bytes());
-        out.number(self.created_at);
-        out.byte(self.event.kind as u8);
-        out.bytes(&self.event.object.to_bytes());
-        out.number(self.event.total);
-        out.number(self.event.checked);
-        out.number(self.event.counts.len() as u64);
-        for (reason, count) in &self.event.counts {
-            out.byte(reason::code(*reason));
-            out.number(*count);
-        }
-        out.byte(self.state as u8);
-        out.number(self.attempts.len() as u64);
-        for Attempt { at, took_ms, result } in &self.attempts {
-            out.number(*at);
-            out.number(u64::from(*took_ms));
-            out.number(match result {
-                AttemptResult::Status(status) => u64::from(*status),
-                AttemptResult::Failed(fault) => *fault as u64,
-            });
-        }
-        write_time(self.next_at, out);
+        let Event { kind, object, total, checked, counts } = self;
+        out.all(&[&(*kind as u8), &object.to_bytes(), total, checked, counts]);
     }
 
-    fn read(input: &mut In<'_>) -> Option<DeliveryRow> {
-        let account = AccountId::from_bytes(input.array()?);
-        let created_at = input.number()?;
+    fn read(input: &mut In<'_>) -> Option<Event> {
         let kind = *EventKind::ALL.get(usize::from(input.byte()?))?;
         let object = EventObject::of(kind, input.array()?);
-        let (total, checked, count) = (input.number()?, input.number()?, input.number()?);
-        let counts = (0..count).map(|_| Some((reason::of_code(input.byte()?)?, input.number()?)));
-        let event = Event { kind, object, total, checked, counts: counts.collect::<Option<_>>()? };
-        let state = *DeliveryState::ALL.get(usize::from(input.byte()?))?;
-        let count = input.number()?;
-        let attempts = (0..count).map(|_| read_attempt(input)).collect::<Option<_>>()?;
-        Some(DeliveryRow { account, created_at, event, state, attempts, next_at: read_time(input)? })
+        let ((total, checked), counts) = Codec::read(input)?;
+        Some(Event { kind, object, total, checked, counts })
     }
 }
 
-fn read_attempt(input: &mut In<'_>) -> Option<Attempt> {
-    let (at, took_ms, code) = (input.number()?, input.small()?, input.number()?);
-    let result = if code < STATUS_MIN {
-        AttemptResult::Failed(*AttemptFault::ALL.get(usize::try_from(code).ok()?)?)
-    } else {
-        AttemptResult::Status(u16::try_from(code).ok()?)
-    };
-    Some(Attempt { at, took_ms, result })
+impl Codec for DeliveryState {
+    fn write(&self, out: &mut Out) {
+        out.byte(*self as u8);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<DeliveryState> {
+        DeliveryState::ALL.get(usize::from(input.byte()?)).copied()
+    }
+}
+
+fields!(Attempt { at, took_ms, result });
+
+/// The status of an answer, or the number of a fault.
+impl Codec for AttemptResult {
+    fn write(&self, out: &mut Out) {
+        out.number(match self {
+            AttemptResult::Status(status) => u64::from(*status),
+            AttemptResult::Failed(fault) => *fault as u64,
+        });
+    }
+
+    fn read(input: &mut In<'_>) -> Option<AttemptResult> {
+        let code = input.number()?;
+        if code >= STATUS_MIN {
+            return u16::try_from(code).ok().map(AttemptResult::Status);
+        }
+        AttemptFault::ALL.get(usize::try_from(code).ok()?).copied().map(AttemptResult::Failed)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::Row;
     use api::Reason;
 
     fn comes_back<R: Row + PartialEq>(row: &R) {
@@ -319,7 +249,7 @@ mod tests {
             });
         }
         let messages = vec![MessageId::from_bytes([1; 16]), MessageId::from_bytes([2; 16])];
-        comes_back(&QueueRow(ObjectQueue { messages, failed: 3, due_at: 4 }));
+        comes_back(&ObjectQueue { messages, failed: 3, due_at: 4 });
         for kind in EventKind::ALL {
             let results = [AttemptResult::Status(204), AttemptResult::Status(999)];
             let faults = AttemptFault::ALL.map(AttemptResult::Failed);

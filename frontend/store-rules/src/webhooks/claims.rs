@@ -3,8 +3,8 @@
 use super::{due_range, open, parts};
 use crate::rows::{Rows, Walk, Want};
 use crate::tables::{
-    DELIVERIES, OUTBOX, OUTBOX_DUE, QueueRow, WEBHOOK_TURNS, WEBHOOKS, WebhookRow, delivery_key, due_key,
-    outbox_key, split_due_key, split_turn_key, turn_key, webhook_key,
+    DELIVERIES, OUTBOX, OUTBOX_DUE, WEBHOOK_TURNS, WEBHOOKS, WebhookRow, delivery_key, due_key, outbox_key,
+    split_due_key, split_turn_key, turn_key, webhook_key,
 };
 use crate::txn::Txn;
 use std::ops::Bound;
@@ -105,7 +105,7 @@ impl Txn<'_> {
         OUTBOX.expect(rows, objects.iter().map(|(_, key, _)| key));
         let mut deliveries = Vec::new();
         for &(id, key, most) in &objects {
-            let QueueRow(queue) = OUTBOX.get(rows, &key)?.unwrap_or_default();
+            let queue = OUTBOX.get(rows, &key)?.unwrap_or_default();
             deliveries.extend(queue.messages.iter().take(most).map(|message| delivery_key(id, *message)));
         }
         DELIVERIES.expect(rows, &deliveries);
@@ -137,7 +137,7 @@ impl Txn<'_> {
                 self.set_turn(key, row, Some(at))?;
                 return Ok(None);
             }
-            let QueueRow(mut queue) = OUTBOX.get(self.rows(), &outbox_key(id, object))?.unwrap_or_default();
+            let mut queue = OUTBOX.get(self.rows(), &outbox_key(id, object))?.unwrap_or_default();
             let Some(message) = queue.first() else {
                 OUTBOX_DUE.remove(self.rows, &due)?;
                 continue;
@@ -175,7 +175,7 @@ impl Txn<'_> {
             return OUTBOX.remove(self.rows, &outbox);
         }
         OUTBOX_DUE.put(self.rows, &due_key(id, queue.due_at, object), &())?;
-        OUTBOX.put(self.rows, &outbox, &QueueRow(queue))
+        OUTBOX.put(self.rows, &outbox, &queue)
     }
 
     /// Discards messages that are due at an endpoint that gets none, and sets the turn of the endpoint for the rest.
@@ -185,7 +185,7 @@ impl Txn<'_> {
         let mut left = DISCARDED_MAX;
         for due in OUTBOX_DUE.keys(self.rows(), due_range(id, now), DISCARDED_MAX)? {
             let outbox = outbox_key(id, split_due_key(&due).1);
-            let QueueRow(mut queue) = OUTBOX.get(self.rows(), &outbox)?.unwrap_or_default();
+            let mut queue = OUTBOX.get(self.rows(), &outbox)?.unwrap_or_default();
             for message in queue.messages.drain(..left.min(queue.messages.len())) {
                 self.end_delivery(id, row, message, DeliveryState::Discarded)?;
                 left -= 1;
@@ -232,8 +232,7 @@ impl Txn<'_> {
         let key = webhook_key(account, id);
         let row = WEBHOOKS.get(self.rows(), &key)?.filter(|row| row.claim == Some(claim));
         let Some(mut row) = row else { return Ok(None) };
-        let QueueRow(queue) =
-            OUTBOX.get(self.rows(), &outbox_key(id, object.to_bytes()))?.unwrap_or_default();
+        let queue = OUTBOX.get(self.rows(), &outbox_key(id, object.to_bytes()))?.unwrap_or_default();
         let is_first = queue.first() == Some(report.message);
         if let Some(attempt) = report.attempt.filter(|_| is_first)
             && !self.is_noted(id, report.message, attempt)?
