@@ -15,6 +15,13 @@ pub fn path(target: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus")).join(format!("{target}.txt"))
 }
 
+/// The dictionary of a target in the format of libFuzzer, with words that libFuzzer inserts into inputs; `None` for a target of
+/// bytes that have no words.
+pub fn dictionary(target: &str) -> Option<PathBuf> {
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/dictionaries"));
+    Some(folder.join(format!("{target}.dict"))).filter(|path| path.exists())
+}
+
 /// Reads the inputs of a target.
 ///
 /// # Errors
@@ -67,5 +74,7 @@ mod tests {
                 assert_eq!((target.feed)(&input), Ok(()), "{}:{}", target.name, hex(&input));
             }
         }
+        let without = TARGETS.iter().filter(|target| dictionary(target.name).is_none());
+        assert_eq!(without.map(|target| target.name).collect::<Vec<_>>(), ["dns", "rows"]);
     }
 }

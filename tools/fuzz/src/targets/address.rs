@@ -5,7 +5,7 @@ use engine_proto::address::{Address, Domain};
 use engine_proto::limits::{ADDRESS_BYTES_MAX, DOMAIN_BYTES_MAX, LABEL_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use fastrand::Rng;
 
-pub const ATOMS: [&str; 16] = [
+const ATOMS: [&str; 16] = [
     "alice",
     "a",
     "A.b",

@@ -7,38 +7,6 @@ use frontend::config::Config;
 use frontend::config::settings::SETTINGS;
 use frontend::fuzzing::configuration;
 
-pub const WORDS: [&str; 30] = [
-    "listen = ",
-    "public_url = ",
-    "resolver = [",
-    "allow_net = ",
-    "ehlo = ",
-    "mail_from = ",
-    "source = ",
-    "proxy = ",
-    "[[source]]\n",
-    "[[plan]]\n",
-    "[[canary]]\n",
-    "[[gateway]]\n",
-    "[dashboard]\n",
-    "[plan.limits]\n",
-    "id = ",
-    "name = ",
-    "monthly_credits = ",
-    "address = ",
-    "secrets = [",
-    "user_header = ",
-    "plan_header = ",
-    "header = ",
-    "plans = { ",
-    "password_file = ",
-    "ipv6 = true",
-    "socks5://u:p@h:1=a.example",
-    "true",
-    "127.0.0.1:1",
-    "\"\"\"",
-    "\\u0000",
-];
 const VALUES: [&str; 22] = [
     "1",
     "0",

@@ -18,7 +18,7 @@ const END: u8 = 2;
 const TURNS_MAX: usize = 200;
 
 /// Replies to RCPT; the first two are the most frequent.
-pub const LINES: [&str; 5] =
+const LINES: [&str; 5] =
     ["250 2.1.5 Ok\r\n", "550 5.1.1 no\r\n", "450 4.2.1 later\r\n", "250-x\r\n250 y\r\n", "421 bye\r\n"];
 
 static CONFIG: LazyLock<Arc<DialogConfig>> = LazyLock::new(|| {

@@ -10,24 +10,6 @@ use fastrand::Rng;
 use http_core::Query;
 use serde_json::Value;
 
-pub const WORDS: [&str; 16] = [
-    "\"email\":",
-    "\"emails\":[",
-    "\"mode\":",
-    "\"detail\":",
-    "\"fast\"",
-    "\"full\"",
-    "\"name\":",
-    "null",
-    "a@b.example",
-    "\\u0065",
-    "\\ud83d\\ude00",
-    "1e999",
-    "-0.0",
-    "true",
-    "&email=",
-    "%C3%A9",
-];
 const KEYS: [&str; 7] = ["email", "mode", "detail", "emails", "name", "x", "e\\u006dail"];
 const TEXTS: [&str; 8] = ["a@b.example", "fast", "full", "", "é", "\\u00e9\\n", "FAST", "\\ud83d\\ude00"];
 /// The most issues of a body: one for each address of a batch, and one for each field.

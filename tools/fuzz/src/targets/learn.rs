@@ -11,41 +11,6 @@ use std::io::{Cursor, Read};
 /// 2026-11-01: the time of the reading.
 const NOW: u64 = 1_793_491_200;
 
-pub const WORDS: [&str; 32] = [
-    "From MAILER-DAEMON Sun Nov  1 00:00:00 2026\n",
-    ">From ",
-    "From: MAILER-DAEMON@mx.example\n",
-    "Date: Sun, 1 Nov 2026 00:00:00 +0000\n",
-    "Content-Type: multipart/report; report-type=delivery-status; boundary=XyZ\n",
-    "Content-Type: message/delivery-status\n",
-    "Content-Type: message/rfc822\n",
-    "Content-Transfer-Encoding: base64\n",
-    "Content-Transfer-Encoding: quoted-printable\n",
-    "--XyZ\n",
-    "--XyZ--\n",
-    "\n\n",
-    "Reporting-MTA: dns; mx.example\n",
-    "Arrival-Date: Sun, 1 Nov 2026 00:00:00 +0000\n",
-    "Final-Recipient: rfc822; a@b.example\n",
-    "Original-Recipient: utf-8; ü@b.example\n",
-    "Action: failed\n",
-    "Action: delivered\n",
-    "Action: delayed\n",
-    "Status: 5.1.1\n",
-    "Remote-MTA: dns; mx.b.example\n",
-    "Diagnostic-Code: smtp; 550 5.1.1 unknown user\n",
-    "Last-Attempt-Date: ",
-    "X-Failed-Recipients: a@b.example\n",
-    "Hi. This is the qmail-send program at mx.example.\n",
-    "<a@b.example>:\n",
-    "email,event,reason,timestamp\n",
-    "a@b.example,bounce,550 5.1.1 unknown user,2026-10-01T00:00:00Z\n",
-    "a@b.example,delivered,,1790000000\n",
-    "hard_bounce",
-    "\"notificationType\"",
-    "report-type=feedback-report",
-];
-
 pub fn grow(random: &mut Rng) -> Vec<u8> {
     let mut text = String::new();
     match random.u8(..4) {

@@ -11,32 +11,6 @@ use flate2::write::GzEncoder;
 use lists::{Encoding, Limits, ReadOptions, Row, Source, Verdict, address_in_cell};
 use std::io::{Cursor, Read, Write};
 
-pub const WORDS: [&str; 24] = [
-    "email",
-    "E-Mail",
-    "a@b.example",
-    "\"",
-    "\"\"",
-    "\r\n",
-    ",",
-    ";",
-    "\t",
-    "\u{feff}",
-    "{\"email\":\"a@b.example\"}\n",
-    "reason",
-    "address",
-    "\n\n",
-    "|",
-    "sep=;\r\n",
-    "\r",
-    "<a@b.example>",
-    "mailto:",
-    "a@b.example; c@d.example",
-    "deliverable,reason\n",
-    "true,mailbox_exists\n",
-    "\0",
-    "Adresse e-mail",
-];
 const COLUMNS: [&[&str]; 7] = [&[], &[], &[], &["email"], &["2"], &["x"], &["1", "2"]];
 
 pub fn grow(random: &mut Rng) -> Vec<u8> {

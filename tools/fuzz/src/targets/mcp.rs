@@ -8,26 +8,6 @@ use assistants::mcp::tools;
 use fastrand::Rng;
 use serde_json::{Map, Value};
 
-pub const WORDS: [&str; 18] = [
-    "2026-07-28",
-    "2025-11-25",
-    "2025-06-18",
-    "=?base64?dsOpcmlmeQ==?=",
-    "\"jsonrpc\":\"2.0\"",
-    "\"id\":1",
-    "\"method\":",
-    "tools/call",
-    "tools/list",
-    "initialize",
-    "\"params\":{",
-    "\"_meta\":{",
-    "io.modelcontextprotocol/protocolVersion",
-    "io.modelcontextprotocol/clientCapabilities",
-    "\"name\":\"verify_email\"",
-    "\"arguments\":{",
-    "\"email\":",
-    "\"mode\":",
-];
 const KEYS: [&str; 9] = ["jsonrpc", "id", "method", "params", "_meta", "name", "arguments", "email", "mode"];
 const TEXTS: [&str; 6] = ["2.0", "tools/list", "initialize", "verify_email", "account", "fast"];
 const EMAIL_CHARS_MAX: usize = 320;

@@ -28,96 +28,34 @@ pub struct Target {
     pub bytes_max: usize,
     /// How many inputs the full campaign executes: at least 10^7, and 10^9 over all targets.
     pub runs: u64,
-    /// Words that libFuzzer inserts into inputs.
-    pub words: &'static [&'static str],
 }
 
 const M: u64 = 1_000_000;
 
+const fn target(
+    name: &'static str,
+    grow: fn(&mut Rng) -> Vec<u8>,
+    feed: fn(&[u8]) -> Result<(), String>,
+    bytes_max: usize,
+    runs: u64,
+) -> Target {
+    Target { name, grow, feed, bytes_max, runs }
+}
+
 /// All targets. The fastest ones have the most inputs.
 pub const TARGETS: [Target; 12] = [
-    Target {
-        name: "address",
-        grow: address::grow,
-        feed: address::feed,
-        bytes_max: 1200,
-        runs: 60 * M,
-        words: &address::ATOMS,
-    },
-    Target {
-        name: "reply",
-        grow: reply::grow,
-        feed: reply::feed,
-        bytes_max: 4096,
-        runs: 10 * M,
-        words: &reply::TEXTS,
-    },
-    Target { name: "dns", grow: dns::grow, feed: dns::feed, bytes_max: 2048, runs: 10 * M, words: &[] },
-    Target {
-        name: "dialog",
-        grow: dialog::grow,
-        feed: dialog::feed,
-        bytes_max: 2048,
-        runs: 10 * M,
-        words: &dialog::LINES,
-    },
-    Target {
-        name: "json",
-        grow: json::grow,
-        feed: json::feed,
-        bytes_max: 1024,
-        runs: 30 * M,
-        words: &json::WORDS,
-    },
-    Target {
-        name: "multipart",
-        grow: multipart::grow,
-        feed: multipart::feed,
-        bytes_max: 6000,
-        runs: 10 * M,
-        words: &multipart::WORDS,
-    },
-    Target {
-        name: "list",
-        grow: list::grow,
-        feed: list::feed,
-        bytes_max: 2048,
-        runs: 10 * M,
-        words: &list::WORDS,
-    },
-    Target {
-        name: "learn",
-        grow: learn::grow,
-        feed: learn::feed,
-        bytes_max: 4096,
-        runs: 10 * M,
-        words: &learn::WORDS,
-    },
-    Target {
-        name: "mcp",
-        grow: mcp::grow,
-        feed: mcp::feed,
-        bytes_max: 1024,
-        runs: 30 * M,
-        words: &mcp::WORDS,
-    },
-    Target {
-        name: "oauth",
-        grow: oauth::grow,
-        feed: oauth::feed,
-        bytes_max: 1024,
-        runs: 30 * M,
-        words: &oauth::WORDS,
-    },
-    Target {
-        name: "config",
-        grow: config::grow,
-        feed: config::feed,
-        bytes_max: 1024,
-        runs: 20 * M,
-        words: &config::WORDS,
-    },
-    Target { name: "rows", grow: rows::grow, feed: rows::feed, bytes_max: 512, runs: 800 * M, words: &[] },
+    target("address", address::grow, address::feed, 1200, 60 * M),
+    target("reply", reply::grow, reply::feed, 4096, 10 * M),
+    target("dns", dns::grow, dns::feed, 2048, 10 * M),
+    target("dialog", dialog::grow, dialog::feed, 2048, 10 * M),
+    target("json", json::grow, json::feed, 1024, 30 * M),
+    target("multipart", multipart::grow, multipart::feed, 6000, 10 * M),
+    target("list", list::grow, list::feed, 2048, 10 * M),
+    target("learn", learn::grow, learn::feed, 4096, 10 * M),
+    target("mcp", mcp::grow, mcp::feed, 1024, 30 * M),
+    target("oauth", oauth::grow, oauth::feed, 1024, 30 * M),
+    target("config", config::grow, config::feed, 1024, 20 * M),
+    target("rows", rows::grow, rows::feed, 512, 800 * M),
 ];
 
 #[cfg(test)]

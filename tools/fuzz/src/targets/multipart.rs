@@ -6,20 +6,6 @@ use crate::input::{cut, one};
 use dashboard::lists::upload::fuzzing::upload;
 use fastrand::Rng;
 
-pub const WORDS: [&str; 12] = [
-    "\r\n--XyZ\r\n",
-    "--XyZ",
-    "--XyZ--\r\n",
-    "\r\n\r\n",
-    "Content-Disposition: form-data; ",
-    "name=\"csrf\"",
-    "name=\"column\"",
-    "name=\"file\"; filename=\"a%22b.csv\"",
-    "Content-Type: text/csv\r\n",
-    "\r\n--Xy",
-    "--",
-    "\"; name=\"",
-];
 const KINDS: [&str; 4] = [
     "multipart/form-data; boundary=XyZ",
     "Multipart/Form-Data ; charset=x; Boundary=\"XyZ\"",

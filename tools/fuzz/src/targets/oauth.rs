@@ -17,32 +17,6 @@ use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddr};
 use store::{CLIENT_NAME_CHARS_MAX, REDIRECT_URIS_MAX, URI_BYTES_MAX};
 
-pub const WORDS: [&str; 24] = [
-    "response_type=code",
-    "&code_challenge_method=S256",
-    "&code_challenge=",
-    "&resource=http%3A%2F%2F127.0.0.1%3A8080%2Fmcp",
-    "&client_id=",
-    "&redirect_uri=",
-    "grant_type=authorization_code",
-    "grant_type=refresh_token",
-    "&code=mp_ac_",
-    "mp_at_",
-    "mp_rt_",
-    "https://a.example/cb",
-    "http://127.0.0.1:1/",
-    "http://[::1]",
-    "\"redirect_uris\":[",
-    "\"client_name\":",
-    "\"grant_types\":",
-    "\"client_id\":",
-    "HTTP/1.1 200 OK\r\n",
-    "Content-Type: application/json\r\n",
-    "Transfer-Encoding: chunked\r\n",
-    "Content-Length: ",
-    "Cache-Control: max-age=",
-    "0\r\n\r\n",
-];
 const URIS: [&str; 8] = [
     "https://a.example/cb",
     "http://127.0.0.1:3000/cb?x=1",

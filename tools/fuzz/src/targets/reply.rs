@@ -8,7 +8,7 @@ use engine_proto::smtp::status::EnhancedCode;
 use engine_proto::verdict::{Reason, ReplyView, Stage, classify, reason_at_rcpt};
 use fastrand::Rng;
 
-pub const TEXTS: [&str; 20] = [
+const TEXTS: [&str; 20] = [
     "2.1.5 Ok",
     "5.1.1 <a@b.example>: Recipient address rejected: User unknown in virtual mailbox table",
     "5.2.2 mailbox full",

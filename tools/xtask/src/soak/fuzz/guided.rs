@@ -28,8 +28,6 @@ const INPUT_SECONDS_MAX: u64 = 5;
 const MEMORY_MIB_MAX: u64 = 1024;
 /// The most growth of resident memory after the first 100,000 inputs, in MiB: of 10^7 inputs each may leave 13 bytes.
 const GROWTH_MIB_MAX: u64 = 128;
-/// The longest word that libFuzzer inserts into inputs.
-const WORD_BYTES_MAX: usize = 64;
 /// The time limit of a build of the profile `soak` from an empty target folder.
 const BUILD_LIMIT: Duration = Duration::from_secs(1500);
 /// The time limit of one run.
@@ -100,11 +98,7 @@ impl FuzzRun<'_> {
         // libFuzzer would replace the seed 0 by a random one.
         command.arg(format!("-seed={}", self.seed % 0xffff_fffe + 1));
         command.arg("-print_final_stats=1").arg(format!("-artifact_prefix={}/", failed.display()));
-        let fitting = self.target.words.iter().filter(|word| (1..=WORD_BYTES_MAX).contains(&word.len()));
-        let words: String = fitting.map(|word| format!("\"{}\"\n", escaped(word))).collect();
-        if !words.is_empty() {
-            let path = self.folder.join("words");
-            write(&path, words.as_bytes())?;
+        if let Some(path) = corpus::dictionary(self.target.name) {
             command.arg(format!("-dict={}", path.display()));
         }
         command.args([&found, &known]);
@@ -155,17 +149,6 @@ impl FuzzRun<'_> {
         process::run(merge, "", &self.folder, RUN_LIMIT)?.success("the merge")?;
         corpus::write(self.target.name, files(kept)?).map_err(|error| wrong(kept, &error))
     }
-}
-
-/// The word in the syntax of libFuzzer's dictionaries: printable ASCII except quotes and backslashes, everything else
-/// in hex.
-fn escaped(word: &str) -> String {
-    let byte = |byte: u8| match byte {
-        b'"' | b'\\' => format!("\\x{byte:02x}"),
-        b' '..=b'~' => char::from(byte).to_string(),
-        _ => format!("\\x{byte:02x}"),
-    };
-    word.bytes().map(byte).collect()
 }
 
 /// The contents of all files in a folder.
