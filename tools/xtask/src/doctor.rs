@@ -3,16 +3,17 @@
 //! The zone of the root is served by BIND, signed by dnssec-signzone, and resolved by Unbound. smtp-sink of Postfix is the
 //! mail server. A source is a public address on loopback of the namespace, which has no connection to the Internet.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::net::{Net, NetNamespace};
 use crate::interop::process::{self, Finished, ServerProcess, sleep, wait_until};
-use crate::interop::report::{self, Tally};
+use crate::interop::report::Tally;
+use crate::isolation::ip;
 use crate::soak::world::build;
 use clap::Args;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 const LIMIT: Duration = Duration::from_secs(90);
@@ -29,22 +30,7 @@ const MAIL: &str = "11.0.0.25";
 const DAY: i64 = 24 * 60 * 60;
 
 /// The zone of the root, with everything below it.
-const ZONE: &str = "\
-$TTL 60
-. IN SOA ns.root. root.root. 1 60 60 600 60
-. IN NS ns.root.
-ns.root. IN A 11.0.0.54
-mx.example. IN A 11.0.0.25
-silent.example. IN A 10.79.0.1
-refusing.example. IN A 10.77.0.1
-probe.example. IN A 11.0.0.2
-2.0.0.11.in-addr.arpa. IN PTR probe.example.
-nameless.example. IN A 11.0.0.3
-listed.example. IN A 11.0.0.4
-4.0.0.11.in-addr.arpa. IN PTR listed.example.
-4.0.0.11.list.example. IN A 127.0.0.2
-2.0.0.11.broken.example. IN A 127.255.255.254
-";
+const ZONE: &str = include_str!("../testdata/doctor.zone");
 
 /// The options of `cargo xtask doctor`.
 #[derive(Args)]
@@ -77,12 +63,8 @@ struct PlantedFault {
     expected: (&'static str, &'static str, &'static str, &'static str),
 }
 
-/// Runs all cases; the exit code is 0 if every fault is named.
-pub fn main(options: &DoctorOptions) -> ExitCode {
-    report::end("doctor", process::watch_signals().and_then(|()| doctor(options)))
-}
-
-fn doctor(options: &DoctorOptions) -> Result<Tally, Failure> {
+/// Runs all cases.
+pub fn run(options: &DoctorOptions) -> Result<Tally, Failure> {
     process::require(&TOOLS)?;
     let net = Net::make(options.keep)?;
     let folder = match &options.bin_dir {
@@ -90,13 +72,13 @@ fn doctor(options: &DoctorOptions) -> Result<Tally, Failure> {
         None => build(&net.folder, false)?,
     };
     let program = std::path::absolute(folder.join("mailprobe"));
-    let program = program.map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
+    let program = program.at(&folder)?;
     addresses(&net)?;
     let _servers = serve(&net)?;
     let certificate = expired_certificate(&net.folder)?;
     let data = net.folder.join("data");
-    fs::create_dir(&data).map_err(|error| Failure(format!("{}: {error}", data.display())))?;
-    run(Command::new("chmod"), &net.folder, &["700", &data.display().to_string()])?;
+    fs::create_dir(&data).at(&data)?;
+    run_program(Command::new("chmod"), &net.folder, &["700", &data.display().to_string()])?;
     let small = small_disk(&net)?;
 
     let mut tally = Tally::default();
@@ -105,7 +87,7 @@ fn doctor(options: &DoctorOptions) -> Result<Tally, Failure> {
     tally.check("without a fault there are only ok lines", only_ok(&healthy));
     let text = text_of(&net, &program, &basic)?;
     tally.check("the text has the same lines", same_lines(&healthy, &text));
-    for fault in faults(&basic, &certificate, &small) {
+    for fault in faults(&basic, &certificate, &small)? {
         let found = examine(&net, &program, &fault.before, &fault.flags)?;
         tally.check(fault.name, names(&found, &fault));
     }
@@ -120,102 +102,32 @@ fn basic(data: &Path) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-fn faults(basic: &[String], certificate: &[PathBuf; 2], small: &Path) -> Vec<PlantedFault> {
-    let case = |name, change: &str, expected| {
+/// The rows of `testdata/doctor.txt`. `small` is the folder for the full disk.
+fn faults(basic: &[String], certificate: &[PathBuf; 2], small: &Path) -> Result<Vec<PlantedFault>, Failure> {
+    let [cert, key] = certificate.each_ref().map(|path| path.display().to_string());
+    let small_text = small.display().to_string();
+    let fault = |row: &'static str| {
+        let columns: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [name, change, before, check, severity, found, remedy] = columns[..] else {
+            return Err(Failure(format!("doctor.txt: no fault in `{row}`")));
+        };
+        let change = change.replace("@CERT@", &cert).replace("@KEY@", &key).replace("@SMALL@", &small_text);
         // A later value of a flag that is not repeatable wins; repeatable ones are replaced.
         let mut flags = basic.to_vec();
-        let words: Vec<String> = change.split_whitespace().map(str::to_owned).collect();
-        for pair in words.chunks(2) {
+        for pair in change.split_whitespace().map(str::to_owned).collect::<Vec<_>>().chunks(2) {
             match flags.iter().position(|flag| *flag == pair[0]) {
                 Some(at) => flags[at + 1].clone_from(&pair[1]),
                 None => flags.extend_from_slice(pair),
             }
         }
-        PlantedFault { name, flags, before: Vec::new(), expected }
+        let before = match before {
+            "full disk" => on_a_full_disk(small),
+            _ => before.split_whitespace().map(str::to_owned).collect(),
+        };
+        Ok(PlantedFault { name, flags, before, expected: (check, severity, found, remedy) })
     };
-    let [cert, key] = certificate;
-    let tls = format!("--tls-cert {} --tls-key {}", cert.display(), key.display());
-    let few_files = ["prlimit", "--nofile=256:256"].map(str::to_owned).to_vec();
-    let little_memory = ["prlimit", "--memlock=65536:65536"].map(str::to_owned).to_vec();
-    vec![
-        case(
-            "port 25 is dropped",
-            "--mx silent.example",
-            ("port 25", "failure", "does not answer", "open outbound port 25"),
-        ),
-        case(
-            "port 25 is reset",
-            "--mx refusing.example",
-            ("port 25", "failure", "refuses the connection", "open outbound port 25"),
-        ),
-        case(
-            "a resolver denies everything",
-            &format!("--resolver {DENYING}"),
-            ("resolver", "failure", "root zone", "recursive resolver"),
-        ),
-        case(
-            "a resolver does not answer",
-            "--resolver 11.0.0.99",
-            ("resolver", "failure", "no answer", "--resolver"),
-        ),
-        case(
-            "port 25 is dropped, and no resolver answers",
-            "--resolver 11.0.0.99 --mx 10.79.0.1",
-            ("port 25", "failure", "10.79.0.1 does not answer", "open outbound port 25"),
-        ),
-        case(
-            "a source has no reverse DNS",
-            "--source 11.0.0.3=nameless.example",
-            ("reverse DNS", "failure", "no name", "set its reverse DNS"),
-        ),
-        case(
-            "the name of a source is another",
-            "--source 11.0.0.2=listed.example",
-            ("reverse DNS", "failure", "does not resolve to 11.0.0.2", "--ehlo"),
-        ),
-        case(
-            "a source is on a blocklist",
-            "--source 11.0.0.4=listed.example",
-            ("blocklist", "failure", "127.0.0.2", "removal"),
-        ),
-        case(
-            "a blocklist does not answer us",
-            "--blocklist broken.example",
-            ("blocklist", "warning", "127.255.255.254", "resolver of your own"),
-        ),
-        case(
-            "the clock is behind",
-            &format!("--resolver {FUTURE}"),
-            ("clock", "failure", "2 days behind", "set the clock"),
-        ),
-        case(
-            "the clock is ahead",
-            &format!("--resolver {PAST}"),
-            ("clock", "failure", "2 days ahead", "set the clock"),
-        ),
-        PlantedFault {
-            before: few_files,
-            ..case("256 open files", "", ("open files", "failure", "up to 256", "LimitNOFILE"))
-        },
-        PlantedFault {
-            before: little_memory,
-            ..case(
-                "64 KiB of locked memory",
-                "--runtime glommio",
-                ("locked memory", "failure", "io_uring needs 512 KiB", "LimitMEMLOCK"),
-            )
-        },
-        PlantedFault {
-            before: on_a_full_disk(small),
-            ..case(
-                "a full disk",
-                &format!("--data {}", small.display()),
-                ("data folder", "failure", "0 MiB are free", "make room"),
-            )
-        },
-        case("an expired certificate", &tls, ("certificate", "failure", "expired 2 days ago", "renew")),
-        case("a wrong setting", "--sessions none", ("configuration", "failure", "--sessions", "correct")),
-    ]
+    let rows = include_str!("../testdata/doctor.txt").lines().filter(|row| !row.starts_with('#'));
+    rows.map(fault).collect()
 }
 
 /// The findings of a run.
@@ -286,20 +198,15 @@ fn names(report: &Value, fault: &PlantedFault) -> Result<String, String> {
 }
 
 fn addresses(net: &Net) -> Result<(), Failure> {
+    let [probe, mail] = [NetNamespace::Probe, NetNamespace::Mail].map(|space| net.space(space));
     for last in [2, 3, 4, 25, 53, 54, 55, 56, 57] {
-        ip(net, NetNamespace::Probe, &format!("address add 11.0.0.{last}/32 dev lo"))?;
+        ip(&format!("-n {probe} address add 11.0.0.{last}/32 dev lo"))?;
     }
-    ip(net, NetNamespace::Probe, "route replace default via 10.76.0.1 src 11.0.0.2")?;
+    ip(&format!("-n {probe} route replace default via 10.76.0.1 src 11.0.0.2"))?;
     // A public address, as a machine with IPv6 has it.
-    ip(net, NetNamespace::Probe, "address add 2a10::2/128 dev lo nodad")?;
-    ip(net, NetNamespace::Probe, "-6 route replace default via fd76::1 src 2a10::2")?;
-    ip(net, NetNamespace::Mail, "route add 11.0.0.0/24 via 10.76.0.2")
-}
-
-fn ip(net: &Net, space: NetNamespace, arguments: &str) -> Result<(), Failure> {
-    let mut command = net.command(space, "ip");
-    command.args(arguments.split(' '));
-    net.run(command, "", LIMIT)?.success("ip").map(drop)
+    ip(&format!("-n {probe} address add 2a10::2/128 dev lo nodad"))?;
+    ip(&format!("-n {probe} -6 route replace default via fd76::1 src 2a10::2"))?;
+    ip(&format!("-n {mail} route add 11.0.0.0/24 via 10.76.0.2"))
 }
 
 fn serve(net: &Net) -> Result<Vec<ServerProcess>, Failure> {
@@ -327,18 +234,16 @@ fn serve(net: &Net) -> Result<Vec<ServerProcess>, Failure> {
 /// BIND with the zone, whose signatures begin and end at these seconds from now.
 fn named(net: &Net, address: &str, from: i64, until: i64) -> Result<ServerProcess, Failure> {
     let folder = net.folder.join(format!("named-{address}"));
-    fs::create_dir(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
-    let write = |name: &str, text: &str| {
-        fs::write(folder.join(name), text).map_err(|error| Failure(format!("{name}: {error}")))
-    };
+    fs::create_dir(&folder).at(&folder)?;
+    let write = |name: &str, text: &str| fs::write(folder.join(name), text).about(name);
     write("root.zone", ZONE)?;
     for flag in [&["-a", "ED25519", "."][..], &["-a", "ED25519", "-f", "KSK", "."]] {
-        run(Command::new("dnssec-keygen"), &folder, flag)?;
+        run_program(Command::new("dnssec-keygen"), &folder, flag)?;
     }
     let at = |offset: i64| format!("now{offset:+}");
     let (from, until) = (at(from), at(until));
     let signer = ["-P", "-S", "-z", "-o", ".", "-s", &from, "-e", &until, "root.zone"];
-    run(Command::new("dnssec-signzone"), &folder, &signer)?;
+    run_program(Command::new("dnssec-signzone"), &folder, &signer)?;
     write(
         "named.conf",
         &format!(
@@ -361,7 +266,7 @@ fn unbound(net: &Net, address: &str, server: &str, more: &str) -> Result<ServerP
          remote-control:\n  control-enable: no\n{more}",
         net.folder.display()
     );
-    fs::write(&path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    fs::write(&path, text).at(&path)?;
     let mut command = net.command(NetNamespace::Probe, "unbound");
     command.args(["-d", "-c"]).arg(&path);
     ServerProcess::start("unbound", command, &net.folder.join(format!("unbound-{address}.log")))
@@ -378,7 +283,7 @@ fn expired_certificate(folder: &Path) -> Result<[PathBuf; 2], Failure> {
     let made = parameters.self_signed(&key).map_err(wrong)?;
     let paths = [folder.join("cert.pem"), folder.join("key.pem")];
     for (path, text) in paths.iter().zip([made.pem(), key.serialize_pem()]) {
-        fs::write(path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+        fs::write(path, text).at(path)?;
     }
     Ok(paths)
 }
@@ -386,7 +291,7 @@ fn expired_certificate(folder: &Path) -> Result<[PathBuf; 2], Failure> {
 /// A folder for the full disk.
 fn small_disk(net: &Net) -> Result<PathBuf, Failure> {
     let folder = net.folder.join("small");
-    fs::create_dir(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
+    fs::create_dir(&folder).at(&folder)?;
     Ok(folder)
 }
 
@@ -397,8 +302,21 @@ fn on_a_full_disk(folder: &Path) -> Vec<String> {
     ["unshare", "--mount", "sh", "-euc", &script, "sh"].map(str::to_owned).to_vec()
 }
 
-fn run(mut command: Command, folder: &Path, arguments: &[&str]) -> Result<String, Failure> {
+fn run_program(mut command: Command, folder: &Path, arguments: &[&str]) -> Result<String, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.current_dir(folder).args(arguments);
     process::run(command, "", folder, LIMIT)?.success(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_a_fault() {
+        let certificate = [PathBuf::from("/c"), PathBuf::from("/k")];
+        let faults = faults(&basic(Path::new("/d")), &certificate, Path::new("/s")).unwrap();
+        assert_eq!(faults.len(), 16);
+        assert!(faults.iter().all(|fault| !fault.flags.iter().any(|flag| flag.contains('@'))));
+    }
 }

@@ -36,6 +36,7 @@ mod measure;
 mod packages;
 mod pictures;
 mod postgres;
+mod proc;
 mod refresh_lists;
 #[cfg(test)]
 mod rules;
@@ -45,6 +46,9 @@ mod sim;
 mod soak;
 
 use clap::Parser;
+use failure::Failure;
+use interop::process;
+use interop::report::{self, Tally};
 use std::process::ExitCode;
 
 // Simulations and measurements use the allocator of the product.
@@ -90,6 +94,11 @@ enum Task {
     Soak(soak::SoakOptions),
 }
 
+/// Runs a task that counts its checks. SIGINT and SIGTERM end it.
+fn counted(name: &str, task: impl FnOnce() -> Result<Tally, Failure>) -> ExitCode {
+    report::end(name, process::watch_signals().and_then(|()| task()))
+}
+
 fn main() -> ExitCode {
     let task = match usage::parse("cargo xtask", std::env::args_os()) {
         Ok(task) => task,
@@ -98,19 +107,19 @@ fn main() -> ExitCode {
     match task {
         Task::Bare(options) => bare::main(&options),
         Task::BenchTable(options) => bench_table::main(&options),
-        Task::Browser(options) => browser::main(&options),
+        Task::Browser(options) => counted("browser", || browser::run(&options)),
         Task::Cluster(options) => cluster::main(&options),
         Task::Confined(options) => confined::main(&options),
-        Task::Dist(options) => dist::main(&options),
-        Task::Docs(options) => docs::main(&options),
-        Task::Doctor(options) => doctor::main(&options),
+        Task::Dist(options) => counted("dist", || dist::run(&options)),
+        Task::Docs(options) => counted("docs", || docs::run(&options)),
+        Task::Doctor(options) => counted("doctor", || doctor::run(&options)),
         Task::Interop(options) => interop::main(&options),
-        Task::Measure(options) => measure::main(&options),
-        Task::Packages(options) => packages::main(&options),
-        Task::Pictures(options) => pictures::main(&options),
-        Task::Postgres(options) => postgres::main(&options),
+        Task::Measure(options) => counted("measure", || measure::run(&options)),
+        Task::Packages(options) => counted("packages", || packages::run(&options)),
+        Task::Pictures(options) => counted("pictures", || pictures::run(&options)),
+        Task::Postgres(options) => counted("postgres", || postgres::run(&options)),
         Task::RefreshLists => refresh_lists::main(),
-        Task::Schemathesis(options) => schemathesis::main(&options),
+        Task::Schemathesis(options) => counted("schemathesis", || schemathesis::run(&options)),
         Task::Sim(options) => sim::main(&options),
         Task::Soak(options) => soak::main(&options),
     }

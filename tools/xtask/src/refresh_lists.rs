@@ -319,61 +319,15 @@ fn sentence(text: &str) -> String {
     chars.next().map(|first| first.to_ascii_uppercase().to_string() + chars.as_str()).unwrap_or_default()
 }
 
+/// The page of the lists, from its template.
 fn page(lists: &[WrittenList], today: &str) -> RefreshOutcome<String> {
-    let mut page = format!(
-        "# Lists\n\nThe program contains these lists, as of {today}. `cargo xtask refresh-lists` fetches the newest packages of \
-         npm and PyPI in the\ntable, and writes the files of the table (to `engine/proto/data/`) and this page. The version of \
-         mailchecker is that of\n`Cargo.lock`: update it first with `cargo update mailchecker`. Review the changes before you \
-         commit them.\n\n\
-         | list | entries | source | note |\n| --- | --- | --- | --- |\n"
-    );
-    for list in lists {
-        let (title, file, count) = (list.title, list.file, list.entries.len());
-        writeln!(page, "| {title} (`{file}`) | {count} | {} | {} |", list.sources.join("; "), list.note)?;
+    let mut rows = String::new();
+    for WrittenList { title, file, entries, sources, note } in lists {
+        writeln!(rows, "| {title} (`{file}`) | {} | {} | {note} |", entries.len(), sources.join("; "))?;
     }
-    writeln!(page, "\nRelay and alias services that are never disposable: {}.\n", RELAYS.join(", "))?;
-    page.push_str(LASTING);
-    page.push_str(USE);
-    Ok(page)
+    let page = include_str!("../lists.md").replace("@TODAY@", today).replace("@LISTS@", &rows);
+    Ok(page.replace("@RELAYS@", &RELAYS.join(", ")))
 }
-
-const LASTING: &str = "\
-Public suffixes (`msk.ru`, `ddns.net`) are never disposable, because the domains below a public suffix belong to many people.
-Providers with mailboxes that last for years, such as mail.com with its domains, are never disposable either.
-`engine/proto/data/permanent.txt` lists these providers with the sources. This file is written by hand.
-
-";
-
-const USE: &str = "\
-## Use of the lists
-
-- Each file of the table contains sorted lines of lower-case ASCII, without duplicates, below a header of `#` lines. The file is
-  compiled into the program. The first look-up in a list builds a table of its lines. Later look-ups allocate no memory.
-- Of `disposable.txt` and `free.txt`, the program contains only a hash of 64 bits for each entry. A domain that a list lacks has one
-  of its hashes with a probability of at most 3.4e-15.
-- A domain is disposable if the list contains the domain or one of its parents.
-- A domain is free if the list contains the domain itself.
-- A local part is a role if the list contains it. Letter case and a `+tag` do not matter.
-- The operator's own lists come before these ([operations.md](operations.md#changes-without-a-restart)).
-- Spam traps come from the operator's own file (`spamtraps` in the configuration): one address or domain per line. `#` at the
-  beginning of a line, or after white space, begins a comment. A domain covers all its addresses, but not the addresses of its
-  subdomains. Letter case does not matter, and internationalized domains may have A-labels or U-labels. If one line is invalid, the
-  whole file is refused, and the error names the line.
-
-The targets of typing mistakes are popular providers. In these rules, the name is the part of the domain before the first dot,
-and the ending is the rest. A slip is one wrong, missing or extra letter, or two neighbouring letters in the wrong order. A domain
-is a typing mistake of a target in these cases:
-
-- The ending is the same, and the name differs by one slip. If the target's name has nine letters or more, the name may differ by
-  two slips. This case does not apply to a target with a name of fewer than five letters. The first letter must be right, or
-  swapped with the second letter.
-- The name is the same, the ending differs by one slip, and the list of public suffixes lacks the ending (`gmail.con`).
-- The name is the same and has five letters or more, and the ending is `co`, `cm` or `om` in place of `com`.
-
-A domain that is free, or that is a target itself, is never a typing mistake. A disposable domain is a typing mistake only if it is
-one slip away from `gmail.com`, `googlemail.com`, `yahoo.com`, `hotmail.com`, `outlook.com` or `icloud.com`. Squatters run many such
-domains (`gmial.com`).
-";
 
 fn output(command: &mut Command) -> RefreshOutcome<String> {
     let program = command.get_program().to_string_lossy().into_owned();

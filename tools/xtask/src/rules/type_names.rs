@@ -2,14 +2,14 @@
 //!
 //! Tests may use a name again.
 
-use super::{Source, code, root, shipped, sources};
+use super::{Source, code, crates, shipped, sources};
 use std::collections::BTreeMap;
 
 #[test]
 fn type_names_have_one_meaning_per_crate() {
     let mut broken = Vec::new();
-    for folder in crate_folders() {
-        for (name, places) in repeated(&shipped(sources(&folder))) {
+    for one in crates() {
+        for (name, places) in repeated(&shipped(sources(&format!("{}/src", one.folder)))) {
             broken.push(format!("{name}: {places:?}"));
         }
     }
@@ -27,17 +27,6 @@ fn repeated_type_names_are_found() {
     ];
     let expected = BTreeMap::from([("Own", vec!["c.rs", "c.rs", "d.rs"]), ("Row", vec!["a.rs", "b.rs"])]);
     assert_eq!(repeated(&sources), expected);
-}
-
-/// The `src` folders of all crates of the workspace, relative to its root.
-fn crate_folders() -> Vec<String> {
-    let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let (_, rest) = manifest.split_once("members = [").unwrap();
-    let (members, _) = rest.split_once(']').unwrap();
-    let folders: Vec<String> =
-        members.split('"').skip(1).step_by(2).map(|member| format!("{member}/src")).collect();
-    assert!(folders.len() > 10, "{folders:?}");
-    folders
 }
 
 /// The names of types with more than one definition, with the file of each.
