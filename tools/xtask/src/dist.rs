@@ -11,14 +11,14 @@
 //! The profile `dist` of Cargo.toml builds the program with link-time optimization over all crates, and most of it for the
 //! least size. `cargo install --locked cargo-deb cargo-cyclonedx` installs the two packers.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{self, Finished};
 use crate::interop::report::{self, Tally};
 use crate::soak::world::cargo;
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
 /// A build with link-time optimization from nothing takes five minutes on two free cores.
@@ -55,12 +55,8 @@ pub struct DistOptions {
     program_only: bool,
 }
 
-/// Builds and tests the files; the exit code is 0 if every test passes.
-pub fn main(options: &DistOptions) -> ExitCode {
-    report::end("dist", process::watch_signals().and_then(|()| dist(options)))
-}
-
-fn dist(options: &DistOptions) -> Result<Tally, Failure> {
+/// Builds and tests the files.
+pub fn run(options: &DistOptions) -> Result<Tally, Failure> {
     // The build takes minutes, so what would fail after it is looked for first.
     let packers = if options.program_only { &[][..] } else { &PACKERS };
     process::require(&[&TOOLS[..], packers].concat())?;
@@ -68,18 +64,18 @@ fn dist(options: &DistOptions) -> Result<Tally, Failure> {
         return Err(Failure(format!("missing: {AUTHORITIES} (apt-get install ca-certificates)")));
     }
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let root = root.canonicalize().map_err(|error| failed(root, &error))?;
+    let root = root.canonicalize().at(root)?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let target = std::path::absolute(&target).map_err(|error| failed(&target, &error))?;
+    let target = std::path::absolute(&target).at(&target)?;
     // The table of the Debian package in frontend/Cargo.toml names this folder.
     let out = root.join("target/package");
     if out.exists() {
-        fs::remove_dir_all(&out).map_err(|error| failed(&out, &error))?;
+        fs::remove_dir_all(&out).at(&out)?;
     }
     make(&out)?;
     let made = fill(options, &root, &target, &out);
     if made.is_err() {
-        fs::remove_dir_all(&out).map_err(|error| failed(&out, &error))?;
+        fs::remove_dir_all(&out).at(&out)?;
     }
     made
 }
@@ -100,7 +96,7 @@ fn fill(options: &DistOptions, root: &Path, target: &Path, out: &Path) -> Result
     archive(root, out)?;
     sums(out)?;
     for file in files(out)? {
-        let bytes = fs::metadata(&file).map_err(|error| failed(&file, &error))?.len();
+        let bytes = fs::metadata(&file).at(&file)?.len();
         report::line(&format!("{} has {bytes} bytes", file.display()));
     }
     Ok(tally)
@@ -131,9 +127,9 @@ fn rust_flags(triple: &str) -> Result<Vec<String>, Failure> {
     let cargo_home = cargo_home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
     let sources = cargo_home.ok_or_else(|| Failure("neither CARGO_HOME nor HOME is set".into()))?;
     let sources = sources.join("registry/src");
-    let registries = fs::read_dir(&sources).map_err(|error| failed(&sources, &error))?;
+    let registries = fs::read_dir(&sources).at(&sources)?;
     for registry in registries {
-        let registry = registry.map_err(|error| failed(&sources, &error))?.path();
+        let registry = registry.at(&sources)?.path();
         flags.push(format!("--remap-path-prefix={}/=", registry.display()));
     }
     Ok(flags)
@@ -154,7 +150,7 @@ fn strip(built: &Path, out: &Path, tally: &mut Tally) -> Result<(), Failure> {
     tally.check("the program needs no shared library", outcome(is_static, ""));
     let names = command(out, out, "nm", |it| it.arg(&program))?;
     tally.check("the program has no symbols", outcome(names.stdout.is_empty(), names.stderr.trim()));
-    let bytes = fs::metadata(&program).map_err(|error| failed(&program, &error))?.len();
+    let bytes = fs::metadata(&program).at(&program)?.len();
     let size = outcome(bytes <= PROGRAM_BYTES_MAX, &format!("{bytes} bytes"));
     tally.check("the program has at most 15 MiB", size);
     let line = line_of_main(out, &symbols)?;
@@ -201,7 +197,7 @@ fn bill_of_materials(root: &Path, out: &Path) -> Result<(), Failure> {
     })
     .and_then(|_| copy(&made, &out.join("mailprobe.cdx.json")));
     if made.exists() {
-        fs::remove_file(&made).map_err(|error| failed(&made, &error))?;
+        fs::remove_file(&made).at(&made)?;
     }
     copied
 }
@@ -237,7 +233,7 @@ fn sums(out: &Path) -> Result<(), Failure> {
 }
 
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let entries = fs::read_dir(folder).map_err(|error| failed(folder, &error))?;
+    let entries = fs::read_dir(folder).at(folder)?;
     let mut files: Vec<PathBuf> =
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()).collect();
     files.sort();
@@ -245,15 +241,15 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
 }
 
 fn make(folder: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(folder).map_err(|error| failed(folder, &error))
+    fs::create_dir_all(folder).at(folder)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| failed(path, &error))
+    fs::write(path, text).at(path)
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    fs::copy(from, to).map(drop).map_err(|error| failed(from, &error))
+    fs::copy(from, to).map(drop).at(from)
 }
 
 /// The file and line of the program's main function, by the symbols alone.
@@ -290,8 +286,4 @@ fn command(
 
 fn outcome(passed: bool, found: &str) -> Result<String, String> {
     if passed { Ok(found.to_owned()) } else { Err(found.to_owned()) }
-}
-
-fn failed(path: &Path, error: &std::io::Error) -> Failure {
-    Failure(format!("{}: {error}", path.display()))
 }

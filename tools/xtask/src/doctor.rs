@@ -63,7 +63,7 @@ struct PlantedFault {
     expected: (&'static str, &'static str, &'static str, &'static str),
 }
 
-/// Runs all cases.
+/// Plants each fault, and counts those that are named.
 pub fn run(options: &DoctorOptions) -> Result<Tally, Failure> {
     process::require(&TOOLS)?;
     let net = Net::make(options.keep)?;

@@ -9,9 +9,9 @@
 
 use crate::bare::root::{DEBIAN, DEBOOTSTRAP_LIMIT};
 use crate::confined::refuse_io_uring;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{self, Finished, ServerProcess, wait_until};
-use crate::interop::report::{self, Tally};
+use crate::interop::report::Tally;
 use clap::Args;
 use serde_json::Value;
 use std::fs;
@@ -20,7 +20,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -49,18 +49,14 @@ pub struct PackagesOptions {
     dir: PathBuf,
 }
 
-/// Runs all tests; the exit code is 0 if none fails.
-pub fn main(options: &PackagesOptions) -> ExitCode {
-    report::end("packages", process::watch_signals().and_then(|()| packages(&options.dir)))
-}
-
-fn packages(dir: &Path) -> Result<Tally, Failure> {
+/// Tests all files of the folder, and counts the tests.
+pub fn run(PackagesOptions { dir }: &PackagesOptions) -> Result<Tally, Failure> {
     process::require(&TOOLS)?;
     let dir = dir.canonicalize().map_err(|error| {
         Failure(format!("{}: {error}; `cargo xtask dist` makes this folder", dir.display()))
     })?;
     let folder = tempfile::Builder::new().prefix("packages-").tempdir();
-    let folder = folder.map_err(|error| Failure(format!("no folder: {error}")))?;
+    let folder = folder.about("no folder")?;
     let mut tally = Tally::default();
     texts(&dir, folder.path(), &mut tally)?;
     tally.check("the container's root runs as nobody without io_uring", container(&dir, folder.path()));
@@ -71,7 +67,7 @@ fn packages(dir: &Path) -> Result<Tally, Failure> {
 /// What other programs say about the files.
 fn texts(dir: &Path, folder: &Path, tally: &mut Tally) -> Result<(), Failure> {
     let mut check = |name: &str, program: &str, arguments: &[&str]| -> Result<(), Failure> {
-        let Finished { status, stdout, stderr } = run(program, dir, folder, arguments)?;
+        let Finished { status, stdout, stderr } = run_tool(program, dir, folder, arguments)?;
         let said = format!("{stdout}{stderr}");
         let last = said.lines().last().unwrap_or_default().to_owned();
         tally.check(name, if status.success() { Ok(last) } else { Err(said) });
@@ -199,7 +195,7 @@ fn debian(dir: &Path, folder: &Path, tally: &mut Tally) -> Result<(), Failure> {
     command.args(["--variant=minbase", include, "bookworm", &target, DEBIAN]);
     process::run(command, "", folder, DEBOOTSTRAP_LIMIT)?.success("debootstrap")?;
     let copied = root.join("tmp/mailprobe.deb");
-    fs::copy(dir.join(&package), &copied).map_err(|error| Failure(format!("{package}: {error}")))?;
+    fs::copy(dir.join(&package), &copied).about(&package)?;
     let before = listing(&root, folder)?;
     let mut check = |name: &str, script: &str, expected: &str| -> Result<(), Failure> {
         let Finished { status, stdout, stderr } = inside(&root, folder, script)?;
@@ -259,18 +255,18 @@ fn listing(root: &Path, folder: &Path) -> Result<String, Failure> {
     let skip = "! -path './var/lib/dpkg/*' ! -path './var/cache/*' ! -path './var/log/*' ! -path './proc/*' ! -path './tmp/*' ! -path './run/*' \
                 ! -path './etc/passwd-' ! -path './etc/group-' ! -path './etc/shadow-' ! -path './etc/gshadow-' \
                 ! -path './etc/subuid-' ! -path './etc/subgid-' ! -path './etc/.pwd.lock'";
-    run("sh", root, folder, &["-c", &format!("find . {skip} | sort")])?.success("find")
+    run_tool("sh", root, folder, &["-c", &format!("find . {skip} | sort")])?.success("find")
 }
 
 fn debian_package(dir: &Path) -> Result<String, Failure> {
-    let entries = fs::read_dir(dir).map_err(|error| Failure(format!("{}: {error}", dir.display())))?;
+    let entries = fs::read_dir(dir).at(dir)?;
     let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names
         .find(|name| name.ends_with(".deb"))
         .ok_or_else(|| Failure("no package; run `cargo xtask dist`".into()))
 }
 
-fn run(program: &str, dir: &Path, folder: &Path, arguments: &[&str]) -> Result<Finished, Failure> {
+fn run_tool(program: &str, dir: &Path, folder: &Path, arguments: &[&str]) -> Result<Finished, Failure> {
     let mut command = Command::new(program);
     command.current_dir(dir).args(arguments);
     process::run(command, "", folder, LIMIT)

@@ -9,9 +9,9 @@
 //!
 //! The server is stopped and its folder removed when the command ends, also after Ctrl-C.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{self, ServerProcess};
-use crate::interop::report::{self, Tally};
+use crate::interop::report::Tally;
 use clap::Args;
 use std::ffi::OsString;
 use std::fs;
@@ -19,7 +19,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
 /// The options of `cargo xtask postgres`.
@@ -46,12 +46,8 @@ const USER: &str = "postgres";
 const START_LIMIT: Duration = Duration::from_secs(60);
 const STEP_LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs the command; the exit code is 0 if it succeeded.
-pub fn main(options: &PostgresOptions) -> ExitCode {
-    report::end("postgres", process::watch_signals().and_then(|()| run(options)))
-}
-
-fn run(options: &PostgresOptions) -> Result<Tally, Failure> {
+/// Runs the command beside a server, which ends with it.
+pub fn run(options: &PostgresOptions) -> Result<Tally, Failure> {
     let mut settings = options.set.clone();
     if options.no_fsync {
         settings.push("fsync=off".into());
@@ -86,17 +82,13 @@ fn beside_server(
     command: Command,
 ) -> Result<Result<String, String>, Failure> {
     let folder = tempfile::Builder::new().prefix("postgres-").tempdir_in(parent);
-    let folder = folder.map_err(|error| wrong("folder", &error))?;
+    let folder = folder.about("folder")?;
     let single = SingleServer::make(programs, folder.path())?;
     let server = single.start(settings)?;
     let outcome = single.accompany(command);
     single.stop()?;
     drop(server);
     outcome
-}
-
-fn wrong(what: &str, error: &dyn std::fmt::Display) -> Failure {
-    Failure(format!("{what}: {error}"))
 }
 
 /// A server's folder and the facts about it.
@@ -114,7 +106,7 @@ impl SingleServer {
         let owner =
             if rustix::process::geteuid().is_root() { Some((id_of("-u")?, id_of("-g")?)) } else { None };
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-        let port = free.map_err(|error| wrong("no free port", &error))?.port();
+        let port = free.about("no free port")?.port();
         let password = std::iter::repeat_with(fastrand::alphanumeric).take(20).collect();
         let single = SingleServer { folder: folder.into(), programs, owner, port, password };
         single.give(folder)?;
@@ -125,8 +117,7 @@ impl SingleServer {
         initdb.args(["--encoding", "UTF8", "--no-locale", "--no-sync"]);
         process::run(initdb, "", folder, STEP_LIMIT)?.success("initdb")?;
         let names = ["localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string()];
-        let made =
-            rcgen::generate_simple_self_signed(names).map_err(|error| wrong("no certificate", &error))?;
+        let made = rcgen::generate_simple_self_signed(names).about("no certificate")?;
         single.write("server.crt", &made.cert.pem())?;
         single.write("server.key", &made.signing_key.serialize_pem())?;
         Ok(single)
@@ -147,13 +138,13 @@ impl SingleServer {
         let path = self.folder.join(name);
         let private = fs::Permissions::from_mode(0o600);
         let written = fs::write(&path, text).and_then(|()| fs::set_permissions(&path, private));
-        written.map_err(|error| wrong(name, &error))?;
+        written.about(name)?;
         self.give(&path)
     }
 
     fn give(&self, path: &Path) -> Result<(), Failure> {
         let Some((user, group)) = self.owner else { return Ok(()) };
-        chown(path, Some(user), Some(group)).map_err(|error| wrong("chown", &error))
+        chown(path, Some(user), Some(group)).about("chown")
     }
 
     fn start(&self, settings: &[String]) -> Result<ServerProcess, Failure> {
@@ -196,7 +187,7 @@ impl SingleServer {
         let path = self.folder.join("server.crt");
         let readable = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
         let done = readable(&self.folder, 0o755).and_then(|()| readable(&path, 0o644));
-        done.map_err(|error| wrong("server.crt", &error))?;
+        done.about("server.crt")?;
         Ok(path)
     }
 
@@ -221,7 +212,7 @@ pub fn newest_programs() -> Result<PathBuf, Failure> {
 
 /// The number of the server's user (`-u`) or of its group (`-g`).
 pub fn id_of(what: &str) -> Result<u32, Failure> {
-    let output = Command::new("id").args([what, USER]).output().map_err(|error| wrong("id", &error))?;
+    let output = Command::new("id").args([what, USER]).output().about("id")?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.trim().parse().map_err(|_| Failure(format!("the system has no user {USER}")))
 }

@@ -4,7 +4,7 @@
 //! `.ci/schemathesis` installs, sends requests with a live key. The task fails if a check of schemathesis fails, or if
 //! too few positive examples of an operation were answered 2xx: a run that is refused everywhere proves nothing.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use crate::soak::api::Api;
@@ -14,7 +14,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -64,12 +64,8 @@ const LIST_LIMIT: Duration = Duration::from_secs(30);
 /// The time between two looks at a list.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Runs schemathesis; the exit code is 0 if all its checks passed.
-pub fn main(options: &SchemathesisOptions) -> ExitCode {
-    report::end("schemathesis", process::watch_signals().and_then(|()| run(options)))
-}
-
-fn run(options: &SchemathesisOptions) -> Result<Tally, Failure> {
+/// Runs schemathesis, and counts the checks that passed.
+pub fn run(options: &SchemathesisOptions) -> Result<Tally, Failure> {
     let program = installed(&options.venv)?;
     let world = CampaignFolder::of(options.bin_dir.as_deref(), false)?;
     let mailnet = world.mailnet(SCENARIO)?;
@@ -102,7 +98,7 @@ fn run(options: &SchemathesisOptions) -> Result<Tally, Failure> {
         "exceptions in hooks.py",
         report::outcome(!has_errors, if has_errors { "some" } else { "none" }.into()),
     );
-    let counts = fs::read_to_string(&counts).map_err(|error| Failure(format!("no counts: {error}")))?;
+    let counts = fs::read_to_string(&counts).about("no counts")?;
     shares(&mut tally, &counts, options)?;
     serve.running()?;
     tally.check("no panic", report::outcome(!serve.log()?.contains("panicked"), "of the server".into()));
@@ -134,9 +130,7 @@ fn installed(venv: &Path) -> Result<PathBuf, Failure> {
 /// Writes the configuration, and the ids of batches, webhooks and completed lists. Writes the description as a file, because
 /// schemathesis does not test the operation at the URL of the description.
 fn prepare(world: &CampaignFolder, api: Api<'_>) -> Result<(), Failure> {
-    let write = |name: &str, text: &str| {
-        fs::write(world.path(name), text).map_err(|error| Failure(format!("{name}: {error}")))
-    };
+    let write = |name: &str, text: &str| fs::write(world.path(name), text).about(name);
     write("schemathesis.toml", CONFIG)?;
     write("hooks.py", HOOKS)?;
     write("openapi.json", &api.get("/v1/openapi.json")?.text())?;
@@ -197,8 +191,7 @@ fn completed_list(api: Api<'_>, number: usize) -> Result<String, Failure> {
 
 /// Checks that every operation was called often enough, and enough calls were answered 2xx.
 fn shares(tally: &mut Tally, counts: &str, options: &SchemathesisOptions) -> Result<(), Failure> {
-    let counts: Value =
-        serde_json::from_str(counts).map_err(|error| Failure(format!("the counts are no JSON: {error}")))?;
+    let counts: Value = serde_json::from_str(counts).about("the counts are no JSON")?;
     let operations = counts.as_object().ok_or_else(|| Failure("the counts are no object".into()))?;
     for (name, statuses) in operations {
         let sum = |prefix: &str| -> u64 {

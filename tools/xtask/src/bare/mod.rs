@@ -11,7 +11,7 @@
 mod readme;
 pub mod root;
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{self, ServerProcess, wait_until};
 use crate::interop::report::{self, Tally};
 use crate::isolation::isolated;
@@ -85,7 +85,7 @@ fn prepare() -> Result<Promises, Failure> {
         return Err(Failure("root is needed, for debootstrap and mounts".into()));
     }
     let path = repository()?.join("README.md");
-    let text = fs::read_to_string(&path).map_err(|error| wrong(&path, &error))?;
+    let text = fs::read_to_string(&path).at(&path)?;
     Promises::read(&text).map_err(|why| Failure(format!("README.md: {why}")))
 }
 
@@ -159,7 +159,7 @@ fn check_out(root: &BareRoot) -> Result<Checkout, Failure> {
     clone.args(["clone", "--quiet", "--no-hardlinks"]).arg(&repository).arg(&outside);
     process::run(clone, "", root.folder(), COPY_LIMIT)?.success("git clone")?;
     let registry = root.outside(&Path::new(HOME).join(".cargo/registry"));
-    fs::create_dir_all(&registry).map_err(|error| wrong(&registry, &error))?;
+    fs::create_dir_all(&registry).at(&registry)?;
     let mut copy = Command::new("cp");
     copy.arg("--archive").args(["index", "cache"].map(|part| root.registry().join(part))).arg(&registry);
     process::run(copy, "", root.folder(), COPY_LIMIT)?.success("cp of the registry")?;
@@ -234,7 +234,7 @@ impl Steps<'_> {
         let ready = format!("{} s until /readyz is 200", began.elapsed().as_secs());
         self.tally.check(&format!("{name}: {}", promises.serve), Ok(ready));
         let keys = checkout.join("data/first-keys");
-        let text = fs::read_to_string(&keys).map_err(|error| wrong(&keys, &error))?;
+        let text = fs::read_to_string(&keys).at(&keys)?;
         let key = text.lines().find_map(|line| line.strip_prefix("test ")).unwrap_or_default();
         let asked = client.send(&HttpRequest::get(promises.path.as_str()).bearer(key.trim()));
         let answer = asked.map_or_else(|lost| format!("{lost:?}"), |reply| reply.text());
@@ -243,7 +243,7 @@ impl Steps<'_> {
             &format!("{name}: the answer to {}", promises.path),
             if is_same { Ok("as README shows".into()) } else { Err(answer) },
         );
-        fs::write(&stop, "").map_err(|error| wrong(&stop, &error))?;
+        fs::write(&stop, "").at(&stop)?;
         let mut ended = None;
         wait_until("the end after SIGTERM", DRAIN_LIMIT, || {
             ended = child.ended()?;
@@ -253,7 +253,7 @@ impl Steps<'_> {
         let is_good = ended.is_some_and(|status| status.success());
         let name = format!("{name}: SIGTERM ends the server");
         self.tally.check(&name, if is_good { Ok(said) } else { Err(child.complain(&said).0) });
-        fs::remove_file(&stop).map_err(|error| wrong(&stop, &error))
+        fs::remove_file(&stop).at(&stop)
     }
 }
 
@@ -262,7 +262,7 @@ fn test_only(options: &BareOptions, promises: &Promises) -> Result<ExitStatus, F
     let release = options.release.first().copied().unwrap_or(Release::Bookworm);
     let checkout = repository()?;
     let target = options.target.clone().map_or_else(process::target_folder, Ok)?;
-    let target = target.canonicalize().map_err(|error| wrong(&target, &error))?;
+    let target = target.canonicalize().at(&target)?;
     let mut root = BareRoot::make(release, &promises.packages)?;
     open_to_all(&checkout)?;
     root.bind(&checkout, &checkout, true)?;
@@ -290,7 +290,7 @@ fn open_to_all(checkout: &Path) -> Result<(), Failure> {
         let mode = found.permissions().mode();
         fs::set_permissions(checkout, fs::Permissions::from_mode(mode | 0o055))
     });
-    changed.map_err(|error| wrong(checkout, &error))
+    changed.at(checkout)
 }
 
 /// Sums of cargo's lines `test result: ok. 3 passed; 0 failed; ...`.
@@ -319,9 +319,9 @@ impl TestCounts {
 /// The bytes on disk of a folder.
 fn size_of(folder: &Path) -> Result<u64, Failure> {
     let mut bytes = 0;
-    for entry in fs::read_dir(folder).map_err(|error| wrong(folder, &error))? {
-        let path = entry.map_err(|error| wrong(folder, &error))?.path();
-        let found = fs::symlink_metadata(&path).map_err(|error| wrong(&path, &error))?;
+    for entry in fs::read_dir(folder).at(folder)? {
+        let path = entry.at(folder)?.path();
+        let found = fs::symlink_metadata(&path).at(&path)?;
         bytes += if found.is_dir() { size_of(&path)? } else { found.blocks() * 512 };
     }
     Ok(bytes)
@@ -330,11 +330,7 @@ fn size_of(folder: &Path) -> Result<u64, Failure> {
 /// The folder of the repository.
 fn repository() -> Result<PathBuf, Failure> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    path.canonicalize().map_err(|error| wrong(&path, &error))
-}
-
-fn wrong(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure(format!("{}: {error}", path.display()))
+    path.canonicalize().at(&path)
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@
 //! namespace of a command and end with it, and so do all its processes: it is a process id namespace, whose first process dies with this
 //! program. After a kill only the folder is left, which the next run removes.
 
-use super::wrong;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process;
 use clap::ValueEnum;
 use std::fmt;
@@ -79,13 +78,13 @@ impl BareRoot {
     /// debootstrap fails, or a file cannot be written.
     pub fn make(release: Release, packages: &[String]) -> Result<BareRoot, Failure> {
         let cache = process::target_folder()?.join("bare");
-        fs::create_dir_all(&cache).map_err(|error| wrong(&cache, &error))?;
+        fs::create_dir_all(&cache).at(&cache)?;
         remove_old(&cache)?;
         let folder = cache.join(format!("{ROOT_PREFIX}{}-{release}", std::process::id()));
-        fs::create_dir(&folder).map_err(|error| wrong(&folder, &error))?;
+        fs::create_dir(&folder).at(&folder)?;
         let registry = registry()?;
         let mut root = BareRoot { release, folder, registry, binds: Vec::new() };
-        fs::create_dir(root.path()).map_err(|error| wrong(&root.path(), &error))?;
+        fs::create_dir(root.path()).at(&root.path())?;
         let archive = cache.join(format!("{release}-{}.tar", packages.join("-")));
         if !archive.exists() {
             root.bootstrap(packages, &archive)?;
@@ -128,7 +127,7 @@ impl BareRoot {
         let is_in_another = self.binds.iter().any(|(_, other, _)| inside.starts_with(other));
         let place = self.outside(inside);
         if !is_in_another {
-            fs::create_dir_all(&place).map_err(|error| wrong(&place, &error))?;
+            fs::create_dir_all(&place).at(&place)?;
         }
         self.binds.push((folder.to_owned(), place, is_read_only));
         Ok(())
@@ -164,7 +163,7 @@ impl BareRoot {
                 let mode = found.permissions().mode();
                 fs::set_permissions(&path, fs::Permissions::from_mode(mode | 0o011))
             });
-            changed.map_err(|error| wrong(&path, &error))?;
+            changed.at(&path)?;
         }
         Ok(())
     }
@@ -232,7 +231,7 @@ impl BareRoot {
                 .arg(self.folder.join("new"))
                 .arg(".")
         })?;
-        fs::rename(&draft, archive).map_err(|error| wrong(archive, &error))?;
+        fs::rename(&draft, archive).at(archive)?;
         remove(&self.folder.join("new"))
     }
 
@@ -242,20 +241,20 @@ impl BareRoot {
         let append = |name: &str, line: &str| {
             let path = etc(name);
             let text = fs::read_to_string(&path).unwrap_or_default();
-            fs::write(&path, format!("{text}{line}\n")).map_err(|error| wrong(&path, &error))
+            fs::write(&path, format!("{text}{line}\n")).at(&path)
         };
         append("passwd", &format!("{USER}:x:{ID}:{ID}::{HOME}:/bin/sh"))?;
         append("group", &format!("{USER}:x:{ID}:"))?;
         let hosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
-        fs::write(etc("hosts"), hosts).map_err(|error| wrong(&etc("hosts"), &error))?;
+        fs::write(etc("hosts"), hosts).at(&etc("hosts"))?;
         for name in ["resolv.conf", "ssl/certs/ca-certificates.crt"] {
             let own = Path::new("/etc").join(name);
             if own.exists() {
-                fs::copy(&own, etc(name)).map_err(|error| wrong(&etc(name), &error))?;
+                fs::copy(&own, etc(name)).at(&etc(name))?;
             }
         }
         let home = self.outside(Path::new(HOME));
-        fs::create_dir_all(&home).map_err(|error| wrong(&home, &error))?;
+        fs::create_dir_all(&home).at(&home)?;
         self.give(&[(Path::new(HOME), true)])
     }
 }
@@ -277,7 +276,7 @@ fn registry() -> Result<PathBuf, Failure> {
 
 /// Removes the roots of runs that were killed.
 fn remove_old(cache: &Path) -> Result<(), Failure> {
-    for entry in fs::read_dir(cache).map_err(|error| wrong(cache, &error))?.flatten() {
+    for entry in fs::read_dir(cache).at(cache)?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let owner = name.strip_prefix(ROOT_PREFIX).and_then(|rest| rest.split('-').next());
         if owner.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
@@ -291,6 +290,6 @@ fn remove_old(cache: &Path) -> Result<(), Failure> {
 fn remove(folder: &Path) -> Result<(), Failure> {
     let removed =
         Command::new("rm").args(["--recursive", "--force", "--one-file-system"]).arg(folder).status();
-    let removed = removed.map_err(|error| wrong(folder, &error))?;
+    let removed = removed.at(folder)?;
     if removed.success() { Ok(()) } else { Err(Failure(format!("{}: {removed}", folder.display()))) }
 }

@@ -6,7 +6,7 @@
 
 pub mod setup;
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{self, Finished};
 use crate::interop::report::{self, Tally};
 use crate::soak::world::CampaignFolder;
@@ -14,8 +14,8 @@ use clap::Args;
 use setup::BrowserSetup;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 /// The options of `cargo xtask browser`.
@@ -38,12 +38,8 @@ const CONFIG: &str = "serve.toml";
 /// The time limit of a script.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(600);
 
-/// Runs the scripts; the exit code is 0 if every check passed.
-pub fn main(options: &BrowserOptions) -> ExitCode {
-    report::end("browser", process::watch_signals().and_then(|()| run(options)))
-}
-
-fn run(options: &BrowserOptions) -> Result<Tally, Failure> {
+/// Runs the scripts, each against a new server, and adds their counts.
+pub fn run(options: &BrowserOptions) -> Result<Tally, Failure> {
     let setup = BrowserSetup::find(&options.folder)?;
     let scripts = setup.scripts(options.only.as_deref())?;
     let mut tally = Tally::default();
@@ -85,7 +81,7 @@ fn run_script(options: &BrowserOptions, setup: &BrowserSetup, script: &str) -> R
 /// Sets the environment variables that harness.mjs reads.
 pub fn give(command: &mut Command, setup: &BrowserSetup, world: &CampaignFolder) -> Result<(), Failure> {
     let path = world.path("data").join("first-keys");
-    let keys = fs::read_to_string(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    let keys = fs::read_to_string(&path).at(&path)?;
     for (variable, name) in [("BROWSER_LIVE_KEY", "live"), ("BROWSER_TEST_KEY", "test")] {
         let key = keys.lines().find_map(|line| line.strip_prefix(name));
         let key = key.ok_or_else(|| Failure(format!("no {name} key in {}", path.display())))?;
@@ -125,11 +121,7 @@ fn counts(line: &str) -> Option<Tally> {
 /// A free port: the configuration of the server needs its public address before it starts.
 fn free_address() -> Result<SocketAddr, Failure> {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-    free.map_err(|error| Failure(format!("no free port: {error}")))
-}
-
-fn wrong(path: &Path, error: impl std::fmt::Display) -> Failure {
-    Failure(format!("{}: {error}", path.display()))
+    free.about("no free port")
 }
 
 #[cfg(test)]

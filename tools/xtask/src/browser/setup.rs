@@ -1,7 +1,6 @@
 //! The programs and packages that the scripts need, and a hint if one is missing.
 
-use super::wrong;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,8 +51,7 @@ impl BrowserSetup {
             }
         }
         for name in names(&sources)? {
-            fs::copy(sources.join(&name), folder.join(&name))
-                .map_err(|error| wrong(&sources.join(&name), error))?;
+            fs::copy(sources.join(&name), folder.join(&name)).at(&sources.join(&name))?;
         }
         Ok(BrowserSetup { folder, chromium })
     }
@@ -118,8 +116,8 @@ fn major(version: &str) -> Option<u32> {
 /// The names of the files in a folder.
 fn names(folder: &Path) -> Result<Vec<String>, Failure> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|error| wrong(folder, error))? {
-        let entry = entry.map_err(|error| wrong(folder, error))?;
+    for entry in fs::read_dir(folder).at(folder)? {
+        let entry = entry.at(folder)?;
         if entry.path().is_file() {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }

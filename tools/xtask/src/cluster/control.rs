@@ -11,8 +11,8 @@
 
 use super::network::Member;
 use super::self_check::RoundFault;
-use super::{Cluster, START_LIMIT, wrong};
-use crate::failure::Failure;
+use super::{Cluster, START_LIMIT};
+use crate::failure::{Context, Failure, thread_result};
 use crate::interop::process;
 use clap::ValueEnum;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -42,16 +42,14 @@ pub fn accompany(cluster: &mut Cluster, mut command: Command) -> Result<ExitStat
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    let listener = listener.map_err(|error| wrong(&path.display(), &error))?;
+    let listener = listener.at(&path)?;
     command.env("MAILPROBE_TEST_CLUSTER", &path);
     let has_ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let serving = scope.spawn(|| serve(cluster, &listener, &has_ended));
         let status = process::accompany(command);
         has_ended.store(true, Ordering::Relaxed);
-        serving
-            .join()
-            .unwrap_or_else(|_| Err(Failure("the thread of the control socket panicked".into())))?;
+        thread_result(serving.join(), "the thread of the control socket")?;
         status
     })
 }
@@ -64,7 +62,7 @@ fn serve(cluster: &mut Cluster, listener: &UnixListener, has_ended: &AtomicBool)
             // A client that ends in the middle of an answer is no failure of the cluster.
             Ok((stream, _)) => drop(serve_client(cluster, &mut begun, &stream)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(LOOK),
-            Err(error) => return Err(wrong(&"the control socket", &error)),
+            Err(error) => return Err(error).about("the control socket"),
         }
     }
     Ok(())
@@ -92,7 +90,7 @@ fn execute(cluster: &mut Cluster, begun: &mut Option<Begun>, request: &str) -> R
             Ok(cluster.primary()?.map_or_else(|| "none".to_owned(), |primary| primary.to_string()))
         }
         ("begin", name) if begun.is_none() => {
-            let fault = RoundFault::from_str(name, false).map_err(|why| wrong(&name, &why))?;
+            let fault = RoundFault::from_str(name, false).about(name)?;
             let primary = cluster.primary()?.ok_or_else(|| Failure("there is no primary".into()))?;
             let target = fault.target(cluster, primary)?;
             fault.begin(cluster, target)?;
@@ -108,6 +106,6 @@ fn execute(cluster: &mut Cluster, begun: &mut Option<Begun>, request: &str) -> R
             Ok(String::new())
         }
         ("whole", "") => cluster.await_whole(START_LIMIT).map(|()| String::new()),
-        _ => Err(wrong(&request, &"it is not understood")),
+        _ => Err("it is not understood").about(request),
     }
 }

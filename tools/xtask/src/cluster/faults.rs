@@ -2,8 +2,8 @@
 //! between people.
 
 use super::network::{Member, signal};
-use super::{Cluster, STEP_LIMIT, wrong};
-use crate::failure::Failure;
+use super::{Cluster, STEP_LIMIT};
+use crate::failure::{Context, Failure};
 use crate::interop::process;
 use rustix::process::{Pid, Signal};
 use std::fs;
@@ -32,13 +32,13 @@ impl Cluster {
     /// has ended. Later, the cluster has two servers that accept writes. Only the former primary's wait for a standby, which
     /// follows the new primary, keeps it from acknowledging them.
     pub fn kill_patroni(&mut self, server: Member) -> Result<(), Failure> {
-        self.processes.remove(&server).map(drop).ok_or_else(|| wrong(&server, &"has no Patroni"))
+        self.processes.remove(&server).map(drop).ok_or("has no Patroni").about(server)
     }
 
     /// Asks Patroni or etcd to end (SIGTERM). Patroni stops its server in order and, if it is the primary, gives the lock back, so
     /// that a standby takes it without a wait for its end.
     pub fn stop(&mut self, member: Member) -> Result<(), Failure> {
-        let started = self.processes.remove(&member).ok_or_else(|| wrong(&member, &"does not run"))?;
+        let started = self.processes.remove(&member).ok_or("does not run").about(member)?;
         started.terminate(STOP_LIMIT)?;
         process::wait_until(&format!("end of {member}"), STOP_LIMIT, || {
             Ok(self.network.pids(member)?.is_empty())
@@ -65,9 +65,9 @@ impl Cluster {
 
     /// Stops Patroni alone (SIGSTOP). PostgreSQL goes on as after [`Cluster::kill_patroni`], until [`Cluster::resume`].
     pub fn pause_patroni(&mut self, server: Member) -> Result<(), Failure> {
-        let started = self.processes.get(&server).ok_or_else(|| wrong(&server, &"has no Patroni"))?;
+        let started = self.processes.get(&server).ok_or("has no Patroni").about(server)?;
         let pid = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
-        signal(pid.ok_or_else(|| wrong(&server, &"has no process id"))?, Signal::STOP)
+        signal(pid.ok_or("has no process id").about(server)?, Signal::STOP)
     }
 
     /// Takes the link of a member down: see [`super::network::Network::isolate`].
@@ -121,13 +121,13 @@ impl Cluster {
     /// The process id of the postmaster, from the file that it keeps in its data folder.
     fn postmaster(&self, server: Member) -> Result<Pid, Failure> {
         let path = self.folder_of(server).join("data/postmaster.pid");
-        let text = fs::read_to_string(&path).map_err(|error| wrong(&path.display(), &error))?;
+        let text = fs::read_to_string(&path).at(&path)?;
         let pid = text.lines().next().and_then(|line| Pid::from_raw(line.trim().parse().ok()?));
-        let pid = pid.ok_or_else(|| wrong(&path.display(), &"has no process id"))?;
+        let pid = pid.ok_or("has no process id").at(&path)?;
         // The file of a server that was killed names a process that may be another one now.
         if self.network.pids(server)?.contains(&pid) {
             return Ok(pid);
         }
-        Err(wrong(&server, &"has no postmaster"))
+        Err("has no postmaster").about(server)
     }
 }

@@ -18,19 +18,19 @@ mod patroni;
 pub mod self_check;
 pub mod setup;
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::net;
 use crate::interop::process::{self, ServerProcess};
 use crate::interop::report::{self, Tally, line};
+use crate::isolation::Namespace;
 use crate::postgres::{id_of, newest_programs};
 use clap::Args;
-use network::{Member, Namespace, Network};
+use network::{Member, Network};
 use patroni::{ETCD_PORT, POSTGRES_PORT, SUPERUSER, ServerState};
 use self_check::RoundFault;
 use setup::Setup;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fmt::Display;
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -101,10 +101,6 @@ fn run(options: &ClusterOptions, code: &mut Option<u8>) -> Result<Tally, Failure
     Ok(tally)
 }
 
-fn wrong(what: &dyn Display, error: &dyn Display) -> Failure {
-    Failure(format!("{what}: {error}"))
-}
-
 /// A running cluster. The drop ends all its processes by their ids, and removes its namespaces and its folder.
 pub struct Cluster {
     setup: Setup,
@@ -140,7 +136,7 @@ impl Cluster {
         let owner = (id_of("-u")?, id_of("-g")?);
         net::sweep()?;
         let folder = RunFolder::make(&setup)?;
-        let network = Network::make(setup.members(), &folder.path)?;
+        let network = Network::make(setup.members())?;
         let password = std::iter::repeat_with(fastrand::alphanumeric).take(20).collect();
         let processes = BTreeMap::new();
         let mut cluster = Cluster { setup, processes, network, folder, programs, owner, password, starts: 0 };
@@ -179,14 +175,14 @@ impl Cluster {
         self.folder.path.join(SHARED).join("server.crt")
     }
 
-    /// The namespace of a member, for threads of this process.
+    /// The namespace of a member, for commands and for threads of this process.
     pub fn namespace(&self, member: Member) -> Namespace {
         self.network.namespace(member)
     }
 
     /// A command that runs `program` in the namespace of a member.
     pub fn command(&self, member: Member, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        self.network.command(member, program)
+        self.namespace(member).command(program)
     }
 
     /// A command that runs `program` in the namespace of the first client, with the variables for the URL and the certificate.
@@ -204,7 +200,7 @@ impl Cluster {
         // All are asked at the same time: a paused one answers only after the limit.
         let answers: Vec<_> = std::thread::scope(|scope| {
             let ask = |server: Member| {
-                scope.spawn(move || self.network.inside(server, || patroni::state(server.address())).ok())
+                scope.spawn(move || self.namespace(server).inside(|| patroni::state(server.address())).ok())
             };
             let asked: Vec<_> = servers.iter().map(|server| ask(*server)).collect();
             asked.into_iter().map(|answer| answer.join().unwrap_or_default()).collect()
@@ -234,7 +230,7 @@ impl Cluster {
         let mut last = BTreeMap::new();
         let waited = process::wait_until("a primary with all standbys", patience, || {
             for (member, started) in &mut self.processes {
-                started.running().map_err(|Failure(why)| wrong(member, &started.complain(&why).0))?;
+                started.running().map_err(|Failure(why)| started.complain(&why).0).about(member)?;
             }
             last = self.states()?;
             let is_whole = self.is_whole(&last);
@@ -307,7 +303,7 @@ impl Cluster {
                 let address = SocketAddr::from((member.address(), ETCD_PORT));
                 Ok(TcpStream::connect_timeout(&address, CONNECT_LIMIT).is_ok())
             };
-            if !self.network.inside(member, connect)? {
+            if !self.namespace(member).inside(connect)? {
                 return Ok(false);
             }
         }
@@ -319,7 +315,7 @@ impl Cluster {
         self.make_folder(&self.folder.path.join(SHARED))?;
         let names = self.setup.servers().into_iter().map(|server| server.address().to_string());
         let made = rcgen::generate_simple_self_signed(names.collect::<Vec<_>>());
-        let made = made.map_err(|error| wrong(&"no certificate", &error))?;
+        let made = made.about("no certificate")?;
         let shared = self.folder.path.join(SHARED);
         self.write(&shared.join("server.crt"), 0o644, &made.cert.pem())?;
         self.write(&shared.join("server.key"), 0o600, &made.signing_key.serialize_pem())?;
@@ -352,20 +348,20 @@ impl Cluster {
     }
 
     fn make_folder(&self, path: &Path) -> Result<(), Failure> {
-        fs::create_dir(path).map_err(|error| wrong(&path.display(), &error))?;
+        fs::create_dir(path).at(path)?;
         self.give(path)
     }
 
     fn write(&self, path: &Path, mode: u32, text: &str) -> Result<(), Failure> {
         let mode = fs::Permissions::from_mode(mode);
         let written = fs::write(path, text).and_then(|()| fs::set_permissions(path, mode));
-        written.map_err(|error| wrong(&path.display(), &error))?;
+        written.at(path)?;
         self.give(path)
     }
 
     fn give(&self, path: &Path) -> Result<(), Failure> {
         let (user, group) = self.owner;
-        chown(path, Some(user), Some(group)).map_err(|error| wrong(&path.display(), &error))
+        chown(path, Some(user), Some(group)).at(path)
     }
 
     /// Starts the process of a member: Patroni, which then starts PostgreSQL, or etcd.
@@ -421,23 +417,22 @@ struct RunFolder {
 impl RunFolder {
     fn make(setup: &Setup) -> Result<RunFolder, Failure> {
         let path = std::env::temp_dir().join(format!("{PREFIX}{}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| wrong(&path.display(), &error))?;
+        fs::create_dir(&path).at(&path)?;
         let folder = RunFolder { path, is_kept: setup.keep };
         let path = &folder.path;
         if setup.tmpfs {
             let mut mount = Command::new("mount");
             mount.args(["-t", "tmpfs", "tmpfs"]).arg(path);
-            let status = mount.status().map_err(|error| wrong(&"mount", &error))?;
+            let status = mount.status().about("mount")?;
             if !status.success() {
-                return Err(wrong(&"mount of a tmpfs", &status));
+                return Err(status).about("mount of a tmpfs");
             }
         }
         // The servers run as their own user and read below it.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755))
-            .map_err(|error| wrong(&path.display(), &error))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).at(path)?;
         if setup.keep {
             // The sweep of the next run skips a folder with this file.
-            fs::write(path.join("keep"), "").map_err(|error| wrong(&path.display(), &error))?;
+            fs::write(path.join("keep"), "").at(path)?;
             line(&format!("folder {}", path.display()));
         }
         Ok(folder)

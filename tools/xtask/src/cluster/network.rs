@@ -12,17 +12,12 @@
 use super::PREFIX;
 use crate::failure::Failure;
 use crate::interop::net;
-use crate::isolation::ip;
+use crate::interop::process::interrupted;
+use crate::isolation::{Namespace, ip};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fmt;
-use std::fs::File;
 use std::net::Ipv4Addr;
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// No member has this hardware address: a frame to it reaches nobody, and its sender gets no error.
@@ -66,28 +61,9 @@ impl fmt::Display for Member {
     }
 }
 
-/// The namespace of a member, by its file.
-#[derive(Debug, Clone)]
-pub struct Namespace(PathBuf);
-
-impl Namespace {
-    /// Moves this thread into the namespace, for the rest of its life. The threads that it starts are in the namespace too.
-    ///
-    /// # Errors
-    ///
-    /// There is no such namespace, or this process is not root.
-    pub fn enter(&self) -> Result<(), Failure> {
-        let wrong = |error: &dyn fmt::Display| Failure(format!("{}: {error}", self.0.display()));
-        let space = File::open(&self.0).map_err(|error| wrong(&error))?;
-        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
-            .map_err(|error| wrong(&error))
-    }
-}
-
 /// The namespaces, which are removed on drop with all processes in them.
 pub struct Network {
     members: Vec<Member>,
-    folder: PathBuf,
     /// Members whose link is down.
     isolated: BTreeSet<Member>,
     /// Directions in which packets are lost: from, to.
@@ -95,30 +71,29 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes the namespaces and links. `folder` is for the outputs of commands.
+    /// Makes the namespaces and links.
     ///
     /// # Errors
     ///
     /// A command of `ip` fails, which needs root.
-    pub fn make(members: Vec<Member>, folder: &Path) -> Result<Network, Failure> {
+    pub fn make(members: Vec<Member>) -> Result<Network, Failure> {
         net::sweep()?;
         let (isolated, cuts) = Default::default();
         // From here on, the drop removes what is there.
-        let network = Network { members, folder: folder.into(), isolated, cuts };
+        let network = Network { members, isolated, cuts };
         let bridge = network.bridge();
-        network.ip(&format!("netns add {bridge}"))?;
-        network.ip(&format!("-n {bridge} link add bridge type bridge"))?;
-        network.ip(&format!("-n {bridge} link set bridge up"))?;
+        ip(&format!("netns add {bridge}"))?;
+        ip(&format!("-n {bridge} link add bridge type bridge"))?;
+        ip(&format!("-n {bridge} link set bridge up"))?;
         for member in &network.members {
+            interrupted()?;
             let space = network.space(*member);
-            network.ip(&format!("netns add {space}"))?;
-            network.ip(&format!("-n {space} link set lo up"))?;
-            network.ip(&format!(
-                "link add name eth0 netns {space} type veth peer name {member} netns {bridge}"
-            ))?;
-            network.ip(&format!("-n {space} address add {}/24 dev eth0", member.address()))?;
-            network.ip(&format!("-n {space} link set eth0 up"))?;
-            network.ip(&format!("-n {bridge} link set {member} master bridge up"))?;
+            ip(&format!("netns add {space}"))?;
+            ip(&format!("-n {space} link set lo up"))?;
+            ip(&format!("link add name eth0 netns {space} type veth peer name {member} netns {bridge}"))?;
+            ip(&format!("-n {space} address add {}/24 dev eth0", member.address()))?;
+            ip(&format!("-n {space} link set eth0 up"))?;
+            ip(&format!("-n {bridge} link set {member} master bridge up"))?;
         }
         Ok(network)
     }
@@ -132,38 +107,15 @@ impl Network {
         format!("{PREFIX}{}-bridge", std::process::id())
     }
 
-    /// A command that runs `program` in the namespace of a member.
-    pub fn command(&self, member: Member, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.space(member)]).arg(program);
-        command
-    }
-
-    /// The namespace of a member, for threads of this process.
+    /// The namespace of a member, for commands and for threads of this process.
     pub fn namespace(&self, member: Member) -> Namespace {
-        Namespace(Path::new("/run/netns").join(self.space(member)))
-    }
-
-    /// Runs `work` on a thread in the namespace of a member, so that the sockets it opens are in that namespace.
-    ///
-    /// # Errors
-    ///
-    /// The thread cannot enter the namespace, or `work` fails.
-    pub fn inside<T: Send>(
-        &self,
-        member: Member,
-        work: impl FnOnce() -> Result<T, Failure> + Send,
-    ) -> Result<T, Failure> {
-        let namespace = self.namespace(member);
-        let enter = || namespace.enter().and_then(|()| work());
-        std::thread::scope(|scope| scope.spawn(enter).join())
-            .unwrap_or_else(|_| Err(Failure(format!("the thread in {member} panicked"))))
+        Namespace(self.space(member))
     }
 
     /// Takes the link of a member down at the bridge. All packets from and to it are lost, and no side gets an error: connections
     /// stay open until a side gives up.
     pub fn isolate(&mut self, member: Member) -> Result<(), Failure> {
-        self.ip(&format!("-n {} link set {member} down", self.bridge()))?;
+        ip(&format!("-n {} link set {member} down", self.bridge()))?;
         self.isolated.insert(member);
         Ok(())
     }
@@ -171,7 +123,7 @@ impl Network {
     /// Loses all packets from `from` to `to`, and no packet of the other direction. The sender gets no error.
     pub fn cut_one_way(&mut self, from: Member, to: Member) -> Result<(), Failure> {
         let (space, address) = (self.space(from), to.address());
-        self.ip(&format!("-n {space} neigh replace {address} lladdr {NOBODY} dev eth0 nud permanent"))?;
+        ip(&format!("-n {space} neigh replace {address} lladdr {NOBODY} dev eth0 nud permanent"))?;
         self.cuts.insert((from, to));
         Ok(())
     }
@@ -190,10 +142,10 @@ impl Network {
     /// Ends all isolations and cuts. TCP sends again what was lost, after a pause that has grown with the duration of the cut.
     pub fn heal(&mut self) -> Result<(), Failure> {
         for member in std::mem::take(&mut self.isolated) {
-            self.ip(&format!("-n {} link set {member} up", self.bridge()))?;
+            ip(&format!("-n {} link set {member} up", self.bridge()))?;
         }
         for (from, to) in std::mem::take(&mut self.cuts) {
-            self.ip(&format!("-n {} neigh del {} dev eth0", self.space(from), to.address()))?;
+            ip(&format!("-n {} neigh del {} dev eth0", self.space(from), to.address()))?;
         }
         Ok(())
     }
@@ -244,10 +196,6 @@ impl Network {
     /// Sends SIGCONT to all processes of a member.
     pub fn resume_all(&self, member: Member) -> Result<(), Failure> {
         self.pids(member)?.into_iter().try_for_each(|pid| signal(pid, Signal::CONT))
-    }
-
-    fn ip(&self, words: &str) -> Result<(), Failure> {
-        ip(&self.folder, words)
     }
 }
 

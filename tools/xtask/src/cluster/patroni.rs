@@ -4,7 +4,7 @@
 
 use super::network::Member;
 use super::setup::{EtcdApi, Setup};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -148,10 +148,10 @@ impl ServerState {
 ///
 /// There is no complete answer: Patroni has ended, starts, or is paused.
 pub fn state(address: Ipv4Addr) -> Result<ServerState, Failure> {
-    let wrong = |error: &dyn std::fmt::Display| Failure(format!("Patroni of {address}: {error}"));
-    let text = ask(address).map_err(|error| wrong(&error))?;
-    let (_, body) = text.split_once("\r\n\r\n").ok_or_else(|| wrong(&"no HTTP answer"))?;
-    let answer: Value = serde_json::from_str(body).map_err(|error| wrong(&error))?;
+    let what = format!("Patroni of {address}");
+    let text = ask(address).about(&what)?;
+    let (_, body) = text.split_once("\r\n\r\n").ok_or("no HTTP answer").about(&what)?;
+    let answer: Value = serde_json::from_str(body).about(&what)?;
     Ok(ServerState::of(&answer))
 }
 

@@ -8,13 +8,13 @@
 
 use super::network::Member;
 use super::{Cluster, START_LIMIT, STEP_LIMIT};
-use crate::failure::Failure;
+use crate::failure::{Failure, thread_result};
 use crate::interop::process::{self, wait_until};
 use crate::interop::report::{Tally, line};
+use crate::isolation::Namespace;
 use clap::ValueEnum;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -173,7 +173,7 @@ struct WriteLog {
 /// A client that writes one row after another.
 struct RowWriter<'a> {
     number: usize,
-    space: String,
+    space: Namespace,
     psql: PathBuf,
     /// The URLs of the cluster, each with another host first.
     urls: Vec<String>,
@@ -197,9 +197,8 @@ impl RowWriter<'_> {
 
     /// Writes a row. The result is whether psql succeeded.
     fn write(&self, url: &str, number: u64) -> Result<bool, Failure> {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.space, "timeout", "--signal=KILL", ROW_LIMIT_S]);
-        command.arg(&self.psql).args(["-X", "-q", "-d", url]);
+        let mut command = self.space.command("timeout");
+        command.args(["--signal=KILL", ROW_LIMIT_S]).arg(&self.psql).args(["-X", "-q", "-d", url]);
         command.args(["-c", &format!("INSERT INTO written VALUES ({}, {number})", self.number)]);
         command.env("PGTARGETSESSIONATTRS", "read-write").env("PGCONNECT_TIMEOUT", CONNECT_LIMIT_S);
         command.env("PGSSLMODE", "disable");
@@ -242,7 +241,7 @@ pub fn run(cluster: &mut Cluster, faults: &[RoundFault]) -> Result<Tally, Failur
     let clients = cluster.setup.client_members();
     let writers = clients.iter().take(WRITERS).enumerate().map(|(number, client)| RowWriter {
         number,
-        space: cluster.network.space(*client),
+        space: cluster.namespace(*client),
         psql: cluster.programs.join("psql"),
         urls: cluster.urls(),
         folder: cluster.folder.path.clone(),
@@ -257,7 +256,7 @@ pub fn run(cluster: &mut Cluster, faults: &[RoundFault]) -> Result<Tally, Failur
         let rounds = rounds(cluster, faults, &log, &mut lost);
         drop(guard);
         for writer in running {
-            writer.join().unwrap_or_else(|_| Err(Failure("a writer panicked".into())))?;
+            thread_result(writer.join(), "a writer")?;
         }
         rounds
     })?;

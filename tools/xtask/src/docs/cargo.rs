@@ -2,7 +2,7 @@
 
 use super::commands::is_placeholder;
 use super::root;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -89,9 +89,8 @@ impl Workspace {
 
 fn read_manifest(folder: &Path) -> Result<toml::Value, Failure> {
     let path = folder.join("Cargo.toml");
-    let wrong = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
-    let text = fs::read_to_string(&path).map_err(|error| wrong(&error))?;
-    toml::from_str(&text).map_err(|error| wrong(&error))
+    let text = fs::read_to_string(&path).at(&path)?;
+    toml::from_str(&text).at(&path)
 }
 
 /// The values of a flag that has these names.

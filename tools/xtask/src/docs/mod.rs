@@ -14,19 +14,18 @@ mod output;
 mod spans;
 mod usage;
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{self, Finished};
-use crate::interop::report::{self, Tally};
+use crate::interop::report::Tally;
 use crate::soak::world::{self, build};
 use blocks::{Block, Commands, Examples};
 use clap::{Args, CommandFactory};
 use commands::Programs;
 use mailnet::Scenario;
-use std::fmt::Display;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -60,20 +59,15 @@ struct Page {
     text: String,
 }
 
-/// Tests all pages; the exit code is 0 if nothing failed.
-pub fn main(options: &DocsOptions) -> ExitCode {
-    report::end("docs", process::watch_signals().and_then(|()| docs(options)))
-}
-
-fn docs(options: &DocsOptions) -> Result<Tally, Failure> {
-    let folder =
-        tempfile::Builder::new().prefix("docs-").tempdir().map_err(|error| wrong("a folder", &error))?;
+/// Tests all pages, or those that the options select.
+pub fn run(options: &DocsOptions) -> Result<Tally, Failure> {
+    let folder = tempfile::Builder::new().prefix("docs-").tempdir().about("a folder")?;
     let folder = folder.path();
     let binaries = match &options.bin_dir {
         Some(folder) => folder.clone(),
         None => build_all(folder)?,
     };
-    let binaries = std::path::absolute(&binaries).map_err(|error| wrong(binaries.display(), &error))?;
+    let binaries = std::path::absolute(&binaries).at(&binaries)?;
     let programs = Programs::with_tasks(&tasks())?.ask(&binaries, folder)?;
     let mut tally = Tally::default();
     for (number, page) in pages()?.iter().enumerate() {
@@ -81,7 +75,7 @@ fn docs(options: &DocsOptions) -> Result<Tally, Failure> {
             continue;
         }
         let folder = folder.join(number.to_string());
-        fs::create_dir(&folder).map_err(|error| wrong(folder.display(), &error))?;
+        fs::create_dir(&folder).at(&folder)?;
         tally.add(test_page(page, &programs, &binaries, &folder)?);
     }
     Ok(tally)
@@ -121,7 +115,7 @@ fn test_page(page: &Page, programs: &Programs, binaries: &Path, folder: &Path) -
         tally.check(&name, read.map(|()| "the program reads it".into()));
     }
     if !examples.commands.is_empty() {
-        run(page, &examples, binaries, folder, &mut tally)?;
+        run_commands(page, &examples, binaries, folder, &mut tally)?;
     }
     Ok(tally)
 }
@@ -164,7 +158,7 @@ fn read_settings(block: &Block, binaries: &Path, folder: &Path) -> Result<Result
     for path in block.text.split('"').filter(|part| part.starts_with('/')) {
         let stub = stubs.join(path.trim_start_matches('/'));
         let parent = stub.parent().unwrap_or(&stubs);
-        fs::create_dir_all(parent).map_err(|error| wrong(parent.display(), &error))?;
+        fs::create_dir_all(parent).at(parent)?;
         write_private(&stub, "stub-secret\n")?;
         text = text.replace(&format!("\"{path}\""), &format!("\"{}\"", stub.display()));
     }
@@ -177,7 +171,7 @@ fn read_settings(block: &Block, binaries: &Path, folder: &Path) -> Result<Result
 }
 
 /// Runs the commands of a page, and compares their output.
-fn run(
+fn run_commands(
     page: &Page,
     examples: &Examples,
     binaries: &Path,
@@ -185,7 +179,7 @@ fn run(
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     for name in ["tools", "loadtest"] {
-        symlink(root().join(name), folder.join(name)).map_err(|error| wrong(name, &error))?;
+        symlink(root().join(name), folder.join(name)).about(name)?;
     }
     let mut script = String::from(START);
     for (number, Commands { text, .. }) in examples.commands.iter().enumerate() {
@@ -242,16 +236,13 @@ fn pages() -> Result<Vec<Page>, Failure> {
     let mut paths: Vec<String> =
         [FRONT_PAGE, "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(String::from).into();
     for folder in ["docs", "docs/decisions"] {
-        let entries = fs::read_dir(root().join(folder)).map_err(|error| wrong(folder, &error))?;
+        let entries = fs::read_dir(root().join(folder)).about(folder)?;
         let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
         let mut names: Vec<String> = names.filter(|name| name.ends_with(".md")).collect();
         names.sort();
         paths.extend(names.iter().map(|name| format!("{folder}/{name}")));
     }
-    let read = |path: String| match fs::read_to_string(root().join(&path)) {
-        Ok(text) => Ok(Page { path, text }),
-        Err(error) => Err(wrong(path, &error)),
-    };
+    let read = |path: String| Ok(Page { text: fs::read_to_string(root().join(&path)).about(&path)?, path });
     paths.into_iter().map(read).collect()
 }
 
@@ -262,11 +253,7 @@ fn root() -> PathBuf {
 fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
     let permissions = fs::Permissions::from_mode(0o600);
     let written = fs::write(path, text).and_then(|()| fs::set_permissions(path, permissions));
-    written.map_err(|error| wrong(path.display(), &error))
-}
-
-fn wrong(what: impl Display, error: &dyn Display) -> Failure {
-    Failure(format!("{what}: {error}"))
+    written.at(path)
 }
 
 #[cfg(test)]

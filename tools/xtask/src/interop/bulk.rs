@@ -10,7 +10,7 @@ use super::net::{Net, NetNamespace};
 use super::process::ServerProcess;
 use super::report::Tally;
 use super::servers::{start, start_postfix, write};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -105,7 +105,7 @@ fn tune(net: &Net) -> Result<(), Failure> {
     for setup in [BulkSetup::Tuned, BulkSetup::Stock, BulkSetup::Stock50, BulkSetup::Stock200] {
         let main = if setup == BulkSetup::Tuned { format!("{main}{more}") } else { main.clone() };
         let to = net.folder.join(setup.name());
-        fs::create_dir(&to).map_err(|error| Failure(format!("{}: {error}", to.display())))?;
+        fs::create_dir(&to).at(&to)?;
         write(&to.join("main.cf"), &main.replace("@NAME@", setup.name()))?;
         write(&to.join("master.cf"), &read(&from.join("master.cf"))?)?;
     }
@@ -200,7 +200,7 @@ fn addresses() -> impl Iterator<Item = (String, bool)> {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    fs::read_to_string(path).map_err(|error| Failure(format!("{}: {error}", path.display())))
+    fs::read_to_string(path).at(path)
 }
 
 #[cfg(test)]

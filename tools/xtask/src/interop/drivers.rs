@@ -3,7 +3,7 @@
 use super::net::{Net, NetNamespace, RESOLVER};
 use super::process::{ServerProcess, interrupted, sleep, target_folder, wait_until};
 use super::servers::write;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure, thread_result};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -230,9 +230,7 @@ impl<'a> Mailprobe<'a> {
         };
         std::thread::scope(|scope| {
             let calls: Vec<_> = (0..API_CALLS).map(|_| scope.spawn(work)).collect();
-            calls.into_iter().try_for_each(|call| {
-                call.join().unwrap_or_else(|_| Err(Failure("a thread of the API driver panicked".into())))
-            })
+            calls.into_iter().try_for_each(|call| thread_result(call.join(), "a thread of the API driver"))
         })?;
         Ok(round.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
@@ -265,22 +263,21 @@ pub fn write_list(path: &Path, addresses: &[&str]) -> Result<(), Failure> {
 
 /// Reads the output of `clean` for a list of [`write_list`].
 pub fn read_cleaned(path: &Path) -> Result<AnswersByAddress, Failure> {
-    let wrong = |problem: &dyn std::fmt::Display| Failure(format!("{}: {problem}", path.display()));
-    let mut reader = csv::Reader::from_path(path).map_err(|error| wrong(&error))?;
-    let headers = reader.headers().map_err(|error| wrong(&error))?.clone();
+    let mut reader = csv::Reader::from_path(path).at(path)?;
+    let headers = reader.headers().at(path)?.clone();
     let column = |name: &str| {
-        headers.iter().position(|header| header == name).ok_or_else(|| wrong(&format!("no column {name}")))
+        headers.iter().position(|header| header == name).ok_or(format!("no column {name}")).at(path)
     };
     let (email, deliverable, reason) = (column("email")?, column("deliverable")?, column("reason")?);
     column("number")?;
     let mut answers = AnswersByAddress::new();
     for row in reader.records() {
-        let row = row.map_err(|error| wrong(&error))?;
+        let row = row.at(path)?;
         let field = |index: usize| row.get(index).unwrap_or_default().to_owned();
-        let deliverable = field(deliverable).parse().map_err(|error| wrong(&error))?;
+        let deliverable = field(deliverable).parse().at(path)?;
         let said = AddressAnswer { deliverable, reason: field(reason) };
         if answers.insert(field(email), said).is_some() {
-            return Err(wrong(&format!("{} occurs twice", field(email))));
+            return Err(format!("{} occurs twice", field(email))).at(path);
         }
     }
     Ok(answers)
@@ -295,8 +292,7 @@ fn text_of(json: &str, field: &str) -> Result<String, Failure> {
 
 /// The rows of a completed batch.
 fn answers_of_batch(json: &str) -> Result<AnswersByAddress, Failure> {
-    let value: serde_json::Value =
-        serde_json::from_str(json).map_err(|error| Failure(format!("the batch: {error}")))?;
+    let value: serde_json::Value = serde_json::from_str(json).about("the batch")?;
     let rows = value.get("results").and_then(|rows| rows.as_array());
     let rows = rows.ok_or_else(|| Failure(format!("a batch without results: {json}")))?;
     rows.iter().map(|row| answer_of_value(row, json)).collect()
@@ -319,7 +315,7 @@ fn answer_of_value(value: &serde_json::Value, line: &str) -> Result<(String, Add
 /// The live key among the first keys of a data folder.
 pub fn live_key(data: &Path) -> Result<String, Failure> {
     let path = data.join("first-keys");
-    let text = fs::read_to_string(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    let text = fs::read_to_string(&path).at(&path)?;
     let key = text
         .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
         .find(|word| word.starts_with("mp_live_"));

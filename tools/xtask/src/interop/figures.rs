@@ -3,7 +3,7 @@
 use super::drivers::panics;
 use super::net::{Net, NetNamespace};
 use super::report;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use std::fs;
 use std::time::Duration;
 
@@ -45,8 +45,7 @@ impl Figure {
         if let Some(panic) = panics.first() {
             return Err(Failure(format!("{tool}: {panic}, and {} more", panics.len() - 1)));
         }
-        let text =
-            fs::read_to_string(&times).map_err(|error| Failure(format!("{}: {error}", times.display())))?;
+        let text = fs::read_to_string(&times).at(&times)?;
         let wrong = || Failure(format!("time said: {text}"));
         let number = |index: usize| {
             text.split_whitespace().nth(index).and_then(|word| word.parse::<f64>().ok()).ok_or_else(wrong)

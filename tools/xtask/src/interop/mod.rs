@@ -16,9 +16,9 @@ pub mod report;
 mod selftest;
 mod servers;
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure, thread_result};
 use bulk::BulkSetup;
-use cases::{CASES, KnownAddress};
+use cases::{KnownAddress, cases};
 use clap::Args;
 use drivers::{Mailprobe, Round};
 use judge::judge_rows;
@@ -95,7 +95,8 @@ fn interop(options: &InteropOptions) -> Result<Tally, Failure> {
     process::watch_signals()?;
     servers::require_programs()?;
     let wanted = |name: &str| options.only.as_deref().is_none_or(|only| name.contains(only));
-    let mut chosen: Vec<&KnownAddress> = CASES.iter().filter(|case| wanted(case.name)).collect();
+    let cases = cases()?;
+    let mut chosen: Vec<&KnownAddress> = cases.iter().filter(|case| wanted(case.name)).collect();
     if options.ways.iter().all(|way| matches!(way, AskedThrough::Large | AskedThrough::Resolvers)) {
         chosen.clear();
     }
@@ -130,10 +131,8 @@ fn interop(options: &InteropOptions) -> Result<Tally, Failure> {
         let patient = std::thread::scope(|scope| {
             let patient = is_patient.then(|| scope.spawn(|| patient::ask(&mailprobe)));
             ask_all(&net, &mailprobe, options, &chosen, &setups, &mut tally)?;
-            let joined = patient.map(|thread| thread.join());
-            joined
-                .unwrap_or(Ok(Ok(Tally::default())))
-                .unwrap_or_else(|_| Err(Failure("the patient way panicked".into())))
+            let joined = patient.map(|thread| thread_result(thread.join(), "the patient way"));
+            joined.unwrap_or(Ok(Tally::default()))
         })?;
         tally.add(patient);
     }
@@ -165,7 +164,7 @@ fn ask_all(
             judge_round("api", chosen, mailprobe.api(&addresses), tally)?;
         }
         let Some(cleaning) = cleaning else { return Ok(()) };
-        let round = cleaning.join().unwrap_or_else(|_| Err(Failure("the clean driver panicked".into())));
+        let round = thread_result(cleaning.join(), "the clean driver");
         judge_round("clean", chosen, round, tally)
     })?;
     large(net, mailprobe, setups, options.figures, tally)?;
@@ -179,7 +178,7 @@ fn ask_all(
 fn binary(options: &InteropOptions, net: &Net) -> Result<PathBuf, Failure> {
     match &options.mailprobe {
         // Commands run in the current folder, so a relative path is resolved here.
-        Some(path) => path.canonicalize().map_err(|error| Failure(format!("{}: {error}", path.display()))),
+        Some(path) => path.canonicalize().at(path),
         None => drivers::build(net),
     }
 }

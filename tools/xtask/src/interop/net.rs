@@ -9,7 +9,8 @@
 //! different names. The next run finds and removes what a killed run left.
 
 use super::process::{Finished, interrupted, run};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
+use crate::isolation::{Namespace, ip};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -54,11 +55,10 @@ impl Net {
         sweep()?;
         let name = format!("{PREFIX}{}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
-        fs::create_dir(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
+        fs::create_dir(&folder).at(&folder)?;
         let net = Net { name, folder, keep_folder };
         // Servers run as their own users and read their tables below it.
-        fs::set_permissions(&net.folder, fs::Permissions::from_mode(0o755))
-            .map_err(|error| Failure(format!("{}: {error}", net.folder.display())))?;
+        fs::set_permissions(&net.folder, fs::Permissions::from_mode(0o755)).at(&net.folder)?;
         net.link()?;
         Ok(net)
     }
@@ -75,8 +75,7 @@ impl Net {
 
     /// A command that runs `program` in a namespace.
     pub fn command(&self, space: NetNamespace, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.space(space)]).arg(program);
+        let mut command = Namespace(self.space(space)).command(program);
         // The cases have budgets of their own.
         command.env("MAILPROBE_STATE", "none");
         command
@@ -157,7 +156,7 @@ impl Net {
 
     fn ip(&self, arguments: &str) -> Result<(), Failure> {
         interrupted()?;
-        ip(arguments, &self.folder)
+        ip(arguments)
     }
 }
 
@@ -179,10 +178,8 @@ impl Drop for Net {
 ///
 /// The list of namespaces cannot be read.
 pub fn sweep() -> Result<(), Failure> {
-    let listing = Command::new("ip")
-        .args(["netns", "list"])
-        .output()
-        .map_err(|error| Failure(format!("ip (package iproute2) does not start: {error}")))?;
+    let listing =
+        Command::new("ip").args(["netns", "list"]).output().about("ip (package iproute2) does not start")?;
     for line in String::from_utf8_lossy(&listing.stdout).lines() {
         let name = line.split_whitespace().next().unwrap_or_default();
         if is_orphan(name) {
@@ -190,14 +187,13 @@ pub fn sweep() -> Result<(), Failure> {
         }
     }
     let folder = std::env::temp_dir();
-    let entries = fs::read_dir(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
+    let entries = fs::read_dir(&folder).at(&folder)?;
     for entry in entries.flatten() {
         // A folder with this file is kept until a user removes it.
         let kept = entry.path().join("keep").exists();
         if is_orphan(&entry.file_name().to_string_lossy()) && !kept {
             unmount(&entry.path());
-            fs::remove_dir_all(entry.path())
-                .map_err(|error| Failure(format!("{}: {error}", entry.path().display())))?;
+            fs::remove_dir_all(entry.path()).at(&entry.path())?;
         }
     }
     Ok(())
@@ -236,11 +232,11 @@ pub fn remove_space(name: &str) {
 ///
 /// There is no such namespace.
 pub fn pids(name: &str) -> Result<Vec<Pid>, Failure> {
-    let wrong = |why: &str| Failure(format!("ip netns pids {name}: {why}"));
+    let what = format!("ip netns pids {name}");
     let output = Command::new("ip").args(["netns", "pids", name]).output();
-    let output = output.map_err(|error| wrong(&error.to_string()))?;
+    let output = output.about(&what)?;
     if !output.status.success() {
-        return Err(wrong(&String::from_utf8_lossy(&output.stderr)));
+        return Err(String::from_utf8_lossy(&output.stderr)).about(&what);
     }
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(text.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)).collect())
@@ -249,12 +245,6 @@ pub fn pids(name: &str) -> Result<Vec<Pid>, Failure> {
 /// Removes the file system that is mounted on a folder, if there is one.
 pub fn unmount(folder: &Path) {
     let _ = Command::new("umount").arg("--lazy").arg(folder).output();
-}
-
-fn ip(arguments: &str, folder: &Path) -> Result<(), Failure> {
-    let mut command = Command::new("ip");
-    command.args(arguments.split(' '));
-    run(command, "", folder, COMMAND_LIMIT)?.success(&format!("ip {arguments}")).map(drop)
 }
 
 #[cfg(test)]

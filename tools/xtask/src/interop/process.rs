@@ -3,7 +3,8 @@
 //! Ctrl-C and SIGTERM set a flag that every wait checks. The error unwinds through the owners, whose `Drop` stops their
 //! children. A panic unwinds in the same way.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
+use crate::proc;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs::{self, File};
 use std::io::Write;
@@ -50,7 +51,7 @@ pub fn require(programs: &[(&str, &str)]) -> Result<(), Failure> {
 
 /// The path of this program.
 pub fn own_path() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(|error| Failure(format!("the path of this program is unknown: {error}")))
+    std::env::current_exe().about("the path of this program is unknown")
 }
 
 /// The target folder of cargo that contains this program.
@@ -131,13 +132,13 @@ pub fn run(mut command: Command, input: &str, folder: &Path, limit: Duration) ->
     let mut child = ChildProcess(spawn(&mut command)?);
     let mut status = None;
     wait_until(&name, limit, || {
-        status = child.0.try_wait().map_err(|error| Failure(format!("{name}: {error}")))?;
+        status = child.0.try_wait().about(&name)?;
         Ok(status.is_some())
     })?;
     let status = status.ok_or_else(|| Failure(format!("{name}: no status")))?;
     let finished = Finished { status, stdout: read(&stdout)?, stderr: read(&stderr)? };
     for path in [stdin, stdout, stderr] {
-        fs::remove_file(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+        fs::remove_file(&path).at(&path)?;
     }
     Ok(finished)
 }
@@ -166,7 +167,7 @@ impl ServerProcess {
     /// Starts `command`; both its outputs are written to `log`.
     pub fn start(name: &str, command: Command, log: &Path) -> Result<ServerProcess, Failure> {
         let output = create(log)?;
-        let errors = output.try_clone().map_err(|error| Failure(format!("{}: {error}", log.display())))?;
+        let errors = output.try_clone().at(log)?;
         ServerProcess::start_with(name, command, log, [output.into(), errors.into()])
     }
 
@@ -248,9 +249,7 @@ impl ServerProcess {
 
     /// The resident memory of the server in KiB; `None` if it has ended.
     pub fn resident_kib(&self) -> Option<u64> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-        line.trim().split(' ').next()?.parse().ok()
+        proc::memory_kib(self.id(), "VmRSS")
     }
 }
 
@@ -290,16 +289,16 @@ fn spawn(command: &mut Command) -> Result<Child, Failure> {
 }
 
 fn open(path: &Path) -> Result<File, Failure> {
-    File::open(path).map_err(|error| Failure(format!("{}: {error}", path.display())))
+    File::open(path).at(path)
 }
 
 fn create(path: &Path) -> Result<File, Failure> {
-    File::create(path).map_err(|error| Failure(format!("{}: {error}", path.display())))
+    File::create(path).at(path)
 }
 
 /// Replies of peers may be invalid UTF-8.
 fn read(path: &Path) -> Result<String, Failure> {
-    let bytes = fs::read(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    let bytes = fs::read(path).at(path)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -308,10 +307,7 @@ fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
-    options
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|error| Failure(format!("{}: {error}", path.display())))
+    options.open(path).and_then(|mut file| file.write_all(text.as_bytes())).at(path)
 }
 
 #[cfg(test)]

@@ -38,6 +38,12 @@ impl Tally {
         }
     }
 
+    /// Counts a check without a line of its own.
+    pub fn count(&mut self, is_right: bool) {
+        self.passed += u32::from(is_right);
+        self.failed += u32::from(!is_right);
+    }
+
     /// Adds the counts of another tally.
     pub fn add(&mut self, other: Tally) {
         self.passed += other.passed;

@@ -5,7 +5,7 @@
 
 use super::net::{Net, NetNamespace, RESOLVER};
 use super::process::{self, ServerProcess, wait_until};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -227,8 +227,8 @@ fn certificate(net: &Net) -> Result<(), Failure> {
 
 /// Copies a folder of templates, with the run's folder for `@RUN@`.
 fn render(from: &Path, to: &Path, run: &Path) -> Result<(), Failure> {
-    for entry in fs::read_dir(from).map_err(|error| failure(from, &error))? {
-        let entry = entry.map_err(|error| failure(from, &error))?;
+    for entry in fs::read_dir(from).at(from)? {
+        let entry = entry.at(from)?;
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
             make_folder(&target, 0o755)?;
@@ -242,24 +242,20 @@ fn render(from: &Path, to: &Path, run: &Path) -> Result<(), Failure> {
 }
 
 fn make_folder(path: &Path, mode: u32) -> Result<(), Failure> {
-    fs::create_dir(path).map_err(|error| failure(path, &error))?;
+    fs::create_dir(path).at(path)?;
     chmod(path, mode)
 }
 
 fn chmod(path: &Path, mode: u32) -> Result<(), Failure> {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(|error| failure(path, &error))
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).at(path)
 }
 
 fn read(path: impl AsRef<Path>) -> Result<String, Failure> {
-    fs::read_to_string(path.as_ref()).map_err(|error| failure(path.as_ref(), &error))
+    fs::read_to_string(path.as_ref()).at(path.as_ref())
 }
 
 /// Writes a file that every server may read.
 pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| failure(path, &error))?;
+    fs::write(path, text).at(path)?;
     chmod(path, 0o644)
-}
-
-fn failure(path: &Path, error: &std::io::Error) -> Failure {
-    Failure(format!("{}: {error}", path.display()))
 }

@@ -10,7 +10,7 @@
 use super::bench::Bench;
 use super::loadtest::{LoadtestFigures, middle, verdict};
 use super::wrk;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{ServerProcess, wait_until};
 use crate::interop::report::{self, Tally};
 use crate::soak::transport;
@@ -112,7 +112,7 @@ impl Hello {
     /// It does not print its address within the limit.
     pub fn start(bench: &Bench, driver: Option<&str>) -> Result<Hello, Failure> {
         let (log, keys) = (bench.world.path("hello.log"), bench.world.path("hello.keys"));
-        std::fs::write(&keys, KEY).map_err(|error| Failure(format!("{}: {error}", keys.display())))?;
+        std::fs::write(&keys, KEY).at(&keys)?;
         let mut command = Command::new(bench.example("hello"));
         command.args(driver);
         let mut server = ServerProcess::start("hello", command, &log)?;

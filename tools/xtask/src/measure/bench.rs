@@ -51,17 +51,6 @@ impl TableRow {
     /// Prints the row and counts whether all its verdicts are right.
     pub(super) fn check(&self, tally: &mut Tally) {
         self.print();
-        if self.right.is_some_and(|right| right != self.addresses) {
-            tally.failed += 1;
-        } else {
-            tally.passed += 1;
-        }
+        tally.count(self.right.is_none_or(|right| right == self.addresses));
     }
-}
-
-/// The run with the median CPU time.
-pub fn median(mut costs: Vec<RunCost>) -> Option<RunCost> {
-    costs.sort_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s));
-    let middle = costs.len() / 2;
-    (middle < costs.len()).then(|| costs.swap_remove(middle))
 }

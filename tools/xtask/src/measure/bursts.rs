@@ -7,14 +7,13 @@
 //! second time the resolver denies them from its cache.
 
 use super::bench::Bench;
-use super::cost::{MeasuredChild, RunCost};
+use super::cost::RunCost;
 use super::link::DelayedLink;
 use super::loadtest::verdict;
 use super::resolvers::{ADDRESS, DnsNamespace, ResolverProgram, RunningResolver};
 use super::setting::{PeerAddresses, SampleList};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::report::{self, Tally};
-use std::process::Command;
 use std::time::Duration;
 
 const LIST: SampleList = SampleList { domains: 1000, each: 20, rounds: 1 };
@@ -66,7 +65,7 @@ pub fn beside_each(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
 /// Does the same, and returns the runs beside Unbound.
 fn near(bench: &Bench, tally: &mut Tally) -> Result<Vec<BurstRun>, Failure> {
     let space = DnsNamespace::make(bench.world.path("resolvers"), LIST.domains)?;
-    let _sink = space.sink(&space.prefix(), 25)?;
+    let _sink = space.sink(&space.space, 25)?;
     report::line("| resolver | runs | addresses | right | s, median | s, max | dropped questions, %, max |");
     report::line("|---|---:|---:|---:|---:|---:|---:|");
     let mut beside_unbound = Vec::new();
@@ -89,8 +88,8 @@ fn near(bench: &Bench, tally: &mut Tally) -> Result<Vec<BurstRun>, Failure> {
 /// Measures mail servers that are 20 ms away, beside Unbound.
 fn far(bench: &Bench) -> Result<Vec<BurstRun>, Failure> {
     let line = DelayedLink::make(ROUND_TRIP / 2)?;
-    let space = DnsNamespace::within(line.near(), bench.world.path("resolvers-far"), LIST.domains)?;
-    let _sink = space.sink(&line.far().map(str::to_owned), 25)?;
+    let space = DnsNamespace::within(&line.near, bench.world.path("resolvers-far"), LIST.domains)?;
+    let _sink = space.sink(&line.far, 25)?;
     runs(bench, &space, ResolverProgram::Unbound)
 }
 
@@ -116,10 +115,9 @@ fn clean(
     server: &RunningResolver,
     work: &Work,
 ) -> Result<BurstRun, Failure> {
-    let (input, output, log) = bench.files();
-    let wrong = |path: &std::path::Path, error| Failure(format!("{}: {error}", path.display()));
+    let (input, output, _) = bench.files();
     let list = format!("email\n{}\n", work.addresses.join("\n"));
-    std::fs::write(&input, list).map_err(|error| wrong(&input, error))?;
+    std::fs::write(&input, list).at(&input)?;
     let networks = ["127.0.0.0/8", "10.78.0.0/16"].iter().flat_map(|net| ["--allow-net", net]);
     let peers = PeerAddresses {
         resolver: format!("{ADDRESS}:53"),
@@ -127,14 +125,11 @@ fn clean(
         networks: networks.map(str::to_owned).collect(),
     };
     let clean = bench.clean(&input, &output, &peers, &["--pace", "lab", "--sessions", "1000"]);
-    let prefix = space.prefix();
-    let mut command = Command::new(&prefix[0]);
-    command.args(&prefix[1..]).arg(clean.get_program()).args(clean.get_args());
     let before = space.drops()?;
-    let cost = MeasuredChild::start(command, &log)?.wait(&log, LIMIT)?;
+    let cost = bench.run(space.space.command_of(&clean), LIMIT)?;
     let drops = space.drops()?.saturating_sub(before);
     server.is_well()?;
-    let said = std::fs::read_to_string(&output).map_err(|error| wrong(&output, error))?;
+    let said = std::fs::read_to_string(&output).at(&output)?;
     let expected = work.addresses.iter().map(|address| {
         let deliverable = work.reason == "mailbox_exists";
         format!("{address},{deliverable},{}", work.reason)
@@ -157,9 +152,5 @@ fn row(what: &str, work: &Work, runs: &[BurstRun], tally: &mut Tally) {
         work.addresses.len(),
         drops * 100.0,
     ));
-    if right == work.addresses.len() && drops < DROPS_MAX {
-        tally.passed += 1;
-    } else {
-        tally.failed += 1;
-    }
+    tally.count(right == work.addresses.len() && drops < DROPS_MAX);
 }

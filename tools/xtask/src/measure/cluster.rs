@@ -8,7 +8,7 @@
 use super::bench::Bench;
 use crate::cluster::Cluster;
 use crate::cluster::setup::Setup;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use crate::postgres;
@@ -67,7 +67,7 @@ pub fn run(bench: &Bench, disk: bool, tally: &mut Tally) -> Result<(), Failure> 
 /// The folder for temporary files, in which a cluster without `tmpfs` keeps its data.
 fn disk_folder() -> Result<PathBuf, Failure> {
     let folder = std::env::temp_dir();
-    let found = statfs(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
+    let found = statfs(&folder).at(&folder)?;
     if found.f_type as u64 == TMPFS_MAGIC {
         let what = "is in memory: set TMPDIR to a folder on a disk";
         return Err(Failure(format!("{} {what}", folder.display())));
@@ -95,7 +95,7 @@ fn beside_cluster(program: &Path, disk: bool) -> Result<Result<String, String>, 
     let cluster = Cluster::start(Setup { tmpfs: !disk, sync_standbys: 2, ..Setup::default() })?;
     let (primary, standbys) = cluster.primary_and_standbys()?;
     let standbys = std::env::join_paths(standbys.iter().map(|server| cluster.folder_of(*server)));
-    let standbys = standbys.map_err(|error| Failure(error.to_string()))?;
+    let standbys = standbys.map_err(Failure::of)?;
     let mut command = cluster.beside(program);
     command.env("MAILPROBE_BENCH_PRIMARY", cluster.folder_of(primary));
     command.env("MAILPROBE_BENCH_STANDBYS", standbys);
@@ -137,8 +137,7 @@ fn nodes(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
 
 /// Sends all batches to the first nodes in turn; returns the addresses per second until the last batch is complete.
 fn rate(world: &ClusterWorld, key: &str, nodes: usize, first_domain: u64) -> Result<f64, Failure> {
-    let work = || {
-        world.client_namespace().enter()?;
+    world.client_namespace().inside(|| {
         let mut clients: Vec<HttpClient> =
             (0..nodes).map(|node| HttpClient::program(world.address(node))).collect();
         let began = Instant::now();
@@ -156,9 +155,7 @@ fn rate(world: &ClusterWorld, key: &str, nodes: usize, first_domain: u64) -> Res
         }
         let rows = BATCHES * DOMAINS_OF_A_BATCH * ROWS_OF_A_DOMAIN;
         Ok(rows as f64 / began.elapsed().as_secs_f64())
-    };
-    let worked = std::thread::scope(|scope| scope.spawn(work).join());
-    worked.unwrap_or_else(|_| Err(Failure("the thread of the clients panicked".into())))
+    })
 }
 
 /// Returns the path of the new batch.

@@ -5,9 +5,8 @@
 //! that submits requests.
 
 use super::bench::Bench;
-use super::cost::MeasuredChild;
 use super::loadtest::{middle, verdict};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::report::{self, Tally};
 use std::fmt::Write;
 use std::fs::File;
@@ -69,23 +68,22 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
 }
 
 fn dnsperf(bench: &Bench, server: &str) -> Result<LookupCost, Failure> {
-    let (names, log) = (bench.world.path("names.txt"), bench.world.path("dnsperf.log"));
+    let names = bench.world.path("names.txt");
     let mut text = String::new();
     for number in 1..=NAMES {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "d{number}.null.example MX");
     }
-    std::fs::write(&names, text).map_err(|error| Failure(format!("{}: {error}", names.display())))?;
+    std::fs::write(&names, text).at(&names)?;
     let (host, port) = server.rsplit_once(':').ok_or_else(|| Failure(format!("no port in {server}")))?;
     let mut command = Command::new("dnsperf");
     // One thread, one socket, the file once, and EDNS as in the engine.
     command.args(["-s", host, "-p", port, "-n", "1", "-T", "1", "-c", "1", "-q", UNDER_WAY, "-e", "-d"]);
     let said = bench.world.path("dnsperf.out");
-    let output = File::create(&said).map_err(|error| Failure(format!("{}: {error}", said.display())))?;
+    let output = File::create(&said).at(&said)?;
     command.arg(&names).stdout(output);
-    let cost = MeasuredChild::start(command, &log)?.wait(&log, LIMIT)?;
-    let said =
-        std::fs::read_to_string(&said).map_err(|error| Failure(format!("{}: {error}", said.display())))?;
+    let cost = bench.run(command, LIMIT)?;
+    let said = std::fs::read_to_string(&said).at(&said)?;
     let completed = said.lines().find_map(|line| line.trim().strip_prefix("Queries completed:"));
     let completed = completed.and_then(|rest| rest.trim().split(' ').next()?.parse::<u64>().ok());
     if completed != Some(NAMES) {

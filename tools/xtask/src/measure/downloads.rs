@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use crate::soak::client::{HttpClient, HttpRequest};
+use crate::soak::crowd::joined;
 use crate::soak::downloads::{DownloadCounts, DownloadLoad, DownloadSize, Owners};
 use crate::soak::transport::ServerEndpoint;
 use crate::soak::visitor::expect;
@@ -130,10 +131,7 @@ fn one(
         let downloads = scope.spawn(|| owners.download(&ours, load, &ended, &counts));
         let found = sleep(GATHER).and_then(|()| beside(&ours, &bare, &serve, LOADED_TIME));
         ended.store(true, Ordering::Relaxed);
-        match downloads.join() {
-            Ok(outcome) => outcome.and(found),
-            Err(payload) => std::panic::resume_unwind(payload),
-        }
+        joined(downloads).and(found)
     })?;
     serve.running()?;
     serve.stop()?;
@@ -166,10 +164,7 @@ fn beside(
         for clients in asking {
             let mut waits = Vec::new();
             for client in clients {
-                match client.join() {
-                    Ok(some) => waits.extend(some?),
-                    Err(payload) => std::panic::resume_unwind(payload),
-                }
+                waits.extend(joined(client)?);
             }
             found.push(WaitTimes::of(waits)?);
         }

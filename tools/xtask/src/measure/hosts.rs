@@ -1,10 +1,9 @@
 //! 20,000 addresses over 1,000 MX hosts, each of which is a site.
 
 use super::bench::{Bench, TableRow};
-use super::setting::{ExpectedVerdict, PeerAddresses, SampleList};
+use super::setting::{ExpectedVerdict, KnownNet, PeerAddresses, SampleList};
 use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
-use mailnet::Scenario;
 use std::time::Duration;
 
 const LIST: SampleList = SampleList { domains: 1000, each: 20, rounds: 1 };
@@ -51,7 +50,8 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
             let client = format!("smtp-source, 50 sessions, {} RCPT per MAIL", LIST.each);
             TableRow { client, peer: peer.into(), addresses: LIST.len(), right: None, cost }.print();
         }
-        row(bench, &PeerAddresses::sink(&dns), peer, &["--pace", "lab"], expected)?.check(tally);
+        let peers = PeerAddresses::sink(&dns);
+        bench.measure(LIST, (&peers, peer), &["--pace", "lab"], expected, LIMIT)?.check(tally);
         drop(sink);
     }
     dns.stop()?;
@@ -62,13 +62,12 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
             (HALF.0, HALF.1, "knows half"),
         ];
         for (mailboxes, unknown, what) in all {
-            let text = scenario(mailboxes, unknown, tls);
-            let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
-            let mailnet = bench.world.mailnet(&text)?;
+            let net = KnownNet::start(bench, &scenario(mailboxes, unknown, tls))?;
             let peer = format!("mailnet{}, {what}", if tls { " with STARTTLS" } else { "" });
-            let expected = |address: &str| known.expected(address).reason.as_str();
-            row(bench, &PeerAddresses::of(&mailnet), &peer, &["--pace", "lab"], &expected)?.check(tally);
-            mailnet.stop()?;
+            let expected = |address: &str| net.reason(address);
+            let peers = (&net.peers(), peer.as_str());
+            bench.measure(LIST, peers, &["--pace", "lab"], &expected, LIMIT)?.check(tally);
+            net.stop()?;
         }
     }
     Ok(())
@@ -77,39 +76,21 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
 /// Measures the list of which half exist, on every runtime and driver, on one shard and on two.
 pub fn drivers(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     TableRow::head();
-    let text = scenario(HALF.0, HALF.1, false);
-    let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
-    let expected = |address: &str| known.expected(address).reason.as_str();
-    let mailnet = bench.world.mailnet(&text)?;
+    let net = KnownNet::start(bench, &scenario(HALF.0, HALF.1, false))?;
+    let expected = |address: &str| net.reason(address);
     for (runtime, driver) in
         [("monoio", "io_uring"), ("monoio", "epoll"), ("glommio", "io_uring"), ("auto", "auto")]
     {
         for shards in ["1", "2"] {
             let flags = ["--pace", "lab", "--runtime", runtime, "--driver", driver, "--shards", shards];
-            let mut row = row(bench, &PeerAddresses::of(&mailnet), "mailnet, knows half", &flags, &expected)?;
+            let peers = (&net.peers(), "mailnet, knows half");
+            let mut row = bench.measure(LIST, peers, &flags, &expected, LIMIT)?;
             row.client =
                 format!("{runtime} on {driver}, {shards} shard{}", if shards == "1" { "" } else { "s" });
             row.check(tally);
         }
     }
-    mailnet.stop()?;
+    net.stop()?;
     report::line("");
     Ok(())
-}
-
-fn row(
-    bench: &Bench,
-    peers: &PeerAddresses,
-    peer: &str,
-    flags: &[&str],
-    expected: ExpectedVerdict<'_>,
-) -> Result<TableRow, Failure> {
-    let (cost, right) = bench.measure(LIST, peers, flags, expected, LIMIT)?;
-    Ok(TableRow {
-        client: "mailprobe clean --pace lab".into(),
-        peer: peer.into(),
-        addresses: LIST.len(),
-        right: Some(right),
-        cost,
-    })
 }

@@ -9,7 +9,7 @@
 
 use super::bench::Bench;
 use super::setting::{ONE_SITE, SERVER};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::drivers::live_key;
 use crate::interop::process::{self, ServerProcess, sleep};
 use crate::interop::report::{self, Tally};
@@ -89,11 +89,10 @@ fn of_list(bench: &Bench, mailnet: &Mailnet, times: u64) -> Result<u64, Failure>
     let world = &bench.world;
     let [list, output] = ["instructions.csv", "instructions-out.csv"].map(|name| world.path(name));
     let rows: String = (0..times).map(|number| format!("user-{number}@d1.example\n")).collect();
-    let wrong = |error: io::Error| Failure(format!("{}: {error}", list.display()));
-    std::fs::write(&list, format!("email\n{rows}")).map_err(wrong)?;
+    std::fs::write(&list, format!("email\n{rows}")).at(&list)?;
     // The output of an earlier run is not replaced.
     if output.exists() {
-        std::fs::remove_file(&output).map_err(wrong)?;
+        std::fs::remove_file(&output).at(&list)?;
     }
     let mut command = Command::new(world.binary("mailprobe"));
     command
@@ -108,7 +107,7 @@ fn of_list(bench: &Bench, mailnet: &Mailnet, times: u64) -> Result<u64, Failure>
     let finished = process::run(under_callgrind(&command), "", world.folder(), LIMIT)?;
     let said = finished.stderr.clone();
     finished.success("mailprobe clean under valgrind")?;
-    let rows = std::fs::read_to_string(&output).map_err(wrong)?;
+    let rows = std::fs::read_to_string(&output).at(&list)?;
     let right = rows.lines().filter(|row| row.contains("mailbox_exists")).count() as u64;
     if right == times { collected(&said) } else { Err(Failure(format!("{right} of {times} rows are right"))) }
 }
@@ -138,8 +137,7 @@ fn of_server(bench: &Bench, mailnet: &Mailnet, kind: CountedWork, times: u64) ->
         _ => (0..times).try_for_each(|number| check(&mut client, key, kind, number))?,
     }
     server.terminate(LIMIT)?;
-    let wrong = |error: io::Error| Failure(format!("{}: {error}", log.display()));
-    collected(&std::fs::read_to_string(&log).map_err(wrong)?)
+    collected(&std::fs::read_to_string(&log).at(&log)?)
 }
 
 fn check(client: &mut HttpClient, key: &str, kind: CountedWork, number: u64) -> Result<(), Failure> {

@@ -3,13 +3,12 @@
 
 #![expect(unsafe_code, reason = "a TUN device is attached by an ioctl that no safe wrapper here knows")]
 
-use crate::failure::Failure;
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use crate::failure::{Context, Failure};
+use crate::isolation::{Namespace, ip};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
-use std::path::PathBuf;
-use std::process::Command;
+use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -22,8 +21,10 @@ const MTU: usize = 1500;
 
 /// The two namespaces, which are deleted on drop.
 pub struct DelayedLink {
-    near: String,
-    far: String,
+    /// The namespace of the client.
+    pub near: Namespace,
+    /// The namespace of the servers.
+    pub far: Namespace,
 }
 
 /// The address of the client's namespace.
@@ -41,68 +42,42 @@ impl DelayedLink {
     /// A command of `ip` or the TUN device fails, which needs root.
     pub fn make(delay: Duration) -> Result<DelayedLink, Failure> {
         let pid = std::process::id();
-        let line = DelayedLink { near: format!("{PREFIX}{pid}-near"), far: format!("{PREFIX}{pid}-far") };
-        for (space, address, peer) in [(&line.near, NEAR, FAR), (&line.far, FAR, NEAR)] {
+        let [near, far] = ["near", "far"].map(|side| Namespace(format!("{PREFIX}{pid}-{side}")));
+        let line = DelayedLink { near, far };
+        for (Namespace(space), address, peer) in [(&line.near, NEAR, FAR), (&line.far, FAR, NEAR)] {
             ip(&format!("netns add {space}"))?;
             ip(&format!("-n {space} link set lo up"))?;
             ip(&format!("-n {space} tuntap add dev {DEVICE} mode tun"))?;
             ip(&format!("-n {space} address add {address} peer {peer} dev {DEVICE}"))?;
             ip(&format!("-n {space} link set {DEVICE} up mtu {MTU} txqueuelen 10000"))?;
         }
-        ip(&format!("-n {} route add {BEHIND} dev {DEVICE}", line.near))?;
-        ip(&format!("-n {} route add local {BEHIND} dev lo", line.far))?;
+        ip(&format!("-n {} route add {BEHIND} dev {DEVICE}", line.near.0))?;
+        ip(&format!("-n {} route add local {BEHIND} dev lo", line.far.0))?;
         let (near, far) = (attach(&line.near)?, attach(&line.far)?);
-        let both = |file: &File| file.try_clone().map_err(|error| Failure(error.to_string()));
+        let both = |file: &File| file.try_clone().map_err(Failure::of);
         carry(both(&near)?, both(&far)?, delay);
         carry(far, near, delay);
         Ok(line)
-    }
-
-    /// The start of a command in the namespace of the client.
-    pub fn near(&self) -> [&str; 4] {
-        ["ip", "netns", "exec", &self.near]
-    }
-
-    /// The start of a command in the namespace of the servers.
-    pub fn far(&self) -> [&str; 4] {
-        ["ip", "netns", "exec", &self.far]
     }
 }
 
 impl Drop for DelayedLink {
     fn drop(&mut self) {
-        for space in [&self.near, &self.far] {
+        for Namespace(space) in [&self.near, &self.far] {
             // If the creation failed, there is nothing to delete.
             let _ = ip(&format!("netns delete {space}"));
         }
     }
 }
 
-fn ip(words: &str) -> Result<(), Failure> {
-    let output = Command::new("ip").args(words.split(' ')).output();
-    let output = output.map_err(|error| Failure(format!("ip: {error}")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(Failure(format!("ip {words}: {}", String::from_utf8_lossy(&output.stderr).trim())))
-}
-
-/// The file descriptor of the device. A separate thread enters the namespace, so that this process remains in its own.
-fn attach(space: &str) -> Result<File, Failure> {
-    let path = PathBuf::from("/run/netns").join(space);
-    let visit = move || -> Result<File, Failure> {
-        let wrong = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", path.display()));
-        let namespace = File::open(&path).map_err(|error| wrong(&error))?;
-        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
-            .map_err(|error| wrong(&error))?;
-        let file =
-            OpenOptions::new().read(true).write(true).open("/dev/net/tun").map_err(|error| wrong(&error))?;
-        tun(&file, DEVICE).map_err(|error| wrong(&error))?;
+/// The file descriptor of the device.
+fn attach(space: &Namespace) -> Result<File, Failure> {
+    space.inside(|| {
+        let path = Path::new("/dev/net/tun");
+        let file = OpenOptions::new().read(true).write(true).open(path).at(path)?;
+        tun(&file, DEVICE).at(path)?;
         Ok(file)
-    };
-    std::thread::spawn(visit)
-        .join()
-        .unwrap_or_else(|_| Err(Failure("the thread in the namespace panicked".into())))
+    })
 }
 
 /// The kernel's `struct ifreq` for TUNSETIFF.

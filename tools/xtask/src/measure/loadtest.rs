@@ -1,7 +1,7 @@
 //! Runs of `mailprobe-loadtest`, a client over HTTP, and of the programs of `bench/examples`, with their figures.
 
 use super::bench::Bench;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process;
 use crate::soak::world::cargo;
 use serde_json::Value;
@@ -65,12 +65,11 @@ impl Bench {
         let mut command = Command::new(self.world.binary("mailprobe-loadtest"));
         command.arg("run").arg("--json").arg(&json).args(flags);
         process::run(command, "", &self.world.path(""), RUN_LIMIT)?.success("mailprobe-loadtest")?;
-        let wrong = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", json.display()));
-        let text = std::fs::read_to_string(&json).map_err(|error| wrong(&error))?;
-        let value: Value = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+        let text = std::fs::read_to_string(&json).at(&json)?;
+        let value: Value = serde_json::from_str(&text).at(&json)?;
         let number = |path: &str| {
             let found = value.pointer(path).and_then(Value::as_f64);
-            found.ok_or_else(|| wrong(&format!("no number at {path}")))
+            found.ok_or(format!("no number at {path}")).at(&json)
         };
         let figures = LoadtestFigures {
             rate: number("/rate")?,

@@ -1,12 +1,11 @@
 //! Lists from ten thousand to ten million lines, with the same number of addresses per domain: the cost of an address
 //! must be the same, and memory must not grow after the first million.
 
-use super::bench::{Bench, TableRow, median};
-use super::cost::{MeasuredChild, RunCost};
-use super::setting::{PeerAddresses, SERVER, SampleList, half_known, right};
-use crate::failure::Failure;
+use super::bench::{Bench, TableRow};
+use super::cost::RunCost;
+use super::setting::{KnownNet, PeerAddresses, SampleList, many_half_known, right};
+use crate::failure::{Context, Failure};
 use crate::interop::report::{self, Tally};
-use mailnet::Scenario;
 use std::time::Duration;
 
 const EACH: u64 = 100;
@@ -19,12 +18,9 @@ const LIMIT: Duration = Duration::from_secs(3600);
 
 /// Measures each length, and counts whether the verdicts are right.
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
-    let listen = "seed = 4\n[listen]\naddresses = \"wildcard\"\n";
-    let text = [listen, &half_known(bench.lines.div_ceil(EACH)), SERVER].concat();
-    let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
-    let expected = |address: &str| known.expected(address).reason.as_str();
-    let mailnet = bench.world.mailnet(&text)?;
-    let peers = PeerAddresses::of(&mailnet);
+    let net = KnownNet::start(bench, &many_half_known(bench.lines.div_ceil(EACH)))?;
+    let expected = |address: &str| net.reason(address);
+    let peers = net.peers();
     let empty = empty(bench, &peers)?;
     report::line(&format!("an empty list: {:.2} CPU s, {:.2} s", empty.cpu_s, empty.wall.as_secs_f64()));
     TableRow::head();
@@ -39,27 +35,19 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
         lists.push(list(bench.lines, ROUNDS));
     }
     for list in lists {
-        let (mut cost, right) = bench.measure(list, &peers, &["--pace", "lab"], &expected, LIMIT)?;
-        cost.cpu_s -= empty.cpu_s;
-        let client = match list.rounds {
-            1 => "mailprobe clean --pace lab".into(),
-            rounds => format!("the same, {} domains {rounds} times over", list.domains),
-        };
-        let tenths = (list.len() >= TOLD_FROM).then(|| tenths(&cost));
-        TableRow {
-            client,
-            peer: "mailnet, knows half".into(),
-            addresses: list.len(),
-            right: Some(right),
-            cost,
+        let peers = (&peers, "mailnet, knows half");
+        let mut row = bench.measure(list, peers, &["--pace", "lab"], &expected, LIMIT)?;
+        row.cost.cpu_s -= empty.cpu_s;
+        if list.rounds > 1 {
+            row.client = format!("the same, {} domains {} times over", list.domains, list.rounds);
         }
-        .check(tally);
+        row.check(tally);
+        let tenths = (list.len() >= TOLD_FROM).then(|| tenths(&row.cost));
         if let Some(tenths) = tenths {
             report::line(&format!("resident at the end of each tenth, in MiB: {tenths:?}"));
         }
     }
-    mailnet.stop()?;
-    Ok(())
+    net.stop()
 }
 
 /// The resident memory at the end of each tenth of the time, in MiB. Lines are processed at an even rate.
@@ -74,14 +62,11 @@ fn tenths(cost: &RunCost) -> Vec<u64> {
 
 /// Cleans a list without an address: the constant cost of a run.
 fn empty(bench: &Bench, peers: &PeerAddresses) -> Result<RunCost, Failure> {
-    let (input, output, log) = bench.files();
-    let wrong = |error: std::io::Error| Failure(format!("{}: {error}", input.display()));
-    std::fs::write(&input, "email\n").map_err(wrong)?;
-    let mut costs = Vec::new();
-    for _ in 0..bench.runs {
-        let command = bench.clean(&input, &output, peers, &["--pace", "lab"]);
-        costs.push(MeasuredChild::start(command, &log)?.wait(&log, LIMIT)?);
+    let (input, output, _) = bench.files();
+    std::fs::write(&input, "email\n").at(&input)?;
+    bench.median(|| {
+        let cost = bench.run(bench.clean(&input, &output, peers, &["--pace", "lab"]), LIMIT)?;
         right(SampleList { domains: 0, each: 1, rounds: 1 }, &output, &|_| "")?;
-    }
-    median(costs).ok_or_else(|| Failure("no runs".into()))
+        Ok(cost)
+    })
 }

@@ -50,12 +50,11 @@ mod wrk;
 
 use crate::failure::Failure;
 use crate::interop::process;
-use crate::interop::report::{self, Tally};
+use crate::interop::report::Tally;
 use crate::soak::world::CampaignFolder;
 use bench::Bench;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 /// The options of `cargo xtask measure`.
 #[derive(Args)]
@@ -147,11 +146,7 @@ impl MeasurementName {
 }
 
 /// Measures, prints a table for each name and counts whether the verdicts were right.
-pub fn main(options: &MeasureOptions) -> ExitCode {
-    report::end("measure", process::watch_signals().and_then(|()| run(options)))
-}
-
-fn run(options: &MeasureOptions) -> Result<Tally, Failure> {
+pub fn run(options: &MeasureOptions) -> Result<Tally, Failure> {
     let all = [
         MeasurementName::Hosts,
         MeasurementName::Drivers,

@@ -1,12 +1,12 @@
 //! One list with the outputs that users ask for, beside the plain run: further columns, one file per class, the report, and a
 //! spreadsheet. Full checks, then fast ones.
 
-use super::bench::{Bench, TableRow, median};
-use super::cost::{MeasuredChild, RunCost};
-use super::setting::{ExpectedVerdict, PeerAddresses, SERVER, SampleList, half_known, right, verdict};
-use crate::failure::Failure;
+use super::bench::{Bench, TableRow};
+use super::cost::RunCost;
+use super::loadtest::middle;
+use super::setting::{ExpectedVerdict, KnownNet, PeerAddresses, SampleList, many_half_known, right, verdict};
+use crate::failure::{Context, Failure};
 use crate::interop::report::{self, Tally};
-use mailnet::Scenario;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Lines};
 use std::path::Path;
@@ -36,12 +36,9 @@ const WANTED: [Wanted; 3] = [
 
 /// Measures each output in turn, and counts whether the verdicts are right.
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
-    let listen = "seed = 4\n[listen]\naddresses = \"wildcard\"\n";
-    let text = [listen, &half_known(bench.lines.div_ceil(EACH)), SERVER].concat();
-    let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
-    let full = |address: &str| known.expected(address).reason.as_str();
-    let mailnet = bench.world.mailnet(&text)?;
-    let peers = PeerAddresses::of(&mailnet);
+    let net = KnownNet::start(bench, &many_half_known(bench.lines.div_ceil(EACH)))?;
+    let full = |address: &str| net.reason(address);
+    let peers = net.peers();
     let (input, output, _) = bench.files();
     let list = SampleList { domains: bench.lines.div_ceil(EACH), each: EACH, rounds: 1 };
     list.write(&input)?;
@@ -65,7 +62,7 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
         }
         let mut plain = 0.0;
         for ((wanted, costs), right) in WANTED.iter().zip(costs).zip(worst) {
-            let cost = median(costs).ok_or_else(|| Failure("no runs".into()))?;
+            let cost = middle(costs, |cost| cost.cpu_s)?;
             match wanted.columns {
                 "" => plain = cost.cpu_s,
                 _ => ratios.push(format!(
@@ -82,34 +79,29 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     }
     sheet(bench, &peers)?;
     ratios.iter().for_each(|ratio| report::line(ratio));
-    mailnet.stop()?;
-    Ok(())
+    net.stop()
 }
 
 fn clean(bench: &Bench, peers: &PeerAddresses, flags: &[&str], wanted: &Wanted) -> Result<RunCost, Failure> {
-    let (input, output, log) = bench.files();
+    let (input, output, _) = bench.files();
     let page = output.with_extension("html");
     let mut command = bench.clean(&input, &output, peers, &["--pace", "lab"]);
     command.args(flags);
     if !wanted.columns.is_empty() {
         command.args(["--columns", wanted.columns, "--split", "--force", "--report"]).arg(page);
     }
-    MeasuredChild::start(command, &log)?.wait(&log, LIMIT)
+    bench.run(command, LIMIT)
 }
 
 /// Measures a spreadsheet. Its rows are checked by the tests of the crate lists, so the table has no number of right ones.
 fn sheet(bench: &Bench, peers: &PeerAddresses) -> Result<(), Failure> {
-    let (input, output, log) = bench.files();
+    let (input, output, _) = bench.files();
     let domains = bench.lines.min(SHEET_ROWS).div_ceil(EACH);
     let list = SampleList { domains, each: EACH, rounds: 1 };
     list.write(&input)?;
     for (name, output) in [("plain", output.clone()), ("-o out.xlsx", output.with_extension("xlsx"))] {
-        let mut costs = Vec::new();
-        for _ in 0..bench.runs {
-            let command = bench.clean(&input, &output, peers, &["--pace", "lab", "--fast"]);
-            costs.push(MeasuredChild::start(command, &log)?.wait(&log, LIMIT)?);
-        }
-        let cost = median(costs).ok_or_else(|| Failure("no runs".into()))?;
+        let flags = ["--pace", "lab", "--fast"];
+        let cost = bench.median(|| bench.run(bench.clean(&input, &output, peers, &flags), LIMIT))?;
         let client = format!("mailprobe clean --pace lab --fast {name}");
         let peer = "mailnet, DNS only".into();
         TableRow { client, peer, addresses: list.len(), right: None, cost }.print();
@@ -123,13 +115,12 @@ fn sheet(bench: &Bench, peers: &PeerAddresses) -> Result<(), Failure> {
 ///
 /// A file cannot be read, or the files together have another number of rows.
 fn right_by_class(list: SampleList, output: &Path, expected: ExpectedVerdict<'_>) -> Result<u64, Failure> {
-    let wrong = |error: std::io::Error| Failure(format!("{}: {error}", output.display()));
     let classes = ["true", "false", ""];
     let mut files: Vec<Lines<BufReader<File>>> = Vec::new();
     for class in ["deliverable", "undeliverable", "unknown"] {
         let mut lines =
-            BufReader::new(File::open(output.with_extension(format!("{class}.csv"))).map_err(wrong)?).lines();
-        let head = lines.next().transpose().map_err(wrong)?.unwrap_or_default();
+            BufReader::new(File::open(output.with_extension(format!("{class}.csv"))).at(output)?).lines();
+        let head = lines.next().transpose().at(output)?.unwrap_or_default();
         if !head.starts_with("email,deliverable,reason,suggestion,") {
             return Err(Failure(format!("{class}: another head: {head}")));
         }
@@ -141,7 +132,7 @@ fn right_by_class(list: SampleList, output: &Path, expected: ExpectedVerdict<'_>
         let reason = expected(&address);
         let deliverable = verdict(reason);
         let Some(file) = classes.iter().position(|class| *class == deliverable) else { continue };
-        let Some(line) = files[file].next().transpose().map_err(wrong)? else { continue };
+        let Some(line) = files[file].next().transpose().at(output)? else { continue };
         rows += 1;
         right += u64::from(line.starts_with(&format!("{address},{deliverable},{reason},")));
     }

@@ -32,14 +32,12 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     ] {
         let mailnet = bench.world.mailnet(&scenario(&exchanges))?;
         let peers = PeerAddresses::of(&mailnet);
-        for (client, flags) in [("clean --pace lab", &["--pace", "lab"][..]), ("clean --fast", &["--fast"])] {
+        for flags in [&["--pace", "lab"][..], &["--fast"]] {
             let fast = flags == ["--fast"];
             let expected = |_: &str| if fast { "fast_check_passed" } else { "mailbox_exists" };
-            let (cost, right) = bench.measure(LIST, &peers, flags, &expected, LIMIT)?;
-            peaks.push(cost.peak_kib as f64 / 1024.0);
-            let client = format!("mailprobe {client}");
-            TableRow { client, peer: words.into(), addresses: LIST.len(), right: Some(right), cost }
-                .check(tally);
+            let row = bench.measure(LIST, (&peers, words), flags, &expected, LIMIT)?;
+            peaks.push(row.cost.peak_kib as f64 / 1024.0);
+            row.check(tally);
         }
         mailnet.kill();
     }

@@ -2,8 +2,9 @@
 //! [`ADDRESS`] in a network namespace, with NSD behind them. The configurations are in tools/xtask/resolvers/, with
 //! `@RUN@` for a folder.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{ServerProcess, wait_until};
+use crate::isolation::{Namespace, ip};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,12 +57,13 @@ impl ResolverProgram {
 
 /// A namespace with an authoritative server for the domains `d1.example` and on, each with an MX host.
 pub struct DnsNamespace {
-    prefix: Vec<String>,
+    /// The namespace of the resolvers and of their clients.
+    pub space: Namespace,
     folder: PathBuf,
     /// This server is stopped before the namespace is deleted.
     nsd: Option<ServerProcess>,
-    /// The name of a namespace that was created here, and is deleted on drop.
-    own: Option<String>,
+    /// The namespace was created here, and is deleted on drop.
+    is_own: bool,
 }
 
 /// A resolver that is running and answers.
@@ -79,64 +81,57 @@ impl DnsNamespace {
     pub fn make(folder: PathBuf, domains: u64) -> Result<DnsNamespace, Failure> {
         let name = format!("mailprobe-resolvers-{}", std::process::id());
         ip(&format!("netns add {name}"))?;
-        let prefix = ["ip", "netns", "exec", &name].map(str::to_owned).to_vec();
-        let space = DnsNamespace { prefix, folder, nsd: None, own: Some(name.clone()) };
-        ip(&format!("-n {name} link set lo up"))?;
+        let space = DnsNamespace { space: Namespace(name), folder, nsd: None, is_own: true };
+        ip(&format!("-n {} link set lo up", space.space.0))?;
         space.serve("127.1", domains)
     }
 
     /// Uses an existing namespace, with the MX hosts at 10.78.0.0/16.
-    pub fn within(prefix: [&str; 4], folder: PathBuf, domains: u64) -> Result<DnsNamespace, Failure> {
-        let space = DnsNamespace { prefix: prefix.map(str::to_owned).to_vec(), folder, nsd: None, own: None };
-        space.serve("10.78", domains)
+    pub fn within(space: &Namespace, folder: PathBuf, domains: u64) -> Result<DnsNamespace, Failure> {
+        DnsNamespace { space: space.clone(), folder, nsd: None, is_own: false }.serve("10.78", domains)
     }
 
     fn serve(mut self, network: &str, domains: u64) -> Result<DnsNamespace, Failure> {
         // BIND listens only at addresses that an interface has.
-        ip(&format!("-n {} address add {ADDRESS}/32 dev lo", self.prefix[3]))?;
-        fs::create_dir_all(&self.folder).map_err(|error| wrong(&self.folder, &error))?;
-        for entry in fs::read_dir(TEMPLATES).map_err(|error| wrong(Path::new(TEMPLATES), &error))? {
-            let entry = entry.map_err(|error| wrong(Path::new(TEMPLATES), &error))?;
-            let text = fs::read_to_string(entry.path()).map_err(|error| wrong(&entry.path(), &error))?;
+        ip(&format!("-n {} address add {ADDRESS}/32 dev lo", self.space.0))?;
+        fs::create_dir_all(&self.folder).at(&self.folder)?;
+        for entry in fs::read_dir(TEMPLATES).at(Path::new(TEMPLATES))? {
+            let entry = entry.at(Path::new(TEMPLATES))?;
+            let text = fs::read_to_string(entry.path()).at(&entry.path())?;
             let to = self.folder.join(entry.file_name());
             let text = text.replace("@RUN@", &self.folder.display().to_string());
-            fs::write(&to, text).map_err(|error| wrong(&to, &error))?;
+            fs::write(&to, text).at(&to)?;
         }
         let zone = self.folder.join("example.zone");
-        fs::write(&zone, zone_of(network, domains)).map_err(|error| wrong(&zone, &error))?;
+        fs::write(&zone, zone_of(network, domains)).at(&zone)?;
         let nsd = self.run("nsd", &["nsd", "-d", "-c", "nsd.conf"])?;
         self.nsd = Some(nsd);
         Ok(self)
-    }
-
-    /// The start of a command that runs in the namespace.
-    pub fn prefix(&self) -> [String; 4] {
-        std::array::from_fn(|at| self.prefix[at].clone())
     }
 
     /// Starts a resolver with an empty cache.
     pub fn start(&self, resolver: ResolverProgram) -> Result<RunningResolver, Failure> {
         let cache = self.folder.join("knot-cache");
         if cache.exists() {
-            fs::remove_dir_all(&cache).map_err(|error| wrong(&cache, &error))?;
+            fs::remove_dir_all(&cache).at(&cache)?;
         }
-        fs::create_dir(&cache).map_err(|error| wrong(&cache, &error))?;
+        fs::create_dir(&cache).at(&cache)?;
         let mut server = self.run(resolver.name(), resolver.command())?;
         let waited = wait_until(resolver.name(), START_LIMIT, || {
             server.running()?;
             let mut command = self.command("dig");
             command.args(["+short", "+time=1", "+tries=1", &format!("@{ADDRESS}"), "probe.example", "A"]);
-            let output = command.output().map_err(|error| Failure(format!("dig: {error}")))?;
+            let output = command.output().about("dig")?;
             Ok(String::from_utf8_lossy(&output.stdout).starts_with("192.0.2.1"))
         });
         waited.map_err(|failure| server.complain(&failure.0))?;
         Ok(RunningResolver(server.into()))
     }
 
-    /// Starts smtp-sink, which accepts every recipient, on all addresses.
-    pub fn sink(&self, prefix: &[String; 4], port: u16) -> Result<ServerProcess, Failure> {
-        let mut command = Command::new(&prefix[0]);
-        command.args(&prefix[1..]).args(["smtp-sink", "-u", "nobody", "-m", "20000"]);
+    /// Starts smtp-sink, which accepts every recipient, on all addresses of a namespace.
+    pub fn sink(&self, space: &Namespace, port: u16) -> Result<ServerProcess, Failure> {
+        let mut command = space.command("smtp-sink");
+        command.args(["-u", "nobody", "-m", "20000"]);
         command.args([&format!("0.0.0.0:{port}"), "4000"]);
         let mut server = ServerProcess::start("smtp-sink", command, &self.folder.join("sink.log"))?;
         std::thread::sleep(Duration::from_millis(300));
@@ -147,15 +142,15 @@ impl DnsNamespace {
     /// How many datagrams the resolver's sockets have dropped so far for lack of buffer space.
     pub fn drops(&self) -> Result<u64, Failure> {
         let mut command = self.command("cat");
-        let output = command.arg("/proc/net/udp").output().map_err(|error| Failure(error.to_string()))?;
+        let output = command.arg("/proc/net/udp").output().map_err(Failure::of)?;
         let table = String::from_utf8_lossy(&output.stdout).into_owned();
         let ours = table.lines().filter(|line| line.split_whitespace().nth(1) == Some(IN_PROC));
         Ok(ours.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok()).sum())
     }
 
     fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(&self.prefix[0]);
-        command.args(&self.prefix[1..]).arg(program).current_dir(&self.folder);
+        let mut command = self.space.command(program);
+        command.current_dir(&self.folder);
         command
     }
 
@@ -169,9 +164,9 @@ impl DnsNamespace {
 impl Drop for DnsNamespace {
     fn drop(&mut self) {
         self.nsd.take();
-        if let Some(name) = &self.own {
+        if self.is_own {
             // A namespace that cannot be deleted now is empty.
-            let _ = ip(&format!("netns delete {name}"));
+            let _ = ip(&format!("netns delete {}", self.space.0));
         }
     }
 }
@@ -188,17 +183,4 @@ fn zone_of(network: &str, domains: u64) -> String {
         let _ = writeln!(zone, "mx.host{} A {network}.{}.{}", number + 1, number / 250, number % 250 + 1);
     }
     zone
-}
-
-fn ip(words: &str) -> Result<(), Failure> {
-    let output = Command::new("ip").args(words.split(' ')).output();
-    let output = output.map_err(|error| Failure(format!("ip (package iproute2) does not start: {error}")))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(Failure(format!("ip {words}: {}", String::from_utf8_lossy(&output.stderr).trim())))
-}
-
-fn wrong(path: &Path, error: &std::io::Error) -> Failure {
-    Failure(format!("{}: {error}", path.display()))
 }

@@ -4,7 +4,7 @@
 use super::bench::Bench;
 use super::cost::MeasuredChild;
 use super::setting::{PeerAddresses, SERVER, SampleList};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use std::time::Duration;
@@ -46,14 +46,14 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
         })?;
         // Memory that was needed only to open the sessions is released.
         sleep(Duration::from_secs(5))?;
-        let kib = running.resident_kib()?;
+        let kib = running.resident_kib();
         let open = sockets(&running)?;
         report::line(&format!("| {open} | {kib} |"));
         resident.push((open, kib));
         drop(running);
         // The next run starts from the beginning.
         let partial = output.with_extension("csv.partial");
-        std::fs::remove_file(&partial).map_err(|error| Failure(format!("{}: {error}", partial.display())))?;
+        std::fs::remove_file(&partial).at(&partial)?;
     }
     mailnet.kill();
     if let [few, many] = resident[..] {
@@ -67,7 +67,7 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
 /// The number of open TCP connections of a process, from its sockets; a few sockets are of UDP.
 fn sockets(pid: u32) -> Result<u64, Failure> {
     let folder = format!("/proc/{pid}/fd");
-    let entries = std::fs::read_dir(&folder).map_err(|error| Failure(format!("{folder}: {error}")))?;
+    let entries = std::fs::read_dir(&folder).about(&folder)?;
     let is_socket = |entry: &std::fs::DirEntry| {
         std::fs::read_link(entry.path()).is_ok_and(|target| target.to_string_lossy().starts_with("socket:"))
     };

@@ -1,10 +1,12 @@
 //! The inputs of the measurements: generated lists, the peers that know the answers, and the check of the output.
 
-use super::bench::{Bench, median};
+use super::bench::{Bench, TableRow};
 use super::cost::{MeasuredChild, RunCost};
-use crate::failure::Failure;
+use super::loadtest::middle;
+use crate::failure::{Context, Failure};
 use crate::interop::process::ServerProcess;
 use crate::soak::world::Mailnet;
+use mailnet::Scenario;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -40,6 +42,11 @@ server = "bench"
 mailboxes.ok = ["50% user-#"]
 "#
     )
+}
+
+/// A whole scenario of so many such domains, with one socket for all of their hosts.
+pub fn many_half_known(domains: u64) -> String {
+    ["seed = 4\n[listen]\naddresses = \"wildcard\"\n", &half_known(domains), SERVER].concat()
 }
 
 /// The port of smtp-sink, which cannot choose a free one.
@@ -81,13 +88,12 @@ impl SampleList {
 
     /// Writes the list to a CSV file.
     pub fn write(&self, path: &Path) -> Result<(), Failure> {
-        let wrong = |error: std::io::Error| Failure(format!("{}: {error}", path.display()));
-        let mut file = BufWriter::new(File::create(path).map_err(wrong)?);
-        writeln!(file, "email").map_err(wrong)?;
+        let mut file = BufWriter::new(File::create(path).at(path)?);
+        writeln!(file, "email").at(path)?;
         for index in 0..self.len() {
-            writeln!(file, "{}", self.address(index)).map_err(wrong)?;
+            writeln!(file, "{}", self.address(index)).at(path)?;
         }
-        file.flush().map_err(wrong)
+        file.flush().at(path)
     }
 }
 
@@ -100,15 +106,14 @@ pub type ExpectedVerdict<'a> = &'a dyn Fn(&str) -> &'static str;
 ///
 /// The file cannot be read, or has another number of rows.
 pub fn right(list: SampleList, output: &Path, expected: ExpectedVerdict<'_>) -> Result<u64, Failure> {
-    let wrong = |error: std::io::Error| Failure(format!("{}: {error}", output.display()));
-    let mut lines = BufReader::new(File::open(output).map_err(wrong)?).lines();
-    let head = lines.next().transpose().map_err(wrong)?;
+    let mut lines = BufReader::new(File::open(output).at(output)?).lines();
+    let head = lines.next().transpose().at(output)?;
     if head.as_deref() != Some("email,deliverable,reason") {
         return Err(Failure(format!("{}: another head: {head:?}", output.display())));
     }
     let (mut rows, mut right) = (0, 0);
     for line in lines {
-        let line = line.map_err(wrong)?;
+        let line = line.at(output)?;
         let address = list.address(rows);
         let reason = expected(&address);
         right += u64::from(line == format!("{address},{},{reason}", verdict(reason)));
@@ -130,6 +135,39 @@ pub fn verdict(reason: &str) -> &'static str {
     }
 }
 
+/// A running mailnet, and what it knows about its addresses.
+pub struct KnownNet {
+    mailnet: Mailnet,
+    scenario: Scenario,
+}
+
+impl KnownNet {
+    /// Starts mailnet with a scenario.
+    pub fn start(bench: &Bench, text: &str) -> Result<KnownNet, Failure> {
+        Ok(KnownNet { scenario: known(text)?, mailnet: bench.world.mailnet(text)? })
+    }
+
+    /// The expected reason of an address.
+    pub fn reason(&self, address: &str) -> &'static str {
+        self.scenario.expected(address).reason.as_str()
+    }
+
+    /// The addresses of its servers.
+    pub fn peers(&self) -> PeerAddresses {
+        PeerAddresses::of(&self.mailnet)
+    }
+
+    /// Ends it in order.
+    pub fn stop(self) -> Result<(), Failure> {
+        self.mailnet.stop().map(drop)
+    }
+}
+
+/// The scenario of a text, which knows the expected reasons.
+pub fn known(text: &str) -> Result<Scenario, Failure> {
+    Scenario::parse(text).map_err(Failure::of)
+}
+
 /// The addresses of the resolver and the mail servers.
 #[derive(Debug, Clone)]
 pub struct PeerAddresses {
@@ -145,7 +183,7 @@ impl PeerAddresses {
         PeerAddresses {
             resolver: mailnet.engine().0.into(),
             smtp_port: mailnet.engine().1.into(),
-            networks: loopback(),
+            networks: vec!["--allow-net".into(), "127.0.0.0/8".into()],
         }
     }
 
@@ -153,10 +191,6 @@ impl PeerAddresses {
     pub fn sink(mailnet: &Mailnet) -> PeerAddresses {
         PeerAddresses { smtp_port: SINK_PORT.to_string(), ..PeerAddresses::of(mailnet) }
     }
-}
-
-fn loopback() -> Vec<String> {
-    vec!["--allow-net".into(), "127.0.0.0/8".into()]
 }
 
 impl Bench {
@@ -173,16 +207,13 @@ impl Bench {
 
     /// Runs smtp-source against smtp-sink: this many recipients, `each` per MAIL, over this many reused sessions.
     pub fn source(&self, sessions: u64, recipients: u64, each: u64) -> Result<RunCost, Failure> {
-        let log = self.world.path("source.log");
-        let mut costs = Vec::new();
-        for _ in 0..self.runs {
+        self.median(|| {
             let mut command = Command::new("/usr/sbin/smtp-source");
             command.args(["-d", "-s", &sessions.to_string(), "-m", &(recipients / each).to_string()]);
             command.args(["-r", &each.to_string(), "-M", "probe.example", "-f", "postmaster@probe.example"]);
             command.args(["-t", "user@d1.example", &format!("127.1.0.1:{SINK_PORT}")]).stdout(Stdio::null());
-            costs.push(MeasuredChild::start(command, &log)?.wait(&log, Duration::from_secs(600))?);
-        }
-        median(costs).ok_or_else(|| Failure("no runs".into()))
+            self.run(command, Duration::from_secs(600))
+        })
     }
 
     /// A command of `mailprobe clean` with the flags of every measurement.
@@ -198,24 +229,37 @@ impl Bench {
         command
     }
 
-    /// Cleans a list `runs` times. Returns the median run, and the number of right verdicts in the worst run.
+    /// Cleans a list `runs` times. Returns the median run, with the number of right verdicts in the worst run.
     pub fn measure(
         &self,
         list: SampleList,
-        peers: &PeerAddresses,
+        (peers, peer): (&PeerAddresses, &str),
         flags: &[&str],
         expected: ExpectedVerdict<'_>,
         limit: Duration,
-    ) -> Result<(RunCost, u64), Failure> {
-        let (input, output, log) = self.files();
+    ) -> Result<TableRow, Failure> {
+        let (input, output, _) = self.files();
         list.write(&input)?;
-        let (mut costs, mut worst) = (Vec::new(), list.len());
-        for _ in 0..self.runs {
-            let command = self.clean(&input, &output, peers, flags);
-            costs.push(MeasuredChild::start(command, &log)?.wait(&log, limit)?);
+        let mut worst = list.len();
+        let cost = self.median(|| {
+            let cost = self.run(self.clean(&input, &output, peers, flags), limit)?;
             worst = worst.min(right(list, &output, expected)?);
-        }
-        Ok((median(costs).ok_or_else(|| Failure("no runs".into()))?, worst))
+            Ok(cost)
+        })?;
+        let client = format!("mailprobe clean {}", flags.join(" "));
+        Ok(TableRow { client, peer: peer.into(), addresses: list.len(), right: Some(worst), cost })
+    }
+
+    /// Runs a command to its end, with the log of every measurement.
+    pub fn run(&self, command: Command, limit: Duration) -> Result<RunCost, Failure> {
+        let (_, _, log) = self.files();
+        MeasuredChild::start(command, &log)?.wait(&log, limit)
+    }
+
+    /// The run with the median CPU time among `runs` of them.
+    pub fn median(&self, one: impl FnMut() -> Result<RunCost, Failure>) -> Result<RunCost, Failure> {
+        let costs = std::iter::repeat_with(one).take(self.runs as usize).collect::<Result<Vec<_>, _>>()?;
+        middle(costs, |cost| cost.cpu_s)
     }
 
     /// The paths of input, output and log.

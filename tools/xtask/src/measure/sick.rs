@@ -3,10 +3,10 @@
 
 use super::bench::Bench;
 use super::cost::MeasuredChild;
-use super::setting::{PeerAddresses, SERVER, SampleList};
+use super::loadtest::middle;
+use super::setting::{KnownNet, SERVER, SampleList};
 use crate::failure::Failure;
 use crate::interop::report::{self, Tally};
-use mailnet::Scenario;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -56,12 +56,8 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     report::line("|---:|---:|---:|---:|---:|");
     let mut times = Vec::new();
     for sick in [false, true] {
-        let mut runs = Vec::new();
-        for _ in 0..bench.runs {
-            runs.push(once(bench, sick)?);
-        }
-        runs.sort_by_key(|run| run.last);
-        let run = runs.swap_remove(runs.len() / 2);
+        let runs = (0..bench.runs).map(|_| once(bench, sick)).collect::<Result<Vec<_>, _>>()?;
+        let run = middle(runs, |run| run.last.as_secs_f64())?;
         report::line(&format!(
             "| {} | {} | {} | {:.2} | {:.2} |",
             if sick { 3 } else { 0 },
@@ -70,11 +66,7 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
             run.last.as_secs_f64(),
             run.all.as_secs_f64()
         ));
-        if run.rows == run.right {
-            tally.passed += 1
-        } else {
-            tally.failed += 1
-        }
+        tally.count(run.rows == run.right);
         times.push(run.last);
     }
     if let [alone, beside] = times[..] {
@@ -95,29 +87,26 @@ struct Once {
 
 /// Cleans the list out of order, and records the time of the last row of a healthy domain.
 fn once(bench: &Bench, sick: bool) -> Result<Once, Failure> {
-    let text = scenario(sick) + SERVER;
-    let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
-    let mailnet = bench.world.mailnet(&text)?;
+    let net = KnownNet::start(bench, &(scenario(sick) + SERVER))?;
     let (input, _, log) = bench.files();
     LIST.write(&input)?;
-    let mut command = bench.clean(&input, "-".as_ref(), &PeerAddresses::of(&mailnet), &["--unordered"]);
+    let mut command = bench.clean(&input, "-".as_ref(), &net.peers(), &["--unordered"]);
     command.stdout(Stdio::piped());
     let started = Instant::now();
     let mut running = MeasuredChild::start(command, &log)?;
     let pipe = running.child().stdout.take().ok_or_else(|| Failure("no pipe".into()))?;
     let mut once = Once { rows: 0, right: 0, last: Duration::ZERO, all: Duration::ZERO };
     for line in BufReader::new(pipe).lines().skip(1) {
-        let line = line.map_err(|error| Failure(error.to_string()))?;
+        let line = line.map_err(Failure::of)?;
         let address = line.split(',').next().unwrap_or_default();
         if SICK.iter().any(|domain| address.ends_with(&format!("@{domain}"))) {
             continue;
         }
         once.rows += 1;
-        once.right += u64::from(line.rsplit(',').next() == Some(known.expected(address).reason.as_str()));
+        once.right += u64::from(line.rsplit(',').next() == Some(net.reason(address)));
         once.last = started.elapsed();
     }
     running.wait(&log, Duration::from_secs(900))?;
     once.all = started.elapsed();
-    mailnet.kill();
     Ok(once)
 }

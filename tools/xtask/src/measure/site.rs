@@ -14,16 +14,8 @@ const LIMIT: Duration = Duration::from_secs(600);
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     TableRow::head();
     let mailnet = bench.world.mailnet(&format!("{ONE_SITE}{SERVER}"))?;
-    let flags = ["--pace", "lab"];
-    let (cost, right) =
-        bench.measure(LIST, &PeerAddresses::of(&mailnet), &flags, &|_| "mailbox_exists", LIMIT)?;
-    let ours = TableRow {
-        client: "mailprobe clean --pace lab".into(),
-        peer: "mailnet, one site".into(),
-        addresses: LIST.len(),
-        right: Some(right),
-        cost,
-    };
+    let peers = (&PeerAddresses::of(&mailnet), "mailnet, one site");
+    let ours = bench.measure(LIST, peers, &["--pace", "lab"], &|_| "mailbox_exists", LIMIT)?;
     ours.check(tally);
     let counted = mailnet.stop()?;
     let count = |name: &str| counted.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);

@@ -4,11 +4,12 @@
 //! of ours (tools/xtask/verifiers/) that reads the list and prints the verdicts. Both look for mail servers in the system's DNS
 //! and on port 25. So all verifiers and mailnet run in namespaces where mailnet is the system's resolver, without a way out.
 
-use super::bench::{Bench, median};
-use super::cost::{MeasuredChild, RunCost};
+use super::bench::Bench;
+use super::cost::RunCost;
+use super::loadtest::middle;
 use super::plot::{Bar, BarGroup, bars};
-use super::setting::{ExpectedVerdict, PeerAddresses, SERVER, SampleList, half_known, right};
-use crate::failure::Failure;
+use super::setting::{ExpectedVerdict, PeerAddresses, SERVER, SampleList, half_known, known, right};
+use crate::failure::{Context, Failure};
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use crate::isolation::isolated;
@@ -60,7 +61,7 @@ pub fn run(bench: &Bench, plot: Option<&Path>, tally: &mut Tally) -> Result<(), 
         (format!("{PACKAGE} {PACKAGE_VERSION} (Node.js)"), Some(install_package(bench)?)),
     ];
     let text = scenario();
-    let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
+    let known = known(&text)?;
     let measured = isolated(bench.world.folder(), RESOLVER, || {
         let mailnet = bench.world.mailnet(&text)?;
         let mut measured = Vec::new();
@@ -107,25 +108,25 @@ fn one_run(
     list: SampleList,
     other: &OtherVerifier,
 ) -> Result<(RunCost, u64), Failure> {
-    let (input, output, log) = bench.files();
+    let (input, output, _) = bench.files();
     let expected = |address: &str| known.expected(address).reason.as_str();
     let Some(words) = other else {
         let networks = vec!["--allow-net".into(), "127.0.0.0/8".into()];
         let peers = PeerAddresses { resolver: format!("{RESOLVER}:53"), smtp_port: "25".into(), networks };
         let command = bench.clean(&input, &output, &peers, &["--pace", "lab", "--sessions", SESSIONS]);
-        let cost = MeasuredChild::start(command, &log)?.wait(&log, LIMIT)?;
+        let cost = bench.run(command, LIMIT)?;
         return Ok((cost, right(list, &output, &expected)?));
     };
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).arg(&input).arg(SESSIONS);
-    command.stdout(File::create(&output).map_err(|error| wrong(&output, &error))?);
-    let cost = MeasuredChild::start(command, &log)?.wait(&log, LIMIT)?;
+    command.stdout(File::create(&output).at(&output)?);
+    let cost = bench.run(command, LIMIT)?;
     Ok((cost, right_of_other(list, &output, &expected)?))
 }
 
 /// Counts the right verdicts in lines `address,yes` or `address,no`, which are in any order.
 fn right_of_other(list: SampleList, output: &Path, expected: ExpectedVerdict<'_>) -> Result<u64, Failure> {
-    let text = fs::read_to_string(output).map_err(|error| wrong(output, &error))?;
+    let text = fs::read_to_string(output).at(output)?;
     let verdicts: HashMap<&str, &str> = text.lines().filter_map(|line| line.rsplit_once(',')).collect();
     let is_right = |address: &String| {
         let wanted = if expected(address) == "mailbox_exists" { "yes" } else { "no" };
@@ -141,7 +142,7 @@ impl VerifierRuns {
 
     /// CPU seconds per 1,000 addresses in the median run, and the wall time of this run in seconds.
     fn median(&self) -> Result<(f64, f64), Failure> {
-        let cost = median(self.costs.clone()).ok_or_else(|| Failure("no runs".into()))?;
+        let cost = middle(self.costs.clone(), |cost| cost.cpu_s)?;
         Ok((cost.cpu_s * 1000.0 / self.list.len() as f64, cost.wall.as_secs_f64()))
     }
 }
@@ -156,9 +157,7 @@ fn print(measured: &[VerifierRuns], plot: Option<&Path>, tally: &mut Tally) -> R
     for (of_list, heading) in of_lists.zip(HEADINGS) {
         let domains = of_list[0].list.domains;
         let (addresses, of_mailprobe) = (of_list[0].list.len(), of_list[0].median()?.0);
-        let all_right = of_list[0].right == addresses;
-        tally.passed += u32::from(all_right);
-        tally.failed += u32::from(!all_right);
+        tally.count(of_list[0].right == addresses);
         let mut bars = Vec::new();
         for runs in of_list {
             let VerifierRuns { verifier, right, .. } = runs;
@@ -174,7 +173,7 @@ fn print(measured: &[VerifierRuns], plot: Option<&Path>, tally: &mut Tally) -> R
     }
     let Some(path) = plot else { return Ok(()) };
     let title = "CPU seconds per 1,000 addresses (less is better)";
-    fs::write(path, bars(title, &groups)).map_err(|error| wrong(path, &error))
+    fs::write(path, bars(title, &groups)).at(path)
 }
 
 /// Builds a program with the crate, outside the workspace, and returns its command.
@@ -212,11 +211,7 @@ fn install_package(bench: &Bench) -> Result<Vec<PathBuf>, Failure> {
 /// Writes a file, in a folder that need not exist yet.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).and_then(|()| fs::write(path, text)).map_err(|error| wrong(path, &error))
-}
-
-fn wrong(path: &Path, error: &std::io::Error) -> Failure {
-    Failure(format!("{}: {error}", path.display()))
+    fs::create_dir_all(folder).and_then(|()| fs::write(path, text)).at(path)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use super::loadtest::{middle, verdict};
 use crate::failure::Failure;
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
+use crate::proc;
 use std::process::Command;
 use std::time::Duration;
 
@@ -75,9 +76,9 @@ fn wrk(bench: &Bench, pid: u32, address: &str, key: &str) -> Result<WrkRun, Fail
         .arg("--header")
         .arg(format!("Authorization: Bearer {key}"))
         .arg(format!("http://{address}{TARGET}"));
-    let before = cpu_ticks(pid)?;
+    let before = proc::times(pid)?.cpu_s;
     let said = process::run(command, "", bench.world.folder(), LIMIT)?.success("wrk")?;
-    let ticks = cpu_ticks(pid)?.saturating_sub(before);
+    let seconds = proc::times(pid)?.cpu_s - before;
     if said.contains("Non-2xx") || said.contains("Socket errors") {
         return Err(Failure(format!("not every request was answered: {said}")));
     }
@@ -85,19 +86,5 @@ fn wrk(bench: &Bench, pid: u32, address: &str, key: &str) -> Result<WrkRun, Fail
     let requests =
         requests.filter(|(_, word)| *word == "requests").find_map(|(number, _)| number.parse().ok());
     let requests: u64 = requests.filter(|requests| *requests > 0).ok_or_else(|| Failure(said.clone()))?;
-    let seconds = ticks as f64 / rustix::param::clock_ticks_per_second() as f64;
     Ok(WrkRun { requests, cpu_us: seconds * 1e6 / requests as f64 })
-}
-
-/// The processor time of a process so far, in ticks of the kernel (proc_pid_stat(5), utime and stime).
-fn cpu_ticks(pid: u32) -> Result<u64, Failure> {
-    let path = format!("/proc/{pid}/stat");
-    let stat = std::fs::read_to_string(&path).map_err(|error| Failure(format!("{path}: {error}")))?;
-    // The name of the process, in brackets, may have spaces.
-    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
-    let times: Vec<u64> = fields.filter_map(|field| field.parse().ok()).collect();
-    match times[..] {
-        [user, system] => Ok(user + system),
-        _ => Err(Failure(format!("{path} has no times"))),
-    }
 }

@@ -9,15 +9,15 @@ mod terminal;
 
 use crate::browser::setup::BrowserSetup;
 use crate::browser::{give, judge};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process;
-use crate::interop::report::{self, Tally};
+use crate::interop::report::Tally;
 use crate::isolation::{ip, isolated};
 use crate::soak::world::{CampaignFolder, Mailnet};
 use clap::Args;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 use std::time::Duration;
 
 /// The options of `cargo xtask pictures`.
@@ -49,12 +49,8 @@ const PICTURE_BYTES_MAX: u64 = 150 * 1024;
 const SCRIPT_LIMIT: Duration = Duration::from_secs(300);
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
-/// Makes the pictures; the exit code is 0 if all of them are made and small.
-pub fn main(options: &PicturesOptions) -> ExitCode {
-    report::end("pictures", process::watch_signals().and_then(|()| pictures(options)))
-}
-
-fn pictures(options: &PicturesOptions) -> Result<Tally, Failure> {
+/// Makes the pictures, and checks that they are small.
+pub fn run(options: &PicturesOptions) -> Result<Tally, Failure> {
     process::require(&[("script", "apt-get install bsdutils"), ("pngquant", "apt-get install pngquant")])?;
     let setup = BrowserSetup::find(&options.folder)?;
     let world = CampaignFolder::of(options.bin_dir.as_deref(), false)?;
@@ -69,8 +65,8 @@ fn pictures(options: &PicturesOptions) -> Result<Tally, Failure> {
 
 /// Runs the servers and the script, which writes its screenshots to the folder of the run.
 fn shoot(setup: &BrowserSetup, world: &CampaignFolder) -> Result<Tally, Failure> {
-    ip(world.folder(), &format!("address add {CLIENT}/32 dev lo"))?;
-    ip(world.folder(), &format!("route add local {MAIL} dev lo src {CLIENT}"))?;
+    ip(&format!("address add {CLIENT}/32 dev lo"))?;
+    ip(&format!("route add local {MAIL} dev lo src {CLIENT}"))?;
     let mailnet = world.mailnet(SCENARIO)?;
     let trace = world.path("trace.html");
     write(&trace, &trace_page(world)?)?;
@@ -141,7 +137,7 @@ fn publish(world: &CampaignFolder, name: &str) -> Result<String, String> {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))
+    fs::write(path, text).at(path)
 }
 
 #[cfg(test)]

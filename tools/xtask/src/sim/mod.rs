@@ -21,6 +21,7 @@ mod world;
 use crate::failure::Failure;
 use crate::interop::process::{interrupted, watch_signals};
 use crate::interop::report::{self, Tally};
+use crate::proc;
 use clap::Args;
 use engine::config::EngineConfig;
 use engine::sim::{Ending, FAULTS, FAULTS_OF_EVIDENCE, Fault, INVARIANTS, Setup};
@@ -198,7 +199,7 @@ fn campaign(first: u64, seeds: u64, options: &SimOptions, tally: &mut Tally) {
     let (next, broken) = (AtomicU64::new(0), AtomicBool::new(false));
     let (addresses, failures) = (AtomicU64::new(0), Mutex::new(Failures::default()));
     let (traces, simulated) = (AtomicU64::new(0), AtomicU64::new(0));
-    let (begun, cpu) = (Instant::now(), scaling::cpu_s().unwrap_or_default());
+    let (begun, cpu) = (Instant::now(), cpu_s());
     let work = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
@@ -228,11 +229,16 @@ fn campaign(first: u64, seeds: u64, options: &SimOptions, tally: &mut Tally) {
     let note = format!(
         "{done} worlds, {addresses} addresses in {seconds:.1} s, {:.1} us per address and thread, {:.0} simulated s per CPU s; traces {:016x}",
         seconds * 1e6 * options.threads as f64 / addresses.max(1) as f64,
-        simulated.into_inner() as f64 / (scaling::cpu_s().unwrap_or_default() - cpu).max(0.01),
+        simulated.into_inner() as f64 / (cpu_s() - cpu).max(0.01),
         traces.into_inner()
     );
     let failures = failures.into_inner().unwrap_or_else(|poison| poison.into_inner());
     tally.check("worlds", failures.report(options.survey, note));
+}
+
+/// The processor time of this process so far.
+fn cpu_s() -> f64 {
+    proc::times("self").map_or(0.0, |times| times.cpu_s)
 }
 
 /// How many worlds of one kind of breach a survey names.

@@ -7,12 +7,12 @@
 use super::dns::{self, A, MX, NO_ERROR, NX_DOMAIN};
 use super::{Tally, report};
 use crate::failure::Failure;
+use crate::proc;
 use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice};
 use engine::proto::address::Address;
 use engine::proto::verdict::Reason;
 use engine::sim::{MemoryHost, MemoryPeers, start_in_memory};
 use engine::{Client, Priority, Request};
-use std::fs;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::thread;
@@ -30,8 +30,6 @@ const STEPS: u64 = 20_000_000;
 /// How many numbers it visits in random order, so that it waits for memory as the engine does.
 const NUMBERS: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Clock ticks per second in `/proc/self/stat`.
-const TICKS: f64 = 100.0;
 
 const FLAVORS: [(&str, RuntimeChoice, DriverChoice); 3] = [
     ("monoio on io_uring", RuntimeChoice::Monoio, DriverChoice::IoUring),
@@ -128,17 +126,17 @@ fn measure(runtime: RuntimeChoice, driver: DriverChoice, shards: usize) -> Resul
     };
     // Leaks a few bytes in each run: a thread may read them at any time.
     let gate: &'static OnceLock<()> = Box::leak(Box::new(OnceLock::new()));
-    let engine = start_in_memory(config, move || Box::new(ScalingPeers { gate }))
-        .map_err(|error| Failure(error.to_string()))?;
+    let engine = start_in_memory(config, move || Box::new(ScalingPeers { gate })).map_err(Failure::of)?;
     let client = engine.client(ADDRESSES + 1);
     // All requests are submitted before the clock starts, so that the shards are measured and not the client.
     for request in requests()? {
         client.submit(request).map_err(|refusal| Failure(format!("{refusal:?}")))?;
     }
-    let (began, cpu) = (Instant::now(), cpu_s()?);
+    let (began, cpu) = (Instant::now(), proc::times("self")?.cpu_s);
     let _ = gate.set(());
     let right = collect(&client)?;
-    let measured = Measured { right, seconds: began.elapsed().as_secs_f64(), cpu_s: cpu_s()? - cpu };
+    let measured =
+        Measured { right, seconds: began.elapsed().as_secs_f64(), cpu_s: proc::times("self")?.cpu_s - cpu };
     engine.stop();
     Ok(measured)
 }
@@ -150,7 +148,7 @@ fn requests() -> Result<Vec<Request>, Failure> {
         format!("user-{}@d{domain}.example", number(at))
     };
     let request = |at: usize| {
-        let address = Address::parse(&text(at)).map_err(|error| Failure(error.to_string()))?;
+        let address = Address::parse(&text(at)).map_err(Failure::of)?;
         Ok(Request {
             ticket: at as u64,
             owner: 0,
@@ -192,14 +190,6 @@ fn collect(client: &Client) -> Result<usize, Failure> {
 fn exists(local: &str) -> bool {
     let number = local.strip_prefix("user-").and_then(|number| number.parse::<u64>().ok());
     number.is_some_and(|number| number % 2 == 0)
-}
-
-/// User and system time of this process.
-pub(super) fn cpu_s() -> Result<f64, Failure> {
-    let stat = fs::read_to_string("/proc/self/stat").map_err(|error| Failure(error.to_string()))?;
-    let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    Ok((ticks(11) + ticks(12)) / TICKS)
 }
 
 /// Peers in which every domain has an MX host of its own, which knows its users.

@@ -15,7 +15,7 @@ mod canary;
 pub mod client;
 pub mod cluster;
 mod credits;
-mod crowd;
+pub mod crowd;
 mod disk;
 pub mod downloads;
 mod evidence;

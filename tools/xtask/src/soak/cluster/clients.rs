@@ -4,9 +4,9 @@
 
 use super::calls::{CallEnd, CallLog, ClusterCall, NodeRequest, end_of};
 use super::world::{ClusterAccount, NODES};
-use crate::cluster::network::Namespace;
 use crate::failure::Failure;
 use crate::interop::process::interrupted;
+use crate::isolation::Namespace;
 use crate::soak::client::{HttpClient, HttpRequest};
 use crate::soak::crowd::{each, joined, lock, spawn};
 use crate::soak::judge;

@@ -2,10 +2,11 @@
 //! each, and accounts with keys. Clients have a namespace too, so that a node can lose its network.
 
 use crate::cluster::Cluster;
-use crate::cluster::network::{Member, Namespace, signal};
+use crate::cluster::network::{Member, signal};
 use crate::cluster::setup::Setup;
 use crate::failure::Failure;
 use crate::interop::process::{self, ServerProcess, wait_until};
+use crate::isolation::Namespace;
 use crate::soak::options::SoakOptions;
 use crate::soak::world::{CampaignFolder, Ledger, Mailnet, engine_flags};
 use rustix::process::{Pid, Signal};
