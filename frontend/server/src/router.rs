@@ -6,7 +6,7 @@ use api::ErrorCode;
 use http_core::{Method, Refusal, Reply, route};
 use std::future::Future;
 use std::pin::Pin;
-use store::KeyScope;
+use store::KeyScope::{self, Account, Batches, Lists};
 use store::rate_limit::Row;
 
 /// The authentication that a route needs.
@@ -87,299 +87,106 @@ pub struct Route {
 /// An asynchronous function from a request to a reply or a refusal.
 pub type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
 
+/// The authentication and the limit of a public route.
+const OPEN: (Access, Limit) = (Access::Open, Limit::Unlimited);
+/// The authentication and the limit of a check, which depend on its mode.
+const OF_MODE: (Access, Limit) = (Access::KeyOfMode, Limit::OfMode);
+
+/// The authentication and the limit of a route that needs a key with this scope.
+const fn key(scope: KeyScope, row: Row) -> (Access, Limit) {
+    (Access::Key(scope), Limit::Row(row))
+}
+
+/// A route for GET, and for HEAD.
+const fn get(path: &'static str, terms: (Access, Limit), handler: Handler) -> Route {
+    Route { safe: true, ..route(Method::Get, path, Body::None, terms, handler) }
+}
+
+const fn post(path: &'static str, body: Body, terms: (Access, Limit), handler: Handler) -> Route {
+    route(Method::Post, path, body, terms, handler)
+}
+
+const fn patch(path: &'static str, body: Body, terms: (Access, Limit), handler: Handler) -> Route {
+    route(Method::Patch, path, body, terms, handler)
+}
+
+const fn delete(path: &'static str, terms: (Access, Limit), handler: Handler) -> Route {
+    route(Method::Delete, path, Body::None, terms, handler)
+}
+
+const fn route(
+    method: Method,
+    path: &'static str,
+    body: Body,
+    (access, limit): (Access, Limit),
+    handler: Handler,
+) -> Route {
+    Route { method, path, access, safe: false, body, limit, feature: None, handler }
+}
+
+/// A route for which the plan must have batches and lists.
+const fn needs_batches(route: Route) -> Route {
+    Route { feature: Some(Feature::Batches), ..route }
+}
+
 /// The table itself.
 const ROUTES: &[Route] = &[
+    Route { safe: false, ..get("/v1/verify", OF_MODE, |call| Box::pin(verify::get(call))) },
+    post("/v1/verify", Body::Json, OF_MODE, |call| Box::pin(verify::post(call))),
+    needs_batches(post("/v1/verify/batch", Body::Json, key(Batches, Row::Batch), |call| {
+        Box::pin(batch::create(call))
+    })),
+    get("/v1/verify/batch", key(Batches, Row::Poll), |call| Box::pin(batch::index(call))),
+    get("/v1/verify/batch/{batch_id}", key(Batches, Row::Poll), |call| Box::pin(batch::show(call))),
+    post("/v1/webhooks", Body::Json, key(Account, Row::Account), |call| Box::pin(webhooks::create(call))),
+    get("/v1/webhooks", key(Account, Row::Account), |call| Box::pin(webhooks::list(call))),
+    get("/v1/webhooks/{webhook_id}", key(Account, Row::Account), |call| Box::pin(webhooks::show(call))),
+    patch("/v1/webhooks/{webhook_id}", Body::Json, key(Account, Row::Account), |call| {
+        Box::pin(webhooks::change(call))
+    }),
+    delete("/v1/webhooks/{webhook_id}", key(Account, Row::Account), |call| Box::pin(webhooks::delete(call))),
+    post("/v1/webhooks/{webhook_id}/rotate", Body::None, key(Account, Row::Account), |call| {
+        Box::pin(webhooks::rotate(call))
+    }),
+    post("/v1/webhooks/{webhook_id}/test", Body::None, key(Account, Row::Batch), |call| {
+        Box::pin(webhooks::test(call))
+    }),
+    get("/v1/webhooks/{webhook_id}/deliveries", key(Account, Row::Account), |call| {
+        Box::pin(webhooks::deliveries(call))
+    }),
+    post("/v1/verify/batch/{batch_id}/cancel", Body::None, key(Batches, Row::Poll), |call| {
+        Box::pin(batch::cancel(call))
+    }),
+    needs_batches(post("/v1/lists", Body::JsonOrContent, key(Lists, Row::List), |call| {
+        Box::pin(lists::create(call))
+    })),
+    get("/v1/lists", key(Lists, Row::Poll), |call| Box::pin(lists::index(call))),
+    get("/v1/lists/{list_id}", key(Lists, Row::Poll), |call| Box::pin(lists::show(call))),
+    needs_batches(patch("/v1/lists/{list_id}", Body::Content, key(Lists, Row::List), |call| {
+        Box::pin(lists::append(call))
+    })),
+    delete("/v1/lists/{list_id}", key(Lists, Row::List), |call| Box::pin(lists::delete(call))),
+    needs_batches(post("/v1/lists/{list_id}/start", Body::None, key(Lists, Row::List), |call| {
+        Box::pin(lists::start(call))
+    })),
+    post("/v1/lists/{list_id}/cancel", Body::None, key(Lists, Row::List), |call| {
+        Box::pin(lists::cancel(call))
+    }),
     Route {
-        method: Method::Get,
-        path: "/v1/verify",
-        access: Access::KeyOfMode,
         safe: false,
-        body: Body::None,
-        limit: Limit::OfMode,
-        feature: None,
-        handler: |call| Box::pin(verify::get(call)),
+        ..get("/v1/lists/{list_id}/results", key(Lists, Row::List), |call| Box::pin(lists::results(call)))
     },
+    get("/v1/account", key(Account, Row::Account), |call| Box::pin(account::show(call))),
     Route {
-        method: Method::Post,
-        path: "/v1/verify",
-        access: Access::KeyOfMode,
         safe: false,
-        body: Body::Json,
-        limit: Limit::OfMode,
-        feature: None,
-        handler: |call| Box::pin(verify::post(call)),
+        ..get("/v1/account/export", key(Account, Row::List), |call| Box::pin(account::export(call)))
     },
-    Route {
-        method: Method::Post,
-        path: "/v1/verify/batch",
-        access: Access::Key(KeyScope::Batches),
-        safe: false,
-        body: Body::Json,
-        limit: Limit::Row(Row::Batch),
-        feature: Some(Feature::Batches),
-        handler: |call| Box::pin(batch::create(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/v1/verify/batch",
-        access: Access::Key(KeyScope::Batches),
-        safe: true,
-        body: Body::None,
-        limit: Limit::Row(Row::Poll),
-        feature: None,
-        handler: |call| Box::pin(batch::index(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/v1/verify/batch/{batch_id}",
-        access: Access::Key(KeyScope::Batches),
-        safe: true,
-        body: Body::None,
-        limit: Limit::Row(Row::Poll),
-        feature: None,
-        handler: |call| Box::pin(batch::show(call)),
-    },
-    Route {
-        method: Method::Post,
-        path: "/v1/webhooks",
-        access: Access::Key(KeyScope::Account),
-        safe: false,
-        body: Body::Json,
-        limit: Limit::Row(Row::Account),
-        feature: None,
-        handler: |call| Box::pin(webhooks::create(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/v1/webhooks",
-        access: Access::Key(KeyScope::Account),
-        safe: true,
-        body: Body::None,
-        limit: Limit::Row(Row::Account),
-        feature: None,
-        handler: |call| Box::pin(webhooks::list(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/v1/webhooks/{webhook_id}",
-        access: Access::Key(KeyScope::Account),
-        safe: true,
-        body: Body::None,
-        limit: Limit::Row(Row::Account),
-        feature: None,
-        handler: |call| Box::pin(webhooks::show(call)),
-    },
-    Route {
-        method: Method::Patch,
-        path: "/v1/webhooks/{webhook_id}",
-        access: Access::Key(KeyScope::Account),
-        safe: false,
-        body: Body::Json,
-        limit: Limit::Row(Row::Account),
-        feature: None,
-        handler: |call| Box::pin(webhooks::change(call)),
-    },
-    Route {
-        method: Method::Delete,
-        path: "/v1/webhooks/{webhook_id}",
-        access: Access::Key(KeyScope::Account),
-        safe: false,
-        body: Body::None,
-        limit: Limit::Row(Row::Account),
-        feature: None,
-        handler: |call| Box::pin(webhooks::delete(call)),
-    },
-    Route {
-        method: Method::Post,
-        path: "/v1/webhooks/{webhook_id}/rotate",
-        access: Access::Key(KeyScope::Account),
-        safe: false,
-        body: Body::None,
-        limit: Limit::Row(Row::Account),
-        feature: None,
-        handler: |call| Box::pin(webhooks::rotate(call)),
-    },
-    Route {
-        method: Method::Post,
-        path: "/v1/webhooks/{webhook_id}/test",
-        access: Access::Key(KeyScope::Account),
-        safe: false,
-        body: Body::None,
-        limit: Limit::Row(Row::Batch),
-        feature: None,
-        handler: |call| Box::pin(webhooks::test(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/v1/webhooks/{webhook_id}/deliveries",
-        access: Access::Key(KeyScope::Account),
-        safe: true,
-        body: Body::None,
-        limit: Limit::Row(Row::Account),
-        feature: None,
-        handler: |call| Box::pin(webhooks::deliveries(call)),
-    },
-    Route {
-        method: Method::Post,
-        path: "/v1/verify/batch/{batch_id}/cancel",
-        access: Access::Key(KeyScope::Batches),
-        safe: false,
-        body: Body::None,
-        limit: Limit::Row(Row::Poll),
-        feature: None,
-        handler: |call| Box::pin(batch::cancel(call)),
-    },
-    Route {
-        method: Method::Post,
-        path: "/v1/lists",
-        access: Access::Key(KeyScope::Lists),
-        safe: false,
-        body: Body::JsonOrContent,
-        limit: Limit::Row(Row::List),
-        feature: Some(Feature::Batches),
-        handler: |call| Box::pin(lists::create(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/v1/lists",
-        access: Access::Key(KeyScope::Lists),
-        safe: true,
-        body: Body::None,
-        limit: Limit::Row(Row::Poll),
-        feature: None,
-        handler: |call| Box::pin(lists::index(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/v1/lists/{list_id}",
-        access: Access::Key(KeyScope::Lists),
-        safe: true,
-        body: Body::None,
-        limit: Limit::Row(Row::Poll),
-        feature: None,
-        handler: |call| Box::pin(lists::show(call)),
-    },
-    Route {
-        method: Method::Patch,
-        path: "/v1/lists/{list_id}",
-        access: Access::Key(KeyScope::Lists),
-        safe: false,
-        body: Body::Content,
-        limit: Limit::Row(Row::List),
-        feature: Some(Feature::Batches),
-        handler: |call| Box::pin(lists::append(call)),
-    },
-    Route {
-        method: Method::Delete,
-        path: "/v1/lists/{list_id}",
-        access: Access::Key(KeyScope::Lists),
-        safe: false,
-        body: Body::None,
-        limit: Limit::Row(Row::List),
-        feature: None,
-        handler: |call| Box::pin(lists::delete(call)),
-    },
-    Route {
-        method: Method::Post,
-        path: "/v1/lists/{list_id}/start",
-        access: Access::Key(KeyScope::Lists),
-        safe: false,
-        body: Body::None,
-        limit: Limit::Row(Row::List),
-        feature: Some(Feature::Batches),
-        handler: |call| Box::pin(lists::start(call)),
-    },
-    Route {
-        method: Method::Post,
-        path: "/v1/lists/{list_id}/cancel",
-        access: Access::Key(KeyScope::Lists),
-        safe: false,
-        body: Body::None,
-        limit: Limit::Row(Row::List),
-        feature: None,
-        handler: |call| Box::pin(lists::cancel(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/v1/lists/{list_id}/results",
-        access: Access::Key(KeyScope::Lists),
-        safe: false,
-        body: Body::None,
-        limit: Limit::Row(Row::List),
-        feature: None,
-        handler: |call| Box::pin(lists::results(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/v1/account",
-        access: Access::Key(KeyScope::Account),
-        safe: true,
-        body: Body::None,
-        limit: Limit::Row(Row::Account),
-        feature: None,
-        handler: |call| Box::pin(account::show(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/v1/account/export",
-        access: Access::Key(KeyScope::Account),
-        safe: false,
-        body: Body::None,
-        limit: Limit::Row(Row::List),
-        feature: None,
-        handler: |call| Box::pin(account::export(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/v1/openapi.json",
-        access: Access::Open,
-        safe: true,
-        body: Body::None,
-        limit: Limit::Unlimited,
-        feature: None,
-        handler: |call| Box::pin(openapi::show(call)),
-    },
+    get("/v1/openapi.json", OPEN, |call| Box::pin(openapi::show(call))),
     // The dashboard, if there is one, has its own versions of these two.
-    Route {
-        method: Method::Get,
-        path: "/docs",
-        access: Access::Open,
-        safe: true,
-        body: Body::None,
-        limit: Limit::Unlimited,
-        feature: None,
-        handler: |call| Box::pin(docs::show(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/assets/{name}",
-        access: Access::Open,
-        safe: true,
-        body: Body::None,
-        limit: Limit::Unlimited,
-        feature: None,
-        handler: |call| Box::pin(docs::asset(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/livez",
-        access: Access::Open,
-        safe: true,
-        body: Body::None,
-        limit: Limit::Unlimited,
-        feature: None,
-        handler: |call| Box::pin(health::live(call)),
-    },
-    Route {
-        method: Method::Get,
-        path: "/readyz",
-        access: Access::Open,
-        safe: true,
-        body: Body::None,
-        limit: Limit::Unlimited,
-        feature: None,
-        handler: |call| Box::pin(health::ready(call)),
-    },
+    get("/docs", OPEN, |call| Box::pin(docs::show(call))),
+    get("/assets/{name}", OPEN, |call| Box::pin(docs::asset(call))),
+    get("/livez", OPEN, |call| Box::pin(health::live(call))),
+    get("/readyz", OPEN, |call| Box::pin(health::ready(call))),
 ];
 
 impl route::Route for Route {
