@@ -34,3 +34,12 @@ fn until<T>(mut look: impl FnMut() -> Result<T, String>) -> T {
 fn until_true(what: &str, mut is_true: impl FnMut() -> bool) {
     until(|| if is_true() { Ok(()) } else { Err(format!("not true: {what}")) });
 }
+
+/// Calls `act` with 0, 1, ... on this many threads at once; returns the results in this order.
+fn at_once<T: Send>(count: usize, act: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let act = &act;
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || act(number))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}

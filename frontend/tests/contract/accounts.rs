@@ -130,8 +130,7 @@ impl<'s> Account<'s> {
 
     /// The end of the period in milliseconds since 1970.
     pub fn period_end(&self) -> u64 {
-        let shown = self.server.administer(&["account", "show", &self.name, "--json"]);
-        let shown: Value = serde_json::from_str(&shown).unwrap();
+        let shown = self.server.administer_json(&["account", "show", &self.name]);
         shown["account"]["period_end"].as_u64().unwrap_or_else(|| panic!("{shown}"))
     }
 }

@@ -1,4 +1,4 @@
-//! Keys: every endpoint with no key, a malformed, an unknown, a revoked, a test and another account's key.
+//! Keys: every endpoint with no key, a malformed, an unknown and a revoked key. `charging` and `batch` use test keys.
 
 use crate::contract::accounts::{Account, addresses, batch, verify, verify_by_get};
 use crate::contract::world::{mailbox, shared};
@@ -57,13 +57,6 @@ fn what_is_no_key_is_missing_and_what_opens_nothing_is_invalid() {
 }
 
 #[test]
-fn the_scheme_is_read_in_any_case() {
-    let account = shared().account("free");
-    let value = format!("bEARER  {}", account.live);
-    account.server.call(&get("/v1/account").header("authorization", &value)).ok();
-}
-
-#[test]
 fn a_revoked_key_is_api_key_revoked_and_at_once() {
     let account = shared().account("free");
     let calls = calls(&account);
@@ -76,40 +69,6 @@ fn a_revoked_key_is_api_key_revoked_and_at_once() {
     // The other keys of the account still work.
     account.server.call(&get("/v1/account").key(account.test())).ok();
     account.server.call(&get("/v1/account").key(&account.another_key())).ok();
-}
-
-#[test]
-fn a_test_key_is_let_in_everywhere() {
-    let account = shared().account("free");
-    for call in calls(&account) {
-        let answer = account.server.call(&call.key(account.test()));
-        assert!([200, 202].contains(&answer.status), "{answer:?}");
-    }
-    assert_eq!(account.credits(), 99);
-}
-
-#[test]
-fn another_accounts_key_sees_nothing_of_this_one() {
-    let (account, other) = (shared().account("five"), shared().account("free"));
-    let email = mailbox();
-    account.verify(&email);
-    let id = account.start(&addresses(1))["batch_id"].as_str().unwrap().to_owned();
-    assert_eq!(other.credits(), 100, "a balance of its own");
-    assert_eq!(other.verify(&email)["cached"], false, "no repeat of somebody else's check");
-    other.call(get(format!("/v1/verify/batch/{id}"))).assert_refused(404, "not_found");
-    assert_eq!(account.credits(), 3, "and it spends nothing of it");
-}
-
-#[test]
-fn live_and_test_keys_have_their_prefixes() {
-    let account = shared().account("free");
-    for (key, prefix) in [(&account.live, "mp_live_"), (&account.test().to_owned(), "mp_test_")] {
-        let rest = key.strip_prefix(prefix).unwrap();
-        assert!(
-            rest.len() == 49 && rest.chars().all(|c| c.is_ascii_alphanumeric()),
-            "43 and 6 characters of base62"
-        );
-    }
 }
 
 #[test]
@@ -129,11 +88,4 @@ fn a_key_is_shown_once_and_only_its_hash_is_stored() {
         }
     }
     assert!(!server.log().contains(secret));
-}
-
-#[test]
-fn the_openapi_description_needs_no_key() {
-    shared().call(&get("/v1/openapi.json")).ok();
-    let with_nonsense = shared().call(&get("/v1/openapi.json").key("nonsense"));
-    assert_eq!(with_nonsense.status, 200);
 }

@@ -1,5 +1,6 @@
 //! Two simultaneous calls.
 
+use crate::at_once;
 use crate::contract::accounts::{addresses, batch, created, verify};
 use crate::contract::world::{address, contacts, mailbox, shared};
 use serde_json::Value;
@@ -9,10 +10,7 @@ use std::collections::BTreeSet;
 fn two_calls_for_one_address_at_once_make_one_probe_and_one_charge() {
     let account = shared().account("free");
     let asked = address("user", "at-once.example");
-    let results: Vec<Value> = std::thread::scope(|scope| {
-        let calls: Vec<_> = (0..12).map(|_| scope.spawn(|| account.verify(&asked))).collect();
-        calls.into_iter().map(|call| call.join().unwrap()).collect()
-    });
+    let results = at_once(12, |_| account.verify(&asked));
     let paid: Vec<&Value> = results.iter().filter(|result| result["cached"] == false).collect();
     assert_eq!(paid.len(), 1, "{results:?}");
     assert_eq!(paid[0]["credits_remaining"], 99);
@@ -29,10 +27,7 @@ fn two_calls_for_one_address_at_once_make_one_probe_and_one_charge() {
 fn the_last_credit_is_spent_once() {
     let account = shared().account("none");
     account.grant(1);
-    let statuses: Vec<u16> = std::thread::scope(|scope| {
-        let calls: Vec<_> = (0..6).map(|_| scope.spawn(|| account.call(verify(&mailbox())).status)).collect();
-        calls.into_iter().map(|call| call.join().unwrap()).collect()
-    });
+    let statuses = at_once(6, |_| account.call(verify(&mailbox())).status);
     assert_eq!(statuses.iter().filter(|&&status| status == 200).count(), 1, "{statuses:?}");
     assert_eq!(statuses.iter().filter(|&&status| status == 402).count(), 5, "{statuses:?}");
     assert_eq!(account.credits(), 0);
@@ -43,10 +38,7 @@ fn one_idempotency_key_at_once_makes_one_batch() {
     let account = shared().account("free");
     for round in 0..10 {
         let call = batch(&addresses(2)).header("Idempotency-Key", &format!("round {round}"));
-        let answers: Vec<_> = std::thread::scope(|scope| {
-            let calls: Vec<_> = (0..6).map(|_| scope.spawn(|| account.call(call.clone()))).collect();
-            calls.into_iter().map(|call| call.join().unwrap()).collect()
-        });
+        let answers = at_once(6, |_| account.call(call.clone()));
         let (made, busy): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status == 202);
         for answer in busy {
             answer.assert_refused(409, "idempotency_in_progress");

@@ -54,11 +54,14 @@ fn invalid_request_names_what_is_wrong_as_the_validation_error_schema_does() {
         (body("[]"), &["body object_type"]),
         (body("{}"), &["body.email missing"]),
         (body("{\"email\":1}"), &["body.email string_type"]),
+        (body("{\"email\":null}"), &["body.email string_type"]),
+        (post(format!("/v1/verify?email={email}"), &json!({})), &["body.email missing"]),
         (body(&format!("{{\"email\":\"{}\"}}", "a".repeat(321))), &["body.email string_too_long"]),
         (with_body("", ",\"mode\":\"slow\""), &["body.mode enum"]),
-        (with_body("", ",\"detail\":true"), &["body.detail string_type"]),
+        (with_body("", ",\"mode\":1,\"detail\":true"), &["body.mode string_type", "body.detail string_type"]),
         (with_body("?mode=full", ",\"mode\":\"fast\""), &["body.mode conflict"]),
-        (with_body("?mode=slow", ""), &["query.mode enum"]),
+        (with_body("?mode=fast", ",\"mode\":\"full\""), &["body.mode conflict"]),
+        (with_body("?mode=slow&detail=none", ""), &["query.mode enum", "query.detail enum"]),
         (rows("{}"), &["body.emails missing"]),
         (rows("{\"emails\":[]}"), &["body.emails too_short"]),
         (
@@ -180,21 +183,13 @@ fn what_is_free_still_answers_on_paused_and_canceled_accounts() {
 
 fn free_things(account: &crate::contract::accounts::Account<'_>, known: &str) {
     assert_eq!(account.verify("nobody")["reason"], "invalid_syntax");
-    let repeat = account.verify(known);
+    let repeat = verified(&account.call(verify_by_get(known, "&detail=full")));
     assert_eq!((&repeat["cached"], &repeat["reason"]), (&json!(true), &json!("mailbox_exists")));
+    assert_eq!(repeat["detail"]["dns"]["mx"], true);
     assert_eq!(verified(&account.call(fast(&mailbox())))["reason"], "fast_check_passed");
     let test = verify("deliverable@any.example").key(account.test());
     assert_eq!(account.server.call(&test).ok()["reason"], "mailbox_exists");
     account.account();
-}
-
-#[test]
-fn batches_are_in_every_default_plan() {
-    let server = crate::contract::world::with_default_plans(&[]);
-    for plan in ["free", "starter", "growth", "scale"] {
-        let account = server.account(plan);
-        assert_eq!(account.call(batch(&addresses(1))).status, 202, "{plan}");
-    }
 }
 
 #[test]

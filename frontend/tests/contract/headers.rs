@@ -24,11 +24,16 @@ fn answers() -> Vec<Answer> {
 }
 
 #[test]
-fn every_answer_is_dated_and_no_store() {
+fn every_answer_is_json_dated_and_no_store_and_has_only_its_own_headers() {
     let others = ["/livez", "/v1/nowhere", "/v1/account"].map(|path| shared().call(&get(path)));
     for answer in answers().into_iter().chain(others) {
         assert_eq!(answer.header("cache-control"), Some("no-store"), "{answer:?}");
         assert!(answer.header("date").is_some(), "{answer:?}");
+        assert!(answer.header("content-type").unwrap().starts_with("application/json"), "{answer:?}");
+        answer.json();
+        assert_eq!(answer.header("idempotent-replayed"), None, "{answer:?}");
+        let challenge = (answer.status == 401).then_some("Bearer realm=\"mailprobe\"");
+        assert_eq!(answer.header("www-authenticate"), challenge, "{answer:?}");
     }
 }
 
@@ -59,21 +64,5 @@ fn any_other_request_id_is_replaced() {
         let made = answer.header("x-request-id").unwrap();
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         assert!(made != id && (1..=64).contains(&made.len()) && made.chars().all(plain), "{id:?} {made:?}");
-    }
-}
-
-#[test]
-fn www_authenticate_stands_on_401_and_nowhere_else() {
-    for answer in answers() {
-        assert_eq!(answer.header("www-authenticate"), None, "{answer:?}");
-    }
-    let answer = shared().call(&get("/v1/account"));
-    assert_eq!(answer.header("www-authenticate"), Some("Bearer realm=\"mailprobe\""));
-}
-
-#[test]
-fn idempotent_replayed_stands_on_replays_and_nowhere_else() {
-    for answer in answers() {
-        assert_eq!(answer.header("idempotent-replayed"), None, "{answer:?}");
     }
 }

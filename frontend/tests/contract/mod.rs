@@ -1,5 +1,6 @@
-//! The contract with callers, rule by rule: a test for each row of each table, in the order of the documentation. Every
-//! test uses HTTP and the real server, with a mail internet on loopback.
+//! The contract with callers, rule by rule, in the order of the documentation. Every test uses HTTP and the real server, with a mail
+//! internet on loopback. The tests of the crates `api`, `checks` and `server` have the cases of single headers and bodies, and those
+//! of the description.
 
 mod account;
 mod accounts;
@@ -16,8 +17,6 @@ mod fast;
 mod headers;
 mod idempotency;
 mod lies;
-mod limits;
-mod openapi;
 mod order;
 mod outage;
 mod rate_limits;
@@ -28,5 +27,4 @@ mod states;
 mod test_mode;
 mod time;
 mod verification;
-mod versioning;
 mod world;

@@ -4,7 +4,7 @@ use crate::contract::accounts::{Account, addresses, batch, fast, verify};
 use crate::contract::resolver::Resolver;
 use crate::contract::world::{self, HOUR, MARGIN, address, domain, mailbox};
 use crate::harness::client::Answer;
-use crate::until;
+use crate::{at_once, until};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -21,10 +21,7 @@ fn until_down(account: &Account<'_>) -> u64 {
     let began = Instant::now();
     let mut verdicts = 0;
     while began.elapsed() < Duration::from_secs(60) {
-        let answers: Vec<Answer> = std::thread::scope(|scope| {
-            let calls: Vec<_> = (0..2).map(|_| scope.spawn(|| account.call(verify(&mailbox())))).collect();
-            calls.into_iter().map(|call| call.join().unwrap()).collect()
-        });
+        let answers = at_once(2, |_| account.call(verify(&mailbox())));
         for answer in &answers {
             if answer.status == 200 {
                 assert_eq!(answer.json()["reason"], "unverifiable");
@@ -190,11 +187,7 @@ fn no_mail_server_can_be_reached_is_503_and_refunded() {
 fn a_full_queue_is_temporarily_unavailable_and_refunded() {
     let server = world::start(&["--queue", "4"]);
     let account = server.account("free");
-    let answers: Vec<Answer> = std::thread::scope(|scope| {
-        let check = || account.call(verify(&address("user", "slow.example")));
-        let calls: Vec<_> = (0..12).map(|_| scope.spawn(check)).collect();
-        calls.into_iter().map(|call| call.join().unwrap()).collect()
-    });
+    let answers = at_once(12, |_| account.call(verify(&address("user", "slow.example"))));
     let (answered, refused): (Vec<Answer>, Vec<Answer>) =
         answers.into_iter().partition(|answer| answer.status == 200);
     assert!((1..=4).contains(&answered.len()), "{answered:?}");

@@ -1,6 +1,7 @@
 //! The table of requests per minute, fair use, and their headers. There are never more requests than the limit in any
 //! 60 s.
 
+use crate::at_once;
 use crate::contract::accounts::{addresses, batch, fast, until_refused, verify};
 use crate::contract::world::{self, DAY, MINUTE, address, net};
 use crate::harness::client::{Answer, Call, get, post};
@@ -262,12 +263,8 @@ fn an_account_s_own_limits_hold_at_once() {
 fn all_threads_count_together() {
     let server = limited_with("[plan.limits]\nverify = 50", &["--frontends", "3"]);
     let call = verify("nobody").key(&server.test);
-    let passed: usize = std::thread::scope(|scope| {
-        let ask = || until_refused(&mut server.connect(), &call, 20).0;
-        let threads: Vec<_> = (0..6).map(|_| scope.spawn(ask)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
-    });
-    assert_eq!(passed, 50);
+    let passed = at_once(6, |_| until_refused(&mut server.connect(), &call, 20).0);
+    assert_eq!(passed.iter().sum::<usize>(), 50);
 }
 
 #[test]

@@ -4,22 +4,6 @@ use crate::contract::accounts::batch;
 use crate::contract::world::{address, mailbox, shared};
 use crate::harness::client::get;
 use crate::until;
-use serde_json::{Value, json};
-
-#[test]
-fn an_accepted_batch_is_processing_and_becomes_completed() {
-    let account = shared().account("free");
-    let emails: Vec<String> = (0..3).map(|_| address("user", "slow.example")).collect();
-    let created = account.start(&emails);
-    assert_eq!(created["status"], "processing");
-    let id = created["batch_id"].as_str().unwrap();
-    let status = account.poll(id);
-    assert_eq!((&status["status"], &status["results"]), (&json!("processing"), &Value::Null));
-    assert_eq!(status["total"], 3);
-    let done = account.finish(id);
-    assert_eq!((&done["progress"].as_f64(), &done["checked"]), (&Some(100.0), &json!(3)));
-    assert_eq!(account.poll(id), done, "and stays so");
-}
 
 #[test]
 fn checked_and_progress_rise_towards_the_total() {
@@ -70,14 +54,6 @@ fn another_accounts_batch_is_not_found() {
 }
 
 #[test]
-fn every_key_of_the_account_may_poll() {
-    let account = shared().account("free");
-    let created = account.start(&[mailbox()]);
-    let path = format!("/v1/verify/batch/{}", created["batch_id"].as_str().unwrap());
-    account.server.call(&get(&path).key(&account.another_key())).ok();
-}
-
-#[test]
 fn polling_works_at_0_credits_and_on_paused_or_canceled_accounts() {
     let account = shared().account("none");
     account.grant(1);
@@ -92,16 +68,4 @@ fn polling_works_at_0_credits_and_on_paused_or_canceled_accounts() {
         assert_eq!(account.poll(id)["status"], "completed");
         account.call(batch(&[mailbox()])).assert_refused(402, "subscription_inactive");
     }
-}
-
-#[test]
-fn batches_do_not_disturb_each_other() {
-    let account = shared().account("free");
-    let (one, two) = (mailbox(), address("nobody", "ok.example"));
-    let (first, second) =
-        (account.start(std::slice::from_ref(&one)), account.start(std::slice::from_ref(&two)));
-    assert_ne!(first["batch_id"], second["batch_id"]);
-    let rows = |created: &Value| account.finish(created["batch_id"].as_str().unwrap())["results"].clone();
-    assert_eq!(rows(&first)[0]["email"], one);
-    assert_eq!(rows(&second)[0]["email"], two);
 }

@@ -1,8 +1,8 @@
 //! Test keys: the table of local parts, and the effects that they never have. `batch` tests their batches.
 
-use crate::contract::accounts::{Account, fast, verified, verify, verify_by_get};
+use crate::contract::accounts::{Account, verified, verify, verify_by_get};
 use crate::contract::world::{contacts, domain, shared};
-use crate::harness::client::{get, post};
+use crate::harness::client::post;
 use serde_json::json;
 
 #[track_caller]
@@ -72,43 +72,6 @@ fn no_mail_server_is_contacted() {
     check(&account, &format!("deliverable@{domain}"), "mailbox_exists");
     check(&account, &format!("user-1@{domain}"), "mailbox_not_found");
     assert_eq!(contacts(&domain), (0, 0));
-}
-
-#[test]
-fn fast_mode_runs_the_real_checks() {
-    let account = shared().account("free");
-    for (asked, reason) in [
-        ("deliverable@ok.example", "fast_check_passed"),
-        ("not_found@ok.example", "fast_check_passed"),
-        ("deliverable@nxdomain.example", "no_mx"),
-        ("deliverable@mailinator.com", "disposable"),
-        ("deliverable@gmial.com", "possible_typo"),
-        ("deliverable@", "invalid_syntax"),
-    ] {
-        let result = verified(&account.server.call(&fast(asked).key(account.test())));
-        assert_eq!((&result["reason"], &result["mode"]), (&json!(reason), &json!("fast")), "{asked}");
-    }
-}
-
-#[test]
-fn unknown_modes_and_details_are_refused_here_too() {
-    let account = shared().account("free");
-    for (name, value) in [("mode", "quick"), ("detail", "all")] {
-        let body = json!({ "email": "deliverable@any.example", name: value });
-        account
-            .server
-            .call(&post("/v1/verify", &body).key(account.test()))
-            .assert_refused(400, "invalid_request");
-    }
-}
-
-#[test]
-fn account_shows_the_real_balance() {
-    let account = shared().account("free");
-    account.verify(&crate::contract::world::mailbox());
-    let shown = account.server.call(&get("/v1/account").key(account.test())).ok();
-    assert_eq!(shown, account.account());
-    assert_eq!(shown["credits_remaining"], 99);
 }
 
 #[test]

@@ -250,6 +250,12 @@ impl Server {
         serde_json::from_str(&self.administer(&[arguments, &["--json"]].concat())).unwrap()
     }
 
+    /// The value of a series in the metrics, such as `mailprobe_credits_spent_total`.
+    #[track_caller]
+    pub fn metric(&self, series: &str) -> f64 {
+        metric_in(&self.administer(&["metrics"]), series)
+    }
+
     /// Moves the server's clock and returns its time, in milliseconds since 1970.
     pub fn advance(&self, ms: u64) -> u64 {
         self.administer(&["clock", "advance", &ms.to_string()]).trim().parse().unwrap()
@@ -327,6 +333,13 @@ fn guard(server: &Child, folder: &TempDir) -> Child {
         .stderr(Stdio::null())
         .spawn()
         .unwrap()
+}
+
+/// The value of a series in a page of metrics.
+#[track_caller]
+pub fn metric_in(page: &str, series: &str) -> f64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {series} in {page}")).parse().unwrap()
 }
 
 fn tcp() -> Socket {

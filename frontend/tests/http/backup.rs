@@ -1,7 +1,7 @@
 //! Backups of a running server, and their restoration.
 
 use crate::harness::server::{Server, mailprobe};
-use crate::until;
+use crate::http::batches;
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;
@@ -31,13 +31,11 @@ fn refused(output: &Output) -> String {
 }
 
 fn account(server: &Server) -> Value {
-    let shown = server.administer(&["account", "show", "default", "--json"]);
-    serde_json::from_str(&shown).unwrap()
+    server.administer_json(&["account", "show", "default"])
 }
 
 fn check(server: &Server, local: &str) -> u16 {
-    let body = json!({ "email": format!("{local}@example.com") }).to_string();
-    server.post(&server.live, "/v1/verify", &body).status
+    server.verify(&server.live, &format!("{local}@example.com")).status
 }
 
 #[test]
@@ -74,15 +72,8 @@ fn a_server_is_restored_as_it_was() {
         let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!((&shown["audit"]["faults"], &shown["audit"]["open_holds"]), (&json!([]), &json!(0)));
     });
-    let batch = json!({ "emails": ["catch_all@example.net", "mailbox_exists@example.net"] }).to_string();
-    let path = format!(
-        "/v1/verify/batch/{}",
-        server.post(&server.live, "/v1/verify/batch", &batch).json()["batch_id"].as_str().unwrap()
-    );
-    let results = until(|| {
-        let polled = server.get(&server.live, &path).json();
-        if polled["status"] == "completed" { Ok(polled) } else { Err(polled.to_string()) }
-    });
+    let batch = batches::id(&batches::submit(&server, &server.live, &["catch_all-9", "mailbox_exists-9"]));
+    let results = batches::completed(&server, &server.live, &batch);
     let expected = account(&server);
     let output = back_up(&server.data(), &file);
     assert!(output.status.success(), "{output:?}");
@@ -108,9 +99,9 @@ fn a_server_is_restored_as_it_was() {
     }
     assert_eq!(found["keys"].as_array().map(Vec::len), expected["keys"].as_array().map(Vec::len));
     assert_eq!(server.credits(), 53);
-    assert_eq!(server.get(&server.live, &path).json(), results, "what is sealed can be opened");
-    let known = json!({ "email": "mailbox_exists-3@example.com" }).to_string();
-    assert_eq!(server.post(&server.live, "/v1/verify", &known).json()["cached"], true);
+    assert_eq!(batches::poll(&server, &server.live, &batch), results, "what is sealed can be opened");
+    let known = server.verify(&server.live, "mailbox_exists-3@example.com");
+    assert_eq!(known.json()["cached"], true);
     assert_eq!(check(&server, "mailbox_exists"), 200);
     assert_eq!(server.get(&server.test, "/v1/account").status, 200);
 }

@@ -3,7 +3,7 @@
 use crate::harness::client::Answer;
 use crate::harness::server::{Server, get, mailprobe};
 use crate::http::batches::{id, poll, reasons, submit};
-use crate::{until, until_true};
+use crate::{at_once, until, until_true};
 use serde_json::json;
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -33,11 +33,7 @@ fn a_check_over_the_budget_of_its_site_costs_nothing_and_is_no_repeat() {
     }
     assert_over_budget(&server.get(&server.live, "/v1/verify?email=budget%40example.com&detail=full"));
     // A check that waits for another one gets the same answer.
-    let together: Vec<Answer> = std::thread::scope(|scope| {
-        let ask = || server.verify(&server.live, "budget-400@example.com");
-        let asking: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
-        asking.into_iter().map(|one| one.join().unwrap()).collect()
-    });
+    let together = at_once(3, |_| server.verify(&server.live, "budget-400@example.com"));
     together.iter().for_each(assert_over_budget);
     assert_eq!(server.asked("budget-400@example.com"), 1);
     assert_eq!(server.ledger(), (0, 0));
@@ -48,9 +44,7 @@ fn a_check_over_the_budget_of_its_site_costs_nothing_and_is_no_repeat() {
     let body = server.verify(&server.live, "budget.2@example.com").json();
     assert_eq!((&body["reason"], &body["credits_remaining"]), (&json!("mailbox_exists"), &json!(99)));
     assert_eq!(server.ledger(), (0, 1));
-    let page = server.administer(&["metrics"]);
-    let counted = page.lines().any(|line| line == "mailprobe_over_budget_total{mode=\"full\"} 6");
-    assert!(counted, "{page}");
+    assert_eq!(server.metric("mailprobe_over_budget_total{mode=\"full\"}"), 6.0);
     assert!(!server.log().contains("example.com"), "{}", server.log());
 }
 
@@ -72,8 +66,7 @@ fn rows_over_the_budget_wait_and_are_refunded_and_no_other_row_waits_for_them() 
     assert_eq!((server.credits(), server.ledger()), (95, (0, 5)), "two rows are refunded");
     assert_eq!(server.asked("budget@example.com"), 2, "at once and at the end");
     assert_over_budget(&server.verify(&server.live, "budget@example.com"));
-    let page = server.administer(&["metrics"]);
-    assert!(page.contains("mailprobe_over_budget_total{mode=\"batch\"} 3\n"), "{page}");
+    assert_eq!(server.metric("mailprobe_over_budget_total{mode=\"batch\"}"), 3.0);
 }
 
 /// The data that the engine got at its start: the stored refusals, and the installation.

@@ -1,6 +1,7 @@
 //! API gateways: the account that pays, the refusals, and that their headers have no meaning without the secret.
 
-use crate::harness::client::Answer;
+use crate::at_once;
+use crate::harness::client::{Answer, Call};
 use crate::harness::server::{Server, get, mailprobe, post};
 use serde_json::{Value, json};
 use std::fs;
@@ -40,12 +41,8 @@ fn body(address: &str) -> String {
 
 /// A request with these headers and no key.
 fn send(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
-    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-    let length = body.len();
-    server.send(format!(
-        "{method} {path} HTTP/1.1\r\nHost: t\r\nContent-Type: application/json\r\n{headers}\
-         Content-Length: {length}\r\n\r\n{body}"
-    ))
+    let call = Call::new(method, path).header("Content-Type", "application/json").bytes(body);
+    server.send(headers.iter().fold(call, |call, (name, value)| call.header(name, value)).encode())
 }
 
 /// The headers in which the gateway names a user.
@@ -139,22 +136,10 @@ fn guests_are_apart_from_each_other() {
         assert_eq!(spent(&server, name), 1, "{name}");
     }
     // One address on many connections at once, by a new user: one account, one charge.
-    let threads: Vec<_> = (0..8)
-        .map(|_| {
-            let mut connection = server.connect();
-            std::thread::spawn(move || {
-                let body = body("role_account-200@example.com");
-                connection.send(format!(
-                    "POST /v1/verify HTTP/1.1\r\nHost: t\r\nX-Other-Secret: another-secret\r\nX-Other-User: eve\r\n\
-                     X-Other-Plan: PRO\r\nContent-Length: {}\r\n\r\n{body}",
-                    body.len()
-                ));
-                connection.read().json()["cached"] == json!(false)
-            })
-        })
-        .collect();
-    let charged = threads.into_iter().map(|thread| thread.join().unwrap());
-    assert_eq!(charged.filter(|charged| *charged).count(), 1);
+    let eve = [("X-Other-Secret", "another-secret"), ("X-Other-User", "eve"), ("X-Other-Plan", "PRO")];
+    let asked = body("role_account-200@example.com");
+    let answers = at_once(8, |_| send(&server, "POST", "/v1/verify", &eve, &asked));
+    assert_eq!(answers.iter().filter(|answer| answer.json()["cached"] == false).count(), 1);
     assert_eq!((spent(&server, "gateway:other:eve"), guests(&server)), (1, 5));
 }
 

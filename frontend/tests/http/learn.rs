@@ -1,6 +1,7 @@
 //! `mailprobe learn`, and the checks that use its evidence.
 
 use crate::harness::server::{Server, checked, mailprobe, scripted};
+use crate::http::batches;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -142,8 +143,8 @@ fn a_server_uses_the_evidence_for_the_named_accounts_only() {
         assert_eq!((&got["cached"], &got["detail"]["evidence"]["rule"]), (&json!(true), &rule));
     }
     for (key, expected) in [(&server.live, "mailbox_not_found"), (&stranger, "catch_all")] {
-        let id = crate::http::batches::id(&crate::http::batches::submit(&server, key, &["catch_all"]));
-        assert_eq!(crate::http::batches::reasons(&server, key, &id), [expected]);
+        let id = batches::id(&batches::submit(&server, key, &["catch_all"]));
+        assert_eq!(batches::reasons(&server, key, &id), [expected]);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The metrics of a server, over their own listener and over the admin socket.
 
 use crate::harness::client::Connection;
-use crate::harness::server::{Server, get, mailprobe, post};
+use crate::harness::server::{Server, get, mailprobe, metric_in, post};
 use crate::until;
 use std::net::SocketAddr;
 
@@ -16,12 +16,6 @@ fn ask(server: &Server, request: &str) -> crate::harness::client::Answer {
     let answer = connection.read();
     assert!(connection.try_read().is_none(), "one answer a connection");
     answer
-}
-
-#[track_caller]
-fn value(page: &str, series: &str) -> f64 {
-    let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-    line.unwrap_or_else(|| panic!("no {series} in {page}")).parse().unwrap()
 }
 
 #[test]
@@ -44,25 +38,25 @@ fn requests_verdicts_and_credits_are_counted() {
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let page = &answer.body;
-    let requests = |labels: &str| value(page, &format!("mailprobe_requests_total{{{labels}}}"));
+    let requests = |labels: &str| metric_in(page, &format!("mailprobe_requests_total{{{labels}}}"));
     assert_eq!(requests("route=\"/v1/verify\",method=\"POST\",status=\"200\""), 6.0);
     assert_eq!(requests("route=\"/v1/verify\",method=\"POST\",status=\"503\""), 1.0);
     assert_eq!(requests("route=\"/v1/verify\",method=\"GET\",status=\"200\""), 1.0);
     assert_eq!(requests("route=\"-\",method=\"GET\",status=\"404\""), 1.0);
     assert_eq!(requests("route=\"-\",method=\"-\",status=\"405\""), 1.0);
-    assert_eq!(value(page, "mailprobe_checks_total{mode=\"full\",reason=\"catch_all\"}"), 6.0);
-    assert_eq!(value(page, "mailprobe_checks_total{mode=\"test\",reason=\"mailbox_exists\"}"), 1.0);
-    assert_eq!(value(page, "mailprobe_checks_total{mode=\"batch\",reason=\"inbox_full\"}"), 1.0);
-    assert_eq!(value(page, "mailprobe_credits_spent_total"), 8.0);
-    assert_eq!(value(page, "mailprobe_credits_granted_total"), 100.0);
-    assert_eq!(value(page, "mailprobe_connections_total"), 11.0);
-    assert_eq!(value(page, "mailprobe_store_rows{table=\"accounts\"}"), 1.0);
+    assert_eq!(metric_in(page, "mailprobe_checks_total{mode=\"full\",reason=\"catch_all\"}"), 6.0);
+    assert_eq!(metric_in(page, "mailprobe_checks_total{mode=\"test\",reason=\"mailbox_exists\"}"), 1.0);
+    assert_eq!(metric_in(page, "mailprobe_checks_total{mode=\"batch\",reason=\"inbox_full\"}"), 1.0);
+    assert_eq!(metric_in(page, "mailprobe_credits_spent_total"), 8.0);
+    assert_eq!(metric_in(page, "mailprobe_credits_granted_total"), 100.0);
+    assert_eq!(metric_in(page, "mailprobe_connections_total"), 11.0);
+    assert_eq!(metric_in(page, "mailprobe_store_rows{table=\"accounts\"}"), 1.0);
     // There is a table with that name.
     let page_told = page.replace("table=\"secrets\"", "");
     assert!(!page_told.contains("secret") && !page.contains("default") && !page.contains('@'), "{page}");
 
     let printed = server.administer(&["metrics"]);
-    assert_eq!(value(&printed, "mailprobe_credits_spent_total"), 8.0);
+    assert_eq!(metric_in(&printed, "mailprobe_credits_spent_total"), 8.0);
     let families = |page: &str| page.lines().filter(|line| line.starts_with("# TYPE")).count();
     assert_eq!(families(&printed), families(page));
 }
@@ -86,9 +80,8 @@ fn without_the_flag_there_is_the_admin_socket_alone() {
     let mut server = Server::start(&[]);
     assert!(!server.announced().iter().any(|line| line.starts_with("metrics")));
     server.send(post("", "/v1/verify", "{}"));
-    let printed = server.administer(&["metrics"]);
     let series = "mailprobe_requests_total{route=\"/v1/verify\",method=\"POST\",status=\"401\"}";
-    assert_eq!(value(&printed, series), 1.0);
+    assert_eq!(server.metric(series), 1.0);
     assert_eq!(server.send(get("", "/livez")).status, 200);
     let data = server.data();
     server.signal(libc::SIGTERM);

@@ -1,5 +1,6 @@
 //! Keys with scopes and an expiry: 403 and 401.
 
+use crate::harness::client::Call;
 use crate::harness::server::Server;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -59,18 +60,11 @@ fn every_route_refuses_a_key_without_its_scope_and_no_other_key() {
             let all = key(&server, test);
             for (needed, method, path, body) in requests.iter().filter(|(needed, ..)| *needed == scope) {
                 let call = |key: &str| {
-                    let length = body.len();
-                    server.send(format!(
-                        "{method} {path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\nContent-Type: \
-                         application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-                    ))
+                    let call = Call::new(method, path).key(key).header("Content-Type", "application/json");
+                    server.send(call.bytes(body.as_bytes()).encode())
                 };
                 let refused = call(&without);
-                assert_eq!(
-                    (refused.status, refused.error().as_str()),
-                    (403, "insufficient_scope"),
-                    "{method} {path} {body}: {refused:?}"
-                );
+                refused.assert_refused(403, "insufficient_scope");
                 let message = refused.json()["message"].as_str().unwrap().to_owned();
                 assert!(message.contains(&format!("lacks the scope `{needed}`")), "{message}");
                 assert!(message.contains("Use a key with this scope, or create one"), "{message}");

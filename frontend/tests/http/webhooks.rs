@@ -4,7 +4,8 @@ mod receiver;
 
 use crate::harness::client::Answer;
 use crate::harness::server::{Server, post_with};
-use crate::{until, until_true};
+use crate::http::batches;
+use crate::until;
 use receiver::{Act, Receiver, ok, status};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -53,11 +54,8 @@ fn attempted(server: &Server, id: &str, count: usize) -> Value {
 fn complete(server: &Server, key: &str) -> String {
     let body = json!({ "emails": ["mailbox_exists@needle.example"], "name": "needle" }).to_string();
     let made = server.post(key, "/v1/verify/batch", &body);
-    assert_eq!(made.status, 202, "{made:?}");
-    let id = made.json()["batch_id"].as_str().unwrap().to_owned();
-    until_true("the batch is completed", || {
-        server.get(key, &format!("/v1/verify/batch/{id}")).json()["status"] == "completed"
-    });
+    let id = batches::id(&made);
+    batches::completed(server, key, &id);
     id
 }
 

@@ -1,10 +1,11 @@
 //! Balance, usage and single checks: the pages, the API and the command line agree.
 
 use crate::harness::server::Server;
+use crate::until_true;
 use crate::web::browser::{Browser, signed_up};
 use crate::web::keys::make;
+use crate::web::lists::wait;
 use serde_json::Value;
-use std::time::{Duration, Instant};
 
 /// The remaining credits on the page, in the API and on the command line.
 fn credits(server: &Server, browser: &mut Browser, key: &str, email: &str) -> u64 {
@@ -75,13 +76,7 @@ fn days_count_what_was_charged_by_reason() {
     let batch = server.post(&key, "/v1/verify/batch", r#"{"emails":["a@example.com","b@example.com"]}"#);
     let id = batch.json()["batch_id"].as_str().unwrap().to_owned();
     let path = format!("/batches/{id}");
-    for _ in 0..200 {
-        if browser.get(&path).plain().contains("Share") {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    browser.get(&path).says("2 addresses checked").says("b@example.com");
+    wait(&mut browser, &path, "Share").says("2 addresses checked").says("b@example.com");
     browser.get("/batches").says(&id).says("completed");
     let usage = browser.get("/usage");
     assert!(usage.text().matches("<rect").count() >= 3, "two days and the verdicts: {}", usage.text());
@@ -123,10 +118,6 @@ fn the_plan_and_its_limits_are_shown() {
 fn the_overview_names_faults_of_the_machine() {
     let server = Server::start(&["--self-checks", "true", "--resolver", "127.0.0.1:9"]);
     let mut browser = Browser::signed_up(&server, "joe@example.com");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while server.get("", "/readyz").json()["faults"].is_null() {
-        assert!(Instant::now() < deadline, "no fault was found");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until_true("a fault is found", || server.get("", "/readyz").json()["faults"].is_array());
     browser.get("/").says("until the operator of this service corrects a fault (resolver)");
 }

@@ -1,5 +1,6 @@
 //! What strangers can take from users of the dashboard: places in the queue of passwords, and attempts to sign in.
 
+use crate::at_once;
 use crate::harness::client::{Answer, escape};
 use crate::harness::server::Server;
 use crate::web::browser::{Browser, EMAIL, PASSWORD, Page};
@@ -80,11 +81,7 @@ fn attempts_without_a_place_count_neither_for_the_user_nor_for_the_network() {
     Browser::signed_up(&server, EMAIL);
     let mut browser = Browser::at(&server, [127, 0, 0, 9]);
     let token = browser.get("/signin").token();
-    let answers: Vec<Answer> = thread::scope(|scope| {
-        let tries: Vec<_> =
-            (0..40).map(|_| scope.spawn(|| try_once(&browser, &token, "jane@example.com"))).collect();
-        tries.into_iter().map(|one| one.join().unwrap().unwrap()).collect()
-    });
+    let answers = at_once(40, |_| try_once(&browser, &token, "jane@example.com").unwrap());
     let wrong = answers.iter().filter(|answer| answer.status == 401).count();
     let share = "Your network has all of its share of the password checks: 4 wait already.";
     let refused = answers.iter().filter(|answer| answer.body.contains(share)).count();
