@@ -2,14 +2,14 @@
 //! this test counts: with all other tests beside it, the sick sites can have all sessions before the well ones come.
 
 #[path = "all/support.rs"]
+#[expect(dead_code, reason = "this program needs a part of it")]
 mod support;
 
 use engine::config::Pace;
-use engine::proto::address::Address;
-use engine::{Client, Outage, Priority, Request};
+use engine::{Client, Outage, Priority};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
-use support::{engine, world};
+use support::{engine, request, submit, world};
 
 /// Addresses of each sick site, far more than of a well one.
 const SICK_EACH: usize = 3000;
@@ -80,16 +80,7 @@ fn clean(client: &Client, list: &[String], well: usize) -> Duration {
         while under_way < WINDOW
             && let Some(&index) = ready.front()
         {
-            let address = Address::parse(&list[index]).expect("an address");
-            let request = Request {
-                ticket: index as u64,
-                address,
-                priority: Priority::List,
-                owner: 0,
-                trace: false,
-                observed: false,
-            };
-            if client.submit(request).is_err() {
+            if client.submit(request(index as u64, &list[index], Priority::List)).is_err() {
                 break;
             }
             ready.pop_front();
@@ -121,16 +112,7 @@ fn run(well: usize, each: usize, sick: bool) -> Duration {
     let time = clean(&client, &list, count);
     if sick {
         // A single check is admitted beside the quota, and is answered in time.
-        let address = Address::parse("user-1@silent.example").expect("an address");
-        let single = Request {
-            ticket: u64::MAX,
-            address,
-            priority: Priority::Single,
-            owner: 0,
-            trace: false,
-            observed: false,
-        };
-        client.submit(single).expect("no room for a single check");
+        submit(&client, u64::MAX, "user-1@silent.example", Priority::Single);
         let asked = Instant::now();
         let answered = std::iter::from_fn(|| client.answer_blocking(Duration::from_secs(60)))
             .find(|answer| answer.ticket == u64::MAX)

@@ -1,9 +1,8 @@
 //! The budget of refused recipients: works without a budget are answered at once.
 
-use crate::support;
+use crate::support::{self, answer, submit};
 use engine::config::{EngineConfig, Pace};
-use engine::proto::address::Address;
-use engine::{Engine, KeptRefusals, Outage, Priority, RefusalTable, Request};
+use engine::{Engine, KeptRefusals, Outage, Priority, RefusalTable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -13,17 +12,15 @@ const BUDGET: u64 = 100;
 
 const ROWS: u64 = 150;
 
+const WORLD: &str = "journal = true\n[[domain]]\nname = \"b.example\"\nmailboxes.ok = [\"user-#\"]\n";
+
 #[test]
 fn whoever_is_over_the_budget_is_told_so_at_once() {
-    let net =
-        support::world("journal = true\n[[domain]]\nname = \"b.example\"\nmailboxes.ok = [\"user-#\"]\n");
+    let net = support::world(WORLD);
     let engine = support::engine(net.dns(), net.smtp_port(), Pace::Polite);
     let client = engine.client(1_000);
     for (ticket, priority) in (0..ROWS).zip([Priority::Batch, Priority::List].into_iter().cycle()) {
-        let address = Address::parse(&format!("nobody-{ticket}@b.example")).expect("an address");
-        client
-            .submit(Request { ticket, address, priority, owner: 0, trace: false, observed: false })
-            .expect("room");
+        submit(&client, ticket, &format!("nobody-{ticket}@b.example"), priority);
     }
     let (began, mut over) = (Instant::now(), 0);
     let mut found = 0;
@@ -51,18 +48,8 @@ fn whoever_is_over_the_budget_is_told_so_at_once() {
     assert!(refused <= BUDGET && refused >= found, "{refused} refused, {found} found");
     assert!(found >= 90 && found + over == ROWS, "{found} found, {over} over the budget");
     // Somebody who comes later hears it at once, whoever he is.
-    let address = Address::parse("user-1@b.example").expect("an address");
-    let single = Request {
-        ticket: ROWS,
-        address,
-        priority: Priority::Single,
-        owner: 0,
-        trace: false,
-        observed: false,
-    };
-    client.submit(single).expect("room");
     let asked = Instant::now();
-    let answer = client.answer_blocking(Duration::from_secs(50)).expect("an answer");
+    let answer = support::ask(&client, "user-1@b.example", Priority::Single);
     assert!(matches!(answer.result, Err(Outage::OverBudget(_))), "{:?}", answer.result);
     assert!(asked.elapsed() < Duration::from_secs(5));
     engine.stop();
@@ -79,25 +66,15 @@ fn ask(engine: &Engine, names: std::ops::Range<u64>) -> u64 {
     let client = engine.client(1_000);
     let count = names.end - names.start;
     for name in names {
-        let address = Address::parse(&format!("nobody-{name}@b.example")).expect("an address");
-        let request = Request {
-            ticket: name,
-            address,
-            priority: Priority::List,
-            owner: 0,
-            trace: false,
-            observed: false,
-        };
-        client.submit(request).expect("room");
+        submit(&client, name, &format!("nobody-{name}@b.example"), Priority::List);
     }
-    let answer = |_| client.answer_blocking(Duration::from_secs(60)).expect("an answer").result;
-    (0..count).map(answer).filter(|result| matches!(result, Err(Outage::OverBudget(_)))).count() as u64
+    let results = (0..count).map(|_| answer(&client).result);
+    results.filter(|result| matches!(result, Err(Outage::OverBudget(_)))).count() as u64
 }
 
 #[test]
 fn a_run_of_less_than_a_second_leaves_its_counts_to_the_next() {
-    let net =
-        support::world("journal = true\n[[domain]]\nname = \"b.example\"\nmailboxes.ok = [\"user-#\"]\n");
+    let net = support::world(WORLD);
     let refused = || net.journal().refusals_within("", Duration::from_secs(3600));
     let engine = start(&net, Vec::new());
     let look = engine.refusals();
@@ -114,8 +91,7 @@ fn a_run_of_less_than_a_second_leaves_its_counts_to_the_next() {
 
 #[test]
 fn two_nodes_at_one_address_refuse_no_more_than_one() {
-    let net =
-        support::world("journal = true\n[[domain]]\nname = \"b.example\"\nmailboxes.ok = [\"user-#\"]\n");
+    let net = support::world(WORLD);
     let egress_nodes = Arc::new(AtomicU32::new(2));
     let node = |node: i64| {
         let config = support::config(net.dns(), net.smtp_port(), Pace::Polite);
@@ -140,8 +116,7 @@ fn two_nodes_at_one_address_refuse_no_more_than_one() {
 
 #[test]
 fn engines_that_share_a_table_share_the_budget() {
-    let net =
-        support::world("journal = true\n[[domain]]\nname = \"b.example\"\nmailboxes.ok = [\"user-#\"]\n");
+    let net = support::world(WORLD);
     let path = std::env::temp_dir().join(format!("mailprobe-budgets-{}", std::process::id()));
     let start = || {
         let table = RefusalTable::open(&path, &[7; 32], &[], true).expect("a table");

@@ -2,21 +2,15 @@
 
 mod socks;
 
-use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice, SourceConfig, SourceWay};
-use engine::proto::address::Address;
-use engine::{Client, Engine, Outage, Priority, Request};
-use mailnet::{Mailnet, Running, Scenario};
+use crate::support::{self, answer, submit, world};
+use engine::config::{DriverChoice, EngineConfig, Pace, RuntimeChoice, SourceConfig, SourceWay};
+use engine::{Client, Engine, Outage, Priority};
+use mailnet::Running;
 use socks::{Manner, Socks};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::thread;
 use std::time::{Duration, Instant};
-
-fn world(text: &str) -> Running {
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let scenario = Scenario::parse(text).expect("the scenario is sound").with_dns(any).with_smtp_port(0);
-    Mailnet::start(scenario).expect("mailnet starts")
-}
 
 /// Hosts that say whom they see. `wary` sees 127.0.0.2 with displeasure.
 const PERSONALITIES: &str = "[[personality]]\nname = \"plain\"\nbanner = \"220 {host} sees {client}\"\n\
@@ -50,23 +44,15 @@ fn source(text: &str) -> SourceConfig {
 
 fn start_on(net: &Running, sources: &[&str], runtime: RuntimeChoice) -> Engine {
     let driver = if runtime == RuntimeChoice::Glommio { DriverChoice::IoUring } else { DriverChoice::Epoll };
-    Engine::start(EngineConfig {
-        resolvers: vec![net.dns()],
-        smtp_port: net.smtp_port(),
-        allow_net: ["127.0.0.0/8", "::1"].iter().map(|net| Network::parse(net).expect("a network")).collect(),
-        ehlo: Some("probe.example".into()),
-        sources: sources.iter().map(|text| source(text)).collect(),
-        shards: 2,
-        runtime,
-        driver,
-        pace: Pace::Lab,
-        ..EngineConfig::default()
-    })
-    .expect("the engine starts")
+    let sources = sources.iter().map(|text| source(text)).collect();
+    let config = support::config(net.dns(), net.smtp_port(), Pace::Lab);
+    Engine::start(EngineConfig { sources, runtime, driver, ..config }).expect("the engine starts")
 }
 
-fn start(net: &Running, sources: &[&str]) -> Engine {
-    start_on(net, sources, RuntimeChoice::Monoio)
+fn start(net: &Running, sources: &[&str]) -> (Engine, Client) {
+    let engine = start_on(net, sources, RuntimeChoice::Monoio);
+    let client = engine.client(200);
+    (engine, client)
 }
 
 #[derive(Debug)]
@@ -78,11 +64,7 @@ struct Said {
 }
 
 fn ask(client: &Client, address: &str) -> Said {
-    let address = Address::parse(address).expect("an address");
-    let request =
-        Request { ticket: 1, owner: 0, address, priority: Priority::Single, trace: true, observed: false };
-    client.submit(request).expect("room");
-    let answer = client.answer_blocking(Duration::from_secs(50)).expect("an answer");
+    let answer = support::ask(client, address, Priority::Single);
     let trace = answer.trace.join("\n");
     match answer.result {
         Ok(finding) => {
@@ -144,8 +126,7 @@ fn each_site_has_one_source_on_glommio() {
 fn who_comes_back_comes_from_where_it_came() {
     // A host sees the client, the sender and the recipient.
     let net = world(&domains(12, "\"plain\"", "mailboxes.greylisted = [\"bob\"]\ngreylist_ms = 100"));
-    let engine = start(&net, &["127.0.0.2", "127.0.0.3", "127.0.0.4"]);
-    let client = engine.client(8);
+    let (engine, client) = start(&net, &["127.0.0.2", "127.0.0.3", "127.0.0.4"]);
     for n in 0..12 {
         assert_eq!(ask(&client, &format!("bob@d{n}.example")).reason, "unverifiable");
     }
@@ -161,8 +142,7 @@ fn who_comes_back_comes_from_where_it_came() {
 #[test]
 fn a_source_that_is_blocked_rests_and_no_other_takes_its_place() {
     let net = world(&domains(12, "\"wary\"", ""));
-    let engine = start(&net, &["127.0.0.2=a.example", "127.0.0.3=b.example"]);
-    let client = engine.client(8);
+    let (engine, client) = start(&net, &["127.0.0.2=a.example", "127.0.0.3=b.example"]);
     let mut blocked = Vec::new();
     for n in 0..12 {
         let said = ask(&client, &format!("alice@d{n}.example"));
@@ -205,8 +185,7 @@ fn a_block_at_mail_counts_and_another_host_may_still_answer() {
     )
     .expect("text");
     let net = world(&text);
-    let engine = start(&net, &["127.0.0.2"]);
-    let client = engine.client(8);
+    let (engine, client) = start(&net, &["127.0.0.2"]);
     let first = ask(&client, "alice@d0.example");
     assert_eq!((first.rule, first.retry_after), ("blocklist", 300), "{}", first.trace);
     assert_eq!(ask(&client, "alice@d0.example").rule, "source_rested");
@@ -229,8 +208,7 @@ fn says_to_all(text: &str, personality: &str) -> String {
 #[test]
 fn a_block_at_rcpt_counts_once_everyone_has_heard_it() {
     let net = world(&domains(1, &says_to_all(LISTED, "plain"), ""));
-    let engine = start(&net, &["127.0.0.2"]);
-    let client = engine.client(8);
+    let (engine, client) = start(&net, &["127.0.0.2"]);
     for _ in 0..5 {
         let said = ask(&client, "alice@d0.example");
         assert_eq!(
@@ -250,8 +228,7 @@ fn a_block_at_rcpt_counts_once_everyone_has_heard_it() {
 #[test]
 fn without_sources_a_host_that_blocks_everyone_is_left_alone_for_a_minute() {
     let net = world(&domains(1, &says_to_all(LISTED, "plain"), ""));
-    let engine = start(&net, &[]);
-    let client = engine.client(8);
+    let (engine, client) = start(&net, &[]);
     for asked in 0..8 {
         let said = ask(&client, "alice@d0.example");
         let retry_after = if asked < 5 { 0 } else { 60 };
@@ -271,8 +248,7 @@ fn a_host_of_many_domains_may_block_us_for_one_of_them() {
             .expect("text");
     }
     let net = world(&text);
-    let engine = start(&net, &["127.0.0.2"]);
-    let client = engine.client(8);
+    let (engine, client) = start(&net, &["127.0.0.2"]);
     for _ in 0..8 {
         let said = ask(&client, "alice@d0.example");
         assert_eq!((said.rule, said.retry_after), ("blocklist", 0), "{}", said.trace);
@@ -293,8 +269,7 @@ fn a_host_that_answers_for_somebody_blocks_not_everyone() {
          mailboxes = {{ ok = [\"alice\"], policy = [\"bob\"] }}\n"
     );
     let net = world(&text);
-    let engine = start(&net, &[]);
-    let client = engine.client(8);
+    let (engine, client) = start(&net, &[]);
     for _ in 0..3 {
         for (address, expected) in [("bob@d0.example", "unverifiable"); 4]
             .into_iter()
@@ -311,17 +286,12 @@ fn a_host_that_answers_for_somebody_blocks_not_everyone() {
 #[test]
 fn a_host_that_knows_no_rcpt_is_asked_about_a_few_recipients_over_two_sessions() {
     let net = world(&domains(1, &says_to_all("500 5.3.0 Error: command failed", "no-pipelining"), ""));
-    let engine = start(&net, &[]);
-    let client = engine.client(200);
+    let (engine, client) = start(&net, &[]);
     for n in 0..200 {
-        let address = Address::parse(&format!("user-{n}@d0.example")).expect("an address");
-        let request =
-            Request { ticket: n, owner: 0, address, priority: Priority::List, trace: false, observed: false };
-        client.submit(request).expect("room");
+        submit(&client, n, &format!("user-{n}@d0.example"), Priority::List);
     }
     for _ in 0..200 {
-        let answer = client.answer_blocking(Duration::from_secs(30)).expect("an answer");
-        let finding = answer.result.expect("no outage");
+        let finding = answer(&client).result.expect("no outage");
         assert_eq!((finding.reason.as_str(), finding.rule), ("unverifiable", "protocol"));
     }
     engine.stop();
@@ -333,8 +303,7 @@ fn a_host_that_knows_no_rcpt_is_asked_about_a_few_recipients_over_two_sessions()
 #[test]
 fn without_sources_a_refusal_is_the_hosts() {
     let net = world(&domains(1, "\"wary\"", ""));
-    let engine = start(&net, &[]);
-    let client = engine.client(8);
+    let (engine, client) = start(&net, &[]);
     for _ in 0..2 {
         let said = ask(&client, "alice@d0.example");
         assert_eq!(
@@ -426,8 +395,7 @@ fn through_proxies_on_glommio() {
 fn behind(manner: Manner, login: &str) -> (&'static str, &'static str, Duration) {
     let net = world(&domains(1, "\"plain\"", ""));
     let proxy = Socks::start(manner);
-    let engine = start(&net, &[&format!("socks5://{login}{}", proxy.address)]);
-    let client = engine.client(8);
+    let (engine, client) = start(&net, &[&format!("socks5://{login}{}", proxy.address)]);
     let began = Instant::now();
     let said = ask(&client, "alice@d0.example");
     assert_eq!(net.stats().sessions, 0);
@@ -472,23 +440,13 @@ fn a_destination_that_a_proxy_cannot_reach_is_the_hosts_fault() {
 fn an_outage_of_one_source_is_not_one_of_the_others_and_passes() {
     let net = world(&domains(12, "\"plain\"", ""));
     let proxy = Socks::start(Manner::SpeaksHttp);
-    let engine = start(&net, &[&format!("socks5://{}", proxy.address), "127.0.0.3"]);
-    let client = engine.client(64);
+    let (engine, client) = start(&net, &[&format!("socks5://{}", proxy.address), "127.0.0.3"]);
     for n in 0..12 {
-        let address = Address::parse(&format!("alice@d{n}.example")).expect("an address");
-        let request = Request {
-            ticket: n,
-            owner: 0,
-            address,
-            priority: Priority::Single,
-            trace: true,
-            observed: false,
-        };
-        client.submit(request).expect("room");
+        submit(&client, n, &format!("alice@d{n}.example"), Priority::Single);
     }
     let mut down = Vec::new();
     for _ in 0..12 {
-        let answer = client.answer_blocking(Duration::from_secs(30)).expect("an answer");
+        let answer = answer(&client);
         match answer.result {
             Ok(finding) => {
                 assert_eq!(finding.reason.as_str(), "mailbox_exists");

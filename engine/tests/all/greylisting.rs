@@ -2,9 +2,8 @@
 
 use crate::support::{self, world};
 use engine::config::Pace;
-use engine::proto::address::Address;
 use engine::proto::verdict::Reason;
-use engine::{Client, Priority, Request};
+use engine::{Client, Priority};
 use std::time::Duration;
 
 const WORLD: &str = r#"
@@ -17,12 +16,7 @@ mailboxes.ok = ["a", "b"]
 "#;
 
 fn ask(client: &Client, address: &str) -> (Reason, &'static str) {
-    let address = Address::parse(address).expect("an address");
-    let request =
-        Request { ticket: 1, address, priority: Priority::List, owner: 0, trace: false, observed: false };
-    client.submit(request).expect("room");
-    let answer = client.answer_blocking(Duration::from_secs(30)).expect("an answer");
-    let finding = answer.result.expect("no outage");
+    let finding = support::ask(client, address, Priority::List).result.expect("no outage");
     (finding.reason, finding.rule)
 }
 

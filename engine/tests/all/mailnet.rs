@@ -1,11 +1,12 @@
 //! The engine against a mail internet that shares no code with it and knows the truth.
 
-use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice, SharedLists};
+use crate::support;
+use engine::config::{DriverChoice, EngineConfig, Pace, RuntimeChoice, SharedLists};
 use engine::proto::address::Address;
 use engine::proto::lists::{ListKind, Lists};
 use engine::proto::verdict::Reason;
 use engine::{Answer, Client, Engine, Finding, Priority, Request};
-use mailnet::{Mailnet, Running, Scenario};
+use mailnet::{Mailnet, Running};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
@@ -16,50 +17,23 @@ const MONOIO_EPOLL: Flavor = (RuntimeChoice::Monoio, DriverChoice::Epoll);
 #[cfg(feature = "glommio")]
 const GLOMMIO: Flavor = (RuntimeChoice::Glommio, DriverChoice::IoUring);
 
-fn scenario(name: &str) -> Scenario {
-    let path = format!("{}/../tools/mailnet/scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).expect("the scenario can be read");
-    let any = "127.0.0.1:0".parse().expect("an address");
-    Scenario::parse(&text).expect("the scenario is sound").with_dns(any).with_smtp_port(0)
-}
-
 fn config(net: &Running, (runtime, driver): Flavor) -> EngineConfig {
     let mut lists = Lists::default();
     lists.add(ListKind::SpamTraps, "trap@ok.example\ntrapped.example\n").expect("traps");
-    EngineConfig {
-        resolvers: vec![net.dns()],
-        smtp_port: net.smtp_port(),
-        allow_net: vec![
-            Network::parse("127.0.0.0/8").expect("a network"),
-            Network::parse("::1").expect("a network"),
-        ],
-        ehlo: Some("probe.example".into()),
-        shards: 2,
-        runtime,
-        driver,
-        pace: Pace::Lab,
-        // As the scenario has them.
-        lists: SharedLists::new(lists),
-        ..EngineConfig::default()
-    }
+    // As the scenario has them.
+    let lists = SharedLists::new(lists);
+    EngineConfig { runtime, driver, lists, ..support::config(net.dns(), net.smtp_port(), Pace::Lab) }
 }
 
 /// Asks about all addresses and returns the answers by their place.
-fn ask(client: &Client, addresses: &[String], priority: Priority, trace: bool) -> HashMap<u64, Answer> {
+fn ask(client: &Client, addresses: &[String], priority: Priority) -> HashMap<u64, Answer> {
     let mut answers = HashMap::new();
     let mut sent = 0;
     let deadline = Instant::now() + Duration::from_secs(120);
     while answers.len() < addresses.len() {
         while let Some(text) = addresses.get(sent) {
-            let address = Address::parse(text).expect("an address");
-            let request = Request {
-                ticket: sent as u64,
-                address,
-                priority,
-                owner: 0,
-                trace,
-                observed: priority != Priority::Batch,
-            };
+            let observed = priority != Priority::Batch;
+            let request = Request { observed, ..support::request(sent as u64, text, priority) };
             if client.submit(request).is_err() {
                 break;
             }
@@ -96,7 +70,8 @@ fn has_its_observation(finding: &Finding) -> bool {
 }
 
 fn check(name: &str, count: usize, flavor: Flavor) {
-    let scenario = scenario(name);
+    let path = format!("{}/../tools/mailnet/scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+    let scenario = support::scenario(&std::fs::read_to_string(path).expect("the scenario can be read"));
     // Each once: a greylisted address would be let in at its second time.
     let drawn: BTreeMap<String, &str> = scenario
         .addresses(count, 11)
@@ -107,7 +82,7 @@ fn check(name: &str, count: usize, flavor: Flavor) {
     let net = Mailnet::start(scenario).expect("mailnet starts");
     let engine = Engine::start(config(&net, flavor)).expect("the engine starts");
     let client = engine.client(4096);
-    let answers = ask(&client, &addresses, Priority::Single, true);
+    let answers = ask(&client, &addresses, Priority::Single);
     let mut wrong = Vec::new();
     for ((ticket, address), expected) in (0..).zip(&addresses).zip(expected) {
         let answer = &answers[&ticket];
@@ -150,12 +125,10 @@ mailboxes = { ok = ["alice"] }
 
 #[test]
 fn a_transient_failure_is_outlasted() {
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let scenario = Scenario::parse(STUMBLES).expect("the scenario is sound").with_dns(any).with_smtp_port(0);
-    let net = Mailnet::start(scenario).expect("mailnet starts");
+    let net = support::world(STUMBLES);
     let engine = Engine::start(config(&net, MONOIO_EPOLL)).expect("the engine starts");
     let client = engine.client(8);
-    let said = |address: &str, priority| reason(&ask(&client, &[address.to_owned()], priority, true)[&0]);
+    let said = |address: &str, priority| reason(&ask(&client, &[address.to_owned()], priority)[&0]);
     let begun = Instant::now();
     assert_eq!(said("alice@hurried.example", Priority::Single), "mailbox_exists");
     let taken = begun.elapsed();
@@ -182,12 +155,10 @@ mailboxes = { ok = ["user-#"] }
 /// The host ends sessions at MAIL, also behind refusals. So its limit must not count as one of refusals: then the only transaction of
 /// each session would be spent on a known mailbox.
 fn check_one_transaction(pace: Pace, addresses: &[String], priority: Priority) {
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let scenario = Scenario::parse(ONE_TRANSACTION).expect("the scenario is sound");
-    let net = Mailnet::start(scenario.with_dns(any).with_smtp_port(0)).expect("mailnet starts");
+    let net = support::world(ONE_TRANSACTION);
     let config = EngineConfig { pace, shards: 1, ..config(&net, MONOIO_EPOLL) };
     let engine = Engine::start(config).expect("the engine starts");
-    let answers = ask(&engine.client(64), addresses, priority, true);
+    let answers = ask(&engine.client(64), addresses, priority);
     for (n, address) in addresses.iter().enumerate() {
         let expected = if address.starts_with("user") { "mailbox_exists" } else { "mailbox_not_found" };
         let answer = &answers[&(n as u64)];
@@ -210,12 +181,10 @@ fn a_host_that_takes_one_transaction_a_session_is_asked_in_one() {
 
 #[test]
 fn a_trace_says_that_a_host_is_not_public() {
-    let any = "127.0.0.1:0".parse().expect("an address");
-    let scenario = Scenario::parse(ONE_TRANSACTION).expect("the scenario is sound");
-    let net = Mailnet::start(scenario.with_dns(any).with_smtp_port(0)).expect("mailnet starts");
+    let net = support::world(ONE_TRANSACTION);
     let config = EngineConfig { allow_net: Vec::new(), ..config(&net, MONOIO_EPOLL) };
     let engine = Engine::start(config).expect("the engine starts");
-    let answers = ask(&engine.client(4), &["user-1@once.example".into()], Priority::Single, true);
+    let answers = ask(&engine.client(4), &["user-1@once.example".into()], Priority::Single);
     let trace = answers[&0].trace.join("\n");
     assert!(trace.contains(" is not a public address, so it is not contacted; --allow-net"), "{trace}");
     engine.stop();

@@ -1,20 +1,14 @@
 //! An outage of our own: when it begins, that domains are not blamed for it, and that it ends by itself.
 
-use crate::support::{engine, world};
+use crate::support::{self, engine, world};
 use engine::config::Pace;
-use engine::proto::address::Address;
-use engine::{Client, Outage, Priority, Request};
+use engine::{Client, Outage, Priority};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 /// What is answered about one address: a reason, or an outage.
 fn ask(client: &Client, address: &str) -> &'static str {
-    let address = Address::parse(address).expect("an address");
-    let request =
-        Request { ticket: 1, address, priority: Priority::Single, owner: 0, trace: false, observed: false };
-    client.submit(request).expect("room");
-    let answer = client.answer_blocking(Duration::from_secs(40)).expect("an answer");
-    match answer.result {
+    match support::ask(client, address, Priority::Single).result {
         Ok(finding) => finding.reason.as_str(),
         Err(Outage::Unavailable) => "unavailable",
         Err(Outage::SiteFull) => "crowded",

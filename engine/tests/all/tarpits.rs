@@ -1,10 +1,9 @@
 //! A server that holds back every reply of a session behind some refusals.
 
-use crate::support::{engine, world};
+use crate::support::{self, engine, world};
 use engine::config::Pace;
-use engine::proto::address::Address;
 use engine::proto::verdict::Reason;
-use engine::{Client, Priority, Request};
+use engine::{Client, Priority};
 use std::time::{Duration, Instant};
 
 /// Behind ten refusals in a session, Postfix waits a second before each reply.
@@ -21,18 +20,8 @@ const CHECKS: u64 = 90;
 fn ask(client: &Client, number: u64) -> Duration {
     let exists = number.is_multiple_of(2);
     let local = if exists { "user" } else { "gone" };
-    let address = Address::parse(&format!("{local}-{number}@slow.example")).expect("an address");
-    let request = Request {
-        ticket: number,
-        address,
-        priority: Priority::Single,
-        owner: 0,
-        trace: false,
-        observed: false,
-    };
     let asked = Instant::now();
-    client.submit(request).expect("no room");
-    let answer = client.answer_blocking(Duration::from_secs(60)).expect("no answer");
+    let answer = support::ask(client, &format!("{local}-{number}@slow.example"), Priority::Single);
     let expected = if exists { Reason::MailboxExists } else { Reason::MailboxNotFound };
     assert_eq!(answer.result.expect("a finding").reason, expected);
     asked.elapsed()
