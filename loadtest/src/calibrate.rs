@@ -14,7 +14,7 @@ use crate::mix::{Endpoint, Mix};
 use crate::options::bin_dir;
 use crate::origin::{Machine, Origin, version_of};
 use crate::run::Outcome;
-use crate::sampler::{Sample, Watched, cpu_s, rss_kib};
+use crate::sampler::{Sample, Watched};
 use crate::scenario::Scenario;
 use crate::service::{AskError, Service};
 use crate::{End, say};
@@ -342,8 +342,7 @@ struct Fast {
 fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>, steps: &Steps) -> Result<Fast, AskError> {
     steps.next("fast checks at several rates")?;
     let known = Service::start(place, Scenario::of(API_DOMAINS))?;
-    let pid = known.pid()?;
-    let base = rss_kib(pid).ok_or("the server has ended")? as f64 * 1024.0;
+    let base = known.resident()?;
     with_tries(say, TRIES, || ask(&known, 500.0, Endpoint::Fast, 3, stop))?;
     let mut us = Vec::new();
     for (rate, seconds) in FAST_RATES {
@@ -370,13 +369,11 @@ fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>, steps: &Steps) -> Result<Fast
 fn domain_bytes(place: &Place<'_>, stop: &Arc<AtomicBool>, rate: f64, seconds: u64) -> Result<f64, AskError> {
     let domains = 20_000;
     let new = Service::start(place, Scenario::of(domains))?;
-    let pid = new.pid()?;
-    let before = rss_kib(pid).ok_or("the server has ended")?;
+    let before = new.resident()?;
     ask(&new, rate, Endpoint::Fast, seconds, stop)?;
-    let after = rss_kib(pid).ok_or("the server has ended")?;
+    let added = (new.resident()? - before).max(0.0);
     new.stop()?;
-    let seen = distinct(domains as f64, rate * seconds as f64);
-    Ok((after.saturating_sub(before) * 1024) as f64 / seen)
+    Ok(added / distinct(domains as f64, rate * seconds as f64))
 }
 
 struct Api {
@@ -423,10 +420,9 @@ impl Api {
 fn idle(place: &Place<'_>) -> Result<f64, String> {
     const SECONDS: u64 = 5;
     let service = Service::start(place, Scenario::of(1))?;
-    let pid = service.pid()?;
-    let before = cpu_s(pid).ok_or("the server has ended")?;
+    let before = service.cpu_s()?;
     std::thread::sleep(Duration::from_secs(SECONDS));
-    let spent = cpu_s(pid).ok_or("the server has ended")? - before;
+    let spent = service.cpu_s()? - before;
     service.stop()?;
     Ok(spent / SECONDS as f64)
 }
@@ -441,11 +437,10 @@ fn full(
 ) -> Result<(f64, f64, f64), AskError> {
     let scenario = Scenario { latency_ms: LATENCY_MS, ..Scenario::of(API_DOMAINS) };
     let service = Service::start(place, scenario)?;
-    let pid = service.pid()?;
-    let (began, before) = (Instant::now(), cpu_s(pid).ok_or("the server has ended")?);
+    let (began, before) = (Instant::now(), service.cpu_s()?);
     let outcome = ask(&service, rate, Endpoint::Full, seconds, stop)?;
     service.settle(stop)?;
-    let spent = cpu_s(pid).ok_or("the server has ended")? - before - idle * began.elapsed().as_secs_f64();
+    let spent = service.cpu_s()? - before - idle * began.elapsed().as_secs_f64();
     let checks = outcome.stats.of(Endpoint::Full).answered() as f64;
     Ok((checks, spent, service.stop()?.sessions))
 }
@@ -463,20 +458,18 @@ fn batches(
 ) -> Result<Batches, AskError> {
     let scenario = Scenario { latency_ms: LATENCY_MS, ..Scenario::of(API_DOMAINS) };
     let service = Service::start(place, scenario)?;
-    let pid = service.pid()?;
-    let look = || cpu_s(pid).ok_or_else(|| "the server has ended".to_owned());
-    let (before, resident) = (look()?, rss_kib(pid).unwrap_or(0));
+    let (before, resident) = (service.cpu_s()?, service.resident()?);
     let began = Instant::now();
     let outcome = ask(&service, 10.0, Endpoint::Batch, 8, stop)?;
     let samples: Vec<Sample> = service.settle(stop)?;
-    let spent = look()? - before - idle * began.elapsed().as_secs_f64();
+    let spent = service.cpu_s()? - before - idle * began.elapsed().as_secs_f64();
     let sessions = service.stop()?.sessions;
     let rows = outcome.stats.batch_rows as f64;
     let rest =
         spent - distinct(API_DOMAINS as f64, rows) * engine.domain / 1e6 - sessions * engine.session / 1e6;
     // The increase includes sessions and domains as well, so the estimate per row is too high, which is safe.
     let peak = outcome.samples.iter().chain(&samples).filter_map(|sample| sample.rss_kib).max().unwrap_or(0);
-    let row_bytes = (peak.saturating_sub(resident) * 1024) as f64 / rows.max(1.0);
+    let row_bytes = ((peak * 1024) as f64 - resident).max(0.0) / rows.max(1.0);
     Ok(Batches { row_us: (rest / rows.max(1.0) * 1e6).max(0.0), row_bytes })
 }
 

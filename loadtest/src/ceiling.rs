@@ -2,11 +2,11 @@
 //! half of this rate or less measures its server and not the client.
 
 use crate::addresses::Addresses;
-use crate::arrivals::Spread;
+use crate::load::{Load, Loop, Target};
 use crate::mix::{Endpoint, Mix};
 use crate::origin::Origin;
 use crate::peer::{Peer, ServerPlace};
-use crate::run::{Load, Loop, Target, run};
+use crate::run::run;
 use crate::sampler::Watched;
 use crate::summary::Summary;
 use crate::{End, say};
@@ -71,19 +71,10 @@ pub fn ceiling(args: &CeilingArgs, stop: &Arc<AtomicBool>) -> Result<End, String
         watched: Watched::default(),
         version: Some("a server that does nothing".into()),
     };
-    let clients = usize::from(args.clients);
     let load = Load {
-        pressure: Loop::Closed(clients),
-        spread: Spread::Even,
-        mix: Mix::only(Endpoint::Fast),
-        batch_size: 1,
         warm_up: Duration::from_secs(1),
-        duration: args.duration,
         patience: Duration::from_secs(5),
-        connections: clients,
-        spin: false,
-        threads: 1,
-        seed: 1,
+        ..Load::of(Loop::Closed(args.clients.into()), Mix::only(Endpoint::Fast), args.duration)
     };
     let (outcome, _) = run(&target, &load, Addresses::counted(1000), stop)?;
     let mut summary = Summary::of(&outcome, &[]);

@@ -11,7 +11,7 @@ use crate::options::bin_dir;
 use crate::plan::PlanArgs;
 use crate::providers::{Pace, built_in};
 use crate::run::Outcome;
-use crate::sampler::{SESSIONS, cpu_s};
+use crate::sampler::SESSIONS;
 use crate::say;
 use crate::scenario::Scenario;
 use crate::service::Service;
@@ -104,13 +104,11 @@ fn server_check(
     let mix: Mix = "fast=60,full=40".parse()?;
     let scenario = Scenario { latency_ms: LATENCY_MS, tls: true, ..Scenario::of(domains) };
     let service = Service::start(place, scenario)?;
-    let pid = service.pid()?;
-    let look = || cpu_s(pid).ok_or_else(|| "the server has ended".to_owned());
-    let (began, before) = (Instant::now(), look()?);
+    let (began, before) = (Instant::now(), service.cpu_s()?);
     let asked = service.ask(rate, mix, Duration::from_secs_f64(seconds), stop);
     let outcome = asked.map_err(|error| error.to_string())?;
     service.settle(stop)?;
-    let (spent, took) = (look()? - before, began.elapsed().as_secs_f64());
+    let (spent, took) = (service.cpu_s()? - before, began.elapsed().as_secs_f64());
     let sessions = service.stop()?.sessions;
     let [fast, full] = [Endpoint::Fast, Endpoint::Full].map(|one| outcome.stats.of(one).answered() as f64);
     let workload = Workload {

@@ -1,6 +1,7 @@
 //! The report as one page without scripts and external content, for light and dark displays.
 
 use crate::origin::Origin;
+use crate::run::Second;
 use crate::stats::SHOWN;
 use crate::summary::{EndpointShown, SampleShown, Summary};
 use crate::svg::{Plot, PlotSeries, Scale, escape};
@@ -162,19 +163,12 @@ fn errors(out: &mut String, endpoints: &[EndpointShown]) {
 
 fn plots(summary: &Summary) -> Vec<Plot> {
     let warm_up = Some((0.0, summary.load.warm_up_s));
-    let time = |title: &str, y_name, y, series| Plot {
-        title: title.to_owned(),
-        x_name: "seconds",
-        y_name,
-        x: Scale::Linear,
-        y,
-        shaded: warm_up,
-        series,
-        marks: Vec::new(),
-        rules: Vec::new(),
+    let time = |title: &str, y_name, y, series| {
+        let title = title.to_owned();
+        Plot { title, x_name: "seconds", y_name, y, shaded: warm_up, series, ..Plot::default() }
     };
     let line = |name: &str, points: Vec<(f64, f64)>| PlotSeries { name: name.to_owned(), points };
-    let seconds = |of: fn(&crate::summary::SecondShown) -> f64| -> Vec<(f64, f64)> {
+    let seconds = |of: fn(&Second) -> f64| -> Vec<(f64, f64)> {
         summary.timeline.iter().map(|second| (f64::from(second.second), of(second))).collect()
     };
     let distribution = Plot {
@@ -183,10 +177,8 @@ fn plots(summary: &Summary) -> Vec<Plot> {
         y_name: "ms",
         x: Scale::Nines,
         y: Scale::Log(0.01),
-        shaded: None,
         series: summary.endpoints.iter().map(|one| line(one.name, one.distribution.clone())).collect(),
-        marks: Vec::new(),
-        rules: Vec::new(),
+        ..Plot::default()
     };
     let end = summary.load.warm_up_s + summary.seconds;
     // The number of requests in a part of a second is no rate.
@@ -287,7 +279,7 @@ mod tests {
     #[test]
     fn a_part_of_a_second_is_not_plotted_as_a_rate() {
         let mut run = outcome();
-        let last = crate::run::Second { second: 10, answered: 1, errors: 0, p50_ms: 1.0, p99_ms: 1.0 };
+        let last = Second { second: 10, answered: 1, errors: 0, p50_ms: 1.0, p99_ms: 1.0 };
         run.timeline.push(last);
         let plots = plots(&Summary::of(&run, &[]));
         let last_of = |plot: &Plot| plot.series[0].points.last().map(|point| point.0);

@@ -21,16 +21,12 @@ pub struct Answer {
     pub closes: bool,
 }
 
-/// Appends a POST request with a JSON body.
-pub fn post(out: &mut String, host: &str, path: &str, key: &str, body: &str) {
+/// Appends a POST request with a JSON body, and with an idempotency key, as a careful caller sends a batch.
+pub fn post(out: &mut String, host: &str, path: &str, key: &str, once: Option<(u64, u64)>, body: &str) {
     head(out, "POST", host, path, key);
-    let _ = write!(out, "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-}
-
-/// Appends such a request with an idempotency key, as a careful caller sends a batch.
-pub fn post_once(out: &mut String, host: &str, path: &str, key: &str, once: (u64, u64), body: &str) {
-    head(out, "POST", host, path, key);
-    let _ = write!(out, "Idempotency-Key: {:016x}-{}\r\n", once.0, once.1);
+    if let Some((run, number)) = once {
+        let _ = write!(out, "Idempotency-Key: {run:016x}-{number}\r\n");
+    }
     let _ = write!(out, "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
 }
 
@@ -183,10 +179,10 @@ mod tests {
     #[test]
     fn requests_are_written() {
         let mut out = String::new();
-        post(&mut out, "h:1", "/p", "k", "{}");
+        post(&mut out, "h:1", "/p", "k", None, "{}");
         get(&mut out, "h:1", "/q", "");
         let mut once = String::new();
-        post_once(&mut once, "h:1", "/p", "k", (255, 7), "{}");
+        post(&mut once, "h:1", "/p", "k", Some((255, 7)), "{}");
         assert_eq!(
             once,
             "POST /p HTTP/1.1\r\nHost: h:1\r\nAuthorization: Bearer k\r\nIdempotency-Key: 00000000000000ff-7\r\n\

@@ -102,13 +102,7 @@ impl ListWorkload {
     }
 
     fn start(&self, at: &Place<'_>, sessions: u64) -> Result<(World, Process, Instant), String> {
-        let world = World::start(Setting {
-            bin_dir: at.bin_dir.clone(),
-            scenario: self.scenario.text(),
-            flags: at.flags.to_vec(),
-            https: false,
-            ca: None,
-        })?;
+        let world = at.world(&self.scenario)?;
         let (input, output) = (world.path("list.csv"), world.path("out.csv"));
         self.write(&input).map_err(|error| format!("{}: {error}", input.display()))?;
         let mut command = world.mailprobe("clean")?;
@@ -125,6 +119,23 @@ pub struct Place<'a> {
     pub bin_dir: PathBuf,
     pub flags: &'a [String],
     pub stop: &'a AtomicBool,
+}
+
+impl Place<'_> {
+    /// Starts a mail internet.
+    ///
+    /// # Errors
+    ///
+    /// One line: mailnet did not start.
+    pub fn world(&self, scenario: &Scenario) -> Result<World, String> {
+        World::start(Setting {
+            bin_dir: self.bin_dir.clone(),
+            scenario: scenario.text(),
+            flags: self.flags.to_vec(),
+            https: false,
+            ca: None,
+        })
+    }
 }
 
 /// Waits for the end; returns the CPU time, which `/proc` has until the process is reaped.

@@ -5,7 +5,6 @@ use crate::mix::Endpoint;
 use crate::run::Outcome;
 use crate::stats::{SHOWN, quantile_ms};
 use serde::{Serialize, Serializer};
-use std::fmt;
 use usage::values::duration;
 
 /// One objective of a run.
@@ -177,12 +176,6 @@ impl std::str::FromStr for Objective {
 impl Serialize for Objective {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
-    }
-}
-
-impl fmt::Display for Objective {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 

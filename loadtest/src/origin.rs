@@ -3,6 +3,7 @@
 //! A result is often kept for months and sent to others. So the command is stored without keys and passwords.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::fmt;
 use std::fs;
 use std::process::{Command, Stdio};
@@ -121,16 +122,10 @@ pub fn version_of_process(pid: u32) -> Option<String> {
 
 /// The version in the answer to `GET /v1/openapi.json`: of the header `Server`, or else of the API.
 pub fn version_of_answer(header: Option<&str>, body: &[u8]) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Description {
-        info: Info,
-    }
-    #[derive(Deserialize)]
-    struct Info {
-        version: String,
-    }
-    let api =
-        || serde_json::from_slice(body).ok().map(|found: Description| format!("API {}", found.info.version));
+    let api = || {
+        let description: Value = serde_json::from_slice(body).ok()?;
+        Some(format!("API {}", description["info"]["version"].as_str()?))
+    };
     shown(&header.map(str::to_owned).or_else(api)?)
 }
 

@@ -128,25 +128,17 @@ pub const ERRORS: f64 = 10.0;
 
 /// The built-in table for a pace profile.
 pub fn built_in(pace: Pace) -> Vec<Limits> {
-    let row = |(name, sessions, recipients, budget): (&str, f64, f64, Budget)| {
-        let name = name.to_owned();
-        match pace {
-            Pace::Polite => Limits { name, sessions, recipients, starts: STARTS, budget },
-            Pace::Fast => Limits {
-                name,
-                sessions: sessions * 3.0,
-                recipients: recipients * 10.0,
-                starts: STARTS * 6.0,
-                budget: budget.times(FAST_BUDGETS),
-            },
-            Pace::Lab => Limits {
-                name,
-                sessions: f64::INFINITY,
-                recipients: f64::INFINITY,
-                starts: f64::INFINITY,
-                budget: Budget::UNLIMITED,
-            },
-        }
+    let [sessions, recipients, starts, budgets] = match pace {
+        Pace::Polite => [1.0; 4],
+        Pace::Fast => [3.0, 10.0, 6.0, FAST_BUDGETS],
+        Pace::Lab => [f64::INFINITY; 4],
+    };
+    let row = |(name, of_sessions, of_recipients, budget): (&str, f64, f64, Budget)| Limits {
+        name: name.to_owned(),
+        sessions: of_sessions * sessions,
+        recipients: of_recipients * recipients,
+        starts: STARTS * starts,
+        budget: budget.times(budgets),
     };
     BUILT_IN.into_iter().map(row).collect()
 }

@@ -1,16 +1,16 @@
 //! A run: threads that send requests, a thread that samples the server, and their results.
 
 use crate::addresses::Addresses;
-use crate::arrivals::Spread;
 use crate::ask::ask;
 use crate::cores::{CoreTimes, CoresUsed, is_here};
 use crate::http;
-use crate::mix::{Endpoint, Mix};
-use crate::peer::Peer;
-use crate::sampler::{Sample, Watched};
+use crate::load::{Load, Target};
+use crate::mix::Endpoint;
+use crate::sampler::Sample;
 use crate::sender::{self, Brought, Orders, Slice, batch_body};
 use crate::stats::{Stats, quantile_ms};
 use hdrhistogram::Histogram;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,45 +26,8 @@ pub const MACHINE_BUSY: f64 = 0.9;
 /// The error of a run that a signal ended before any request counted.
 pub const ENDED_BY_SIGNAL: &str = "ended by a signal";
 
-/// The kind of load.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Loop {
-    /// This many requests per second, whatever the answers.
-    Open(f64),
-    /// This many clients, each with one request under way.
-    Closed(usize),
-}
-
-/// The server under test, with its keys and process.
-#[derive(Debug, Clone)]
-pub struct Target {
-    pub server: Peer,
-    pub host: String,
-    pub keys: Vec<String>,
-    pub watched: Watched,
-    /// The version of the server, if it is known.
-    pub version: Option<String>,
-}
-
-/// The load of a run with its limits.
-#[derive(Debug, Clone)]
-pub struct Load {
-    pub pressure: Loop,
-    pub spread: Spread,
-    pub mix: Mix,
-    pub batch_size: u32,
-    pub warm_up: Duration,
-    pub duration: Duration,
-    pub patience: Duration,
-    pub connections: usize,
-    pub threads: usize,
-    /// Whether the sending threads never sleep.
-    pub spin: bool,
-    pub seed: u64,
-}
-
 /// One second of a run over all threads.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct Second {
     pub second: u32,
     pub answered: u64,
@@ -137,31 +100,20 @@ pub fn run(
         if load.mix.has(Endpoint::Poll) { Some(first_batch(target, &addresses)?) } else { None };
     let begin = Instant::now() + Duration::from_millis(20);
     let count_from = begin + load.warm_up;
-    let (rate, connections) = match load.pressure {
-        Loop::Open(rate) => (Some(rate), load.connections),
-        Loop::Closed(clients) => (None, clients),
-    };
+    let connections = load.clients().unwrap_or(load.connections);
     let orders = Orders {
-        server: target.server.clone(),
-        host: target.host.clone(),
-        keys: target.keys.clone(),
+        target,
+        load,
         addresses,
-        mix: load.mix,
-        batch_size: load.batch_size,
-        rate,
-        spread: load.spread,
-        seed: load.seed,
         connections,
         threads: load.threads.clamp(1, connections.max(1)),
-        spin: load.spin,
         begin,
         count_from,
         end: count_from + load.duration,
-        patience: load.patience,
         first_batch,
-        stop: Arc::clone(stop),
+        stop,
     };
-    let (brought, slices, samples, cpu) = play(&orders, target.watched)?;
+    let (brought, slices, samples, cpu) = play(&orders)?;
     let interrupted = stop.load(Ordering::Relaxed);
     let outcome = outcome(load, &brought, slices, samples, cpu, interrupted)?;
     Ok((outcome, orders.addresses))
@@ -177,12 +129,12 @@ struct Window {
 
 type Played = (Vec<Brought>, BTreeMap<u32, Second>, Vec<Sample>, Window);
 
-fn play(orders: &Orders, watched: Watched) -> Result<Played, String> {
+fn play(orders: &Orders<'_>) -> Result<Played, String> {
     let (sender, slices) = channel();
     let (stop_sampling, stopped) = channel();
     thread::scope(|scope| {
-        let sampler = scope.spawn(move || watched.watch(orders.begin, &stopped));
-        let window = scope.spawn(move || window(orders, watched));
+        let sampler = scope.spawn(move || orders.target.watched.watch(orders.begin, &stopped));
+        let window = scope.spawn(move || window(orders));
         let collector = scope.spawn(move || collect(&slices));
         let threads: Vec<_> = (0..orders.threads)
             .map(|part| {
@@ -208,7 +160,8 @@ fn play(orders: &Orders, watched: Watched) -> Result<Played, String> {
 }
 
 /// Reads the server's CPU time at the start and at the end of the counted time.
-fn window(orders: &Orders, watched: Watched) -> Window {
+fn window(orders: &Orders<'_>) -> Window {
+    let watched = orders.target.watched;
     wait_for(orders, orders.count_from);
     let times = CoreTimes::now(watched);
     let (began, before) = (Instant::now(), watched.look(orders.begin).cpu_s);
@@ -216,12 +169,12 @@ fn window(orders: &Orders, watched: Watched) -> Window {
     let (seconds, after) = (began.elapsed().as_secs_f64(), watched.look(orders.begin).cpu_s);
     let cpu_s = before.zip(after).map(|(before, after)| (after - before).max(0.0));
     let now = CoreTimes::now(watched);
-    let server_is_here = watched.pid.is_some() || is_here(orders.server.address.ip());
+    let server_is_here = watched.pid.is_some() || is_here(orders.target.server.address.ip());
     let cores_used = now.used_since(&times, seconds, cpu_s, server_is_here);
     Window { cpu_s, machine_busy: now.busy_since(&times), cores_used, seconds }
 }
 
-fn wait_for(orders: &Orders, when: Instant) {
+fn wait_for(orders: &Orders<'_>, when: Instant) {
     while !orders.stop.load(Ordering::Relaxed) {
         let left = when.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -312,7 +265,7 @@ fn first_batch(target: &Target, addresses: &Addresses) -> Result<String, String>
     let key = target.keys.first().map_or("", String::as_str);
     let (mut body, mut request) = (String::new(), String::new());
     batch_body(&mut body, addresses, 1);
-    http::post(&mut request, &target.host, "/v1/verify/batch", key, &body);
+    http::post(&mut request, &target.host, "/v1/verify/batch", key, None, &body);
     let reply = ask(&target.server, &request)
         .map_err(|error| format!("{}: {error}; the run needs a batch to poll", target.host))?;
     let status = reply.status;
@@ -327,6 +280,8 @@ fn first_batch(target: &Target, addresses: &Addresses) -> Result<String, String>
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::load::Loop;
+    use crate::mix::Mix;
 
     /// The outcome of 100 full checks of 1 to 100 ms in ten seconds at 10/s, two of them refused for the rate.
     pub fn outcome() -> Outcome {
@@ -354,19 +309,7 @@ pub mod tests {
 
     /// A load for tests.
     pub fn load(pressure: Loop) -> Load {
-        Load {
-            pressure,
-            spread: Spread::Even,
-            mix: Mix::only(Endpoint::Full),
-            batch_size: 100,
-            warm_up: Duration::ZERO,
-            duration: Duration::from_secs(10),
-            patience: Duration::from_secs(10),
-            connections: 8,
-            threads: 1,
-            spin: false,
-            seed: 1,
-        }
+        Load::of(pressure, Mix::only(Endpoint::Full), Duration::from_secs(10))
     }
 
     #[test]

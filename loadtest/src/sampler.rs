@@ -120,7 +120,7 @@ pub fn machine_times() -> Option<MachineTimes> {
 /// The user and system time of a process in seconds, over all threads, also ended ones.
 pub fn cpu_s(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    Some(ticks(&stat)? as f64 / rustix::param::clock_ticks_per_second() as f64)
+    Some(ticks(&stat, 14)? as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// The resident memory of a process in KiB.
@@ -128,10 +128,11 @@ pub fn rss_kib(pid: u32) -> Option<u64> {
     status_kib(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
 }
 
-/// The fourteenth and the fifteenth field (proc(5)); the second, a name, may contain spaces and parentheses.
-fn ticks(stat: &str) -> Option<u64> {
+/// The sum of two fields of /proc/PID/stat (proc(5)), of which `first` is the number of the first. The second field, a name, may
+/// contain spaces and parentheses.
+pub fn ticks(stat: &str, first: usize) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace().skip(11);
+    let mut fields = rest.split_whitespace().skip(first - 3);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }
 
@@ -165,9 +166,9 @@ mod tests {
 
     #[test]
     fn proc_is_read() {
-        let stat = "12 (a (b) c) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 0 0 20 0 1 0 5 6 7";
-        assert_eq!(ticks(stat), Some(200));
-        assert_eq!(ticks("nonsense"), None);
+        let stat = "12 (a (b) c) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 5 6 7";
+        assert_eq!((ticks(stat, 14), ticks(stat, 16)), (Some(200), Some(10)));
+        assert_eq!((ticks("nonsense", 14), ticks("12 (a) S 1 1 1 0 -1 1 1 2 3 4 150 50", 16)), (None, None));
         assert_eq!(status_kib("VmHWM:\t  9 kB\nVmRSS:\t    1234 kB\n", "VmRSS:"), Some(1234));
         assert!(cpu_s(std::process::id()).is_some());
         assert!(rss_kib(std::process::id()).is_some_and(|kib| kib > 100));

@@ -2,10 +2,11 @@
 //! bisected. A miss is repeated before it counts, since a busy moment of the machine is no limit of the server.
 
 use crate::cores::CoresUsed;
+use crate::load::{Load, Loop, Target};
 use crate::objective::{Objective, Verdict, in_seconds, time};
 use crate::options::{LoadArgs, OutputArgs, OutputFiles, TargetArgs};
 use crate::origin::Origin;
-use crate::run::{ENDED_BY_SIGNAL, Load, Loop, Target, run};
+use crate::run::{ENDED_BY_SIGNAL, run};
 use crate::stats::Failure;
 use crate::summary::Summary;
 use crate::{End, say};
@@ -111,7 +112,7 @@ impl Bisection {
 }
 
 /// One run of the search.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Step {
     pub asked: f64,
     pub rate: f64,
@@ -133,7 +134,7 @@ pub struct Step {
 }
 
 /// The result of a search.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Found {
     /// The date, the versions, the machine and the command.
     pub origin: Option<Origin>,

@@ -5,11 +5,11 @@
 //! `unsent`. Closed loop: each connection sends its next request as soon as it has an answer.
 
 use crate::addresses::Addresses;
-use crate::arrivals::{Arrivals, Spread};
+use crate::arrivals::Arrivals;
 use crate::connection::{Connection, Job, ReadStep, scratch};
 use crate::http;
-use crate::mix::{Endpoint, Mix};
-use crate::peer::Peer;
+use crate::load::{Load, Target};
+use crate::mix::Endpoint;
 use crate::random::Random;
 use crate::stats::{Failure, Stats, histogram, note};
 use hdrhistogram::Histogram;
@@ -22,7 +22,6 @@ use std::collections::hash_map::RandomState;
 use std::fmt::Write;
 use std::hash::BuildHasher;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
@@ -37,34 +36,21 @@ const BATCHES_KEPT: usize = 64;
 const REST: Duration = Duration::from_millis(20);
 
 /// The values that all threads of a run share.
-#[derive(Debug)]
-pub struct Orders {
-    /// The server, and the value of Host.
-    pub server: Peer,
-    pub host: String,
-    pub keys: Vec<String>,
+pub struct Orders<'a> {
+    pub target: &'a Target,
+    pub load: &'a Load,
     pub addresses: Addresses,
-    pub mix: Mix,
-    pub batch_size: u32,
-    /// The requests per second of all threads; `None` in the closed loop.
-    pub rate: Option<f64>,
-    pub spread: Spread,
-    pub seed: u64,
     /// The connections of all threads.
     pub connections: usize,
     pub threads: usize,
-    /// Whether the threads never sleep, so that the server has no cost for waking them.
-    pub spin: bool,
     /// The start of sending, the start of counting, and the end of both.
     pub begin: Instant,
     pub count_from: Instant,
     pub end: Instant,
-    /// The time limit of an answer, also after the end.
-    pub patience: Duration,
     /// A batch for polls until others are created.
     pub first_batch: Option<String>,
     /// The flag that ends the run early.
-    pub stop: Arc<AtomicBool>,
+    pub stop: &'a AtomicBool,
 }
 
 /// The observations of a thread in one second.
@@ -90,20 +76,20 @@ pub struct Brought {
 /// # Errors
 ///
 /// epoll is not available.
-pub fn send(shared: &Orders, part: usize, slices: &Sender<Slice>) -> std::io::Result<Brought> {
+pub fn send(shared: &Orders<'_>, part: usize, slices: &Sender<Slice>) -> std::io::Result<Brought> {
     let mut thread = Thread::new(shared, part, slices)?;
     let began = thread_cpu();
     thread.until(shared.end, true)?;
     let busy = thread_cpu().saturating_sub(began);
     thread.count_unsent();
-    thread.until(Instant::now() + shared.patience, false)?;
+    thread.until(Instant::now() + shared.load.patience, false)?;
     thread.give_up();
     thread.cut(u32::MAX);
     Ok(Brought { stats: thread.stats, busy, sent: thread.sent })
 }
 
 struct Thread<'r> {
-    shared: &'r Orders,
+    shared: &'r Orders<'r>,
     slices: &'r Sender<Slice>,
     epoll: OwnedFd,
     places: Vec<Connection>,
@@ -125,11 +111,12 @@ struct Thread<'r> {
 }
 
 impl<'r> Thread<'r> {
-    fn new(shared: &'r Orders, part: usize, slices: &'r Sender<Slice>) -> std::io::Result<Thread<'r>> {
+    fn new(shared: &'r Orders<'r>, part: usize, slices: &'r Sender<Slice>) -> std::io::Result<Thread<'r>> {
+        let load = shared.load;
         let share = |all: usize| all / shared.threads + usize::from(part < all % shared.threads);
         let places = share(shared.connections).max(1);
         let arrivals =
-            shared.rate.map(|rate| Arrivals::new(rate, shared.spread, part, shared.threads, shared.seed));
+            load.rate().map(|rate| Arrivals::new(rate, load.spread, part, shared.threads, load.seed));
         Ok(Thread {
             shared,
             slices,
@@ -138,7 +125,7 @@ impl<'r> Thread<'r> {
             free: (0..places).rev().collect(),
             resting: VecDeque::new(),
             arrivals,
-            random: Random::new(shared.seed.rotate_left(32) ^ part as u64),
+            random: Random::new(load.seed.rotate_left(32) ^ part as u64),
             once: (RandomState::new().hash_one(part), 0),
             batches: shared.first_batch.iter().cloned().collect(),
             stats: Stats::new(),
@@ -186,7 +173,7 @@ impl<'r> Thread<'r> {
     }
 
     fn wait(&self, events: &mut Vec<epoll::Event>, time: Duration) -> std::io::Result<()> {
-        let time = if self.shared.spin { Duration::ZERO } else { time };
+        let time = if self.shared.load.spin { Duration::ZERO } else { time };
         let exact = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
         match epoll::wait(&self.epoll, spare_capacity(events), Some(&exact)) {
             Err(Errno::NOSYS) => {
@@ -241,7 +228,7 @@ impl<'r> Thread<'r> {
     }
 
     fn ask(&mut self, place: usize, due: Instant) {
-        let endpoint = self.shared.mix.draw(&mut self.random);
+        let endpoint = self.shared.load.mix.draw(&mut self.random);
         self.compose(endpoint);
         let job = Job { endpoint, due, sent: Instant::now() };
         self.sent += 1;
@@ -249,12 +236,14 @@ impl<'r> Thread<'r> {
         let flags =
             epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         let asked =
-            self.places[place].ask(&self.shared.server, &self.request, job).and_then(|fresh| match fresh {
-                Some(stream) => {
-                    let data = epoll::EventData::new_u64(place as u64);
-                    Ok(epoll::add(&self.epoll, stream, data, flags)?)
+            self.places[place].ask(&self.shared.target.server, &self.request, job).and_then(|fresh| {
+                match fresh {
+                    Some(stream) => {
+                        let data = epoll::EventData::new_u64(place as u64);
+                        Ok(epoll::add(&self.epoll, stream, data, flags)?)
+                    }
+                    None => Ok(()),
                 }
-                None => Ok(()),
             });
         if asked.is_err() {
             self.fail(place, Failure::Connection);
@@ -264,9 +253,10 @@ impl<'r> Thread<'r> {
     /// Writes the next request to the buffer.
     fn compose(&mut self, endpoint: Endpoint) {
         let shared = self.shared;
-        let key = match shared.keys.len() {
+        let Target { host, keys, .. } = shared.target;
+        let key = match keys.len() {
             0 => "",
-            keys => shared.keys[self.random.below(keys as u64) as usize].as_str(),
+            count => keys[self.random.below(count as u64) as usize].as_str(),
         };
         self.request.clear();
         self.body.clear();
@@ -275,21 +265,21 @@ impl<'r> Thread<'r> {
                 self.body.push_str("{\"email\":\"");
                 shared.addresses.next(&mut self.body);
                 self.body.push_str(if endpoint == Endpoint::Fast { "\",\"mode\":\"fast\"}" } else { "\"}" });
-                http::post(&mut self.request, &shared.host, "/v1/verify", key, &self.body);
+                http::post(&mut self.request, host, "/v1/verify", key, None, &self.body);
             }
             Endpoint::Batch => {
-                batch_body(&mut self.body, &shared.addresses, shared.batch_size);
+                batch_body(&mut self.body, &shared.addresses, shared.load.batch_size);
                 self.once.1 += 1;
-                let path = "/v1/verify/batch";
-                http::post_once(&mut self.request, &shared.host, path, key, self.once, &self.body);
+                let once = Some(self.once);
+                http::post(&mut self.request, host, "/v1/verify/batch", key, once, &self.body);
             }
             Endpoint::Poll => {
                 let kept = self.batches.len().max(1) as u64;
                 let id = self.batches.get(self.random.below(kept) as usize);
                 let _ = write!(self.body, "/v1/verify/batch/{}", id.map_or("none", String::as_str));
-                http::get(&mut self.request, &shared.host, &self.body, key);
+                http::get(&mut self.request, host, &self.body, key);
             }
-            Endpoint::Account => http::get(&mut self.request, &shared.host, "/v1/account", key),
+            Endpoint::Account => http::get(&mut self.request, host, "/v1/account", key),
         }
     }
 
@@ -324,7 +314,7 @@ impl<'r> Thread<'r> {
             }
             (Endpoint::Batch, 202) => {
                 if counted {
-                    self.stats.batch_rows += u64::from(self.shared.batch_size);
+                    self.stats.batch_rows += u64::from(self.shared.load.batch_size);
                 }
                 if let Some(id) = http::text_field(body, "batch_id").filter(|id| id.len() <= 64) {
                     self.batches.push_back(id.to_owned());
@@ -354,8 +344,9 @@ impl<'r> Thread<'r> {
 
     fn expire(&mut self, now: Instant) {
         for place in 0..self.places.len() {
-            let late =
-                self.places[place].job.is_some_and(|job| now.duration_since(job.sent) > self.shared.patience);
+            let late = self.places[place]
+                .job
+                .is_some_and(|job| now.duration_since(job.sent) > self.shared.load.patience);
             if late {
                 self.fail(place, Failure::Timeout);
             }
@@ -377,7 +368,7 @@ impl<'r> Thread<'r> {
             }
             arrivals.advance();
             if self.counts(due) {
-                let endpoint = self.shared.mix.draw(&mut self.random);
+                let endpoint = self.shared.load.mix.draw(&mut self.random);
                 self.stats.failed(endpoint, Failure::Unsent, end.saturating_duration_since(due));
             }
         }

@@ -1,14 +1,14 @@
 //! A server for several loads, for calibration and for checks of a plan.
 
 use crate::addresses::Addresses;
-use crate::arrivals::Spread;
 use crate::list::Place;
+use crate::load::{Load, Loop, Target};
 use crate::mix::Mix;
-use crate::run::{Load, Loop, Outcome, Target, run};
-use crate::sampler::{Sample, UNDER_WAY};
+use crate::run::{Outcome, run};
+use crate::sampler::{Sample, UNDER_WAY, cpu_s, rss_kib};
 use crate::scenario::Scenario;
 use crate::stats::Failure;
-use crate::world::{Counted, Setting, World};
+use crate::world::{Counted, World};
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
@@ -75,24 +75,28 @@ impl Service {
     ///
     /// One line: a program did not start.
     pub fn start(place: &Place<'_>, scenario: Scenario) -> Result<Service, String> {
-        let mut world = World::start(Setting {
-            bin_dir: place.bin_dir.clone(),
-            scenario: scenario.text(),
-            flags: place.flags.to_vec(),
-            https: false,
-            ca: None,
-        })?;
+        let mut world = place.world(&scenario)?;
         let target = world.serve()?;
         Ok(Service { world, target, supply: RefCell::new(Some(Addresses::counted(scenario.domains))) })
     }
 
-    /// The process id of the server.
+    /// The CPU seconds of the server until now.
     ///
     /// # Errors
     ///
-    /// It is unknown, which never happens here.
-    pub fn pid(&self) -> Result<u32, String> {
-        self.target.watched.pid.ok_or_else(|| "the server's process id is unknown".into())
+    /// One line: the server has ended.
+    pub fn cpu_s(&self) -> Result<f64, String> {
+        self.target.watched.pid.and_then(cpu_s).ok_or_else(|| "the server has ended".into())
+    }
+
+    /// The resident memory of the server in bytes.
+    ///
+    /// # Errors
+    ///
+    /// One line: the server has ended.
+    pub fn resident(&self) -> Result<f64, String> {
+        let kib = self.target.watched.pid.and_then(rss_kib).ok_or("the server has ended")?;
+        Ok((kib * 1024) as f64)
     }
 
     /// Sends requests at a rate, without repeating an address.
@@ -107,19 +111,7 @@ impl Service {
         time: Duration,
         stop: &Arc<AtomicBool>,
     ) -> Result<Outcome, AskError> {
-        let load = Load {
-            pressure: Loop::Open(rate),
-            spread: Spread::Poisson,
-            mix,
-            batch_size: 100,
-            warm_up: Duration::ZERO,
-            duration: time,
-            patience: Duration::from_secs(60),
-            connections: 512,
-            spin: false,
-            threads: 1,
-            seed: 1,
-        };
+        let load = Load::of(Loop::Open(rate), mix, time);
         let supply = self.supply.take().ok_or("an earlier run failed")?;
         let (outcome, supply) = run(&self.target, &load, supply, stop)?;
         self.supply.replace(Some(supply));

@@ -2,10 +2,11 @@
 
 use crate::cores::CoresUsed;
 use crate::digits::grouped;
+use crate::load::{Load, Loop};
 use crate::mix::Endpoint;
 use crate::objective::{Objective, Verdict, in_seconds};
 use crate::origin::Origin;
-use crate::run::{Load, Loop, Outcome};
+use crate::run::{Outcome, Second};
 use crate::sampler::GAUGES;
 use crate::stats::{SHOWN, Seen, quantile_ms};
 use serde::Serialize;
@@ -42,7 +43,7 @@ pub struct Summary {
     pub warnings: Vec<String>,
     /// Whether a signal ended the run early.
     pub interrupted: bool,
-    pub timeline: Vec<SecondShown>,
+    pub timeline: Vec<Second>,
     pub samples: Vec<SampleShown>,
 }
 
@@ -104,16 +105,6 @@ pub struct ClientShown {
     pub cores_used: Option<CoresUsed>,
 }
 
-/// The figures of one second in the report's JSON.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct SecondShown {
-    pub second: u32,
-    pub answered: u64,
-    pub errors: u64,
-    pub p50_ms: f64,
-    pub p99_ms: f64,
-}
-
 /// A sample of the server in the report's JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct SampleShown {
@@ -158,7 +149,7 @@ impl Summary {
             objectives: objectives.iter().map(|one| one.judge(outcome)).collect(),
             warnings: warnings(outcome, &all, objectives),
             interrupted: outcome.interrupted,
-            timeline: outcome.timeline.iter().map(second).collect(),
+            timeline: outcome.timeline.clone(),
             samples: samples(outcome),
         }
     }
@@ -307,14 +298,10 @@ pub fn title(load: &Load) -> String {
 }
 
 fn shown(load: &Load) -> LoadShown {
-    let (rate, clients) = match load.pressure {
-        Loop::Open(rate) => (Some(rate), None),
-        Loop::Closed(clients) => (None, Some(clients)),
-    };
     LoadShown {
         mix: load.mix.to_string(),
-        rate,
-        clients,
+        rate: load.rate(),
+        clients: load.clients(),
         warm_up_s: load.warm_up.as_secs_f64(),
         duration_s: load.duration.as_secs_f64(),
         spread: load.spread.name(),
@@ -379,11 +366,6 @@ fn rss_growth(outcome: &Outcome) -> Option<f64> {
             / mean(&counted[counted.len() - 2 * third..counted.len() - third])
             - 1.0
     })
-}
-
-fn second(second: &crate::run::Second) -> SecondShown {
-    let crate::run::Second { second, answered, errors, p50_ms, p99_ms } = *second;
-    SecondShown { second, answered, errors, p50_ms, p99_ms }
 }
 
 fn samples(outcome: &Outcome) -> Vec<SampleShown> {

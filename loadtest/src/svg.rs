@@ -21,9 +21,10 @@ pub struct PlotSeries {
 }
 
 /// The scale of an axis.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum Scale {
     /// Linear from 0.
+    #[default]
     Linear,
     /// Logarithmic; smaller values are shown at this one.
     Log(f64),
@@ -32,6 +33,7 @@ pub enum Scale {
 }
 
 /// A plot of lines, marks and rules.
+#[derive(Default)]
 pub struct Plot {
     pub title: String,
     pub x_name: &'static str,
@@ -289,12 +291,10 @@ mod tests {
             title: "<t>".into(),
             x_name: "x",
             y_name: "y",
-            x: Scale::Linear,
-            y: Scale::Linear,
             shaded: Some((0.0, 1.0)),
             series: vec![PlotSeries { name: "a&b".into(), points: vec![(0.0, 0.0), (2.0, 4.0)] }],
-            marks: Vec::new(),
             rules: vec![Rule { name: "<r>".into(), at: At::Y(8.0) }],
+            ..Plot::default()
         };
         let svg = plot.svg();
         assert!(svg.contains("&lt;t&gt;") && svg.contains("a&amp;b") && svg.contains("class=\"shade\""));

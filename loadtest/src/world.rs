@@ -4,9 +4,9 @@
 //! (leftovers.rs).
 
 use crate::leftovers::{self, Folder};
+use crate::load::Target;
 use crate::origin::version_of;
 use crate::peer::{Peer, ServerPlace};
-use crate::run::Target;
 use crate::sampler::Watched;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

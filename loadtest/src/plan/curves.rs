@@ -21,12 +21,8 @@ impl Plan {
         let by_cores = |cores: f64| (self.hours_at_sites(own_sources), self.hours_of_cores(cores));
         let given = format!("--sources {}", self.sources);
         let machine = format!("{own_cores} cores");
-        vec![
-            self.hours("source addresses", &sources, &by_sources, (own_sources, given.clone())),
-            self.rates("source addresses", &sources, &by_sources, (own_sources, given)),
-            self.hours("cores", &cores, &by_cores, (own_cores, machine.clone())),
-            self.rates("cores", &cores, &by_cores, (own_cores, machine)),
-        ]
+        let of_sources = self.pair("source addresses", &sources, &by_sources, (own_sources, given));
+        of_sources.into_iter().chain(self.pair("cores", &cores, &by_cores, (own_cores, machine))).collect()
     }
 
     /// The hours that this number of cores needs.
@@ -34,30 +30,24 @@ impl Plan {
         self.hours_machine * f64::from(self.own_cores()) / cores
     }
 
-    fn hours(
+    /// The hours and the addresses per hour over one quantity.
+    fn pair(
         &self,
         x_name: &'static str,
         xs: &[f64],
         of: &dyn Fn(f64) -> (f64, f64),
         given: (f64, String),
-    ) -> Plot {
-        let hours = self.workload.seconds / 3600.0 / self.peak;
-        let wanted = (hours, format!("{} h for the work", grouped(hours, 1)));
-        plot(format!("Hours by {x_name}"), x_name, lines(xs, of, &|hours| hours), given, wanted)
-    }
-
-    fn rates(
-        &self,
-        x_name: &'static str,
-        xs: &[f64],
-        of: &dyn Fn(f64) -> (f64, f64),
-        given: (f64, String),
-    ) -> Plot {
+    ) -> [Plot; 2] {
         let addresses = self.workload.addresses;
         let rate = |hours: f64| addresses / hours;
-        let wanted = addresses / (self.workload.seconds / 3600.0 / self.peak);
-        let wanted = (wanted, format!("{}/h for the work", grouped(wanted, 0)));
-        plot(format!("Addresses per hour by {x_name}"), x_name, lines(xs, of, &rate), given, wanted)
+        let hours = self.workload.seconds / 3600.0 / self.peak;
+        let in_hours = (hours, format!("{} h for the work", grouped(hours, 1)));
+        let at_rate = (rate(hours), format!("{}/h for the work", grouped(rate(hours), 0)));
+        let lines = |shown: &dyn Fn(f64) -> f64| lines(xs, of, shown);
+        [
+            plot(format!("Hours by {x_name}"), x_name, lines(&|hours| hours), given.clone(), in_hours),
+            plot(format!("Addresses per hour by {x_name}"), x_name, lines(&rate), given, at_rate),
+        ]
     }
 }
 
@@ -99,5 +89,5 @@ fn plot(
     let y = if most > least * WIDE { Scale::Log(least) } else { Scale::Linear };
     let rules =
         vec![Rule { name: given.1, at: At::X(given.0) }, Rule { name: wanted.1, at: At::Y(wanted.0) }];
-    Plot { title, x_name, y_name: "", x: Scale::Linear, y, shaded: None, series, marks: Vec::new(), rules }
+    Plot { title, x_name, y, series, rules, ..Plot::default() }
 }

@@ -68,17 +68,11 @@ mod tests {
         let objective: Objective = "p50=40ms".parse().unwrap();
         let step = Step {
             asked: 200.0,
-            rate: 150.0,
-            p99_ms: 9.0,
-            errors: 0,
             cores: Some(1.5),
             machine_busy: Some(0.5),
             client_busy: 0.1,
-            cores_used: None,
-            limited: 0,
-            unsent: 0,
-            kept: false,
             objectives: vec![objective.judge(&outcome())],
+            ..Step::default()
         };
         let kept = Step { asked: 100.0, kept: true, ..step.clone() };
         let higher = Step { asked: 400.0, client_busy: 1.0, ..step.clone() };

@@ -72,10 +72,9 @@ fn plot(found: &Found, number: usize, objective: &Objective) -> Plot {
         y_name: if bound.unit.starts_with('%') { "%" } else { bound.unit },
         x: rates(&all, found.highest),
         y: values(&all, bound),
-        shaded: None,
-        series: Vec::new(),
         marks,
         rules,
+        ..Plot::default()
     }
 }
 
@@ -112,32 +111,11 @@ mod tests {
                     if bound.at_least { value >= bound.limit } else { value <= bound.limit }
                 });
             }
-            Step {
-                asked: *asked,
-                rate: *asked,
-                p99_ms: 1.0,
-                errors: 0,
-                cores: None,
-                machine_busy: None,
-                client_busy: 0.0,
-                cores_used: None,
-                limited: 0,
-                unsent: 0,
-                kept: verdicts.iter().all(|verdict| verdict.met),
-                objectives: verdicts,
-            }
+            let kept = verdicts.iter().all(|verdict| verdict.met);
+            Step { asked: *asked, kept, objectives: verdicts, ..Step::default() }
         };
         let steps = steps.iter().map(step).collect();
-        Found {
-            origin: None,
-            highest,
-            limit: "limit: <none>".into(),
-            objectives,
-            steps,
-            held: None,
-            memory_flat: None,
-            interrupted: false,
-        }
+        Found { highest, limit: "limit: <none>".into(), objectives, steps, ..Found::default() }
     }
 
     fn marks(plot: &Plot) -> Vec<(Shape, Vec<f64>)> {

@@ -153,15 +153,12 @@ mod tests {
             title: "t".into(),
             x_name: "x",
             y_name: "y",
-            x: Scale::Linear,
-            y: Scale::Linear,
-            shaded: None,
-            series: Vec::new(),
             marks: vec![Marks { name: "m", shape: Shape::Cross, points: points.to_vec() }],
             rules: vec![
                 Rule { name: "level".into(), at: At::Y(50.0) },
                 Rule { name: "upright".into(), at: At::X(100.0) },
             ],
+            ..Plot::default()
         }
     }
 
