@@ -49,7 +49,8 @@ const TAG: usize = 16;
 const TITLE: &[u8] = b"mailprobe clean: state of a run, of no use after it\n";
 
 /// The data cannot be stored or read: one line that says why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct SpillError {
     /// The line.
     pub message: String,
@@ -60,14 +61,6 @@ impl SpillError {
         SpillError { message: message.into() }
     }
 }
-
-impl std::fmt::Display for SpillError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for SpillError {}
 
 /// The contents of a block.
 pub type Payload = [u8; PAYLOAD];

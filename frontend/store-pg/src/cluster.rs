@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use store::StoreError;
 use store_rules::row::{Fixed, Row as _};
 use store_rules::tables::{FORMAT, META_FORMAT, META_KEYS};
+use thiserror::Error;
 use tokio_postgres::{Client, Error};
 
 /// Where the database of a cluster is.
@@ -200,49 +201,28 @@ pub enum Upgraded {
 }
 
 /// The reason why a format was not raised.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UpgradeError {
     /// The schema with this name has no tables.
+    #[error("the schema {0} has no tables; create them with `mailprobe cluster init`")]
     NoTables(String),
     /// The database has this format, which is newer.
+    #[error(
+        "the database has format {0}, and this mailprobe knows formats up to {FORMAT}; upgrade this mailprobe"
+    )]
     Newer(u64),
     /// These live nodes do not know the format.
+    #[error("these nodes do not know the new format: {}; upgrade or stop them first", names(.0))]
     Nodes(Vec<NodeStatus>),
     /// The database cannot be reached or refuses.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
-impl From<StoreError> for UpgradeError {
-    fn from(error: StoreError) -> UpgradeError {
-        UpgradeError::Store(error)
-    }
+fn names(nodes: &[NodeStatus]) -> String {
+    let name = |node: &NodeStatus| format!("{} on {} ({})", node.id, node.host, node.version);
+    nodes.iter().map(name).collect::<Vec<_>>().join(", ")
 }
-
-impl std::fmt::Display for UpgradeError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            UpgradeError::NoTables(schema) => {
-                write!(f, "the schema {schema} has no tables; create them with `mailprobe cluster init`")
-            }
-            UpgradeError::Newer(format) => write!(
-                f,
-                "the database has format {format}, and this mailprobe knows formats up to {FORMAT}; upgrade this mailprobe"
-            ),
-            UpgradeError::Nodes(nodes) => {
-                let name = |node: &NodeStatus| format!("{} on {} ({})", node.id, node.host, node.version);
-                let names: Vec<String> = nodes.iter().map(name).collect();
-                write!(
-                    f,
-                    "these nodes do not know the new format: {}; upgrade or stop them first",
-                    names.join(", ")
-                )
-            }
-            UpgradeError::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for UpgradeError {}
 
 async fn raise(client: &Client, to: u32) -> Result<Result<Upgraded, UpgradeError>, Error> {
     let found = meta(client, META_FORMAT).await?.unwrap_or(0);

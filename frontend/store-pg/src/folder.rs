@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::{OpenError, StoreError, id};
 use store_rules::folder::{DATABASE_FILE, FolderLock};
+use thiserror::Error;
 use vault::bundle::{Bundle, BundleError};
 use vault::{KEY_FOLDER, Vault};
 
@@ -97,34 +98,17 @@ pub struct NewNode {
 }
 
 /// The reason why a folder does not become that of a node.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum NewNodeError {
     /// The folder is in use or cannot be written.
-    Open(OpenError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// It has the data or the identity of another server.
+    #[error("{0} {1}; name another folder with --data")]
     Taken(PathBuf, &'static str),
     /// The keys cannot be written.
+    #[error(transparent)]
     Bundle(BundleError),
-}
-
-impl std::fmt::Display for NewNodeError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            NewNodeError::Open(error) => error.fmt(f),
-            NewNodeError::Taken(path, why) => {
-                write!(f, "{} {why}; name another folder with --data", path.display())
-            }
-            NewNodeError::Bundle(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for NewNodeError {}
-
-impl From<OpenError> for NewNodeError {
-    fn from(error: OpenError) -> NewNodeError {
-        NewNodeError::Open(error)
-    }
 }
 
 impl NewNode {

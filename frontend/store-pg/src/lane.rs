@@ -26,7 +26,7 @@ use futures_util::future::{join, join3};
 use monoio::time::timeout;
 use std::cell::{Cell, OnceCell};
 use std::collections::BTreeSet;
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -34,6 +34,7 @@ use std::time::Duration;
 use store::StoreError;
 use store_rules::backend::Lock;
 use store_rules::txn::Effects;
+use thiserror::Error;
 use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::{Client, Error, Row, SimpleQueryMessage, Statement};
 
@@ -65,29 +66,24 @@ impl LanePlace {
 }
 
 /// The reason why a group changed nothing.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotDone {
     /// Another transaction was in the way (SQLSTATE 23505, 40001 or 40P01): the group can run again.
+    #[error("another transaction was in the way")]
     Conflict,
     /// The server had no time or no room for a statement, or somebody has cancelled it (SQLSTATE of the classes 53, 55, 57
     /// and 58): the group can run again. With the message.
+    #[error("{0}")]
     Busy(String),
     /// The node was declared dead: the epoch in `lanes` is another one.
+    #[error("the node was declared dead")]
     Fenced,
     /// The server refused a statement; with its message.
+    #[error("{0}")]
     Refused(String),
     /// There is no connection any more: the group can run on a new one.
+    #[error("{0}")]
     Away(String),
-}
-
-impl fmt::Display for NotDone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NotDone::Conflict => f.write_str("another transaction was in the way"),
-            NotDone::Fenced => f.write_str("the node was declared dead"),
-            NotDone::Busy(why) | NotDone::Refused(why) | NotDone::Away(why) => f.write_str(why),
-        }
-    }
 }
 
 /// What the marker says of a group with an unknown result.

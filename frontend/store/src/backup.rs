@@ -1,9 +1,9 @@
 //! The results of a backup, and the size of the store.
 
 use crate::{OpenError, StoreError};
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use thiserror::Error;
 
 /// The contents of a backup in numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,21 +26,31 @@ pub struct Sizes {
 }
 
 /// The reason why a backup failed or was not restored, as one line.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum BackupError {
     /// The store could not be read or created.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The data folder could not be opened.
-    Open(OpenError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The backup could not be read or written.
-    Io(io::Error),
+    #[error(transparent)]
+    Io(#[from] io::Error),
     /// The file is no backup, or is incomplete.
+    #[error("{0}; use another backup")]
     Damaged(&'static str),
     /// A later version of mailprobe wrote it.
+    #[error("a newer mailprobe made it; use that version")]
     Newer,
     /// The folder to restore to is not empty.
+    #[error("{0} is not empty; move its content away, or name a new folder with --data")]
     NotEmpty(PathBuf),
     /// An older version of mailprobe made it, and its format cannot be restored to PostgreSQL.
+    #[error(
+        "it has format {found}, and PostgreSQL needs format {needed}; restore it to a folder, then move this folder with \
+        `mailprobe cluster init --from-data`"
+    )]
     Older {
         /// The format of the backup.
         found: u64,
@@ -48,58 +58,15 @@ pub enum BackupError {
         needed: u32,
     },
     /// The schema to restore to has data, or a node uses it.
+    #[error(
+        "the schema {schema} has {has}; name another schema with --store-schema, or remove this one with DROP SCHEMA"
+    )]
     SchemaInUse {
         /// The name of the schema.
         schema: String,
         /// What it has.
         has: &'static str,
     },
-}
-
-impl fmt::Display for BackupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BackupError::Store(error) => error.fmt(f),
-            BackupError::Open(error) => error.fmt(f),
-            BackupError::Io(error) => error.fmt(f),
-            BackupError::Damaged(what) => write!(f, "{what}; use another backup"),
-            BackupError::Newer => f.write_str("a newer mailprobe made it; use that version"),
-            BackupError::NotEmpty(path) => write!(
-                f,
-                "{} is not empty; move its content away, or name a new folder with --data",
-                path.display()
-            ),
-            BackupError::Older { found, needed } => write!(
-                f,
-                "it has format {found}, and PostgreSQL needs format {needed}; restore it to a folder, then move this folder with \
-                 `mailprobe cluster init --from-data`"
-            ),
-            BackupError::SchemaInUse { schema, has } => write!(
-                f,
-                "the schema {schema} has {has}; name another schema with --store-schema, or remove this one with DROP SCHEMA"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for BackupError {}
-
-impl From<StoreError> for BackupError {
-    fn from(error: StoreError) -> BackupError {
-        BackupError::Store(error)
-    }
-}
-
-impl From<OpenError> for BackupError {
-    fn from(error: OpenError) -> BackupError {
-        BackupError::Open(error)
-    }
-}
-
-impl From<io::Error> for BackupError {
-    fn from(error: io::Error) -> BackupError {
-        BackupError::Io(error)
-    }
 }
 
 #[cfg(feature = "redb")]

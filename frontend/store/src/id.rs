@@ -154,16 +154,9 @@ impl EntryId {
 }
 
 /// The error of a text that is no identifier of the expected kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an identifier of the form {0}{{26 characters}}")]
 pub struct NotAnId(&'static str);
-
-impl fmt::Display for NotAnId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not an identifier of the form {}{{26 characters}}", self.0)
-    }
-}
-
-impl std::error::Error for NotAnId {}
 
 /// Random bits from the operating system.
 ///

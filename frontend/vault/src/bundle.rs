@@ -24,12 +24,13 @@ use super::{
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use store::{StoreError, UnixMs};
+use thiserror::Error;
 use zeroize::Zeroizing;
 
 /// The first line without the version.
@@ -363,81 +364,51 @@ impl<'t> Fields<'t> {
     }
 }
 
+/// The remedy for a damaged file of a bundle.
+const AGAIN: &str = "copy the file again, or write a new one with `mailprobe cluster init`";
+
 /// The reason why a bundle was not made, read or installed, with a remedy. No part of a key is in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum BundleError {
     /// The text does not begin like a bundle.
+    #[error("this is not a bundle of keys; use the file that `mailprobe cluster init` wrote")]
     NotABundle,
     /// A newer version of mailprobe wrote the bundle; this is its version of the format.
+    #[error("the bundle has version {0}, and this mailprobe reads version {VERSION}; upgrade this mailprobe")]
     Newer(u32),
     /// The line with the checksum is missing.
+    #[error("the end of the bundle is missing; {AGAIN}")]
     Incomplete,
     /// The checksum is wrong.
+    #[error("the bundle was changed: its checksum is wrong; {AGAIN}")]
     Changed,
     /// The line with this number is wrong although the checksum is right.
+    #[error("line {0} of the bundle {1}; {AGAIN}")]
     Line(usize, &'static str),
     /// The folder has keys already.
+    #[error(
+        "{0} has keys already; choose another folder with --data. If these keys are not needed, move them away"
+    )]
     HasKeys(PathBuf),
     /// The folder has no keys.
+    #[error("{0} has no keys; choose the data folder of a server, or create new keys for an empty database")]
     NoKeys(PathBuf),
     /// A key of the folder is damaged or missing; the text has the remedy.
+    #[error("cannot use the keys in {0}: {1}")]
     Keys(PathBuf, String),
     /// The folder cannot be read or written.
+    #[error("cannot use the folder {0} ({1}); check its owner and its disk")]
     Folder(PathBuf, String),
     /// The keys of a backup cannot be used.
+    #[error("the backup {0}; use another backup")]
     Backup(&'static str),
     /// The file of the bundle cannot be read or written.
+    #[error("cannot use {0} as the file of the bundle: {1}")]
     File(PathBuf, String),
     /// The operating system has no random bytes.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
-
-impl From<StoreError> for BundleError {
-    fn from(error: StoreError) -> BundleError {
-        BundleError::Store(error)
-    }
-}
-
-impl fmt::Display for BundleError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const AGAIN: &str = "copy the file again, or write a new one with `mailprobe cluster init`";
-        match self {
-            BundleError::NotABundle => {
-                f.write_str("this is not a bundle of keys; use the file that `mailprobe cluster init` wrote")
-            }
-            BundleError::Newer(version) => write!(
-                f,
-                "the bundle has version {version}, and this mailprobe reads version {VERSION}; upgrade this mailprobe"
-            ),
-            BundleError::Incomplete => write!(f, "the end of the bundle is missing; {AGAIN}"),
-            BundleError::Changed => write!(f, "the bundle was changed: its checksum is wrong; {AGAIN}"),
-            BundleError::Line(number, why) => write!(f, "line {number} of the bundle {why}; {AGAIN}"),
-            BundleError::HasKeys(folder) => write!(
-                f,
-                "{} has keys already; choose another folder with --data. If these keys are not needed, move them away",
-                folder.display()
-            ),
-            BundleError::NoKeys(folder) => write!(
-                f,
-                "{} has no keys; choose the data folder of a server, or create new keys for an empty database",
-                folder.display()
-            ),
-            BundleError::Keys(folder, why) => {
-                write!(f, "cannot use the keys in {}: {why}", folder.display())
-            }
-            BundleError::Folder(folder, why) => {
-                write!(f, "cannot use the folder {} ({why}); check its owner and its disk", folder.display())
-            }
-            BundleError::Backup(why) => write!(f, "the backup {why}; use another backup"),
-            BundleError::File(path, why) => {
-                write!(f, "cannot use {} as the file of the bundle: {why}", path.display())
-            }
-            BundleError::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for BundleError {}
 
 #[cfg(test)]
 mod tests;

@@ -31,13 +31,13 @@ use super::{destroy, overwrite, random, sync_folder, vault_key};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use ring::hkdf::{HKDF_SHA256, Prk};
 use std::collections::HashMap;
-use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::{OpenError, StoreError};
+use thiserror::Error;
 use zeroize::Zeroizing;
 
 /// The file of the chain in the folder of the keys.
@@ -209,26 +209,31 @@ fn expand(secret: &[u8; KEY_BYTES], info: &[&[u8]]) -> Secret {
 }
 
 /// The reason why a chain cannot be used, with a remedy.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub(super) enum ChainError {
     /// The file cannot be read or written.
-    Io(io::Error),
+    #[error("{KEY_FOLDER}/{CHAIN_FILE}: {0}")]
+    Io(#[from] io::Error),
     /// The content of the file is wrong.
+    #[error("{KEY_FOLDER}/{CHAIN_FILE} is damaged ({0}); {JOIN_AGAIN}")]
     Damaged(&'static str),
     /// The file has a version that this program does not know.
+    #[error(
+        "{KEY_FOLDER}/{CHAIN_FILE} has version {0}, and this mailprobe reads version {VERSION}; use the mailprobe that wrote it, or \
+        a newer one"
+    )]
     OtherVersion(u8),
     /// A running node has lost its file.
+    #[error("{KEY_FOLDER}/{CHAIN_FILE} is missing; stop this node, {JOIN_AGAIN}")]
     Missing,
     /// A running node has got the file of another chain.
+    #[error("{KEY_FOLDER}/{CHAIN_FILE} was replaced by that of another cluster; restart this node")]
     OtherLineage,
     /// The hour is more than ten years ahead of the chain.
+    #[error(
+        "the clock is more than ten years ahead of {KEY_FOLDER}/{CHAIN_FILE}; correct the clock. If the clock is right, {JOIN_AGAIN}"
+    )]
     TooFar,
-}
-
-impl From<io::Error> for ChainError {
-    fn from(error: io::Error) -> ChainError {
-        ChainError::Io(error)
-    }
 }
 
 impl From<ChainError> for io::Error {
@@ -243,29 +248,6 @@ impl From<ChainError> for io::Error {
 /// How a node gets the chain again.
 pub(super) const JOIN_AGAIN: &str = "move the folder away and take the keys of another node: `mailprobe cluster init` there, \
                                      then `mailprobe cluster join` here. Without another node, restore a backup";
-
-impl fmt::Display for ChainError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let file = format!("{KEY_FOLDER}/{CHAIN_FILE}");
-        match self {
-            ChainError::Io(error) => write!(f, "{file}: {error}"),
-            ChainError::Damaged(why) => write!(f, "{file} is damaged ({why}); {JOIN_AGAIN}"),
-            ChainError::OtherVersion(version) => write!(
-                f,
-                "{file} has version {version}, and this mailprobe reads version {VERSION}; use the mailprobe that wrote it, or \
-                 a newer one"
-            ),
-            ChainError::Missing => write!(f, "{file} is missing; stop this node, {JOIN_AGAIN}"),
-            ChainError::OtherLineage => {
-                write!(f, "{file} was replaced by that of another cluster; restart this node")
-            }
-            ChainError::TooFar => write!(
-                f,
-                "the clock is more than ten years ahead of {file}; correct the clock. If the clock is right, {JOIN_AGAIN}"
-            ),
-        }
-    }
-}
 
 impl ChainError {
     /// The error of opening the folder.

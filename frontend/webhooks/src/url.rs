@@ -25,45 +25,34 @@ pub struct WebhookUrl {
 }
 
 /// The reason why a URL is refused, as a sentence for its author.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UrlFault {
     /// It is empty or too long.
+    #[error("must have 1 to 2048 bytes")]
     Length,
     /// It has characters that are not part of URLs.
+    #[error("must have only the characters of URLs; write international names in A-labels (xn--)")]
     Character,
     /// It has a percent sign without two hexadecimal digits (RFC 3986 2.1).
+    #[error("must have two hexadecimal digits after each percent sign; write it as %25")]
     Percent,
     /// It has another scheme.
+    #[error("must begin with https://, unless the operator allows a network with `webhook_allow_net`")]
     Scheme,
     /// It has user information.
+    #[error("must not have a user name")]
     UserInfo,
     /// It has a fragment.
+    #[error("must not have a fragment")]
     Fragment,
     /// Its host is not a DNS name.
+    #[error(
+        "must have a public DNS name as its host, unless the operator allows its network with `webhook_allow_net`"
+    )]
     Host,
     /// Its port is not allowed.
+    #[error("must have no port, the port 443, or a port from 1024 to 65535")]
     Port,
-}
-
-impl fmt::Display for UrlFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            UrlFault::Length => "must have 1 to 2048 bytes",
-            UrlFault::Character => {
-                "must have only the characters of URLs; write international names in A-labels (xn--)"
-            }
-            UrlFault::Percent => "must have two hexadecimal digits after each percent sign; write it as %25",
-            UrlFault::Scheme => {
-                "must begin with https://, unless the operator allows a network with `webhook_allow_net`"
-            }
-            UrlFault::UserInfo => "must not have a user name",
-            UrlFault::Fragment => "must not have a fragment",
-            UrlFault::Host => {
-                "must have a public DNS name as its host, unless the operator allows its network with `webhook_allow_net`"
-            }
-            UrlFault::Port => "must have no port, the port 443, or a port from 1024 to 65535",
-        })
-    }
 }
 
 impl WebhookUrl {

@@ -1,58 +1,49 @@
 //! The reasons why there is no connection. No text contains the password.
 
 use super::target::Host;
-use std::error::Error;
+use std::error::Error as _;
 use std::fmt;
 use std::io;
+use thiserror::Error;
 
 /// The reason why one host was not used.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum HostError {
     /// The name of the host could not be looked up.
+    #[error("its name was not found: {0}")]
     Lookup(io::Error),
     /// No TCP connection came about.
+    #[error("no connection: {0}")]
     Tcp(io::Error),
     /// Connection and login took too long.
+    #[error("it did not answer in time")]
     Slow,
     /// TLS failed, or the server refused the login or a question.
+    #[error("{0}")]
     Server(String),
     /// The server has an older version than 15; the number is that of `server_version_num`.
+    #[error("it runs PostgreSQL {}; mailprobe needs 15 or later", .0 / 10_000)]
     Old(i32),
     /// The server is a standby, or accepts no writes.
+    #[error("it is read-only, like a standby")]
     ReadOnly,
     /// The server has no synchronous standby, so a failover could lose answered writes.
+    #[error(
+        "it has no synchronous standby (`synchronous_standby_names` is empty); add one, or set \
+        `require_sync = false`"
+    )]
     NotSynchronous,
     /// The server is a former primary, which does not know it.
+    #[error(
+        "it is a former primary (its timeline is {timeline}, and another server had {highest}); if the database was \
+        replaced by an older one, restart mailprobe"
+    )]
     Superseded {
         /// Its timeline.
         timeline: u32,
         /// The timeline of its successor.
         highest: u32,
     },
-}
-
-impl fmt::Display for HostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            HostError::Lookup(error) => write!(f, "its name was not found: {error}"),
-            HostError::Tcp(error) => write!(f, "no connection: {error}"),
-            HostError::Slow => f.write_str("it did not answer in time"),
-            HostError::Server(why) => f.write_str(why),
-            HostError::Old(version) => {
-                write!(f, "it runs PostgreSQL {}; mailprobe needs 15 or later", version / 10_000)
-            }
-            HostError::ReadOnly => f.write_str("it is read-only, like a standby"),
-            HostError::NotSynchronous => f.write_str(
-                "it has no synchronous standby (`synchronous_standby_names` is empty); add one, or set \
-                 `require_sync = false`",
-            ),
-            HostError::Superseded { timeline, highest } => write!(
-                f,
-                "it is a former primary (its timeline is {timeline}, and another server had {highest}); if the database was \
-                 replaced by an older one, restart mailprobe"
-            ),
-        }
-    }
 }
 
 impl From<tokio_postgres::Error> for HostError {
@@ -90,4 +81,4 @@ impl fmt::Display for NoServer {
     }
 }
 
-impl Error for NoServer {}
+impl std::error::Error for NoServer {}

@@ -86,16 +86,9 @@ pub struct Target {
 }
 
 /// The defect of a URL, in one line, without its password.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the URL of the store is not usable: {0}")]
 pub struct UrlError(String);
-
-impl fmt::Display for UrlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the URL of the store is not usable: {}", self.0)
-    }
-}
-
-impl std::error::Error for UrlError {}
 
 fn wrong<T>(why: impl Into<String>) -> Result<T, UrlError> {
     Err(UrlError(why.into()))

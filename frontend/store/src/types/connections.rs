@@ -1,8 +1,9 @@
 //! The arguments and results of the methods about assistants.
 
-use crate::error::from_store_error;
+use crate::error::OUTDATED;
 use crate::{AccountId, ClientId, ConnectionId, HoldError, StoreError, UnixMs};
 use std::fmt;
+use thiserror::Error;
 
 /// The most full checks that one connection may have.
 pub const ATTEMPTS_MAX: u32 = 10;
@@ -171,50 +172,63 @@ pub struct Granted {
 }
 
 /// The reason why a client or a connection was not created.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConnectError {
     /// The limit [`CLIENTS_MAX`] or [`CONNECTIONS_MAX`] is reached.
+    #[error("there are too many already")]
     TooMany,
     /// The client has expired.
+    #[error("no such client")]
     Unknown,
     /// The session that was verified before has ended, or the account was deleted.
+    #[error("{OUTDATED}")]
     Outdated,
     /// A value is out of its range, or the id or code is in use.
+    #[error("a bound is not kept, or an id is in use")]
     Bad,
     /// The store itself failed.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// The reason why tokens are refused, or a connection is not ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GrantError {
     /// It does not exist, has ended, or belongs to another owner.
+    #[error("no such code, token or connection")]
     Unknown,
     /// It was used before, so its connection was ended.
+    #[error("it was used before; the connection is ended")]
     Reused,
     /// The store itself failed.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// The reason why a connection did not start a full check.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AttemptError {
     /// The connection has ended.
+    #[error("the connection has ended")]
     Ended,
     /// It has started all full checks that it may make.
+    #[error("all {allowance} full checks were begun")]
     Spent {
         /// The number of allowed full checks.
         allowance: u32,
     },
     /// The account has used up its fair use.
+    #[error("the fair use is used up for {wait_ms} ms")]
     FairUse {
         /// The time until it has room, in milliseconds.
         wait_ms: u64,
     },
     /// The account cannot pay the check.
+    #[error(transparent)]
     Hold(HoldError),
     /// The store itself failed.
-    Store(StoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// Hashes of secrets are private as well.
@@ -234,42 +248,6 @@ impl From<HoldError> for AttemptError {
         match error {
             HoldError::Store(error) => AttemptError::Store(error),
             other => AttemptError::Hold(other),
-        }
-    }
-}
-
-from_store_error!(ConnectError, GrantError, AttemptError);
-
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConnectError::TooMany => f.write_str("there are too many already"),
-            ConnectError::Unknown => f.write_str("no such client"),
-            ConnectError::Outdated => f.write_str(crate::error::OUTDATED),
-            ConnectError::Bad => f.write_str("a bound is not kept, or an id is in use"),
-            ConnectError::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for GrantError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            GrantError::Unknown => f.write_str("no such code, token or connection"),
-            GrantError::Reused => f.write_str("it was used before; the connection is ended"),
-            GrantError::Store(error) => error.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for AttemptError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AttemptError::Ended => f.write_str("the connection has ended"),
-            AttemptError::Spent { allowance } => write!(f, "all {allowance} full checks were begun"),
-            AttemptError::FairUse { wait_ms } => write!(f, "the fair use is used up for {wait_ms} ms"),
-            AttemptError::Hold(error) => error.fmt(f),
-            AttemptError::Store(error) => error.fmt(f),
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use super::accounts::NewAccount;
 use crate::UnixMs;
+use crate::error::OUTDATED;
 use crate::id::{AccountId, KeyId};
 use api::Reason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use thiserror::Error;
 
 /// How long a session may last without a request, in milliseconds.
 pub const SESSION_IDLE_MS: UnixMs = 7 * 24 * 60 * 60 * 1000;
@@ -173,15 +175,19 @@ pub struct DayCounts {
 }
 
 /// The reason why a user was not created or changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum UserError {
     /// Another account has a user with this email address.
+    #[error("another account has a user with this address")]
     EmailTaken,
     /// The account has no user, and none can be created without an email address.
+    #[error("the account has no user yet; give the user's address with --email")]
     EmailMissing,
     /// The session or the password that was verified before is not valid any more.
+    #[error("{OUTDATED}")]
     Outdated,
     /// The account was not created, or does not exist.
+    #[error(transparent)]
     Account(crate::ChangeError),
 }
 
@@ -190,18 +196,3 @@ impl From<crate::StoreError> for UserError {
         UserError::Account(error.into())
     }
 }
-
-impl fmt::Display for UserError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            UserError::EmailTaken => f.write_str("another account has a user with this address"),
-            UserError::Outdated => f.write_str(crate::error::OUTDATED),
-            UserError::EmailMissing => {
-                f.write_str("the account has no user yet; give the user's address with --email")
-            }
-            UserError::Account(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for UserError {}

@@ -1,11 +1,11 @@
 //! Endpoints, events, messages and deliveries.
 
 use super::{EndpointHealth, OLD_SECRETS_MAX, WEBHOOKS_MAX};
-use crate::error::from_store_error;
 use crate::id::{AccountId, BatchId, ListId, MessageId, WebhookId};
 use crate::{StoreError, UnixMs};
 use api::Reason;
 use std::fmt;
+use thiserror::Error;
 
 /// The bytes of a secret.
 pub const WEBHOOK_SECRET_BYTES: usize = 24;
@@ -332,40 +332,29 @@ pub struct Delivery {
 }
 
 /// The reason why an endpoint was not created, changed or tested.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum WebhookError {
     /// The account has no such endpoint, or there is no such account.
+    #[error("no such endpoint")]
     Unknown,
     /// The account has [`WEBHOOKS_MAX`] endpoints.
+    #[error("the account has {WEBHOOKS_MAX} endpoints")]
     TooMany,
     /// The endpoint is disabled.
+    #[error("the endpoint is disabled")]
     Disabled,
     /// Too many messages wait at the endpoint.
+    #[error("too many messages wait at the endpoint")]
     Full,
     /// The endpoint has [`OLD_SECRETS_MAX`] old secrets that sign, so it gets no new secret.
+    #[error("the secret was replaced {OLD_SECRETS_MAX} times within 24 hours")]
     TooManySecrets,
     /// A value is out of range, or the id exists.
+    #[error("a value is out of range, or the id exists")]
     Bad,
     /// The store itself failed.
-    Store(StoreError),
-}
-
-from_store_error!(WebhookError);
-
-impl fmt::Display for WebhookError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            WebhookError::Unknown => f.write_str("no such endpoint"),
-            WebhookError::TooMany => write!(f, "the account has {WEBHOOKS_MAX} endpoints"),
-            WebhookError::Disabled => f.write_str("the endpoint is disabled"),
-            WebhookError::Full => f.write_str("too many messages wait at the endpoint"),
-            WebhookError::TooManySecrets => {
-                write!(f, "the secret was replaced {OLD_SECRETS_MAX} times within 24 hours")
-            }
-            WebhookError::Bad => f.write_str("a value is out of range, or the id exists"),
-            WebhookError::Store(error) => error.fmt(f),
-        }
-    }
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// URLs may have secrets, and `Debug` output may be logged.
