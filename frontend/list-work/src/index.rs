@@ -3,13 +3,13 @@
 
 use crate::contents::SourceError;
 use std::sync::Arc;
-use store::{LIST_INDEX_NUMBER_BYTES, LIST_PART_BYTES, List, StoreError};
+use store::{LIST_INDEX_NUMBER_BYTES, LIST_PART_BYTES, List};
 use store_rules::Store;
 
 /// Bytes of a number.
 const NUMBER_BYTES: usize = LIST_INDEX_NUMBER_BYTES as usize;
-/// Numbers in a part.
-const PART_NUMBERS: usize = LIST_PART_BYTES / NUMBER_BYTES;
+/// Bytes of a part, except the last one.
+pub const PART_BYTES: usize = LIST_PART_BYTES / NUMBER_BYTES * NUMBER_BYTES;
 
 /// Reads the numbers from the first row on.
 #[derive(Default)]
@@ -41,37 +41,5 @@ impl Index {
         let number = self.part[self.at..].first_chunk().ok_or_else(damaged)?;
         self.at += NUMBER_BYTES;
         Ok(u32::from_le_bytes(*number).into())
-    }
-}
-
-/// Writes the numbers from the first row on.
-#[derive(Default)]
-pub struct IndexWriter {
-    part: Vec<u8>,
-    next_part: u32,
-}
-
-impl IndexWriter {
-    /// Adds a number.
-    ///
-    /// # Errors
-    /// The store cannot be written. `false`: the list is not being read any longer.
-    pub fn push(&mut self, store: &Arc<Store>, list: &List, number: u32) -> Result<bool, StoreError> {
-        self.part.extend_from_slice(&number.to_le_bytes());
-        if self.part.len() < PART_NUMBERS * NUMBER_BYTES { Ok(true) } else { self.flush(store, list) }
-    }
-
-    /// Writes what was added.
-    ///
-    /// # Errors
-    /// As [`IndexWriter::push`].
-    pub fn flush(&mut self, store: &Arc<Store>, list: &List) -> Result<bool, StoreError> {
-        if self.part.is_empty() {
-            return Ok(true);
-        }
-        let is_read = store.put_list_index(list, self.next_part, &self.part).wait()?;
-        self.part.clear();
-        self.next_part += 1;
-        Ok(is_read)
     }
 }

@@ -1,8 +1,8 @@
 //! The work on lists, for the API and the dashboard: upload in parts, search for duplicates, check batch by batch, results.
 //!
 //! - [`upload::PartWriter`] stores the content while it arrives; `contents` reads it.
-//! - [`work::Lists`] is the thread that reads lists and submits their batches. `distinct` finds duplicates with a sort on disk
-//!   (`sort`), and writes the index of the list, which `index` reads.
+//! - [`work::Lists`] is the thread that reads lists and submits their batches. `distinct` finds duplicates with a table that may be on
+//!   disk ([`spill::table`]), and writes the index of the list, which `index` reads.
 //! - [`actions`] starts, cancels and deletes lists.
 //! - [`downloads`] is the thread that makes results ([`results`]) while they are sent.
 //! - `conversions` has the threads that convert spreadsheets, so that the other threads work in slices of some milliseconds.
@@ -18,7 +18,6 @@ mod distinct;
 pub mod downloads;
 mod index;
 pub mod results;
-mod sort;
 mod temp;
 pub mod upload;
 pub mod work;
@@ -53,7 +52,7 @@ pub struct ListWork {
 }
 
 impl ListWork {
-    /// Starts the threads. Temporary files of sorts are in the folder `data`. `limits` are those of the batches.
+    /// Starts the threads. Temporary files of searches for duplicates are in the folder `data`. `limits` are those of the batches.
     ///
     /// # Errors
     /// A thread could not be started, or the store or the folder cannot be read.

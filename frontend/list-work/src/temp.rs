@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use store::{AccountId, ListId};
 
-/// The bytes of the temporary files of one account. The largest list fits: the sorts of 5,000,000 addresses (21 bytes for each, and 8
-/// for each duplicate: 145 MB), a spreadsheet of 256 MiB and its sheet of 256 MiB are less than 660 MiB.
+/// The bytes of the temporary files of one account. The largest list fits: the table of 5,000,000 addresses (24 bytes for each, and
+/// as much again while its runs are merged: 240 MB), a spreadsheet of 256 MiB and its sheet of 256 MiB are less than 750 MiB.
 const SHARE_BYTES: u64 = 1 << 30;
-/// Those of all accounts. Whatever is done at once fits: the sorts of four lists, three conversions, and the sheets of eight lists in
-/// progress and of eight downloads are less than 6.2 GiB. Kept sheets may have the rest.
+/// Those of all accounts. Whatever is done at once fits: the tables of four lists, three conversions, and the sheets of eight lists in
+/// progress and of eight downloads are less than 6.6 GiB. Kept sheets may have the rest.
 const ALL_BYTES: u64 = 8 << 30;
 /// Most sheets that are kept for the next opening, since each has an open file.
 const KEPT_MAX: usize = 64;
@@ -29,8 +29,8 @@ const KEPT_AT_LEAST: Duration = Duration::from_secs(5);
 
 /// Creates temporary files.
 pub(crate) struct TempFiles {
-    /// The folder of sorts.
-    sorts: PathBuf,
+    /// The folder of searches for duplicates.
+    searches: PathBuf,
     /// The folder of spreadsheets.
     sheets: PathBuf,
     quota: Arc<Quota<AccountId>>,
@@ -49,7 +49,7 @@ struct KeptSheet {
 /// Which folder a file is in.
 #[derive(Debug, Clone, Copy)]
 enum Folder {
-    Sorts,
+    Searches,
     Sheets,
 }
 
@@ -88,15 +88,15 @@ pub(crate) struct TempFile {
 }
 
 impl TempFiles {
-    /// Sorts are in the folder `data`, spreadsheets in the folder for temporary files.
+    /// Searches for duplicates are in the folder `data`, spreadsheets in the folder for temporary files.
     pub fn new(data: &Path) -> Arc<TempFiles> {
         TempFiles::with(data, std::env::temp_dir(), Bounds { share: SHARE_BYTES, all: ALL_BYTES })
     }
 
     /// The same with other folders and bounds.
-    pub fn with(sorts: &Path, sheets: PathBuf, bounds: Bounds) -> Arc<TempFiles> {
+    pub fn with(searches: &Path, sheets: PathBuf, bounds: Bounds) -> Arc<TempFiles> {
         Arc::new(TempFiles {
-            sorts: sorts.to_owned(),
+            searches: searches.to_owned(),
             sheets,
             quota: Quota::new("list_temporary_bytes", bounds),
             kept: Mutex::default(),
@@ -166,12 +166,12 @@ impl TempFiles {
 }
 
 impl WorkFiles {
-    /// A file for a sort.
+    /// A file for a search for duplicates.
     ///
     /// # Errors
     /// It cannot be created.
-    pub fn create_sort(&self) -> io::Result<TempFile> {
-        self.create(Folder::Sorts)
+    pub fn create_search(&self) -> io::Result<TempFile> {
+        self.create(Folder::Searches)
     }
 
     /// A file for a spreadsheet.
@@ -185,7 +185,7 @@ impl WorkFiles {
     fn create(&self, folder: Folder) -> io::Result<TempFile> {
         self.files.operation()?;
         let folder = match folder {
-            Folder::Sorts => &self.files.sorts,
+            Folder::Searches => &self.files.searches,
             Folder::Sheets => &self.files.sheets,
         };
         let taken = self.files.quota.take(self.account, 0).map_err(|by| self.refused(by, 0))?;
@@ -323,7 +323,7 @@ mod tests {
     fn the_bytes_of_files_are_those_of_their_account() {
         let files = files(100, 150);
         let (one, two) = (files.of(account(1)), files.of(account(2)));
-        let mut file = one.create_sort().unwrap();
+        let mut file = one.create_search().unwrap();
         file.write_all_at(&[7; 60], 0).unwrap();
         file.write_all_at(&[8; 60], 0).unwrap();
         assert_eq!(files.figures().used(), 60, "what is written again takes no more");
@@ -366,7 +366,7 @@ mod tests {
         let used = files.figures().used();
         assert!(used > 0);
         let reader = files.kept(list(2)).unwrap();
-        let mut file = files.of(account(3)).create_sort().unwrap();
+        let mut file = files.of(account(3)).create_search().unwrap();
         let most = vec![1; 10_000 - used as usize + 1];
         assert!(file.write_all_at(&most, 0).is_err(), "both were used just now");
         for kept in files.lock().values_mut() {

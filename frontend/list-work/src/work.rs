@@ -44,7 +44,7 @@ pub(crate) use window::{BATCH_ADDRESSES, batches};
 /// Work for a list before the next list gets its turn: some milliseconds.
 const SLICE_WORK: u64 = 1024 * 1024;
 /// Most lists that are counted at once, of all accounts and of one account, and most lists whose rows go into batches at once. Each
-/// can use a window of some MiB, and for the search for duplicates about 10 MiB more and a temporary file of 150 MiB.
+/// can use a window of some MiB, and for the search for duplicates about 10 MiB more and a temporary file of 240 MiB.
 const COUNTED_AT_ONCE: usize = 4;
 const COUNTED_OF_ACCOUNT: usize = 2;
 const SUBMITTED_AT_ONCE: usize = 8;

@@ -1,4 +1,5 @@
-//! The data of a run over a long list that does not fit into memory, encrypted in one file: `OUT.state` of `mailprobe clean`.
+//! The data of a run over a long list that does not fit into memory, encrypted in one file: `OUT.state` of `mailprobe clean`, or a
+//! temporary file of a server that reads a list.
 //!
 //! The file consists of blocks of 4 KiB. Each is encrypted with AEAD (AES-256-GCM, RFC 5116 5.2). The number of the
 //! block is the associated data. The key is created at the start and exists only in memory: after a kill the file
@@ -65,9 +66,34 @@ impl SpillError {
 /// The contents of a block.
 pub type Payload = [u8; PAYLOAD];
 
+/// What a [`State`] keeps its blocks in.
+pub trait Storage: Send {
+    /// Writes bytes at a position.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    fn write_bytes(&mut self, bytes: &[u8], at: u64) -> std::io::Result<()>;
+
+    /// Reads bytes at a position.
+    ///
+    /// # Errors
+    /// They cannot be read, or were never written.
+    fn read_bytes(&self, bytes: &mut [u8], at: u64) -> std::io::Result<()>;
+}
+
+impl Storage for File {
+    fn write_bytes(&mut self, bytes: &[u8], at: u64) -> std::io::Result<()> {
+        FileExt::write_all_at(self, bytes, at)
+    }
+
+    fn read_bytes(&self, bytes: &mut [u8], at: u64) -> std::io::Result<()> {
+        FileExt::read_exact_at(self, bytes, at)
+    }
+}
+
 /// The open file, and the memory that its users may take before they use the file.
 pub struct State {
-    file: File,
+    file: Box<dyn Storage>,
     /// The path, for removal at the end; `None` for a file without a name.
     path: Option<PathBuf>,
     name: String,
@@ -126,14 +152,25 @@ impl State {
             }
             None => nameless().map_err(failed)?,
         };
+        let mut state = State::over(Box::new(file), name, memory)?;
+        state.path = path;
+        state.file.write_bytes(TITLE, 0).map_err(|e| state.failed(&e))?;
+        Ok(state)
+    }
+
+    /// A state in other storage. `name` is its name in messages.
+    ///
+    /// # Errors
+    /// The system provides no random bits for a key.
+    pub fn over(file: Box<dyn Storage>, name: String, memory: usize) -> Result<State, SpillError> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(|e| unwritable(&name, &std::io::Error::other(e)))?;
         let key = UnboundKey::new(&AES_256_GCM, &secret)
             .map_err(|_| SpillError::failed("cannot create a key for the state of the run"))?;
         let shares = Shares::of(memory);
-        let state = State {
+        Ok(State {
             file,
-            path,
+            path: None,
             name,
             key: LessSafeKey::new(key),
             sealed: 0,
@@ -143,9 +180,7 @@ impl State {
             kept: 0,
             keep_max: shares.rows,
             shares,
-        };
-        state.file.write_all_at(TITLE, 0).map_err(|e| state.failed(&e))?;
-        Ok(state)
+        })
     }
 
     /// Stores a block of at most [`PAYLOAD`] bytes. A shorter one is filled up with zeros.
@@ -182,7 +217,7 @@ impl State {
             .seal_in_place_separate_tag(nonce(self.sealed), Aad::from(block.to_le_bytes()), text)
             .map_err(|_| SpillError::failed("cannot encrypt the state of the run"))?;
         tag.copy_from_slice(sealed.as_ref());
-        self.file.write_all_at(&self.buffer[..], place(block)).map_err(|e| self.failed(&e))
+        self.file.write_bytes(&self.buffer[..], place(block)).map_err(|e| self.failed(&e))
     }
 
     /// Reads a block.
@@ -190,7 +225,7 @@ impl State {
     /// # Errors
     /// The block cannot be read, or another program has changed it.
     pub fn restore(&mut self, block: u32, into: &mut Payload) -> Result<(), SpillError> {
-        self.file.read_exact_at(&mut self.buffer[..], place(block)).map_err(|e| self.failed(&e))?;
+        self.file.read_bytes(&mut self.buffer[..], place(block)).map_err(|e| self.failed(&e))?;
         let (counter, rest) = self.buffer.split_at_mut(COUNTER);
         let counter = counter.try_into().map_or(0, u64::from_le_bytes);
         let opened = self.key.open_in_place(nonce(counter), Aad::from(block.to_le_bytes()), rest);

@@ -36,7 +36,7 @@ learn: api engine-proto lists
 checks: api engine learn store store-rules
 spill:
 clean: api checks engine learn lists spill store usage
-list-work: api checks engine lists store store-rules
+list-work: api checks engine lists spill store store-rules
 http-core: api checks engine store
 outbound: engine
 webhooks: api engine-proto outbound store store-rules

@@ -2,7 +2,7 @@
 
 use super::{ROWS_MAX, SLICE_WORK};
 use crate::contents::{Contents, ListSource, NAME_CHARS_MAX, SourceError};
-use crate::distinct::{Addresses, Counted, DistinctError, Grouping, Indexing, Step as Stage};
+use crate::distinct::{Addresses, Counted, DistinctError, Indexing};
 use crate::temp::WorkFiles;
 use lists::{Row, Source, Step};
 use store::{AccountId, FoundAddresses, List};
@@ -22,7 +22,6 @@ enum ReadingStage {
     Rows(Box<ListSource>, Row, Addresses),
     /// A list of an earlier version, in which duplicates do not matter.
     RowsOnly(Box<ListSource>, Row, u64),
-    Grouping(Grouping),
     Indexing(Indexing),
     /// A stage has failed, and the list must be read again.
     Failed,
@@ -71,7 +70,7 @@ impl Reading {
             DistinctError::Store(error) => SourceError::Store(error).into(),
             DistinctError::File(error) => match files.refusal() {
                 Some(refusal) => SourceError::from(refusal).into(),
-                None => SourceError::Machine(format!("a temporary file of a list: {error}")).into(),
+                None => SourceError::Machine(error.message).into(),
             },
         };
         let stage = std::mem::replace(&mut self.stage, ReadingStage::Failed);
@@ -85,7 +84,10 @@ impl Reading {
                 let (source, row) = (Box::new(source), Row::default());
                 match list.by_row {
                     true => ReadingStage::RowsOnly(source, row, 0),
-                    false => ReadingStage::Rows(source, row, Addresses::new(self.files.clone())),
+                    false => {
+                        let addresses = Addresses::new(self.files.clone()).map_err(failed)?;
+                        ReadingStage::Rows(source, row, addresses)
+                    }
                 }
             }
             ReadingStage::Rows(mut source, mut row, mut addresses) => {
@@ -97,7 +99,7 @@ impl Reading {
                     None => Ok(()),
                 })?;
                 match ended {
-                    true => ReadingStage::Grouping(addresses.finish(store, list).map_err(failed)?),
+                    true => ReadingStage::Indexing(addresses.finish(store, list).map_err(failed)?),
                     false => ReadingStage::Rows(source, row, addresses),
                 }
             }
@@ -112,13 +114,9 @@ impl Reading {
                 }
                 ReadingStage::RowsOnly(source, row, addresses)
             }
-            ReadingStage::Grouping(mut grouping) => match grouping.step().map_err(failed)? {
-                Stage::More => ReadingStage::Grouping(grouping),
-                Stage::Done(()) => ReadingStage::Indexing(grouping.finish().map_err(failed)?),
-            },
             ReadingStage::Indexing(mut indexing) => match indexing.step(store, list).map_err(failed)? {
-                Stage::More => ReadingStage::Indexing(indexing),
-                Stage::Done(counted) => return Ok(Slice::Done(self.rows, counted)),
+                None => ReadingStage::Indexing(indexing),
+                Some(counted) => return Ok(Slice::Done(self.rows, counted)),
             },
             ReadingStage::Failed => return Err(ReadError::Gone),
         };
