@@ -95,7 +95,7 @@ impl<const SCOPES: u8> Args for Flags<SCOPES> {
                     .help(format!("{}{default}", setting.help))
                     .long_help(format!(
                         "{}\n\n{}",
-                        setting.text(),
+                        setting.long_help(),
                         format!("{default} [env: {variable}]").trim_start()
                     ))
                     .help_heading(setting.group.heading())

@@ -13,22 +13,6 @@ use toml::de::{DeTable, DeValue};
 /// Largest accepted file: a configuration has a few KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Settings with a path as value: in the file it is relative to the folder of the file.
-const PATHS: [&str; 12] = [
-    "data",
-    "store_url_file",
-    "spamtraps",
-    "lists_allowed",
-    "lists_disposable",
-    "lists_role",
-    "lists_free",
-    "lists_typo_targets",
-    "tls_cert",
-    "tls_key",
-    "state",
-    "learned",
-];
-
 /// Settings that can be in a table of their own: `[dashboard] sign_up` is `dashboard_sign_up`.
 const GROUPS: [&str; 3] = ["dashboard", "lists", "store"];
 
@@ -142,7 +126,7 @@ fn set(name: &str, (key, value): Entry<'_, '_>, folder: &Path, config: &mut Conf
     })?;
     let fault = |why: String| Fault { at, why: format!("{}: {why}", setting.key) };
     let mut values = scalars(value.get_ref(), setting.many).map_err(fault)?;
-    if PATHS.contains(&setting.key) {
+    if setting.is_path {
         let is_path =
             |value: &String| !["state", "learned"].contains(&setting.key) || value != StateFile::NONE;
         for value in values.iter_mut().filter(|value| is_path(value)) {

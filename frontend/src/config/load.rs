@@ -19,7 +19,7 @@ impl Config {
         if let Some(path) = file {
             file::read(path, &mut config)?;
         }
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter() {
             let variable = setting.variable();
             if let Some(text) = environment(&variable) {
                 let values = if setting.many {
@@ -46,7 +46,7 @@ impl Config {
     /// The configuration as a TOML file with the same effect. A setting without a value is a comment.
     pub fn to_toml(&self) -> String {
         let mut text = String::new();
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter() {
             let _ = writeln!(text, "# {}", setting.help);
             let _ = match (setting.show)(self) {
                 Some(value) => writeln!(text, "{} = {value}", setting.key),

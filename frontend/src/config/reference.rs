@@ -129,31 +129,6 @@ fn settings_of(group: Group) -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().filter(move |setting| setting.group == group)
 }
 
-/// A value that shows the form of a setting without a default.
-fn example(setting: &Setting) -> &'static str {
-    match setting.key {
-        "public_url" => "\"https://api.example.com\"",
-        "store_url" => "\"postgres://mailprobe@db1.example.com,db2.example.com/mailprobe\"",
-        "store_url_file" => "\"/etc/mailprobe/store-url\"",
-        "store_egress" => "\"192.0.2.1\"",
-        "tls_cert" => "\"/etc/mailprobe/cert.pem\"",
-        "tls_key" => "\"/etc/mailprobe/key.pem\"",
-        "metrics" => "\"127.0.0.1:9090\"",
-        "spamtraps" => "\"/etc/mailprobe/spamtraps\"",
-        "lists_allowed" => "\"/etc/mailprobe/allowed\"",
-        "lists_disposable" => "\"/etc/mailprobe/disposable\"",
-        "lists_role" => "\"/etc/mailprobe/role\"",
-        "lists_free" => "\"/etc/mailprobe/free\"",
-        "lists_typo_targets" => "\"/etc/mailprobe/typo-targets\"",
-        "ehlo" => "\"mail.example.com\"",
-        "mail_from" => "\"postmaster@example.com\"",
-        "source" => "[\"192.0.2.1=mail.example.com\"]",
-        "proxy" => "[\"socks5://192.0.2.9:1080\"]",
-        "state" => "\"none\"",
-        _ => "\"\"",
-    }
-}
-
 /// The commented file: every setting as a comment with its default. Read as it is, it changes nothing.
 pub fn commented_file() -> String {
     let mut text = String::from(
@@ -165,14 +140,12 @@ pub fn commented_file() -> String {
         let _ = write!(text, "\n## {}\n", group.heading());
         for setting in settings_of(group) {
             let _ = writeln!(text);
-            for line in wrapped(&setting.text(), 100) {
+            for line in wrapped(&setting.long_help(), 100) {
                 let _ = writeln!(text, "# {line}");
             }
             let _ = match (setting.show)(&defaults) {
                 Some(value) => writeln!(text, "#{} = {value}", setting.key),
-                None => {
-                    writeln!(text, "# Example:\n#{} = {}", setting.key, example(setting))
-                }
+                None => writeln!(text, "# Example:\n#{} = {}", setting.key, setting.example),
             };
         }
     }
@@ -218,7 +191,7 @@ pub fn page() -> String {
                 Scope::State => "check, clean, learn",
                 Scope::Learned => "serve, check, clean, learn",
             };
-            let (key, value_name, meaning) = (setting.key, setting.value_name, setting.text());
+            let (key, value_name, meaning) = (setting.key, setting.value_name, setting.long_help());
             let _ =
                 writeln!(text, "| `{key}` | {value_name} | {default} | {commands} | {} |", cell(&meaning));
         }
@@ -332,7 +305,7 @@ mod tests {
         assert_eq!(read(&with_default).to_toml(), defaults().to_toml());
         // The examples are values that the file accepts too.
         read(&lines);
-        for setting in SETTINGS {
+        for setting in SETTINGS.iter() {
             assert!(lines.contains(&format!("\n{} = ", setting.key)), "{}", setting.key);
         }
     }

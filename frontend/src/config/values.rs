@@ -1,8 +1,7 @@
 //! The values of settings: texts to values and back.
 
-use super::{Config, StateFile};
+use super::StateFile;
 use engine::proto::address::Address;
-use engine::proto::lists::ListKind;
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -15,11 +14,6 @@ const NAME_BYTES_MAX: usize = 253;
 
 /// Longest base address of the API, in bytes.
 const URL_BYTES_MAX: usize = 2048;
-
-pub(super) fn put<T>(slot: &mut T, read: Result<T, String>) -> Result<(), String> {
-    *slot = read?;
-    Ok(())
-}
 
 pub(super) fn one(given: &[String]) -> &str {
     given.last().map_or("", String::as_str)
@@ -72,15 +66,6 @@ pub(super) fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("the path is empty".into()) } else { Ok(text.into()) }
 }
 
-pub(super) fn set_list(config: &mut Config, kind: ListKind, text: &str) -> Result<(), String> {
-    config.set_list_file(kind, path(text)?);
-    Ok(())
-}
-
-pub(super) fn show_list(config: &Config, kind: ListKind) -> Option<Value> {
-    config.list_file(kind).and_then(|path| text(path.display()))
-}
-
 pub(super) fn state_file(text: &str) -> Result<StateFile, String> {
     if text == StateFile::NONE { Ok(StateFile::None) } else { path(text).map(StateFile::At) }
 }
@@ -121,10 +106,6 @@ pub(super) fn account_name(text: &str) -> Result<String, String> {
 
 pub(super) fn text(value: impl ToString) -> Option<Value> {
     Some(Value::String(value.to_string()))
-}
-
-pub(super) fn integer(value: usize) -> Option<Value> {
-    i64::try_from(value).ok().map(Value::Integer)
 }
 
 pub(super) fn name<T: PartialEq>(value: T, names: &[(&str, T)]) -> Option<Value> {

@@ -33,7 +33,7 @@ fn keys_are_unique_and_every_default_is_shown_or_absent() {
 
 #[test]
 fn texts_are_a_line_and_sentences() {
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let Setting { key, help, details, .. } = setting;
         assert!(help.chars().count() <= 90 && !help.ends_with('.'), "{key}: {help}");
         assert!(details.is_empty() || details.ends_with('.'), "{key}: {details}");
