@@ -51,7 +51,7 @@ use std::process::ExitCode;
 /// Verify mail addresses: check whether their mailboxes accept mail.
 #[derive(Parser)]
 #[command(name = "mailprobe", version = VERSION, propagate_version = true, arg_required_else_help = true)]
-#[command(after_help = examples::MAILPROBE)]
+#[command(after_help = examples::of("mailprobe"))]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -63,57 +63,57 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Serve the HTTP API and the dashboard.
-    #[command(after_help = examples::SERVE)]
+    #[command(after_help = examples::of("serve"))]
     Serve(serve::ServeArgs),
     /// Check addresses and print one line for each.
-    #[command(arg_required_else_help = true, after_help = examples::CHECK)]
+    #[command(arg_required_else_help = true, after_help = examples::of("check"))]
     Check(check::CheckArgs),
     /// Check a list: keep its columns and append `deliverable` and `reason` to each row.
-    #[command(arg_required_else_help = true, after_help = examples::CLEAN)]
+    #[command(arg_required_else_help = true, after_help = examples::of("clean"))]
     Clean(Box<clean::CleanCommand>),
     /// Learn from your own mail: read bounces and deliveries, which later checks use as evidence.
-    #[command(arg_required_else_help = true, long_about = learn::ABOUT, after_help = examples::LEARN)]
+    #[command(arg_required_else_help = true, long_about = learn::ABOUT, after_help = examples::of("learn"))]
     Learn(learn::LearnArgs),
     /// Classify replies of mail servers: read JSON lines {mx, stage, reply}, write {class, scope, reason, rule}.
-    #[command(long_about = classify::ABOUT, after_help = examples::CLASSIFY)]
+    #[command(long_about = classify::ABOUT, after_help = examples::of("classify"))]
     Classify(classify::ClassifyArgs),
     /// Manage accounts: on a running server, or in the data folder of a stopped server.
-    #[command(arg_required_else_help = true, after_help = examples::ACCOUNT)]
+    #[command(arg_required_else_help = true, after_help = examples::of("account"))]
     Account(Administered<account::AccountArgs>),
     /// Manage API keys: on a running server, or in the data folder of a stopped server.
-    #[command(arg_required_else_help = true, after_help = examples::KEY)]
+    #[command(arg_required_else_help = true, after_help = examples::of("key"))]
     Key(Administered<key::KeyArgs>),
     /// Write a backup of all accounts, keys, credits and results. The server may keep running.
-    #[command(arg_required_else_help = true, after_help = examples::BACKUP)]
+    #[command(arg_required_else_help = true, after_help = examples::of("backup"))]
     Backup(Administered<backup::BackupArgs>),
     /// Restore a backup: to a new or empty data folder, or to an empty schema of PostgreSQL (--store-url).
-    #[command(arg_required_else_help = true, after_help = examples::RESTORE)]
+    #[command(arg_required_else_help = true, after_help = examples::of("restore"))]
     Restore(Administered<backup::RestoreArgs>),
     /// Return unused space of the database to the file system. Stop the server first.
-    #[command(after_help = examples::COMPACT)]
+    #[command(after_help = examples::of("compact"))]
     Compact(Administered<backup::CompactArgs>),
     /// Accept the keys that are now in the data folder, if the keys of its database are lost. Stop the server first.
-    #[command(long_about = accept_keys::ABOUT, after_help = examples::ACCEPT_KEYS)]
+    #[command(long_about = accept_keys::ABOUT, after_help = examples::of("accept-keys"))]
     AcceptKeys(Administered<accept_keys::AcceptKeysArgs>),
     /// Create a cluster of nodes on one PostgreSQL, add nodes to it, show it, and upgrade it.
-    #[command(arg_required_else_help = true, after_help = examples::CLUSTER)]
+    #[command(arg_required_else_help = true, after_help = examples::of("cluster"))]
     Cluster(Administered<cluster::ClusterArgs>),
     /// Find what makes checks fail or verdicts wrong on this machine, and say what to do.
-    #[command(long_about = doctor::ABOUT, after_help = examples::DOCTOR)]
+    #[command(long_about = doctor::ABOUT, after_help = examples::of("doctor"))]
     Doctor(doctor::DoctorArgs),
     /// Print the metrics of a running server in the text format of Prometheus.
-    #[command(after_help = examples::METRICS)]
+    #[command(after_help = examples::of("metrics"))]
     Metrics(Administered<metrics::MetricsArgs>),
     #[command(hide = true)]
     Clock(Administered<clock::ClockArgs>),
     /// Print the effective configuration as TOML, or a commented file with all defaults.
-    #[command(after_help = examples::CONFIG)]
+    #[command(after_help = examples::of("config"))]
     Config(print_config::PrintConfigArgs),
     /// Print the OpenAPI description of the HTTP API as JSON.
-    #[command(after_help = examples::OPENAPI)]
+    #[command(after_help = examples::of("openapi"))]
     Openapi(openapi::OpenapiArgs),
     /// Print the completions of a shell: bash, zsh, fish, elvish or powershell.
-    #[command(arg_required_else_help = true, after_help = examples::COMPLETIONS)]
+    #[command(arg_required_else_help = true, after_help = examples::of("completions"))]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
@@ -134,6 +134,29 @@ struct Administered<A: clap::Args> {
     args: A,
     #[command(flatten)]
     flags: Flags<DATA>,
+}
+
+impl<A: clap::Args> Administered<A> {
+    /// Runs the command with the store that the flags locate.
+    fn run(
+        self,
+        command: impl FnOnce(A, Place<'_>, &mut dyn Write) -> Result<(), String>,
+    ) -> Result<(), Failure> {
+        let config = self.flags.config()?;
+        config.check_data_folder()?;
+        let plans = config.plan_table()?;
+        let base_url = config.reachable_at();
+        let cluster = config.cluster_place()?;
+        let place = Place {
+            data: &config.data,
+            data_is_named: config.data_is_named,
+            cluster: cluster.as_ref(),
+            plans: &plans,
+            base_url: &base_url,
+            now: store::clock::now(),
+        };
+        command(self.args, place, &mut io::stdout().lock()).map_err(Failure::failed)
+    }
 }
 
 /// Flags of other programs for the address of the API.
@@ -166,33 +189,15 @@ fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<ExitC
         Command::Clean(args) => clean::run(*args, quiet, start_engine),
         Command::Classify(args) => classify_lines(&args),
         Command::Learn(args) => learn::run(&args, quiet),
-        Command::Account(Administered { args, flags }) => {
-            administer(&flags, |place, output| account::run(args, place, output))
-        }
-        Command::Key(Administered { args, flags }) => {
-            administer(&flags, |place, output| key::run(args, place, output))
-        }
-        Command::Backup(Administered { args, flags }) => {
-            administer(&flags, |place, output| backup::back_up(&args, place, output))
-        }
-        Command::Restore(Administered { args, flags }) => {
-            administer(&flags, |place, output| backup::restore(&args, place, output))
-        }
-        Command::Compact(Administered { args, flags }) => {
-            administer(&flags, |place, output| backup::compact(&args, place, output))
-        }
-        Command::AcceptKeys(Administered { args, flags }) => {
-            administer(&flags, |place, output| accept_keys::run(&args, place, output))
-        }
-        Command::Cluster(Administered { args, flags }) => {
-            administer(&flags, |place, output| cluster::run(&args, place, output))
-        }
-        Command::Metrics(Administered { args, flags }) => {
-            administer(&flags, |place, output| metrics::run(&args, place, output))
-        }
-        Command::Clock(Administered { args, flags }) => {
-            administer(&flags, |place, output| clock::run(&args, place, output))
-        }
+        Command::Account(it) => it.run(account::run),
+        Command::Key(it) => it.run(key::run),
+        Command::Backup(it) => it.run(|args, place, output| backup::back_up(&args, place, output)),
+        Command::Restore(it) => it.run(|args, place, output| backup::restore(&args, place, output)),
+        Command::Compact(it) => it.run(|args, place, output| backup::compact(&args, place, output)),
+        Command::AcceptKeys(it) => it.run(|args, place, output| accept_keys::run(&args, place, output)),
+        Command::Cluster(it) => it.run(|args, place, output| cluster::run(&args, place, output)),
+        Command::Metrics(it) => it.run(|args, place, output| metrics::run(&args, place, output)),
+        Command::Clock(it) => it.run(|args, place, output| clock::run(&args, place, output)),
         Command::Config(args) => print_config::run(&args),
         Command::Openapi(args) => openapi::run(&args),
         Command::Completions { shell } => {
@@ -217,26 +222,6 @@ fn classify_lines(args: &classify::ClassifyArgs) -> Result<(), Failure> {
             "lines that could not be read: {count}; the output gives the reason for each"
         ))),
     }
-}
-
-fn administer(
-    flags: &Flags<DATA>,
-    command: impl FnOnce(Place<'_>, &mut dyn Write) -> Result<(), String>,
-) -> Result<(), Failure> {
-    let config = flags.config()?;
-    config.check_data_folder()?;
-    let plans = config.plan_table()?;
-    let base_url = config.reachable_at();
-    let cluster = config.cluster_place()?;
-    let place = Place {
-        data: &config.data,
-        data_is_named: config.data_is_named,
-        cluster: cluster.as_ref(),
-        plans: &plans,
-        base_url: &base_url,
-        now: store::clock::now(),
-    };
-    command(place, &mut io::stdout().lock()).map_err(Failure::failed)
 }
 
 #[cfg(test)]

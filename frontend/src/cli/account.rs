@@ -158,27 +158,16 @@ fn limit() -> impl Fn(&str) -> Result<u32, String> + Clone {
 
 impl From<LimitFlags> for Overrides {
     fn from(set: LimitFlags) -> Overrides {
-        let LimitFlags {
-            fast,
-            verify,
-            batch,
-            poll,
-            account,
-            fair_use_per_second,
-            fair_use_burst,
-            list,
-            fast_account,
-        } = set;
         Overrides {
-            fast,
-            verify,
-            batch,
-            poll,
-            account,
-            fair_use_per_second,
-            fair_use_burst,
-            list,
-            fast_account,
+            fast: set.fast,
+            verify: set.verify,
+            batch: set.batch,
+            poll: set.poll,
+            account: set.account,
+            fair_use_per_second: set.fair_use_per_second,
+            fair_use_burst: set.fair_use_burst,
+            list: set.list,
+            fast_account: set.fast_account,
         }
     }
 }
