@@ -17,13 +17,6 @@ pub(crate) struct Mailbox<R> {
     after_empty: bool,
 }
 
-/// A message of an mbox.
-pub(crate) struct RawMessage {
-    pub bytes: Vec<u8>,
-    /// The end of the message was skipped.
-    pub is_cut: bool,
-}
-
 impl<R: BufRead> Mailbox<R> {
     /// Reads the messages of an mbox. Of each message it keeps at most `bytes_max` bytes.
     pub fn new(input: R, bytes_max: usize) -> Mailbox<R> {
@@ -34,8 +27,8 @@ impl<R: BufRead> Mailbox<R> {
     ///
     /// # Errors
     /// Reading fails.
-    pub fn next_message(&mut self) -> io::Result<Option<RawMessage>> {
-        let mut message = RawMessage { bytes: Vec::new(), is_cut: false };
+    pub fn next_message(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut message = Vec::new();
         let mut is_read = false;
         loop {
             self.piece.clear();
@@ -50,17 +43,11 @@ impl<R: BufRead> Mailbox<R> {
             }
             is_read = true;
             if !is_separator {
-                message.add(unquoted(&self.piece), self.bytes_max);
+                let piece = unquoted(&self.piece);
+                let room = self.bytes_max.saturating_sub(message.len());
+                message.extend_from_slice(&piece[..piece.len().min(room)]);
             }
         }
-    }
-}
-
-impl RawMessage {
-    fn add(&mut self, piece: &[u8], bytes_max: usize) {
-        let room = bytes_max.saturating_sub(self.bytes.len());
-        self.is_cut |= piece.len() > room;
-        self.bytes.extend_from_slice(&piece[..piece.len().min(room)]);
     }
 }
 
@@ -87,11 +74,11 @@ fn unquoted(line: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    fn messages(text: &str, bytes_max: usize) -> Vec<(String, bool)> {
+    fn messages(text: &str, bytes_max: usize) -> Vec<String> {
         let mut mailbox = Mailbox::new(text.as_bytes(), bytes_max);
         let mut found = Vec::new();
         while let Some(message) = mailbox.next_message().unwrap() {
-            found.push((String::from_utf8(message.bytes).unwrap(), message.is_cut));
+            found.push(String::from_utf8(message).unwrap());
         }
         found
     }
@@ -100,10 +87,9 @@ mod tests {
 
     #[test]
     fn messages_begin_at_separators() {
-        let whole = |text: &str| (text.to_owned(), false);
         let text = format!("{FROM}A: 1\n\none\n\n{FROM}B: 2\n\n>From x\n>>From y\nFrom here on\n\n");
         let second = "B: 2\n\nFrom x\n>From y\nFrom here on\n\n";
-        assert_eq!(messages(&text, 1000), [whole("A: 1\n\none\n\n"), whole(second)]);
+        assert_eq!(messages(&text, 1000), ["A: 1\n\none\n\n", second]);
         let glued = format!("{FROM}A: 1\n\none\n{FROM}two\n");
         assert_eq!(messages(&glued, 1000).len(), 1, "a separator follows an empty line");
         assert!(messages("", 9).is_empty());
@@ -113,6 +99,6 @@ mod tests {
     fn long_messages_are_cut() {
         let text = format!("{FROM}{}\n\n{FROM}b\n", "a".repeat(3 * PIECE_BYTES as usize));
         let found = messages(&text, 100);
-        assert_eq!(found, [("a".repeat(100), true), ("b\n".to_owned(), false)]);
+        assert_eq!(found, ["a".repeat(100), "b\n".to_owned()]);
     }
 }

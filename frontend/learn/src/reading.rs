@@ -234,7 +234,7 @@ impl Learner<'_> {
     fn on_mailbox(&mut self, input: impl BufRead) -> io::Result<()> {
         let mut mailbox = Mailbox::new(input, MESSAGE_BYTES_MAX);
         while let Some(message) = mailbox.next_message()? {
-            self.on_message(&message.bytes);
+            self.on_message(&message);
         }
         Ok(())
     }

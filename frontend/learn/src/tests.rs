@@ -263,23 +263,13 @@ fn events_of_the_future_are_of_now_and_those_without_a_time_are_not_used() {
 
 #[test]
 fn bounces_of_qmail_and_old_exim_are_read() {
-    let qmail = "Date: 25 Nov 2026 09:00:00 -0000\nFrom: MAILER-DAEMON@sender.example\nTo: news@sender.example\nSubject: failure notice\n\n\
-        Hi. This is the qmail-send program at sender.example.\nI'm afraid I wasn't able to deliver your message to the following \
-        addresses.\nThis is a permanent error; I've given up. Sorry it didn't work out.\n\n\
-        <joe@example.com>:\n192.0.2.1 does not like recipient.\nRemote host said: 550 5.1.1 <joe@example.com>: Recipient address \
-        rejected: User unknown\nGiving up on 192.0.2.1.\n\n\
-        <ann@example.org>:\nSorry, no mailbox here by that name. (#5.1.1)\n\n\
-        <bob@example.org>:\n192.0.2.1 failed after I sent the message.\nRemote host said: 554 5.7.1 spam\n\n\
-        --- Below this line is a copy of the message.\n\n<eve@example.org>:\nSorry, no mailbox here by that name. (#5.1.1)\n";
+    let qmail = include_str!("../testdata/qmail.eml");
     let bounced = EventKind::Bounced(Bounce::NotFound);
     let (events, _) = learn(qmail.as_bytes());
     let found: Vec<_> = events.iter().map(|event| (event.address.local(), event.kind)).collect();
     assert_eq!(found, [("joe", bounced), ("ann", bounced), ("bob", EventKind::Failed)]);
     assert_eq!(learn(qmail.replace('\n', "\r\n").as_bytes()).0, events);
-    let exim = "X-Failed-Recipients: joe@example.com\nDate: Wed, 25 Nov 2026 10:00:00 +0100\nFrom: Mail Delivery System \
-        <Mailer-Daemon@sender.example>\nSubject: Mail delivery failed\n\nThis message was created automatically by mail delivery \
-        software.\n\n  joe@example.com\n    SMTP error from remote mail server after RCPT TO:<joe@example.com>:\n    host \
-        mx.example.com [192.0.2.1]: 550 5.1.1 User unknown\n\n------ This is a copy of the message\n";
+    let exim = include_str!("../testdata/exim.eml");
     let (events, _) = learn(exim.as_bytes());
     assert_eq!((events.len(), events[0].address.local()), (1, "joe"));
 }

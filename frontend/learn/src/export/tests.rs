@@ -15,43 +15,13 @@ fn learned(text: &str) -> (Vec<(String, EventKind)>, Result<Tally, LearnError>) 
 #[test]
 fn exports_of_providers_are_read() {
     let not_found = EventKind::Bounced(Bounce::NotFound);
-    let sendgrid = "status,reason,email,created\n\
-        5.1.1,550 5.1.1 The email account that you tried to reach does not exist.,a@x.example,1795600000\n\
-        5.1.1,\"550 5.1.1 <b@x.example>: Recipient address rejected: User unknown\",b@x.example,1795600000\n\
-        4.7.1,\"450 4.7.1 try later, greylisted\",c@x.example,1795600000\n";
-    let ses = "\u{feff}timestamp;notificationType;bounceType;bounceSubType;emailAddress;diagnosticCode\r\n\
-        2026-11-25T10:00:00.000Z;Bounce;Permanent;General;a@x.example;\"smtp; 550 5.1.1 user unknown\"\r\n\
-        2026-11-25T10:00:00.000Z;Bounce;Permanent;General;b@x.example;\"smtp; 550 5.1.1 no such user\"\r\n\
-        2026-11-25T10:00:00.000Z;Bounce;Permanent;Suppressed;c@x.example;\
-        Amazon SES has suppressed sending to this address because it has a recent history of bouncing\r\n\
-        2026-11-25T10:00:00.000Z;Bounce;Transient;General;e@x.example;\"smtp; 550 5.1.1 user unknown\"\r\n\
-        2026-11-25T10:00:00.000Z;Delivery;;;d@x.example;\r\n";
-    let mailgun = "event,timestamp,recipient,delivery-status.code,delivery-status.message,delivery-status.mx-host\n\
-        failed,1795600000.123,a@x.example,550,5.1.1 The email account does not exist,gmail-smtp-in.l.google.com\n\
-        failed,1795600000.123,b@x.example,550,5.1.1 no such user here,mx.x.example\n\
-        failed,1795600000.123,c@x.example,552,5.2.2 mailbox full,mx.x.example\n\
-        opened,1795600000.123,a@x.example,,,\n\
-        delivered,1795600000.123,d@x.example,250,OK,mx.x.example\n";
-    let postmark = "Type\tEmail\tBouncedAt\tDetails\tDescription\n\
-        HardBounce\ta@x.example\t2026-11-25T10:00:00-05:00\tsmtp;550 5.1.1 no such user\tThe server was unable to deliver\n\
-        HardBounce\tb@x.example\t2026-11-25T10:00:00-05:00\tsmtp;550 5.1.1 user unknown\tThe server was unable to deliver\n\
-        Blocked\tc@x.example\t2026-11-25T10:00:00-05:00\tsmtp;550 5.7.1 blocked using zen.spamhaus.org\tISP block\n\
-        SpamComplaint\tx@x.example\t2026-11-25T10:00:00-05:00\t\t\n";
-    let brevo = "st_text,date,subject,from,email,reason,event\n\
-        x,2026-11-25 10:00:00,s,me@me.example,a@x.example,550 5.1.1 user unknown,hard_bounces\n\
-        x,2026-11-25 10:00:00,s,me@me.example,b@x.example,550 5.1.1 no such user,Hard bounce\n\
-        x,2026-11-25 10:00:00,s,me@me.example,c@x.example,452 4.2.2 mailbox full,Soft bounce\n";
-    let mailchimp = "Email Address|Status|Clean Time|Reason\n\
-        a@x.example|cleaned|2026-11-25 10:00:00|550 No such user here\n\
-        b@x.example|cleaned|2026-11-25 10:00:00|550 5.1.1 user unknown\n\
-        c@x.example|cleaned|2026-11-25 10:00:00|\n";
     for (name, text, deliveries) in [
-        ("sendgrid", sendgrid, 0),
-        ("ses", ses, 1),
-        ("mailgun", mailgun, 1),
-        ("postmark", postmark, 0),
-        ("brevo", brevo, 0),
-        ("mailchimp", mailchimp, 0),
+        ("sendgrid", include_str!("../../testdata/exports/sendgrid.csv"), 0),
+        ("ses", include_str!("../../testdata/exports/ses.csv"), 1),
+        ("mailgun", include_str!("../../testdata/exports/mailgun.csv"), 1),
+        ("postmark", include_str!("../../testdata/exports/postmark.csv"), 0),
+        ("brevo", include_str!("../../testdata/exports/brevo.csv"), 0),
+        ("mailchimp", include_str!("../../testdata/exports/mailchimp.csv"), 0),
     ] {
         let (events, tally) = learned(text);
         let tally = tally.unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -140,43 +140,19 @@ fn failure(server: Server, refusal: &Refusal, address: &str) -> String {
         Gmail | Haraka => reply.replace('\n', "\n "),
         _ => reply.replace('\n', " "),
     };
-    match server {
-        Postfix => format!(
-            "Final-Recipient: rfc822; {address}\nOriginal-Recipient: rfc822;{address}\nAction: failed\nStatus: {status}\nRemote-MTA: \
-             dns; {host}\nDiagnostic-Code: smtp; {folded}\n"
-        ),
-        // Exim has no other status than these.
-        Exim => format!(
-            "Action: failed\nFinal-Recipient: rfc822;{address}\nStatus: {}.0.0\nRemote-MTA: dns; {host}\nDiagnostic-Code: smtp; {folded}\n",
-            &status[..1]
-        ),
-        Sendmail => format!(
-            "Original-Recipient: rfc822;{}\nFinal-Recipient: RFC822; {address}\nAction: failed\nStatus: {status}\nRemote-MTA: DNS; \
-             {host}\nDiagnostic-Code: SMTP; {folded}\nLast-Attempt-Date: Wed, 25 Nov 2026 09:00:00 GMT\n",
-            address.replace('+', "+2B")
-        ),
-        Exchange => format!(
-            "Final-Recipient: rfc822;{address}\nAction: failed\nStatus: {status}\nDiagnostic-Code: smtp;{folded}\nRemote-MTA: \
-             dns;{host}\nX-Display-Name: Somebody\n"
-        ),
-        Gmail => format!(
-            "Final-Recipient: rfc822; {address}\nAction: failed\nStatus: {status}\nRemote-MTA: dns; {host}. (192.0.2.7, the server \
-             for the domain.)\nDiagnostic-Code: smtp; {folded}\nLast-Attempt-Date: Wed, 25 Nov 2026 01:00:00 -0800 (PST)\n"
-        ),
-        Yahoo | Ses => format!(
-            "Final-Recipient: rfc822;{address}\nAction: failed\nStatus: {status}\nRemote-MTA: dns;{host}\nDiagnostic-Code: smtp;{folded}\n"
-        ),
-        // Without the words, which are in the text for people.
-        OpenSmtpd => format!("Final-Recipient: rfc822; {address}\nAction: failed\nStatus: {status}\n"),
-        Haraka => format!(
-            "Original-Recipient: rfc822;{address}\nFinal-Recipient: rfc822;<{address}>\nAction: failed\nStatus: {status}\nRemote-MTA: \
-             {host}\nDiagnostic-Code: smtp;{folded}\n"
-        ),
-        Domino => format!(
-            "Final-Recipient: rfc822;{address}\nAction: failed\nStatus: {status}\nDiagnostic-Code: X-Notes; host {host}[192.0.2.7] said: \
-             {folded}\n"
-        ),
-    }
+    let sections = include_str!("../../testdata/servers.txt").split("== ").skip(1);
+    let mut groups = sections.map(|section| section.split_once('\n').unwrap());
+    let (_, group) = groups.find(|(name, _)| *name == format!("{server:?}")).unwrap();
+    let values = [
+        ("{address}", address),
+        // Original recipients are in the form of RFC 3461 4.
+        ("{xtext}", &address.replace('+', "+2B")),
+        ("{status}", status),
+        ("{class}", &status[..1]),
+        ("{host}", host),
+        ("{reply}", &folded),
+    ];
+    values.iter().fold(group.to_owned(), |group, (name, value)| group.replace(name, value))
 }
 
 /// The text for people.
