@@ -13,7 +13,6 @@
 use clean::{Answered, Checker, CleanArgs, CleanError, Job, ListPart, OutputArgs, Summary};
 use engine::Refusal;
 use engine::proto::address::Address;
-use engine::proto::verdict::Reason;
 use flate2::write::GzEncoder;
 use std::collections::VecDeque;
 use std::error::Error;
@@ -148,7 +147,7 @@ impl Checker for Instantly {
 
     fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {
         let count = if patience.is_zero() { self.asked.len().saturating_sub(UNDER_WAY) } else { 1024 };
-        let result = Ok(Reason::MailboxExists.into());
+        let result = Ok(api::Reason::MailboxExists);
         let answer = |ticket| Answered { rule: "bench", ..Answered::new(ticket, result) };
         into.extend(self.asked.drain(..count.min(self.asked.len())).map(answer));
         if into.is_empty() && !patience.is_zero() {

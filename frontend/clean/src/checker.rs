@@ -37,6 +37,7 @@ mod facts;
 mod learned;
 
 use api::Reason;
+use checks::convert;
 use checks::engine_client::EngineHandle;
 use checks::fast::judge;
 use engine::proto::address::Address;
@@ -46,15 +47,14 @@ use engine::proto::verdict::ObservedReply;
 use engine::{Answer, Finding, MailHosts, Outage, PendingInquiry, Priority, Refusal, Request};
 pub use facts::WithFacts;
 pub use learned::WithLearned;
-use lists::Verdict;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Whether the engine found no mail host with an address that it may contact, by the rule and the reason of a verdict. Fast checks
 /// have no rule.
-pub fn is_without_mail_host(rule: &str, reason: &str) -> bool {
-    rule == NoMail::NoMailHost.as_str() || reason == Reason::NoMx.as_str()
+pub fn is_without_mail_host(rule: &str, reason: Reason) -> bool {
+    rule == NoMail::NoMailHost.as_str() || reason == Reason::NoMx
 }
 
 /// Gets each domain for which the engine found no mail host.
@@ -102,8 +102,8 @@ pub trait Checker {
 pub struct Answered {
     /// The ticket of the address.
     pub ticket: u64,
-    /// The verdict, or the outage that prevented it.
-    pub result: Result<Verdict, Outage>,
+    /// The reason, or the outage that prevented the verdict.
+    pub result: Result<Reason, Outage>,
     /// The rule that decided, as listed in docs/verdicts.md; empty if there is none.
     pub rule: &'static str,
     /// The reply that decided, if there was one.
@@ -114,13 +114,13 @@ pub struct Answered {
     pub provider: &'static str,
     /// The score, if it is known and a column needs it.
     pub score: Option<u8>,
-    /// The verdict and the rule by the operator's own mail, if this verdict is the last one.
-    pub learned: Option<(Verdict, &'static str)>,
+    /// The reason and the rule by the operator's own mail, if this verdict is the last one.
+    pub learned: Option<(Reason, &'static str)>,
 }
 
 impl Answered {
     /// An answer without the facts of the domain.
-    pub fn new(ticket: u64, result: Result<Verdict, Outage>) -> Answered {
+    pub fn new(ticket: u64, result: Result<Reason, Outage>) -> Answered {
         Answered {
             ticket,
             result,
@@ -133,9 +133,9 @@ impl Answered {
         }
     }
 
-    /// The verdict if no later try changes it.
-    pub fn last_verdict(&self) -> Option<Verdict> {
-        self.learned.map(|(verdict, _)| verdict).or(self.result.ok())
+    /// The reason if no later try changes the verdict.
+    pub fn last_reason(&self) -> Option<Reason> {
+        self.learned.map(|(reason, _)| reason).or(self.result.ok())
     }
 }
 
@@ -188,7 +188,7 @@ impl Checker for Full {
             let found = result.as_ref().ok();
             let (rule, retry_after) = found.map_or(("", None), |found| (found.rule, found.retry_after));
             let reply = found.and_then(|found| found.observed.as_ref()).and_then(|observed| observed.reply);
-            let result = result.map(|Finding { reason, .. }| Verdict::from(reason));
+            let result = result.map(|Finding { reason, .. }| convert::reason(reason));
             Answered { rule, reply, retry_after, ..Answered::new(ticket, result) }
         }));
     }
@@ -263,8 +263,7 @@ impl Fast {
             self.asked.push_back(PendingCheck { pending, tries: asked.tries + 1, ..asked });
             return None;
         }
-        let result =
-            judge(&asked.address, &self.line.lists(), hosts).map(|(reason, _)| Verdict::from(reason));
+        let result = judge(&asked.address, &self.line.lists(), hosts).map(|(reason, _)| reason);
         Some(Answered::new(asked.ticket, result))
     }
 }

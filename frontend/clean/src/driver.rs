@@ -12,7 +12,7 @@ use super::marks::Marker;
 use super::outage::OutageWatch;
 use super::outcome::Outcome;
 use super::part::PartRows;
-use super::progress::{AwaitedDomain, FoundCounts, Progress, Standing};
+use super::progress::{AwaitedDomain, Progress, Standing};
 use super::putoff::{PutOff, Turn};
 use super::rows::Rows;
 use super::seen::Seen;
@@ -24,7 +24,7 @@ use super::time_left::{RunFacts, TimeLeft};
 use engine::Refusal;
 use engine::proto::address::Address;
 use lists::numbers::{counted, grouped};
-use lists::{ResultColumn, Row, Source, Verdict};
+use lists::{ReasonCounts, ResultColumn, Row, Source, reasons};
 use spill::State;
 use spill::closed::ClosedRows;
 use spill::table::Table;
@@ -87,14 +87,13 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         known: None,
         marker: (!columns.is_empty()).then(|| Marker::new(parts.checker.lists(), &columns)),
         rows: Rows::new(parts.ordered),
-        verdicts: Verdict::all().collect(),
         summary: Summary::new(parts.waits.later, extent, parts.is_fast),
         budget: RowBudget::new(UNDER_WAY_MAX),
         put_off: PutOff::default(),
         unanswered: 0,
         stall: Stall::new(parts.waits.later, parts.waits.silence),
         time_left: TimeLeft::new(parts.progress.is_shown()),
-        found: FoundCounts::default(),
+        found: ReasonCounts::default(),
         outage: OutageWatch::new(parts.waits.outage),
         row: Row::default(),
         answers: Vec::new(),
@@ -178,8 +177,6 @@ struct Run<'a> {
     /// The addresses that stay unverifiable.
     closed: ClosedRows,
     rows: Rows,
-    /// All verdicts; their codes start at 1.
-    verdicts: Vec<Verdict>,
     summary: Summary,
     budget: RowBudget,
     put_off: PutOff,
@@ -187,8 +184,8 @@ struct Run<'a> {
     unanswered: u64,
     stall: Stall,
     time_left: TimeLeft,
-    /// Number of addresses with a result, by its kind.
-    found: FoundCounts,
+    /// Number of addresses with a result, by its reason.
+    found: ReasonCounts,
     outage: OutageWatch,
     /// The last row read.
     row: Row,
@@ -396,7 +393,7 @@ impl Run<'_> {
         while let Some((row, prefix)) = self.rows.next(&mut self.parts.state, &mut self.seen, idle)? {
             self.parts.sink.write(prefix, row.outcome)?;
             let domain = Some(row.domain).filter(|&domain| domain != NO_DOMAIN);
-            count(&mut self.summary, &self.verdicts, row.outcome.code(), domain);
+            count(&mut self.summary, row.outcome.code(), domain);
         }
         if self.flushed.elapsed() >= FLUSH_INTERVAL {
             self.flush()?;
@@ -463,10 +460,10 @@ impl Run<'_> {
 /// The domain number of a row without an address.
 const NO_DOMAIN: u32 = u32::MAX - 1;
 
-/// Counts a row in the summary by the code of its verdict.
-pub(super) fn count(summary: &mut Summary, verdicts: &[Verdict], code: u8, domain: Option<u32>) {
-    if let Some(&verdict) = usize::from(code).checked_sub(1).and_then(|at| verdicts.get(at)) {
-        summary.count(verdict, code, domain);
+/// Counts a row in the summary by the code of its reason.
+pub(super) fn count(summary: &mut Summary, code: u8, domain: Option<u32>) {
+    if let Some(reason) = reasons::of_code(code) {
+        summary.count(reason, domain);
     }
 }
 

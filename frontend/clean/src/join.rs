@@ -8,12 +8,12 @@ mod files;
 
 use super::driver::{FLUSH_INTERVAL, READ_AT_ONCE, count};
 use super::part::Partition;
-use super::progress::{FoundCounts, Progress, Standing};
+use super::progress::{Progress, Standing};
 use super::sink::{Sink, SinkOptions};
 use super::summary::{Extent, Reading, Summary};
 use super::{CleanArgs, CleanError};
 use files::PartFile;
-use lists::{Endings, ListError, Row, Source, Verdict};
+use lists::{Endings, ListError, ReasonCounts, Row, Source, reasons};
 use spill::State;
 use std::time::{Duration, Instant};
 
@@ -37,9 +37,8 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
         partition: Partition::new(parts.len() as u32),
         endings: source.shape().endings(),
         part: 0,
-        verdicts: Verdict::all().collect(),
         summary: Summary::new(Duration::ZERO, Extent::Joined(parts.len() as u32), false),
-        found: FoundCounts::default(),
+        found: ReasonCounts::default(),
         progress: Progress::new(!args.no_progress, source.size()),
         row: Row::default(),
         flushed: started,
@@ -92,13 +91,11 @@ struct Join {
     endings: Endings,
     /// The part of the last row.
     part: usize,
-    /// All verdicts; their codes start at 1.
-    verdicts: Vec<Verdict>,
     sink: Sink,
     state: State,
     summary: Summary,
     /// Number of rows by their result.
-    found: FoundCounts,
+    found: ReasonCounts,
     progress: Progress,
     /// The last row of INPUT.
     row: Row,
@@ -140,8 +137,10 @@ impl Join {
             Some(_) => return Err(self.sink.foreign().into()),
         }
         let domain = self.row.address.as_ref().map(|it| self.summary.domains.number(it.domain().as_str()));
-        count(&mut self.summary, &self.verdicts, code, domain);
-        self.found.count(code);
+        count(&mut self.summary, code, domain);
+        if let Some(reason) = reasons::of_code(code) {
+            self.found.add(reason);
+        }
         Ok(())
     }
 

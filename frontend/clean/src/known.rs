@@ -6,7 +6,8 @@ use super::CleanError;
 use super::outcome::{Outcome, Outcomes};
 use super::retry::{FAST_REASONS, is_found_out};
 use super::seen::Seen;
-use lists::{EarlierResult, ReadOptions, Row, Source, Verdict};
+use api::Reason;
+use lists::{EarlierResult, ReadOptions, Row, Source, reasons};
 use spill::State;
 use spill::table::Table;
 use std::os::unix::fs::MetadataExt;
@@ -36,11 +37,11 @@ impl KnownOptions {
     }
 
     /// Whether a result of this time is used, if its check has found something out.
-    fn is_new(self, verdict: Verdict, checked_at: u64) -> bool {
-        let is_fast = FAST_REASONS.contains(&verdict.reason);
-        let days = match (self.days, verdict.reason) {
+    fn is_new(self, reason: Reason, checked_at: u64) -> bool {
+        let is_fast = FAST_REASONS.contains(&reason);
+        let days = match (self.days, reason) {
             (Some(days), _) => u64::from(days),
-            (None, "catch_all" | "unverifiable" | "inbox_full") => KEPT_DAYS_SHORT,
+            (None, Reason::CatchAll | Reason::Unverifiable | Reason::InboxFull) => KEPT_DAYS_SHORT,
             (None, _) => KEPT_DAYS,
         };
         (self.is_fast || !is_fast) && self.now.saturating_sub(checked_at) < days * DAY
@@ -98,15 +99,15 @@ impl KnownResults {
             if !is_found_out(&earlier) {
                 continue;
             }
-            let EarlierResult { verdict, results: mut written } = earlier;
+            let EarlierResult { reason, results: mut written } = earlier;
             let known_at = written.checked_at.filter(is_past);
             let checked_at = known_at.unwrap_or(written_at);
             written.checked_at = Some(checked_at);
-            let Some(address) = row.address.as_ref().filter(|_| options.is_new(verdict, checked_at)) else {
+            let Some(address) = row.address.as_ref().filter(|_| options.is_new(reason, checked_at)) else {
                 continue;
             };
             known.is_undated |= known_at.is_none();
-            let outcome = outcomes.written(verdict.code(), &written);
+            let outcome = outcomes.written(reasons::code(reason), &written);
             let key = seen.key(address);
             known.table.put(state, key, outcome.bits())?;
             known.unused -= 1;
@@ -136,24 +137,22 @@ mod tests {
 
     #[test]
     fn results_are_used_while_they_are_new() {
-        let all: Vec<Verdict> = Verdict::all().collect();
-        let verdict = |reason| all.iter().copied().find(|verdict| verdict.reason == reason).unwrap();
         let now = 1_795_619_459;
         for (reason, days, hours, full, fast) in [
-            ("mailbox_exists", None, 7 * 24 - 1, true, true),
-            ("mailbox_exists", None, 7 * 24, false, false),
-            ("catch_all", None, 23, true, true),
-            ("catch_all", None, 24, false, false),
-            ("inbox_full", None, 30, false, false),
-            ("unverifiable", Some(3), 71, true, true),
-            ("mailbox_exists", Some(3), 72, false, false),
-            ("mailbox_exists", Some(0), 0, false, false),
-            ("fast_check_passed", None, 1, false, true),
-            ("possible_typo", None, 1, false, true),
+            (Reason::MailboxExists, None, 7 * 24 - 1, true, true),
+            (Reason::MailboxExists, None, 7 * 24, false, false),
+            (Reason::CatchAll, None, 23, true, true),
+            (Reason::CatchAll, None, 24, false, false),
+            (Reason::InboxFull, None, 30, false, false),
+            (Reason::Unverifiable, Some(3), 71, true, true),
+            (Reason::MailboxExists, Some(3), 72, false, false),
+            (Reason::MailboxExists, Some(0), 0, false, false),
+            (Reason::FastCheckPassed, None, 1, false, true),
+            (Reason::PossibleTypo, None, 1, false, true),
         ] {
             for (is_fast, expected) in [(false, full), (true, fast)] {
                 let options = KnownOptions { days, is_fast, now };
-                assert_eq!(options.is_new(verdict(reason), now - hours * 3600), expected, "{reason} {hours}");
+                assert_eq!(options.is_new(reason, now - hours * 3600), expected, "{reason:?} {hours}");
             }
         }
     }

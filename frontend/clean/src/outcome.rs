@@ -10,11 +10,9 @@
 //!
 //! Without `--columns` only the code is set.
 
-use lists::{Results, Verdict, WrittenResults};
+use api::Reason;
+use lists::{Results, WrittenResults, reasons};
 use std::collections::HashMap;
-
-/// The reason of an address about which the check found out nothing definite.
-pub(super) const UNVERIFIABLE: &str = "unverifiable";
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,6 +54,11 @@ impl Outcome {
     /// The code of its verdict; 0 if there is none.
     pub fn code(self) -> u8 {
         CODE.of(self.0) as u8
+    }
+
+    /// The reason of its verdict, if there is one.
+    pub fn reason(self) -> Option<Reason> {
+        reasons::of_code(self.code())
     }
 
     /// The time of the check in seconds since 1970, if known.
@@ -216,7 +219,7 @@ impl Outcomes {
             checked_at: Some(u64::from(u32::from_le_bytes(at))).filter(|&at| at != 0),
             ..of_reply_text(std::str::from_utf8(rule).ok()?)
         };
-        Verdict::all().any(|verdict| verdict.code() == code).then_some(())?;
+        reasons::of_code(code)?;
         Some((u128::from_le_bytes(*key), self.new_outcome(code, &results)))
     }
 
@@ -280,7 +283,9 @@ mod tests {
     #[test]
     fn all_codes_fit() {
         assert!(
-            lists::Verdict::all().all(|verdict| Outcome::of_code(verdict.code()).code() == verdict.code())
+            Reason::ALL
+                .into_iter()
+                .all(|reason| Outcome::of_code(reasons::code(reason)).reason() == Some(reason))
         );
     }
 }

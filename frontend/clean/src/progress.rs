@@ -1,9 +1,9 @@
 //! The progress line on the terminal.
 
-use super::outcome::UNVERIFIABLE;
+use api::Reason;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lists::Verdict;
 use lists::numbers::{counted, grouped};
+use lists::{Class, ReasonCounts};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,8 @@ pub(super) struct Standing {
     pub resumed: u64,
     /// Number of rows of the list, if it can be estimated.
     pub rows: Option<u64>,
-    pub found: FoundCounts,
+    /// Number of addresses with a result, by its reason.
+    pub found: ReasonCounts,
     pub is_fast: bool,
     /// The time left, if it is known.
     pub left: Option<Duration>,
@@ -40,29 +41,6 @@ pub(super) struct AwaitedDomain {
     pub why: &'static str,
     /// Number of other domains that the run waits for.
     pub others: usize,
-}
-
-/// Number of addresses with a result.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct FoundCounts {
-    by_code: [u64; 32],
-}
-
-impl FoundCounts {
-    /// Counts a result by the code of its verdict.
-    pub fn count(&mut self, code: u8) {
-        if let Some(count) = self.by_code.get_mut(usize::from(code)) {
-            *count += 1;
-        }
-    }
-
-    /// Number of results of these verdicts.
-    fn of(&self, wanted: impl Fn(&Verdict) -> bool) -> u64 {
-        Verdict::all()
-            .filter(wanted)
-            .filter_map(|verdict| self.by_code.get(usize::from(verdict.code())))
-            .sum()
-    }
 }
 
 /// Interval between updates of the line.
@@ -140,10 +118,10 @@ fn line(standing: &Standing, elapsed: Duration) -> String {
         line += &format!(", {} left", duration_text(left));
     }
     let (good, what) = match standing.is_fast {
-        true => (found.of(|verdict| verdict.reason == "fast_check_passed"), "passed"),
-        false => (found.of(|verdict| verdict.deliverable == Some(true)), "deliverable"),
+        true => (found.of(Reason::FastCheckPassed), "passed"),
+        false => (found.of_class(Class::Deliverable), "deliverable"),
     };
-    let unverifiable = found.of(|verdict| verdict.reason == UNVERIFIABLE);
+    let unverifiable = found.of(Reason::Unverifiable);
     let good = counted(good, "address", "addresses");
     line += &format!("; {good} {what}, {} unverifiable", grouped(unverifiable));
     if let Some(AwaitedDomain { name, why, others }) = awaited {
@@ -173,13 +151,12 @@ fn style(template: &str) -> ProgressStyle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::proto::verdict::Reason;
 
     #[test]
     fn the_line_says_where_it_stands() {
-        let mut found = FoundCounts::default();
+        let mut found = ReasonCounts::default();
         for reason in [Reason::MailboxExists, Reason::Unverifiable, Reason::CatchAll, Reason::RoleAccount] {
-            (0..250).for_each(|_| found.count(Verdict::from(reason).code()));
+            (0..250).for_each(|_| found.add(reason));
         }
         let awaited = AwaitedDomain { name: "a.example".into(), why: "greylisting", others: 2 };
         let standing = Standing {
@@ -201,9 +178,8 @@ mod tests {
             line(&begun, Duration::from_secs(2)),
             "1,000 rows, 500/s; 500 addresses deliverable, 250 unverifiable"
         );
-        let passed = Verdict::all().find(|verdict| verdict.reason == "fast_check_passed").unwrap();
-        let mut found = FoundCounts::default();
-        found.count(passed.code());
+        let mut found = ReasonCounts::default();
+        found.add(Reason::FastCheckPassed);
         let fast = Standing { found, is_fast: true, ..begun };
         assert_eq!(
             line(&fast, Duration::from_secs(2)),

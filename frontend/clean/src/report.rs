@@ -26,7 +26,7 @@ fn report(args: &CleanArgs, summary: &Summary) -> Report {
         version: args.writing.version.clone(),
         command: args.writing.command.clone(),
         duration: Some(HumanDuration(summary.elapsed).to_string()),
-        reasons: summary.reasons(),
+        reasons: summary.reasons.sorted(),
         duplicates: (!args.join).then_some(summary.duplicates),
         typos: summary.typos.clone(),
         left: summary.left.open_lines(summary.max_wait),

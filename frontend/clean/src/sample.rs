@@ -7,7 +7,7 @@ use super::estimate::{ClassEstimate, Estimate, interval};
 use super::seen::Seen;
 use super::summary::{Extent, Summary};
 use super::{Checker, CleanArgs, CleanError, driver, progress, sink};
-use lists::{Class, ReadOptions, Row, Source, Verdict};
+use lists::{Class, ReadOptions, Row, Source};
 use spill::State;
 use spill::keyed::Keyed;
 use std::collections::BTreeMap;
@@ -136,9 +136,7 @@ fn choose(
 }
 
 fn of_class(class: Class, summary: &Summary, estimate: &Estimate) -> ClassEstimate {
-    let is_of =
-        |reason: &str| Verdict::all().any(|verdict| verdict.reason == reason && verdict.class() == class);
-    let sampled = summary.reasons().iter().filter(|(reason, _)| is_of(reason)).map(|(_, rows)| rows).sum();
+    let sampled = summary.reasons.of_class(class);
     let (share, low, high) = interval(sampled, estimate.checked, estimate.distinct);
     ClassEstimate { class, sampled, share, low, high }
 }

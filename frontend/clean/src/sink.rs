@@ -23,7 +23,7 @@ use super::marks;
 use super::outcome::{Outcome, Outcomes};
 pub(super) use deliver::Delivery;
 pub use deliver::WrittenFile;
-use lists::{Endings, Results, RowClasses, Shape, decompressed, is_stream};
+use lists::{Class, Endings, Results, Shape, decompressed, is_stream};
 pub use pack::Compression;
 use replay::Tally;
 pub(super) use replay::{Found, Replay};
@@ -62,8 +62,8 @@ pub(super) struct Sink {
     shape: Option<Shape>,
     /// The texts of further results.
     pub outcomes: Outcomes,
-    /// The classes of verdicts, if a stream gets some of them only.
-    classes: Option<RowClasses>,
+    /// Whether a stream gets rows of some classes only.
+    selects: bool,
     /// Number of rows that were written, or that an earlier run wrote.
     rows: u64,
     /// A row with further results.
@@ -119,7 +119,7 @@ impl Sink {
         let selects = !options.delivery.has_all_classes();
         let sink = |output, target| Sink {
             output,
-            classes: (selects && matches!(target, Target::Stream(_))).then(RowClasses::default),
+            selects: selects && matches!(target, Target::Stream(_)),
             target,
             endings: None,
             shape: None,
@@ -296,8 +296,7 @@ impl Sink {
     pub fn write(&mut self, row: &[u8], outcome: Outcome) -> Result<(), CleanError> {
         self.filled = true;
         let code = outcome.code();
-        if self.classes.as_ref().is_some_and(|it| !self.options.delivery.classes.contains(&it.of_code(code)))
-        {
+        if self.selects && !self.options.delivery.classes.contains(&Class::of_code(code)) {
             return Ok(());
         }
         self.rows += 1;

@@ -7,9 +7,10 @@ use super::estimate::Estimate;
 use super::left::{Left, line};
 use super::sink::WrittenFile;
 use super::{CleanError, ListPart};
+use api::Reason;
 use lists::numbers::{counted, grouped, percent};
 use lists::report::ReportTypo;
-use lists::{Class, Domains, Verdict, domain_text};
+use lists::{Class, Domains, ReasonCounts, domain_text};
 pub use reading::Reading;
 use std::fmt;
 use std::io::{BufWriter, Write};
@@ -19,10 +20,7 @@ use std::time::Duration;
 /// The summary of a run.
 #[derive(Debug, Default, Clone)]
 pub struct Summary {
-    /// Number of rows by the code of their verdict.
-    codes: [u64; 16],
-    /// Number of rows with a deliverable address.
-    pub deliverable: u64,
+    pub(super) reasons: ReasonCounts,
     /// Number of rows without an address.
     pub without_address: u64,
     /// Number of rows that an earlier run finished.
@@ -95,44 +93,22 @@ impl Summary {
 
     /// Number of all rows.
     pub fn total(&self) -> u64 {
-        self.codes.iter().sum()
-    }
-
-    /// Number of rows by reason, the most frequent first.
-    pub fn reasons(&self) -> Vec<(&'static str, u64)> {
-        let mut reasons: Vec<(&str, u64)> = Verdict::all()
-            .map(|verdict| (verdict.reason, self.codes[usize::from(verdict.code())]))
-            .filter(|&(_, count)| count > 0)
-            .collect();
-        reasons.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
-        reasons
-    }
-
-    /// Number of rows with a reason.
-    pub fn count_of(&self, reason: &str) -> u64 {
-        self.reasons().into_iter().find(|(name, _)| *name == reason).map_or(0, |(_, count)| count)
+        self.reasons.total()
     }
 
     /// Counts a row; `domain` is the number of its domain.
-    pub(super) fn count(&mut self, verdict: Verdict, code: u8, domain: Option<u32>) {
-        self.codes[usize::from(code) % self.codes.len()] += 1;
-        self.deliverable += u64::from(verdict.deliverable == Some(true));
+    pub(super) fn count(&mut self, reason: Reason, domain: Option<u32>) {
+        self.reasons.add(reason);
         match domain {
-            Some(domain) => self.domains.count(domain, verdict),
+            Some(domain) => self.domains.count(domain, reason),
             None => self.without_address += 1,
         }
-    }
-
-    /// Number of rows of a class.
-    pub fn of_class(&self, class: Class) -> u64 {
-        let of_class = Verdict::all().filter(|verdict| verdict.class() == class);
-        of_class.map(|verdict| self.codes[usize::from(verdict.code())]).sum()
     }
 
     /// Number of unverifiable rows whose rule this run does not know: rows with the address of an earlier row, and rows with the
     /// result of an earlier run or output.
     pub(super) fn unexplained(&self) -> u64 {
-        self.count_of("unverifiable").saturating_sub(self.left.rows() + self.settled.rows())
+        self.reasons.of(Reason::Unverifiable).saturating_sub(self.left.rows() + self.settled.rows())
     }
 
     /// A number of rows, or of cells if the list has several columns of addresses.
@@ -196,8 +172,9 @@ impl Summary {
     }
 
     fn json(&self) -> serde_json::Value {
+        let sorted = self.reasons.sorted().into_iter();
         let reasons: serde_json::Map<String, serde_json::Value> =
-            self.reasons().into_iter().map(|(reason, count)| (reason.to_owned(), count.into())).collect();
+            sorted.map(|(reason, count)| (reason.as_str().to_owned(), count.into())).collect();
         let domains: Vec<serde_json::Value> = self
             .domains
             .sorted()
@@ -216,9 +193,9 @@ impl Summary {
             "version": 1,
             "input": self.reading.as_ref().map(Reading::json),
             "rows": self.total(),
-            "deliverable": self.deliverable,
-            "undeliverable": self.of_class(Class::Undeliverable),
-            "unknown": self.of_class(Class::Unknown),
+            "deliverable": self.reasons.of_class(Class::Deliverable),
+            "undeliverable": self.reasons.of_class(Class::Undeliverable),
+            "unknown": self.reasons.of_class(Class::Unknown),
             "without_address": self.without_address,
             "reasons": reasons,
             "resumed": self.resumed,
@@ -277,7 +254,7 @@ impl Summary {
 
     /// The unverifiable rows by their rules. The numbers of the lines add up to the number in the first one.
     fn write_unverifiable(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rows = self.count_of("unverifiable");
+        let rows = self.reasons.of(Reason::Unverifiable);
         // The parts of a joined list have no rules.
         if rows == 0 || matches!(self.extent, Extent::Joined(_)) {
             return Ok(());
@@ -305,10 +282,10 @@ impl Summary {
     fn shares(&self) -> String {
         let total = self.total();
         let share = |part: u64, what: &str| format!("{} {what} ({})", grouped(part), percent(part, total));
-        let undeliverable = share(self.of_class(Class::Undeliverable), "undeliverable");
-        let unknown = self.of_class(Class::Unknown);
+        let undeliverable = share(self.reasons.of_class(Class::Undeliverable), "undeliverable");
+        let unknown = self.reasons.of_class(Class::Unknown);
         if !self.is_fast {
-            let deliverable = share(self.deliverable, "deliverable");
+            let deliverable = share(self.reasons.of_class(Class::Deliverable), "deliverable");
             return format!("{deliverable}, {undeliverable}, {}", share(unknown, "unknown"));
         }
         let (passed, rest) = (self.passed(), unknown - self.passed());
@@ -318,7 +295,7 @@ impl Summary {
 
     /// Number of rows in which a fast check found no fault.
     pub(super) fn passed(&self) -> u64 {
-        self.count_of("fast_check_passed")
+        self.reasons.of(Reason::FastCheckPassed)
     }
 
     fn write_domains(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -356,7 +333,8 @@ impl fmt::Display for Summary {
             write!(f, ", {} of them by an earlier run", grouped(self.resumed))?;
         }
         writeln!(f, "; {}", self.shares())?;
-        for (reason, count) in self.reasons() {
+        for (reason, count) in self.reasons.sorted() {
+            let reason = reason.as_str();
             writeln!(f, "  {reason:<18}{:>12}{:>8.1} %", grouped(count), share(count))?;
         }
         self.write_counts(f)?;
@@ -374,12 +352,10 @@ pub(super) fn addresses(count: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::proto::verdict::Reason;
 
     fn add(summary: &mut Summary, reason: Reason, domain: Option<&str>) {
-        let verdict = Verdict::from(reason);
         let number = domain.map(|domain| summary.domains.number(domain));
-        summary.count(verdict, verdict.code(), number);
+        summary.count(reason, number);
     }
 
     #[test]
@@ -447,14 +423,12 @@ mod tests {
     fn fast_checks_find_nothing_deliverable() {
         let mut summary = Summary { elapsed: Duration::from_secs(1), is_fast: true, ..Summary::default() };
         for (reason, domain) in [
-            ("fast_check_passed", "a.example"),
-            ("fast_check_passed", "a.example"),
-            ("possible_typo", "b.example"),
-            ("unverifiable", "a.example"),
+            (Reason::FastCheckPassed, "a.example"),
+            (Reason::FastCheckPassed, "a.example"),
+            (Reason::PossibleTypo, "b.example"),
+            (Reason::Unverifiable, "a.example"),
         ] {
-            let verdict = Verdict::all().find(|verdict| verdict.reason == reason).unwrap();
-            let number = summary.domains.number(domain);
-            summary.count(verdict, verdict.code(), Some(number));
+            add(&mut summary, reason, Some(domain));
         }
         let said = summary.to_string();
         assert!(

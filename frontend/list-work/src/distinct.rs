@@ -6,10 +6,9 @@
 
 use crate::index::PART_BYTES;
 use crate::temp::{TempFile, WorkFiles};
-use lists::TemporaryFile;
 use spill::spool::Spool;
 use spill::table::Table;
-use spill::{SpillError, State, Storage};
+use spill::{SpillError, State, TemporaryFile};
 use std::io;
 use std::sync::Arc;
 use store::{AddressHash, KeyMode, List, StoreError, clock};
@@ -62,8 +61,8 @@ struct LateFile {
     file: Option<TempFile>,
 }
 
-impl Storage for LateFile {
-    fn write_bytes(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
+impl TemporaryFile for LateFile {
+    fn write_all_at(&mut self, bytes: &[u8], at: u64) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert(self.files.create_search()?),
@@ -71,7 +70,7 @@ impl Storage for LateFile {
         file.write_all_at(bytes, at)
     }
 
-    fn read_bytes(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
         self.file.as_ref().ok_or(io::ErrorKind::UnexpectedEof)?.read_exact_at(bytes, at)
     }
 }

@@ -6,7 +6,7 @@ mod spreadsheet;
 
 use crate::contents::{Contents, SourceError};
 use api::Reason;
-use lists::{Class, Format, RowWriter, Verdict};
+use lists::{Class, Format, RowWriter};
 use report::ReportMaker;
 pub use report::ReportRequest;
 use rows::{AnsweredRows, NextRow};
@@ -213,7 +213,7 @@ impl RowMaker {
         while bytes.len() < PIECE_BYTES && self.rows.goes_on(began) {
             match self.rows.next()? {
                 NextRow::Row(reason) if self.selection.has(reason) => {
-                    self.writer.row(&self.rows.source, &self.rows.row, Verdict::from(reason), &mut bytes);
+                    self.writer.row(&self.rows.source, &self.rows.row, reason, &mut bytes);
                 }
                 NextRow::Row(_) | NextRow::Unasked => {}
                 NextRow::Later => break,

@@ -4,7 +4,8 @@
 //! room, converted sheets that are only kept for the next opening give way.
 
 use engine::proto::sharing::{Bounds, Quota, ShareUse, Taken, UsedUp};
-use lists::{ConvertedSheet, TemporaryFile};
+use lists::ConvertedSheet;
+use spill::TemporaryFile;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind};

@@ -1,5 +1,6 @@
 //! Classes of verdicts, by which rows are selected.
 
+use crate::reasons;
 use api::Reason;
 
 /// A class of verdicts. Each reason has one.
@@ -31,6 +32,11 @@ impl Class {
             | Reason::PossibleTypo
             | Reason::NoMx => Class::Undeliverable,
         }
+    }
+
+    /// The class of the reason with this code; unknown without one.
+    pub fn of_code(code: u8) -> Class {
+        reasons::of_code(code).map_or(Class::Unknown, Class::of)
     }
 
     /// The class with this name.

@@ -13,7 +13,7 @@ use crate::address::in_cell;
 use crate::encoding::Encoding;
 use crate::{ListError, ResultColumn, VERDICT_NAMES, VerdictNames};
 use csv::ByteRecord;
-pub(crate) use earlier::{EarlierColumns, has_foreign_name, verdict_of};
+pub(crate) use earlier::{EarlierColumns, has_foreign_name, reason_of};
 use header::Header;
 pub(crate) use names::is_usual;
 use std::borrow::Cow;

@@ -1,6 +1,7 @@
 //! Counts of rows by domain, for a bounded number of domains.
 
-use crate::{Class, Verdict};
+use crate::Class;
+use api::Reason;
 use engine_proto::limits::DOMAIN_BYTES_MAX;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, RandomState};
@@ -59,12 +60,12 @@ impl Domains {
     }
 
     /// Counts a row of the domain with this number.
-    pub fn count(&mut self, number: u32, verdict: Verdict) {
+    pub fn count(&mut self, number: u32, reason: Reason) {
         let rows = self.counts.get_mut(number as usize).unwrap_or(&mut self.others);
         rows.rows += 1;
-        rows.deliverable += u64::from(verdict.deliverable == Some(true));
-        rows.unverifiable += u64::from(verdict.reason == "unverifiable");
-        rows.unknown += u64::from(verdict.class() == Class::Unknown);
+        rows.deliverable += u64::from(reason.deliverable() == Some(true));
+        rows.unverifiable += u64::from(reason == Reason::Unverifiable);
+        rows.unknown += u64::from(Class::of(reason) == Class::Unknown);
     }
 
     /// The name of the domain with this number; `None` if it is counted among the others.
@@ -110,7 +111,6 @@ const _: () = assert!(DOMAINS_MAX * DOMAIN_BYTES_MAX < u32::MAX as usize);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine_proto::verdict::Reason;
 
     #[test]
     fn people_read_both_forms_of_a_domain() {
@@ -133,10 +133,10 @@ mod tests {
         let mut domains = Domains::default();
         for n in 0..DOMAINS_MAX + 2 {
             let number = domains.number(&format!("d{n}.example"));
-            domains.count(number, Reason::Unverifiable.into());
+            domains.count(number, Reason::Unverifiable);
         }
         let number = domains.number("d7.example");
-        domains.count(number, Reason::MailboxExists.into());
+        domains.count(number, Reason::MailboxExists);
         let sorted = domains.sorted();
         assert_eq!(sorted.len(), DOMAINS_MAX);
         assert_eq!(

@@ -1,7 +1,8 @@
 //! Rows of JSON lines: one object each. Its values stay as they were written.
 
 use crate::columns::has_foreign_name;
-use crate::{ResultColumn, VERDICT_NAMES, Verdict, VerdictNames, WrittenResults};
+use crate::{ResultColumn, VERDICT_NAMES, VerdictNames, WrittenResults, reasons};
+use api::Reason;
 use serde::Deserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -81,12 +82,11 @@ pub(super) fn earlier<'a>(object: &Object<'a>, names: &VerdictNames) -> (Option<
 }
 
 /// The verdict of an earlier run in an object, with its further results.
-pub(super) fn earlier_result(object: &Object<'_>, names: &VerdictNames) -> Option<(Verdict, WrittenResults)> {
+pub(super) fn earlier_result(object: &Object<'_>, names: &VerdictNames) -> Option<(Reason, WrittenResults)> {
     let (deliverable, reason) = earlier(object, names);
     let reason: String = serde_json::from_str(reason?).ok()?;
-    let is_it =
-        |verdict: &Verdict| verdict.reason == reason && Some(verdict.deliverable_json()) == deliverable;
-    let verdict = Verdict::all().find(is_it)?;
+    let is_it = |reason: &Reason| Some(reasons::deliverable_json(*reason)) == deliverable;
+    let reason = reasons::named(&reason).filter(is_it)?;
     let mut results = WrittenResults::default();
     let stem = names.deliverable.strip_suffix(VERDICT_NAMES[0].as_bytes()).unwrap_or_default();
     for (key, value) in ours(object, names).into_iter().map(|at| &object.0[at]) {
@@ -95,7 +95,7 @@ pub(super) fn earlier_result(object: &Object<'_>, names: &VerdictNames) -> Optio
             results.set(column, &result(column, value.get()).unwrap_or_default());
         }
     }
-    Some((verdict, results))
+    Some((reason, results))
 }
 
 /// The further columns of results that an earlier run wrote into an object, in their order.
@@ -184,10 +184,10 @@ pub(super) fn begin(object: &Object<'_>, names: &VerdictNames, out: &mut Vec<u8>
 }
 
 /// Writes the verdict, and ends the object unless further results follow.
-pub(super) fn verdict(verdict: Verdict, names: &VerdictNames, out: &mut Vec<u8>) {
+pub(super) fn verdict(found: Reason, names: &VerdictNames, out: &mut Vec<u8>) {
     let name = |name: &[u8]| serde_json::to_string(&String::from_utf8_lossy(name)).unwrap_or_default();
     let (deliverable, reason) = (name(&names.deliverable), name(&names.reason));
-    let (value, text) = (verdict.deliverable_json(), verdict.reason);
+    let (value, text) = (reasons::deliverable_json(found), found.as_str());
     let end = if names.further.is_empty() { "}" } else { "" };
     out.extend_from_slice(format!("{deliverable}:{value},{reason}:\"{text}\"{end}").as_bytes());
 }
@@ -202,7 +202,7 @@ mod tests {
         let mut out = Vec::new();
         let names = names(std::iter::once(Object::parse(line.as_bytes()).unwrap()), &[]);
         begin(&object, &names, &mut out);
-        verdict(Verdict::INVALID_SYNTAX, &names, &mut out);
+        verdict(Reason::InvalidSyntax, &names, &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}}}"));
     }
 

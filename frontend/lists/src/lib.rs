@@ -20,12 +20,12 @@ mod json;
 mod machine;
 pub mod numbers;
 mod output;
+pub mod reasons;
 pub mod report;
 mod results;
 mod sheets;
 mod source;
 mod time;
-mod verdict;
 pub mod words;
 mod workbook;
 mod writer;
@@ -35,7 +35,8 @@ pub use domains::{DomainRows, Domains, domain_text};
 pub use encoding::Encoding;
 pub use error::ListError;
 pub use format::Format;
-pub use output::{OutputRows, RowClasses};
+pub use output::{OutputRows, row_class};
+pub use reasons::ReasonCounts;
 pub use results::{ResultColumn, Results, VERDICT_NAMES, VerdictNames, WrittenResults};
 pub use sheets::{SHEET_COLUMNS_MAX, SheetKeys, SheetNotes, SheetRows, SheetSource, write_sheets};
 pub use source::{
@@ -43,8 +44,7 @@ pub use source::{
     Shape, Source, Step, decompressed, is_spreadsheet, is_stream,
 };
 pub use time::{utc_seconds, utc_text};
-pub use verdict::Verdict;
-pub use workbook::{ConvertedSheet, CreateFile, SheetPlace, TemporaryFile};
+pub use workbook::{ConvertedSheet, CreateFile, SheetPlace};
 pub use writer::RowWriter;
 
 use engine_proto::address::Address;

@@ -1,7 +1,7 @@
 //! The rows of an output, read again: to select classes of them, or to write them in another format.
 
 use crate::json::Object;
-use crate::{Class, Endings, Format, ROW_BYTES_MAX, RowScan, Shape, Verdict};
+use crate::{Class, Endings, Format, ROW_BYTES_MAX, RowScan, Shape};
 use std::collections::HashMap;
 use std::io::{Error, ErrorKind, Read, Result};
 
@@ -64,33 +64,13 @@ fn foreign() -> Error {
     Error::new(ErrorKind::InvalidData, "it has other contents than were written")
 }
 
-/// Tells the classes of output rows.
-pub struct RowClasses {
-    /// The class by the code of the verdict; code 0 is no verdict.
-    classes: Vec<Class>,
-}
-
-impl Default for RowClasses {
-    fn default() -> RowClasses {
-        let of_none = std::iter::once(Class::Unknown);
-        RowClasses { classes: of_none.chain(Verdict::all().map(Verdict::class)).collect() }
-    }
-}
-
-impl RowClasses {
-    /// The class of the first verdict of an output row.
-    ///
-    /// # Errors
-    /// The row has no verdict.
-    pub fn of(&self, endings: &Endings, row: &[u8]) -> Result<Class> {
-        let code = endings.code(row).ok_or_else(foreign)?;
-        Ok(self.of_code(code))
-    }
-
-    /// The class of the verdict of this code.
-    pub fn of_code(&self, code: u8) -> Class {
-        self.classes.get(usize::from(code)).copied().unwrap_or(Class::Unknown)
-    }
+/// The class of the first verdict of an output row.
+///
+/// # Errors
+/// The row has no verdict.
+pub fn row_class(endings: &Endings, row: &[u8]) -> Result<Class> {
+    let code = endings.code(row).ok_or_else(foreign)?;
+    Ok(Class::of_code(code))
 }
 
 /// Splits output rows into the texts of their cells.
@@ -189,7 +169,7 @@ mod tests {
         let (mut row, mut rows, mut keys) = (Row::default(), Vec::new(), SheetKeys::default());
         while source.next(&mut row).unwrap() {
             let mut line = Vec::new();
-            writer.row(&source, &row, Verdict::INVALID_SYNTAX, &mut line);
+            writer.row(&source, &row, api::Reason::InvalidSyntax, &mut line);
             keys.add(&endings, &line).unwrap();
             rows.push(line);
         }

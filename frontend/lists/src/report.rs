@@ -6,7 +6,7 @@ mod plot;
 
 use crate::numbers::{counted, grouped, percent};
 use crate::words::{self, sentence};
-use crate::{Class, Domains, Verdict, domain_text};
+use crate::{Class, Domains, domain_text};
 use api::Reason;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use plot::{Bar, bars, share_bar};
@@ -30,7 +30,7 @@ pub struct Report {
     /// Duration of the run as text, for example `12 minutes`.
     pub duration: Option<String>,
     /// Number of rows by reason, the most frequent first.
-    pub reasons: Vec<(&'static str, u64)>,
+    pub reasons: Vec<(Reason, u64)>,
     /// The domains, those with the most rows first. The page shows the first [`ROWS_MAX`].
     pub domains: Vec<ReportDomain>,
     /// Number of rows of domains that were not counted on their own.
@@ -97,7 +97,7 @@ impl Report {
 
     /// Number of rows of a class.
     fn of(&self, class: Class) -> u64 {
-        self.reasons.iter().filter(|(reason, _)| class_of(reason) == class).map(|(_, rows)| rows).sum()
+        self.reasons.iter().filter(|(reason, _)| Class::of(*reason) == class).map(|(_, rows)| rows).sum()
     }
 }
 
@@ -171,9 +171,9 @@ fn classes(report: &Report, rows: u64) -> Markup {
 }
 
 fn reasons(report: &Report, rows: u64) -> Markup {
-    let bar = |&(reason, count): &(&'static str, u64)| Bar {
-        label: reason.to_owned(),
-        parts: vec![(class_of(reason).as_str(), count)],
+    let bar = |&(reason, count): &(Reason, u64)| Bar {
+        label: reason.as_str().to_owned(),
+        parts: vec![(Class::of(reason).as_str(), count)],
         text: format!("{} ({})", grouped(count), percent(count, rows)),
     };
     let all: Vec<Bar> = report.reasons.iter().map(bar).collect();
@@ -184,12 +184,11 @@ fn reasons(report: &Report, rows: u64) -> Markup {
             table.words {
                 thead { tr { th { "Reason" } th { "Meaning" } th { "What to do" } th.number { "Rows" } } }
                 tbody {
-                    @for (name, count) in &report.reasons {
+                    @for (reason, count) in &report.reasons {
                         tr {
-                            td { code { (name) } }
-                            @let reason = Reason::ALL.into_iter().find(|reason| reason.as_str() == *name);
-                            td { @if let Some(reason) = reason { (sentence(words::meaning(reason))) } }
-                            td { @if let Some(reason) = reason { (sentence(words::advice(reason))) } }
+                            td { code { (reason.as_str()) } }
+                            td { (sentence(words::meaning(*reason))) }
+                            td { (sentence(words::advice(*reason))) }
                             td.number { (grouped(*count)) }
                         }
                     }
@@ -198,11 +197,6 @@ fn reasons(report: &Report, rows: u64) -> Markup {
             }
         }
     }
-}
-
-/// The class of a reason.
-fn class_of(reason: &str) -> Class {
-    Verdict::all().find(|verdict| verdict.reason == reason).map_or(Class::Unknown, Verdict::class)
 }
 
 fn typos(report: &Report) -> Markup {
@@ -331,7 +325,6 @@ fn facts(report: &Report) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine_proto::verdict::Reason;
 
     fn report() -> Report {
         let evil = "<script>alert(1)</script>\"'&";
@@ -342,7 +335,7 @@ mod tests {
             back: None,
             command: Some(format!("mailprobe clean {evil}")),
             duration: Some("3 minutes".into()),
-            reasons: vec![("mailbox_exists", 1_234_567), ("catch_all", 20), ("no_mx", 3)],
+            reasons: vec![(Reason::MailboxExists, 1_234_567), (Reason::CatchAll, 20), (Reason::NoMx, 3)],
             domains: (0..30)
                 .map(|n| ReportDomain {
                     name: format!("{evil}{n}.example"),
@@ -390,7 +383,7 @@ mod tests {
         let number = domains.number("x.example");
         for reason in [Reason::MailboxExists, Reason::CatchAll, Reason::Unverifiable, Reason::MailboxNotFound]
         {
-            domains.count(number, reason.into());
+            domains.count(number, reason);
         }
         let mut report = Report { back: Some("/lists/lst_1".into()), ..Report::default() };
         report.set_domains(&domains);

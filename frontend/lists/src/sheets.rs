@@ -7,7 +7,7 @@
 //! The cells are ours and not those of `rust_xlsxwriter`: it writes them to temporary files in clear text first, and a server
 //! must not (`docs/decisions/0021-outputs-of-lists.md`).
 
-use crate::output::{OutputRows, RowCells, RowClasses};
+use crate::output::{OutputRows, RowCells, row_class};
 use crate::{Class, Endings, Format, Shape};
 use std::collections::HashMap;
 use std::io::{Error, Read, Result, Write};
@@ -68,10 +68,9 @@ pub fn write_sheets(source: &SheetSource<'_>, classes: &[Class], to: impl Write)
         }
     }
     let mut sheets = SheetRows::new(to, shape, endings, keys)?;
-    let row_classes = RowClasses::default();
     let mut rows = OutputRows::new(open()?, &head, endings)?;
     while let Some(row) = rows.next()? {
-        if classes.contains(&row_classes.of(endings, row)?) {
+        if classes.contains(&row_class(endings, row)?) {
             sheets.row(shape, endings, row)?;
         }
     }

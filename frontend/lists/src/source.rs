@@ -13,7 +13,8 @@ use crate::bounded::{self, Bounded};
 use crate::json::{self, Object};
 use crate::numbers::counted;
 use crate::{ConvertedSheet, SheetPlace};
-use crate::{Format, ListError, ResultColumn, Verdict, WrittenResults, columns};
+use crate::{Format, ListError, ResultColumn, WrittenResults, columns};
+use api::Reason;
 use csv::ByteRecord;
 use detect::LineEnd;
 pub use endings::{Endings, FoundRow, RowParts, RowScan};
@@ -56,7 +57,7 @@ pub struct Row {
 /// What an earlier run has written about an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EarlierResult {
-    pub verdict: Verdict,
+    pub reason: Reason,
     /// Its further results, if the list has such columns.
     pub results: WrittenResults,
 }
@@ -213,7 +214,7 @@ impl Source {
 
     /// What an earlier run has written about the first address of the last row; `None` if there is no such result.
     pub fn earlier_result(&self) -> Option<EarlierResult> {
-        let (verdict, results) = match self.shape.format {
+        let (reason, results) = match self.shape.format {
             Format::Csv => {
                 let columns = self.shape.columns.first_earlier.as_ref()?;
                 let text = |at: usize| {
@@ -223,14 +224,14 @@ impl Source {
                 for &(column, at) in &columns.further {
                     results.set(column, &text(at));
                 }
-                (columns::verdict_of(&text(columns.verdict), &text(columns.verdict + 1))?, results)
+                (columns::reason_of(&text(columns.verdict), &text(columns.verdict + 1))?, results)
             }
             Format::Jsonl => {
                 json::earlier_result(&Object::parse(&self.line).ok()?, &self.shape.columns.verdicts[0])?
             }
             Format::Text => return None,
         };
-        Some(EarlierResult { verdict, results })
+        Some(EarlierResult { reason, results })
     }
 
     /// The further columns of results that an earlier run has added to the list, in their order. The objects of JSON lines may have

@@ -1,7 +1,8 @@
 //! The rows of a list with their verdicts, in the format of the list or in another one.
 
 use crate::json::{self, Object};
-use crate::{Endings, Format, Row, Source, Verdict};
+use crate::{Endings, Format, Row, Source, reasons};
+use api::Reason;
 
 /// The name of the address column if the rows of the list have no columns.
 const ADDRESS: &str = "email";
@@ -34,12 +35,12 @@ impl RowWriter {
         };
         let suffixes = match form {
             Form::Own(_) => Vec::new(),
-            Form::CsvOfObjects => {
-                suffixes(|verdict| format!("{},{}\n", verdict.deliverable_csv(), verdict.reason).into_bytes())
-            }
-            Form::ObjectsOfValues(_) => suffixes(|verdict| {
+            Form::CsvOfObjects => suffixes(|reason| {
+                format!("{},{}\n", reasons::deliverable_csv(reason), reason.as_str()).into_bytes()
+            }),
+            Form::ObjectsOfValues(_) => suffixes(|reason| {
                 let mut out = Vec::new();
-                json::verdict(verdict, shape.verdict_names(), &mut out);
+                json::verdict(reason, shape.verdict_names(), &mut out);
                 out.push(b'\n');
                 out
             }),
@@ -57,11 +58,11 @@ impl RowWriter {
     }
 
     /// Writes the last row of the source.
-    pub fn row(&self, source: &Source, row: &Row, verdict: Verdict, out: &mut Vec<u8>) {
+    pub fn row(&self, source: &Source, row: &Row, reason: Reason, out: &mut Vec<u8>) {
         match &self.form {
             Form::Own(endings) => {
                 endings
-                    .pieces(&row.prefix, verdict.code())
+                    .pieces(&row.prefix, reasons::code(reason))
                     .iter()
                     .for_each(|bytes| out.extend_from_slice(bytes));
                 return;
@@ -74,12 +75,14 @@ impl RowWriter {
             }
             Form::ObjectsOfValues(names) => object_of(names, source, out),
         }
-        out.extend_from_slice(self.suffixes.get(usize::from(verdict.code())).map_or(&[], Vec::as_slice));
+        out.extend_from_slice(
+            self.suffixes.get(usize::from(reasons::code(reason))).map_or(&[], Vec::as_slice),
+        );
     }
 }
 
-fn suffixes(suffix: impl Fn(Verdict) -> Vec<u8>) -> Vec<Vec<u8>> {
-    std::iter::once(Vec::new()).chain(Verdict::all().map(suffix)).collect()
+fn suffixes(suffix: impl Fn(Reason) -> Vec<u8>) -> Vec<Vec<u8>> {
+    std::iter::once(Vec::new()).chain(Reason::ALL.map(suffix)).collect()
 }
 
 /// The name of each column. An empty or repeated name, or one of the verdict's, becomes the number of the column.
@@ -136,11 +139,8 @@ mod tests {
         let writer = RowWriter::new(&source, format);
         let (mut out, mut row) = (writer.head(&source), Row::default());
         while source.next(&mut row).unwrap() {
-            let verdict = match &row.address {
-                Some(_) => Verdict { deliverable: Some(true), reason: "mailbox_exists" },
-                None => Verdict::INVALID_SYNTAX,
-            };
-            writer.row(&source, &row, verdict, &mut out);
+            let reason = row.address.as_ref().map_or(Reason::InvalidSyntax, |_| Reason::MailboxExists);
+            writer.row(&source, &row, reason, &mut out);
         }
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }

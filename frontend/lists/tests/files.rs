@@ -1,7 +1,7 @@
 //! Small files as spreadsheets, customer databases and mail programs write them (`files/`), and what is read of them
 //! (`files.toml`). `UPDATE=1 cargo test -p lists --test files` writes the table: read every changed line of it.
 
-use lists::{Format, ReadOptions, Row, Source, Verdict};
+use lists::{Format, ReadOptions, Row, Source, reasons};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ fn read(name: &str) -> Expected {
         }
         let address = row.address.as_ref().map_or(String::new(), |address| address.as_str().to_owned());
         expected.addresses.push(address);
-        for bytes in endings.pieces(&row.prefix, Verdict::UNVERIFIABLE.code()) {
+        for bytes in endings.pieces(&row.prefix, reasons::code(api::Reason::Unverifiable)) {
             output.extend_from_slice(bytes);
         }
     }
@@ -96,7 +96,7 @@ fn check_sheet(name: &str, sheet: Option<&str>, expected: &str) {
     let (endings, mut output) = (source.shape().endings(), source.shape().head());
     let mut row = Row::default();
     while source.next(&mut row).expect("a row") {
-        for bytes in endings.pieces(&row.prefix, Verdict::UNVERIFIABLE.code()) {
+        for bytes in endings.pieces(&row.prefix, reasons::code(api::Reason::Unverifiable)) {
             output.extend_from_slice(bytes);
         }
     }

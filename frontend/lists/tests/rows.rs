@@ -1,6 +1,6 @@
 //! Random lists: the rows come back exactly, none lost, doubled or moved, and each verdict is in its columns.
 
-use lists::{ReadOptions, Row, Source, Verdict};
+use lists::{ReadOptions, Row, Source, reasons};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -129,7 +129,7 @@ fn read(list: Vec<u8>) -> (Vec<u8>, Vec<Option<String>>) {
     let (endings, mut output) = (source.shape().endings(), source.shape().head());
     let (mut row, mut addresses) = (Row::default(), Vec::new());
     while source.next(&mut row).expect("a row") {
-        for bytes in endings.pieces(&row.prefix, Verdict::UNVERIFIABLE.code()) {
+        for bytes in endings.pieces(&row.prefix, reasons::code(api::Reason::Unverifiable)) {
             output.extend_from_slice(bytes);
         }
         addresses.push(row.address.as_ref().map(|address| address.as_str().to_owned()));

@@ -39,7 +39,7 @@ pub mod table;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Size of the contents of a block, in bytes.
@@ -66,34 +66,34 @@ impl SpillError {
 /// The contents of a block.
 pub type Payload = [u8; PAYLOAD];
 
-/// What a [`State`] keeps its blocks in.
-pub trait Storage: Send {
+/// A temporary file without a name. Its content is gone when it is dropped.
+pub trait TemporaryFile: Send + Sync {
     /// Writes bytes at a position.
     ///
     /// # Errors
-    /// They cannot be written.
-    fn write_bytes(&mut self, bytes: &[u8], at: u64) -> std::io::Result<()>;
+    /// The file cannot be written, or may not be longer.
+    fn write_all_at(&mut self, bytes: &[u8], at: u64) -> std::io::Result<()>;
 
     /// Reads bytes at a position.
     ///
     /// # Errors
-    /// They cannot be read, or were never written.
-    fn read_bytes(&self, bytes: &mut [u8], at: u64) -> std::io::Result<()>;
+    /// The file cannot be read, or is shorter.
+    fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> std::io::Result<()>;
 }
 
-impl Storage for File {
-    fn write_bytes(&mut self, bytes: &[u8], at: u64) -> std::io::Result<()> {
-        FileExt::write_all_at(self, bytes, at)
+impl TemporaryFile for File {
+    fn write_all_at(&mut self, bytes: &[u8], at: u64) -> std::io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(self, bytes, at)
     }
 
-    fn read_bytes(&self, bytes: &mut [u8], at: u64) -> std::io::Result<()> {
-        FileExt::read_exact_at(self, bytes, at)
+    fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> std::io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(self, bytes, at)
     }
 }
 
 /// The open file, and the memory that its users may take before they use the file.
 pub struct State {
-    file: Box<dyn Storage>,
+    file: Box<dyn TemporaryFile>,
     /// The path, for removal at the end; `None` for a file without a name.
     path: Option<PathBuf>,
     name: String,
@@ -154,15 +154,15 @@ impl State {
         };
         let mut state = State::over(Box::new(file), name, memory)?;
         state.path = path;
-        state.file.write_bytes(TITLE, 0).map_err(|e| state.failed(&e))?;
+        state.file.write_all_at(TITLE, 0).map_err(|e| state.failed(&e))?;
         Ok(state)
     }
 
-    /// A state in other storage. `name` is its name in messages.
+    /// A state in this file. `name` is its name in messages.
     ///
     /// # Errors
     /// The system provides no random bits for a key.
-    pub fn over(file: Box<dyn Storage>, name: String, memory: usize) -> Result<State, SpillError> {
+    pub fn over(file: Box<dyn TemporaryFile>, name: String, memory: usize) -> Result<State, SpillError> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(|e| unwritable(&name, &std::io::Error::other(e)))?;
         let key = UnboundKey::new(&AES_256_GCM, &secret)
@@ -217,7 +217,7 @@ impl State {
             .seal_in_place_separate_tag(nonce(self.sealed), Aad::from(block.to_le_bytes()), text)
             .map_err(|_| SpillError::failed("cannot encrypt the state of the run"))?;
         tag.copy_from_slice(sealed.as_ref());
-        self.file.write_bytes(&self.buffer[..], place(block)).map_err(|e| self.failed(&e))
+        self.file.write_all_at(&self.buffer[..], place(block)).map_err(|e| self.failed(&e))
     }
 
     /// Reads a block.
@@ -225,7 +225,7 @@ impl State {
     /// # Errors
     /// The block cannot be read, or another program has changed it.
     pub fn restore(&mut self, block: u32, into: &mut Payload) -> Result<(), SpillError> {
-        self.file.read_bytes(&mut self.buffer[..], place(block)).map_err(|e| self.failed(&e))?;
+        self.file.read_exact_at(&mut self.buffer[..], place(block)).map_err(|e| self.failed(&e))?;
         let (counter, rest) = self.buffer.split_at_mut(COUNTER);
         let counter = counter.try_into().map_or(0, u64::from_le_bytes);
         let opened = self.key.open_in_place(nonce(counter), Aad::from(block.to_le_bytes()), rest);
@@ -377,7 +377,7 @@ pub(crate) mod tests {
         let (folder, mut state) = state(0);
         let block = state.store(b"x").unwrap();
         let path = folder.path().join("out.state");
-        let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
+        let mut file = OpenOptions::new().read(true).write(true).open(path).unwrap();
         // The encrypted text may have any byte there.
         let mut byte = [0];
         file.read_exact_at(&mut byte, place(block) + 100).unwrap();

@@ -205,7 +205,7 @@ fn learned_step(before: Reason, rule: &str, applied: &Applied) -> String {
 fn warn_of_private_hosts(mut private_hosts: PrivateHosts, addresses: &[String], rows: &[Row]) {
     for (text, row) in addresses.iter().zip(rows) {
         let (Ok(address), Ok(told)) = (Address::parse(text), &row.answer) else { continue };
-        if is_without_mail_host(told.rule.unwrap_or_default(), told.reason.as_str()) {
+        if is_without_mail_host(told.rule.unwrap_or_default(), told.reason) {
             private_hosts.look_at(address.domain().as_str());
         }
     }

@@ -31,7 +31,7 @@ vault: store
 store-pg: store store-rules tls-stream vault
 store-redb: store store-rules vault
 store-rules: api engine store vault
-lists: api engine-proto usage
+lists: api engine-proto spill usage
 learn: api engine-proto lists
 checks: api engine learn store store-rules
 spill:

@@ -115,7 +115,7 @@ impl WithFacts {
         let Some(dns) = facts else { return answered };
         let of = |name: &str| Reason::ALL.into_iter().find(|reason| reason.as_str() == name);
         let reason =
-            answered.last_verdict().and_then(|verdict| of(verdict.reason)).filter(|_| self.has_scores);
+            answered.last_reason().and_then(|reason| of(reason.as_str())).filter(|_| self.has_scores);
         let lists = self.line.lists();
         let (role, free) = (lists.is_role(address.local()), lists.is_free(address.domain().as_str()));
         let score = reason.map(|reason| score(&Lead { reason, role, free, dns }));

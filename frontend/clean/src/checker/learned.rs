@@ -1,10 +1,10 @@
 //! Adds to each answer what the operator's own mail shows about the address.
 
 use super::{Answered, Checker};
+use api::Reason;
 use engine::Refusal;
 use engine::proto::address::Address;
 use learn::{Evidence, Table};
-use lists::Verdict;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -50,10 +50,8 @@ impl Checker for WithLearned {
     by_inner!(self, self.checker);
 }
 
-/// The verdict and the rule by evidence, if the answer leaves the mailbox open.
-fn learned(evidence: Evidence, is_role: bool, answered: &Answered) -> Option<(Verdict, &'static str)> {
-    let verdict = answered.result.ok()?;
-    let reason = api::Reason::ALL.into_iter().find(|reason| reason.as_str() == verdict.reason)?;
-    let applied = evidence.apply(reason, answered.rule, is_role)?;
-    Some((Verdict::from(applied.reason), applied.rule))
+/// The reason and the rule by evidence, if the answer leaves the mailbox open.
+fn learned(evidence: Evidence, is_role: bool, answered: &Answered) -> Option<(Reason, &'static str)> {
+    let applied = evidence.apply(answered.result.ok()?, answered.rule, is_role)?;
+    Some((applied.reason, applied.rule))
 }

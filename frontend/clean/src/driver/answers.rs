@@ -2,18 +2,18 @@
 
 use super::super::CleanError;
 use super::super::left::Left;
-use super::super::outcome::UNVERIFIABLE;
 use super::super::retry::is_closed;
 use super::super::stall::{Decision, Open, millis};
 use super::super::stop::REPLY_TIME_MAX;
 use super::super::time_left::Cause;
 use super::{Answered, AskedRow, Outcome, Run, count, nobody, stopped};
 use crate::checker::is_without_mail_host;
+use api::Reason;
 use engine::Outage;
 use engine::proto::retry::{
     CLEAN_BUDGET, CLEAN_LATER, CLEAN_OUTAGE_PAUSE, Tries, is_about_address, left, may_tell_more,
 };
-use lists::{Results, Verdict};
+use lists::{Results, reasons};
 use std::time::{Duration, Instant};
 
 /// Longest wait of the loop for an answer. Between waits it shows the progress and flushes files.
@@ -85,9 +85,9 @@ impl Run<'_> {
             let mut answers = std::mem::take(&mut self.answers);
             self.parts.checker.answers(patience.min(PATIENCE), &mut answers);
             for answered in answers.drain(..) {
-                match answered.last_verdict() {
-                    Some(verdict) if verdict.reason != UNVERIFIABLE || !may_tell_more(answered.rule) => {
-                        let outcome = self.outcome(verdict, &answered);
+                match answered.last_reason() {
+                    Some(reason) if reason != Reason::Unverifiable || !may_tell_more(answered.rule) => {
+                        let outcome = self.outcome(reason, &answered);
                         self.settle(answered.ticket, outcome)?;
                     }
                     _ => {
@@ -105,7 +105,7 @@ impl Run<'_> {
         let Answered { ticket, result, .. } = answered;
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         match result {
-            Ok(verdict) => self.on_verdict(answered, verdict, now),
+            Ok(reason) => self.on_verdict(answered, reason, now),
             Err(Outage::Unavailable) => {
                 if self.outage.on_outage(self.started.elapsed()) {
                     return Err(nobody(self.parts.checker.resolvers()));
@@ -136,17 +136,17 @@ impl Run<'_> {
         }
     }
 
-    fn on_verdict(&mut self, answered: Answered, verdict: Verdict, now: u64) -> Result<(), CleanError> {
+    fn on_verdict(&mut self, answered: Answered, reason: Reason, now: u64) -> Result<(), CleanError> {
         let Answered { ticket, rule, retry_after, .. } = answered;
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         let recalled = self.stall.is_recalling();
-        let is_known = verdict.reason != UNVERIFIABLE;
+        let is_known = reason != Reason::Unverifiable;
         if is_known || (!recalled && is_about_address(rule, retry_after)) {
             self.stall.on_progress(now);
         }
-        self.outage.on_verdict(verdict);
+        self.outage.on_verdict(reason);
         self.put_off.answered(asked);
-        if is_without_mail_host(rule, verdict.reason) {
+        if is_without_mail_host(rule, reason) {
             let text = std::str::from_utf8(asked.address()).unwrap_or_default();
             if let Some((_, domain)) = text.rsplit_once('@') {
                 self.parts.checker.no_mail_host(domain);
@@ -156,7 +156,7 @@ impl Run<'_> {
             if !is_known && answered.learned.is_none() {
                 self.summary.settled.add(rule, Duration::ZERO);
             }
-            let outcome = self.outcome(verdict, &answered);
+            let outcome = self.outcome(reason, &answered);
             return self.settle(ticket, outcome);
         }
         let since = asked.since.unwrap_or(self.stall.progress());
@@ -238,7 +238,7 @@ impl Run<'_> {
         if answered.learned.is_none() {
             self.summary.left.add(rule, wait.unwrap_or_default());
         }
-        let outcome = self.outcome(Verdict::UNVERIFIABLE, &Answered { rule, ..answered });
+        let outcome = self.outcome(Reason::Unverifiable, &Answered { rule, ..answered });
         self.settle(answered.ticket, outcome)
     }
 
@@ -248,25 +248,27 @@ impl Run<'_> {
         self.seen.settle(&mut self.parts.state, asked.row, outcome)?;
         self.rows.settled();
         self.time_left.on_result(asked.domain, asked.is_held, millis(self.checked_at));
-        self.found.count(outcome.code());
+        if let Some(reason) = outcome.reason() {
+            self.found.add(reason);
+        }
         let mut is_full = false;
         if self.rows.is_ordered() {
             is_full = self.journal.add(asked.row, asked.key, outcome);
         } else {
             self.closed.flush()?;
             self.parts.sink.write(asked.prefix(), outcome)?;
-            count(&mut self.summary, &self.verdicts, outcome.code(), Some(asked.domain));
+            count(&mut self.summary, outcome.code(), Some(asked.domain));
         }
         self.budget.release(ticket);
         if is_full { self.write().and_then(|()| self.flush()) } else { Ok(()) }
     }
 
-    /// The result of a check that ends now. Evidence of the operator's own mail replaces this verdict.
-    pub(super) fn outcome(&mut self, verdict: Verdict, answered: &Answered) -> Outcome {
+    /// The result of a check that ends now. Evidence of the operator's own mail replaces this reason.
+    pub(super) fn outcome(&mut self, reason: Reason, answered: &Answered) -> Outcome {
         let Answered { rule, reply, provider, score, learned, .. } = *answered;
-        let (verdict, rule) = learned.unwrap_or((verdict, rule));
-        let code = verdict.code();
-        if verdict == Verdict::UNVERIFIABLE
+        let (reason, rule) = learned.unwrap_or((reason, rule));
+        let code = reasons::code(reason);
+        if reason == Reason::Unverifiable
             && is_closed(rule)
             && let Some(asked) = self.budget.row(answered.ticket)
         {

@@ -4,7 +4,8 @@ use super::super::CleanError;
 use super::super::retry::is_found_out;
 use super::super::rows::Waiting;
 use super::{Answered, NO_DOMAIN, Outcome, Run, count};
-use lists::{EarlierResult, Verdict};
+use api::Reason;
+use lists::{EarlierResult, reasons};
 
 impl Run<'_> {
     /// Decides what to do with the row that was read.
@@ -20,7 +21,7 @@ impl Run<'_> {
             let outcome = match kept {
                 Some(outcome) => outcome,
                 None => {
-                    let invalid = Verdict::INVALID_SYNTAX;
+                    let invalid = Reason::InvalidSyntax;
                     self.outcome(invalid, &Answered::new(0, Ok(invalid)))
                 }
             };
@@ -89,8 +90,8 @@ impl Run<'_> {
             || has_address
                 && earlier.results.rule.is_empty()
                 && self.closed.keeps(&mut self.parts.state, self.seen.last_key())?;
-        let EarlierResult { verdict, results } = earlier;
-        Ok(is_kept.then(|| self.parts.sink.outcomes.written(verdict.code(), &results)))
+        let EarlierResult { reason, results } = earlier;
+        Ok(is_kept.then(|| self.parts.sink.outcomes.written(reasons::code(reason), &results)))
     }
 
     /// The result of the address that an interrupted run stored, because its row could not be written yet.
@@ -127,7 +128,9 @@ impl Run<'_> {
         outcome: Outcome,
         done: bool,
     ) -> Result<(), CleanError> {
-        self.found.count(outcome.code());
+        if let Some(reason) = outcome.reason() {
+            self.found.add(reason);
+        }
         if done {
             self.summary.resumed += 1;
         } else if self.rows.is_ordered() {
@@ -136,7 +139,7 @@ impl Run<'_> {
             let row = self.marker.as_ref().map_or(&*self.row.prefix, |marker| marker.row());
             self.parts.sink.write(row, outcome)?;
         }
-        count(&mut self.summary, &self.verdicts, outcome.code(), domain);
+        count(&mut self.summary, outcome.code(), domain);
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 
 use super::pack::{self, Compression};
 use crate::CleanError;
-use lists::{Class, Endings, OutputRows, RowClasses, Shape, SheetSource, write_sheets};
+use lists::{Class, Endings, OutputRows, Shape, SheetSource, row_class, write_sheets};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufWriter, Result, Write};
@@ -178,10 +178,9 @@ fn selections(
         let written = WrittenFile { class: file.class, ..WrittenFile::whole(&file.path, 0) };
         outputs.push((&file.classes, stream, written));
     }
-    let classes = RowClasses::default();
     let mut rows = OutputRows::new(File::open(partial)?, &head, endings)?;
     while let Some(row) = rows.next()? {
-        let class = classes.of(endings, row)?;
+        let class = row_class(endings, row)?;
         for (wanted, stream, written) in &mut outputs {
             if wanted.contains(&class) {
                 stream.write_all(row)?;

@@ -76,7 +76,7 @@ fn without_times(text: &str) -> String {
 }
 
 #[track_caller]
-fn check_columns(name: &str, list: &str, columns: &str, expected: &str) {
+pub(super) fn check_columns(name: &str, list: &str, columns: &str, expected: &str) {
     let mut desk = desk(name, list).writing(|args| args.columns = names(columns));
     desk.run().unwrap();
     assert_eq!(without_times(&desk.output()), expected);
@@ -84,83 +84,6 @@ fn check_columns(name: &str, list: &str, columns: &str, expected: &str) {
 
 const ALL: &str =
     "suggestion,provider,role,free,disposable,rule,scope,reply_code,enhanced_code,score,checked_at";
-
-#[test]
-fn further_columns_follow_the_verdict() {
-    check_columns(
-        "list.csv",
-        "id,email\n1,deliverable@gmial.com\n2,nobody@x.com\n3,nonsense\n4,info@gmail.com\n5,deliverable@gmial.com,more\n",
-        ALL,
-        "id,email,,deliverable,reason,suggestion,provider,role,free,disposable,rule,scope,reply_code,enhanced_code,score,checked_at\n\
-         1,deliverable@gmial.com,,true,mailbox_exists,deliverable@gmail.com,other,false,false,true,,,,,85,NOW\n\
-         2,nobody@x.com,,false,mailbox_not_found,,other,true,false,false,unknown_user,recipient,550,5.1.1,,NOW\n\
-         3,nonsense,,false,invalid_syntax,,,,,,,,,,,NOW\n\
-         4,info@gmail.com,,false,mailbox_not_found,,google,true,true,false,,,,,,NOW\n\
-         5,deliverable@gmial.com,more,true,mailbox_exists,deliverable@gmail.com,other,false,false,true,,,,,85,NOW\n",
-    );
-    check_columns(
-        "list.jsonl",
-        "{\"email\":\"deliverable@gmial.com\"}\n{\"email\":null}\n",
-        "Score, role,deliverable,suggestion",
-        "{\"email\":\"deliverable@gmial.com\",\"deliverable\":true,\"reason\":\"mailbox_exists\",\"score\":85,\"role\":false,\
-         \"suggestion\":\"deliverable@gmail.com\"}\n\
-         {\"email\":null,\"deliverable\":false,\"reason\":\"invalid_syntax\",\"score\":null,\"role\":null,\"suggestion\":null}\n",
-    );
-    check_columns(
-        "list.jsonl",
-        "{\"email\":\"nobody@x.com\"}\n{\"email\":\"info@x.com\"}\n",
-        "reply_code,enhanced_code,scope",
-        "{\"email\":\"nobody@x.com\",\"deliverable\":false,\"reason\":\"mailbox_not_found\",\"reply_code\":550,\
-         \"enhanced_code\":\"5.1.1\",\"scope\":\"recipient\"}\n\
-         {\"email\":\"info@x.com\",\"deliverable\":false,\"reason\":\"mailbox_not_found\",\"reply_code\":null,\
-         \"enhanced_code\":null,\"scope\":null}\n",
-    );
-    check_columns(
-        "list.txt",
-        "nobody@x.com\r\n\"a,b\"@gmial.com\r\n",
-        "rule,suggestion",
-        "nobody@x.com,false,mailbox_not_found,unknown_user,\r\n\
-         \"\"\"a,b\"\"@gmial.com\",false,mailbox_not_found,,\"\"\"a,b\"\"@gmail.com\"\r\n",
-    );
-}
-
-#[test]
-fn names_of_the_owner_stay() {
-    // Values of an earlier run are replaced, also those of columns that are not wanted now.
-    check_columns(
-        "list.csv",
-        "email,deliverable,reason,role,score,x\nnobody@x.com,true,mailbox_exists,true,80,7\n",
-        "role",
-        "email,x,deliverable,reason,role\nnobody@x.com,7,false,mailbox_not_found,true\n",
-    );
-    for (list, expected) in [
-        (
-            "email,role\nnobody@x.com,manager\n",
-            "email,role,mailprobe_deliverable,mailprobe_reason,mailprobe_role\n\
-             nobody@x.com,manager,false,mailbox_not_found,true\n",
-        ),
-        (
-            "email,deliverable,reason,role\nnobody@x.com,true,mailbox_exists,manager\n",
-            "email,role,mailprobe_deliverable,mailprobe_reason,mailprobe_role\n\
-             nobody@x.com,manager,false,mailbox_not_found,true\n",
-        ),
-    ] {
-        check_columns("list.csv", list, "role", expected);
-    }
-    check_columns(
-        "list.jsonl",
-        "{\"email\":\"nobody@x.com\",\"role\":\"manager\"}\n",
-        "role",
-        "{\"email\":\"nobody@x.com\",\"role\":\"manager\",\"mailprobe_deliverable\":false,\
-         \"mailprobe_reason\":\"mailbox_not_found\",\"mailprobe_role\":true}\n",
-    );
-    check_columns(
-        "list.jsonl",
-        "{\"email\":\"nobody@x.com\",\"deliverable\":true,\"reason\":\"mailbox_exists\",\"score\":80,\"x\":1}\n",
-        "role",
-        "{\"email\":\"nobody@x.com\",\"x\":1,\"deliverable\":false,\"reason\":\"mailbox_not_found\",\"role\":true}\n",
-    );
-}
 
 #[test]
 fn columns_of_a_second_column_of_addresses_have_its_name() {
@@ -356,113 +279,62 @@ fn spreadsheets_are_split_too() {
 
 #[test]
 fn what_cannot_be_written_is_refused_at_the_start() {
-    let refused = |change: &dyn Fn(&mut CleanArgs), expected: &str| {
+    let folder_name = |desk: &Desk| desk.folder.path().file_name().unwrap().to_str().unwrap().to_owned();
+    let refused = |flags: &str, expected: &str| {
         let mut desk = desk("list.csv", LIST);
-        change(&mut desk.args);
+        desk.args = desk.command_line(&flags.replace("DESK", &folder_name(&desk)));
         let error = desk.run().expect_err("an error");
-        assert_eq!(error.exit, 2);
+        assert_eq!(error.exit, 2, "{flags}");
         let said = error.message.replace(&format!("{}/", desk.folder.path().display()), "");
-        assert!(said.starts_with(expected), "{said}");
+        let said = said.replace(&folder_name(&desk), "DESK");
+        assert!(said.starts_with(expected), "{flags}: {said}");
         assert_eq!(desk.checker.submitted.len(), 0);
         assert_eq!(std::fs::read_dir(desk.folder.path()).unwrap().count(), 1, "nothing is written");
     };
-    let output = |args: &mut CleanArgs, name: &str| args.output = Some(args.input.with_file_name(name));
-    refused(
-        &|args| args.writing.columns = names("role,colour"),
-        "there is no result `colour`: --columns knows suggestion, provider, role, free, disposable, rule, scope, reply_code, \
-         enhanced_code, score, checked_at",
-    );
-    refused(&|args| args.writing.columns = names("role,role"), "--columns names `role` twice");
-    for ending in ["xls", "ODS", "zip"] {
-        let name = format!("out.{ending}");
-        let expected =
-            format!("{name}: mailprobe does not write .{} files: it writes .xlsx, ", ending.to_lowercase());
-        refused(&|args| output(args, &name), &expected);
-    }
-    refused(&|args| output(args, "out.xlsx.gz"), "out.xlsx.gz: a spreadsheet is compressed already");
-    refused(
-        &|args| {
-            output(args, "out.xlsx");
-            args.compress = Some(Compression::Zstd);
-        },
-        "out.xlsx: a spreadsheet is compressed already",
-    );
-    for path in [None, Some("-"), Some("/dev/null")] {
-        let split = |args: &mut CleanArgs| {
-            args.output = path.map(Into::into);
-            args.writing.split = true;
-        };
-        refused(&split, "--split needs an output file: name it with -o");
-    }
-    let several = |args: &mut CleanArgs| args.column = names("id,email");
-    refused(
-        &|args| {
-            several(args);
-            args.writing.split = true;
-        },
-        "--split works with one --column only",
-    );
-    refused(
-        &|args| {
-            several(args);
-            args.writing.drop_duplicates = true;
-        },
-        "--drop-duplicates works with one --column only",
-    );
-    refused(
-        &|args| {
-            args.part = Some(ListPart::new(0, 2).unwrap());
-            args.writing.only = vec![ClassArg::Unknown];
-        },
-        "a part has the rows of all classes: give --only to --join",
-    );
-    refused(
-        &|args| {
-            args.input = args.input.with_file_name("list.csv");
-            args.writing.report = Some(args.input.clone());
-        },
-        "list.csv would overwrite the input",
-    );
-    refused(&|args| args.summary = Some("-".into()), "--summary - is not possible: name a file");
-    for (report, expected) in [
-        ("out.csv", "out.csv would overwrite the output"),
-        ("../DESK/out.csv", "../DESK/out.csv would overwrite the output"),
-        ("out.csv.partial", "out.csv.partial would overwrite the output"),
-        ("out.csv.state", "out.csv.state would overwrite the output"),
-        ("out.unknown.csv", "out.unknown.csv would overwrite the output"),
-        ("out.unknown.csv.packed", "out.unknown.csv.packed would overwrite the output"),
-        ("old.csv", "old.csv would overwrite the file of --known"),
+    for (flags, expected) in [
+        (
+            "--columns role,colour",
+            "there is no result `colour`: --columns knows suggestion, provider, role, free, disposable, rule, scope, reply_code, \
+             enhanced_code, score, checked_at",
+        ),
+        ("--columns role,role", "--columns names `role` twice"),
+        ("-o @/out.xls", "out.xls: mailprobe does not write .xls files: it writes .xlsx, "),
+        ("-o @/out.ODS", "out.ODS: mailprobe does not write .ods files: it writes .xlsx, "),
+        ("-o @/out.zip", "out.zip: mailprobe does not write .zip files: it writes .xlsx, "),
+        ("-o @/out.xlsx.gz", "out.xlsx.gz: a spreadsheet is compressed already"),
+        ("-o @/out.xlsx --compress zstd", "out.xlsx: a spreadsheet is compressed already"),
+        ("--split", "--split needs an output file: name it with -o"),
+        ("--split -o -", "--split needs an output file: name it with -o"),
+        ("--split -o /dev/null", "--split needs an output file: name it with -o"),
+        ("-o @/out --column id --column email --split", "--split works with one --column only"),
+        (
+            "-o @/out --column id --column email --drop-duplicates",
+            "--drop-duplicates works with one --column only",
+        ),
+        ("-o @/out --part 0/2 --only unknown", "a part has the rows of all classes: give --only to --join"),
+        ("-o @/out --report @/list.csv", "list.csv would overwrite the input"),
+        ("-o @/out --summary -", "--summary - is not possible: name a file"),
+        (
+            "-o @/out --summary @/about --report @/about",
+            "about would overwrite the report: name another file with --summary",
+        ),
     ] {
-        type Name = fn(&mut CleanArgs, PathBuf);
-        let flags: [(&str, Name); 2] = [
-            ("--report", |args, path| args.writing.report = Some(path)),
-            ("--summary", |args, path| args.summary = Some(path)),
-        ];
-        for (flag, set) in flags {
-            let change = |args: &mut CleanArgs| {
-                output(args, "out.csv");
-                args.writing.split = true;
-                args.writing.known = Some(args.input.with_file_name("old.csv"));
-                let folder = args.input.parent().unwrap().file_name().unwrap().to_str().unwrap();
-                set(args, args.input.with_file_name(report.replace("DESK", folder)));
-            };
-            let expected = format!("{expected}: name another file with {flag}");
-            let said = |error: CleanError, folder: &str| error.message.replace(folder, "DESK");
-            let mut desk = desk("list.csv", LIST);
-            change(&mut desk.args);
-            let error = desk.run().expect_err("an error");
-            assert_eq!(error.exit, 2);
-            let folder = desk.folder.path().file_name().unwrap().to_str().unwrap();
-            assert!(said(error, folder).ends_with(&expected), "{report} {flag}");
+        refused(flags, expected);
+    }
+    for (name, taken) in [
+        ("out.csv", "the output"),
+        ("../DESK/out.csv", "the output"),
+        ("out.csv.partial", "the output"),
+        ("out.csv.state", "the output"),
+        ("out.unknown.csv", "the output"),
+        ("out.unknown.csv.packed", "the output"),
+        ("old.csv", "the file of --known"),
+    ] {
+        for flag in ["--report", "--summary"] {
+            let flags = format!("-o @/out.csv --split --known @/old.csv {flag} @/{name}");
+            refused(&flags, &format!("{name} would overwrite {taken}: name another file with {flag}"));
         }
     }
-    refused(
-        &|args| {
-            args.summary = Some(args.input.with_file_name("about"));
-            args.writing.report = args.summary.clone();
-        },
-        "about would overwrite the report: name another file with --summary",
-    );
     // An existing file is the same by any name.
     let mut linked = desk("list.csv", LIST).to("out.csv");
     std::fs::write(linked.path("out.csv"), "").unwrap();

@@ -25,7 +25,7 @@ fn a_list_ends_when_nobody_answers_any_more() {
         let took = started.elapsed();
         assert!((Duration::from_millis(500)..Duration::from_secs(20)).contains(&took), "{took:?}");
         assert_eq!(left(&summary), [("session-closing", 2)], "the duplicate is one address with its first");
-        assert_eq!((summary.count_of("unverifiable"), summary.total()), (3, 5));
+        assert_eq!((summary.reasons.of(Reason::Unverifiable), summary.total()), (3, 5));
         assert_eq!(desk.checker.recalls, 1);
         let said = summary.to_string();
         for line in [
@@ -124,7 +124,7 @@ fn answers_that_are_held_are_waited_for() {
     let desk = hasty("deliverable@a.com\nnobody@b.com\n");
     let summary = Job::open(desk.args.clone()).unwrap().run(&mut Held(fake(), Instant::now())).unwrap();
     assert!(summary.elapsed > Duration::from_millis(1400), "{:?}", summary.elapsed);
-    assert_eq!((summary.count_of("unverifiable"), summary.total()), (0, 2));
+    assert_eq!((summary.reasons.of(Reason::Unverifiable), summary.total()), (0, 2));
 }
 
 #[test]

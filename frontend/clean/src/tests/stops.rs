@@ -140,44 +140,40 @@ fn results_are_of_one_kind_of_run() {
 
 #[test]
 fn a_file_with_contents_is_replaced_only_by_force() {
-    type Change = fn(&mut CleanArgs);
     let about = "; `clean --retry out.csv -o NEW` checks only its open rows again, and `--known out.csv` uses its results for this list";
-    let otherwise = format!(": name another file with -o, or replace it with --force{about}");
-    let at = |args: &CleanArgs, name: &str| args.input.with_file_name(name);
-    for (change, existing, expected) in [
-        ((|_| {}) as Change, "out.csv", format!("out.csv exists{otherwise}")),
-        (|args| args.fast = true, "out.csv", format!("out.csv exists{otherwise}")),
-        (|args| args.writing.sample = Some(5), "out.csv", format!("out.csv exists{otherwise}")),
+    let exists = format!("out.csv exists: name another file with -o, or replace it with --force{about}");
+    for (flags, existing, expected) in [
+        ("", "out.csv", &*exists),
+        ("--fast", "out.csv", &exists),
+        ("--sample 5", "out.csv", &exists),
         (
-            |args| args.writing.split = true,
+            "--split",
             "out.unknown.csv",
-            "out.unknown.csv exists: name another file with -o, or replace it with --force".into(),
+            "out.unknown.csv exists: name another file with -o, or replace it with --force",
         ),
         (
-            |args| args.writing.report = Some(args.input.with_file_name("report.html")),
+            "--report @/report.html",
             "report.html",
-            "report.html exists: name another file with --report, or replace it with --force".into(),
+            "report.html exists: name another file with --report, or replace it with --force",
         ),
         (
-            |args| args.summary = Some(args.input.with_file_name("summary.json")),
+            "--summary @/summary.json",
             "summary.json",
-            "summary.json exists: name another file with --summary, or replace it with --force".into(),
+            "summary.json exists: name another file with --summary, or replace it with --force",
         ),
         (
-            |args| args.part = Some(ListPart::new(0, 1).unwrap()),
+            "--part 0/1",
             "out.csv.part-0-of-1",
-            "out.csv.part-0-of-1 exists: --resume compares it with the list and keeps it, --force replaces it".into(),
+            "out.csv.part-0-of-1 exists: --resume compares it with the list and keeps it, --force replaces it",
         ),
     ] {
         let mut desk = desk("list.csv", "email\nnobody@x.com\n");
-        desk.args.output = Some(desk.path("out.csv"));
-        desk.args.writing.force = false;
-        change(&mut desk.args);
-        let path = at(&desk.args, existing);
+        desk.args = desk.command_line(&format!("-o @/out.csv {flags}"));
+        let path = desk.path(existing);
         std::fs::write(&path, "precious").unwrap();
         let error = desk.run().unwrap_err();
         assert_eq!((error.exit, desk.checker.submitted.len()), (2, 0), "{existing}");
-        assert_eq!(desk.error().replace('`', "'"), expected.replace('`', "'"), "{existing}");
+        assert_eq!(desk.error(), expected, "{existing}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
         // An empty file has nothing to lose.
         std::fs::write(&path, "").unwrap();

@@ -5,7 +5,7 @@ use super::rows::{AnsweredRows, NextRow};
 use engine::proto::lists::Lists;
 use lists::numbers::grouped;
 use lists::report::{Report, ReportTypo, page};
-use lists::{Domains, Verdict};
+use lists::{Domains, ReasonCounts};
 use std::sync::Arc;
 
 /// Number of domains that are compared with well-known ones for one piece.
@@ -32,8 +32,7 @@ pub(super) struct ReportMaker {
     lists: Arc<Lists>,
     report: Report,
     domains: Domains,
-    /// Number of rows by the code of their verdict.
-    codes: [u64; 16],
+    reasons: ReasonCounts,
     unasked: u64,
     /// Number of domains that were compared; `None` while rows are counted.
     compared: Option<usize>,
@@ -44,8 +43,8 @@ impl ReportMaker {
     pub fn new(rows: AnsweredRows, request: ReportRequest) -> ReportMaker {
         let ReportRequest { lists, name, date, version, back } = request;
         let report = Report { name, date, version, back: Some(back), ..Report::default() };
-        let (domains, codes) = (Domains::default(), [0; 16]);
-        ReportMaker { rows, lists, report, domains, codes, unasked: 0, compared: None }
+        let (domains, reasons) = (Domains::default(), ReasonCounts::default());
+        ReportMaker { rows, lists, report, domains, reasons, unasked: 0, compared: None }
     }
 
     /// Works for a short time, and returns the next piece.
@@ -70,8 +69,8 @@ impl ReportMaker {
     fn count(&mut self) -> Result<bool, String> {
         let began = self.rows.source.worked();
         while self.rows.goes_on(began) {
-            let verdict = match self.rows.next()? {
-                NextRow::Row(reason) => Verdict::from(reason),
+            let reason = match self.rows.next()? {
+                NextRow::Row(reason) => reason,
                 NextRow::Unasked => {
                     self.unasked += 1;
                     continue;
@@ -79,10 +78,10 @@ impl ReportMaker {
                 NextRow::Later => return Ok(false),
                 NextRow::End => return Ok(true),
             };
-            self.codes[usize::from(verdict.code()) % self.codes.len()] += 1;
+            self.reasons.add(reason);
             if let Some(address) = &self.rows.row.address {
                 let number = self.domains.number(address.domain().as_str());
-                self.domains.count(number, verdict);
+                self.domains.count(number, reason);
             }
         }
         Ok(false)
@@ -105,9 +104,7 @@ impl ReportMaker {
 
     fn page(&mut self) -> String {
         let (list, report) = (&self.rows.list, &mut self.report);
-        let counted = |verdict: Verdict| (verdict.reason, self.codes[usize::from(verdict.code())]);
-        report.reasons = Verdict::all().map(counted).filter(|(_, rows)| *rows > 0).collect();
-        report.reasons.sort_by_key(|(_, rows)| std::cmp::Reverse(*rows));
+        report.reasons = self.reasons.sorted();
         report.duplicates = Some(list.addresses - list.distinct).filter(|_| !list.by_row);
         let mut fact = |name: &str, number: u64| report.facts.push((name.to_owned(), grouped(number)));
         fact("Rows", list.rows);

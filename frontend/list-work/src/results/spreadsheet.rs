@@ -3,7 +3,8 @@
 use super::rows::{AnsweredRows, NextRow, goes_on};
 use super::{PIECE_BYTES, Piece, Selection};
 use crate::contents::{ListSource, SourceError};
-use lists::{Endings, Format, Row, RowWriter, SheetKeys, SheetRows, Step, Verdict};
+use api::Reason;
+use lists::{Endings, Format, Row, RowWriter, SheetKeys, SheetRows, Step};
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -83,7 +84,7 @@ impl Spreadsheet {
             match source.step(&mut row).map_err(|error| error.to_string())? {
                 Step::Row => {
                     self.line.clear();
-                    self.writer.row(source, &row, Verdict::INVALID_SYNTAX, &mut self.line);
+                    self.writer.row(source, &row, Reason::InvalidSyntax, &mut self.line);
                     keys.add(&self.endings, &self.line).map_err(|error| error.to_string())?;
                 }
                 Step::Later => return Ok(false),
@@ -101,7 +102,7 @@ impl Spreadsheet {
                 NextRow::Row(reason) if self.selection.has(reason) => {
                     self.line.clear();
                     let source = &self.rows.source;
-                    self.writer.row(source, &self.rows.row, Verdict::from(reason), &mut self.line);
+                    self.writer.row(source, &self.rows.row, reason, &mut self.line);
                     sheet
                         .row(source.shape(), &self.endings, &self.line)
                         .map_err(|error| error.to_string())?;

@@ -11,7 +11,8 @@
 //! Other columns with these names belong to the owner of the list. Then the names of the new columns begin with `mailprobe_`.
 
 use super::{Columns, Sample};
-use crate::{ResultColumn, VERDICT_NAMES, Verdict, VerdictNames};
+use crate::{ResultColumn, VERDICT_NAMES, VerdictNames, reasons};
+use api::Reason;
 use std::ops::Range;
 
 /// The columns of a verdict that an earlier run has added.
@@ -112,7 +113,7 @@ fn has_only_verdicts(sample: &Sample, rows: usize, at: usize, may_be_blank: bool
         let values = (sample.text(row, at), sample.text(row, at + 1));
         match (&*values.0, &*values.1) {
             ("", "") => is_all &= may_be_blank,
-            (deliverable, reason) if is_verdict(deliverable, reason) => verdicts += 1,
+            (deliverable, reason) if reason_of(deliverable, reason).is_some() => verdicts += 1,
             _ => is_all = false,
         }
     }
@@ -120,17 +121,13 @@ fn has_only_verdicts(sample: &Sample, rows: usize, at: usize, may_be_blank: bool
     is_all && (verdicts > 0 || may_be_blank && rows == sample.records.len())
 }
 
-fn is_verdict(deliverable: &str, reason: &str) -> bool {
-    verdict_of(deliverable, reason).is_some()
-}
-
-/// The verdict with these values. Spreadsheets write `TRUE`, or the word of their language.
-pub(crate) fn verdict_of(deliverable: &str, reason: &str) -> Option<Verdict> {
-    let is_word = |verdict: Verdict| match verdict.deliverable {
-        None => deliverable.is_empty(),
-        Some(_) => deliverable.eq_ignore_ascii_case(verdict.deliverable_csv()) || is_translated(deliverable),
+/// The reason of a verdict with these values. Spreadsheets write `TRUE`, or the word of their language.
+pub(crate) fn reason_of(deliverable: &str, reason: &str) -> Option<Reason> {
+    let is_word = |reason: &Reason| match reasons::deliverable_csv(*reason) {
+        "" => deliverable.is_empty(),
+        word => deliverable.eq_ignore_ascii_case(word) || is_translated(deliverable),
     };
-    Verdict::all().find(|verdict| verdict.reason == reason && is_word(*verdict))
+    reasons::named(reason).filter(is_word)
 }
 
 /// Words for true and false of spreadsheets in other languages.
@@ -166,8 +163,8 @@ fn is_translated(text: &str) -> bool {
 pub(crate) fn has_foreign_name(deliverable: Option<&str>, reason: Option<&str>) -> bool {
     match (deliverable, reason) {
         (None, None) => false,
-        (Some(deliverable), Some(reason)) => !Verdict::all().any(|verdict| {
-            verdict.deliverable_json() == deliverable && reason == format!("\"{}\"", verdict.reason)
+        (Some(deliverable), Some(written)) => !Reason::ALL.into_iter().any(|reason| {
+            reasons::deliverable_json(reason) == deliverable && written == format!("\"{}\"", reason.as_str())
         }),
         _ => true,
     }

@@ -5,7 +5,8 @@ use super::endings::{Endings, Further, Layout, csv_value};
 use crate::columns::Columns;
 use crate::encoding::Encoding;
 use crate::json;
-use crate::{Format, ResultColumn, Verdict, VerdictNames};
+use crate::{Format, ResultColumn, VerdictNames, reasons};
+use api::Reason;
 use csv::ByteRecord;
 
 /// The form of a list. The output keeps it, except that plain text becomes CSV without a header: one line per input line.
@@ -139,20 +140,20 @@ impl Shape {
 
     /// The ends of rows, by the code of the verdict.
     pub fn endings(&self) -> Endings {
-        let text = |verdict: Verdict| {
+        let text = |reason: Reason| {
             let mut out = Vec::new();
             match self.format {
-                Format::Jsonl => json::verdict(verdict, self.verdict_names(), &mut out),
+                Format::Jsonl => json::verdict(reason, self.verdict_names(), &mut out),
                 Format::Csv | Format::Text => {
-                    out.extend_from_slice(verdict.deliverable_csv().as_bytes());
+                    out.extend_from_slice(reasons::deliverable_csv(reason).as_bytes());
                     out.push(self.dialect.delimiter);
-                    out.extend_from_slice(verdict.reason.as_bytes());
+                    out.extend_from_slice(reason.as_str().as_bytes());
                 }
             }
             out
         };
         Endings::new(&Layout {
-            verdicts: Verdict::all().map(text).collect(),
+            verdicts: Reason::ALL.map(text).to_vec(),
             delimiter: self.dialect.delimiter,
             line_end: self.dialect.line_end,
             has_quotes: self.format != Format::Jsonl && self.dialect.has_quotes,

@@ -3,38 +3,12 @@
 use crate::machine::of_machine;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
-use std::fs::File;
+use spill::TemporaryFile;
 use std::io::{Error, Read, Result, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Number of bytes that are encrypted together.
 const BLOCK: usize = 64 * 1024;
-
-/// A temporary file without a name. Its content is gone when it is dropped.
-pub trait TemporaryFile: Send + Sync {
-    /// Writes bytes at a position.
-    ///
-    /// # Errors
-    /// The file cannot be written, or may not be longer.
-    fn write_all_at(&mut self, bytes: &[u8], at: u64) -> Result<()>;
-
-    /// Reads bytes at a position.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is shorter.
-    fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> Result<()>;
-}
-
-impl TemporaryFile for File {
-    fn write_all_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
-        FileExt::write_all_at(self, bytes, at)
-    }
-
-    fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> Result<()> {
-        FileExt::read_exact_at(self, bytes, at)
-    }
-}
 
 /// A file in the folder for temporary files.
 ///

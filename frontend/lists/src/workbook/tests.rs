@@ -1,6 +1,7 @@
 //! Spreadsheets of a few kilobytes that ask for much memory, disk or time.
 
 use super::*;
+use spill::TemporaryFile;
 use std::io::Cursor;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
@@ -180,27 +181,29 @@ fn rows_and_cells_take_work() {
 }
 
 /// A temporary file that fails after some operations.
-struct FailingFile(std::sync::Arc<std::sync::atomic::AtomicU32>);
+struct FailingFile {
+    left: std::sync::Arc<std::sync::atomic::AtomicU32>,
+    file: std::fs::File,
+}
 
 impl FailingFile {
     fn operation(&self) -> Result<()> {
-        let left = &self.0;
-        match left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) {
+        match self.left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) {
             1 => Err(std::io::Error::from_raw_os_error(28)),
             _ => Ok(()),
         }
     }
 }
 
-impl TemporaryFile for (FailingFile, std::fs::File) {
+impl TemporaryFile for FailingFile {
     fn write_all_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
-        self.0.operation()?;
-        self.1.write_all_at(bytes, at)
+        self.operation()?;
+        self.file.write_all_at(bytes, at)
     }
 
     fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> Result<()> {
-        self.0.operation()?;
-        self.1.read_exact_at(bytes, at)
+        self.operation()?;
+        self.file.read_exact_at(bytes, at)
     }
 }
 
@@ -211,9 +214,9 @@ fn errors_of_temporary_files_are_those_of_the_machine() {
     for fails_at in 1.. {
         let left = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(fails_at));
         let create = || -> Result<Box<dyn TemporaryFile>> {
-            let file = FailingFile(left.clone());
+            let file = FailingFile { left: left.clone(), file: tempfile::tempfile()? };
             file.operation()?;
-            Ok(Box::new((file, tempfile::tempfile()?)))
+            Ok(Box::new(file))
         };
         let input = Box::new(Cursor::new(file.clone()));
         match ConvertedSheet::convert(input, "The list", &ReadOptions::default(), &create) {

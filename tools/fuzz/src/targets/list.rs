@@ -4,11 +4,12 @@
 //! An input is a byte for the requested column, and the list.
 
 use crate::input::{Pieces, one, one_line};
+use api::Reason;
 use csv::ReaderBuilder;
 use fastrand::Rng;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use lists::{Encoding, Limits, ReadOptions, Row, Source, Verdict, address_in_cell};
+use lists::{Encoding, Limits, ReadOptions, Row, Source, address_in_cell, reasons};
 use std::io::{Cursor, Read, Write};
 
 const COLUMNS: [&[&str]; 7] = [&[], &[], &[], &["email"], &["2"], &["x"], &["1", "2"]];
@@ -229,7 +230,7 @@ fn list(input: impl Read + 'static, columns: &[&str]) -> Result<List, String> {
                 return Ok(list);
             }
         }
-        for bytes in endings.pieces(&row.prefix, VERDICT.code()) {
+        for bytes in endings.pieces(&row.prefix, reasons::code(REASON)) {
             list.output.extend_from_slice(bytes);
         }
         if !row.is_continued {
@@ -239,8 +240,8 @@ fn list(input: impl Read + 'static, columns: &[&str]) -> Result<List, String> {
     }
 }
 
-/// The verdict of all rows.
-const VERDICT: Verdict = Verdict::UNVERIFIABLE;
+/// The reason of all rows.
+const REASON: Reason = Reason::Unverifiable;
 
 /// The part that does not depend on reading ahead: for a compressed list, without the positions before its end.
 fn said(list: &List) -> (Vec<&Option<String>>, &[u8], bool) {
@@ -278,7 +279,7 @@ fn as_csv(list: &List, (address, verdict): (usize, usize)) -> Result<(), String>
             return Err(format!("{:?} is written as {found:?}", row.address));
         }
         let written = (record.get(verdict), record.get(verdict + 1));
-        if written != (Some(VERDICT.deliverable_csv().as_bytes()), Some(VERDICT.reason.as_bytes())) {
+        if written != (Some(reasons::deliverable_csv(REASON).as_bytes()), Some(REASON.as_str().as_bytes())) {
             return Err(format!("the verdict is not in its columns: {written:?}"));
         }
     }

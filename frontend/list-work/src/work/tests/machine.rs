@@ -227,7 +227,7 @@ fn a_list_that_takes_more_than_the_share_of_an_account_is_unfit() {
         let list = sent(&store, account, &spreadsheet());
         let mut worker = worker_with(&store, &files);
         let mut file = files.of(account).create_search().unwrap();
-        lists::TemporaryFile::write_all_at(&mut file, &vec![0; others], 0).unwrap();
+        spill::TemporaryFile::write_all_at(&mut file, &vec![0; others], 0).unwrap();
         let mut until = |state: ListState, why: &str| {
             for _ in 0..500 {
                 worker.troubles.wake();

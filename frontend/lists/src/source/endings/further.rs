@@ -187,9 +187,7 @@ fn json_value(column: ResultColumn, text: &[u8]) -> Option<(String, &[u8])> {
 #[cfg(test)]
 mod tests {
     use crate::results::tests::EXAMPLE;
-    use crate::{
-        FoundRow, OutputRows, ReadOptions, ResultColumn, Results, Row, Source, Verdict, WrittenResults,
-    };
+    use crate::{FoundRow, OutputRows, ReadOptions, ResultColumn, Results, Row, Source, WrittenResults};
     use std::io::Cursor;
 
     /// Writes the rows of a list, and finds each of them again.
@@ -237,7 +235,6 @@ mod tests {
             // A row without its end is none.
             assert_eq!(endings.read(rows.last().unwrap(), &output[last..output.len() - 1]), None);
         }
-        assert!(Verdict::all().count() > 3);
     }
 
     #[test]
