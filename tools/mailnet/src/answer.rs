@@ -2,7 +2,7 @@
 //! knows only the scenario's names.
 
 use crate::{
-    spec::{DnsBehaviour, Lie},
+    spec::DnsBehaviour,
     stats::DnsKind,
     world::World,
     zone::{CHAIN_MAX, Records},
@@ -42,7 +42,7 @@ pub(crate) fn refuse(query: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The reaction to a query. `lie` is the present false answer for every name, if there is one.
-pub(crate) fn react(world: &World, query: &[u8], udp: bool, lie: Option<Lie>) -> Reaction {
+pub(crate) fn react(world: &World, query: &[u8], udp: bool, lie: Option<DnsBehaviour>) -> Reaction {
     let Ok(message) = Message::from_vec(query) else {
         return Reaction { answer: form_error(query), ..Reaction::default() };
     };
@@ -59,7 +59,7 @@ pub(crate) fn react(world: &World, query: &[u8], udp: bool, lie: Option<Lie>) ->
     }
     let name = text(&question.name);
     let behaviour = world.zone.find(&name).map_or(DnsBehaviour::Ok, |records| records.behaviour);
-    if let Some(lie) = lie.or(behaviour.lie()) {
+    if let Some(lie) = lie.or(Some(behaviour).filter(|behaviour| behaviour.is_lie())) {
         return Reaction { kind, forged: None, answer: self::lie(world, &message, question, lie) };
     }
     let (forged, answer) = behave(world, &message, question, behaviour, udp);
@@ -93,21 +93,15 @@ fn behave(world: &World, message: &Message, question: &Query, behaviour: DnsBeha
         DnsBehaviour::SpoofedPort => (forge(Port::Other, |_| {}), answer()),
         DnsBehaviour::SpoofedQuestion => (forge(Port::Own, other_question), answer()),
         DnsBehaviour::SpoofedCase => (forge(Port::Own, other_case), answer()),
-        DnsBehaviour::NoSoa
-        | DnsBehaviour::NodataNoSoa
-        | DnsBehaviour::Forged
-        | DnsBehaviour::Blocked
-        | DnsBehaviour::Censored
-        | DnsBehaviour::Filtered
-        | DnsBehaviour::Prohibited
-        | DnsBehaviour::Unspecified => (None, None),
+        // The caller has answered with the lie already.
+        _ => (None, None),
     }
 }
 
 /// A denial that proves nothing.
-fn lie(world: &World, message: &Message, question: &Query, lie: Lie) -> Option<Vec<u8>> {
+fn lie(world: &World, message: &Message, question: &Query, lie: DnsBehaviour) -> Option<Vec<u8>> {
     let code = match lie {
-        Lie::NodataNoSoa | Lie::Unspecified => ResponseCode::NoError,
+        DnsBehaviour::NodataNoSoa | DnsBehaviour::Unspecified => ResponseCode::NoError,
         _ => ResponseCode::NXDomain,
     };
     let mut answer = refusal(message, code, true);
@@ -117,19 +111,19 @@ fn lie(world: &World, message: &Message, question: &Query, lie: Lie) -> Option<V
         _ => None,
     };
     match (lie, address) {
-        (Lie::NoSoa | Lie::NodataNoSoa, _) => {}
-        (Lie::Unspecified, Some(address)) => {
+        (DnsBehaviour::NoSoa | DnsBehaviour::NodataNoSoa, _) => {}
+        (DnsBehaviour::Unspecified, Some(address)) => {
             answer.answers.push(Record::from_rdata(question.name.clone(), world.dns.ttl, address));
         }
         _ => negative(world, &text(&question.name), &mut answer),
     }
     let error: Option<u16> = match lie {
-        Lie::NoSoa | Lie::NodataNoSoa | Lie::Unspecified => None,
-        Lie::Forged => Some(4),
-        Lie::Blocked => Some(15),
-        Lie::Censored => Some(16),
-        Lie::Filtered => Some(17),
-        Lie::Prohibited => Some(18),
+        DnsBehaviour::Forged => Some(4),
+        DnsBehaviour::Blocked => Some(15),
+        DnsBehaviour::Censored => Some(16),
+        DnsBehaviour::Filtered => Some(17),
+        DnsBehaviour::Prohibited => Some(18),
+        _ => None,
     };
     if let (Some(error), Some(edns)) = (error, &mut answer.edns) {
         // The option of RFC 8914 2: a code, and an optional text.

@@ -333,18 +333,6 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_next_session_leaves_open_ones_alone() {
-        let later = ChangeSpec { begins: Begins::NextSession, ..change(1, Counted::Host, To::Accept) };
-        let conduct = conduct(vec![later], &[], None);
-        let refused = |_, _| 5;
-        for (begun, word) in [(false, Word::Honest), (true, Word::Accept)] {
-            let standing = Standing { node: 0, begun: &[begun], refused: &refused };
-            assert_eq!(conduct.turn(&standing, "a").word, word);
-        }
-        assert_eq!(conduct.due(&refused), [true]);
-    }
-
-    #[test]
     fn sessions_get_their_nodes() {
         let pool = ["accept", "honest", "450 4.3.0 later"];
         let turns = conduct(vec![], &pool, None);
@@ -383,20 +371,5 @@ mod tests {
         let standing = Standing { node: 0, begun: &[], refused: &refused };
         assert!(matches!(filter.turn(&standing, "xk7q2mz9").word, Word::Reply(_)));
         assert_eq!(filter.turn(&standing, "maria").word, Word::Honest);
-    }
-
-    #[test]
-    fn what_fits_nowhere_is_told() {
-        let wrong = |spec: ChangeSpec| Conduct::new(vec![spec], &[], None, None).expect_err("wrong");
-        let accept = change(1, Counted::Host, To::Accept);
-        assert!(wrong(ChangeSpec { text: Some("550 no".into()), ..accept.clone() }).contains("text"));
-        assert!(wrong(ChangeSpec { ms: Some(1), ..accept.clone() }).contains("ms"));
-        assert!(wrong(ChangeSpec { within_ms: Some(0), ..accept }).contains("within_ms"));
-        let session = ChangeSpec { begins: Begins::NextSession, ..change(1, Counted::Session, To::Accept) };
-        assert!(wrong(session).contains("session"));
-        assert!(wrong(ChangeSpec { text: None, ..change(1, Counted::Host, To::Reply) }).contains("text"));
-        assert!(Conduct::new(vec![], &[], Some(Given::InTurn), None).is_err());
-        assert!(Conduct::new(vec![], &["good".into()], None, None).expect_err("node").contains("`honest`"));
-        assert!(Conduct::new(vec![], &[], None, None).unwrap().is_none());
     }
 }

@@ -254,15 +254,11 @@ fn fate(behaviour: DnsBehaviour) -> Fate {
         | DnsBehaviour::Refused
         | DnsBehaviour::Timeout
         | DnsBehaviour::Garbage
-        | DnsBehaviour::CutShort
-        | DnsBehaviour::NoSoa
-        | DnsBehaviour::NodataNoSoa
-        | DnsBehaviour::Forged
-        | DnsBehaviour::Blocked
-        | DnsBehaviour::Censored
-        | DnsBehaviour::Filtered
-        | DnsBehaviour::Prohibited
-        | DnsBehaviour::Unspecified => Fate::Fails,
+        | DnsBehaviour::CutShort => Fate::Fails,
+        lie => {
+            debug_assert!(lie.is_lie());
+            Fate::Fails
+        }
     }
 }
 

@@ -62,7 +62,7 @@ fn tries<T>(port: u16, mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T>
 }
 
 fn bind_dns(address: SocketAddr) -> io::Result<(SocketAddr, UdpSocket, TcpListener)> {
-    let tcp = listener(address, &[])?;
+    let tcp = listener(address, false, &[])?;
     let address = tcp.local_addr()?;
     let udp = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
     udp.set_recv_buffer_size(UDP_BUFFER_BYTES)?;
@@ -88,33 +88,25 @@ fn bind_smtp(listen: &Listen, world: &World) -> io::Result<Smtp> {
     let mut port = listen.smtp_port;
     let mut smtp: Vec<TcpListener> = Vec::new();
     let mut blackholes = Vec::new();
-    if wildcard && !holes.is_empty() && !may_filter()? {
-        for address in
-            std::iter::once(Ipv4Addr::UNSPECIFIED.into()).chain(served.into_iter().filter(IpAddr::is_ipv6))
-        {
-            let socket = socket((address, port).into(), address.is_ipv4())?;
-            socket.set_nonblocking(true)?;
-            socket.listen(BACKLOG)?;
-            smtp.push(socket.into());
+    if wildcard {
+        let is_filtered = !holes.is_empty() && may_filter()?;
+        let (own_sockets, filter) =
+            if is_filtered { (Vec::new(), &drop_blackholes()[..]) } else { (holes, &[][..]) };
+        let v6 = served.into_iter().filter(IpAddr::is_ipv6);
+        for address in std::iter::once(Ipv4Addr::UNSPECIFIED.into()).chain(v6) {
+            // The sockets of black holes share the port with the one for all addresses of IPv4.
+            let shares_port = address.is_ipv4() && !own_sockets.is_empty();
+            let filter = if address.is_ipv4() { filter } else { &[] };
+            smtp.push(listener((address, port).into(), shares_port, filter)?);
             port = smtp[0].local_addr()?.port();
         }
-        for address in holes {
+        for address in own_sockets {
             blackholes.extend(full_listener((address, port).into(), true)?);
         }
         return Ok((port, smtp, blackholes));
     }
-    if wildcard {
-        let filter = if holes.is_empty() { Vec::new() } else { drop_blackholes().into() };
-        let v6 = served.iter().copied().filter(IpAddr::is_ipv6);
-        for (at, address) in std::iter::once(Ipv4Addr::UNSPECIFIED.into()).chain(v6).enumerate() {
-            let filter = if at == 0 { filter.as_slice() } else { &[] };
-            smtp.push(listener((address, port).into(), filter)?);
-            port = smtp[0].local_addr()?.port();
-        }
-        return Ok((port, smtp, blackholes));
-    }
     for address in served {
-        smtp.push(listener((address, port).into(), &[])?);
+        smtp.push(listener((address, port).into(), false, &[])?);
         port = smtp[0].local_addr()?.port();
     }
     for address in holes {
@@ -124,7 +116,7 @@ fn bind_smtp(listen: &Listen, world: &World) -> io::Result<Smtp> {
     }
     if port == 0 {
         // No host listens, so any free port is suitable.
-        port = listener((Ipv4Addr::LOCALHOST, 0).into(), &[])?.local_addr()?.port();
+        port = listener((Ipv4Addr::LOCALHOST, 0).into(), false, &[])?.local_addr()?.port();
     }
     Ok((port, smtp, blackholes))
 }
@@ -157,8 +149,8 @@ fn may_filter() -> io::Result<bool> {
     }
 }
 
-fn listener(address: SocketAddr, filter: &[SockFilter]) -> io::Result<TcpListener> {
-    let socket = socket(address, false)?;
+fn listener(address: SocketAddr, shares_port: bool, filter: &[SockFilter]) -> io::Result<TcpListener> {
+    let socket = socket(address, shares_port)?;
     socket.set_nonblocking(true)?;
     if !filter.is_empty() {
         socket.attach_filter(filter)?;

@@ -306,20 +306,4 @@ mod tests {
         assert!((7_700..8_300).contains(&counts[&Mailbox::NotFound]), "{counts:?}");
         assert_eq!(mailboxes.find(3, "user-x", "d.example"), Mailbox::NotFound);
     }
-
-    #[test]
-    fn wrong_rules_are_named() {
-        let check = |mailbox, rules: &[&str], unknown, part: &str| {
-            let rules = BTreeMap::from([(mailbox, rules.iter().map(|s| s.to_string()).collect())]);
-            let error = Mailboxes::new(&rules, unknown, Greylisting::default()).expect_err(part);
-            assert!(error.contains(part), "{error}");
-        };
-        check(Mailbox::Ok, &["60% u#", "60% u#"], Mailbox::NotFound, "exceed 100%");
-        check(Mailbox::Ok, &["50% *"], Mailbox::NotFound, "must not have a share");
-        check(Mailbox::Ok, &["0% u#"], Mailbox::NotFound, "above 0%");
-        check(Mailbox::Ok, &[""], Mailbox::NotFound, "1 to 64");
-        check(Mailbox::Ok, &["a", "A"], Mailbox::NotFound, "twice");
-        check(Mailbox::Ok, &["a"], Mailbox::Full, "unknown");
-        check(Mailbox::Greylisted, &["a"], Mailbox::NotFound, "greylist_ms");
-    }
 }

@@ -5,7 +5,7 @@ use crate::{
     dns::{serve_tcp, serve_udp},
     listen::{self, Sockets},
     random::{Random, hash},
-    spec::Lie,
+    spec::DnsBehaviour,
     stats::{Counters, HostCounters, HostStats, Stats},
     tls::Certificates,
     values::Certificate,
@@ -289,7 +289,7 @@ impl Net {
     }
 
     /// The present false answer for every name, if there is one.
-    pub(crate) fn lie(&self) -> Option<Lie> {
+    pub(crate) fn lie(&self) -> Option<DnsBehaviour> {
         let dns = &self.world.dns;
         let lie = dns.lie?;
         let now = self.started.elapsed();

@@ -84,29 +84,11 @@ pub(crate) struct DnsSpec {
     pub under_way_max: u64,
     /// Further queries are answered with REFUSED instead, as by dnsmasq.
     pub refuse: bool,
-    /// The answer for every name, including the root.
-    pub lie: Option<Lie>,
+    /// The false answer for every name, including the root: see [`DnsBehaviour::is_lie`].
+    pub lie: Option<DnsBehaviour>,
     /// The start and the end of this answer, from the start of the net.
     pub lie_from_ms: u64,
     pub lie_until_ms: Option<u64>,
-}
-
-/// A denial that proves nothing, as filters, captive portals and broken resolvers send it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Lie {
-    /// NXDOMAIN without an SOA record.
-    NoSoa,
-    /// No records and no SOA record.
-    NodataNoSoa,
-    /// NXDOMAIN with an SOA record and Extended DNS Error 4 (RFC 8914); the next four with 15 to 18.
-    Forged,
-    Blocked,
-    Censored,
-    Filtered,
-    Prohibited,
-    /// The addresses 0.0.0.0 and `::`, and no other records.
-    Unspecified,
 }
 
 impl Default for DnsSpec {
@@ -148,31 +130,29 @@ pub(crate) enum DnsBehaviour {
     SpoofedQuestion,
     SpoofedPort,
     SpoofedCase,
-    /// Denials that prove nothing: see [`Lie`].
+    /// NXDOMAIN without an SOA record.
     NoSoa,
+    /// No records and no SOA record.
     NodataNoSoa,
+    /// NXDOMAIN with an SOA record and Extended DNS Error 4 (RFC 8914); the next four with 15 to 18.
     Forged,
     Blocked,
     Censored,
     Filtered,
     Prohibited,
+    /// The addresses 0.0.0.0 and `::`, and no other records.
     Unspecified,
 }
 
 impl DnsBehaviour {
-    /// The corresponding [`Lie`].
-    pub(crate) fn lie(self) -> Option<Lie> {
-        match self {
-            DnsBehaviour::NoSoa => Some(Lie::NoSoa),
-            DnsBehaviour::NodataNoSoa => Some(Lie::NodataNoSoa),
-            DnsBehaviour::Forged => Some(Lie::Forged),
-            DnsBehaviour::Blocked => Some(Lie::Blocked),
-            DnsBehaviour::Censored => Some(Lie::Censored),
-            DnsBehaviour::Filtered => Some(Lie::Filtered),
-            DnsBehaviour::Prohibited => Some(Lie::Prohibited),
-            DnsBehaviour::Unspecified => Some(Lie::Unspecified),
-            _ => None,
-        }
+    /// Whether it is an answer that proves nothing, as filters, captive portals and broken resolvers send it.
+    pub(crate) fn is_lie(self) -> bool {
+        use DnsBehaviour::{
+            Blocked, Censored, Filtered, Forged, NoSoa, NodataNoSoa, Prohibited, Unspecified,
+        };
+        let denial =
+            matches!(self, NoSoa | NodataNoSoa | Forged | Blocked | Censored | Filtered | Prohibited);
+        denial || self == Unspecified
     }
 }
 
@@ -212,7 +192,7 @@ pub(crate) enum HostState {
     Blackhole,
 }
 
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DomainSpec {
     pub name: String,

@@ -4,7 +4,10 @@ use crate::recipients::Recipients;
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// A protocol rule that a client broke.
@@ -44,27 +47,6 @@ pub enum Violation {
     Syntax,
     /// A command that does not exist.
     UnknownCommand,
-}
-
-impl Violation {
-    const ALL: [Violation; 16] = [
-        Violation::EarlyTalker,
-        Violation::PipeliningNotOffered,
-        Violation::PipelinedPastGroupEnd,
-        Violation::NestedMail,
-        Violation::RcptBeforeMail,
-        Violation::MailBeforeEhlo,
-        Violation::Data,
-        Violation::Vrfy,
-        Violation::Expn,
-        Violation::Auth,
-        Violation::StarttlsNotOffered,
-        Violation::LineTooLong,
-        Violation::BareLf,
-        Violation::ParameterNotOffered,
-        Violation::Syntax,
-        Violation::UnknownCommand,
-    ];
 }
 
 /// The kinds of DNS queries that are counted.
@@ -163,7 +145,7 @@ pub(crate) struct Counters {
     pub rcpt_accepted: AtomicU64,
     pub misdeeds: AtomicU64,
     pub recipients: Recipients,
-    violations: [AtomicU64; Violation::ALL.len()],
+    violations: Mutex<BTreeMap<Violation, u64>>,
     dns: [AtomicU64; DnsKind::ALL.len()],
 }
 
@@ -213,7 +195,12 @@ pub(crate) fn add(counter: &AtomicU64) {
 
 impl Counters {
     pub(crate) fn violation(&self, kind: Violation) {
-        add(&self.violations[kind as usize]);
+        *self.lock_violations().entry(kind).or_default() += 1;
+    }
+
+    /// After a panic under the lock, the counts are still whole.
+    fn lock_violations(&self) -> MutexGuard<'_, BTreeMap<Violation, u64>> {
+        self.violations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn dns(&self, kind: DnsKind) -> u64 {
@@ -222,8 +209,6 @@ impl Counters {
 
     pub(crate) fn picture(&self) -> Stats {
         let seen = |counter: &AtomicU64| Some(counter.load(Relaxed)).filter(|&count| count > 0);
-        let violations =
-            Violation::ALL.iter().filter_map(|&v| Some((v, seen(&self.violations[v as usize])?)));
         let dns = DnsKind::ALL.iter().filter_map(|&kind| Some((kind, seen(&self.dns[kind as usize])?)));
         Stats {
             sessions: self.all.total.load(Relaxed),
@@ -235,7 +220,7 @@ impl Counters {
             rcpt: self.rcpt.load(Relaxed),
             rcpt_accepted: self.rcpt_accepted.load(Relaxed),
             misdeeds: self.misdeeds.load(Relaxed),
-            violations: violations.collect(),
+            violations: self.lock_violations().clone(),
             dns: dns.collect(),
             recipients: self.recipients.picture(),
         }

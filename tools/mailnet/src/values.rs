@@ -145,7 +145,8 @@ fn record<E: de::Error>(text: &str) -> Result<(u16, String), E> {
 }
 
 /// The behaviour of a mail server: `"postfix"`, or a table.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default, remote = "Self")]
 pub(crate) struct ServerSpec {
     pub personality: String,
     /// The delay before each batch of replies.
@@ -163,20 +164,16 @@ pub(crate) struct ServerSpec {
 
 impl Default for ServerSpec {
     fn default() -> ServerSpec {
-        named("postfix")
-    }
-}
-
-fn named(personality: &str) -> ServerSpec {
-    ServerSpec {
-        personality: personality.to_owned(),
-        latency_ms: Span::default(),
-        certificate: Certificate::default(),
-        faults: Vec::new(),
-        changes: Vec::new(),
-        nodes: Vec::new(),
-        given: None,
-        filters_random: None,
+        ServerSpec {
+            personality: "postfix".into(),
+            latency_ms: Span::default(),
+            certificate: Certificate::default(),
+            faults: Vec::new(),
+            changes: Vec::new(),
+            nodes: Vec::new(),
+            given: None,
+            filters_random: None,
+        }
     }
 }
 
@@ -187,34 +184,6 @@ pub(crate) enum Certificate {
     #[default]
     SelfSigned,
     Expired,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct ServerTable {
-    personality: String,
-    latency_ms: Span,
-    certificate: Certificate,
-    faults: Vec<FaultSpec>,
-    changes: Vec<ChangeSpec>,
-    nodes: Vec<String>,
-    given: Option<Given>,
-    filters_random: Option<String>,
-}
-
-impl Default for ServerTable {
-    fn default() -> ServerTable {
-        ServerTable {
-            personality: named("postfix").personality,
-            latency_ms: Span::default(),
-            certificate: Certificate::default(),
-            faults: Vec::new(),
-            changes: Vec::new(),
-            nodes: Vec::new(),
-            given: None,
-            filters_random: None,
-        }
-    }
 }
 
 impl<'de> Deserialize<'de> for ServerSpec {
@@ -231,21 +200,12 @@ impl<'de> Deserialize<'de> for ServerSpec {
             }
 
             fn visit_str<E: de::Error>(self, personality: &str) -> Result<ServerSpec, E> {
-                Ok(named(personality))
+                Ok(ServerSpec { personality: personality.to_owned(), ..ServerSpec::default() })
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ServerSpec, A::Error> {
-                let table = ServerTable::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(ServerSpec {
-                    personality: table.personality,
-                    latency_ms: table.latency_ms,
-                    certificate: table.certificate,
-                    faults: table.faults,
-                    changes: table.changes,
-                    nodes: table.nodes,
-                    given: table.given,
-                    filters_random: table.filters_random,
-                })
+                // The function that `remote` derives reads the table.
+                ServerSpec::deserialize(MapAccessDeserializer::new(map))
             }
         }
         input.deserialize_any(ServerSpecReader)

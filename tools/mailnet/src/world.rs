@@ -102,6 +102,9 @@ pub(crate) fn build(spec: Spec) -> Result<World, String> {
     if !after.is_loopback() && addresses != ListenMode::Wildcard {
         return Err("addresses outside loopback need addresses = \"wildcard\"".into());
     }
+    if let Some(lie) = spec.dns.lie.filter(|lie| !lie.is_lie()) {
+        return Err(format!("dns.lie = {lie:?}: this is no answer that proves nothing"));
+    }
     let mut builder = Builder {
         personalities: Personalities::new(&spec.personality)?,
         next_address: u32::from(after),
@@ -490,19 +493,8 @@ fn member(group: &GroupSpec, number: u32, variant: Option<&VariantSpec>) -> Doma
         mx: variant.and_then(|v| v.mx.clone()).unwrap_or_else(|| group.mx.clone()),
         equal: group.equal,
         dns: variant.and_then(|v| v.dns).unwrap_or_default(),
-        cname: None,
-        cname_hops: 0,
-        ttl: None,
-        server: None,
-        mailboxes: Default::default(),
-        unknown: Default::default(),
-        greylist_ms: None,
-        greylist_everyone: false,
-        greylist_by: Default::default(),
         txt: group.txt.clone(),
-        disposable: false,
-        accepts_prove_nothing: false,
-        expected: None,
+        ..DomainSpec::default()
     }
 }
 

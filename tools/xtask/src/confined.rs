@@ -6,13 +6,17 @@
 
 #![expect(unsafe_code, reason = "limits, user and filter are set between fork and exec")]
 
+use crate::failure::{Context, Failure};
+use crate::interop::process::ServerProcess;
+use crate::interop::report::Tally;
 use crate::seccomp;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use crate::soak::client::{HttpClient, HttpRequest};
+use crate::soak::visitor::expect;
+use crate::soak::world::listening;
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 /// The options of `cargo xtask confined`.
 #[derive(clap::Args)]
@@ -39,87 +43,39 @@ const CASES: [Confinement; 4] = [
 /// The user `nobody` of Debian, who has no capabilities.
 const NOBODY: u32 = 65534;
 
-/// Runs every confinement; the exit code is 0 if all servers passed.
-pub fn main(options: &ConfinedOptions) -> ExitCode {
-    let mut failed = 0;
+/// Runs a server under every confinement.
+pub fn run(options: &ConfinedOptions) -> Result<Tally, Failure> {
+    let mut tally = Tally::default();
     for case in &CASES {
-        match try_case(&options.mailprobe, case) {
-            Ok(line) => say(&format!("ok    {}: {line}", case.name)),
-            Err(error) => {
-                failed += 1;
-                say(&format!("FAIL  {}: {error}", case.name));
-            }
-        }
+        tally.check(case.name, try_case(&options.mailprobe, case).map_err(String::from));
     }
-    say(&format!("{} passed, {failed} failed", CASES.len() - failed));
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(tally)
 }
 
 /// Runs a server under the confinement, and returns its line about the engine's runtime.
-fn try_case(binary: &Path, case: &Confinement) -> Result<String, String> {
-    let folder = std::env::temp_dir().join(format!("mailprobe-confined-{}", std::process::id()));
-    let cannot = |error: io::Error| error.to_string();
-    std::fs::create_dir_all(&folder).map_err(cannot)?;
+fn try_case(binary: &Path, case: &Confinement) -> Result<String, Failure> {
+    let folder = tempfile::Builder::new().prefix("mailprobe-confined-").tempdir().about("no folder")?;
+    let folder = folder.path();
     // The unprivileged user cannot read the tree or a folder of root.
     let copy = folder.join("mailprobe");
-    std::fs::copy(binary, &copy).map_err(|error| format!("{}: {error}", binary.display()))?;
-    std::os::unix::fs::chown(&folder, Some(NOBODY), Some(NOBODY)).map_err(cannot)?;
-    let result = serve(&copy, &folder, case);
-    std::fs::remove_dir_all(&folder).map_err(cannot)?;
-    result
-}
-
-fn serve(binary: &Path, folder: &Path, case: &Confinement) -> Result<String, String> {
-    let mut command = Command::new(binary);
+    std::fs::copy(binary, &copy).at(binary)?;
+    std::os::unix::fs::chown(folder, Some(NOBODY), Some(NOBODY)).at(folder)?;
+    let mut command = Command::new(&copy);
     command.args(["serve", "--listen", "127.0.0.1:0", "--resolver", "127.0.0.1:9", "--data"]);
-    command.arg(folder.join("data")).current_dir(folder).stdin(Stdio::null());
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    command.arg(folder.join("data")).current_dir(folder);
     let confine = case.confine;
     // SAFETY: the child calls only setrlimit, setgroups, setresgid, setresuid and prctl before it execs.
     unsafe { command.pre_exec(confine) };
-    let mut server = Guard(command.spawn().map_err(|error| format!("cannot start: {error}"))?);
-    let output = server.0.stdout.take().ok_or("no standard output")?;
-    let mut engine = String::new();
-    for line in BufReader::new(output).lines() {
-        let line = line.map_err(|error| error.to_string())?;
-        if line.starts_with("engine: ") || line.starts_with("frontend: ") {
-            if !line.contains(case.says) {
-                return Err(format!("`{line}` does not say `{}`", case.says));
-            }
-            engine = line;
-        } else if let Some(address) = line.strip_prefix("listening on http://") {
-            answers(address)?;
-            return Ok(engine);
-        }
+    let mut server = ServerProcess::start("mailprobe serve", command, &folder.join("log"))?;
+    let address = listening(&mut server)?.ok_or_else(|| server.complain("it ended before it listened"))?;
+    let log = server.log()?;
+    let is_runtime = |line: &&str| line.starts_with("engine: ") || line.starts_with("frontend: ");
+    let runtimes: Vec<&str> = log.lines().filter(is_runtime).collect();
+    if let Some(line) = runtimes.iter().find(|line| !line.contains(case.says)) {
+        return Err(Failure(format!("`{line}` does not say `{}`", case.says)));
     }
-    Err("it ended before it listened".into())
-}
-
-fn answers(address: &str) -> Result<(), String> {
-    let ask = || -> io::Result<String> {
-        let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        Ok(answer)
-    };
-    match ask() {
-        Ok(answer) if answer.starts_with("HTTP/1.1 200 ") => Ok(()),
-        Ok(answer) => Err(format!("/readyz answers {}", answer.lines().next().unwrap_or("nothing"))),
-        Err(error) => Err(format!("/readyz: {error}")),
-    }
-}
-
-/// A child that is killed at the end of its test.
-struct Guard(Child);
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        // The child may have ended by itself; `wait` reaps it in both cases.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    expect(&mut HttpClient::program(address), &HttpRequest::get("/readyz"), 200)?;
+    Ok(runtimes.last().copied().unwrap_or_default().to_owned())
 }
 
 fn checked(result: i32) -> io::Result<()> {
@@ -149,9 +105,4 @@ pub fn refuse_io_uring(error: i32) -> io::Result<()> {
         seccomp::end(libc::SECCOMP_RET_ALLOW),
     ];
     seccomp::install(&mut program, 0).map(drop)
-}
-
-fn say(line: &str) {
-    // If standard output is closed, there is no reader to inform.
-    let _ = writeln!(io::stdout(), "{line}");
 }

@@ -13,7 +13,7 @@
 
 use crate::failure::{Context, Failure};
 use crate::interop::process::{self, Finished};
-use crate::interop::report::{self, Tally};
+use crate::interop::report::{self, Tally, outcome};
 use crate::soak::world::cargo;
 use clap::Args;
 use std::fs;
@@ -144,17 +144,20 @@ fn strip(built: &Path, out: &Path, tally: &mut Tally) -> Result<(), Failure> {
     tool(out, out, "objcopy", |it| it.arg("--add-gnu-debuglink=mailprobe.debug").arg(&program))?;
     let version = tool(out, out, "./mailprobe", |it| it.arg("--version"))?;
     let names_commit = version.starts_with("mailprobe ") && version.contains('(');
-    tally.check("the program starts and names its commit", outcome(names_commit, version.trim()));
+    tally.check("the program starts and names its commit", outcome(names_commit, version.trim().into()));
     let dynamic = tool(out, out, "readelf", |it| it.args(["--dynamic", "--program-headers"]).arg(&program))?;
     let is_static = !dynamic.contains("NEEDED") && !dynamic.contains("INTERP");
-    tally.check("the program needs no shared library", outcome(is_static, ""));
+    tally.check("the program needs no shared library", outcome(is_static, String::new()));
     let names = command(out, out, "nm", |it| it.arg(&program))?;
-    tally.check("the program has no symbols", outcome(names.stdout.is_empty(), names.stderr.trim()));
+    tally.check("the program has no symbols", outcome(names.stdout.is_empty(), names.stderr.trim().into()));
     let bytes = fs::metadata(&program).at(&program)?.len();
-    let size = outcome(bytes <= PROGRAM_BYTES_MAX, &format!("{bytes} bytes"));
+    let size = outcome(bytes <= PROGRAM_BYTES_MAX, format!("{bytes} bytes"));
     tally.check("the program has at most 15 MiB", size);
     let line = line_of_main(out, &symbols)?;
-    tally.check("mailprobe.debug has the line of main", outcome(line.contains("main.rs:"), line.trim()));
+    tally.check(
+        "mailprobe.debug has the line of main",
+        outcome(line.contains("main.rs:"), line.trim().into()),
+    );
     Ok(())
 }
 
@@ -282,8 +285,4 @@ fn command(
     command.current_dir(folder);
     arguments(&mut command);
     process::run(command, "", out, TOOL_LIMIT)
-}
-
-fn outcome(passed: bool, found: &str) -> Result<String, String> {
-    if passed { Ok(found.to_owned()) } else { Err(found.to_owned()) }
 }

@@ -109,7 +109,7 @@ fn main() -> ExitCode {
         Task::BenchTable(options) => bench_table::main(&options),
         Task::Browser(options) => counted("browser", || browser::run(&options)),
         Task::Cluster(options) => cluster::main(&options),
-        Task::Confined(options) => confined::main(&options),
+        Task::Confined(options) => counted("confined", || confined::run(&options)),
         Task::Dist(options) => counted("dist", || dist::run(&options)),
         Task::Docs(options) => counted("docs", || docs::run(&options)),
         Task::Doctor(options) => counted("doctor", || doctor::run(&options)),

@@ -10,13 +10,14 @@
 use crate::bare::root::{DEBIAN, DEBOOTSTRAP_LIMIT};
 use crate::confined::refuse_io_uring;
 use crate::failure::{Context, Failure};
-use crate::interop::process::{self, Finished, ServerProcess, wait_until};
-use crate::interop::report::Tally;
+use crate::interop::process::{self, Finished, ServerProcess};
+use crate::interop::report::{Tally, outcome};
+use crate::soak::client::{HttpClient, HttpRequest};
+use crate::soak::visitor::expect;
+use crate::soak::world::listening;
 use clap::Args;
 use serde_json::Value;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,10 @@ pub fn run(PackagesOptions { dir }: &PackagesOptions) -> Result<Tally, Failure> 
     let folder = folder.about("no folder")?;
     let mut tally = Tally::default();
     texts(&dir, folder.path(), &mut tally)?;
-    tally.check("the container's root runs as nobody without io_uring", container(&dir, folder.path()));
+    tally.check(
+        "the container's root runs as nobody without io_uring",
+        container(&dir, folder.path()).map_err(String::from),
+    );
     debian(&dir, folder.path(), &mut tally)?;
     Ok(tally)
 }
@@ -102,35 +106,35 @@ fn texts(dir: &Path, folder: &Path, tally: &mut Tally) -> Result<(), Failure> {
     let parts = bill["components"].as_array().map_or(0, Vec::len);
     let named = bill["bomFormat"] == "CycloneDX" && parts > 100;
     let said = format!("{parts} components");
-    tally.check("the bill of materials names the packages", if named { Ok(said) } else { Err(said) });
+    tally.check("the bill of materials names the packages", outcome(named, said));
     Ok(())
 }
 
 /// Starts the container's program with its root, its user and its environment, and checks an address.
-fn container(dir: &Path, folder: &Path) -> Result<String, String> {
+fn container(dir: &Path, folder: &Path) -> Result<String, Failure> {
     let context = dir.join("container");
-    let text = fs::read_to_string(context.join("Containerfile")).map_err(|error| error.to_string())?;
+    let file = context.join("Containerfile");
+    let text = fs::read_to_string(&file).at(&file)?;
     for part in
         ["FROM scratch", "USER 65534:65534", "ENV MAILPROBE_DATA=/data", "ENTRYPOINT [\"/mailprobe\"]"]
     {
         if !text.contains(part) {
-            return Err(format!("the Containerfile has no `{part}`"));
+            return Err(Failure(format!("the Containerfile has no `{part}`")));
         }
     }
     let data = folder.join("volume");
-    fs::create_dir(&data).map_err(|error| error.to_string())?;
-    std::os::unix::fs::chown(&data, Some(65534), Some(65534)).map_err(|error| error.to_string())?;
+    fs::create_dir(&data).at(&data)?;
+    std::os::unix::fs::chown(&data, Some(65534), Some(65534)).at(&data)?;
     // A container runtime adds these to the image.
     let image = folder.join("image");
-    let copied = Command::new("cp").arg("--recursive").arg(context.join("root")).arg(&image).status();
-    if !copied.is_ok_and(|status| status.success()) {
-        return Err("the root cannot be copied".into());
-    }
+    let (root, copy) = (context.join("root").display().to_string(), image.display().to_string());
+    run_tool("cp", folder, folder, &["--recursive", &root, &copy])?.success("cp")?;
     for point in ["data", "dev", "proc"] {
-        fs::create_dir(image.join(point)).map_err(|error| error.to_string())?;
+        fs::create_dir(image.join(point)).about(point)?;
     }
-    fs::write(image.join("etc/resolv.conf"), "nameserver 127.0.0.1\n").map_err(|error| error.to_string())?;
-    open_to_nobody(folder)?;
+    fs::write(image.join("etc/resolv.conf"), "nameserver 127.0.0.1\n").about("resolv.conf")?;
+    // The folder of the run belongs to root, and the container to nobody.
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).at(folder)?;
     let mut command = Command::new("bwrap");
     command.arg("--ro-bind").arg(&image).arg("/");
     command.arg("--bind").arg(&data).arg("/data");
@@ -143,46 +147,23 @@ fn container(dir: &Path, folder: &Path) -> Result<String, String> {
     unsafe {
         command.pre_exec(|| refuse_io_uring(libc::EPERM));
     }
-    let log = folder.join("container.log");
-    let server = ServerProcess::start("bwrap", command, &log).map_err(|failure| failure.0)?;
-    let listening = || -> Option<String> {
-        let said = server.log().ok()?;
-        said.lines().find_map(|line| line.strip_prefix("listening on http://")).map(str::to_owned)
-    };
-    wait_until("the container", START, || Ok(listening().is_some()))
-        .map_err(|failure| format!("{}: {}", failure.0, server.log().unwrap_or_default()))?;
-    let said = server.log().map_err(|failure| failure.0)?;
-    if !said.contains("frontend: monoio on epoll") {
-        return Err(format!("it does not run on epoll: {said}"));
+    let mut server = ServerProcess::start("bwrap", command, &folder.join("container.log"))?;
+    let address = listening(&mut server)?.ok_or_else(|| server.complain("it ended before it listened"))?;
+    if !server.log()?.contains("frontend: monoio on epoll") {
+        return Err(server.complain("it does not run on epoll"));
     }
-    let keys = fs::read_to_string(data.join("first-keys")).map_err(|error| error.to_string())?;
-    let key = test_key(&keys).ok_or("no test key")?;
-    let answer = ask(&listening().unwrap_or_default(), key).map_err(|error| error.to_string())?;
-    server.terminate(START).map_err(|failure| failure.0)?;
-    if answer.contains("\"reason\":\"catch_all\"") { Ok("epoll, catch_all".into()) } else { Err(answer) }
-}
-
-/// The folder of the run belongs to root, and the container to nobody.
-fn open_to_nobody(folder: &Path) -> Result<(), String> {
-    let rights = fs::Permissions::from_mode(0o755);
-    fs::set_permissions(folder, rights).map_err(|error| error.to_string())
+    let keys = data.join("first-keys");
+    let keys = fs::read_to_string(&keys).at(&keys)?;
+    let key = test_key(&keys).ok_or_else(|| Failure("no test key".into()))?;
+    let request = HttpRequest::get("/v1/verify?email=catch_all@example.com").bearer(key);
+    let answer = expect(&mut HttpClient::program(address), &request, 200)?.text();
+    server.terminate(START)?;
+    let is_right = answer.contains("\"reason\":\"catch_all\"");
+    if is_right { Ok("epoll, catch_all".into()) } else { Err(Failure(answer)) }
 }
 
 fn test_key(keys: &str) -> Option<&str> {
     keys.lines().find_map(|line| line.strip_prefix("test")).map(|rest| rest.trim_start_matches(':').trim())
-}
-
-fn ask(address: &str, key: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    write!(
-        stream,
-        "GET /v1/verify?email=catch_all@example.com HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\n\
-         Connection: close\r\n\r\n"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
 }
 
 /// The package in a fresh Debian: install, use, purge.
@@ -219,7 +200,7 @@ fn debian(dir: &Path, folder: &Path, tally: &mut Tally) -> Result<(), Failure> {
     let left: Vec<&str> = after.lines().filter(|line| !before.lines().any(|known| known == *line)).collect();
     let only_data = left.iter().all(|path| path.starts_with("./var/lib/mailprobe"));
     let said = left.join(" ");
-    tally.check("only data is left", if only_data && !left.is_empty() { Ok(said) } else { Err(said) });
+    tally.check("only data is left", outcome(only_data && !left.is_empty(), said));
     Ok(())
 }
 

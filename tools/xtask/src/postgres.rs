@@ -11,7 +11,7 @@
 
 use crate::failure::{Context, Failure};
 use crate::interop::process::{self, ServerProcess};
-use crate::interop::report::Tally;
+use crate::interop::report::{Tally, outcome};
 use clap::Args;
 use std::ffi::OsString;
 use std::fs;
@@ -179,7 +179,7 @@ impl SingleServer {
         child.env("MAILPROBE_TEST_POSTGRES_CA", self.certificate()?);
         child.env("MAILPROBE_TEST_POSTGRES_PROGRAMS", &self.programs);
         let status = process::accompany(child)?;
-        Ok(if status.success() { Ok(status.to_string()) } else { Err(status.to_string()) })
+        Ok(outcome(status.success(), status.to_string()))
     }
 
     /// The certificate in a place that the command can read, whoever runs it.

@@ -252,6 +252,13 @@ fn mistakes_in_conduct_are_told() {
     for (server, parts) in [
         ("{ changes = [{ after = 1, to = \"lie\" }] }", ["lie", "`accept`"]),
         ("{ changes = [{ after = 1, to = \"reply\" }] }", ["text", "reply"]),
+        ("{ changes = [{ after = 1, to = \"accept\", text = \"550 no\" }] }", ["text", "reply"]),
+        ("{ changes = [{ after = 1, to = \"accept\", ms = 1 }] }", ["ms", "delay"]),
+        ("{ changes = [{ after = 1, to = \"accept\", within_ms = 0 }] }", ["within_ms", "above 0"]),
+        (
+            "{ changes = [{ after = 1, counted = \"session\", to = \"accept\", begins = \"next_session\" }] }",
+            ["session", "exclude"],
+        ),
         ("{ changes = [{ after = 1, to = \"delay\" }] }", ["ms", "delay"]),
         ("{ changes = [{ after = 1, counted = \"all\", to = \"accept\" }] }", ["all", "`client`"]),
         ("{ nodes = [\"bad\"] }", ["bad", "`honest`"]),

@@ -13,7 +13,7 @@ pub mod root;
 
 use crate::failure::{Context, Failure};
 use crate::interop::process::{self, ServerProcess, wait_until};
-use crate::interop::report::{self, Tally};
+use crate::interop::report::{self, Tally, outcome};
 use crate::isolation::isolated;
 use crate::soak::client::{HttpClient, HttpRequest};
 use crate::soak::world::cargo;
@@ -127,21 +127,15 @@ fn on_release(
     steps.judge(&promises.test, &tested, Ok(format!("{} tests passed", counts.passed)));
     let enough = counts.passed >= options.tests_min && counts.failed == 0;
     let ran = format!("{} tests, of which {} failed", counts.passed + counts.failed, counts.failed);
-    steps.tally.check(
-        &format!("{name}: at least {} tests", options.tests_min),
-        if enough { Ok(ran) } else { Err(ran) },
-    );
+    steps.tally.check(&format!("{name}: at least {} tests", options.tests_min), outcome(enough, ran));
     let installed = steps.run(&format!("{} && ~/.cargo/bin/mailprobe --version", promises.install))?;
     let version = installed.said.lines().last().unwrap_or_default().to_owned();
     steps.judge(&promises.install, &installed, Ok(version));
     let target = checkout.outside.join("target");
     let (all, tests) = (size_of(&target)?, size_of(&target.join("debug"))?);
     let sizes = format!("{:.2} GB, with the release build {:.2} GB", tests as f64 / 1e9, all as f64 / 1e9);
-    let small = tests <= TESTS_BYTES;
-    steps.tally.check(
-        &format!("{name}: the tests take at most {:.0} GB", TESTS_BYTES as f64 / 1e9),
-        if small { Ok(sizes) } else { Err(sizes) },
-    );
+    let name = format!("{name}: the tests take at most {:.0} GB", TESTS_BYTES as f64 / 1e9);
+    steps.tally.check(&name, outcome(tests <= TESTS_BYTES, sizes));
     Ok(())
 }
 
@@ -189,12 +183,7 @@ impl Steps<'_> {
     fn run(&self, command: &str) -> Result<Ended, Failure> {
         let began = Instant::now();
         let mut child = self.start(command)?;
-        let mut ended = None;
-        wait_until(command, STEP_LIMIT, || {
-            ended = child.ended()?;
-            Ok(ended.is_some())
-        })?;
-        let status = ended.ok_or_else(|| Failure(format!("{command}: no status")))?;
+        let status = child.wait(STEP_LIMIT)?;
         Ok(Ended { status, time: began.elapsed(), said: child.log()? })
     }
 
@@ -244,15 +233,13 @@ impl Steps<'_> {
             if is_same { Ok("as README shows".into()) } else { Err(answer) },
         );
         fs::write(&stop, "").at(&stop)?;
-        let mut ended = None;
-        wait_until("the end after SIGTERM", DRAIN_LIMIT, || {
-            ended = child.ended()?;
-            Ok(ended.is_some())
-        })?;
-        let said = ended.map_or_else(String::new, |status| status.to_string());
-        let is_good = ended.is_some_and(|status| status.success());
-        let name = format!("{name}: SIGTERM ends the server");
-        self.tally.check(&name, if is_good { Ok(said) } else { Err(child.complain(&said).0) });
+        let status = child.wait(DRAIN_LIMIT)?;
+        let said = if status.success() {
+            Ok(status.to_string())
+        } else {
+            Err(child.complain(&status.to_string()).0)
+        };
+        self.tally.check(&format!("{name}: SIGTERM ends the server"), said);
         fs::remove_file(&stop).at(&stop)
     }
 }

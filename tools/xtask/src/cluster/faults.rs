@@ -52,44 +52,18 @@ impl Cluster {
         self.launch(member)
     }
 
-    /// Stops all processes of a member (SIGSTOP), as the pause of a virtual machine does. Connections stay open, and the kernel still
-    /// acknowledges packets. The clocks go on: after [`Cluster::resume`], all timeouts have passed at once.
-    pub fn pause(&mut self, member: Member) -> Result<(), Failure> {
-        self.network.pause_all(member)
-    }
-
-    /// Lets all processes of a paused member run again (SIGCONT).
-    pub fn resume(&mut self, member: Member) -> Result<(), Failure> {
-        self.network.resume_all(member)
-    }
-
-    /// Stops Patroni alone (SIGSTOP). PostgreSQL goes on as after [`Cluster::kill_patroni`], until [`Cluster::resume`].
+    /// Stops Patroni alone (SIGSTOP). PostgreSQL goes on as after [`Cluster::kill_patroni`], until [`Network::resume_all`](super::network::Network::resume_all).
     pub fn pause_patroni(&mut self, server: Member) -> Result<(), Failure> {
         let started = self.processes.get(&server).ok_or("has no Patroni").about(server)?;
         let pid = i32::try_from(started.id()).ok().and_then(Pid::from_raw);
         signal(pid.ok_or("has no process id").about(server)?, Signal::STOP)
     }
 
-    /// Takes the link of a member down: see [`super::network::Network::isolate`].
-    pub fn isolate(&mut self, member: Member) -> Result<(), Failure> {
-        self.network.isolate(member)
-    }
-
-    /// Loses all packets between two sides: see [`super::network::Network::cut`].
-    pub fn cut(&mut self, one_side: &[Member], other_side: &[Member]) -> Result<(), Failure> {
-        self.network.cut(one_side, other_side)
-    }
-
-    /// Ends all isolations and cuts.
-    pub fn heal(&mut self) -> Result<(), Failure> {
-        self.network.heal()
-    }
-
     /// Cancels the waits of a primary at COMMIT, then kills it. The steps:
     ///
     /// 1. No packet passes between the primary and its standbys, so each COMMIT waits. Etcd and the clients still reach the primary.
     /// 2. `pg_cancel_backend` ends the waits. Each COMMIT succeeds with a warning, and its rows can be seen.
-    /// 3. All processes of the primary are killed. Packets are still lost, until [`Cluster::heal`]: the kernel would deliver what the
+    /// 3. All processes of the primary are killed. Packets are still lost, until [`Network::heal`](super::network::Network::heal): the kernel would deliver what the
     ///    killed processes have already sent, and so the rows.
     ///
     /// A standby becomes primary without those rows. The result is the number of cancelled waits.
@@ -100,7 +74,7 @@ impl Cluster {
     pub fn cancel_commits_and_kill(&mut self, primary: Member) -> Result<usize, Failure> {
         let standbys: Vec<Member> =
             self.setup.servers().into_iter().filter(|server| *server != primary).collect();
-        self.cut(&[primary], &standbys)?;
+        self.network.cut(&[primary], &standbys)?;
         let cancelled = self.cancel_commits(primary)?;
         self.kill(primary)?;
         Ok(cancelled)

@@ -95,9 +95,8 @@ fn run(options: &ClusterOptions, code: &mut Option<u8>) -> Result<Tally, Failure
     let status = control::accompany(&mut cluster, command)?;
     // A command that a signal has ended has no code.
     *code = status.code().and_then(|code| u8::try_from(code).ok());
-    let outcome = if status.success() { Ok(status.to_string()) } else { Err(status.to_string()) };
     let mut tally = Tally::default();
-    tally.check(&program.to_string_lossy(), outcome);
+    tally.check(&program.to_string_lossy(), report::outcome(status.success(), status.to_string()));
     Ok(tally)
 }
 
@@ -107,7 +106,8 @@ pub struct Cluster {
     // Fields are dropped in this order: the processes must have ended before their folder is removed.
     /// Patroni and etcd, by member. A member whose process was killed is absent.
     processes: BTreeMap<Member, ServerProcess>,
-    network: Network,
+    /// The namespaces and links, which can lose packets.
+    pub network: Network,
     folder: RunFolder,
     programs: PathBuf,
     /// User and group of all servers: PostgreSQL refuses to run as root.

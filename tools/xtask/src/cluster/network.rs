@@ -173,7 +173,9 @@ impl Network {
         }
     }
 
-    /// Sends SIGSTOP to all processes of a member, until a second look finds no new one.
+    /// Sends SIGSTOP to all processes of a member, as the pause of a virtual machine does, until a second look finds no new one.
+    /// Connections stay open, and the kernel still acknowledges packets. The clocks go on: after [`Network::resume_all`], all timeouts
+    /// have passed at once.
     pub fn pause_all(&self, member: Member) -> Result<(), Failure> {
         let mut stopped = BTreeSet::new();
         loop {

@@ -10,7 +10,7 @@ use super::network::Member;
 use super::{Cluster, START_LIMIT, STEP_LIMIT};
 use crate::failure::{Failure, thread_result};
 use crate::interop::process::{self, wait_until};
-use crate::interop::report::{Tally, line};
+use crate::interop::report::{self, Tally, line};
 use crate::isolation::Namespace;
 use clap::ValueEnum;
 use std::collections::BTreeSet;
@@ -106,11 +106,11 @@ impl RoundFault {
             RoundFault::PartitionPrimary => {
                 let servers = cluster.setup.servers().into_iter().filter(|server| *server != target);
                 let others: Vec<Member> = servers.chain(cluster.setup.etcd_members()).collect();
-                cluster.cut(&[target], &others)
+                cluster.network.cut(&[target], &others)
             }
-            RoundFault::IsolatePrimary | RoundFault::IsolateStandby => cluster.isolate(target),
+            RoundFault::IsolatePrimary | RoundFault::IsolateStandby => cluster.network.isolate(target),
             RoundFault::PausePrimary | RoundFault::PauseStandby | RoundFault::PauseEtcd => {
-                cluster.pause(target)
+                cluster.network.pause_all(target)
             }
             RoundFault::KillPostmaster => cluster.kill_postmaster(target),
             RoundFault::KillPatroni => cluster.kill_patroni(target),
@@ -129,16 +129,16 @@ impl RoundFault {
             | RoundFault::KillPatroni
             | RoundFault::StopPrimary => cluster.restart(target),
             RoundFault::CancelCommits => {
-                cluster.heal()?;
+                cluster.network.heal()?;
                 cluster.restart(target)
             }
             RoundFault::PartitionPrimary | RoundFault::IsolatePrimary | RoundFault::IsolateStandby => {
-                cluster.heal()
+                cluster.network.heal()
             }
             RoundFault::PausePrimary
             | RoundFault::PauseStandby
             | RoundFault::PauseEtcd
-            | RoundFault::PausePatroni => cluster.resume(target),
+            | RoundFault::PausePatroni => cluster.network.resume_all(target),
             RoundFault::KillPostmaster => Ok(()),
         }
     }
@@ -282,7 +282,7 @@ fn rounds(
         // A client that took the warning for an acknowledgement would miss rows: the fault shows it only if rows are lost.
         let has_effect = round.warned_lost > 0 || fault != RoundFault::CancelCommits;
         let is_right = round.lost == 0 && round.acknowledged > 0 && has_effect;
-        tally.check(&fault.name(), if is_right { Ok(outcome) } else { Err(outcome) });
+        tally.check(&fault.name(), report::outcome(is_right, outcome));
         lines.push(format!("| {} | {} |", fault.name(), round.cells()));
         Ok(())
     };

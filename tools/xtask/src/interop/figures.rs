@@ -1,10 +1,12 @@
-//! The cost of a run: wall time, CPU time and memory by GNU time, beside Postfix's own load generator in the same run.
+//! The cost of a run: wall time, CPU time and memory beside Postfix's own load generator in the same run.
 
 use super::drivers::panics;
 use super::net::{Net, NetNamespace};
 use super::report;
 use crate::failure::{Context, Failure};
+use crate::measure::cost::{MeasuredChild, RunCost};
 use std::fs;
+use std::process::Stdio;
 use std::time::Duration;
 
 const SOURCE_LIMIT: Duration = Duration::from_secs(300);
@@ -16,9 +18,7 @@ pub struct Figure {
     server: String,
     addresses: usize,
     right: Option<usize>,
-    wall_s: f64,
-    cpu_s: f64,
-    memory_kib: u64,
+    cost: RunCost,
 }
 
 impl Figure {
@@ -36,33 +36,15 @@ impl Figure {
         arguments: &[String],
         limit: Duration,
     ) -> Result<Figure, Failure> {
-        let times = net.folder.join("times");
-        let mut command = net.command(NetNamespace::Probe, "time");
-        command.arg("--format=%e %U %S %M").arg("--output").arg(&times).arg(program).args(arguments);
-        let finished = net.run(command, "", limit)?;
-        let panics = panics(&finished.stderr);
-        finished.success(tool)?;
+        let log = net.folder.join(format!("{server}-cost.log"));
+        let mut command = net.command(NetNamespace::Probe, program);
+        command.args(arguments).stdout(Stdio::null());
+        let cost = MeasuredChild::start(command, &log)?.wait(&log, limit)?;
+        let panics = panics(&fs::read_to_string(&log).at(&log)?);
         if let Some(panic) = panics.first() {
             return Err(Failure(format!("{tool}: {panic}, and {} more", panics.len() - 1)));
         }
-        let text = fs::read_to_string(&times).at(&times)?;
-        let wrong = || Failure(format!("time said: {text}"));
-        let number = |index: usize| {
-            text.split_whitespace().nth(index).and_then(|word| word.parse::<f64>().ok()).ok_or_else(wrong)
-        };
-        Ok(Figure {
-            tool: tool.into(),
-            server: server.into(),
-            addresses,
-            right: None,
-            wall_s: number(0)?,
-            cpu_s: number(1)? + number(2)?,
-            memory_kib: text
-                .split_whitespace()
-                .nth(3)
-                .and_then(|word| word.parse().ok())
-                .ok_or_else(wrong)?,
-        })
+        Ok(Figure { tool: tool.into(), server: server.into(), addresses, right: None, cost })
     }
 
     /// Adds the number of right verdicts.
@@ -73,26 +55,21 @@ impl Figure {
 
     /// A line of the figures for the report.
     pub fn line(&self) -> String {
-        format!("{:.1} s, {:.2} s of CPU, {} MiB", self.wall_s, self.cpu_s, self.memory_kib / 1024)
-    }
-
-    /// CPU seconds per 1,000 addresses.
-    fn cpu_per_thousand(&self) -> f64 {
-        self.cpu_s * 1000.0 / self.addresses as f64
+        let RunCost { wall, cpu_s, peak_kib, .. } = &self.cost;
+        format!("{:.1} s, {cpu_s:.2} s of CPU, {} MiB", wall.as_secs_f64(), peak_kib / 1024)
     }
 
     fn row(&self) -> String {
         let right = self.right.map_or_else(|| "-".into(), |right| right.to_string());
+        let (wall_s, addresses) = (self.cost.wall.as_secs_f64(), self.addresses as f64);
         format!(
-            "| {} | {} | {} | {right} | {:.1} | {:.0} | {:.2} | {:.4} | {} |",
+            "| {} | {} | {addresses} | {right} | {wall_s:.1} | {:.0} | {:.2} | {:.4} | {} |",
             self.tool,
             self.server,
-            self.addresses,
-            self.wall_s,
-            self.addresses as f64 / self.wall_s.max(0.01),
-            self.cpu_s,
-            self.cpu_per_thousand(),
-            self.memory_kib / 1024
+            addresses / wall_s.max(0.01),
+            self.cost.cpu_s,
+            self.cost.cpu_s * 1000.0 / addresses,
+            self.cost.peak_kib / 1024
         )
     }
 }

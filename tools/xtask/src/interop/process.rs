@@ -239,6 +239,11 @@ impl ServerProcess {
     /// Sends a signal to the server and waits for its end, at most `patience`.
     pub fn end_by(&mut self, signal: Signal, patience: Duration) -> Result<ExitStatus, Failure> {
         self.signal(signal)?;
+        self.wait(patience)
+    }
+
+    /// Waits for the end of the server, at most `patience`.
+    pub fn wait(&mut self, patience: Duration) -> Result<ExitStatus, Failure> {
         let mut ended = None;
         wait_until(&format!("end of {}", self.name), patience, || {
             ended = self.ended()?;

@@ -27,7 +27,7 @@ const SHORT_DELAY_S: u32 = 30;
 const USERS: [(&str, u32); 3] = [("opensmtpd", 64_901), ("opensmtpq", 64_902), ("Debian-exim", 64_903)];
 
 /// The required programs with their packages.
-const PROGRAMS: [(&str, &str); 17] = [
+const PROGRAMS: [(&str, &str); 16] = [
     ("ip", "iproute2"),
     ("ss", "iproute2"),
     ("unshare", "util-linux"),
@@ -40,7 +40,6 @@ const PROGRAMS: [(&str, &str); 17] = [
     ("postgrey", "postgrey"),
     ("smtp-source", "postfix"),
     ("smtp-sink", "postfix"),
-    ("time", "time"),
     ("swaks", "swaks"),
     ("dig", "bind9-dnsutils"),
     ("openssl", "openssl"),

@@ -101,7 +101,7 @@ fn beside_cluster(program: &Path, disk: bool) -> Result<Result<String, String>, 
     command.env("MAILPROBE_BENCH_STANDBYS", standbys);
     command.arg(BENCH_S);
     let status = process::accompany(command)?;
-    Ok(if status.success() { Ok(status.to_string()) } else { Err(status.to_string()) })
+    Ok(report::outcome(status.success(), status.to_string()))
 }
 
 /// The same number of batches to one node, and to three in turn.

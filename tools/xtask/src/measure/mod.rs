@@ -27,7 +27,7 @@ mod api;
 mod bench;
 mod bursts;
 mod cluster;
-mod cost;
+pub mod cost;
 mod delay;
 mod dns;
 mod downloads;

@@ -11,7 +11,7 @@ use crate::browser::setup::BrowserSetup;
 use crate::browser::{give, judge};
 use crate::failure::{Context, Failure};
 use crate::interop::process;
-use crate::interop::report::Tally;
+use crate::interop::report::{Tally, outcome};
 use crate::isolation::{ip, isolated};
 use crate::soak::world::{CampaignFolder, Mailnet};
 use clap::Args;
@@ -133,7 +133,7 @@ fn publish(world: &CampaignFolder, name: &str) -> Result<String, String> {
     finished.and_then(|finished| finished.success("pngquant")).map_err(|failure| failure.0)?;
     let bytes = fs::metadata(&to).map_err(|error| error.to_string())?.len();
     let text = format!("{} KiB", bytes / 1024);
-    if bytes <= PICTURE_BYTES_MAX { Ok(text) } else { Err(text) }
+    outcome(bytes <= PICTURE_BYTES_MAX, text)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

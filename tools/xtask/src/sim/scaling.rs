@@ -70,7 +70,7 @@ pub fn run(tally: &mut Tally) -> Result<(), Failure> {
                 "| {name} | {shards} | {ADDRESSES} | {right} | {rate:.0} | {:.4} | {times:.2} |",
                 cpu_s * 1000.0 / ADDRESSES as f64
             ));
-            if right == ADDRESSES { tally.passed += 1 } else { tally.failed += 1 }
+            tally.count(right == ADDRESSES);
         }
     }
     let [one, two] = computed;

@@ -212,9 +212,9 @@ fn fault_of_node(
         }
         CampaignFault::IsolateNode => {
             let member = world.member(node);
-            world.cluster.isolate(member)?;
+            world.cluster.network.isolate(member)?;
             let slept = sleep(NODE_CUT);
-            world.cluster.heal()?;
+            world.cluster.network.heal()?;
             slept
         }
         CampaignFault::UpgradeNode(_) | CampaignFault::DowngradeNode(_) => {
