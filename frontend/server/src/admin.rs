@@ -14,7 +14,6 @@ use checks::export::export;
 use futures_lite::future::block_on;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fmt;
 use std::time::{Duration, Instant};
 use store::clock::{self, Fixed};
 use store::rate_limit::{Limits, Overrides};
@@ -24,6 +23,7 @@ use store::{
     UnixMs, UserError,
 };
 use store_rules::Store;
+use thiserror::Error;
 
 /// The name of the socket in the data folder.
 pub const SOCKET_FILE: &str = "admin.sock";
@@ -242,57 +242,29 @@ pub struct Shown {
 }
 
 /// The reason why a command failed, as one line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CommandError {
     /// No account has this id, name or email.
+    #[error("no account has the id or the name {0:?}")]
     NoAccount(String),
     /// Only a cancellation can wait for the end of the period.
+    #[error("only the status canceled can take effect at the end of the period")]
     OnlyCancelWaits,
     /// No server runs, so there are no counters and no address.
+    #[error("only a running server has metrics and an address")]
     NotServing,
     /// A backup is not sent as a line: see [`access::StoreAccess::backup`].
+    #[error("a backup is made by `mailprobe backup`")]
     BackupIsNoLine,
     /// The clock cannot be moved.
-    ClockFixed(Fixed),
+    #[error(transparent)]
+    ClockFixed(#[from] Fixed),
     /// The store refused.
-    Refused(ChangeError),
+    #[error(transparent)]
+    Refused(#[from] ChangeError),
     /// The user was not changed.
-    User(UserError),
-}
-
-impl fmt::Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CommandError::NoAccount(named) => write!(f, "no account has the id or the name {named:?}"),
-            CommandError::OnlyCancelWaits => {
-                f.write_str("only the status canceled can take effect at the end of the period")
-            }
-            CommandError::NotServing => f.write_str("only a running server has metrics and an address"),
-            CommandError::BackupIsNoLine => f.write_str("a backup is made by `mailprobe backup`"),
-            CommandError::ClockFixed(Fixed::Real) => {
-                f.write_str("the clock can be moved only on a server that was started with --test-clock")
-            }
-            CommandError::ClockFixed(Fixed::TooFar) => {
-                f.write_str("the clock cannot be moved further: it is too far ahead of the system's clock")
-            }
-            CommandError::Refused(refusal) => refusal.fmt(f),
-            CommandError::User(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for CommandError {}
-
-impl From<ChangeError> for CommandError {
-    fn from(refusal: ChangeError) -> CommandError {
-        CommandError::Refused(refusal)
-    }
-}
-
-impl From<UserError> for CommandError {
-    fn from(error: UserError) -> CommandError {
-        CommandError::User(error)
-    }
+    #[error(transparent)]
+    User(#[from] UserError),
 }
 
 impl From<StoreError> for CommandError {
@@ -387,9 +359,7 @@ pub fn execute(store: &Store, command: Command, now: UnixMs) -> Result<Response,
         Command::KeyRevoke { key } => Response::Key(store.revoke_key(key, now).wait()?),
         Command::Metrics | Command::BaseUrl => return Err(CommandError::NotServing),
         Command::Backup => return Err(CommandError::BackupIsNoLine),
-        Command::ClockAdvance { ms } => {
-            Response::Clock(clock::advance(ms).map_err(CommandError::ClockFixed)?)
-        }
+        Command::ClockAdvance { ms } => Response::Clock(clock::advance(ms)?),
     })
 }
 

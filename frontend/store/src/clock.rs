@@ -15,6 +15,7 @@ use crate::UnixMs;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use thiserror::Error;
 
 /// The largest total offset of a movable clock in milliseconds: ten years.
 pub const OFFSET_MS_MAX: i64 = 3653 * 24 * 60 * 60 * 1000;
@@ -58,11 +59,13 @@ pub fn follow(ahead_ms: i64) -> i64 {
 }
 
 /// The reason why the clock was not moved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Fixed {
     /// The server uses the real clock.
+    #[error("the clock can be moved only on a server that was started with --test-clock")]
     Real,
     /// The offset would exceed [`OFFSET_MS_MAX`].
+    #[error("the clock cannot be moved further: it is too far ahead of the system's clock")]
     TooFar,
 }
 

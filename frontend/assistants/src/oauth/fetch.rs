@@ -11,13 +11,13 @@ use engine::proto::sharing::{Bounds, Quota, ShareUse, Taken, UsedUp};
 use outbound::{Bounded, Destinations, Trust, connect, look_up};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use store::{AccountId, Pending, Reply, StoreError, pending};
+use thiserror::Error;
 
 /// The most fetches at once, of one account and in all.
 const ACCOUNTS: Bounds = Bounds { share: 2, all: 96 };
@@ -45,21 +45,28 @@ pub struct Fetched {
 }
 
 /// The reason why a fetch failed. No text contains more of the URL than its owner wrote.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum FetchError {
     /// Too many fetches are under way.
+    #[error("too many documents are being fetched; try again in a moment")]
     Busy,
     /// The account or the network has all of its share of the fetches.
+    #[error("{0}")]
     OverShare(&'static str),
     /// The host has no address that can be contacted.
+    #[error("its host has no address that may be contacted")]
     Address,
     /// The connection failed or broke, or the certificate is not valid; with the message of the system.
+    #[error("no connection: {0}")]
     Connection(String),
     /// The fetch took too long.
+    #[error("it took too long")]
     Slow,
     /// The status of the answer is not 200.
+    #[error("its host answered with status {0}")]
     Status(u16),
     /// The answer is too large, not HTTP, or not JSON.
+    #[error("{0}")]
     Answer(&'static str),
 }
 
@@ -67,19 +74,6 @@ impl FetchError {
     /// Whether the document was not asked for, so that nothing is known of it.
     pub fn is_refusal(&self) -> bool {
         matches!(self, FetchError::Busy | FetchError::OverShare(_))
-    }
-}
-
-impl fmt::Display for FetchError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FetchError::Busy => f.write_str("too many documents are being fetched; try again in a moment"),
-            FetchError::OverShare(share) | FetchError::Answer(share) => f.write_str(share),
-            FetchError::Address => f.write_str("its host has no address that may be contacted"),
-            FetchError::Connection(why) => write!(f, "no connection: {why}"),
-            FetchError::Slow => f.write_str("it took too long"),
-            FetchError::Status(status) => write!(f, "its host answered with status {status}"),
-        }
     }
 }
 

@@ -3,7 +3,6 @@
 
 use super::wire::{ANSWER_BYTES_MAX, Answer, Lines, Outcome, Request, VERSION};
 use super::{Command, Response, SOCKET_FILE, execute};
-use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -12,6 +11,7 @@ use std::time::{Duration, Instant};
 use store::backup::BackupError;
 use store::{MAY_BE_DONE, OpenError, UnixMs};
 use store_rules::Store;
+use thiserror::Error;
 
 /// The time limit of a command: the server's own limit for a line, and the commands of other operators before it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -37,20 +37,47 @@ pub struct Connection {
 }
 
 /// The reason why a command failed, as one line.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum AccessError {
     /// The folder has no store.
+    #[error(
+        "there is no mailprobe data in {0}; name the data folder with --data (`serve`, `account create` and `restore` create the \
+        folder that --data names)"
+    )]
     NoStore(PathBuf),
     /// The folder is in use, and its socket does not answer.
+    #[error(
+        "{0} is in use by another mailprobe, but no server answers on its {SOCKET_FILE}; try again when the server has started, \
+        or stop it"
+    )]
     Silent(PathBuf),
     /// The store cannot be opened.
+    #[error(transparent)]
     Open(OpenError),
     /// The connection to the server failed.
+    #[error("{}", broken(.0, .1))]
     Broken(PathBuf, io::Error),
     /// The server refused the command.
+    #[error("{0}")]
     Refused(String),
     /// The backup could not be read or written.
+    #[error(transparent)]
     Backup(BackupError),
+}
+
+/// The text of [`AccessError::Broken`].
+fn broken(path: &Path, error: &io::Error) -> String {
+    let path = path.display();
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!(
+                "{path} belongs to another user: run the command as the user of the server; nothing was changed"
+            )
+        }
+        _ => format!(
+            "the server on {path} did not answer ({error}); it is unknown whether the command took effect"
+        ),
+    }
 }
 
 impl AccessError {
@@ -63,40 +90,6 @@ impl AccessError {
         }
     }
 }
-
-impl fmt::Display for AccessError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AccessError::NoStore(folder) => write!(
-                f,
-                "there is no mailprobe data in {}; name the data folder with --data (`serve`, `account create` and `restore` \
-                 create the folder that --data names)",
-                folder.display()
-            ),
-            AccessError::Silent(folder) => write!(
-                f,
-                "{} is in use by another mailprobe, but no server answers on its {SOCKET_FILE}; try again when \
-                 the server has started, or stop it",
-                folder.display()
-            ),
-            AccessError::Open(error) => error.fmt(f),
-            AccessError::Broken(path, error) if error.kind() == io::ErrorKind::PermissionDenied => write!(
-                f,
-                "{} belongs to another user: run the command as the user of the server; nothing was changed",
-                path.display()
-            ),
-            AccessError::Broken(path, error) => write!(
-                f,
-                "the server on {} did not answer ({error}); it is unknown whether the command took effect",
-                path.display()
-            ),
-            AccessError::Refused(why) => f.write_str(why),
-            AccessError::Backup(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for AccessError {}
 
 impl StoreAccess {
     /// Connects to the server that runs on a folder. If none runs, the store is opened.

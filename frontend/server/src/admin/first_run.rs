@@ -5,7 +5,6 @@
 //! is lost, `mailprobe key create default` creates another key.
 
 use checks::auth::ApiKey;
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,6 +13,7 @@ use store::{
     Account, AccountId, ChangeError, FirstRun, KeyId, KeyMode, KeyScopes, NewAccount, NewKey, UnixMs, id,
 };
 use store_rules::Store;
+use thiserror::Error;
 
 /// The name of the file in the data folder.
 pub const FIRST_KEYS_FILE: &str = "first-keys";
@@ -35,38 +35,24 @@ pub struct FirstKeys {
 }
 
 /// The reason why the first account was not created, as one line.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum FirstRunError {
     /// The file cannot be written.
+    #[error("cannot write the first keys to {0} ({1}); make the data folder writable and start again")]
     File(PathBuf, io::Error),
     /// The operating system gave no random bits.
+    #[error("cannot get random bits for the first keys: {0}")]
     Random(io::Error),
+    /// The configuration lacks the plan of the first account.
+    #[error(
+        "the configuration defines no plan {PLAN:?} for the first account; create the account with `mailprobe \
+        account create NAME --plan ID`, then start again"
+    )]
+    NoPlan,
     /// The store refused.
+    #[error("cannot create the first account: {0}")]
     Store(ChangeError),
 }
-
-impl fmt::Display for FirstRunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FirstRunError::File(path, error) => write!(
-                f,
-                "cannot write the first keys to {} ({error}); make the data folder writable and start again",
-                path.display()
-            ),
-            FirstRunError::Random(error) => write!(f, "cannot get random bits for the first keys: {error}"),
-            FirstRunError::Store(ChangeError::UnknownPlan) => {
-                write!(
-                    f,
-                    "the configuration defines no plan {PLAN:?} for the first account; create the account with `mailprobe \
-                     account create NAME --plan ID`, then start again"
-                )
-            }
-            FirstRunError::Store(error) => write!(f, "cannot create the first account: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for FirstRunError {}
 
 /// Creates the first account with a live and a test key, if the store never had an account.
 ///
@@ -79,7 +65,7 @@ pub fn first_run(store: &Store, folder: &Path, now: UnixMs) -> Result<Option<Fir
         return Ok(None);
     }
     if store.plans().find(PLAN).is_none() {
-        return Err(FirstRunError::Store(ChangeError::UnknownPlan));
+        return Err(FirstRunError::NoPlan);
     }
     let generate = |mode| ApiKey::generate(mode).map_err(FirstRunError::Random);
     let (live, test) = (generate(KeyMode::Live)?, generate(KeyMode::Test)?);
@@ -100,6 +86,7 @@ pub fn first_run(store: &Store, folder: &Path, now: UnixMs) -> Result<Option<Fir
             std::fs::remove_file(&path).map_err(|error| FirstRunError::File(path, error))?;
             Ok(None)
         }
+        Err(ChangeError::UnknownPlan) => Err(FirstRunError::NoPlan),
         Err(error) => Err(FirstRunError::Store(error)),
     }
 }

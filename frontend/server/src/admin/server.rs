@@ -7,7 +7,6 @@
 use super::wire::{Answer, AnyVersion, Lines, Outcome, REQUEST_BYTES_MAX, Request, VERSION};
 use super::{Command, CommandError, Response, SOCKET_FILE, execute};
 use crate::metrics::Metrics;
-use std::fmt;
 use std::fs::{DirBuilder, Permissions};
 use std::io;
 use std::net::Shutdown;
@@ -19,6 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use store::UnixMs;
 use store_rules::Store;
+use thiserror::Error;
 
 /// The time limit for receiving or sending one line.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -56,31 +56,17 @@ struct Sending {
 }
 
 /// The reason why there is no admin socket, as one line that names a remedy.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum AdminError {
     /// Another server answers on the socket.
+    #[error("another mailprobe answers on {0}; stop it first")]
     InUse(PathBuf),
     /// The socket cannot be created.
+    #[error(
+        "cannot create the socket {0} ({1}); the data folder must be writable and its path shorter than about 90 bytes"
+    )]
     Socket(PathBuf, io::Error),
 }
-
-impl fmt::Display for AdminError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            AdminError::InUse(path) => {
-                write!(f, "another mailprobe answers on {}; stop it first", path.display())
-            }
-            AdminError::Socket(path, error) => write!(
-                f,
-                "cannot create the socket {} ({error}); the data folder must be writable and its path shorter than \
-                 about 90 bytes",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for AdminError {}
 
 impl AdminServer {
     /// Creates the socket in the data folder and answers on it. It replaces a socket that a killed server left.
