@@ -8,9 +8,9 @@
 //! seconds, CPU seconds of the process, p50 and p99 in milliseconds, batches per commit. `cargo xtask measure intake`
 //! prints a table of them.
 
+use bench::cpu_s;
 use hdrhistogram::Histogram;
 use redb::{Database, TableDefinition};
-use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::io::Write;
@@ -80,7 +80,7 @@ fn through_the_store(folder: &Path, batches: u64, under_way: usize) -> Result<Fi
     store.create_account(NewAccount { id: account, name: "a".into(), plan: "bench".into() }, NOW).wait()?;
     let groups_before = store.figures().group.count();
     let mut latency_us = Histogram::new(3)?;
-    let (began, cpu_before) = (Instant::now(), cpu());
+    let (began, cpu_before) = (Instant::now(), cpu_s());
     let mut waiting = VecDeque::new();
     for number in 0..=batches + under_way as u64 {
         if waiting.len() == under_way || number >= batches {
@@ -104,7 +104,7 @@ fn through_the_store(folder: &Path, batches: u64, under_way: usize) -> Result<Fi
             waiting.push_back((since, store.create_batch(new, Authority::OPERATOR, NOW)));
         }
     }
-    let (seconds, cpu_s) = (began.elapsed().as_secs_f64(), cpu() - cpu_before);
+    let (seconds, cpu_s) = (began.elapsed().as_secs_f64(), cpu_s() - cpu_before);
     let groups = store.figures().group.count() - groups_before;
     Ok(Figures { batches, seconds, cpu_s, latency_us, group: batches as f64 / groups.max(1) as f64 })
 }
@@ -116,7 +116,7 @@ fn by_redb(path: &Path, batches: u64, group: f64) -> Result<Figures, Box<dyn Err
     let rows = vec![7; rows + 28 + 4];
     let group = group.round().max(1.0) as u64;
     let mut latency_us = Histogram::new(3)?;
-    let (began, cpu_before) = (Instant::now(), cpu());
+    let (began, cpu_before) = (Instant::now(), cpu_s());
     for first in (0..batches).step_by(group as usize) {
         let since = Instant::now();
         let mut transaction = database.begin_write()?;
@@ -138,7 +138,7 @@ fn by_redb(path: &Path, batches: u64, group: f64) -> Result<Figures, Box<dyn Err
         transaction.commit()?;
         latency_us.record_n(since.elapsed().as_micros() as u64, batches.min(first + group) - first)?;
     }
-    let (seconds, cpu_s) = (began.elapsed().as_secs_f64(), cpu() - cpu_before);
+    let (seconds, cpu_s) = (began.elapsed().as_secs_f64(), cpu_s() - cpu_before);
     Ok(Figures { batches, seconds, cpu_s, latency_us, group: group as f64 })
 }
 
@@ -147,10 +147,4 @@ fn key(number: u64, bytes: usize) -> Vec<u8> {
     let mut key = vec![0; bytes];
     key[..8].copy_from_slice(&number.to_be_bytes());
     key
-}
-
-/// The CPU time of this process so far.
-fn cpu() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

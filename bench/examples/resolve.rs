@@ -7,10 +7,10 @@
 //! The program prints names, seconds, and CPU seconds of the engine's shard and of the whole process. `cargo xtask
 //! measure dns` prints a table of them.
 
+use bench::cpu_s;
 use engine::config::EngineConfig;
 use engine::proto::address::Domain;
 use engine::{Engine, MailHosts, PendingInquiry};
-use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::io::Write;
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let client = engine.client(under_way);
     let gauge = engine.gauge();
     let shard = || -> f64 { gauge().shards.iter().map(|shard| shard.busy.as_secs_f64()).sum() };
-    let (began, shard_before, cpu_before) = (Instant::now(), shard(), cpu());
+    let (began, shard_before, cpu_before) = (Instant::now(), shard(), cpu_s());
     let mut waiting: VecDeque<PendingInquiry<MailHosts>> = VecDeque::with_capacity(under_way);
     for number in 1..=names {
         while waiting.len() >= under_way {
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     while !waiting.is_empty() {
         take(&mut waiting)?;
     }
-    let (seconds, cpu_s) = (began.elapsed().as_secs_f64(), cpu() - cpu_before);
+    let (seconds, cpu_s) = (began.elapsed().as_secs_f64(), cpu_s() - cpu_before);
     // The shard publishes its time with its heartbeat.
     std::thread::sleep(Duration::from_millis(500));
     let shard_s = shard() - shard_before;
@@ -67,10 +67,4 @@ fn take(waiting: &mut VecDeque<PendingInquiry<MailHosts>>) -> Result<(), String>
         Some(Ok(MailHosts::Absent)) => Ok(()),
         other => Err(format!("a name whose MX is null is answered with {other:?}")),
     }
-}
-
-/// The CPU time of this process so far.
-fn cpu() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

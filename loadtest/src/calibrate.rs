@@ -169,20 +169,30 @@ fn with_tries<T>(
     }
 }
 
-/// The number of tries for the next rate of a curve. A rate that may be left out has one.
-fn tries(curve: &[(f64, f64)]) -> u32 {
-    if curve.len() >= RATES_LEAST { 1 } else { TRIES }
-}
-
-/// Whether a curve is complete without the rate of this error, because lower rates succeeded.
-fn is_optional(error: &AskError, curve: &[(f64, f64)]) -> bool {
-    matches!(error, AskError::Unsent(_)) && curve.len() >= RATES_LEAST
-}
-
-/// Prints that a rate is left out of the curve.
-fn say_left_out(error: &AskError, curve: &[(f64, f64)]) -> Result<(), String> {
-    let highest = grouped(curve.last().map_or(0.0, |(rate, _)| *rate), 0);
-    say(&format!("warning: {error}. `plan` uses the cost at {highest}/s also for higher rates"))
+/// Measures a curve from its lowest rate on. It ends below the first rate at which requests were not sent, if lower ones succeeded;
+/// such a rate has one try. `begin` is called before each rate.
+fn curve(
+    tell: impl Fn(&str) -> Result<(), String>,
+    rates: &[(f64, u64)],
+    begin: impl Fn(f64) -> Result<(), String>,
+    mut measure: impl FnMut(f64, u64) -> Result<f64, AskError>,
+) -> Result<Vec<(f64, f64)>, AskError> {
+    let mut curve: Vec<(f64, f64)> = Vec::new();
+    for (rate, seconds) in rates.iter().copied() {
+        begin(rate)?;
+        let tries = if curve.len() >= RATES_LEAST { 1 } else { TRIES };
+        match with_tries(&tell, tries, || measure(rate, seconds)) {
+            Err(error @ AskError::Unsent(_)) if curve.len() >= RATES_LEAST => {
+                let highest = grouped(curve.last().map_or(0.0, |(rate, _)| *rate), 0);
+                tell(&format!(
+                    "warning: {error}. `plan` uses the cost at {highest}/s also for higher rates"
+                ))?;
+                break;
+            }
+            cost => curve.push((rate, cost?)),
+        }
+    }
+    Ok(curve)
 }
 
 fn measure(place: &Place<'_>, runs: u32, stop: &Arc<AtomicBool>) -> Result<Figures, String> {
@@ -344,18 +354,15 @@ fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>, steps: &Steps) -> Result<Fast
     let known = Service::start(place, Scenario::of(API_DOMAINS))?;
     let base = known.resident()?;
     with_tries(say, TRIES, || ask(&known, 500.0, Endpoint::Fast, 3, stop))?;
-    let mut us = Vec::new();
-    for (rate, seconds) in FAST_RATES {
-        let outcome = match with_tries(say, tries(&us), || ask(&known, rate, Endpoint::Fast, seconds, stop)) {
-            Err(error) if is_optional(&error, &us) => {
-                say_left_out(&error, &us)?;
-                break;
-            }
-            outcome => outcome?,
-        };
-        let cpu = outcome.cpu_per_thousand().ok_or("the server's CPU time is unknown")?;
-        us.push((rate, cpu * 1000.0));
-    }
+    let us = curve(
+        say,
+        &FAST_RATES,
+        |_| Ok(()),
+        |rate, seconds| {
+            let outcome = ask(&known, rate, Endpoint::Fast, seconds, stop)?;
+            Ok(outcome.cpu_per_thousand().ok_or("the server's CPU time is unknown")? * 1000.0)
+        },
+    )?;
     known.stop()?;
     let mut rates = NEW_DOMAINS.iter().copied().cycle();
     let domain = with_tries(say, TRIES, || {
@@ -391,27 +398,20 @@ impl Api {
         steps: &Steps,
     ) -> Result<Api, AskError> {
         let idle = idle(place)?;
-        let (mut curve, mut session_idle_s) = (Vec::new(), 0.0);
-        for (rate, seconds) in FULL_RATES {
-            steps.next(&format!("full checks over the API, {} per second", grouped(rate, 0)))?;
-            let measured = with_tries(say, tries(&curve), || full(place, stop, rate, seconds, idle));
-            let (checks, spent, sessions) = match measured {
-                Err(error) if is_optional(&error, &curve) => {
-                    say_left_out(&error, &curve)?;
-                    break;
-                }
-                measured => measured?,
-            };
+        let mut session_idle_s = 0.0;
+        let begin = |rate| steps.next(&format!("full checks over the API, {} per second", grouped(rate, 0)));
+        let curve = curve(say, &FULL_RATES, begin, |rate, seconds| {
+            let (checks, spent, sessions) = full(place, stop, rate, seconds, idle)?;
             let domains = distinct(API_DOMAINS as f64, checks);
-            let rest = spent - domains * engine.domain / 1e6 - sessions * engine.session / 1e6;
-            curve.push((rate, (rest / checks * 1e6).max(0.0)));
             // Checks reach a domain at random times. They find an open session if the previous check came less than the
             // idle time before. The estimate is best if about half of them find one.
             if rate == FULL_RATES[1].0 {
                 let gap = API_DOMAINS as f64 / rate;
                 session_idle_s = -(sessions / checks).clamp(1e-6, 1.0).ln() * gap;
             }
-        }
+            let rest = spent - domains * engine.domain / 1e6 - sessions * engine.session / 1e6;
+            Ok((rest / checks * 1e6).max(0.0))
+        })?;
         Ok(Api { idle, address_us: Curve(curve), session_idle_s })
     }
 }
@@ -496,15 +496,6 @@ mod tests {
         );
         let text = explained("full", 2000.0, "ended by a signal".into()).to_string();
         assert_eq!(text, "measuring full requests at 2,000/s: ended by a signal");
-        let lower = [(50.0, 9.0), (200.0, 8.0)];
-        for (error, curve, optional) in [
-            (unsent(), &lower[..], true),
-            (unsent(), &lower[..1], false),
-            // The text of an error decides nothing.
-            ("5 of 9 requests failed: {503: 5} {} Unsent".into(), &lower[..], false),
-        ] {
-            assert_eq!(is_optional(&error, curve), optional, "{error} after {curve:?}");
-        }
     }
 
     #[test]
@@ -518,9 +509,22 @@ mod tests {
         assert_eq!(play(&[Err(unsent()), Err(unsent()), Ok(3)], TRIES), (Ok(3), 0));
         assert_eq!(play(&[Err(unsent()), Err(unsent()), Err(unsent()), Ok(4)], TRIES), (Err(unsent()), 1));
         assert_eq!(play(&[Err("a signal".into()), Ok(2)], TRIES), (Err("a signal".into()), 1));
-        let curve = [(50.0, 9.0), (200.0, 8.0)];
-        assert_eq!(play(&[Err(unsent()), Ok(2)], tries(&curve)), (Err(unsent()), 1), "it is left out");
-        assert_eq!(tries(&curve[..1]), TRIES);
+    }
+
+    #[test]
+    fn a_curve_may_lack_its_highest_rates() {
+        let signal = || AskError::from("5 of 9 requests failed: {503: 5} {} Unsent");
+        let play = |answers: &[Result<f64, AskError>]| {
+            let mut left = answers.iter().cloned();
+            let measure = |_, _| left.next().expect("one try too many");
+            let found = curve(|_| Ok(()), &FULL_RATES, |_| Ok(()), measure);
+            (found.map(|curve| curve.len()), left.count())
+        };
+        assert_eq!(play(&[Ok(9.0), Ok(8.0), Err(unsent()), Ok(7.0)]), (Ok(2), 1), "it is left out at once");
+        assert_eq!(play(&[Ok(9.0), Err(unsent()), Ok(8.0), Ok(7.0), Ok(6.0)]), (Ok(4), 0));
+        assert_eq!(play(&[Ok(9.0), Err(unsent()), Err(unsent()), Err(unsent())]), (Err(unsent()), 0));
+        // The text of an error decides nothing.
+        assert_eq!(play(&[Ok(9.0), Ok(8.0), Err(signal())]), (Err(signal()), 0));
     }
 
     #[test]

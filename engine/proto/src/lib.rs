@@ -36,5 +36,7 @@ pub mod score;
 pub mod sharing;
 pub mod smtp;
 pub mod socks5;
+#[cfg(test)]
+mod tests;
 pub mod typo;
 pub mod verdict;

@@ -200,14 +200,13 @@ fn millis(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{scenario_steps, scenarios};
 
-    /// What happens, second by second: `f` and a number: that so many new sites fail; `o`: one that failed before
-    /// fails again; `k`: somebody is reached; `b`: a fault that is ours beyond doubt; `e`: an address ends without a connection; `.`: nothing.
-    /// Behind each step, whether it is down.
-    fn check(name: &str, steps: &[(u64, &str, bool)]) {
+    /// A row of testdata/outage.txt.
+    fn check(name: &str, steps: &str) {
         let connections = Connections::default();
         let mut next = 0;
-        for (second, step, down) in steps {
+        for (second, step, down) in scenario_steps(steps) {
             let now = Duration::from_secs(1000 + second);
             match step.split_at(1) {
                 ("f", count) => {
@@ -219,59 +218,22 @@ mod tests {
                 ("o", _) => connections.on_failed(0, now),
                 ("k", _) => connections.on_reached(),
                 ("b", _) => connections.on_failed_ourselves(now),
-                ("e", _) => assert_eq!(connections.are_to_blame(now), *down, "{name}: {step} at {second} s"),
+                ("e", _) => assert_eq!(connections.are_to_blame(now), down, "{name}: {step} at {second} s"),
                 _ => {}
             }
-            assert_eq!(connections.are_down(now), *down, "{name}: {step} at {second} s");
+            assert_eq!(connections.are_down(now), down, "{name}: {step} at {second} s");
         }
     }
 
     #[test]
-    fn an_outage_takes_many_sites_and_a_while() {
-        check(
-            "many at once are dead hosts of a list",
-            &[(0, "f400", false), (1, "k", false), (16, "f1", false)],
-        );
-        check("many at once, and nobody else", &[(0, "f400", false), (4, "f1", false), (5, "f1", true)]);
-        check(
-            "and left alone since then",
-            &[(0, "f400", false), (4, "e", false), (5, ".", false), (5, "e", true), (6, "k", false)],
-        );
-        check("ten sites", &[(0, "f1", false), (5, "f8", false), (6, "o", false), (7, "f1", true)]);
-        let again: Vec<_> = (0..600).map(|second| (second, "o", false)).collect();
-        check("one dead site, for ever", &again);
-        let slow: Vec<_> = (0..100).map(|n| (n * 7, "f1", false)).collect();
-        check("dead sites now and then", &slow);
-        check("failures of yesterday", &[(0, "f20", false), (90_000, "f20", false), (90_005, "f1", true)]);
-    }
-
-    #[test]
-    fn a_fault_that_is_ours_needs_no_second_site() {
-        check(
-            "it lasts",
-            &[(0, "b", false), (2, "b", false), (4, "b", false), (6, "b", true), (7, "k", false)],
-        );
-        check("it comes and goes", &[(0, "b", false), (4, "k", false), (6, "b", false), (10, "k", false)]);
-        check("alone", &[(0, "b", false), (4, "e", false), (5, "e", true), (61, ".", false)]);
-    }
-
-    #[test]
-    fn dead_hosts_among_live_ones_are_none() {
-        let steps: Vec<_> =
-            (0..200).map(|second| (second, if second % 5 == 0 { "k" } else { "f30" }, false)).collect();
-        check("nine of ten dead", &steps);
-    }
-
-    #[test]
-    fn the_first_that_is_reached_ends_it() {
-        check(
-            "back",
-            &[(0, "f20", false), (20, "f1", true), (30, "o", true), (31, "k", false), (32, "f20", false)],
-        );
-        check(
-            "nobody asks any more",
-            &[(0, "f20", false), (20, "f1", true), (79, ".", true), (81, ".", false)],
-        );
+    fn outages_begin_and_end_as_the_scenarios_say() {
+        for (name, steps) in scenarios(include_str!("../testdata/outage.txt")) {
+            check(name, steps);
+        }
+        let many = |count: u64, step: fn(u64) -> String| (0..count).map(step).collect::<Vec<_>>().join(", ");
+        check("one dead site, for ever", &many(600, |n| format!("{n} o")));
+        check("dead sites now and then", &many(100, |n| format!("{} f1", n * 7)));
+        check("nine of ten dead", &many(200, |n| format!("{n} {}", if n % 5 == 0 { "k" } else { "f30" })));
     }
 
     #[test]

@@ -81,6 +81,22 @@ fn seen(said: &Said) -> BTreeSet<&str> {
     said.trace.split("sees ").skip(1).filter_map(|rest| rest.split_whitespace().next()).collect()
 }
 
+/// Tests that are run on each runtime.
+macro_rules! on_each_runtime {
+    ($($test:ident)*) => {
+        mod on_monoio {
+            $(#[test] fn $test() { super::$test(super::RuntimeChoice::Monoio); })*
+        }
+
+        #[cfg(feature = "glommio")]
+        mod on_glommio {
+            $(#[test] fn $test() { super::$test(super::RuntimeChoice::Glommio); })*
+        }
+    };
+}
+
+on_each_runtime!(each_site_has_one_source a_source_serves_its_family through_proxies);
+
 fn each_site_has_one_source(runtime: RuntimeChoice) {
     let net = world(&domains(12, "\"plain\"", ""));
     let sources = ["127.0.0.2=a.example", "127.0.0.3=b.example"];
@@ -109,17 +125,6 @@ fn each_site_has_one_source(runtime: RuntimeChoice) {
         engine.stop();
     }
     assert_eq!(net.stop().violations, Default::default());
-}
-
-#[test]
-fn each_site_has_one_source_on_monoio() {
-    each_site_has_one_source(RuntimeChoice::Monoio);
-}
-
-#[cfg(feature = "glommio")]
-#[test]
-fn each_site_has_one_source_on_glommio() {
-    each_site_has_one_source(RuntimeChoice::Glommio);
 }
 
 #[test]
@@ -339,17 +344,6 @@ fn a_source_serves_its_family(runtime: RuntimeChoice) {
     net.stop();
 }
 
-#[test]
-fn a_source_serves_its_family_on_monoio() {
-    a_source_serves_its_family(RuntimeChoice::Monoio);
-}
-
-#[cfg(feature = "glommio")]
-#[test]
-fn a_source_serves_its_family_on_glommio() {
-    a_source_serves_its_family(RuntimeChoice::Glommio);
-}
-
 fn through_proxies(runtime: RuntimeChoice) {
     let net = world(&format!("{}{FAMILIES}", domains(1, "\"plain\"", "")));
     for (manner, login) in [
@@ -378,17 +372,6 @@ fn through_proxies(runtime: RuntimeChoice) {
         engine.stop();
     }
     assert_eq!(net.stop().violations, Default::default());
-}
-
-#[test]
-fn through_proxies_on_monoio() {
-    through_proxies(RuntimeChoice::Monoio);
-}
-
-#[cfg(feature = "glommio")]
-#[test]
-fn through_proxies_on_glommio() {
-    through_proxies(RuntimeChoice::Glommio);
 }
 
 /// What is said of alice behind a proxy of this manner, and how long it took.

@@ -109,22 +109,10 @@ fn reply(line: &str, key: &str, body: &[u8]) -> (&'static str, String) {
     }
 }
 
-/// Runs the command; returns its output and its JSON.
+/// Runs the command with this server.
 fn loadtest(server: SocketAddr, folder: &Path, words: &str) -> (Output, Value) {
-    let (key, json) = (folder.join("key"), folder.join("report.json"));
-    std::fs::write(&key, "live: mp_test_key\n").unwrap();
     let (command, words) = words.split_once(' ').unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_mailprobe-loadtest"))
-        .arg(command)
-        .args(["--server", &server.to_string(), "--key-file"])
-        .arg(key)
-        .arg("--json")
-        .arg(&json)
-        .args(words.split(' '))
-        .output()
-        .unwrap();
-    let report = std::fs::read(json).map_or(Value::Null, |text| serde_json::from_slice(&text).unwrap());
-    (output, report)
+    crate::loadtest(folder, &[command, "--server", &server.to_string()], words)
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::sync::Arc;
 use std::thread;
 
@@ -71,13 +71,7 @@ fn serve(mut stream: StreamOwned<ServerConnection, TcpStream>, closes: bool) {
 }
 
 fn loadtest(folder: &Path, words: &str) -> (Output, Value) {
-    let (key, json) = (folder.join("key"), folder.join("report.json"));
-    std::fs::write(&key, "mp_test_key").unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mailprobe-loadtest"));
-    command.args(["run", "--mix", "full=1", "--warm-up", "0s", "--duration", "500ms", "--key-file"]);
-    let output = command.arg(key).arg("--json").arg(&json).args(words.split(' ')).output().unwrap();
-    let report = std::fs::read(json).map_or(Value::Null, |text| serde_json::from_slice(&text).unwrap());
-    (output, report)
+    crate::loadtest(folder, &["run", "--mix", "full=1", "--warm-up", "0s", "--duration", "500ms"], words)
 }
 
 #[test]

@@ -174,8 +174,8 @@ fn differences(comparison: &Value) -> Vec<String> {
     found.map(|figure| format!("{}: {}", figure["name"].as_str().unwrap(), figure["verdict"])).collect()
 }
 
-/// Prints each trial; returns how many have a verdict that `counts`.
-fn campaign(name: &str, a: &Side, b: &Side, counts: fn(&[String]) -> bool) -> (u32, Length) {
+/// Prints each trial; nine of ten must have a verdict that `counts`.
+fn campaign(name: &str, a: &Side, b: &Side, counts: fn(&[String]) -> bool) {
     let length = Length::of_campaign();
     let mut counted = 0;
     for number in 0..length.trials {
@@ -187,45 +187,40 @@ fn campaign(name: &str, a: &Side, b: &Side, counts: fn(&[String]) -> bool) -> (u
         }
     }
     println!("{name}: {counted} of {} trials", length.trials);
-    (counted, length)
-}
-
-fn none(found: &[String]) -> bool {
-    found.is_empty()
+    assert!(counted * 10 >= length.trials * 9, "{name}: {counted} of {} trials", length.trials);
 }
 
 #[test]
 #[ignore = "a campaign of more than an hour: docs/testing.md"]
 fn equal_servers_in_turn() {
     let side = || Side::Work(REQUEST_WORK);
-    let (equal, length) = campaign("equal servers", &side(), &side(), none);
-    assert!(equal * 10 >= length.trials * 9, "{equal} of {} trials have no verdict", length.trials);
+    campaign("equal servers without a verdict", &side(), &side(), <[String]>::is_empty);
 }
 
 #[test]
 #[ignore = "a campaign of more than an hour: docs/testing.md"]
 fn a_server_with_ten_percent_more_work() {
     let (a, b) = (Side::Work(REQUEST_WORK), Side::Work(REQUEST_WORK / 10 * 11));
-    let slower = |found: &[String]| found.iter().any(|one| one.starts_with("CPU") && one.contains("slower"));
-    let (found, length) = campaign("10 % more work", &a, &b, slower);
-    assert!(found * 10 >= length.trials * 9, "found in {found} of {} trials", length.trials);
+    campaign("10 % more work found", &a, &b, |found| is_slower(found, "CPU"));
 }
 
 #[test]
 #[ignore = "a campaign of more than an hour with LOADTEST_BIN_DIR: docs/testing.md"]
 fn equal_builds_of_mailprobe_in_turn() {
     let side = || Side::Latency(50);
-    let (equal, length) = campaign("equal builds", &side(), &side(), none);
-    assert!(equal * 10 >= length.trials * 9, "{equal} of {} trials have no verdict", length.trials);
+    campaign("equal builds without a verdict", &side(), &side(), <[String]>::is_empty);
 }
 
 #[test]
 #[ignore = "a campaign of more than an hour with LOADTEST_BIN_DIR: docs/testing.md"]
 fn mail_servers_with_ten_percent_more_latency() {
-    let slower =
-        |found: &[String]| found.iter().any(|one| one.starts_with("full p50") && one.contains("slower"));
-    let (found, length) = campaign("10 % more latency", &Side::Latency(50), &Side::Latency(55), slower);
-    assert!(found * 10 >= length.trials * 9, "found in {found} of {} trials", length.trials);
+    let (a, b) = (Side::Latency(50), Side::Latency(55));
+    campaign("10 % more latency found", &a, &b, |found| is_slower(found, "full p50"));
+}
+
+/// Whether a figure with this beginning is slower.
+fn is_slower(found: &[String], figure: &str) -> bool {
+    found.iter().any(|one| one.starts_with(figure) && one.contains("slower"))
 }
 
 #[test]
@@ -234,7 +229,7 @@ fn five_times_the_work_is_found_in_saved_results() {
     let (a, b) = (Side::Work(REQUEST_WORK), Side::Work(REQUEST_WORK * 5));
     let (comparison, code) = trial(&a, &b, 1, length);
     let found = differences(&comparison);
-    assert!(found.iter().any(|one| one.starts_with("fast p50") && one.contains("slower")), "{comparison:#}");
+    assert!(is_slower(&found, "fast p50"), "{comparison:#}");
     assert_eq!((comparison["pairs"].as_u64(), code), (Some(12), Some(1)));
     let summary = comparison["summary"].as_str().unwrap();
     assert!(summary.starts_with("B is worse than A: "), "{summary}");

@@ -157,20 +157,18 @@ fn millis(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tests::{scenario_steps, scenarios};
 
-    /// Steps at seconds: `d` and a number: so many new names are denied; `s`: one that was denied before; `h` and a number: so
-    /// many are answered; `A` before them: they are asked for addresses; `root`, `top`: the root or a top-level domain is denied;
-    /// `p` and two numbers: names asked again, honest and denied; `one` before them: the denials are of one name. Behind each,
-    /// whether it is down.
-    fn check(name: &str, steps: &[(u64, &str, bool)]) {
+    /// A row of testdata/denials.txt.
+    fn check(name: &str, steps: &str) {
         let denials = Denials::default();
         let mut next = 1;
-        for (second, step, down) in steps {
+        for (second, step, down) in scenario_steps(steps) {
             let now = Duration::from_secs(1000 + second);
             let number = |text: &str| text.parse::<u32>().expect("a number");
             let (asked, step) = match step.strip_prefix('A') {
                 Some(step) => (Asked::Addresses, step),
-                None => (Asked::Exchanges, *step),
+                None => (Asked::Exchanges, step),
             };
             let (of_one_name, step) = match step.strip_prefix("one ") {
                 Some(step) => (true, step),
@@ -190,50 +188,15 @@ mod tests {
                 }
                 _ => denials.on_denied(asked, next - 1),
             }
-            assert_eq!(denials.are_down(), *down, "{name}: {step} at {second} s");
+            assert_eq!(denials.are_down(), down, "{name}: {step} at {second} s");
         }
     }
 
     #[test]
-    fn it_takes_a_row_of_names_or_the_root() {
-        check("a row", &[(0, "d19", false), (0, "d1", true)]);
-        check("one name, for ever", &[(0, "d1", false), (1, "s", false), (2, "d18", false), (3, "s", false)]);
-        check("some of many", &[(0, "d19", false), (0, "h1", false), (0, "d19", false), (0, "h1", false)]);
-        check("from the middle of a run", &[(0, "h500", false), (0, "d19", false), (0, "d1", true)]);
-        check("the root", &[(0, "h9", false), (0, "d1", false), (0, "root", true)]);
-        check("a top-level domain at first", &[(0, "d1", false), (0, "top", true)]);
-        check("among honest answers", &[(0, "h1", false), (9, "top", false), (10, "top", true)]);
-    }
-
-    #[test]
-    fn it_takes_more_than_an_answer_to_end_it() {
-        check("a row", &[(0, "d20", true), (1, "h19", true), (1, "h1", false)]);
-        check(
-            "mixed",
-            &[(0, "d20", true), (1, "h19", true), (1, "d1", true), (1, "h19", true), (1, "s", true)],
-        );
-        check(
-            "asked again",
-            &[(0, "d20", true), (1, "p0/21", true), (2, "p15/6", true), (3, "p21/0", false)],
-        );
-        check("but for a few that it goes on denying", &[(0, "d20", true), (2, "p16/5", false)]);
-        check(
-            "but for one name",
-            &[(0, "d1", false), (0, "root", true), (1, "p2/1", true), (2, "one p2/1", false)],
-        );
-        check("one name, and nobody answers", &[(0, "root", true), (1, "one p0/1", true)]);
-        check("nobody answers", &[(0, "d20", true), (2, "p0/0", true)]);
-        check("and anew", &[(0, "d20", true), (2, "p21/0", false), (2, "d19", false), (2, "d1", true)]);
-    }
-
-    #[test]
-    fn addresses_count_in_a_row_of_their_own() {
-        check(
-            "addresses alone",
-            &[(0, "Ad19", false), (0, "h50", false), (0, "Ad1", true), (0, "h50", true), (0, "Ah20", false)],
-        );
-        check("neither", &[(0, "Ad10", false), (0, "d10", false), (0, "Ad9", false), (0, "d9", false)]);
-        check("root", &[(0, "root", true), (0, "h20", true), (0, "Ah20", false)]);
+    fn resolvers_are_down_as_the_scenarios_say() {
+        for (name, steps) in scenarios(include_str!("../../testdata/denials.txt")) {
+            check(name, steps);
+        }
     }
 
     #[test]

@@ -4,7 +4,6 @@ use crate::language::Combination;
 use crate::truth::{Codes, Truth, truth};
 use engine_proto::smtp::reply::{Reply, ReplyParser};
 use engine_proto::verdict::{Classification, ReplyView, Stage, Us, classify};
-use std::net::IpAddr;
 
 /// A reply with what is true of it.
 pub struct Made {
@@ -15,39 +14,19 @@ pub struct Made {
     names: &'static Names,
 }
 
-/// Who is asked about, and who asks.
-struct Names {
-    recipient: &'static str,
-    reverse_path: &'static str,
-    ehlo: &'static str,
-    source: &'static str,
-}
+/// Who is asked about, and who asks: the recipient, our reverse-path, EHLO name and address.
+type Names = [&'static str; 4];
 
 const NAMES: [Names; 4] = [
-    Names {
-        recipient: "bob@example.com",
-        reverse_path: "postmaster@probe.example",
-        ehlo: "mail.probe.example",
-        source: "203.0.113.5",
-    },
-    Names {
-        recipient: "anna.schmidt@firma.example",
-        reverse_path: "check@mx-probe.example.net",
-        ehlo: "out3.mx-probe.example.net",
-        source: "198.51.100.77",
-    },
-    Names {
-        recipient: "info@sub.example.org",
-        reverse_path: "verify@listen.example",
-        ehlo: "vps-17.hosting.example",
-        source: "2001:db8::25",
-    },
-    Names {
-        recipient: "j_doe+news@example.edu",
-        reverse_path: "bounces@probe.example",
-        ehlo: "probe.example",
-        source: "192.0.2.200",
-    },
+    ["bob@example.com", "postmaster@probe.example", "mail.probe.example", "203.0.113.5"],
+    [
+        "anna.schmidt@firma.example",
+        "check@mx-probe.example.net",
+        "out3.mx-probe.example.net",
+        "198.51.100.77",
+    ],
+    ["info@sub.example.org", "verify@listen.example", "vps-17.hosting.example", "2001:db8::25"],
+    ["j_doe+news@example.edu", "bounces@probe.example", "probe.example", "192.0.2.200"],
 ];
 
 /// How a kind of server frames its words: its MX host, and `{s}` its enhanced code, `{t}` the words.
@@ -92,7 +71,7 @@ impl Draw {
 pub fn make(combination: &Combination, draw: &mut Draw) -> Made {
     let names = draw.of(&NAMES);
     let truth = truth(combination.subject, combination.predicate);
-    let codes = *draw.of(truth.codes());
+    let codes = *draw.of(&truth.codes());
     let &(mx, frame) = draw.of(&FRAMES);
     let sentence = case(draw.of::<String>(&combination.sentences), draw.below(4));
     let text = framed(frame, &sentence, codes, names);
@@ -103,13 +82,13 @@ pub fn make(combination: &Combination, draw: &mut Draw) -> Made {
 impl Made {
     /// What the classifier makes of it, with or without being told who asks about whom.
     pub fn classified(&self, told: bool) -> Classification {
-        let source: IpAddr = self.names.source.parse().expect("an address");
-        let us = Us { reverse_path: self.names.reverse_path, ehlo: self.names.ehlo, source: Some(source) };
+        let [recipient, reverse_path, ehlo, source] = *self.names;
+        let us = Us { reverse_path, ehlo, source: source.parse().ok() };
         classify(&ReplyView {
             stage: Stage::Rcpt,
             mx: self.mx,
             reply: &self.reply,
-            recipient: told.then_some(self.names.recipient),
+            recipient: told.then_some(recipient),
             us: if told { us } else { Us::default() },
         })
     }
@@ -127,16 +106,17 @@ fn case(sentence: &str, style: usize) -> String {
 }
 
 fn framed(frame: &str, sentence: &str, (_, status): Codes, names: &Names) -> String {
+    let [recipient, reverse_path, ehlo, source] = *names;
     let domain = |address: &str| address.split_once('@').expect("an address").1.to_owned();
     let text = frame
         .replace("{t}", sentence)
         .replace("{s}", status)
-        .replace("{rcpt}", names.recipient)
-        .replace("{rdom}", &domain(names.recipient))
-        .replace("{us}", names.reverse_path)
-        .replace("{udom}", &domain(names.reverse_path))
-        .replace("{ehlo}", names.ehlo)
-        .replace("{ip}", names.source);
+        .replace("{rcpt}", recipient)
+        .replace("{rdom}", &domain(recipient))
+        .replace("{us}", reverse_path)
+        .replace("{udom}", &domain(reverse_path))
+        .replace("{ehlo}", ehlo)
+        .replace("{ip}", source);
     text.replace("(#)", "").trim().trim_start_matches("# ").trim().to_owned()
 }
 

@@ -1,15 +1,15 @@
 //! Tables of what happens to a window, and resolvers that have too little room, on a clock of their own.
 
 use super::*;
+use crate::tests::scenarios;
 use std::collections::BTreeMap;
 
-/// Steps and the size behind each: `t` and a number: so many are taken, and there has to be room; `a`: the oldest so many are
-/// answered; `r`: the oldest is refused; `l`: the oldest is overdue and turns out to be lost; `o`: overdue and no more;
-/// `g`: given back; `x`: the oldest is answered and another one taken; `f`: nothing can be taken.
-fn check(name: &str, steps: &[(&str, u32)]) {
+/// A row of testdata/window.txt.
+fn check(name: &str, steps: &str) {
     let window = Window::default();
     let mut under_way = std::collections::VecDeque::new();
-    for (at, (step, size)) in steps.iter().enumerate() {
+    for (at, step) in steps.split(", ").enumerate() {
+        let (step, size) = step.split_once(' ').expect(step);
         let (what, count) = step.split_at(1);
         for _ in 0..count.parse().unwrap_or(1) {
             let mut oldest = || under_way.pop_front().expect("a question under way");
@@ -27,47 +27,16 @@ fn check(name: &str, steps: &[(&str, u32)]) {
                 _ => assert_eq!(window.take(0), None, "{name}: step {at}"),
             }
         }
-        assert_eq!(window.size(), *size, "{name}: step {at}, {step}");
+        assert_eq!(window.size().to_string(), size, "{name}: step {at}, {step}");
         assert_eq!(window.under_way() as usize, under_way.len(), "{name}: step {at}");
     }
 }
 
 #[test]
 fn answers_widen_and_losses_narrow_it() {
-    check("it begins small", &[("t32", 32), ("f", 32), ("a1", 33), ("t2", 33), ("f", 33)]);
-    check(
-        "slow start doubles it, to where it ends",
-        &[("t32", 32), ("x32", 64), ("t32", 64), ("x64", 128), ("t64", 128), ("x127", 128), ("x9", 129)],
-    );
-    check(
-        "and there it ends",
-        &[("t32", 32), ("x32", 64), ("t32", 64), ("x64", 128), ("t64", 128), ("x60000", 256)],
-    );
-    check("what is not used does not grow", &[("t5", 32), ("a5", 32), ("t15", 32), ("a15", 32)]);
-    check("a loss halves it", &[("t32", 32), ("a1", 33), ("l", 16)]);
-    check(
-        "once for all that were sent before",
-        &[("t32", 32), ("a1", 33), ("l", 16), ("l5", 16), ("a9", 17)],
-    );
-    check(
-        "and again for later ones",
-        &[("t32", 32), ("a1", 33), ("l", 16), ("a30", 17), ("t16", 17), ("a1", 17), ("l", 8)],
-    );
-    check(
-        "it has a least size",
-        &[("t32", 32), ("r", 16), ("a31", 17), ("t17", 17), ("r", 8), ("a16", 9), ("t9", 9), ("r", 8)],
-    );
-    check("REFUSED is a loss", &[("t32", 32), ("r", 16), ("r9", 16)]);
-    check(
-        "one that is overdue while others are answered is slow",
-        &[("t32", 32), ("a1", 33), ("t1", 33), ("o", 33), ("o9", 33)],
-    );
-    check("it ends the slow start", &[("t32", 32), ("x2", 34), ("o", 34), ("t1", 34), ("x30", 34)]);
-    check(
-        "silence narrows it to where it began",
-        &[("t32", 32), ("x32", 64), ("a32", 65), ("t65", 65), ("o", 32), ("o64", 32)],
-    );
-    check("given back is nothing", &[("t32", 32), ("g32", 32), ("t32", 32)]);
+    for (name, steps) in scenarios(include_str!("../../../testdata/window.txt")) {
+        check(name, steps);
+    }
 }
 
 #[test]
