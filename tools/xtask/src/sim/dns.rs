@@ -2,12 +2,12 @@
 
 use super::plan::{DnsTarget, PlannedHost, PlannedZone, WorldPlan};
 
-pub(super) const A: u16 = 1;
-const AAAA: u16 = 28;
-pub(super) const MX: u16 = 15;
-pub(super) const NO_ERROR: u8 = 0;
+pub(crate) const A: u16 = 1;
+pub(crate) const AAAA: u16 = 28;
+pub(crate) const MX: u16 = 15;
+pub(crate) const NO_ERROR: u8 = 0;
 const SERVFAIL: u8 = 2;
-pub(super) const NX_DOMAIN: u8 = 3;
+pub(crate) const NX_DOMAIN: u8 = 3;
 
 /// A question of the client (RFC 1035 4.1.2), reduced to the parts that the simulation needs.
 pub struct Query<'q> {
@@ -16,7 +16,7 @@ pub struct Query<'q> {
     end: usize,
     /// The name in lower case, without the final dot.
     pub name: String,
-    pub(super) kind: u16,
+    pub(crate) kind: u16,
 }
 
 /// Reads the question of a message; `None` if it is malformed.
@@ -73,7 +73,7 @@ pub fn answer(query: &Query<'_>, plan: &WorldPlan, tcp: bool) -> Option<Vec<u8>>
 }
 
 /// The data of an MX record (RFC 1035 3.3.9).
-pub(super) fn exchange(preference: u16, host: &str) -> Vec<u8> {
+pub(crate) fn exchange(preference: u16, host: &str) -> Vec<u8> {
     let mut data = preference.to_be_bytes().to_vec();
     for label in host.split('.').filter(|label| !label.is_empty()) {
         data.push(label.len() as u8);
@@ -114,7 +114,7 @@ impl Query<'_> {
     }
 
     /// Header and question: a response, recursion desired and available.
-    fn head(&self, code: u8, truncated: bool, answers: u16) -> Vec<u8> {
+    pub(crate) fn head(&self, code: u8, truncated: bool, answers: u16) -> Vec<u8> {
         let mut message = self.message[..2].to_vec();
         message.extend_from_slice(&[0x81 | u8::from(truncated) << 1, 0x80 | code, 0, 1]);
         message.extend_from_slice(&answers.to_be_bytes());

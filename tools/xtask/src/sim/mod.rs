@@ -7,7 +7,7 @@
 
 mod budget;
 mod change;
-mod dns;
+pub mod dns;
 mod judge;
 mod ledger;
 mod misleading;

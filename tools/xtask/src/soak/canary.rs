@@ -10,7 +10,7 @@ use super::api::Api;
 use super::client::{HttpReply, HttpRequest};
 use super::options::SoakOptions;
 use super::world::{CampaignFolder, Ledger, Mailnet, Serve};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::wait_until;
 use crate::interop::report::{self, Tally};
 use serde_json::Value;
@@ -200,7 +200,7 @@ fn forgets(
 
 fn key_files(data: &Path) -> Result<BTreeSet<String>, Failure> {
     let folder = data.join("keys");
-    let entries = fs::read_dir(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
+    let entries = fs::read_dir(&folder).at(&folder)?;
     Ok(entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned())).collect())
 }
 
@@ -216,14 +216,14 @@ fn absent(what: &str, bytes: &[u8]) -> Result<String, String> {
 }
 
 fn absent_in(path: &Path) -> Result<String, String> {
-    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let bytes = fs::read(path).at(path)?;
     absent(&path.display().to_string(), &bytes)
 }
 
 fn nowhere_in(folder: &Path) -> Result<String, String> {
     let (mut folders, mut files): (Vec<PathBuf>, usize) = (vec![folder.to_owned()], 0);
     while let Some(folder) = folders.pop() {
-        let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let entries = fs::read_dir(&folder).at(&folder)?;
         for entry in entries {
             let entry = entry.map_err(|error| error.to_string())?;
             let kind = entry.file_type().map_err(|error| error.to_string())?;

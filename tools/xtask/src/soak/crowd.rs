@@ -1,8 +1,8 @@
 //! Many clients at once, each on a thread of its own that mostly waits.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::interrupted;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
@@ -37,6 +37,35 @@ pub fn each<T: Send>(
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
+/// Does a job again and again in each of `count` threads, until `ended` is set. A failure ends its thread; the first one is returned.
+///
+/// # Errors
+///
+/// A job fails, a thread cannot be started, or a signal ends the run.
+pub fn repeat(
+    count: usize,
+    ended: &AtomicBool,
+    job: impl Fn(usize) -> Result<(), Failure> + Sync,
+) -> Result<(), Failure> {
+    let first = Mutex::new(Ok(()));
+    let work = |number: usize| {
+        while !ended.load(Ordering::Relaxed) {
+            if let Err(failure) = interrupted().and_then(|()| job(number)) {
+                let mut first = lock(&first);
+                if first.is_ok() {
+                    *first = Err(failure);
+                }
+                return;
+            }
+        }
+    };
+    let work = &work;
+    std::thread::scope(|scope| {
+        (0..count).try_for_each(|number| spawn(scope, move || work(number)).map(drop))
+    })?;
+    into_inner(first)
+}
+
 /// Starts a client with a small stack.
 ///
 /// # Errors
@@ -47,7 +76,7 @@ pub fn spawn<'scope, T: Send + 'scope>(
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>, Failure> {
     let spawned = Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
-    spawned.map_err(|error| Failure(format!("no thread for a client: {error}")))
+    spawned.about("no thread for a client")
 }
 
 /// The result of a client; its panic continues here.

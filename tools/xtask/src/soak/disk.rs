@@ -4,7 +4,7 @@
 //! sync of its folder. Of everything else each page of each write may be kept or lost, and each change of a name may
 //! have happened or not. (Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014, describe these states.)
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::Write;
@@ -154,14 +154,13 @@ impl Disk {
     ///
     /// A file cannot be written.
     pub fn write_left(&self, root: &Path, to: &Path, random: &mut fastrand::Rng) -> Result<(), Failure> {
-        let wrong = |path: &Path, error: std::io::Error| Failure(format!("{}: {error}", path.display()));
         let mut names = self.kept.clone();
         for named in &self.unsynced {
             if random.bool() {
                 named.happen(&mut names);
             }
         }
-        DirBuilder::new().mode(0o700).create(to).map_err(|error| wrong(to, error))?;
+        DirBuilder::new().mode(0o700).create(to).at(to)?;
         // A folder precedes its contents in this order.
         for (path, file) in &names {
             let Ok(below) = path.strip_prefix(root) else { continue };
@@ -172,12 +171,12 @@ impl Disk {
             }
             let new = to.join(below);
             let Some(file) = file else {
-                DirBuilder::new().mode(0o700).create(&new).map_err(|error| wrong(&new, error))?;
+                DirBuilder::new().mode(0o700).create(&new).at(&new)?;
                 continue;
             };
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
             let octets = self.files[*file].left(random);
-            made.and_then(|mut made| made.write_all(&octets)).map_err(|error| wrong(&new, error))?;
+            made.and_then(|mut made| made.write_all(&octets)).at(&new)?;
         }
         Ok(())
     }

@@ -2,11 +2,10 @@
 //! nobody reads.
 
 use super::client::{HttpRequest, Lost};
-use super::crowd::joined;
+use super::crowd::repeat;
 use super::transport::ServerEndpoint;
 use super::visitor::Visitor;
-use crate::failure::Failure;
-use crate::interop::process::interrupted;
+use crate::failure::{Context, Failure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{self, Read, Write};
@@ -74,7 +73,7 @@ pub struct DownloadCounts {
 impl Owners {
     /// Signs users up. Each user uploads a bomb and a long list and has both checked.
     pub fn sign_up(server: &ServerEndpoint, count: usize, size: DownloadSize) -> Result<Owners, Failure> {
-        let packed = |text: io::Result<Vec<u8>>| text.map_err(|error| Failure(format!("gzip: {error}")));
+        let packed = |text: io::Result<Vec<u8>>| text.about("gzip");
         let (bomb, long) = (packed(bomb(size.bomb_mib))?, packed(long(size.rows))?);
         let mut people = Vec::new();
         for number in 0..count {
@@ -109,44 +108,26 @@ impl Owners {
         ended: &AtomicBool,
         counts: &DownloadCounts,
     ) -> Result<(), Failure> {
-        std::thread::scope(|scope| {
-            let mut clients = Vec::new();
-            for owner in self.people.iter().cycle().take(load.bombs) {
-                clients.push(scope.spawn(|| self.read_bombs(owner, ended, counts)));
-            }
-            for owner in self.people.iter().cycle().take(load.unread) {
-                clients.push(scope.spawn(|| leave_unread(server, owner, ended, counts)));
-            }
-            // All threads are joined, and the first failure is returned.
-            let ends: Vec<Result<(), Failure>> = clients.into_iter().map(joined).collect();
-            ends.into_iter().collect()
+        repeat(load.bombs + load.unread, ended, |number| match number.checked_sub(load.bombs) {
+            None => self.read_bomb(&self.people[number % self.people.len()], counts),
+            Some(number) => leave_unread(server, &self.people[number % self.people.len()], ended, counts),
         })
     }
 
-    fn read_bombs(&self, owner: &Owner, ended: &AtomicBool, counts: &DownloadCounts) -> Result<(), Failure> {
-        let (mut client, request) = (owner.visitor.client(), HttpRequest::get(owner.bomb.as_str()));
-        while !ended.load(Ordering::Relaxed) {
-            interrupted()?;
-            match client.send(&request) {
-                Ok(reply) if reply.status == 200 && reply.body == self.expected => {
-                    counts.whole.fetch_add(1, Ordering::Relaxed);
-                }
-                Ok(reply) if matches!(reply.status, 429 | 503) => {
-                    counts.refused.fetch_add(1, Ordering::Relaxed);
-                    std::thread::sleep(PAUSE);
-                }
-                Ok(reply) => {
-                    return Err(Failure(format!(
-                        "the download of a bomb: {} {}",
-                        reply.status,
-                        reply.text()
-                    )));
-                }
-                Err(Lost::NoAnswer(_)) => {
-                    counts.cut_off.fetch_add(1, Ordering::Relaxed);
-                }
-                Err(Lost::NotSent) => return Err(Failure("the download of a bomb: no connection".into())),
+    fn read_bomb(&self, owner: &Owner, counts: &DownloadCounts) -> Result<(), Failure> {
+        match owner.visitor.client().send(&HttpRequest::get(owner.bomb.as_str())) {
+            Ok(reply) if reply.status == 200 && reply.body == self.expected => {
+                counts.whole.fetch_add(1, Ordering::Relaxed);
             }
+            Ok(reply) if matches!(reply.status, 429 | 503) => {
+                counts.refused.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(PAUSE);
+            }
+            Ok(reply) => return Err(Failure(format!("the download of a bomb: {reply}"))),
+            Err(Lost::NoAnswer(_)) => {
+                counts.cut_off.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(Lost::NotSent) => return Err(Failure("the download of a bomb: no connection".into())),
         }
         Ok(())
     }
@@ -159,30 +140,25 @@ fn leave_unread(
     counts: &DownloadCounts,
 ) -> Result<(), Failure> {
     let request = owner.visitor.request(&owner.long);
-    while !ended.load(Ordering::Relaxed) {
-        interrupted()?;
-        let mut stream =
-            server.connect(CONNECT_LIMIT).map_err(|error| Failure(format!("a download: {error}")))?;
-        let status = stream.tcp().set_read_timeout(Some(STATUS_LIMIT)).and_then(|()| {
-            stream.write_all(&request)?;
-            let mut status = [0; STATUS_BYTES];
-            stream.read_exact(&mut status).map(|()| String::from_utf8_lossy(&status).into_owned())
-        });
-        match status.as_deref() {
-            Ok("HTTP/1.1 200") => {
-                counts.begun.fetch_add(1, Ordering::Relaxed);
-                let until = Instant::now() + UNREAD_TIME;
-                while Instant::now() < until && !ended.load(Ordering::Relaxed) {
-                    std::thread::sleep(PAUSE);
-                }
-            }
-            Ok("HTTP/1.1 429" | "HTTP/1.1 503") => {
-                counts.refused.fetch_add(1, Ordering::Relaxed);
+    let mut stream = server.connect(CONNECT_LIMIT).about("a download")?;
+    let status = stream.tcp().set_read_timeout(Some(STATUS_LIMIT)).and_then(|()| {
+        stream.write_all(&request)?;
+        let mut status = [0; STATUS_BYTES];
+        stream.read_exact(&mut status).map(|()| String::from_utf8_lossy(&status).into_owned())
+    });
+    match status.about("a download: no answer")?.as_str() {
+        "HTTP/1.1 200" => {
+            counts.begun.fetch_add(1, Ordering::Relaxed);
+            let until = Instant::now() + UNREAD_TIME;
+            while Instant::now() < until && !ended.load(Ordering::Relaxed) {
                 std::thread::sleep(PAUSE);
             }
-            Ok(other) => return Err(Failure(format!("a download: {other}"))),
-            Err(error) => return Err(Failure(format!("a download: no answer: {error}"))),
         }
+        "HTTP/1.1 429" | "HTTP/1.1 503" => {
+            counts.refused.fetch_add(1, Ordering::Relaxed);
+            std::thread::sleep(PAUSE);
+        }
+        other => return Err(Failure(format!("a download: {other}"))),
     }
     Ok(())
 }

@@ -8,27 +8,22 @@
 //! visit.
 //!
 //! Every verdict must be the one that mailnet's library expects. The server must neither panic nor end with an error.
-//! At most [`SETTLE_LIMIT`] after the last round its memory must be within a tenth of the value after the warm-up, and
-//! its descriptors within [`DESCRIPTORS_SPARE`].
+//! At most a minute after the last round its memory must be within a tenth of the value after the warm-up, and
+//! it has at most a few descriptors more.
 
 mod asking;
 mod scenario;
 
 use super::crowd::joined;
 use super::options::SoakOptions;
-use super::world::{CampaignFolder, Mailnet, Serve};
-use crate::failure::Failure;
+use super::world::{CampaignFolder, Footprint, Mailnet, Serve};
+use crate::failure::{Context, Failure};
 use crate::interop::process;
 use crate::interop::report::{self, Tally, outcome};
 use asking::{Ask, ask_all};
 use scenario::{Copies, ExpectedReasons, Hostile};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long memory may take to be returned: mimalloc returns free memory with a delay, and idle sessions send QUIT
-/// after two seconds.
-const SETTLE_LIMIT: Duration = Duration::from_secs(60);
-/// How many descriptors redb, epoll and the log may open late.
-const DESCRIPTORS_SPARE: usize = 8;
 /// The number of threads that ask about well-behaved domains during a round.
 const WELL_BEHAVED_THREADS: usize = 8;
 /// More than any account of the campaign can spend.
@@ -69,13 +64,6 @@ const SMALL: HostileSize = HostileSize {
     peak_min: 50,
 };
 
-/// Figures of the server's process.
-#[derive(Clone, Copy)]
-struct Footprint {
-    resident_kib: u64,
-    descriptors: usize,
-}
-
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let size = if options.small { SMALL } else { FULL };
@@ -85,7 +73,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let hostile = Hostile::make(&size.copies, seed)?;
     let mailnet = world.mailnet(&hostile.text)?;
     let traps = world.path("traps");
-    std::fs::write(&traps, &hostile.spamtraps).map_err(|error| Failure(format!("traps: {error}")))?;
+    std::fs::write(&traps, &hostile.spamtraps).about("traps")?;
     let traps = traps.to_string_lossy();
     let sessions = size.at_once.to_string();
     // A verdict of one round must not answer a check of another round.
@@ -152,7 +140,7 @@ impl Soak {
         });
         let (bad, good) = (bad?, good?);
         self.serve.running()?;
-        let Footprint { resident_kib, descriptors } = self.footprint()?;
+        let Footprint { resident_kib, descriptors } = self.serve.footprint()?;
         report::line(&format!(
             "round {round}: {resident_kib} KiB resident, {descriptors} descriptors after it"
         ));
@@ -164,11 +152,7 @@ impl Soak {
     /// The footprint after idle sessions have ended.
     fn rest(&self) -> Result<Footprint, Failure> {
         process::sleep(Duration::from_secs(5))?;
-        self.footprint()
-    }
-
-    fn footprint(&self) -> Result<Footprint, Failure> {
-        Ok(Footprint { resident_kib: self.serve.resident_kib()?, descriptors: self.serve.descriptors()? })
+        self.serve.footprint()
     }
 
     /// How many hosts were visited for the first time after the baseline.
@@ -183,21 +167,9 @@ impl Soak {
     /// Waits until the footprint is again that of the baseline.
     fn settle(&mut self, baseline: Footprint, tally: &mut Tally) -> Result<(), Failure> {
         let allowance = baseline.resident_kib / 10 + self.first_visits() * FIRST_VISIT_KIB;
-        let (start, most_kib) = (Instant::now(), baseline.resident_kib + allowance);
-        let most_descriptors = baseline.descriptors + DESCRIPTORS_SPARE;
-        let mut now = self.footprint()?;
-        while (now.resident_kib > most_kib || now.descriptors > most_descriptors)
-            && start.elapsed() < SETTLE_LIMIT
-        {
-            process::sleep(Duration::from_secs(1))?;
-            now = self.footprint()?;
-        }
-        let waited = start.elapsed().as_secs();
-        let resident =
-            format!("{} KiB after {waited} s, {} at the baseline", now.resident_kib, baseline.resident_kib);
-        let open = format!("{} after {waited} s, {} at the baseline", now.descriptors, baseline.descriptors);
-        tally.check("memory is back", outcome(now.resident_kib <= most_kib, resident));
-        tally.check("descriptors are back", outcome(now.descriptors <= most_descriptors, open));
+        let [memory, open] = self.serve.settle(baseline, allowance)?;
+        tally.check("memory is back", memory);
+        tally.check("descriptors are back", open);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! The file is text: lines `site KEY STEP:REFUSED:ACCEPTED ...`, where a step is five minutes, and a last line with a checksum.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use ring::digest::{SHA256, digest};
 use std::fs;
 use std::io::ErrorKind;
@@ -46,15 +46,14 @@ pub fn pass_an_hour(file: &Path) -> Result<(), Failure> {
 
 /// Gives the counts other steps, and returns their number.
 fn rewrite(file: &Path, new_step: impl Fn(u64) -> u64) -> Result<usize, Failure> {
-    let wrong = |problem: &dyn std::fmt::Display| Failure(format!("{}: {problem}", file.display()));
-    let text = fs::read_to_string(file).map_err(|error| wrong(&error))?;
-    let (aged, counts) = aged(&text, new_step).ok_or_else(|| wrong(&"not a state file"))?;
-    fs::write(file, aged).map_err(|error| wrong(&error))?;
+    let text = fs::read_to_string(file).at(file)?;
+    let (aged, counts) = aged(&text, new_step).ok_or("not a state file").at(file)?;
+    fs::write(file, aged).at(file)?;
     // No run is alive. The next one makes the table of live counts anew from the state file.
     let mut live = file.as_os_str().to_owned();
     live.push(".live");
     match fs::remove_file(&live) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(wrong(&error)),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error).at(file),
         _ => Ok(counts),
     }
 }

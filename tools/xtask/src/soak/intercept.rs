@@ -10,9 +10,12 @@ use super::crowd::lock;
 use super::disk::FolderChange;
 use crate::failure::Failure;
 use crate::seccomp;
+use libc::{seccomp_notif, seccomp_notif_resp};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -40,36 +43,9 @@ pub const SLOW: Duration = Duration::from_secs(2);
 
 /// The number of the filter's descriptor in the child: the child cannot report another number.
 const LISTENER: i32 = 200;
-/// How often the thread checks whether a slow sync is over, in milliseconds.
-const LOOK_MS: i32 = 20;
+/// How often the thread checks whether a slow sync is over: 20 ms.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 const PATH_MAX: usize = 4096;
-
-// Constants of linux/seccomp.h, which libc does not have.
-const NOTIFICATION_RECEIVE: u64 = 0xc050_2100;
-const NOTIFICATION_SEND: u64 = 0xc018_2101;
-const FLAG_CONTINUE: u32 = 1;
-
-/// The kernel's `struct seccomp_notif`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Notification {
-    id: u64,
-    pid: u32,
-    flags: u32,
-    number: i32,
-    architecture: u32,
-    instruction: u64,
-    arguments: [u64; 6],
-}
-
-/// The kernel's `struct seccomp_notif_resp`.
-#[repr(C)]
-struct Response {
-    id: u64,
-    value: i64,
-    error: i32,
-    flags: u32,
-}
 
 /// The calls that notify. For calls that may create a file, their flags decide.
 const CALLS: &[libc::c_long] = &[
@@ -165,10 +141,11 @@ impl Intercepted {
     /// The filter's descriptor cannot be taken from the child.
     pub fn attach(pid: u32, folder: &Path, plan: InterceptPlan) -> Result<Intercepted, Failure> {
         let wrong = |error: io::Error| Failure(format!("cannot answer the system calls of {pid}: {error}"));
-        let process = descriptor(libc::SYS_pidfd_open, [i64::from(pid), 0]).map_err(wrong)?;
-        let listener =
-            descriptor(libc::SYS_pidfd_getfd, [i64::from(process.as_raw_fd()), i64::from(LISTENER)])
-                .map_err(wrong)?;
+        let child = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let child = child.ok_or_else(|| wrong(io::Error::other("it is no process")))?;
+        let process = pidfd_open(child, PidfdFlags::empty()).map_err(|error| wrong(error.into()))?;
+        let listener = pidfd_getfd(&process, LISTENER, PidfdGetfdFlags::empty());
+        let listener = listener.map_err(|error| wrong(error.into()))?;
         let shared = Arc::new(InterceptState {
             folder: folder.to_owned(),
             plan,
@@ -244,25 +221,25 @@ impl InterceptState {
                 respond(listener, id, &CallAnswer::Continue)?;
                 slow = None;
             }
-            let mut poll = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one entry, which outlives the call.
-            let ready = unsafe { libc::poll(&raw mut poll, 1, LOOK_MS) };
-            if ready < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            if poll.revents & libc::POLLHUP != 0 {
+            let mut ready = [PollFd::new(listener, PollFlags::IN)];
+            poll(&mut ready, Some(&LOOK))?;
+            let ready = ready[0].revents();
+            if ready.contains(PollFlags::HUP) {
                 return Ok(());
             }
-            if poll.revents & libc::POLLIN == 0 {
+            if !ready.contains(PollFlags::IN) {
                 // The last thread of the child may end without a notification.
                 if self.stop.load(Ordering::SeqCst) && slow.is_none() {
                     return Ok(());
                 }
                 continue;
             }
-            let mut asked = Notification::default();
-            // SAFETY: the structure is the kernel's, is zeroed as the kernel requires, and outlives the call.
-            if unsafe { libc::ioctl(listener.as_raw_fd(), NOTIFICATION_RECEIVE, &raw mut asked) } != 0 {
+            // SAFETY: the structure has only numbers, and the kernel requires zeros.
+            let mut asked: seccomp_notif = unsafe { std::mem::zeroed() };
+            // SAFETY: the structure is the kernel's, and outlives the call.
+            let received =
+                unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut asked) };
+            if received != 0 {
                 // The calling thread was killed.
                 continue;
             }
@@ -273,7 +250,7 @@ impl InterceptState {
         }
     }
 
-    fn decide(&self, process: &OwnedFd, asked: &Notification) -> io::Result<CallAnswer> {
+    fn decide(&self, process: &OwnedFd, asked: &seccomp_notif) -> io::Result<CallAnswer> {
         let Some(kind) = self.kind(asked) else { return Ok(CallAnswer::Continue) };
         if matches!(self.plan, InterceptPlan::Record) {
             let change = self.change(asked)?;
@@ -311,11 +288,11 @@ impl InterceptState {
     }
 
     /// The kind of a call on the data folder; `None` for other files.
-    fn kind(&self, asked: &Notification) -> Option<CallKind> {
-        let [first, second, third, ..] = asked.arguments;
+    fn kind(&self, asked: &seccomp_notif) -> Option<CallKind> {
+        let [first, second, third, ..] = asked.data.args;
         let of_descriptor = |kind| self.is_ours(asked.pid, first).then_some(kind);
         let of_path = |at, kind| self.is_our_path(asked.pid, at).then_some(kind);
-        match libc::c_long::from(asked.number) {
+        match libc::c_long::from(asked.data.nr) {
             libc::SYS_write | libc::SYS_pwrite64 => of_descriptor(CallKind::Write),
             libc::SYS_fsync | libc::SYS_fdatasync => of_descriptor(CallKind::Sync),
             libc::SYS_ftruncate => of_descriptor(CallKind::Other),
@@ -339,10 +316,10 @@ impl InterceptState {
     }
 
     /// The change that the call is about to make in the folder.
-    fn change(&self, asked: &Notification) -> io::Result<FolderChange> {
-        let [first, second, third, fourth, ..] = asked.arguments;
+    fn change(&self, asked: &seccomp_notif) -> io::Result<FolderChange> {
+        let [first, second, third, fourth, ..] = asked.data.args;
         let pid = asked.pid;
-        Ok(match libc::c_long::from(asked.number) {
+        Ok(match libc::c_long::from(asked.data.nr) {
             libc::SYS_write => {
                 FolderChange::Write(file_of(pid, first)?, position(pid, first)?, memory(pid, second, third)?)
             }
@@ -396,15 +373,12 @@ fn path_at(pid: u32, at: u64) -> io::Result<PathBuf> {
 }
 
 /// Does half of a write instead of the child.
-fn write_half(process: &OwnedFd, asked: &Notification) -> io::Result<i64> {
-    let [descriptor_number, at, len, offset, ..] = asked.arguments;
+fn write_half(process: &OwnedFd, asked: &seccomp_notif) -> io::Result<i64> {
+    let [descriptor, at, len, offset, ..] = asked.data.args;
     let bytes = memory(asked.pid, at, len / 2)?;
-    let file = descriptor(
-        libc::SYS_pidfd_getfd,
-        [i64::from(process.as_raw_fd()), i64::try_from(descriptor_number).unwrap_or(-1)],
-    )?;
-    let file = File::from(file);
-    if libc::c_long::from(asked.number) == libc::SYS_pwrite64 {
+    let number = i32::try_from(descriptor).unwrap_or(-1);
+    let file = File::from(pidfd_getfd(process, number, PidfdGetfdFlags::empty())?);
+    if libc::c_long::from(asked.data.nr) == libc::SYS_pwrite64 {
         file.write_all_at(&bytes, offset)?;
     } else {
         // The copy shares the file position of the child.
@@ -414,28 +388,21 @@ fn write_half(process: &OwnedFd, asked: &Notification) -> io::Result<i64> {
 }
 
 fn respond(listener: &OwnedFd, id: u64, answer: &CallAnswer) -> io::Result<()> {
-    let mut response = Response { id, value: 0, error: 0, flags: 0 };
+    let mut response = seccomp_notif_resp { id, val: 0, error: 0, flags: 0 };
     match answer {
-        CallAnswer::Continue | CallAnswer::Later(_) => response.flags = FLAG_CONTINUE,
-        CallAnswer::Value(value) => response.value = *value,
+        CallAnswer::Continue | CallAnswer::Later(_) => {
+            response.flags = libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32;
+        }
+        CallAnswer::Value(value) => response.val = *value,
         CallAnswer::Error(error) => response.error = -error,
     }
     // SAFETY: the structure is the kernel's and outlives the call.
-    if unsafe { libc::ioctl(listener.as_raw_fd(), NOTIFICATION_SEND, &raw mut response) } != 0 {
-        let error = io::Error::last_os_error();
+    let sent =
+        unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut response) };
+    match io::Error::last_os_error() {
+        _ if sent == 0 => Ok(()),
         // The calling thread was killed meanwhile.
-        return if error.raw_os_error() == Some(libc::ENOENT) { Ok(()) } else { Err(error) };
+        error if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        error => Err(error),
     }
-    Ok(())
-}
-
-/// Makes a system call that returns a descriptor.
-fn descriptor(call: libc::c_long, arguments: [i64; 2]) -> io::Result<OwnedFd> {
-    // SAFETY: pidfd_open and pidfd_getfd take numbers alone; the third is a flag that has to be 0.
-    let number = unsafe { libc::syscall(call, arguments[0], arguments[1], 0) };
-    if number < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made this descriptor for this process.
-    Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
 }

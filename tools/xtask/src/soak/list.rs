@@ -1,4 +1,5 @@
-//! `soak list`: `mailprobe clean` of a long list, killed five times at random moments and resumed.
+//! `soak list`: `mailprobe clean` of a long list, killed five times at random moments and resumed. `soak parts` (parts.rs) uses
+//! another long list.
 //!
 //! The list has duplicates in other letter case, rows without an address, values with quotes and line ends, greylisted
 //! addresses, and a site whose hosts are dead. It is cleaned once in order and compressed, and once out of order and
@@ -8,6 +9,8 @@
 //! - the summary in JSON counts the written lines;
 //! - in the full version, memory stays below its limit.
 
+pub mod parts;
+
 use super::list_output::{ListOutput, length};
 use super::list_rows::ListRows;
 use super::options::SoakOptions;
@@ -16,12 +19,13 @@ use super::world::{CampaignFolder, Mailnet};
 use crate::failure::Failure;
 use crate::interop::process::ServerProcess;
 use crate::interop::report::{self, Tally};
-use mailnet::Scenario;
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// The size of a long list, and the limits of its runs.
+#[derive(Clone, Copy)]
 struct ListSize {
     lines: u64,
     domains: u64,
@@ -57,54 +61,34 @@ const SMALL: ListSize = ListSize {
 const KILLS: u64 = 5;
 
 fn scenario(domains: u64) -> String {
-    format!(
-        "seed = 5\n[[personality]]\nname = \"calm\"\nlike = \"generic\"\nehlo = [\"PIPELINING\"]\n[[group]]\nname = \"soaked-{{n}}.example\"\ncount = {domains}\n\
-         mailboxes.ok = [\"50% user-#\"]\nserver = {{ personality = \"calm\", latency_ms = [0, 5] }}\n\
-         [[domain]]\nname = \"soaked-grey.example\"\nmailboxes.greylisted = [\"user-#\"]\ngreylist_ms = 1000\n\
-         [[host]]\nname = \"mx.soaked-dead.example\"\nstate = \"refused\"\n\
-         [[domain]]\nname = \"soaked-dead.example\"\nmx = [\"10 mx.soaked-dead.example\"]\n"
-    )
+    include_str!("../../soak/scenarios/list.toml").replace("DOMAINS", &domains.to_string())
 }
 
-/// The domain of a row of this list. `lines` and `domains` are numbers of the list.
-fn domain(draw: u64, n: u64, lines: u64, domains: u64) -> String {
+/// The domain of a row of this list.
+fn domain(draw: u64, n: u64, size: ListSize) -> String {
     match draw % 200 {
         0..=2 => "soaked-grey.example".to_owned(),
         // Not at the beginning: in order, nothing would be written before the first kills.
-        3 if n > lines / 2 => "soaked-dead.example".to_owned(),
-        other => format!("soaked-{}.example", 1 + (other + n) % domains),
+        3 if n > size.lines / 2 => "soaked-dead.example".to_owned(),
+        other => format!("soaked-{}.example", 1 + (other + n) % size.domains),
     }
-}
-
-fn rows(seed: u64, size: &ListSize, scenario: Scenario) -> ListRows {
-    let ListSize { lines, domains, .. } = *size;
-    ListRows { seed, lines, domain: Box::new(move |draw, n| domain(draw, n, lines, domains)), scenario }
 }
 
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
-    let size = if options.small { &SMALL } else { &FULL };
+    let size = if options.small { SMALL } else { FULL };
     let seed = options.seed();
     report::line(&format!("list: seed {seed}, {} lines, {KILLS} kills in each of two runs", size.lines));
     let world = CampaignFolder::make(options)?;
-    let text = scenario(size.domains);
-    let scenario = Scenario::parse(&text).map_err(|error| Failure(format!("the scenario: {error}")))?;
-    let list = rows(seed, size, scenario);
-    let input = world.path("list.csv");
-    list.write(&input)?;
+    let list = LongList::write(&world, size, seed, scenario(size.domains), domain)?;
     let mut tally = Tally::default();
-    for (name, ordered) in [("in order, packed", true), ("out of order, plain", false)] {
-        let mailnet = world.mailnet(&text)?;
-        let mut random = fastrand::Rng::with_seed(seed);
-        let output = ListOutput {
-            list: &list,
-            path: world.path(if ordered { "out.csv.gz" } else { "out.csv" }),
-            is_ordered: ordered,
-            has_more_columns: false,
-        };
-        let campaign = ListCampaign { world: &world, size, output, input: &input };
+    for (name, file, is_ordered) in
+        [("in order, packed", "out.csv.gz", true), ("out of order, plain", "out.csv", false)]
+    {
+        let mailnet = world.mailnet(&list.scenario)?;
         let began = Instant::now();
-        let outcome = campaign.go(&mailnet, &mut random);
+        let output = ListOutput { is_ordered, ..list.output(file, 0) };
+        let outcome = list.killed(&mailnet, &output, fastrand::Rng::with_seed(seed));
         let took = began.elapsed().as_secs_f64();
         tally.check(name, outcome.map(|figures| format!("{figures}, {took:.1} s")));
         mailnet.end(&mut tally)?;
@@ -112,115 +96,164 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-struct ListCampaign<'a> {
-    world: &'a CampaignFolder,
-    size: &'static ListSize,
-    output: ListOutput<'a>,
-    input: &'a Path,
+/// A long list in the folder of a campaign.
+struct LongList<'w> {
+    world: &'w CampaignFolder,
+    size: ListSize,
+    /// The scenario of its mail internet.
+    scenario: String,
+    rows: ListRows,
+    input: PathBuf,
 }
 
-impl ListCampaign<'_> {
+enum Watched {
+    Killed,
+    /// A forbidden content was found.
+    Told(String),
+}
+
+impl LongList<'_> {
+    /// Writes the list. `domain` is the domain of a row that is no duplicate, from a random number and the number of the row.
+    fn write(
+        world: &CampaignFolder,
+        size: ListSize,
+        seed: u64,
+        scenario: String,
+        domain: fn(u64, u64, ListSize) -> String,
+    ) -> Result<LongList<'_>, Failure> {
+        let rows = ListRows::new(seed, size.lines, &scenario, move |draw, n| domain(draw, n, size))?;
+        let input = world.path("list.csv");
+        rows.write(&input)?;
+        Ok(LongList { world, size, scenario, rows, input })
+    }
+
+    /// An output of the list in order, with so many lines before its header.
+    fn output(&self, file: &str, titles: usize) -> ListOutput<'_> {
+        let path = self.world.path(file);
+        ListOutput { list: &self.rows, path, is_ordered: true, has_more_columns: false, titles }
+    }
+
+    fn start(&self, mailnet: &Mailnet, output: &Path, more: &[&str]) -> Result<ServerProcess, Failure> {
+        let (input, output) = (self.input.to_string_lossy(), output.to_string_lossy());
+        let mut arguments = vec![&*input, "-o", &*output, "--memory", self.size.memory];
+        if !more.contains(&"--join") {
+            arguments.extend(["--max-wait", self.size.max_wait]);
+        }
+        arguments.extend(more);
+        self.world.clean(mailnet, &arguments)
+    }
+
+    /// Watches a run until `look` has found something, or to its end. `peak` becomes its greatest resident memory in KiB.
+    fn watch<T>(
+        &self,
+        run: &mut ServerProcess,
+        peak: &mut u64,
+        mut look: impl FnMut(&mut ServerProcess) -> Result<Option<T>, Failure>,
+    ) -> Result<Option<T>, Failure> {
+        watch(run, self.size.limit, |run| {
+            *peak = run.resident_kib().unwrap_or(0).max(*peak);
+            look(run)
+        })
+    }
+
+    fn in_memory(&self, peak: u64) -> Result<(), String> {
+        let most = self.size.resident_kib_max;
+        if peak > most { Err(format!("{peak} KiB resident, {most} at most")) } else { Ok(()) }
+    }
+
+    /// The path of the summary of a run.
+    fn summary_path(&self) -> String {
+        self.world.path("summary.json").to_string_lossy().into_owned()
+    }
+
+    /// The summary of the last run; null if there is none.
+    fn summary(&self) -> Value {
+        let text = fs::read(self.summary_path()).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
     /// Kills five runs and lets the last one finish.
-    fn go(&self, mailnet: &Mailnet, random: &mut fastrand::Rng) -> Result<String, String> {
-        let (mut resident, mut kills) = (0, 0);
+    fn killed(
+        &self,
+        mailnet: &Mailnet,
+        output: &ListOutput<'_>,
+        mut random: fastrand::Rng,
+    ) -> Result<String, String> {
+        let (mut peak, mut kills) = (0, 0);
+        let (partial, summary) = (output.beside(".partial"), self.summary_path());
         // Bytes of output per line: the five random numbers cover most of a run. A compressed line has about 15 bytes,
         // another one about 40.
-        let per_line = if self.output.is_ordered { 5 } else { 13 };
+        let per_line = if output.is_ordered { 5 } else { 13 };
         for kill in 0..=KILLS {
             let more = if kill == KILLS { u64::MAX } else { random.u64(0..self.size.lines * per_line) };
-            let mut run = self.start(mailnet, kill > 0)?;
-            let watched = self.watch(&mut run, more, kill < KILLS, &mut resident)?;
+            let mut flags = vec!["--summary", &summary, if kill > 0 { "--resume" } else { "--force" }];
+            flags.extend((!output.is_ordered).then_some("--unordered"));
+            let mut run = self.start(mailnet, &output.path, &flags)?;
+            let (before, began) = (length(&partial), Instant::now());
+            let mut eyes = output.eyes();
+            let watched = self.watch(&mut run, &mut peak, |run| {
+                if let Err(told) = eyes.look() {
+                    return Ok(Some(Watched::Told(told)));
+                }
+                let is_due = || {
+                    length(&partial) > before.saturating_add(more) || began.elapsed() > self.size.kill_at_last
+                };
+                if kill == KILLS || !is_due() || run.ended()?.is_some() {
+                    return Ok(None);
+                }
+                run.kill()?;
+                let told = eyes.look().err().map(|told| Watched::Told(told + " after a kill"));
+                Ok(Some(told.unwrap_or(Watched::Killed)))
+            })?;
             match watched {
-                Watched::Killed => kills += 1,
-                Watched::Ended => break,
-                Watched::Told(address) => return Err(address),
+                Some(Watched::Killed) => kills += 1,
+                Some(Watched::Told(address)) => return Err(address),
+                None => break,
             }
         }
         if kills < KILLS / 2 {
             return Err(format!("{kills} kills: the runs end too soon to prove anything"));
         }
-        self.output.nothing_beside()?;
-        let bound = self.size.resident_kib_max;
-        if resident > bound {
-            return Err(format!("{resident} KiB resident, {bound} at most"));
-        }
-        self.output.judge()?;
-        Ok(format!("{kills} kills, {}, {} MiB resident", self.summary()?, resident / 1024))
-    }
-
-    fn start(&self, mailnet: &Mailnet, resume: bool) -> Result<ServerProcess, Failure> {
-        let (input, output) = (self.input.to_string_lossy(), self.output.path.to_string_lossy());
-        let summary = self.world.path("summary.json");
-        let summary = summary.to_string_lossy();
-        let size = self.size;
-        let mut arguments = vec![&*input, "-o", &*output, "--summary", &*summary];
-        arguments.extend(["--memory", size.memory, "--max-wait", size.max_wait]);
-        arguments.push(if resume { "--resume" } else { "--force" });
-        arguments.extend((!self.output.is_ordered).then_some("--unordered"));
-        self.world.clean(mailnet, &arguments)
-    }
-
-    /// Watches a run until it has written this many more bytes, or to its end, and meanwhile searches OUT.state for
-    /// addresses.
-    fn watch(
-        &self,
-        run: &mut ServerProcess,
-        more: u64,
-        kill: bool,
-        resident: &mut u64,
-    ) -> Result<Watched, Failure> {
-        let partial = self.output.beside(".partial");
-        let (before, began) = (length(&partial), Instant::now());
-        let mut eyes = self.output.eyes();
-        let watched = watch(run, self.size.limit, |run| {
-            *resident = run.resident_kib().unwrap_or(0).max(*resident);
-            if let Err(told) = eyes.look() {
-                return Ok(Some(Watched::Told(told)));
-            }
-            let is_due = || length(&partial) > before + more || began.elapsed() > self.size.kill_at_last;
-            if !kill || !is_due() || run.ended()?.is_some() {
-                return Ok(None);
-            }
-            run.kill()?;
-            let told = eyes.look().err().map(|told| Watched::Told(told + " after a kill"));
-            Ok(Some(told.unwrap_or(Watched::Killed)))
-        })?;
-        Ok(watched.unwrap_or(Watched::Ended))
-    }
-
-    fn summary(&self) -> Result<String, String> {
-        let text = fs::read(self.world.path("summary.json")).map_err(|error| error.to_string())?;
-        let json: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-        let number = |name: &str| json.get(name).and_then(Value::as_u64).unwrap_or(u64::MAX);
-        let reasons = json.get("reasons").and_then(Value::as_object);
-        let sum: u64 = reasons.into_iter().flat_map(|counts| counts.values()).filter_map(Value::as_u64).sum();
-        let rows = number("rows");
+        output.nothing_beside()?;
+        self.in_memory(peak)?;
+        output.judge()?;
+        let summary = self.summary();
+        let number = |value: &Value| value.as_u64().unwrap_or_default();
+        let (rows, resumed) = (number(&summary["rows"]), number(&summary["resumed"]));
+        let reasons = summary["reasons"].as_object();
+        let sum: u64 = reasons.into_iter().flat_map(|counts| counts.values()).map(number).sum();
         if rows != self.size.lines || sum != rows {
             return Err(format!("the summary counts {rows} rows and {sum} reasons"));
         }
-        Ok(format!("{} rows done before the last run", number("resumed")))
+        Ok(format!("{kills} kills, {resumed} rows done before the last run, {} MiB resident", peak / 1024))
     }
-}
-
-enum Watched {
-    Killed,
-    Ended,
-    /// A forbidden content was found.
-    Told(String),
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// How many of some rows of the small list contain each text, beside the fewest that make the list hard.
+    pub fn hard(
+        scenario: &str,
+        size: ListSize,
+        domain: fn(u64, u64, ListSize) -> String,
+        rows: std::ops::Range<u64>,
+        expected: &[(&str, usize)],
+    ) {
+        let list = ListRows::new(1, size.lines, scenario, move |draw, n| domain(draw, n, size)).unwrap();
+        let cleaned: Vec<String> = rows.map(|n| list.cleaned(n)).collect();
+        let of_all = [("invalid_syntax", 50), ("two\nlines", 50), ("USER-", 250), ("unverifiable", 10)];
+        let verdicts = [("true,mailbox_exists", 1000), ("mailbox_not_found", 1000)];
+        for (part, more_than) in expected.iter().chain(&of_all).chain(&verdicts) {
+            let count = cleaned.iter().filter(|line| line.contains(part)).count();
+            assert!(count > *more_than, "{count} rows with {part}");
+        }
+    }
+
     #[test]
     fn the_list_has_what_makes_it_hard() {
-        let scenario = Scenario::parse(&scenario(SMALL.domains)).unwrap();
-        let list = rows(1, &SMALL, scenario);
-        let cleaned: Vec<String> = (9000..14_000).map(|n| list.cleaned(n)).collect();
-        let count = |part: &str| cleaned.iter().filter(|line| line.contains(part)).count();
-        assert!(count("invalid_syntax") > 50 && count("two\nlines") > 50 && count("USER-") > 250);
-        assert!(count("soaked-grey") > 30 && count("soaked-dead") > 10 && count("unverifiable") > 10);
-        assert!(count("true,mailbox_exists") > 1000 && count("mailbox_not_found") > 1000);
+        let expected = [("soaked-grey", 30), ("soaked-dead", 10)];
+        hard(&scenario(SMALL.domains), SMALL, domain, 9000..14_000, &expected);
     }
 }

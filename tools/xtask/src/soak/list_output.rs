@@ -1,11 +1,12 @@
-//! The output of `mailprobe clean` of a list of [`ListRows`], for `soak list` and `soak stops`: its rows, the files beside it, and
-//! the search for plain addresses in those.
+//! The output of `mailprobe clean` of a list of [`ListRows`], for `soak list`, `soak parts`, `soak lists` and `soak stops`: its
+//! rows, the files beside it, and the search for plain addresses in those.
 
-use super::list_rows::{CLEANED_HEADER, ListRows, next_row, wrong};
+use super::list_rows::{CLEANED_HEADER, ListRows, next_row};
+use crate::failure::Context;
 use flate2::read::MultiGzDecoder;
 use std::fs::{self, File};
-use std::io::{BufReader, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
 /// A part of the domain of every address of the lists.
 pub const MARK: &str = "soaked";
@@ -13,8 +14,6 @@ pub const MARK: &str = "soaked";
 pub const BESIDE: [&str; 4] = [".partial", ".state", ".results", ".packed"];
 /// Those in which no address may be readable.
 const SECRET: [&str; 2] = [".state", ".results"];
-/// How many differences are printed.
-const SHOWN: usize = 5;
 
 /// An output and what must be in it.
 pub struct ListOutput<'a> {
@@ -26,6 +25,8 @@ pub struct ListOutput<'a> {
     pub is_ordered: bool,
     /// Whether its rows have more columns of results than `deliverable` and `reason`.
     pub has_more_columns: bool,
+    /// The number of lines before its header.
+    pub titles: usize,
 }
 
 impl ListOutput<'_> {
@@ -53,43 +54,45 @@ impl ListOutput<'_> {
 
     /// Checks that each row of the list is written once, with its verdict, and at its position if order was requested.
     pub fn judge(&self) -> Result<(), String> {
-        let path = &self.path;
-        let file = File::open(path).map_err(|e| wrong(path, &e))?;
+        let (count, lines) = (self.rows(&self.path)?.len() as u64, self.list.lines);
+        if count == lines { Ok(()) } else { Err(format!("{count} lines of {lines}")) }
+    }
+
+    /// The numbers of the complete rows of a file in the form of this output. Each must have the verdict that mailnet expects,
+    /// once, and they must be in order if that was requested.
+    pub fn rows(&self, path: &Path) -> Result<Vec<u64>, String> {
+        let file = File::open(path).at(path)?;
         let is_packed = path.extension().is_some_and(|ending| ending == "gz");
         let plain: Box<dyn Read> =
             if is_packed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
         let mut input = BufReader::new(plain);
-        let lines = self.list.lines;
-        let (mut came, mut count, mut faults) = (vec![false; lines as usize], 0, Vec::new());
         let mut row = String::new();
+        for _ in 0..self.titles {
+            input.read_line(&mut row).at(path)?;
+        }
         let is_right = |row: &str, expected: &str| match self.has_more_columns {
             true => row.strip_prefix(expected).is_some_and(|more| more.starts_with(',')),
             false => row == expected,
         };
-        while next_row(&mut input, &mut row).map_err(|e| wrong(path, &e))? {
-            let Some(n) = self.list.number(&row) else {
-                if !is_right(&row, CLEANED_HEADER) {
-                    faults.push(format!("a strange line: {row}"));
-                }
-                continue;
-            };
-            if std::mem::replace(&mut came[n as usize], true) {
-                faults.push(format!("line {n} twice"));
-            }
-            if self.is_ordered && n != count {
-                faults.push(format!("line {n} in place {count}"));
-            }
+        if next_row(&mut input, &mut row).at(path)? && !is_right(&row, CLEANED_HEADER) {
+            return Err(format!("a strange header: {row}"));
+        }
+        let (mut came, mut rows) = (vec![false; self.list.lines as usize], Vec::new());
+        while next_row(&mut input, &mut row).at(path)? {
+            let n = self.list.number(&row).ok_or_else(|| format!("a strange line: {row}"))?;
             let expected = self.list.cleaned(n);
             if !is_right(&row, &expected) {
-                faults.push(format!("{row}, not {expected}"));
+                return Err(format!("{row}, not {expected}"));
             }
-            count += 1;
+            if std::mem::replace(&mut came[n as usize], true) {
+                return Err(format!("line {n} twice"));
+            }
+            if self.is_ordered && rows.last().is_some_and(|&last| last > n) {
+                return Err(format!("line {n} is not in order"));
+            }
+            rows.push(n);
         }
-        if count != lines {
-            faults.push(format!("{count} lines of {lines}"));
-        }
-        let shown: Vec<&str> = faults.iter().take(SHOWN).map(String::as_str).collect();
-        if shown.is_empty() { Ok(()) } else { Err(format!("{}: {}", faults.len(), shown.join("; "))) }
+        Ok(rows)
     }
 }
 
@@ -135,6 +138,6 @@ impl Eye {
 }
 
 /// The length of a file; 0 if there is none.
-pub fn length(path: &std::path::Path) -> u64 {
+pub fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |data| data.len())
 }

@@ -2,7 +2,7 @@
 //!
 //! A list has duplicates in other letter case, rows without an address, and values with quotes and line ends.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use mailnet::Scenario;
 use std::fs::File;
 use std::io::{BufRead, BufWriter, Write};
@@ -24,6 +24,21 @@ pub struct ListRows {
 }
 
 impl ListRows {
+    /// The rows for a mail internet with this scenario.
+    ///
+    /// # Errors
+    ///
+    /// The scenario is invalid.
+    pub fn new(
+        seed: u64,
+        lines: u64,
+        scenario: &str,
+        domain: impl Fn(u64, u64) -> String + 'static,
+    ) -> Result<ListRows, Failure> {
+        let scenario = Scenario::parse(scenario).about("the scenario")?;
+        Ok(ListRows { seed, lines, domain: Box::new(domain), scenario })
+    }
+
     /// A random number for a row, the same on each call.
     fn draw(&self, n: u64, salt: u64) -> u64 {
         fastrand::Rng::with_seed(self.seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salt << 56).u64(..)
@@ -79,7 +94,7 @@ impl ListRows {
 
     /// Writes the list with its header.
     pub fn write(&self, path: &Path) -> Result<(), Failure> {
-        let file = File::create(path).map_err(|e| wrong(path, &e))?;
+        let file = File::create(path).at(path)?;
         let mut out = BufWriter::new(file);
         let mut write = || {
             writeln!(out, "n,email,note")?;
@@ -88,7 +103,7 @@ impl ListRows {
             }
             out.flush()
         };
-        write().map_err(|e| wrong(path, &e))
+        write().at(path)
     }
 
     /// The number of a row of the output, if it is one of this list.
@@ -98,21 +113,17 @@ impl ListRows {
     }
 }
 
-/// Reads the next row without its line end; a line end within quotes belongs to the row.
+/// Reads the next row without its line end; a line end within quotes belongs to the row. A row without its line end does not count:
+/// a kill may have cut it.
 pub fn next_row(input: &mut impl BufRead, row: &mut String) -> std::io::Result<bool> {
     row.clear();
     while input.read_line(row)? > 0 {
-        if row.bytes().filter(|&byte| byte == b'"').count().is_multiple_of(2) {
-            row.truncate(row.trim_end_matches('\n').len());
+        if row.ends_with('\n') && row.bytes().filter(|&byte| byte == b'"').count().is_multiple_of(2) {
+            row.pop();
             return Ok(true);
         }
     }
-    Ok(!row.is_empty())
-}
-
-/// The failure of an operation on a file.
-pub fn wrong(path: &Path, error: &dyn std::error::Error) -> Failure {
-    Failure(format!("{}: {error}", path.display()))
+    Ok(false)
 }
 
 #[cfg(test)]
@@ -121,7 +132,7 @@ mod tests {
 
     #[test]
     fn rows_end_outside_of_quotes() {
-        let mut input = &b"1,a\n2,\"b\nc\"\n3,\"say \"\"hi\"\"\"\n"[..];
+        let mut input = &b"1,a\n2,\"b\nc\"\n3,\"say \"\"hi\"\"\"\n4,cu"[..];
         let (mut row, mut rows) = (String::new(), Vec::new());
         while next_row(&mut input, &mut row).unwrap() {
             rows.push(row.clone());

@@ -156,8 +156,8 @@ impl RequestLoad {
         }
     }
 
-    /// Repeats requests without an answer, on a disk that works: each is then answered and paid once. `judge` compares the ledger of
-    /// the account with a claim.
+    /// Repeats requests without an answer, on a disk that works: each is then answered and paid once. `judge` compares the ledger
+    /// of the account with a claim.
     pub fn settle(
         &mut self,
         api: Api<'_>,

@@ -1,8 +1,8 @@
 //! `cargo xtask soak NAME`: long campaigns that stress the product and check its invariants.
 //!
-//! [`CampaignName`] says what each proves; its code is in the file or folder with its name (`crash`: in kills/). The others are
-//! shared: servers and their ledgers (world.rs), clients (api.rs, client.rs, visitor.rs, crowd.rs), and the comparison of what clients
-//! were told with the ledger (judge.rs).
+//! [`CampaignName`] says what each proves; its code is in the file or folder with its name (`crash` and `batches`: in kills/). The
+//! others are shared: servers and their ledgers (world.rs), clients (api.rs, client.rs, visitor.rs, crowd.rs), and the comparison
+//! of what clients were told with the ledger (judge.rs).
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. A campaign returns an error if it cannot be set up, or if a step of it
 //! fails in an unexpected way; what its checks find is in its counts. docs/testing.md describes what each of them proves.
@@ -10,12 +10,12 @@
 mod abuse;
 pub mod api;
 mod assistants;
-mod batches;
 mod canary;
 pub mod client;
 pub mod cluster;
 mod credits;
 pub mod crowd;
+mod customer;
 mod disk;
 pub mod downloads;
 mod evidence;
@@ -34,12 +34,10 @@ mod load;
 mod manners;
 mod options;
 mod outage;
-mod parts;
 mod peers;
 mod power;
 mod races;
 mod retry;
-mod slow;
 mod slow_peers;
 mod ssrf;
 mod state;
@@ -65,19 +63,18 @@ pub fn main(options: &SoakOptions) -> ExitCode {
         CampaignName::Crash => kills::run(options, &kills::CRASH),
         CampaignName::Kills => kills::run(options, &kills::KILLS),
         CampaignName::Credits => credits::run(options),
-        CampaignName::Batches => batches::run(options),
+        CampaignName::Batches => kills::run(options, &kills::BATCHES),
         CampaignName::Canary => canary::run(options),
         CampaignName::Outage => outage::run(options),
         CampaignName::List => list::run(options),
         CampaignName::Lists => lists::run(options),
-        CampaignName::Parts => parts::run(options),
+        CampaignName::Parts => list::parts::run(options),
         CampaignName::Stops => stops::run(options),
         CampaignName::Retry => retry::run(options),
         CampaignName::Races => races::run(options),
         CampaignName::Timeleft => timeleft::run(options),
         CampaignName::State => state::run(options),
         CampaignName::Abuse => abuse::run(options),
-        CampaignName::Slow => slow::run(options),
         CampaignName::Unread => unread::run(options),
         CampaignName::Tenants => tenants::run(options),
         CampaignName::Cluster => cluster::run(options),

@@ -36,8 +36,8 @@ pub struct SoakOptions {
     /// Use `mailprobe` and `mailnet` (fuzz without --small: `fuzz-TARGET`) from this folder and do not build them.
     #[arg(long, value_name = "PATH")]
     pub(super) bin_dir: Option<PathBuf>,
-    /// abuse, unread, races, evidence, manners, iofault, power, cluster, fuzz, timeleft: run only the parts with this text in their name.
-    /// A part is an attack, a route, a server, a check, a fault, a target or a run, depending on the campaign.
+    /// abuse, unread, races, evidence, manners, iofault, power, cluster, fuzz, timeleft: run only the parts with this text in their
+    /// name. A part is an attack, a route, a server, a check, a fault, a target or a run, depending on the campaign.
     #[arg(long, value_name = "NAME")]
     pub(super) only: Option<String>,
     /// cluster: the `mailprobe` of an earlier version, from which `upgrade` starts and to which it goes back [default: the same].
@@ -68,8 +68,6 @@ pub enum CampaignName {
     Outage,
     /// Addresses with a marker in their text, in every flow: no log, metric, refusal or file has them, and they expire.
     Canary,
-    /// Thousands of slow connections: a good client still gets fast answers.
-    Slow,
     /// Thousands of connections that read no answers, on every route, over HTTP and TLS: the memory of the server stays bounded.
     Unread,
     /// Accounts and strangers take of each shared thing as much as they may: the requests of another account succeed, and soon.

@@ -21,7 +21,7 @@ use super::crowd::{each, joined, spawn};
 use super::judge::{self, Claim};
 use super::options::SoakOptions;
 use super::world::{ANY_PORT, CampaignFolder, Mailnet, Serve};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::wait_until;
 use crate::interop::report::{self, Tally};
 use std::net::{TcpListener, UdpSocket};
@@ -39,11 +39,7 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 /// The longest wait of a batch at the fourth point, in seconds.
 const BATCH_WAIT: &str = "5";
 
-const SCENARIO: &str = "seed = 9\n\
-    [[group]]\nname = \"up-{n}.example\"\ncount = 400\nmailboxes.ok = [\"user-#\"]\n\
-    [[group]]\nname = \"slow-{n}.example\"\ncount = 40\nserver = { latency_ms = 400 }\nmailboxes.ok = [\"user-#\"]\n\
-    [[host]]\nname = \"mx.dead.example\"\nstate = \"refused\"\n\
-    [[domain]]\nname = \"dead.example\"\nmx = [\"10 mx.dead.example\"]\n";
+const SCENARIO: &str = include_str!("../../soak/scenarios/outage.toml");
 
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
@@ -87,8 +83,7 @@ struct Ports {
 impl OutageCampaign {
     fn go(&self, tally: &mut Tally) -> Result<(), Failure> {
         let ports = Ports::draw()?;
-        let silent = UdpSocket::bind(("127.0.0.1", ports.dns))
-            .map_err(|error| Failure(format!("a silent resolver: {error}")))?;
+        let silent = UdpSocket::bind(("127.0.0.1", ports.dns)).about("a silent resolver")?;
         let serve = self.serve(&ports, &[])?;
         let key = self.world.unlimited("outage", GRANTED)?;
         let api = Api::new(serve.address, &key);

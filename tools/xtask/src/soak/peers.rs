@@ -2,7 +2,7 @@
 //! `mailprobe clean` against it.
 
 use super::world::{CampaignFolder, no_panic};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{self, Finished, ServerProcess, interrupted};
 use mailnet::{Mailnet, Running, Scenario};
 use std::collections::HashMap;
@@ -44,8 +44,8 @@ pub struct CleanRun<'a> {
 ///
 /// The scenario is invalid, or an address cannot be bound.
 pub fn start(scenario: &str) -> Result<Running, Failure> {
-    let scenario = Scenario::parse(scenario).map_err(|error| Failure(format!("the scenario: {error}")))?;
-    Mailnet::start(scenario).map_err(|error| Failure(format!("mailnet: {error}")))
+    let scenario = Scenario::parse(scenario).about("the scenario")?;
+    Mailnet::start(scenario).about("mailnet")
 }
 
 /// `mailprobe clean` with its engine pointed at a mail internet. `named` also sets its EHLO name and reverse-path.
@@ -87,8 +87,7 @@ pub fn clean(world: &CampaignFolder, net: &Running, run: &CleanRun<'_>) -> Resul
     let file = |ending: &str| world.path(&format!("{}.{ending}", run.name));
     let (input, output) = (file("csv"), file("cleaned.csv"));
     let list: String = run.rows.iter().map(|row| format!("{row}\n")).collect();
-    fs::write(&input, format!("email\n{list}"))
-        .map_err(|error| Failure(format!("{}: {error}", input.display())))?;
+    fs::write(&input, format!("email\n{list}")).at(&input)?;
     let mut command = clean_command(world, net, run.named);
     command.args(["--format", "csv", "--column", "email", "--no-progress", "--force"]);
     command.arg(&input).arg("-o").arg(&output).args(run.flags);
@@ -106,16 +105,15 @@ pub fn clean(world: &CampaignFolder, net: &Running, run: &CleanRun<'_>) -> Resul
 }
 
 fn read(path: &Path) -> Result<HashMap<String, String>, Failure> {
-    let wrong = |problem: &dyn std::fmt::Display| Failure(format!("{}: {problem}", path.display()));
-    let mut reader = csv::Reader::from_path(path).map_err(|error| wrong(&error))?;
-    let headers = reader.headers().map_err(|error| wrong(&error))?.clone();
+    let mut reader = csv::Reader::from_path(path).at(path)?;
+    let headers = reader.headers().at(path)?.clone();
     let column = |name: &str| {
-        headers.iter().position(|header| header == name).ok_or_else(|| wrong(&format!("no column {name}")))
+        headers.iter().position(|header| header == name).ok_or(format!("no column {name}")).at(path)
     };
     let (email, reason) = (column("email")?, column("reason")?);
     let mut said = HashMap::new();
     for row in reader.records() {
-        let row = row.map_err(|error| wrong(&error))?;
+        let row = row.at(path)?;
         let field = |index: usize| row.get(index).unwrap_or_default().to_owned();
         said.insert(field(email), field(reason));
     }

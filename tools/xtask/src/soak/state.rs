@@ -8,11 +8,10 @@
 //! - the state file has the sum of what the sites refused and accepted; after kills it has no refusal less, and more only for
 //!   recipients that a killed run was asking about.
 
-use super::list_rows::wrong;
 use super::options::SoakOptions;
 use super::peers;
 use super::world::{CampaignFolder, engine_flags};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{ServerProcess, interrupted, sleep};
 use crate::interop::report::{self, Tally, outcome};
 use mailnet::{Running, What};
@@ -82,14 +81,8 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
 }
 
 fn scenario(seed: u64, sites: usize) -> String {
-    format!(
-        "seed = {seed}\njournal = true\nroles = []\n[[personality]]\nname = \"slow\"\nlike = \"generic\"\n\
-         ehlo = [\"PIPELINING\", \"LIMITS RCPTMAX={RECIPIENTS}\"]\n\
-         [[group]]\nname = \"none-{{n}}.example\"\ncount = {sites}\nmailboxes.ok = [\"real-#\"]\n\
-         server = {{ personality = \"slow\", latency_ms = [100, 200] }}\n\
-         [[group]]\nname = \"half-{{n}}.example\"\ncount = {sites}\nmailboxes.ok = [\"real-#\"]\n\
-         server = {{ personality = \"slow\", latency_ms = [100, 200] }}\n"
-    )
+    let sites = include_str!("../../soak/scenarios/state.toml").replace("SITES", &sites.to_string());
+    format!("seed = {seed}\n{}", sites.replace("RECIPIENTS", &RECIPIENTS.to_string()))
 }
 
 struct StateCampaign<'a> {
@@ -131,7 +124,7 @@ impl StateCampaign<'_> {
                 if !status.success() {
                     return Err(run.process.complain(&format!("ended: {status}")).into());
                 }
-                let lines = fs::read_to_string(&run.output).map_err(|error| wrong(&run.output, &error))?;
+                let lines = fs::read_to_string(&run.output).at(&run.output)?;
                 let lines = lines.lines().count();
                 if lines != run.rows {
                     return Err(format!("{lines} rows in the output, {} in the list", run.rows));
@@ -183,7 +176,7 @@ impl StateCampaign<'_> {
         }
         self.random.shuffle(&mut rows);
         let (list, output) = (self.path(&format!("{name}.txt")), self.path(&format!("{name}.out")));
-        fs::write(&list, rows.concat()).map_err(|error| wrong(&list, &error))?;
+        fs::write(&list, rows.concat()).at(&list)?;
         let mut command = self.command("clean");
         command.arg(&list).arg("-o").arg(&output).args([
             "--no-progress",
@@ -201,7 +194,7 @@ impl StateCampaign<'_> {
         let site = self.site(number);
         let mut command = self.command("check");
         let output = command.arg(format!("nobody-{}@{site}", self.started)).output();
-        let output = output.map_err(|error| format!("mailprobe check: {error}"))?;
+        let output = output.about("mailprobe check")?;
         let said = String::from_utf8_lossy(&output.stderr);
         let is_right = output.status.success() || said.contains("1 of the addresses was not checked: ");
         if is_right { Ok(()) } else { Err(format!("mailprobe check: {}, {said}", output.status)) }
@@ -270,7 +263,7 @@ impl StateCampaign<'_> {
     /// What the state file has of each site.
     fn kept(&self) -> Result<Vec<Counts>, String> {
         let path = self.path(&format!("{}-state", self.part));
-        let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = fs::read_to_string(&path).at(&path)?;
         let sites = text.lines().filter_map(|line| line.strip_prefix("site "));
         let number = |text: Option<&str>| text.and_then(|text| text.parse().ok()).ok_or(format!("{path:?}"));
         let steps = |site: &str| {

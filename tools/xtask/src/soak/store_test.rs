@@ -1,7 +1,7 @@
 //! Campaigns of the store's own tests (frontend/store-redb/src/tests/crash), run by cargo.
 
 use super::world::cargo;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 
 /// The lines of a complaint.
 const SHOWN: usize = 10;
@@ -26,7 +26,7 @@ impl StoreTest {
         command.args(["test", "--package", "store-redb", "--lib"]).args(release.then_some("--release"));
         command.args(["--", "--ignored", "--exact", "--nocapture", test]).env("RUST_BACKTRACE", "0");
         command.envs(variables.iter().map(|(name, value)| (name, value.to_string())));
-        let ended = command.output().map_err(|error| Failure(format!("cargo did not start: {error}")))?;
+        let ended = command.output().about("cargo did not start")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (output, errors) = (text(&ended.stdout), text(&ended.stderr));
         Ok(StoreTest { succeeded: ended.status.success(), output, errors })

@@ -7,12 +7,11 @@
 
 use super::client::{HttpClient, HttpRequest};
 use super::options::SoakOptions;
-use super::slow::released;
 use super::slow_peers::millis;
 use super::transport::{Certificate, ServerEndpoint, Stream};
 use super::visitor::Visitor;
 use super::world::{CampaignFolder, Mailnet, Serve};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{interrupted, wait_until};
 use crate::interop::report::{self, Tally, outcome};
 use serde_json::json;
@@ -74,7 +73,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let size = if options.small { SMALL } else { FULL };
     report::line(&format!("unread: {} connections on each route", size.connections));
     let mut tally = Tally::default();
-    let certificate = Certificate::make().map_err(|error| Failure(format!("a certificate: {error}")))?;
+    let certificate = Certificate::make().about("a certificate")?;
     for certificate in [None, Some(&certificate)] {
         let world = CampaignFolder::make(options)?;
         let mailnet = world.mailnet(SCENARIO)?;
@@ -102,8 +101,8 @@ fn run_on(
         let key = world.unlimited(account, 1000)?;
         let openings = openings_of(&server, &key, size)?;
         let most_mib = size.most_mib[usize::from(server.is_over_tls())];
-        let before = serve.descriptors()?;
-        report::line(&format!("      {server}: {} MiB before", serve.resident_kib()? / 1024));
+        let before = serve.footprint()?;
+        report::line(&format!("      {server}: {} MiB before", before.resident_kib / 1024));
         for opening in openings {
             let name = format!("{server} {}", opening.name);
             if options.wants(&name) {
@@ -111,7 +110,8 @@ fn run_on(
                 serve.running()?;
             }
         }
-        tally.check("no descriptor of them is left", released(&mut serve, before));
+        let [_, open] = serve.settle(before, u64::MAX)?;
+        tally.check("no descriptor of them is left", open);
         tally.check("no panic, and an end in order", serve.end());
     }
     Ok(())

@@ -4,16 +4,17 @@
 use super::judge::{self, Claim};
 use super::options::SoakOptions;
 use super::transport::{Certificate, ServerEndpoint};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{self, ServerProcess, target_folder, wait_until};
-use crate::interop::report::Tally;
+use crate::interop::report::{Tally, outcome};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The time limit of a release build from an empty target folder on two cores.
 const BUILD_LIMIT: Duration = Duration::from_secs(1500);
@@ -21,6 +22,11 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// The time limit of a drain: a check under way may take a minute.
 const END_LIMIT: Duration = Duration::from_secs(90);
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
+/// How long a server may take to release the resources of clients that have gone: mimalloc returns free memory with a delay, and idle
+/// sessions send QUIT after two seconds.
+const RELEASE_LIMIT: Duration = Duration::from_secs(60);
+/// How many more descriptors it may have than before: those of the database, and of a late connection.
+const DESCRIPTORS_MORE_MAX: usize = 8;
 /// The output of the last `mailprobe serve`.
 const SERVE_LOG: &str = "serve.log";
 /// The configuration of all servers.
@@ -53,7 +59,6 @@ pub struct CampaignFolder {
 /// A process of mailnet that plays a scenario.
 pub struct Mailnet {
     server: ServerProcess,
-    log: PathBuf,
     dns: String,
     smtp_port: String,
 }
@@ -61,9 +66,17 @@ pub struct Mailnet {
 /// A running process of `mailprobe serve`.
 pub struct Serve {
     server: ServerProcess,
-    log: PathBuf,
     /// The address of the API.
     pub address: SocketAddr,
+}
+
+/// Figures of a server's process.
+#[derive(Clone, Copy)]
+pub struct Footprint {
+    /// The resident memory.
+    pub resident_kib: u64,
+    /// The number of open file descriptors.
+    pub descriptors: usize,
 }
 
 /// The ledger of an account.
@@ -100,10 +113,9 @@ impl CampaignFolder {
 
     /// Builds the binaries, in release mode or not, unless their folder is given.
     pub fn of(bin_dir: Option<&Path>, release: bool) -> Result<CampaignFolder, Failure> {
-        let folder =
-            tempfile::Builder::new().prefix("soak-").tempdir().map_err(|error| wrong("tempdir", &error))?;
+        let folder = tempfile::Builder::new().prefix("soak-").tempdir().about("tempdir")?;
         let binaries = match bin_dir {
-            Some(path) => path.canonicalize().map_err(|error| wrong(path.display(), &error))?,
+            Some(path) => path.canonicalize().at(path)?,
             None => build(folder.path(), release)?,
         };
         mailnet::raise_open_files();
@@ -159,13 +171,13 @@ impl CampaignFolder {
         write(&path, scenario)?;
         command.arg("--scenario").arg(&path).args(at);
         let mut server = ServerProcess::start("mailnet", command, &log)?;
-        let line = ready_line(&mut server, &log, "dns ")?;
+        let line = awaited_line(&mut server, "dns ")?.unwrap_or_default();
         let words: Vec<&str> = line.split(' ').collect();
         let (Some(dns), Some(port)) = (words.first(), words.get(2)) else {
             return Err(server.complain("says ready in other words"));
         };
         let (dns, smtp_port) = ((*dns).to_owned(), (*port).to_owned());
-        Ok(Mailnet { server, log, dns, smtp_port })
+        Ok(Mailnet { server, dns, smtp_port })
     }
 
     /// Starts `mailprobe serve` on the folder's data, with its engine pointed at mailnet.
@@ -193,7 +205,7 @@ impl CampaignFolder {
         let tls = ["--tls-cert", paths[0].as_str(), "--tls-key", paths[1].as_str()];
         let serve = self.serve(mailnet, &[more, &tls].concat())?;
         let server = ServerEndpoint::over_tls(serve.address, certificate);
-        Ok((serve, server.map_err(|error| Failure(format!("TLS: {error}")))?))
+        Ok((serve, server.about("TLS")?))
     }
 
     /// Starts `mailprobe serve` at an address, with its engine pointed at a resolver and a port.
@@ -215,11 +227,8 @@ impl CampaignFolder {
     }
 
     fn ready(&self, mut server: ServerProcess) -> Result<Serve, Failure> {
-        let log = self.path(SERVE_LOG);
-        let url = ready_line(&mut server, &log, "listening on ")?;
-        let address = url.split("://").last().unwrap_or_default();
-        let address = address.parse().map_err(|_| server.complain("listens nowhere"))?;
-        Ok(Serve { server, log, address })
+        let address = listening(&mut server)?.ok_or_else(|| server.complain("ended"))?;
+        Ok(Serve { server, address })
     }
 
     /// Starts `mailprobe serve` without waiting for it.
@@ -272,7 +281,7 @@ impl CampaignFolder {
     /// Runs a command of `mailprobe` that prints JSON, on the caller's data folder and with this input.
     pub fn json_on(&self, data: &Path, command: &[&str], input: &str) -> Result<Value, Failure> {
         let output = self.text_on(data, &[command, &["--json"]].concat(), input)?;
-        serde_json::from_str(&output).map_err(|error| wrong(command.join(" "), &error))
+        serde_json::from_str(&output).about(command.join(" "))
     }
 
     /// Runs a command of `mailprobe` on the caller's data folder and with this input, and returns its output.
@@ -388,9 +397,9 @@ impl Mailnet {
     }
 
     /// Ends the process and returns its counts.
-    pub fn stop(self) -> Result<Value, Failure> {
-        let status = self.server.terminate(START_LIMIT)?;
-        let log = read(&self.log)?;
+    pub fn stop(mut self) -> Result<Value, Failure> {
+        let status = self.server.end_by(Signal::TERM, START_LIMIT)?;
+        let log = self.server.log()?;
         let counted = log.lines().last().and_then(|line| serde_json::from_str(line).ok());
         match counted {
             Some(counted) if status.success() => Ok(counted),
@@ -414,16 +423,19 @@ pub fn polite(counted: &Value) -> Result<String, String> {
 
 impl Serve {
     /// Ends the process by SIGTERM, as an operator does, and waits.
-    pub fn stop(self) -> Result<(), Failure> {
-        let status = self.server.terminate(END_LIMIT)?;
+    pub fn stop(mut self) -> Result<(), Failure> {
+        self.terminate()
+    }
+
+    fn terminate(&mut self) -> Result<(), Failure> {
+        let status = self.server.end_by(Signal::TERM, END_LIMIT)?;
         if status.success() { Ok(()) } else { Err(Failure(format!("mailprobe serve ended: {status}"))) }
     }
 
     /// Ends the process in order. Its log must have no panic.
-    pub fn end(self) -> Result<String, String> {
-        let log = self.log.clone();
-        self.stop()?;
-        no_panic(&read(&log)?)
+    pub fn end(mut self) -> Result<String, String> {
+        self.terminate()?;
+        no_panic(&self.server.log()?)
     }
 
     /// Sends SIGTERM without waiting for the end.
@@ -444,7 +456,7 @@ impl Serve {
     /// The output since the start. Lines are buffered for a moment before they are written.
     pub fn log(&self) -> Result<String, Failure> {
         process::sleep(Duration::from_millis(300))?;
-        read(&self.log)
+        self.server.log()
     }
 
     /// The number of its process.
@@ -457,10 +469,33 @@ impl Serve {
         self.server.resident_kib().ok_or_else(|| Failure("no VmRSS in /proc".into()))
     }
 
+    /// The memory and the descriptors of the process.
+    pub fn footprint(&self) -> Result<Footprint, Failure> {
+        Ok(Footprint { resident_kib: self.resident_kib()?, descriptors: self.descriptors()? })
+    }
+
+    /// Waits until the server has released what clients needed: it may keep this much more memory than before, in KiB, and a few
+    /// descriptors of its own. Returns the outcomes for memory and for descriptors.
+    pub fn settle(&self, before: Footprint, more_kib: u64) -> Result<[Result<String, String>; 2], Failure> {
+        let most_kib = before.resident_kib.saturating_add(more_kib);
+        let most = before.descriptors + DESCRIPTORS_MORE_MAX;
+        let (start, mut now) = (Instant::now(), self.footprint()?);
+        while (now.resident_kib > most_kib || now.descriptors > most) && start.elapsed() < RELEASE_LIMIT {
+            process::sleep(Duration::from_millis(500))?;
+            now = self.footprint()?;
+        }
+        let waited = start.elapsed().as_secs();
+        let [memory, open] =
+            [(now.resident_kib, before.resident_kib), (now.descriptors as u64, before.descriptors as u64)]
+                .map(|(now, before)| format!("{now} after {waited} s, {before} before"));
+        let memory = outcome(now.resident_kib <= most_kib, format!("KiB: {memory}"));
+        Ok([memory, outcome(now.descriptors <= most, open)])
+    }
+
     /// The number of open file descriptors.
     pub fn descriptors(&self) -> Result<usize, Failure> {
         let folder = format!("/proc/{}/fd", self.server.id());
-        Ok(fs::read_dir(&folder).map_err(|error| wrong(&folder, &error))?.count())
+        Ok(fs::read_dir(&folder).about(&folder)?.count())
     }
 }
 
@@ -523,23 +558,6 @@ pub fn engine_flags(command: &mut Command, (dns, smtp_port): (&str, &str), named
     }
 }
 
-/// Waits for the line that reports that a server is ready, and returns the rest of the line after `prefix`.
-fn ready_line(server: &mut ServerProcess, log: &Path, prefix: &str) -> Result<String, Failure> {
-    let mut found = None;
-    let waited = wait_until("the line that says ready", START_LIMIT, || {
-        let text = read(log)?;
-        // The last part may be an incomplete line.
-        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        found = whole.lines().find_map(|line| line.strip_prefix(prefix)).map(str::to_owned);
-        if found.is_none() {
-            server.running()?;
-        }
-        Ok(found.is_some())
-    });
-    waited.map_err(|failure| server.complain(&failure.0))?;
-    found.ok_or_else(|| server.complain("is not ready"))
-}
-
 /// A plan with this id and without limits.
 fn plan(id: &str, monthly_credits: u64) -> String {
     format!("[[plan]]\nid = \"{id}\"\nname = \"{id}\"\nmonthly_credits = {monthly_credits}\n{NO_LIMITS}")
@@ -547,17 +565,24 @@ fn plan(id: &str, monthly_credits: u64) -> String {
 
 /// The address at which a server listens; `None` if it ends instead.
 pub fn listening(server: &mut ServerProcess) -> Result<Option<SocketAddr>, Failure> {
+    let url = awaited_line(server, "listening on ")?;
+    let parsed = url.map(|url| url.split("://").last().unwrap_or_default().parse()).transpose();
+    parsed.map_err(|_| server.complain("listens nowhere"))
+}
+
+/// The rest of the line behind `prefix` by which a server reports that it is ready; `None` if the server ends instead.
+fn awaited_line(server: &mut ServerProcess, prefix: &str) -> Result<Option<String>, Failure> {
     let mut found = None;
-    let waited = wait_until("the server to listen or to end", START_LIMIT, || {
+    let waited = wait_until("the line that says ready", START_LIMIT, || {
         let ended = server.ended()?.is_some();
         let log = server.log()?;
+        // The last part may be an incomplete line.
         let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        found = whole.lines().find_map(|line| line.strip_prefix("listening on http://")).map(str::to_owned);
+        found = whole.lines().find_map(|line| line.strip_prefix(prefix)).map(str::to_owned);
         Ok(ended || found.is_some())
     });
     waited.map_err(|failure| server.complain(&failure.0))?;
-    let parsed = found.map(|address| address.parse()).transpose();
-    parsed.map_err(|_| server.complain("listens nowhere"))
+    Ok(found)
 }
 
 /// Copies a folder with everything in it.
@@ -589,14 +614,10 @@ pub fn cargo() -> Command {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    fs::write(path, text).map_err(|error| wrong(path.display(), &error))
+    fs::write(path, text).at(path)
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let bytes = fs::read(path).map_err(|error| wrong(path.display(), &error))?;
+    let bytes = fs::read(path).at(path)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn wrong(what: impl std::fmt::Display, error: &dyn std::error::Error) -> Failure {
-    Failure(format!("{what}: {error}"))
 }

@@ -2,17 +2,16 @@
 
 use super::super::assistants::tools;
 use super::super::client::{HttpClient, HttpRequest};
-use super::super::crowd::{each, into_inner, joined, lock};
+use super::super::crowd::{each, joined, repeat};
 use super::super::downloads::{DownloadCounts, DownloadLoad, Owners};
 use super::super::slow_peers::{Habit, Siege};
 use super::super::transport::ServerEndpoint;
 use super::answers::{self, AnswerCounts};
 use super::shapes::{self, Shape};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::interrupted;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -73,31 +72,6 @@ pub struct Means<'m> {
     pub bombs: DownloadLoad,
 }
 
-/// Runs one closure in several threads; the first failure ends all of them.
-fn many<F>(count: usize, ended: &AtomicBool, work: F) -> Result<(), Failure>
-where
-    F: Fn(usize) -> Result<(), Failure> + Sync,
-{
-    let first = Mutex::new(Ok(()));
-    std::thread::scope(|scope| {
-        for number in 0..count {
-            let (work, first) = (&work, &first);
-            scope.spawn(move || {
-                while !ended.load(Ordering::Relaxed) {
-                    if let Err(failure) = interrupted().and_then(|()| work(number)) {
-                        let mut first = lock(first);
-                        if first.is_ok() {
-                            *first = Err(failure);
-                        }
-                        return;
-                    }
-                }
-            });
-        }
-    });
-    into_inner(first)
-}
-
 fn slow_peers(means: &Means<'_>, ended: &AtomicBool, habits: &[Habit]) -> String {
     let siege = Siege::default();
     let members = means.members.div_ceil(habits.len());
@@ -149,9 +123,9 @@ fn unfinished(means: &Means<'_>) -> Vec<Habit> {
 fn fields(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     let request = format!("GET /livez HTTP/1.1\r\nHost: t\r\n{}\r\n", shapes::fields());
     let sent = AtomicU64::new(0);
-    many(FEW, ended, |_| {
+    repeat(FEW, ended, |_| {
         let answers = answers::of(&means.server, request.as_bytes(), means.quiet);
-        let answers = answers.map_err(|error| Failure(format!("10,000 fields: {error}")))?;
+        let answers = answers.about("10,000 fields")?;
         sent.fetch_add(1, Ordering::Relaxed);
         judge("10,000 fields", &answers, &[400, 431])
     })?;
@@ -192,8 +166,8 @@ fn malformed(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
 
 fn one(means: &Means<'_>, shape: &Shape) -> Result<(), Failure> {
     let answers = answers::of(&means.server, &shape.bytes, means.quiet);
-    let answers = answers.map_err(|error| Failure(format!("{}: {error}", shape.name)))?;
-    judge(shape.name, &answers, shape.may)
+    let answers = answers.about(&shape.name)?;
+    judge(&shape.name, &answers, &shape.may)
 }
 
 fn pipelines(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
@@ -202,16 +176,14 @@ fn pipelines(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     let account =
         format!("GET /v1/account HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\n\r\n", means.key);
     let requests = [live.repeat(REQUESTS), account.repeat(REQUESTS)];
-    many(PIPELINES, ended, |number| {
+    repeat(PIPELINES, ended, |number| {
         let wrong = |what: &dyn std::fmt::Display| Failure(format!("pipelined requests: {what}"));
-        let mut stream = means.server.connect(CONNECT_LIMIT).map_err(|error| wrong(&error))?;
+        let mut stream = means.server.connect(CONNECT_LIMIT).about("pipelined requests")?;
         let timed = stream.tcp().set_read_timeout(Some(ANSWER_LIMIT));
-        timed
-            .and_then(|()| stream.write_all(requests[number % 2].as_bytes()))
-            .map_err(|error| wrong(&error))?;
+        timed.and_then(|()| stream.write_all(requests[number % 2].as_bytes())).about("pipelined requests")?;
         let (mut answered, mut came, mut piece) = (0, Vec::new(), vec![0; 64 * 1024]);
         while answered < REQUESTS {
-            let length = stream.read(&mut piece).map_err(|error| wrong(&error))?;
+            let length = stream.read(&mut piece).about("pipelined requests")?;
             if length == 0 {
                 return Err(wrong(&format!("closed after {answered} answers")));
             }
@@ -244,7 +216,7 @@ fn resets(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     let nonsense = [&[0x16, 3, 1, 2, 0][..], &[0xff; 600]].concat();
     let says = if means.server.is_over_tls() { vec![hello, half, nonsense, head] } else { vec![head] };
     let sent = AtomicU64::new(0);
-    many(FEW, ended, |_| {
+    repeat(FEW, ended, |_| {
         let number = sent.fetch_add(1, Ordering::Relaxed) as usize;
         let reset = || -> io::Result<()> {
             let mut stream = TcpStream::connect_timeout(&means.server.address, CONNECT_LIMIT)?;

@@ -1,31 +1,34 @@
 //! `soak abuse`: slow, greedy and malformed clients in one campaign, over HTTP and over TLS, and good clients beside
 //! them.
 //!
-//! Slow connections (slow_peers.rs) stay from the beginning to the end. Meanwhile the kinds of abuse run one after the
-//! other (greed.rs, shapes.rs), and good clients send ordinary requests (good.rs). Each of their answers must be right,
+//! First groups of slow connections (slow_peers.rs) stay one after another, over HTTP alone. The server's limit on connections is
+//! far above their number, but there are twice as many idle ones as it allows. When the server closes a connection, its client
+//! reconnects at once.
+//!
+//! Then slow connections of all kinds stay from the beginning to the end. Meanwhile the kinds of abuse run one after the
+//! other (greed.rs, shapes.rs), and good clients send ordinary requests (customer.rs). Each of their answers must be right,
 //! and the 99th percentile of each kind of request must be near that of an idle server. A malformed request gets at
 //! most one answer, and the check that is hidden in it is not executed, as the ledger must show. No answer is a 5xx
 //! other than 503, and at the end descriptors and memory are released.
 
 mod answers;
-mod good;
 mod greed;
 mod shapes;
 
 use super::crowd::joined;
+use super::customer::{Action, ActionTimes, Customer, DOMAINS, percentiles};
 use super::downloads::{self, DownloadLoad, Owners};
 use super::judge::Claim;
 use super::options::SoakOptions;
-use super::slow;
 use super::slow_peers::{Siege, SlowPeer, limit, millis};
 use super::transport::{Certificate, ServerEndpoint};
 use super::visitor::Visitor;
 use super::world::{CampaignFolder, Mailnet, Serve};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{sleep, wait_until};
 use crate::interop::report::{self, Tally, outcome};
-use good::{DOMAINS, Good, KINDS};
-use greed::{Greed, Means};
+use greed::Means;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -38,6 +41,8 @@ struct AbuseSize {
     requests: usize,
     /// How much the latency may exceed that of an idle server.
     slack: Duration,
+    /// How much it may exceed that beside a group of slow connections alone.
+    slack_beside_group: Duration,
     /// How much it may exceed that beside abuse that uses all of the processor.
     slack_beside_load: Duration,
     /// The shortest duration of each kind of abuse.
@@ -54,6 +59,7 @@ const FULL: AbuseSize = AbuseSize {
     members: 400,
     requests: 500,
     slack: Duration::from_millis(10),
+    slack_beside_group: Duration::from_millis(10),
     slack_beside_load: Duration::from_millis(100),
     stay: Duration::from_secs(25),
     quiet: Duration::from_millis(500),
@@ -67,6 +73,7 @@ const SMALL: AbuseSize = AbuseSize {
     members: 40,
     requests: 15,
     slack: Duration::from_millis(750),
+    slack_beside_group: Duration::from_millis(150),
     slack_beside_load: Duration::from_millis(750),
     stay: Duration::from_secs(1),
     quiet: Duration::from_millis(500),
@@ -77,12 +84,16 @@ const SMALL: AbuseSize = AbuseSize {
 
 /// The kinds of slow connections, in equal parts.
 const CROWDS: [SlowPeer; 4] = [SlowPeer::Silent, SlowPeer::Head, SlowPeer::Body, SlowPeer::Idle];
+/// The actions of good clients.
+const ACTIONS: [Action; 4] = [Action::Account, Action::FastCheck, Action::FullCheck, Action::Page];
+/// One in so many full checks is preceded by one of a mailbox that does not exist.
+const UNKNOWN_EVERY: usize = 7;
+/// The 99th percentile of each action.
+type Percentiles = BTreeMap<Action, Duration>;
 /// How long all slow peers may take to connect.
 const GATHER_LIMIT: Duration = Duration::from_secs(120);
 /// The time between the start of an abuse and the first measurement.
 const GATHER: Duration = Duration::from_millis(300);
-/// How long the server may take to release memory.
-const RELEASE_LIMIT: Duration = Duration::from_secs(60);
 const MORE_MIB_MAX: u64 = 100;
 
 /// Runs the campaign and returns the counts of its checks.
@@ -97,12 +108,84 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
         "seed = 1\n[[group]]\nname = \"a-{{n}}.example\"\ncount = {DOMAINS}\nserver = \"generic\"\nmailboxes.ok = [\"user-#\"]\n"
     ))?;
     let mut tally = Tally::default();
+    groups(&mut world, &mailnet, options, &size, &mut tally)?;
+    world.use_data("data");
     campaign(&world, &mailnet, options, &size, None, &mut tally)?;
-    let certificate = Certificate::make().map_err(|error| Failure(format!("a certificate: {error}")))?;
+    let certificate = Certificate::make().about("a certificate")?;
     world.use_data("data-tls");
     campaign(&world, &mailnet, options, &size, Some(&certificate), &mut tally)?;
     mailnet.stop()?;
     Ok(tally)
+}
+
+/// Holds one group of slow connections after another, on a server with places for all of them, or for half of the idle ones.
+fn groups(
+    world: &mut CampaignFolder,
+    mailnet: &Mailnet,
+    options: &SoakOptions,
+    size: &AbuseSize,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    let roomy = [SlowPeer::Silent, SlowPeer::Head, SlowPeer::Body, SlowPeer::Unread];
+    let kinds =
+        [("roomy", size.slow_peers * 2, &roomy[..]), ("narrow", size.slow_peers / 2, &[SlowPeer::Idle][..])];
+    for (data, places, kinds) in kinds {
+        if !kinds.iter().any(|kind| options.wants(kind.name())) {
+            continue;
+        }
+        world.use_data(data);
+        let (mut serve, server) = start(world, mailnet, places, None)?;
+        let good = good_clients(world, &server)?;
+        let key = world.unlimited("slow", 0)?;
+        let idle = idle(&good, size)?;
+        let before = serve.footprint()?;
+        for kind in kinds.iter().filter(|kind| options.wants(kind.name())) {
+            // Connections that do not read cost the server more work.
+            let members = size.slow_peers / if *kind == SlowPeer::Unread { 10 } else { 1 };
+            let (siege, habit) = (Siege::default(), kind.habit(&key));
+            let hold = || {
+                siege.hold(&habit, members, &server);
+                Ok(format!("{members} of them, {} cut off", siege.cut_off.load(Ordering::Relaxed)))
+            };
+            let gathered = || gathered(&siege, members);
+            let limits = (size.slack_beside_group, &idle);
+            let held = beside((&siege.ended, hold), gathered, &good, size, limits);
+            tally.check(kind.name(), held);
+            serve.running()?;
+        }
+        let [_, open] = serve.settle(before, u64::MAX)?;
+        tally.check("no descriptor of slow peers is left", open);
+        tally.check("no panic, and an end in order", serve.end());
+    }
+    Ok(())
+}
+
+/// Waits until all of these slow connections are open.
+fn gathered(siege: &Siege, members: usize) -> Result<(), Failure> {
+    wait_until("the slow connections", GATHER_LIMIT, || Ok(siege.open.load(Ordering::Relaxed) >= members))
+}
+
+/// Good clients with an account of their own.
+fn good_clients(world: &CampaignFolder, server: &ServerEndpoint) -> Result<Customer, Failure> {
+    Customer::sign_up(server, world.unlimited("good", 1_000_000)?, "good@people.example")
+}
+
+/// Does this many actions of each kind in parallel.
+fn act(good: &Customer, count: usize) -> Result<ActionTimes, Failure> {
+    let mut checks = vec![Action::FullCheck; UNKNOWN_EVERY];
+    checks.insert(0, Action::UnknownCheck);
+    good.act(&[
+        (&[Action::Account], count),
+        (&[Action::FastCheck], count),
+        (&[Action::Page], count),
+        (&checks, count.div_ceil(UNKNOWN_EVERY)),
+    ])
+}
+
+/// The latencies of an idle server, whose caches are warm.
+fn idle(good: &Customer, size: &AbuseSize) -> Result<Percentiles, Failure> {
+    act(good, size.requests)?;
+    Ok(percentiles(&act(good, size.requests)?))
 }
 
 fn campaign(
@@ -113,11 +196,10 @@ fn campaign(
     certificate: Option<&Certificate>,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
-    let (mut serve, server) = start(world, mailnet, size, certificate)?;
-    let good_person = Visitor::sign_up(&server, "good@people.example")?;
+    let (mut serve, server) = start(world, mailnet, size.slow_peers * 2 + 2000, certificate)?;
+    let good = good_clients(world, &server)?;
     let mut greedy = Visitor::sign_up(&server, "greedy@people.example")?;
     let owners = Owners::sign_up(&server, size.owners, size.lists)?;
-    let good = Good::new(server.clone(), world.unlimited("good", 1_000_000)?, good_person);
     let (carrier, marker) = (world.unlimited("carrier", 1000)?, world.unlimited("marker", 1000)?);
     tally.check(&format!("{server}: a second request is noticed"), control(world, &server, size));
     let means = Means {
@@ -125,17 +207,16 @@ fn campaign(
         token: greedy.connect_assistant(&server)?,
         page: greedy.request("/keys"),
         upload: greedy.upload_request("list.csv", &[b'x'; 10_000]),
-        shapes: shapes::all(&carrier, &marker),
+        shapes: shapes::all(&carrier, &marker)?,
         key: carrier,
         members: size.members,
         quiet: size.quiet,
         bombs: size.bombs,
         server: server.clone(),
     };
-    good.ask(size.requests)?;
-    let idle = good::percentiles(good.ask(size.requests)?);
+    let idle = idle(&good, size)?;
     report::line(&format!("      {server}, an idle server: p99 {}", figures(&idle)));
-    let (descriptors, memory) = (serve.descriptors()?, serve.resident_kib()? / 1024);
+    let before = serve.footprint()?;
     let siege = Siege::default();
     let outcome = std::thread::scope(|scope| {
         let (members, habits) =
@@ -144,14 +225,14 @@ fn campaign(
             let (siege, server) = (&siege, &server);
             scope.spawn(move || siege.hold(&habit, members, server));
         }
-        let gathered = wait_until("the slow connections", GATHER_LIMIT, || {
-            Ok(siege.open.load(Ordering::Relaxed) >= members * CROWDS.len())
-        });
-        let outcome = gathered.and_then(|()| {
+        let outcome = gathered(&siege, members * CROWDS.len()).and_then(|()| {
             tally.check(&format!("{server}: slow connections alone"), alone(&good, size, &idle));
             for greed in greed::ALL {
                 if options.wants(greed.name) {
-                    let held = beside(&greed, &means, &good, size, &idle);
+                    let slack = if greed.takes_all_cpu { size.slack_beside_load } else { size.slack };
+                    let ended = AtomicBool::new(false);
+                    let abuse = (&ended, || (greed.run)(&means, &ended));
+                    let held = beside(abuse, || sleep(GATHER), &good, size, (slack, &idle));
                     tally.check(&format!("{server}: {}", greed.name), held);
                     serve.running()?;
                 }
@@ -166,11 +247,9 @@ fn campaign(
         "      {} slow connections were cut off and came back",
         siege.cut_off.load(Ordering::Relaxed)
     ));
-    tally.check(
-        &format!("{server}: no descriptor of slow peers is left"),
-        slow::released(&mut serve, descriptors),
-    );
-    tally.check(&format!("{server}: memory comes back"), memory_is_back(&serve, memory));
+    let [memory, open] = serve.settle(before, MORE_MIB_MAX * 1024)?;
+    tally.check(&format!("{server}: no descriptor of slow peers is left"), open);
+    tally.check(&format!("{server}: memory comes back"), memory);
     tally.check(&format!("{server}: nothing hidden was run"), ledger(world, &good));
     let log = serve.log()?;
     tally.check(&format!("{server}: no 5xx but 503"), statuses(&log));
@@ -181,11 +260,10 @@ fn campaign(
 fn start(
     world: &CampaignFolder,
     mailnet: &Mailnet,
-    size: &AbuseSize,
+    places: usize,
     certificate: Option<&Certificate>,
 ) -> Result<(Serve, ServerEndpoint), Failure> {
-    let places = (size.slow_peers * 2 + 2000).to_string();
-    let flags = ["--connections", &places, "--connections-per-peer", "0"];
+    let flags = ["--connections", &places.to_string(), "--connections-per-peer", "0"];
     world.serve_over(mailnet, &flags, certificate)
 }
 
@@ -196,41 +274,40 @@ fn control(world: &CampaignFolder, server: &ServerEndpoint, size: &AbuseSize) ->
     let bytes = format!("GET /livez HTTP/1.1\r\nHost: t\r\n\r\n{}", shapes::marker(&key));
     // The check's answer comes some time after the first one.
     let answers = answers::of(server, bytes.as_bytes(), size.quiet * 10);
-    let answers = answers.map_err(|error| format!("the control: {error}"))?;
+    let answers = answers.about("the control")?;
     let spent = world.ledger("control")?.credits.spent;
     let found = format!("answers {:?}, {spent} charged", answers.statuses);
     outcome(answers.statuses == [200, 200] && spent == 1, found)
 }
 
-fn alone(good: &Good, size: &AbuseSize, idle: &[Duration; KINDS.len()]) -> Result<String, String> {
-    compare(good.ask(size.requests)?, size.slack, idle)
+fn alone(good: &Customer, size: &AbuseSize, idle: &Percentiles) -> Result<String, String> {
+    compare(&act(good, size.requests)?, size.slack, idle)
 }
 
-/// Runs one kind of abuse with the good clients beside it.
+/// Runs one kind of abuse until the flag is set, with the good clients beside it once it has gathered.
 fn beside(
-    greed: &Greed,
-    means: &Means<'_>,
-    good: &Good,
+    (ended, abuse): (&AtomicBool, impl FnOnce() -> Result<String, Failure> + Send),
+    gathered: impl FnOnce() -> Result<(), Failure>,
+    good: &Customer,
     size: &AbuseSize,
-    idle: &[Duration; KINDS.len()],
+    (slack, idle): (Duration, &Percentiles),
 ) -> Result<String, String> {
-    let ended = AtomicBool::new(false);
     let (abuse, waits) = std::thread::scope(|scope| {
-        let abuse = scope.spawn(|| (greed.run)(means, &ended));
+        let abuse = scope.spawn(abuse);
         let began = Instant::now();
-        let waits = sleep(GATHER).and_then(|()| {
-            let mut waits = good.ask(size.requests)?;
+        let waits = gathered().and_then(|()| {
+            let mut waits = act(good, size.requests)?;
             while began.elapsed() < size.stay {
-                let more = good.ask(size.requests)?;
-                waits.iter_mut().zip(more).for_each(|(waits, more)| waits.extend(more));
+                for (action, more) in act(good, size.requests)? {
+                    waits.entry(action).or_default().extend(more);
+                }
             }
             Ok(waits)
         });
         ended.store(true, Ordering::Relaxed);
         (joined(abuse), waits)
     });
-    let slack = if greed.takes_all_cpu { size.slack_beside_load } else { size.slack };
-    let found = compare(waits?, slack, idle);
+    let found = compare(&waits?, slack, idle);
     match (abuse, found) {
         (Ok(said), Ok(found)) => Ok(format!("{said}; {found}")),
         (Ok(said), Err(found)) => Err(format!("{said}; {found}")),
@@ -238,36 +315,22 @@ fn beside(
     }
 }
 
-fn compare(
-    waits: good::WaitsByKind,
-    slack: Duration,
-    idle: &[Duration; KINDS.len()],
-) -> Result<String, String> {
-    let found = good::percentiles(waits);
-    let late = found.iter().zip(idle).any(|(found, idle)| *found > limit(*idle, slack));
-    let limits = idle.map(|idle| limit(idle, slack));
+fn compare(waits: &ActionTimes, slack: Duration, idle: &Percentiles) -> Result<String, String> {
+    let found = percentiles(waits);
+    let limits: Percentiles = idle.iter().map(|(action, idle)| (*action, limit(*idle, slack))).collect();
+    let is_late = |action: &Action| found.get(action) > limits.get(action);
     let text = format!("p99 {} (at most {})", figures(&found), figures(&limits));
-    outcome(!late, text)
+    outcome(!ACTIONS.iter().any(is_late), text)
 }
 
-fn figures(waits: &[Duration; KINDS.len()]) -> String {
-    let all: Vec<String> =
-        KINDS.iter().zip(waits).map(|(kind, wait)| format!("{kind} {:.1}", millis(*wait))).collect();
-    format!("{} ms", all.join(", "))
-}
-
-fn memory_is_back(serve: &Serve, before: u64) -> Result<String, String> {
-    let mut now = before;
-    let waited = wait_until("memory", RELEASE_LIMIT, || {
-        now = serve.resident_kib()? / 1024;
-        Ok(now <= before + MORE_MIB_MAX)
-    });
-    let found = format!("{before} MiB before, {now} after");
-    waited.map(|()| found.clone()).map_err(|failure| format!("{}: {found}", failure.0))
+fn figures(waits: &Percentiles) -> String {
+    let figure =
+        |action: &Action| format!("{action:?} {:.1}", millis(waits.get(action).copied().unwrap_or_default()));
+    format!("{} ms", ACTIONS.each_ref().map(figure).join(", "))
 }
 
 /// Checks that the good clients have paid for their answers, and the others nothing.
-fn ledger(world: &CampaignFolder, good: &Good) -> Result<String, String> {
+fn ledger(world: &CampaignFolder, good: &Customer) -> Result<String, String> {
     let paid = good.charged.load(Ordering::Relaxed);
     for (account, paid) in [("good", paid), ("marker", 0), ("carrier", 0)] {
         world.judge(account, &Claim { paid, ..Claim::default() })?;

@@ -1,6 +1,6 @@
 //! The record of every call of a client: in memory for the judge, and as lines of JSON in a file for people.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::soak::client::{HttpReply, Lost};
 use crate::soak::crowd::lock;
 use serde_json::{Value, json};
@@ -172,7 +172,7 @@ pub struct CallLog {
 impl CallLog {
     /// Starts a log with its file.
     pub fn make(path: &Path) -> Result<CallLog, Failure> {
-        let file = File::create(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+        let file = File::create(path).at(path)?;
         Ok(CallLog { start: Instant::now(), kept: Mutex::new((Vec::new(), file)) })
     }
 
@@ -186,7 +186,7 @@ impl CallLog {
         let line = format!("{}\n", call.to_json());
         let mut kept = lock(&self.kept);
         kept.0.push(call);
-        kept.1.write_all(line.as_bytes()).map_err(|error| Failure(format!("the log of calls: {error}")))
+        kept.1.write_all(line.as_bytes()).about("the log of calls")
     }
 
     /// The number of acknowledged writes since a time at this node, or at any node.

@@ -1,8 +1,8 @@
 //! `soak cluster`: three nodes on one PostgreSQL that fails over, under faults of everything, and a judge of every answer.
 //!
 //! The world (world.rs) is in network namespaces. Clients (clients.rs) call all nodes and record each call (calls.rs), while faults
-//! happen one after another (faults.rs). At the end, when all is healed and all batches are complete, the judge (judge.rs) compares the
-//! calls with the ledger. Further parts (parts.rs) test a node that is paused for a minute, requests that are repeated at all
+//! happen one after another (faults.rs). At the end, when all is healed and all batches are complete, the judge (judge.rs) compares
+//! the calls with the ledger. Further parts (parts.rs) test a node that is paused for a minute, requests that are repeated at all
 //! nodes at once, limits, and revocations.
 
 mod calls;

@@ -4,7 +4,7 @@
 use crate::cluster::Cluster;
 use crate::cluster::network::{Member, signal};
 use crate::cluster::setup::Setup;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{self, ServerProcess, wait_until};
 use crate::isolation::Namespace;
 use crate::soak::options::SoakOptions;
@@ -29,23 +29,8 @@ const END_LIMIT: Duration = Duration::from_secs(90);
 /// Credits of each account: more than a run can spend.
 pub const GRANTED: u64 = 50_000_000;
 
-/// Fast servers, whose mailboxes nearly all exist: refusals would be delayed. Probes are counted at `flight-1.example`.
-const SCENARIO: &str = r#"
-seed = 31
-journal = true
-[dns]
-latency_ms = [1, 4]
-[[group]]
-name = "fast-{n}.example"
-count = 40
-server = { latency_ms = [1, 4] }
-mailboxes = { ok = ["user-#", "row-#"], full = ["full-#"] }
-[[group]]
-name = "flight-{n}.example"
-count = 1
-server = { latency_ms = [100, 200] }
-mailboxes = { ok = ["user-#"] }
-"#;
+/// Fast servers, whose mailboxes nearly all exist.
+const SCENARIO: &str = include_str!("../../../soak/scenarios/cluster.toml");
 
 /// What differs between worlds.
 pub struct WorldProfile {
@@ -167,7 +152,7 @@ impl ClusterWorld {
     /// Runs a command of `mailprobe` at a node, and returns its JSON.
     pub fn json(&self, node: usize, arguments: &[&str]) -> Result<Value, Failure> {
         let text = self.text(node, &[arguments, &["--json"]].concat())?;
-        serde_json::from_str(&text).map_err(|error| Failure(format!("{}: {error}", arguments.join(" "))))
+        serde_json::from_str(&text).about(arguments.join(" "))
     }
 
     /// Starts the process of a node, without a wait.
@@ -330,6 +315,6 @@ impl ClusterWorld {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let bytes = std::fs::read(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    let bytes = std::fs::read(path).at(path)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

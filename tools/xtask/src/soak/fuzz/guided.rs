@@ -5,7 +5,7 @@
 
 use super::super::world::cargo;
 use super::log::{self, FuzzFigures};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{self, target_folder};
 use crate::interop::report::{self, Tally};
 use crate::soak::crowd::{each, into_inner, lock};
@@ -39,7 +39,7 @@ const RUN_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 ///
 /// The binaries cannot be built, or a file cannot be written.
 pub fn run(options: &SoakOptions, targets: &[Target]) -> Result<Tally, Failure> {
-    let folder = tempfile::tempdir().map_err(|error| Failure(format!("no temporary folder: {error}")))?;
+    let folder = tempfile::tempdir().about("no temporary folder")?;
     let binaries = match &options.bin_dir {
         Some(folder) => folder.clone(),
         None => build(folder.path())?,
@@ -81,7 +81,7 @@ impl FuzzRun<'_> {
         let [found, known, failed, kept] =
             ["found", "known", "failed", "kept"].map(|name| self.folder.join(name));
         for folder in [&found, &known, &failed, &kept] {
-            fs::create_dir_all(folder).map_err(|error| wrong(folder, &error))?;
+            fs::create_dir_all(folder).at(folder)?;
         }
         let mut random = Rng::with_seed(self.seed ^ input::hash(self.target.name.as_bytes()));
         let mut inputs = corpus::read(self.target.name).map_err(|error| Failure(error.to_string()))?;
@@ -147,21 +147,17 @@ impl FuzzRun<'_> {
         let mut merge = self.command();
         merge.arg("-merge=1").arg(kept).args(from);
         process::run(merge, "", &self.folder, RUN_LIMIT)?.success("the merge")?;
-        corpus::write(self.target.name, files(kept)?).map_err(|error| wrong(kept, &error))
+        corpus::write(self.target.name, files(kept)?).at(kept)
     }
 }
 
 /// The contents of all files in a folder.
 fn files(folder: &Path) -> Result<Vec<Vec<u8>>, Failure> {
-    let entries = fs::read_dir(folder).map_err(|error| wrong(folder, &error))?;
+    let entries = fs::read_dir(folder).at(folder)?;
     let content = |entry: std::io::Result<fs::DirEntry>| fs::read(entry?.path());
-    entries.map(content).collect::<Result<_, _>>().map_err(|error| wrong(folder, &error))
+    entries.map(content).collect::<std::io::Result<_>>().at(folder)
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    fs::write(path, bytes).map_err(|error| wrong(path, &error))
-}
-
-fn wrong(path: &Path, error: &std::io::Error) -> Failure {
-    Failure(format!("{}: {error}", path.display()))
+    fs::write(path, bytes).at(path)
 }

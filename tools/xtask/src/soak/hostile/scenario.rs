@@ -1,6 +1,6 @@
 //! A scenario of mailnet that has many copies of hostile.toml beside reasons.toml.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use mailnet::Scenario;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -96,8 +96,8 @@ impl Hostile {
         let traps = array(&world, "spamtraps").iter().filter_map(Value::as_str).collect::<Vec<_>>();
         let spamtraps = traps.join("\n") + "\n";
         world.insert("domain".into(), Value::Array(domains));
-        let text = toml::to_string(&world).map_err(|error| Failure(format!("the scenario: {error}")))?;
-        let scenario = Scenario::parse(&text).map_err(|error| Failure(format!("the scenario: {error}")))?;
+        let text = toml::to_string(&world).about("the scenario")?;
+        let scenario = Scenario::parse(&text).about("the scenario")?;
         let (steady, once) = well_behaved(seed, copies.waiting)?;
         Ok(Hostile { text, spamtraps, scenario, sets, steady, once })
     }
@@ -160,7 +160,7 @@ fn waits(stem: &str) -> bool {
 
 /// Addresses of reasons.toml, each once: those that may be repeated, and those that may not.
 fn well_behaved(seed: u64, waiting: bool) -> Result<(Vec<ExpectedReasons>, Vec<ExpectedReasons>), Failure> {
-    let scenario = Scenario::parse(REASONS).map_err(|error| Failure(format!("reasons.toml: {error}")))?;
+    let scenario = Scenario::parse(REASONS).about("reasons.toml")?;
     let drawn: BTreeMap<String, _> = scenario
         .addresses(WELL_BEHAVED, seed)
         .filter(|(address, _)| waiting || !waits(address.rsplit('@').next().unwrap_or_default()))
@@ -174,7 +174,7 @@ fn well_behaved(seed: u64, waiting: bool) -> Result<(Vec<ExpectedReasons>, Vec<E
 }
 
 fn parse(text: &str) -> Result<Table, Failure> {
-    text.parse().map_err(|error| Failure(format!("a scenario: {error}")))
+    text.parse::<Table>().about("a scenario")
 }
 
 fn array<'a>(table: &'a Table, key: &str) -> &'a [Value] {

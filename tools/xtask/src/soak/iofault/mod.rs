@@ -14,7 +14,7 @@ use super::load::RequestLoad;
 use super::options::SoakOptions;
 use super::store_test::StoreTest;
 use super::world::{ANY_PORT, CampaignFolder, Mailnet, copy_folder, listening, no_panic};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::ServerProcess;
 use crate::interop::report::{self, Tally, outcome};
 use std::path::{Path, PathBuf};
@@ -142,7 +142,7 @@ impl IoFaultCampaign {
         for path in [folder, self.log(&name, "failing"), self.log(&name, "healthy")] {
             let removed =
                 if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-            removed.map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+            removed.at(&path)?;
         }
         Ok(seen)
     }
@@ -185,7 +185,7 @@ impl IoFaultCampaign {
         }
         (seen.operations, seen.met) = (calls.operations(), calls.is_met());
         calls.finish()?;
-        let text = std::fs::read_to_string(&log).map_err(|error| Failure(format!("log: {error}")))?;
+        let text = std::fs::read_to_string(&log).about("log")?;
         no_panic(&text)?;
         Ok(seen)
     }

@@ -1,37 +1,17 @@
 //! The mail internet of the campaign, and its addresses. A number determines each address, so no list of them is
 //! needed.
-//!
-//! There are many sites of each kind: a site answers about ten refused recipients at once and delays further ones by a
-//! second or two, which is longer than most lives of the server.
 
-/// Fast sites, slow sites that take 50 to 300 ms per reply, and some sites that greylist.
-pub const SCENARIO: &str = r#"
-seed = 23
-[dns]
-latency_ms = [1, 8]
-[[group]]
-name = "fast-{n}.example"
-count = 40
-server = { latency_ms = [1, 8] }
-mailboxes = { ok = ["user-#"], full = ["full-#"], disabled = ["gone-#"] }
-[[group]]
-name = "slow-{n}.example"
-count = 50
-server = { latency_ms = [50, 300] }
-mailboxes = { ok = ["user-#"], full = ["full-#"], disabled = ["gone-#"] }
-[[group]]
-name = "grey-{n}.example"
-count = 20
-mailboxes = { greylisted = ["user-#"] }
-greylist_ms = 700
-"#;
+/// Fast sites, slow sites, and some sites that greylist.
+pub const SCENARIO: &str = include_str!("../../../soak/scenarios/kills.toml");
 
+/// The kinds of mailboxes: the last one does not exist.
+const KINDS: [&str; 6] = ["user", "user", "user", "full", "gone", "nobody"];
 /// The local parts for test keys, each of which selects the reason of its answer.
 const MADE_UP: [&str; 5] = ["spamtrap", "catch_all", "inbox_full", "mailbox_disabled", "unverifiable"];
 
 /// The address with this number. One in thirty is greylisted, one in ten is slow, and half of the mailboxes exist.
 pub fn live(number: u64) -> String {
-    let kind = ["user", "user", "user", "full", "gone", "nobody"][(number % 6) as usize];
+    let kind = KINDS[(number % 6) as usize];
     match number / 6 % 30 {
         0 => format!("{kind}-{number}@grey-{}.example", number / 180 % 20 + 1),
         1..=3 => format!("{kind}-{number}@slow-{}.example", number / 6 % 20 + 1),
@@ -42,6 +22,16 @@ pub fn live(number: u64) -> String {
 /// The mailbox with this number at a slow site.
 pub fn slow(number: u64) -> String {
     format!("user-{number}@slow-{}.example", number % 50 + 1)
+}
+
+/// The mailbox with this number at one of many sites; half of the mailboxes exist.
+pub fn bulk(number: u64) -> String {
+    format!("{}-{number}@bulk-{}.example", KINDS[(number % 6) as usize], number % 200 + 1)
+}
+
+/// The mailbox with this number at a site that no batch asks.
+pub fn single(number: u64) -> String {
+    format!("user-{number}@single-{}.example", number % 50 + 1)
 }
 
 /// The address with this number for a test key, and the reason of its answer.

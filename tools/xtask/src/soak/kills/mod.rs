@@ -1,14 +1,17 @@
-//! `soak kills` and `soak crash`: `kill -9` and SIGTERM at random moments, and a check of the ledger after each start. `kills` has a
-//! load of every kind of request. `crash` has 200 full checks at slow mail servers under way, most on one account, and the others
-//! on accounts of their own, whose credits show the result of every single check.
+//! `soak kills`, `soak crash` and `soak batches`: `kill -9` and SIGTERM at random moments, and a check of the ledger after each
+//! start. `kills` has a load of every kind of request. `crash` has 200 full checks at slow mail servers under way, most on one
+//! account, and the others on accounts of their own, whose credits show the result of every single check. `batches` has clients
+//! that submit batches, some of them many times at once under the same Idempotency-Key, which must have one batch and one charge.
+//! Single checks continue meanwhile: their times are compared with those on an idle server.
 //!
 //! Programs send checks and batches (programs.rs). Users sign up, create keys, upload lists (people.rs, lists.rs) and
 //! connect assistants (assistant.rs). Each client records which requests were acknowledged (records.rs). After each
-//! start, while no request is under way, the records are compared with the ledger (compare.rs). Requests without an
+//! start, while no request is under way (gate.rs), the records are compared with the ledger. Requests without an
 //! answer are repeated, so at the end the ledger must have each charge exactly once.
 
 mod addresses;
 mod assistant;
+mod gate;
 mod lists;
 mod people;
 mod programs;
@@ -20,14 +23,15 @@ use super::client::{self, HttpClient, HttpRequest};
 use super::crowd::{lock, spawn};
 use super::judge;
 use super::options::SoakOptions;
+use super::slow_peers::{limit, millis, percentile_at};
 use super::world::{CampaignFolder, Credits, Ledger, Mailnet, Serve, copy_folder, no_panic};
-use crate::failure::Failure;
-use crate::interop::process::{interrupted, sleep};
+use crate::failure::{Context, Failure};
+use crate::interop::process::{interrupted, sleep, wait_until};
 use crate::interop::report::{self, Tally, outcome};
+use gate::EndOfClients;
 use mailnet::Scenario;
-use people::Person;
-use programs::Program;
-use records::{Account, Life, OF_CHECKS, RULES, Rule, Secret, SharedRecords};
+use programs::{Program, ProgramLoad};
+use records::{Account, OF_BATCHES, OF_CHECKS, RULES, Records, Rule, Secret};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,11 +41,13 @@ use std::time::{Duration, Instant};
 /// A load, and how often and when its server is killed.
 pub struct KillPlan {
     name: &'static str,
-    /// How many accounts programs share, each with the number of its programs.
-    accounts: &'static [(usize, usize)],
+    /// How many accounts programs share, each with the number and the load of its programs.
+    accounts: &'static [(usize, usize, ProgramLoad)],
     people: usize,
-    /// The programs only make full checks at slow mail servers.
-    only_checks: bool,
+    /// The rules that this load tests; `None`: all.
+    rules: Option<&'static [Rule]>,
+    /// The number of timed checks on an idle server before the first kill, in the full version and in the small one.
+    idle_checks: [usize; 2],
     /// The fewest requests per second of the full version while the server runs.
     rate_min: f64,
     /// The number of kills of the full version and of the small one.
@@ -56,9 +62,10 @@ pub struct KillPlan {
 /// Every kind of request.
 pub const KILLS: KillPlan = KillPlan {
     name: "kills",
-    accounts: &[(4, 4)],
+    accounts: &[(4, 4, ProgramLoad::Everything)],
     people: 6,
-    only_checks: false,
+    rules: None,
+    idle_checks: [0, 0],
     rate_min: 200.0,
     kills: [1000, 12],
     life_max: Duration::from_millis(1500),
@@ -68,14 +75,26 @@ pub const KILLS: KillPlan = KillPlan {
 /// Many charged checks at once.
 pub const CRASH: KillPlan = KillPlan {
     name: "crash",
-    accounts: &[(1, 150), (50, 1)],
+    accounts: &[(1, 150, ProgramLoad::SlowChecks), (50, 1, ProgramLoad::SlowChecks)],
     people: 0,
-    only_checks: true,
+    rules: Some(&OF_CHECKS),
+    idle_checks: [0, 0],
     rate_min: 0.0,
     kills: [20, 3],
     life_max: Duration::from_secs(3),
     drains: false,
     audits: usize::MAX,
+};
+
+/// Batches, and single checks beside them.
+pub const BATCHES: KillPlan = KillPlan {
+    name: "batches",
+    accounts: &[(1, 8, ProgramLoad::Batches), (1, 4, ProgramLoad::TimedChecks)],
+    rules: Some(&OF_BATCHES),
+    idle_checks: [2000, 200],
+    kills: [30, 3],
+    life_max: Duration::from_secs(6),
+    ..CRASH
 };
 
 /// How many accounts of programs may know the addresses of each other.
@@ -104,7 +123,7 @@ const TRACE_SHOWN: usize = 40;
 pub fn run(options: &SoakOptions, plan: &'static KillPlan) -> Result<Tally, Failure> {
     let kills = options.kills.unwrap_or(plan.kills[usize::from(options.small)]);
     let seed = options.seed();
-    let programs: usize = plan.accounts.iter().map(|(accounts, programs)| accounts * programs).sum();
+    let programs: usize = plan.accounts.iter().map(|(accounts, each, _)| accounts * each).sum();
     let clients = programs + plan.people;
     report::line(&format!("{}: seed {seed}, {kills} kills under the load of {clients} clients", plan.name));
     let world = CampaignFolder::make(options)?;
@@ -117,10 +136,11 @@ struct KillCampaign {
     plan: &'static KillPlan,
     world: CampaignFolder,
     mailnet: Mailnet,
-    shared: SharedRecords,
+    records: Arc<Records>,
     programs: Vec<Program>,
-    people: Vec<Person>,
     random: fastrand::Rng,
+    /// The times of checks on an idle server.
+    idle: Vec<Duration>,
     /// The kinds of ends of the next lives, in reverse order.
     ends: Vec<End>,
     /// The number of accounts that the operator created.
@@ -152,7 +172,60 @@ enum End {
 
 impl KillCampaign {
     fn go(mut self, kills: u32, is_full: bool) -> Result<Tally, Failure> {
+        let (serve, each) = self.with_clients(|campaign| campaign.kill(kills, is_full))?;
+        let open = self.finish(serve, kills + 1)?;
+        let (median, slowest) = self.figures.median_and_slowest_start();
+        if median > START_MEDIAN || slowest > START_LIMIT {
+            self.records.fault(Rule::Starts, format!("median {median:?}, {slowest:?} at most"));
+        }
+        let faults = self.records.take_faults();
+        let mut tally = self.report(is_full, each, open, &faults);
+        if faults.is_empty() {
+            tally.check("an older ledger is noticed", self.plant(kills + 2)?);
+        }
+        self.mailnet.end(&mut tally)?;
+        Ok(tally)
+    }
+
+    /// Runs the clients while `work` does, and until they have ended.
+    fn with_clients<T>(
+        &mut self,
+        work: impl FnOnce(&mut KillCampaign) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let records = Arc::clone(&self.records);
+        let (records, mut programs) = (records.as_ref(), std::mem::take(&mut self.programs));
+        records.gate.reset();
+        let outcome = std::thread::scope(|scope| {
+            // If a step fails or panics, no client waits for a server.
+            let _end = EndOfClients(&records.gate);
+            for program in &mut programs {
+                let active = records.gate.register();
+                spawn(scope, move || program.work(records).map(|()| drop(active)))?;
+            }
+            for _ in 0..self.plan.people {
+                let (active, random) = (records.gate.register(), self.random.fork());
+                spawn(scope, move || people::live(records, random).map(|()| drop(active)))?;
+            }
+            let outcome = work(self)?;
+            records.gate.wait_for_clients();
+            Ok(outcome)
+        });
+        self.programs = programs;
+        outcome
+    }
+
+    /// Kills the server again and again. Returns the one after the last kill, and the seconds that a kill took.
+    fn kill(&mut self, kills: u32, is_full: bool) -> Result<(Serve, f64), Failure> {
         let mut serve = self.start()?;
+        let checks = self.plan.idle_checks[usize::from(!is_full)];
+        if checks > 0 {
+            self.records.gate.open(0);
+            wait_until("the checks of an idle server", FINISH_LIMIT, || {
+                Ok(lock(&self.records.waits).len() >= checks || self.records.has_faults())
+            })?;
+            self.records.gate.close();
+            self.idle = std::mem::take(&mut lock(&self.records.waits));
+        }
         let began = Instant::now();
         for number in 1..=kills {
             let longest = self.plan.life_max.as_millis() as u64;
@@ -165,31 +238,18 @@ impl KillCampaign {
             serve = self.start()?;
             self.compare(number, false)?;
             if number % REPORT_EVERY == 0 {
-                self.read_all_again(number);
                 let each = began.elapsed().as_secs_f64() / f64::from(number);
-                report::line(&format!(
-                    "      {number} kills, {each:.2} s each, {:.0} requests/s",
-                    self.figures.rate()
-                ));
+                let rate = self.figures.rate();
+                report::line(&format!("      {number} kills, {each:.2} s each, {rate:.0} requests/s"));
             }
-            if self.shared.has_faults() {
+            if self.records.has_faults() {
+                self.records.gate.end();
                 break;
             }
         }
-        let each =
-            began.elapsed().as_secs_f64() / f64::from(self.figures.killed + self.figures.terminated).max(1.0);
-        let open = self.finish(serve, kills + 1)?;
-        let (median, slowest) = self.figures.median_and_slowest_start();
-        if median > START_MEDIAN || slowest > START_LIMIT {
-            self.shared.fault(Rule::Starts, format!("median {median:?}, {slowest:?} at most"));
-        }
-        let faults = self.shared.take_faults();
-        let mut tally = self.report(is_full, each, open, &faults);
-        if faults.is_empty() {
-            tally.check("an older ledger is noticed", self.plant(kills + 2)?);
-        }
-        self.mailnet.end(&mut tally)?;
-        Ok(tally)
+        self.records.gate.finish(kills + 1, FINISH_LIMIT);
+        let ends = self.figures.killed + self.figures.terminated;
+        Ok((serve, began.elapsed().as_secs_f64() / f64::from(ends).max(1.0)))
     }
 
     /// Draws the end of a life. Three of four are `kill -9`, and some SIGTERMs are followed by one.
@@ -205,21 +265,15 @@ impl KillCampaign {
 
     /// Runs one life: the clients work until the server has ended.
     fn live(&mut self, serve: Serve, number: u32, life: Duration, end: End) -> Result<(), Failure> {
-        let ended = {
-            let KillCampaign { shared, programs, people, figures, .. } = self;
-            let current = Life::new(shared, number);
-            with_load(&current, programs, people, || {
-                let (began, before) = (Instant::now(), answers(current.shared));
-                let slept = sleep(life);
-                figures.up += began.elapsed();
-                figures.answers += answers(current.shared) - before;
-                current.ending.store(true, Ordering::SeqCst);
-                let ended = slept.and_then(|()| end_server(serve, end, figures, current.shared));
-                current.over.store(true, Ordering::SeqCst);
-                ended
-            })
-        };
-        let took = ended?;
+        let (records, figures) = (self.records.as_ref(), &mut self.figures);
+        records.gate.open(number);
+        let (began, before) = (Instant::now(), answers(records));
+        sleep(life)?;
+        figures.up += began.elapsed();
+        figures.answers += answers(records) - before;
+        records.gate.set_ending();
+        let took = end_server(serve, end, figures, records)?;
+        records.gate.close();
         let log = self.world.last_log()?;
         if took > DRAIN_TOLD {
             let lines: Vec<&str> = log.lines().collect();
@@ -230,48 +284,35 @@ impl KillCampaign {
             lines[lines.len().saturating_sub(DRAIN_LINES)..].iter().for_each(|line| report::line(line));
         }
         if let Err(panics) = no_panic(&log) {
-            self.shared.fault(Rule::Log, panics);
+            self.records.fault(Rule::Log, panics);
         }
         interrupted()
     }
 
-    /// Runs the last life: every request is repeated until it is answered, and each credit is accounted for. Returns
-    /// the credits whose use is unknown.
+    /// Compares and ends the last life, in which every request was repeated until it was answered. Returns the credits whose use is
+    /// unknown.
     fn finish(&mut self, serve: Serve, number: u32) -> Result<u64, Failure> {
-        let has_faults = self.shared.has_faults();
+        let has_faults = self.records.has_faults();
         if !has_faults {
-            let current = Life { finishing: true, ..Life::new(&self.shared, number) };
-            with_load(&current, &mut self.programs, &mut self.people, || Ok(()))?;
-            self.read_all_again(number);
             self.compare(number, true)?;
         }
         let (began, stopped) = (Instant::now(), serve.stop());
         if let Err(failure) = stopped {
-            self.shared.fault(Rule::Ends, format!("{} after {} ms", failure.0, began.elapsed().as_millis()));
+            self.records.fault(Rule::Ends, format!("{} after {} ms", failure.0, began.elapsed().as_millis()));
         }
         if let Err(panics) = no_panic(&self.world.last_log()?) {
-            self.shared.fault(Rule::Log, panics);
+            self.records.fault(Rule::Log, panics);
         }
-        let accounts = lock(&self.shared.accounts);
+        let accounts = lock(&self.records.accounts);
         let open = accounts.iter().map(|account| account.claim().open).sum();
         if let Some(account) =
             accounts.iter().find(|account| account.claim().lasting != 0).filter(|_| !has_faults)
         {
             let what = format!("{}{:?} has not ended: {:?}", account.email, account.name(), account.claim());
             drop(accounts);
-            self.shared.fault(Rule::Holds, what);
+            self.records.fault(Rule::Holds, what);
         }
         Ok(open)
-    }
-
-    /// Reads every complete batch, while no other client sends requests.
-    fn read_all_again(&mut self, number: u32) {
-        let current = Life::new(&self.shared, number);
-        for program in &mut self.programs {
-            program.hang_up();
-            program.read_all_again(&current);
-            program.hang_up();
-        }
     }
 
     /// Replaces the ledger after a life by the one before it, which loses acknowledged requests. The comparison must
@@ -279,15 +320,18 @@ impl KillCampaign {
     fn plant(&mut self, number: u32) -> Result<Result<String, String>, Failure> {
         let copy = self.world.folder().join("before");
         copy_folder(&self.world.data(), &copy)?;
-        let serve = self.start()?;
-        self.live(serve, number, self.plan.life_max, End::Kill)?;
-        std::fs::remove_dir_all(self.world.data())
-            .map_err(|error| Failure(format!("the data folder: {error}")))?;
+        self.with_clients(|campaign| {
+            let serve = campaign.start()?;
+            campaign.live(serve, number, campaign.plan.life_max, End::Kill)?;
+            campaign.records.gate.end();
+            Ok(())
+        })?;
+        std::fs::remove_dir_all(self.world.data()).about("the data folder")?;
         copy_folder(&copy, &self.world.data())?;
         let serve = self.start()?;
         self.compare(number, false)?;
         serve.kill();
-        Ok(match self.shared.take_faults().len() {
+        Ok(match self.records.take_faults().len() {
             0 => Err("it is not noticed".to_owned()),
             count => Ok(format!("noticed by {count} faults")),
         })
@@ -303,7 +347,7 @@ impl KillCampaign {
             ledger.insert(name.to_owned(), Credits::of(account)?);
         }
         self.compare_sign_ups(ledger.len());
-        let accounts: Vec<Arc<Account>> = lock(&self.shared.accounts).clone();
+        let accounts: Vec<Arc<Account>> = lock(&self.records.accounts).clone();
         for (at, account) in accounts.iter().enumerate() {
             // The store's own audit covers all new accounts, and the others in turn.
             let turn = (at + number as usize) % accounts.len();
@@ -315,24 +359,24 @@ impl KillCampaign {
             match ledger.get(&name) {
                 Some(credits) => {
                     let claim = account.claim();
-                    self.shared.judge(
+                    self.records.judge(
                         Rule::Charges,
                         "accounts compared",
                         judge::account(&name, &claim, credits),
                     );
-                    self.shared.judge(Rule::Holds, "holds compared", judge::held(&name, &claim, credits));
+                    self.records.judge(Rule::Holds, "holds compared", judge::held(&name, &claim, credits));
                 }
-                None => self.shared.fault(Rule::SignUps, format!("{name} is not in the ledger")),
+                None => self.records.fault(Rule::SignUps, format!("{name} is not in the ledger")),
             }
         }
         self.compare_secrets(number)
     }
 
     fn compare_sign_ups(&self, listed: usize) {
-        let sure = self.made as u64 + self.shared.signed_up.load(Ordering::SeqCst);
-        let most = sure + self.shared.signing_up.load(Ordering::SeqCst);
+        let sure = self.made as u64 + self.records.signed_up.load(Ordering::SeqCst);
+        let most = sure + self.records.signing_up.load(Ordering::SeqCst);
         if !(sure..=most).contains(&(listed as u64)) {
-            self.shared.fault(Rule::SignUps, format!("{listed} accounts, and {sure} to {most} can be"));
+            self.records.fault(Rule::SignUps, format!("{listed} accounts, and {sure} to {most} can be"));
         }
     }
 
@@ -341,7 +385,7 @@ impl KillCampaign {
         let shown = match self.world.json(&["account", "show", &name]) {
             Ok(shown) => shown,
             Err(failure) => {
-                self.shared.fault(Rule::SignUps, format!("{name}: {}", failure.0));
+                self.records.fault(Rule::SignUps, format!("{name}: {}", failure.0));
                 return interrupted();
             }
         };
@@ -349,14 +393,14 @@ impl KillCampaign {
             account.is_named(name);
         }
         let audited = judge::audit(&name, &account.claim(), &Ledger::of(&shown)?);
-        self.shared.judge(Rule::Charges, "audits", audited);
+        self.records.judge(Rule::Charges, "audits", audited);
         Ok(())
     }
 
     /// Checks some keys and tokens: some must work, and the revoked ones must not.
     fn compare_secrets(&self, number: u32) -> Result<(), Failure> {
-        let mut client = HttpClient::program(self.shared.server);
-        for (kind, secret, works) in self.shared.some_secrets(SECRETS) {
+        let mut client = HttpClient::program(self.records.server);
+        for (kind, secret, works) in self.records.some_secrets(SECRETS) {
             let request = match kind {
                 Secret::Key => HttpRequest::get("/v1/account").bearer(&secret),
                 Secret::Token => tools(&secret),
@@ -367,17 +411,18 @@ impl KillCampaign {
             };
             if status != if works { 200 } else { 401 } {
                 let what = format!("{kind:?} {}: {status}, works: {works}", &secret[..secret.len().min(16)]);
-                self.shared.fault(Rule::Secrets, what);
+                self.records.fault(Rule::Secrets, what);
             } else {
-                self.shared.verified(if works { "secrets that work" } else { "secrets that are revoked" }, 1);
+                self.records
+                    .verified(if works { "secrets that work" } else { "secrets that are revoked" }, 1);
             }
         }
         Ok(())
     }
 
     fn report(&self, is_full: bool, each: f64, open: u64, faults: &[(Rule, String)]) -> Tally {
-        let (figures, rate) = (self.shared.figures(), self.figures.rate());
-        for (kind, [answered, refused, lost]) in self.shared.totals() {
+        let (figures, rate) = (self.records.figures(), self.figures.rate());
+        for (kind, [answered, refused, lost]) in self.records.totals() {
             report::line(&format!(
                 "      {kind}: {answered} answered, {refused} refused for now, {lost} without an answer"
             ));
@@ -385,74 +430,53 @@ impl KillCampaign {
         let all: Vec<String> = figures.iter().map(|(what, count)| format!("{count} {what}")).collect();
         report::line(&format!("      verified: {}", all.join(", ")));
         if !faults.is_empty() {
-            let trace = self.shared.trace();
+            let trace = self.records.trace();
             trace[trace.len().saturating_sub(TRACE_SHOWN)..].iter().for_each(|text| report::line(text));
         }
         let mut tally = Tally::default();
-        // Without users, only checks are made.
-        let is_tested = |rule: &Rule| self.plan.people > 0 || OF_CHECKS.contains(rule);
-        for (rule, name) in RULES.into_iter().filter(|(rule, _)| is_tested(rule)) {
+        let tested =
+            RULES.into_iter().filter(|(rule, ..)| self.plan.rules.is_none_or(|rules| rules.contains(rule)));
+        for (rule, name, counted) in tested {
             let broken: Vec<&String> =
                 faults.iter().filter(|(of, _)| *of == rule).map(|(_, what)| what).collect();
             let outcome = match broken.first() {
-                None => Ok(self.note(rule, open)),
+                None => Ok(self.note(rule, counted, open)),
                 Some(first) => Err(format!("{} times, such as {first}", broken.len())),
             };
             tally.check(name, outcome);
         }
         let said = format!("{rate:.0} requests/s while the server was up, {each:.2} s a kill");
         tally.check("the load", outcome(!is_full || rate >= self.plan.rate_min, said));
+        if self.plan.idle_checks != [0, 0] {
+            let compared = compare_waits(&self.idle, &lock(&self.records.waits), is_full);
+            tally.check("single checks meanwhile", compared);
+        }
         tally
     }
 
-    fn note(&self, rule: Rule, open: u64) -> String {
-        let (verified, figures) = (self.shared.figures(), &self.figures);
-        let count = |what: &str| verified.get(what).copied().unwrap_or_default();
+    fn note(&self, rule: Rule, counted: &[&str], open: u64) -> String {
+        let (verified, figures) = (self.records.figures(), &self.figures);
+        let count = |what: &&str| format!("{} {what}", verified.get(what).copied().unwrap_or_default());
+        let mut notes: Vec<String> = counted.iter().map(count).collect();
         match rule {
-            Rule::Charges => {
-                let compared = count("accounts compared");
-                format!(
-                    "{compared} comparisons, {} audits, {open} credits of which no answer tells",
-                    count("audits")
-                )
-            }
-            Rule::Batches => {
-                format!("{} accepted, {} complete", count("batches accepted"), count("batches complete"))
-            }
-            Rule::Holds => format!("{} comparisons", count("holds compared")),
-            Rule::Replays => format!(
-                "{} repeats, {} replays, {} batches and {} downloads read again",
-                count("repeats"),
-                count("replays of batches"),
-                count("batches read again"),
-                count("downloads again")
-            ),
-            Rule::Lists => format!("{} uploads, {} complete", count("uploads"), count("lists complete")),
-            Rule::SignUps => {
-                format!("{}, {} signed in again", count("sign-ups"), count("sign-ins after a sign-up"))
-            }
-            Rule::Secrets => format!(
-                "{} keys and {} connections made, {} and {} ended",
-                count("keys made"),
-                count("connections"),
-                count("keys revoked"),
-                count("connections ended")
-            ),
-            Rule::Answers => format!("{} answers", figures.answers),
+            Rule::Charges => notes.push(format!("{open} credits of which no answer tells")),
+            Rule::Answers => notes.push(format!("{} answers", figures.answers)),
             Rule::Starts => {
                 let (median, slowest) = figures.median_and_slowest_start();
                 let (median, slowest) = (median.as_millis(), slowest.as_millis());
-                format!("median {median} ms, {slowest} ms at most; {} were cut short", figures.cut_starts)
+                let cut_short = figures.cut_starts;
+                notes.push(format!("median {median} ms, {slowest} ms at most; {cut_short} were cut short"));
             }
-            Rule::Ends => format!(
+            Rule::Ends => notes.push(format!(
                 "{} of {} ends, {} ms at most; {} were cut short",
                 figures.terminated,
                 figures.terminated + figures.killed,
                 figures.slowest_drain.as_millis(),
                 figures.cut_drains
-            ),
-            Rule::Log => "none".to_owned(),
+            )),
+            _ => {}
         }
+        notes.join(", ")
     }
 }
 
@@ -469,46 +493,19 @@ impl KillFigures {
     }
 }
 
-/// Runs every client on its own thread until the server has ended, or until all of them have finished.
-fn with_load<T>(
-    life: &Life<'_>,
-    programs: &mut [Program],
-    people: &mut [Person],
-    meanwhile: impl FnOnce() -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    std::thread::scope(|scope| {
-        let mut started = Ok(());
-        for program in programs {
-            let work = move || {
-                program.hang_up();
-                until_over(life, || program.step(life));
-            };
-            started = started.and(spawn(scope, work).map(drop));
-        }
-        for person in people {
-            let work = move || {
-                person.hang_up();
-                until_over(life, || person.step(life));
-            };
-            started = started.and(spawn(scope, work).map(drop));
-        }
-        if started.is_err() {
-            life.over.store(true, Ordering::SeqCst);
-        }
-        let outcome = meanwhile();
-        started.and(outcome)
-    })
-}
-
-fn until_over(life: &Life<'_>, mut step: impl FnMut() -> bool) {
-    let end = Instant::now() + FINISH_LIMIT;
-    while !life.over.load(Ordering::SeqCst) && interrupted().is_ok() && step() {
-        if life.finishing && Instant::now() > end {
-            let what = format!("a client is not done {} s after the last start", FINISH_LIMIT.as_secs());
-            life.shared.fault(Rule::Answers, what);
-            return;
-        }
+/// Requires a p99 of at most twice the idle one, or 10 ms more. The small version only prints the figures, since it runs debug
+/// builds beside other work.
+fn compare_waits(idle: &[Duration], busy: &[Duration], is_full: bool) -> Result<String, String> {
+    if idle.is_empty() || busy.is_empty() {
+        return Err("too few checks to compare".into());
     }
+    let at = |waits: &[Duration], percent| percentile_at(waits.to_vec(), percent);
+    let figures = |waits: &[Duration]| {
+        let [half, most] = [50, 99].map(|percent| millis(at(waits, percent)));
+        format!("p50 {half:.1} ms, p99 {most:.1} ms of {}", waits.len())
+    };
+    let is_right = !is_full || at(busy, 99) <= limit(at(idle, 99), Duration::from_millis(10));
+    outcome(is_right, format!("{}; idle: {}", figures(busy), figures(idle)))
 }
 
 /// Ends the server and returns the duration of a drain.
@@ -516,7 +513,7 @@ fn end_server(
     serve: Serve,
     end: End,
     figures: &mut KillFigures,
-    shared: &SharedRecords,
+    records: &Records,
 ) -> Result<Duration, Failure> {
     let mut took = Duration::ZERO;
     match end {
@@ -535,12 +532,12 @@ fn end_server(
             let began = Instant::now();
             if let Err(failure) = serve.stop() {
                 interrupted()?;
-                shared.fault(Rule::Ends, failure.0);
+                records.fault(Rule::Ends, failure.0);
             }
             took = began.elapsed();
             figures.slowest_drain = figures.slowest_drain.max(took);
             if took > DRAIN_LIMIT {
-                shared.fault(Rule::Ends, format!("a drain took {} s", took.as_secs()));
+                records.fault(Rule::Ends, format!("a drain took {} s", took.as_secs()));
             }
         }
     }
@@ -548,6 +545,6 @@ fn end_server(
 }
 
 /// The number of requests that were answered so far.
-fn answers(shared: &SharedRecords) -> u64 {
-    shared.totals().values().map(|[answered, refused, _]| answered + refused).sum()
+fn answers(records: &Records) -> u64 {
+    records.totals().values().map(|[answered, refused, _]| answered + refused).sum()
 }

@@ -3,12 +3,14 @@
 //! A program repeats a request without an answer until it is answered, as docs/api says. So every check and every batch
 //! is acknowledged in the end, and the ledger must have each of them once.
 
-use super::addresses;
-use super::client::{HttpClient, HttpReply, HttpRequest, Lost};
-use super::records::{Account, Life, Purchase, Rule};
+use super::client::{HttpReply, HttpRequest};
+use super::gate::{ClientResult, Over};
+use super::records::{Account, KilledClient, Purchase, Records, Rule, TIMED_CHECK};
+use super::{REPORT_EVERY, addresses};
+use crate::soak::crowd::each;
 use crate::soak::judge::{self, Reasons};
-use serde_json::{Value, json};
-use std::collections::VecDeque;
+use serde_json::json;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,39 +21,53 @@ pub const BATCH_WAIT: Duration = Duration::from_secs(15);
 pub const BATCH_WAIT_S: &str = "15";
 /// How much longer a batch may take: restarts, and a busy machine.
 const BATCH_SLACK: Duration = Duration::from_secs(120);
+const LOOK: Duration = Duration::from_millis(30);
 /// How many answered checks are kept for repeats.
 const ANSWERED_MAX: usize = 40;
 /// How many rows of a batch have addresses with known answers.
 const KNOWN_ROWS: usize = 3;
 /// How many batches of a program may be incomplete.
 const OPEN_MAX: usize = 2;
+/// The same for a program that only submits batches.
+const OPEN_BULK_MAX: usize = 3;
+/// The rows of its batches, and of those that are submitted many times at once.
+const BULK_ROWS: u64 = 200;
+const FEW_ROWS: u64 = 5;
+/// Its pause before each request: the campaign measures single checks beside batches, and not the processor.
+const BULK_PAUSE: Duration = Duration::from_millis(200);
+/// How often such a batch is submitted at once.
+const SAME_AT_ONCE: usize = 50;
 /// How many complete batches are read again.
 const COMPLETE_MAX: usize = 8;
 
-/// A client with the keys of an account, and its open requests.
+/// What a program does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramLoad {
+    /// It sends every kind of request.
+    Everything,
+    /// It makes full checks at slow mail servers.
+    SlowChecks,
+    /// It makes full checks whose times are recorded, also on the idle server before the first kill.
+    TimedChecks,
+    /// It submits batches: long ones, and short ones many times at once.
+    Batches,
+}
+
+/// A client with the keys of an account, and its batches.
 pub struct Program {
-    client: HttpClient,
+    client: KilledClient,
     account: Arc<Account>,
     /// The index of the account among those of the programs.
     place: u32,
-    live: String,
-    test: String,
-    /// It only makes full checks at slow mail servers.
-    only_checks: bool,
+    /// A live key and a test key.
+    keys: [String; 2],
+    load: ProgramLoad,
     random: fastrand::Rng,
-    /// The check that has no answer yet.
-    single: Option<Single>,
     answered: VecDeque<(String, Reasons)>,
     batches: Vec<ProgramBatch>,
 }
 
-/// A full check of one address, with its charge.
-pub struct Single {
-    pub email: String,
-    pub reasons: Reasons,
-    pub purchase: Purchase,
-}
-
+/// A batch that was accepted.
 struct ProgramBatch {
     /// The Idempotency-Key of the batch.
     once: String,
@@ -60,7 +76,7 @@ struct ProgramBatch {
     purchase: Purchase,
     began: Instant,
     /// The body of the 202, which a replay must repeat to the byte.
-    created: Option<Vec<u8>>,
+    created: Vec<u8>,
     id: String,
     /// The number of checked rows in the last poll, which never decreases.
     checked: u64,
@@ -76,383 +92,390 @@ impl Program {
     pub fn new(
         server: SocketAddr,
         (place, account): (u32, &Arc<Account>),
-        (live, test): (&str, &str),
-        only_checks: bool,
+        keys: [String; 2],
+        load: ProgramLoad,
         seed: u64,
     ) -> Program {
         Program {
-            client: HttpClient::program(server),
+            client: KilledClient::program(server),
             account: Arc::clone(account),
             place,
-            live: live.into(),
-            test: test.into(),
-            only_checks,
+            keys,
+            load,
             random: fastrand::Rng::with_seed(seed),
-            single: None,
             answered: VecDeque::new(),
             batches: Vec::new(),
         }
     }
 
-    /// Sends one request. Returns whether requests remain if nothing new is started.
-    pub fn step(&mut self, life: &Life<'_>) -> bool {
-        if let Some(single) = self.single.take() {
-            self.check(life, single);
-            return true;
-        }
-        if let Some(at) = self.batches.iter().position(|batch| batch.created.is_none()) {
-            self.submit(life, at);
-            return true;
-        }
-        if life.finishing {
-            let Some(at) = self.batches.iter().position(|batch| batch.complete.is_none()) else {
-                return false;
-            };
-            self.poll(life, at);
-            std::thread::sleep(Duration::from_millis(30));
-            return true;
-        }
-        match self.random.u32(0..100) {
-            _ if self.only_checks => {
-                let email = addresses::slow(life.shared.numbers(1));
-                let reasons = judge::reasons(&life.shared.scenario, &email);
-                self.check(life, Single { email, reasons, purchase: Purchase::new(&self.account, 1) });
+    /// Sends requests until the clients finish, waits for its batches, and reads all of them again, as it also does after every
+    /// [`REPORT_EVERY`] lives.
+    pub fn work(&mut self, records: &Records) -> ClientResult {
+        let mut reports = 0;
+        loop {
+            let now = records.gate.now();
+            if now.is_finishing() {
+                break;
             }
-            0..22 => self.check_another(life),
-            22..42 => self.fast(life),
-            42..50 => self.made_up(life),
-            50..66 => self.repeat(life),
-            66..72 => self.submit_another(life),
-            72..90 => self.any_batch(life, Program::poll),
-            90..94 => self.any_batch(life, Program::replay),
-            94..97 => self.any_batch(life, Program::reuse_key),
-            _ => self.look_at_account(life),
+            if now.life / REPORT_EVERY > reports {
+                reports = now.life / REPORT_EVERY;
+                self.read_all_again(records)?;
+            }
+            self.act(records)?;
         }
-        true
+        while let Some(at) = self.batches.iter().position(|batch| batch.complete.is_none()) {
+            self.poll(records, at)?;
+            std::thread::sleep(LOOK);
+        }
+        self.read_all_again(records)
     }
 
-    /// Closes the connection: the server has ended.
-    pub fn hang_up(&mut self) {
-        self.client.hang_up();
+    fn act(&mut self, records: &Records) -> ClientResult {
+        match self.load {
+            ProgramLoad::Everything => self.act_at_random(records),
+            ProgramLoad::SlowChecks => self.check(records, "full check", addresses::slow(records.numbers(1))),
+            ProgramLoad::TimedChecks => {
+                self.check(records, TIMED_CHECK, addresses::single(records.numbers(1)))
+            }
+            // The first life is that of an idle server.
+            ProgramLoad::Batches if records.pass()? == 0 => {
+                std::thread::sleep(LOOK);
+                Ok(())
+            }
+            ProgramLoad::Batches => {
+                std::thread::sleep(BULK_PAUSE);
+                match self.random.u32(0..10) {
+                    0..2 => self.submit_bulk(records, FEW_ROWS, SAME_AT_ONCE),
+                    2..5 => self.submit_bulk(records, BULK_ROWS, 1),
+                    _ => self.any_batch(records, Program::poll),
+                }
+            }
+        }
+    }
+
+    fn act_at_random(&mut self, records: &Records) -> ClientResult {
+        match self.random.u32(0..100) {
+            0..22 => self.check_another(records),
+            22..42 => self.fast(records),
+            42..50 => self.made_up(records),
+            50..66 => self.repeat(records),
+            66..72 => self.submit(records),
+            72..90 => self.any_batch(records, Program::poll),
+            90..94 => self.any_batch(records, Program::replay),
+            94..97 => self.any_batch(records, Program::reuse_key),
+            _ => self.look_at_account(records),
+        }
     }
 
     /// Reads every complete batch again and compares it.
-    pub fn read_all_again(&mut self, life: &Life<'_>) {
-        for at in 0..self.batches.len() {
+    fn read_all_again(&mut self, records: &Records) -> ClientResult {
+        for at in (0..self.batches.len()).rev() {
             if self.batches[at].complete.is_some() {
-                self.poll(life, at);
+                self.poll(records, at)?;
             }
         }
+        Ok(())
     }
 
-    fn check_another(&mut self, life: &Life<'_>) {
-        let shared = (self.random.u32(0..4) == 0).then(|| life.shared.known_to_others(self.place)).flatten();
+    fn check_another(&mut self, records: &Records) -> ClientResult {
+        let shared = (self.random.u32(0..4) == 0).then(|| records.known_to_others(self.place)).flatten();
         let number = shared.unwrap_or_else(|| {
-            let number = life.shared.numbers(1);
-            life.shared.is_known(number, self.place);
+            let number = records.numbers(1);
+            records.is_known(number, self.place);
             number
         });
-        let email = addresses::live(number);
-        let reasons = judge::reasons(&life.shared.scenario, &email);
-        self.check(life, Single { email, reasons, purchase: Purchase::new(&self.account, 1) });
+        self.check(records, "full check", addresses::live(number))
     }
 
-    fn check(&mut self, life: &Life<'_>, single: Single) {
-        match full_check(life, &mut self.client, &self.live, single) {
-            Ok(answered) => {
-                if self.answered.len() >= ANSWERED_MAX {
-                    // A random one is removed, so that some are repeated after a long time.
-                    self.answered.remove(self.random.usize(0..ANSWERED_MAX));
-                }
-                self.answered.push_back(answered);
-            }
-            Err(single) => self.single = Some(single),
+    fn check(&mut self, records: &Records, kind: &'static str, email: String) -> ClientResult {
+        let single = records.single(&self.account, email);
+        let answered = records.full_check(&mut self.client, kind, &self.keys[0], single)?;
+        if self.answered.len() >= ANSWERED_MAX {
+            // A random one is removed, so that some are repeated after a long time.
+            self.answered.remove(self.random.usize(0..ANSWERED_MAX));
         }
+        self.answered.push_back(answered);
+        Ok(())
     }
 
-    fn repeat(&mut self, life: &Life<'_>) {
+    fn repeat(&mut self, records: &Records) -> ClientResult {
         if self.answered.is_empty() {
-            return self.check_another(life);
+            return self.check_another(records);
         }
-        let at = self.random.usize(0..self.answered.len());
-        let (email, reasons) = self.answered[at].clone();
-        let request = HttpRequest::json("/v1/verify", &json!({ "email": email })).bearer(&self.live);
-        match life.ask(&mut self.client, "repeat", &email, &request) {
-            Ok(reply) if reply.status == 200 => {
-                let outcome = judge::single(true, false, &reply.json(), &email, &reasons);
-                life.shared.judge(Rule::Charges, "repeats", outcome);
-            }
-            other => expect(life, "repeat", &other, &[503]),
+        let (email, reasons) = &self.answered[self.random.usize(0..self.answered.len())];
+        let request = HttpRequest::json("/v1/verify", &json!({ "email": email })).bearer(&self.keys[0]);
+        let outcome = records.ask(&mut self.client, "repeat", email, &request)?;
+        if let Ok(reply) = &outcome
+            && reply.status == 200
+        {
+            let outcome = judge::single(true, false, &reply.json(), email, reasons);
+            records.judge(Rule::Charges, "repeats", outcome);
         }
+        records.expect("repeat", &outcome, &[200, 503])
     }
 
-    fn fast(&mut self, life: &Life<'_>) {
-        let email = addresses::live(life.shared.numbers(1));
-        let request =
-            HttpRequest::json("/v1/verify", &json!({ "email": email, "mode": "fast" })).bearer(&self.live);
-        self.free(life, "fast check", &email, &request, None);
+    fn fast(&mut self, records: &Records) -> ClientResult {
+        let email = addresses::live(records.numbers(1));
+        let body = json!({ "email": email, "mode": "fast" });
+        let request = HttpRequest::json("/v1/verify", &body).bearer(&self.keys[0]);
+        self.free(records, "fast check", &email, &request, None)
     }
 
-    fn made_up(&mut self, life: &Life<'_>) {
-        let (email, reason) = addresses::made_up(life.shared.numbers(1));
-        let request = HttpRequest::json("/v1/verify", &json!({ "email": email })).bearer(&self.test);
-        self.free(life, "test check", &email, &request, Some(reason));
+    fn made_up(&mut self, records: &Records) -> ClientResult {
+        let (email, reason) = addresses::made_up(records.numbers(1));
+        let request = HttpRequest::json("/v1/verify", &json!({ "email": email })).bearer(&self.keys[1]);
+        self.free(records, "test check", &email, &request, Some(reason))
     }
 
     fn free(
         &mut self,
-        life: &Life<'_>,
+        records: &Records,
         kind: &'static str,
         email: &str,
         request: &HttpRequest,
         reason: Option<&str>,
-    ) {
-        match life.ask(&mut self.client, kind, email, request) {
-            Ok(reply) if reply.status == 200 => {
-                let body = reply.json();
-                if body["email"] != email
-                    || !body["credits_remaining"].is_null()
-                    || reason.is_some_and(|reason| body["reason"] != reason)
-                {
-                    life.wrong(kind, &reply);
-                }
+    ) -> ClientResult {
+        let outcome = records.ask(&mut self.client, kind, email, request)?;
+        if let Ok(reply) = &outcome
+            && reply.status == 200
+        {
+            let body = reply.json();
+            if body["email"] != email
+                || !body["credits_remaining"].is_null()
+                || reason.is_some_and(|reason| body["reason"] != reason)
+            {
+                return Err(records.wrong(kind, reply));
             }
-            other => expect(life, kind, &other, &[503]),
+        }
+        records.expect(kind, &outcome, &[200, 503])
+    }
+
+    fn look_at_account(&mut self, records: &Records) -> ClientResult {
+        let request = HttpRequest::get("/v1/account").bearer(&self.keys[0]);
+        match records.ask(&mut self.client, "account", "", &request)? {
+            Ok(reply) if reply.status == 200 && reply.json()["credits_remaining"].is_u64() => Ok(()),
+            other => records.expect("account", &other, &[503]),
         }
     }
 
-    fn look_at_account(&mut self, life: &Life<'_>) {
-        let request = HttpRequest::get("/v1/account").bearer(&self.live);
-        match life.ask(&mut self.client, "account", "", &request) {
-            Ok(reply) if reply.status == 200 && reply.json()["credits_remaining"].is_u64() => {}
-            other => expect(life, "account", &other, &[503]),
-        }
+    /// Whether so many batches are incomplete.
+    fn has_open(&self, count: usize) -> bool {
+        self.batches.iter().filter(|batch| batch.complete.is_none()).count() >= count
     }
 
-    fn submit_another(&mut self, life: &Life<'_>) {
-        if self.batches.iter().filter(|batch| batch.complete.is_none()).count() >= OPEN_MAX {
-            return self.any_batch(life, Program::poll);
+    /// Submits a batch until it is accepted.
+    fn submit(&mut self, records: &Records) -> ClientResult {
+        if self.has_open(OPEN_MAX) {
+            return self.any_batch(records, Program::poll);
         }
         let (count, test) = (self.random.u64(5..=46), self.random.u32(0..8) == 0);
-        let first = life.shared.numbers(count);
+        let first = records.numbers(count);
         let row = |number| {
             if test {
                 let (email, reason) = addresses::made_up(number);
                 return (email, vec![reason.to_owned()]);
             }
             let email = addresses::live(number);
-            let reasons = judge::reasons(&life.shared.scenario, &email);
+            let reasons = judge::reasons(&records.scenario, &email);
             (email, reasons)
         };
         let mut rows: Vec<(String, Reasons)> = (first..first + count).map(row).collect();
         // Addresses with known answers, and one address twice: each row is paid nevertheless.
         rows.extend(self.answered.iter().take(KNOWN_ROWS).filter(|_| !test).cloned());
         rows.push(rows[0].clone());
-        let credits = if test { 0 } else { rows.len() as u64 };
-        self.batches.push(ProgramBatch {
-            once: format!("batch-{first}"),
-            rows,
-            test,
-            purchase: Purchase::lasting(&self.account, credits),
-            began: Instant::now(),
-            created: None,
-            id: String::new(),
-            checked: 0,
-            complete: None,
-            read_again: false,
-            complete_in: 0,
-        });
-        self.submit(life, self.batches.len() - 1);
-    }
-
-    fn send_batch(
-        &mut self,
-        life: &Life<'_>,
-        kind: &'static str,
-        at: usize,
-        rows: usize,
-    ) -> Result<HttpReply, Lost> {
-        let batch = &self.batches[at];
-        let emails: Vec<&str> = batch.rows.iter().take(rows).map(|(email, _)| email.as_str()).collect();
-        let key = if batch.test { &self.test } else { &self.live };
-        let request = HttpRequest::json("/v1/verify/batch", &json!({ "emails": emails }));
-        let request = request.bearer(key).header("Idempotency-Key", &batch.once);
-        life.ask(&mut self.client, kind, &batch.once, &request)
-    }
-
-    fn submit(&mut self, life: &Life<'_>, at: usize) {
-        self.batches[at].purchase.asks();
-        let outcome = self.send_batch(life, "batch", at, usize::MAX);
-        let batch = &mut self.batches[at];
-        match outcome {
-            Ok(reply) if reply.status == 202 => {
-                let body = reply.json();
-                let rows = batch.rows.len() as u64;
-                if body["batch_id"].as_str().is_none_or(str::is_empty) || body["emails_submitted"] != rows {
-                    life.wrong("batch", &reply);
+        let mut batch = ProgramBatch::new(&self.account, format!("batch-{first}"), rows, test);
+        let request = batch.request(&self.keys, usize::MAX);
+        loop {
+            batch.purchase.asks();
+            match records.ask(&mut self.client, "batch", &batch.once, &request)? {
+                Ok(reply) if reply.status == 202 => return self.accept(records, batch, reply),
+                other => {
+                    batch.purchase.is_open(&other);
+                    records.expect("batch", &other, &[409, 503])?;
                 }
-                if reply.header("idempotent-replayed").is_some() && !batch.purchase.in_doubt() {
-                    let fault = format!("{}: it was refused, and there is one", batch.once);
-                    life.shared.fault(Rule::Batches, fault);
-                }
-                batch.id = body["batch_id"].as_str().unwrap_or_default().to_owned();
-                batch.created = Some(reply.body);
-                batch.began = Instant::now();
-                batch.purchase.paid();
-                life.shared.verified("batches accepted", 1);
-                life.shared.verified("rows accepted", rows);
             }
-            Ok(reply) if reply.status == 503 && reply.nothing_was_charged() => batch.purchase.refused(),
-            Ok(reply) if matches!(reply.status, 409 | 503) => batch.purchase.unknown(),
-            Ok(reply) => {
-                life.wrong("batch", &reply);
-                batch.purchase.unknown();
-            }
-            Err(Lost::NotSent) => {}
-            Err(Lost::NoAnswer(_)) => batch.purchase.unknown(),
         }
     }
 
-    /// Applies a function to one of the acknowledged batches.
-    fn any_batch(&mut self, life: &Life<'_>, what: fn(&mut Program, &Life<'_>, usize)) {
+    /// Submits a batch so many times at once, and again those without an answer. All answers must name one batch.
+    fn submit_bulk(&mut self, records: &Records, rows: u64, copies: usize) -> ClientResult {
+        if self.has_open(OPEN_BULK_MAX) {
+            return self.any_batch(records, Program::poll);
+        }
+        let first = records.numbers(rows);
+        let row = |number| {
+            let email = addresses::bulk(number);
+            let reasons = judge::reasons(&records.scenario, &email);
+            (email, reasons)
+        };
+        let rows = (first..first + rows).map(row).collect();
+        let mut batch = ProgramBatch::new(&self.account, format!("bulk-{first}"), rows, false);
+        let request = batch.request(&self.keys, usize::MAX);
+        let mut accepted: Vec<HttpReply> = Vec::new();
+        while accepted.len() < copies {
+            batch.purchase.asks();
+            batch.purchase.unknown();
+            let life = records.pass()?;
+            let unanswered = copies - accepted.len();
+            let answers = each(unanswered, unanswered, |_| {
+                let mut client = KilledClient::program(records.server);
+                records.send(&mut client, life, "batch", &batch.once, &request)
+            });
+            for answer in answers.map_err(|_| Over)? {
+                match answer {
+                    Ok(reply) if reply.status == 202 => accepted.push(reply),
+                    other => records.expect("batch", &other, &[409, 503])?,
+                }
+            }
+        }
+        let ids: BTreeSet<String> = accepted.iter().map(|reply| reply.word("batch_id")).collect();
+        let originals = accepted.iter().filter(|reply| !reply.is_replay()).count();
+        if ids.len() > 1 || originals > 1 {
+            let fault = format!("{} has {} batches, {originals} originals", batch.once, ids.len());
+            return Err(records.stop(Rule::Batches, fault));
+        }
+        records.verified("batches submitted at once", u64::from(copies > 1));
+        self.accept(records, batch, accepted.swap_remove(0))
+    }
+
+    fn accept(&mut self, records: &Records, mut batch: ProgramBatch, reply: HttpReply) -> ClientResult {
+        let rows = batch.rows.len() as u64;
+        batch.id = reply.word("batch_id");
+        if batch.id.is_empty() || reply.json()["emails_submitted"] != rows {
+            return Err(records.wrong("batch", &reply));
+        }
+        if reply.header("idempotent-replayed").is_some() && !batch.purchase.in_doubt() {
+            records.fault(Rule::Batches, format!("{}: it was refused, and there is one", batch.once));
+        }
+        batch.created = reply.body;
+        batch.began = Instant::now();
+        batch.purchase.paid();
+        records.verified("batches accepted", 1);
+        records.verified("rows accepted", rows);
+        self.batches.push(batch);
+        Ok(())
+    }
+
+    /// Applies a function to one of the batches.
+    fn any_batch(
+        &mut self,
+        records: &Records,
+        what: fn(&mut Program, &Records, usize) -> ClientResult,
+    ) -> ClientResult {
         if self.batches.is_empty() {
-            return self.fast(life);
+            return self.fast(records);
         }
         let at = self.random.usize(0..self.batches.len());
-        what(self, life, at);
+        what(self, records, at)
     }
 
-    fn poll(&mut self, life: &Life<'_>, at: usize) {
+    fn poll(&mut self, records: &Records, at: usize) -> ClientResult {
         let batch = &mut self.batches[at];
-        let request = HttpRequest::get(format!("/v1/verify/batch/{}", batch.id)).bearer(&self.live);
-        let outcome = life.ask(&mut self.client, "poll", &batch.id, &request);
-        let Ok(reply) = outcome else { return };
-        if reply.status != 200 {
-            return expect(life, "poll", &Ok(reply), &[503]);
-        }
-        let body = reply.json();
+        let request = HttpRequest::get(format!("/v1/verify/batch/{}", batch.id)).bearer(&self.keys[0]);
+        let (reply, _) = records.insist(&mut self.client, "poll", &batch.id, &request, &[200])?;
+        let (body, life) = (reply.json(), records.gate.now().life);
         let checked = body["checked"].as_u64().unwrap_or_default();
         if checked < batch.checked || body["total"] != batch.rows.len() as u64 {
-            life.shared.fault(
-                Rule::Batches,
-                format!("{}: {} rows were checked, now {body}", batch.id, batch.checked),
-            );
+            let fault = format!("{}: {} rows were checked, now {body}", batch.id, batch.checked);
+            records.fault(Rule::Batches, fault);
         }
         batch.checked = checked;
         if body["status"] != "completed" {
             let late = batch.began.elapsed();
             if late > BATCH_WAIT + BATCH_SLACK {
-                life.shared
-                    .fault(Rule::Holds, format!("{} is open after {} s: {body}", batch.id, late.as_secs()));
+                let fault = format!("{} is open after {} s: {body}", batch.id, late.as_secs());
+                records.fault(Rule::Holds, fault);
             }
             if batch.complete.is_some() {
-                life.shared.fault(Rule::Batches, format!("{} was complete: {body}", batch.id));
+                records.fault(Rule::Batches, format!("{} was complete: {body}", batch.id));
             }
-            return;
+            return Ok(());
         }
         match &batch.complete {
             None => {
-                life.shared.judge(
-                    Rule::Batches,
-                    "batches complete",
-                    judge::rows(&batch.id, &batch.rows, &body),
-                );
+                let outcome = judge::rows(&batch.id, &batch.rows, &body);
+                records.judge(Rule::Batches, "batches complete", outcome);
                 batch.purchase.ended();
                 batch.complete = Some(reply.body);
-                batch.complete_in = life.number;
+                batch.complete_in = life;
             }
             Some(first) => {
                 let outcome = judge::same(&batch.id, first, &reply.body);
-                life.shared.judge(Rule::Replays, "batches read again", outcome);
-                batch.read_again |= life.number > batch.complete_in;
+                records.judge(Rule::Replays, "batches read again", outcome);
+                batch.read_again |= life > batch.complete_in;
             }
         }
         self.forget_one();
+        Ok(())
     }
 
     /// Removes a batch that was read in two lives.
     fn forget_one(&mut self) {
-        let done = |batch: &ProgramBatch| batch.read_again;
         if self.batches.iter().filter(|batch| batch.complete.is_some()).count() > COMPLETE_MAX {
-            let all: Vec<usize> = (0..self.batches.len()).filter(|&at| done(&self.batches[at])).collect();
+            let done = |at: &usize| self.batches[*at].read_again;
+            let all: Vec<usize> = (0..self.batches.len()).filter(done).collect();
             if let Some(&at) = self.random.choice(&all) {
                 self.batches.swap_remove(at);
             }
         }
     }
 
-    fn replay(&mut self, life: &Life<'_>, at: usize) {
-        let outcome = self.send_batch(life, "replay", at, usize::MAX);
-        let Some(created) = &self.batches[at].created else { return };
-        match outcome {
-            Ok(reply) if reply.status == 202 => {
-                let what = format!("the replay of {}", self.batches[at].once);
-                life.shared.judge(
-                    Rule::Replays,
-                    "replays of batches",
-                    judge::same(&what, created, &reply.body),
-                );
-                if reply.header("idempotent-replayed") != Some("true") {
-                    life.shared.fault(Rule::Replays, format!("{what} does not say that it is one"));
-                }
+    fn replay(&mut self, records: &Records, at: usize) -> ClientResult {
+        let batch = &self.batches[at];
+        let request = batch.request(&self.keys, usize::MAX);
+        let outcome = records.ask(&mut self.client, "replay", &batch.once, &request)?;
+        if let Ok(reply) = &outcome
+            && reply.status == 202
+        {
+            let what = format!("the replay of {}", batch.once);
+            let same = judge::same(&what, &batch.created, &reply.body);
+            records.judge(Rule::Replays, "replays of batches", same);
+            if !reply.is_replay() {
+                records.fault(Rule::Replays, format!("{what} does not say that it is one"));
             }
-            other => expect(life, "replay", &other, &[409, 503]),
         }
+        records.expect("replay", &outcome, &[202, 409, 503])
     }
 
     /// Checks that another body with the same Idempotency-Key is refused, also after restarts.
-    fn reuse_key(&mut self, life: &Life<'_>, at: usize) {
-        let rows = self.batches[at].rows.len() - 1;
-        match self.send_batch(life, "other body", at, rows) {
-            Ok(reply) if reply.status == 422 => life.shared.verified("keys with another body refused", 1),
+    fn reuse_key(&mut self, records: &Records, at: usize) -> ClientResult {
+        let batch = &self.batches[at];
+        let request = batch.request(&self.keys, batch.rows.len() - 1);
+        match records.ask(&mut self.client, "other body", &batch.once, &request)? {
+            Ok(reply) if reply.status == 422 => records.verified("keys with another body refused", 1),
             Ok(reply) if !matches!(reply.status, 409 | 503) => {
-                let fault =
-                    format!("{} with another body: {} {}", self.batches[at].once, reply.status, reply.text());
-                life.shared.fault(Rule::Replays, fault);
+                let fault = format!("{} with another body: {reply}", self.batches[at].once);
+                records.fault(Rule::Replays, fault);
             }
             _ => {}
         }
+        Ok(())
     }
 }
 
-/// Sends a full check; returns it if it has no answer yet.
-pub fn full_check(
-    life: &Life<'_>,
-    client: &mut HttpClient,
-    key: &str,
-    mut single: Single,
-) -> Result<(String, Reasons), Single> {
-    single.purchase.asks();
-    let request = HttpRequest::json("/v1/verify", &json!({ "email": single.email })).bearer(key);
-    match life.ask(client, "full check", &single.email, &request) {
-        Ok(reply) if reply.status == 200 => {
-            life.shared.judge(Rule::Charges, "checks", judge(&single, &reply.json()));
-            single.purchase.paid();
-            return Ok((single.email, single.reasons));
+impl ProgramBatch {
+    /// A batch that is not submitted yet.
+    fn new(account: &Arc<Account>, once: String, rows: Vec<(String, Reasons)>, test: bool) -> ProgramBatch {
+        let credits = if test { 0 } else { rows.len() as u64 };
+        ProgramBatch {
+            once,
+            rows,
+            test,
+            purchase: Purchase::lasting(account, credits),
+            began: Instant::now(),
+            created: Vec::new(),
+            id: String::new(),
+            checked: 0,
+            complete: None,
+            read_again: false,
+            complete_in: 0,
         }
-        Ok(reply) if reply.status == 503 && reply.nothing_was_charged() => single.purchase.refused(),
-        Ok(reply) => {
-            if reply.status != 503 {
-                life.wrong("full check", &reply);
-            }
-            single.purchase.unknown();
-        }
-        Err(Lost::NotSent) => {}
-        Err(Lost::NoAnswer(_)) => single.purchase.unknown(),
     }
-    Err(single)
-}
 
-/// Checks the answer to a full check that was not acknowledged before.
-pub fn judge(single: &Single, answer: &Value) -> Result<(), String> {
-    judge::single(false, single.purchase.in_doubt(), answer, &single.email, &single.reasons)
-}
-
-/// Records a fault unless the answer is missing or has one of these statuses.
-pub fn expect(life: &Life<'_>, kind: &str, outcome: &Result<HttpReply, Lost>, statuses: &[u16]) {
-    if let Ok(reply) = outcome
-        && !statuses.contains(&reply.status)
-    {
-        life.wrong(kind, reply);
+    /// The request for the first rows with the Idempotency-Key of the batch.
+    fn request(&self, keys: &[String; 2], rows: usize) -> HttpRequest {
+        let emails: Vec<&str> = self.rows.iter().take(rows).map(|(email, _)| email.as_str()).collect();
+        let request = HttpRequest::json("/v1/verify/batch", &json!({ "emails": emails }));
+        request.bearer(&keys[usize::from(self.test)]).header("Idempotency-Key", &self.once)
     }
 }

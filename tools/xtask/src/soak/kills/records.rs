@@ -4,12 +4,14 @@
 //! A request with a verified answer leaves only a count here, so memory does not grow with the kills.
 
 use super::client::{HttpClient, HttpReply, HttpRequest, Lost};
+use super::gate::{ClientResult, Gate, Over};
 use crate::soak::crowd::lock;
-use crate::soak::judge::Claim;
+use crate::soak::judge::{self, Claim, Reasons};
 use mailnet::Scenario;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -38,21 +40,50 @@ pub enum Rule {
     Log,
 }
 
-/// Every rule with its name in the report.
-pub const RULES: [(Rule, &str); 11] = [
-    (Rule::Charges, "every acknowledged charge exists once"),
-    (Rule::Batches, "every acknowledged batch ends with each row once"),
-    (Rule::Holds, "no hold outlives its deadline"),
-    (Rule::Replays, "each replay is equal"),
-    (Rule::Lists, "every acknowledged upload ends with each row once"),
-    (Rule::SignUps, "every acknowledged sign-up exists once and can sign in"),
-    (Rule::Secrets, "keys and tokens work until they are revoked, and never again"),
-    (Rule::Answers, "every request has an answer that it can have"),
-    (Rule::Starts, "every start is quick"),
-    (Rule::Ends, "every SIGTERM ends in order"),
-    (Rule::Log, "no panic"),
+/// Every rule with its name in the report, and the verified facts that are counted beside it.
+pub const RULES: [(Rule, &str, &[&str]); 11] = [
+    (Rule::Charges, "every acknowledged charge exists once", &["accounts compared", "audits"]),
+    (
+        Rule::Batches,
+        "every acknowledged batch ends with each row once",
+        &["batches accepted", "batches submitted at once", "batches complete"],
+    ),
+    (Rule::Holds, "no hold outlives its deadline", &["holds compared"]),
+    (
+        Rule::Replays,
+        "each replay is equal",
+        &["repeats", "replays of batches", "batches read again", "downloads again"],
+    ),
+    (Rule::Lists, "every acknowledged upload ends with each row once", &["uploads", "lists complete"]),
+    (
+        Rule::SignUps,
+        "every acknowledged sign-up exists once and can sign in",
+        &["sign-ups", "sign-ins after a sign-up"],
+    ),
+    (
+        Rule::Secrets,
+        "keys and tokens work until they are revoked, and never again",
+        &["keys made", "connections", "keys revoked", "connections ended"],
+    ),
+    (Rule::Answers, "every request has an answer that it can have", &[]),
+    (Rule::Starts, "every start is quick", &[]),
+    (Rule::Ends, "every SIGTERM ends in order", &[]),
+    (Rule::Log, "no panic", &[]),
 ];
 
+/// The kind of full checks whose times are recorded.
+pub const TIMED_CHECK: &str = "timed check";
+/// The rules that a load of batches beside checks tests.
+pub const OF_BATCHES: [Rule; 8] = [
+    Rule::Charges,
+    Rule::Batches,
+    Rule::Holds,
+    Rule::Replays,
+    Rule::Answers,
+    Rule::Starts,
+    Rule::Ends,
+    Rule::Log,
+];
 /// The rules that a load of checks alone tests.
 pub const OF_CHECKS: [Rule; 6] =
     [Rule::Charges, Rule::Holds, Rule::Answers, Rule::Starts, Rule::Ends, Rule::Log];
@@ -92,7 +123,8 @@ pub enum Secret {
 }
 
 /// The state that all clients share.
-pub struct SharedRecords {
+pub struct Records {
+    pub gate: Gate,
     pub server: SocketAddr,
     pub scenario: Scenario,
     pub accounts: Mutex<Vec<Arc<Account>>>,
@@ -101,6 +133,8 @@ pub struct SharedRecords {
     totals: Mutex<BTreeMap<&'static str, [u64; 3]>>,
     /// The numbers of verified facts, by their name in the report.
     verified: Mutex<BTreeMap<&'static str, u64>>,
+    /// The times of answered requests of the kind [`TIMED_CHECK`], but not while the server ends.
+    pub waits: Mutex<Vec<Duration>>,
     trace: Mutex<VecDeque<String>>,
     revoked: Mutex<VecDeque<(Secret, String)>>,
     living: Mutex<VecDeque<(Secret, String)>>,
@@ -113,16 +147,29 @@ pub struct SharedRecords {
     pub signing_up: AtomicU64,
 }
 
-/// One life of the server from the clients' view.
-pub struct Life<'s> {
-    pub shared: &'s SharedRecords,
-    pub number: u32,
-    /// The signal is about to be sent: from now on answers may be missing.
-    pub ending: AtomicBool,
-    /// The server has ended.
-    pub over: AtomicBool,
-    /// Clients start nothing new.
-    pub finishing: bool,
+/// A client of the server, whose connection ends with each life.
+pub struct KilledClient {
+    http: HttpClient,
+    life: u32,
+}
+
+/// A full check of one address, with its charge.
+pub struct Single {
+    pub email: String,
+    pub reasons: Reasons,
+    pub purchase: Purchase,
+}
+
+impl KilledClient {
+    /// A client that acts like a program, without cookies.
+    pub fn program(server: SocketAddr) -> KilledClient {
+        KilledClient { http: HttpClient::program(server), life: 0 }
+    }
+
+    /// A client that acts like a browser, with cookies.
+    pub fn browser(server: SocketAddr) -> KilledClient {
+        KilledClient { http: HttpClient::browser(server), life: 0 }
+    }
 }
 
 impl Account {
@@ -186,7 +233,16 @@ impl Purchase {
         }
     }
 
-    /// Records that there was no answer, or one that does not state the charge.
+    /// Records that there was no answer, or one that does not acknowledge the charge.
+    pub fn is_open(&mut self, outcome: &Result<HttpReply, Lost>) {
+        match outcome {
+            Ok(reply) if reply.status == 503 && reply.nothing_was_charged() => self.refused(),
+            Err(Lost::NotSent) => {}
+            _ => self.unknown(),
+        }
+    }
+
+    /// Records an answer that does not state whether the request was executed.
     pub fn unknown(&mut self) {
         self.doubt = true;
     }
@@ -230,16 +286,18 @@ impl Purchase {
     }
 }
 
-impl SharedRecords {
+impl Records {
     /// The state at the start, for a server and its scenario.
-    pub fn new(server: SocketAddr, scenario: Scenario) -> SharedRecords {
-        SharedRecords {
+    pub fn new(server: SocketAddr, scenario: Scenario) -> Records {
+        Records {
+            gate: Gate::default(),
             server,
             scenario,
             accounts: Mutex::default(),
             faults: Mutex::default(),
             totals: Mutex::default(),
             verified: Mutex::default(),
+            waits: Mutex::default(),
             trace: Mutex::default(),
             revoked: Mutex::default(),
             living: Mutex::default(),
@@ -354,49 +412,69 @@ impl SharedRecords {
         }
         some
     }
-}
 
-impl<'s> Life<'s> {
-    /// A life of the server that begins.
-    pub fn new(shared: &'s SharedRecords, number: u32) -> Life<'s> {
-        let (ending, over) = (AtomicBool::new(false), AtomicBool::new(false));
-        Life { shared, number, ending, over, finishing: false }
-    }
-
-    /// Sends a request and records its result. A missing answer is a fault unless the server was ended, and so is a 5xx
-    /// other than 503.
+    /// Sends a request, once a server runs, and records its result. A missing answer is a fault unless the server was ended, and so
+    /// is a 5xx other than 503.
     pub fn ask(
         &self,
-        client: &mut HttpClient,
+        client: &mut KilledClient,
+        kind: &'static str,
+        what: &str,
+        request: &HttpRequest,
+    ) -> ClientResult<Result<HttpReply, Lost>> {
+        let life = self.pass()?;
+        Ok(self.send(client, life, kind, what, request))
+    }
+
+    /// Waits until a server runs, and returns the number of its life. A client that is not done in the last life has a fault.
+    pub fn pass(&self) -> ClientResult<u32> {
+        let life = self.gate.pass()?;
+        match self.gate.now().finish_by {
+            Some(end) if Instant::now() > end => {
+                Err(self.stop(Rule::Answers, "a client is not done long after the last start"))
+            }
+            _ => Ok(life),
+        }
+    }
+
+    /// Sends a request to a server in this life, as [`Records::ask`] does.
+    pub fn send(
+        &self,
+        client: &mut KilledClient,
+        life: u32,
         kind: &'static str,
         what: &str,
         request: &HttpRequest,
     ) -> Result<HttpReply, Lost> {
+        if std::mem::replace(&mut client.life, life) != life {
+            client.http.hang_up();
+        }
         let began = Instant::now();
-        let outcome = client.send(request);
+        let outcome = client.http.send(request);
         let (place, said) = match &outcome {
             Ok(reply) => {
                 let refused = matches!(reply.status, 409 | 429 | 503);
                 if reply.status >= 500 && reply.status != 503 {
-                    self.shared
-                        .fault(Rule::Answers, format!("{kind} {what}: {} {}", reply.status, reply.text()));
+                    self.fault(Rule::Answers, format!("{kind} {what}: {} {}", reply.status, reply.text()));
                 }
                 (usize::from(refused), reply.status.to_string())
             }
             Err(lost) => (2, format!("{lost:?}")),
         };
-        if place == 2 && !self.ending.load(Ordering::SeqCst) {
-            self.shared.fault(
-                Rule::Answers,
-                format!("{kind} {what}: {said} after {} ms, and the server ran", began.elapsed().as_millis()),
-            );
+        let is_ending = self.gate.now().is_ending;
+        if kind == TIMED_CHECK && place == 0 && !is_ending {
+            lock(&self.waits).push(began.elapsed());
         }
-        lock(&self.shared.totals).entry(kind).or_default()[place] += 1;
-        let mut trace = lock(&self.shared.trace);
+        if place == 2 && !is_ending {
+            let after = began.elapsed().as_millis();
+            self.fault(Rule::Answers, format!("{kind} {what}: {said} after {after} ms, and the server ran"));
+        }
+        lock(&self.totals).entry(kind).or_default()[place] += 1;
+        let mut trace = lock(&self.trace);
         if trace.len() >= TRACE_MAX {
             trace.pop_front();
         }
-        trace.push_back(format!("life {}: {kind} {what}: {said}", self.number));
+        trace.push_back(format!("life {life}: {kind} {what}: {said}"));
         drop(trace);
         if place != 0 {
             std::thread::sleep(PAUSE);
@@ -404,11 +482,85 @@ impl<'s> Life<'s> {
         outcome
     }
 
-    /// Records an answer that the request cannot have.
-    pub fn wrong(&self, kind: &str, reply: &HttpReply) {
+    /// Repeats a request until its answer has one of these statuses. Returns the answer, and whether an earlier attempt may have
+    /// been executed.
+    pub fn insist(
+        &self,
+        client: &mut KilledClient,
+        kind: &'static str,
+        what: &str,
+        request: &HttpRequest,
+        statuses: &[u16],
+    ) -> ClientResult<(HttpReply, bool)> {
+        let mut doubt = false;
+        loop {
+            match self.ask(client, kind, what, request)? {
+                Ok(reply) if statuses.contains(&reply.status) => return Ok((reply, doubt)),
+                other => {
+                    doubt |= !matches!(other, Err(Lost::NotSent));
+                    self.expect(kind, &other, &[503])?;
+                }
+            }
+        }
+    }
+
+    /// Repeats a full check until it is answered.
+    pub fn full_check(
+        &self,
+        client: &mut KilledClient,
+        kind: &'static str,
+        key: &str,
+        mut single: Single,
+    ) -> ClientResult<(String, Reasons)> {
+        let request = HttpRequest::json("/v1/verify", &json!({ "email": single.email })).bearer(key);
+        loop {
+            single.purchase.asks();
+            match self.ask(client, kind, &single.email, &request)? {
+                Ok(reply) if reply.status == 200 => {
+                    self.judge(Rule::Charges, "checks", single.judge(&reply.json()));
+                    single.purchase.paid();
+                    return Ok((single.email, single.reasons));
+                }
+                other => {
+                    single.purchase.is_open(&other);
+                    self.expect(kind, &other, &[503])?;
+                }
+            }
+        }
+    }
+
+    /// A full check of an address, for an account.
+    pub fn single(&self, account: &Arc<Account>, email: String) -> Single {
+        let reasons = judge::reasons(&self.scenario, &email);
+        Single { email, reasons, purchase: Purchase::new(account, 1) }
+    }
+
+    /// Stops the client unless the answer is missing or has one of these statuses.
+    pub fn expect(&self, kind: &str, outcome: &Result<HttpReply, Lost>, statuses: &[u16]) -> ClientResult {
+        match outcome {
+            Ok(reply) if !statuses.contains(&reply.status) => Err(self.wrong(kind, reply)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records a broken guarantee, after which the client stops.
+    pub fn stop(&self, rule: Rule, what: impl Into<String>) -> Over {
+        self.fault(rule, what);
+        Over
+    }
+
+    /// Records an answer that the request cannot have, after which the client stops.
+    pub fn wrong(&self, kind: &str, reply: &HttpReply) -> Over {
         let mut text = reply.text();
         text.truncate(text.char_indices().nth(600).map_or(text.len(), |(at, _)| at));
-        self.shared.fault(Rule::Answers, format!("{kind}: {} {text}", reply.status));
+        self.stop(Rule::Answers, format!("{kind}: {} {text}", reply.status))
+    }
+}
+
+impl Single {
+    /// Checks the answer to a full check that was not acknowledged before.
+    pub fn judge(&self, answer: &Value) -> Result<(), String> {
+        judge::single(false, self.purchase.in_doubt(), answer, &self.email, &self.reasons)
     }
 }
 

@@ -1,12 +1,11 @@
 //! The setup of the campaign, and every start of its server.
 
-use super::people::Person;
 use super::programs::{BATCH_WAIT_S, Program};
-use super::records::{Account, SharedRecords};
+use super::records::{Account, Records};
 use super::{
     CampaignFolder, KillCampaign, KillFigures, KillPlan, Mailnet, Scenario, Serve, addresses, sleep,
 };
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,43 +26,45 @@ impl KillCampaign {
         let serve = world.serve(&mailnet, &flags())?;
         let server = serve.address;
         let scenario = Scenario::parse(addresses::SCENARIO);
-        let scenario = scenario.map_err(|error| Failure(format!("the scenario: {error}")))?;
-        let shared = SharedRecords::new(server, scenario);
+        let scenario = scenario.about("the scenario")?;
+        let records = Arc::new(Records::new(server, scenario));
         let mut programs = Vec::new();
-        let of_accounts = plan.accounts.iter().flat_map(|&(count, each)| std::iter::repeat_n(each, count));
-        for (number, count) in of_accounts.enumerate() {
+        let of_accounts = plan.accounts.iter();
+        let of_accounts =
+            of_accounts.flat_map(|&(count, each, load)| std::iter::repeat_n((each, load), count));
+        for (number, (count, load)) in of_accounts.enumerate() {
             let name = format!("programs-{number}");
             let live = world.account(&name, 0)?;
             let test = world.json(&["key", "create", &name, "--test"])?;
             let test = test["key"].as_str().ok_or_else(|| Failure("key create: no key".into()))?;
             let account = Account::named(&name);
-            shared.add(Arc::clone(&account));
+            records.add(Arc::clone(&account));
             for _ in 0..count {
                 let place = (number as u32, &account);
-                programs.push(Program::new(server, place, (&live, test), plan.only_checks, random.u64(..)));
+                let keys = [live.clone(), test.to_owned()];
+                programs.push(Program::new(server, place, keys, load, random.u64(..)));
             }
         }
-        let people =
-            (0..plan.people).map(|_| Person::new(server, shared.numbers(1), random.fork())).collect();
         let listed = world.json(&["account", "list"])?;
         let made = listed.as_array().map_or(0, Vec::len);
         serve.stop()?;
         let figures = KillFigures::default();
         let ends = Vec::new();
-        Ok(KillCampaign { plan, world, mailnet, shared, programs, people, random, ends, made, figures })
+        let idle = Vec::new();
+        Ok(KillCampaign { plan, world, mailnet, records, programs, random, idle, ends, made, figures })
     }
 
     /// Starts the server on the same address and data as before.
     pub fn start(&mut self) -> Result<Serve, Failure> {
         let began = Instant::now();
-        let serve = self.world.serve_at(&self.shared.server.to_string(), self.mailnet.engine(), &flags())?;
+        let serve = self.world.serve_at(&self.records.server.to_string(), self.mailnet.engine(), &flags())?;
         self.figures.starts.push(began.elapsed());
         Ok(serve)
     }
 
     /// Kills a start before it completes, perhaps before it reads the ledger and perhaps after it.
     pub fn cut_start(&mut self) -> Result<(), Failure> {
-        let at = self.shared.server.to_string();
+        let at = self.records.server.to_string();
         let mut server = self.world.start_serve(&at, self.mailnet.engine(), &flags())?;
         sleep(Duration::from_millis(self.random.u64(0..CUT_MS)))?;
         server.running().map_err(|failure| server.complain(&failure.0))?;

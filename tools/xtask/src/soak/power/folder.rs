@@ -6,7 +6,7 @@
 //! it. It must start, must have kept all answered requests of that time, and must continue so that each address is paid
 //! once in the end.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::drivers::live_key;
 use crate::interop::process::{self, ServerProcess, interrupted, wait_until};
 use crate::soak::api::Api;
@@ -201,7 +201,7 @@ impl FolderCampaign {
         is_right.map_err(|why| server.complain(&why))?;
         drop(server);
         remove_folder(&folder)?;
-        std::fs::remove_file(&log).map_err(|error| Failure(format!("{}: {error}", log.display())))
+        std::fs::remove_file(&log).at(&log)
     }
 
     fn serve(&self, folder: &Path, more: &[&str]) -> Command {

@@ -2,8 +2,9 @@
 //!
 //! The list has rows at a site that refuses more recipients than its budget of an hour allows, at greylisting servers, at servers
 //! whose first sessions fail, at a server that refuses this machine, full and disabled mailboxes, domains that accept everyone,
-//! duplicates, quoted cells and rows without an address. Each form of output is made by a run of `clean`, and then retried up to ten
-//! times; before each round an hour passes for the budget. Some rounds are stopped by a signal or `kill -9`, and resumed. mailnet's journal shows who was asked. The campaign checks:
+//! duplicates, quoted cells and rows without an address. Each form of output is made by a run of `clean`, and then retried up to
+//! ten times; before each round an hour passes for the budget. Some rounds are stopped by a signal or `kill -9`, and resumed.
+//! mailnet's journal shows who was asked. The campaign checks:
 //! - a round asks only about open rows: `unverifiable` ones, and not those of the server that refuses this machine;
 //! - all other rows keep their bytes, and open rows keep the part that is of the list;
 //! - an open row whose server gave a permanent or positive reply in the round has the verdict that mailnet expects;
@@ -14,14 +15,14 @@ mod outputs;
 
 use super::crowd::each;
 use super::installation::pass_an_hour;
-use super::list_rows::{ListRows, wrong};
+use super::list_rows::ListRows;
 use super::options::SoakOptions;
 use super::peers::{self, clean_command, watch};
 use super::world::CampaignFolder;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{self, ServerProcess};
 use crate::interop::report::{self, Tally, outcome};
-use mailnet::{Running, Scenario, What};
+use mailnet::{Running, What};
 use outputs::{Output, OutputRow};
 use rustix::process::Signal;
 use std::collections::{HashMap, HashSet};
@@ -89,23 +90,10 @@ const SMALL: RetrySize = RetrySize {
     ],
 };
 
+/// Its domains are those of `domain`.
+const SCENARIO: &str = include_str!("../../../soak/scenarios/retry.toml");
 /// The domain of the server that refuses this machine.
 const BLOCKED: &str = "blocked.example";
-
-fn scenario() -> String {
-    "seed = 9\njournal = true\n\
-     [[personality]]\nname = \"calm\"\nlike = \"generic\"\nehlo = [\"PIPELINING\"]\n\
-     [[group]]\nname = \"steady-{n}.example\"\ncount = 10\nmailboxes.ok = [\"70% user-#\"]\nmailboxes.full = [\"10% user-#\"]\n\
-     mailboxes.disabled = [\"5% user-#\"]\nserver = { personality = \"calm\" }\n\
-     [[domain]]\nname = \"spent.example\"\nmailboxes.ok = [\"10% user-#\"]\nserver = { personality = \"calm\" }\n\
-     [[group]]\nname = \"grey-{n}.example\"\ncount = 2\nmailboxes.greylisted = [\"70% user-#\"]\ngreylist_ms = 1000\n\
-     server = { personality = \"calm\" }\n\
-     [[group]]\nname = \"down-{n}.example\"\ncount = 2\nmailboxes.ok = [\"60% user-#\"]\n\
-     server = { personality = \"calm\", faults = [{ at = \"connect\", does = \"reset\", first = 6 }] }\n\
-     [[domain]]\nname = \"all.example\"\nmailboxes.ok = [\"*\"]\nserver = { personality = \"calm\" }\n\
-     [[domain]]\nname = \"blocked.example\"\nmailboxes.policy = [\"user-#\"]\nserver = { personality = \"calm\" }\n"
-        .to_owned()
-}
 
 fn domain(draw: u64, n: u64) -> String {
     match draw % 20 {
@@ -170,9 +158,8 @@ impl<'a> RetryChain<'a> {
         n: usize,
         form: &'a Form,
     ) -> Result<RetryChain<'a>, Failure> {
-        let net = peers::start(&scenario())?;
-        let scenario: Scenario = net.scenario().clone();
-        let list = ListRows { seed, lines: size.lines, domain: Box::new(domain), scenario };
+        let net = peers::start(SCENARIO)?;
+        let list = ListRows::new(seed, size.lines, SCENARIO, domain)?;
         let random = fastrand::Rng::with_seed(seed ^ (n as u64) << 32);
         let state = world.path(&format!("{n}.state"));
         Ok(RetryChain { world, list, form, net, n, state, seen: 0, kept: 0, random, stops: 0 })
@@ -266,7 +253,7 @@ impl<'a> RetryChain<'a> {
             false => self.write_json(&input.with_file_name(format!("{}-list.plain", self.n)))?,
         }
         let plain = input.with_file_name(format!("{}-list.plain", self.n));
-        fs::rename(&plain, &input).map_err(|error| wrong(&plain, &error))?;
+        fs::rename(&plain, &input).at(&plain)?;
         let input = input.to_string_lossy().into_owned();
         let format = if self.form.ending.starts_with("csv") { "csv" } else { "jsonl" };
         let flags = [&[&*input, "--format", format], self.form.flags].concat();
@@ -281,7 +268,7 @@ impl<'a> RetryChain<'a> {
             // A write to a string does not fail.
             let _ = writeln!(text, "{row}");
         }
-        fs::write(path, text).map_err(|error| wrong(path, &error))
+        fs::write(path, text).at(path)
     }
 
     /// Retries an output, and returns the new one with its file.
@@ -439,10 +426,8 @@ mod tests {
 
     #[test]
     fn the_list_has_every_kind_of_row() {
-        let scenario = Scenario::parse(&scenario()).unwrap();
         for size in [&FULL, &SMALL] {
-            let scenario = scenario.clone();
-            let list = ListRows { seed: 1, lines: size.lines, domain: Box::new(domain), scenario };
+            let list = ListRows::new(1, size.lines, SCENARIO, domain).unwrap();
             let addresses: Vec<String> = (0..size.lines).map(|n| list.address(n).to_lowercase()).collect();
             for kind in ["@spent.", "@grey-", "@down-", "@all.", "@blocked.", "nonsense"] {
                 let count = addresses.iter().filter(|address| address.contains(kind)).count();

@@ -1,7 +1,7 @@
 //! The rows of an output of `mailprobe clean`, with the part that is of the list and the part that is of mailprobe.
 
-use crate::failure::Failure;
-use crate::soak::list_rows::{next_row, wrong};
+use crate::failure::{Context, Failure};
+use crate::soak::list_rows::next_row;
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 use std::fs::File;
@@ -29,8 +29,6 @@ pub struct OutputRow {
     pub own: usize,
     /// The reason of its verdict.
     pub reason: String,
-    /// Its rule, if the output has rules.
-    pub rule: Option<String>,
 }
 
 impl OutputRow {
@@ -47,7 +45,7 @@ impl OutputRow {
 /// The file cannot be read, or a row has no verdict.
 pub fn read(path: &Path) -> Result<Output, Failure> {
     let name = path.to_string_lossy();
-    let file = File::open(path).map_err(|error| wrong(path, &error))?;
+    let file = File::open(path).at(path)?;
     let plain: Box<dyn Read> =
         if name.ends_with(".gz") { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
     let mut input = BufReader::new(plain);
@@ -60,7 +58,7 @@ pub fn read(path: &Path) -> Result<Output, Failure> {
             true => next_line(&mut input, &mut text),
             false => next_row(&mut input, &mut text),
         };
-        if !more.map_err(|error| wrong(path, &error))? {
+        if !more.at(path)? {
             return Ok(output);
         }
         if !is_json && output.header.is_empty() {
@@ -86,17 +84,14 @@ fn of_csv(text: &str, header: &str) -> Option<OutputRow> {
     let mut cells: Vec<&str> = text.rsplitn(names.len() + 1, ',').collect();
     let own = cells.pop()?.len();
     cells.reverse();
-    let cell =
-        |name: &str| names.iter().position(|other| *other == name).and_then(|at| cells.get(at).copied());
-    let (reason, rule) = (cell("reason")?.to_owned(), cell("rule").map(str::to_owned));
-    Some(OutputRow { text: text.to_owned(), own, reason, rule })
+    let at = names.iter().position(|name| *name == "reason")?;
+    Some(OutputRow { text: text.to_owned(), own, reason: (*cells.get(at)?).to_owned() })
 }
 
 fn of_json(text: &str) -> Option<OutputRow> {
     let object: Value = serde_json::from_str(text).ok()?;
-    let word = |name: &str| object.get(name).and_then(Value::as_str).map(str::to_owned);
     let own = text.find(",\"deliverable\"")?;
-    Some(OutputRow { text: text.to_owned(), own, reason: word("reason")?, rule: word("rule") })
+    Some(OutputRow { text: text.to_owned(), own, reason: object.get("reason")?.as_str()?.to_owned() })
 }
 
 #[cfg(test)]
@@ -110,12 +105,9 @@ mod tests {
             "n,email,note,deliverable,reason,rule,checked_at",
         )
         .unwrap();
-        assert_eq!(
-            (csv.own(), &*csv.reason, csv.rule.as_deref()),
-            ("1,a@b.example,\"x, \"\"y\"\"\"", "unverifiable", Some("greylisted"))
-        );
+        assert_eq!((csv.own(), &*csv.reason), ("1,a@b.example,\"x, \"\"y\"\"\"", "unverifiable"));
         let plain = of_csv("1,a@b.example,x,true,mailbox_exists", "n,email,note,deliverable,reason").unwrap();
-        assert_eq!((plain.own(), plain.rule.as_deref()), ("1,a@b.example,x", None));
+        assert_eq!(plain.own(), "1,a@b.example,x");
         let json = of_json("{\"n\":1,\"deliverable\":false,\"reason\":\"catch_all\"}").unwrap();
         assert_eq!((json.own(), &*json.reason), ("{\"n\":1", "catch_all"));
         assert!(of_csv("x", "n,deliverable,reason").is_none() && of_json("{}").is_none());

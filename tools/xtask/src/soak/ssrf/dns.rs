@@ -1,20 +1,17 @@
 //! A resolver that answers from a zone, with a time to live of 0 (RFC 1035 4). It can change an answer from the second
 //! question on.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
+use crate::sim::dns::{A, AAAA, MX, NO_ERROR, NX_DOMAIN, Query, exchange, read};
 use crate::soak::crowd::lock;
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 
 /// The address of the resolver: the system's resolver has no setting for another port.
 pub const AT: &str = "127.0.0.1:53";
 
-const A: u16 = 1;
 const CNAME: u16 = 5;
-const MX: u16 = 15;
-const AAAA: u16 = 28;
-const NX_DOMAIN: u8 = 3;
 const MESSAGE_BYTES_MAX: usize = 512;
 
 /// The records of a name.
@@ -45,7 +42,7 @@ impl SsrfResolver {
     ///
     /// The address cannot be bound.
     pub fn start(zone: SsrfZone) -> Result<SsrfResolver, Failure> {
-        let socket = UdpSocket::bind(AT).map_err(|error| Failure(format!("a resolver at {AT}: {error}")))?;
+        let socket = UdpSocket::bind(AT).about(format!("a resolver at {AT}"))?;
         let asked = Arc::default();
         let resolver = SsrfResolver { asked: Arc::clone(&asked) };
         std::thread::spawn(move || serve(&socket, &zone, &asked));
@@ -65,85 +62,50 @@ fn serve(socket: &UdpSocket, zone: &SsrfZone, asked: &Mutex<HashMap<(String, u16
     loop {
         // An error of one client, such as a closed port, must not stop the resolver.
         let Ok((length, client)) = socket.recv_from(&mut message) else { continue };
-        let Some(question) = Question::read(&message[..length]) else { continue };
+        let Some(question) = read(&message[..length]) else { continue };
         let count = {
             let mut asked = lock(asked);
             let count = asked.entry((question.name.clone(), question.kind)).or_default();
             *count += 1;
             *count
         };
-        reply(socket, client, &question.answer(zone, count == 1));
+        // A client that has gone asks again, or fails its check.
+        let _ = socket.send_to(&answer(&question, zone, count == 1), client);
     }
 }
 
-fn reply(socket: &UdpSocket, client: SocketAddr, answer: &[u8]) {
-    // A client that has gone asks again, or fails its check.
-    let _ = socket.send_to(answer, client);
+fn answer(question: &Query<'_>, zone: &SsrfZone, is_first: bool) -> Vec<u8> {
+    let Some(entry) = zone.get(&question.name) else { return denial(question, NX_DOMAIN, &[]) };
+    let mut alias = Vec::new();
+    let (mut owner, mut holder) = (&question.name, entry);
+    if let Some((target, entry)) = entry.alias.as_ref().and_then(|name| Some((name, zone.get(name)?))) {
+        alias = record(owner, CNAME, &written(target));
+        (owner, holder) = (target, entry);
+    }
+    let mut records = Vec::new();
+    for address in if is_first { &holder.first } else { &holder.later } {
+        match address {
+            IpAddr::V4(v4) if question.kind == A => records.push(record(owner, A, &v4.octets())),
+            IpAddr::V6(v6) if question.kind == AAAA => records.push(record(owner, AAAA, &v6.octets())),
+            _ => {}
+        }
+    }
+    if let Some(host) = entry.mx.as_ref().filter(|_| question.kind == MX) {
+        records.push(record(owner, MX, &exchange(10, host)));
+    }
+    if records.is_empty() {
+        return denial(question, NO_ERROR, &alias);
+    }
+    let count = records.len() + usize::from(!alias.is_empty());
+    [question.head(NO_ERROR, false, count as u16), alias, records.concat()].concat()
 }
 
-struct Question<'m> {
-    message: &'m [u8],
-    end: usize,
-    name: String,
-    kind: u16,
-}
-
-impl Question<'_> {
-    fn read(message: &[u8]) -> Option<Question<'_>> {
-        let (mut labels, mut at) = (Vec::new(), 12);
-        loop {
-            let length = usize::from(*message.get(at)?);
-            at += 1;
-            if length == 0 {
-                break;
-            }
-            let label = message.get(at..at + length)?;
-            labels.push(String::from_utf8_lossy(label).to_ascii_lowercase());
-            at += length;
-        }
-        let kind = u16::from_be_bytes([*message.get(at)?, *message.get(at + 1)?]);
-        let end = at + 4;
-        (end <= message.len()).then(|| Question { message, end, name: labels.join("."), kind })
-    }
-
-    fn answer(&self, zone: &SsrfZone, is_first: bool) -> Vec<u8> {
-        let Some(entry) = zone.get(&self.name) else { return self.with(NX_DOMAIN, &[]) };
-        let mut records = Vec::new();
-        let mut owner = self.name.clone();
-        let mut holder = entry;
-        if let Some((target, entry)) = entry.alias.as_ref().and_then(|name| Some((name, zone.get(name)?))) {
-            records.push(record(&owner, CNAME, &written(target)));
-            (owner, holder) = (target.clone(), entry);
-        }
-        for address in if is_first { &holder.first } else { &holder.later } {
-            match address {
-                IpAddr::V4(v4) if self.kind == A => records.push(record(&owner, A, &v4.octets())),
-                IpAddr::V6(v6) if self.kind == AAAA => records.push(record(&owner, AAAA, &v6.octets())),
-                _ => {}
-            }
-        }
-        if let Some(host) = entry.mx.as_ref().filter(|_| self.kind == MX) {
-            records.push(record(&owner, MX, &[&[0, 10], written(host).as_slice()].concat()));
-        }
-        self.with(0, &records)
-    }
-
-    /// The answer with these records. A denial has the SOA record of the root as its proof (RFC 2308 3).
-    fn with(&self, code: u8, records: &[Vec<u8>]) -> Vec<u8> {
-        // CNAME records do not count: an alias of a name without records is also a denial.
-        let is_denial = records.iter().all(|record| record_kind(record) == Some(CNAME));
-        let mut message = self.message[..2].to_vec();
-        message.extend_from_slice(&[0x81, 0x80 | code, 0, 1]);
-        message.extend_from_slice(&(records.len() as u16).to_be_bytes());
-        message.extend_from_slice(&[0, u8::from(is_denial), 0, 0]);
-        message.extend_from_slice(&self.message[12..self.end]);
-        message.extend(records.concat());
-        if is_denial {
-            message.extend_from_slice(&[0, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
-            message.extend_from_slice(&[0; 20]);
-        }
-        message
-    }
+/// An answer without records of the requested type; the alias of a name may be before it. It has the SOA record of the root as its
+/// proof (RFC 2308 3).
+fn denial(question: &Query<'_>, code: u8, alias: &[u8]) -> Vec<u8> {
+    let mut head = question.head(code, false, u16::from(!alias.is_empty()));
+    head[9] = 1;
+    [head.as_slice(), alias, &[0, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22], &[0; 22]].concat()
 }
 
 /// A record of class IN with a time to live of 0.
@@ -156,20 +118,9 @@ fn record(owner: &str, kind: u16, data: &[u8]) -> Vec<u8> {
     record
 }
 
-fn record_kind(record: &[u8]) -> Option<u16> {
-    let end = record.iter().position(|&byte| byte == 0)?;
-    Some(u16::from_be_bytes([*record.get(end + 1)?, *record.get(end + 2)?]))
-}
-
-/// A name in the format of messages, without compression (RFC 1035 3.1).
+/// A name in the format of messages, without compression (RFC 1035 3.1): that of an MX record is behind its preference.
 fn written(name: &str) -> Vec<u8> {
-    let mut written = Vec::new();
-    for label in name.split('.').filter(|label| !label.is_empty()) {
-        written.push(label.len() as u8);
-        written.extend_from_slice(label.as_bytes());
-    }
-    written.push(0);
-    written
+    exchange(0, name).split_off(2)
 }
 
 #[cfg(test)]
@@ -181,9 +132,7 @@ mod tests {
         message.extend(written(name));
         message.extend_from_slice(&kind.to_be_bytes());
         message.extend_from_slice(&[0, 1]);
-        let question = Question::read(&message).unwrap();
-        assert_eq!(question.end, message.len());
-        question.answer(zone, is_first)
+        answer(&read(&message).unwrap(), zone, is_first)
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! `soak ssrf`: no packet is sent to an address that is not public, whatever the source of the name.
 //!
 //! Three features take host names from strangers: the domain of an address, whose mail hosts are asked (over the API and
-//! by `mailprobe check`), the URL of a client's metadata, and the URL of a webhook (`hooks.rs`). Each feature is tested with every address of [`vectors`].
-//! The server runs in new namespaces with a default route to a device without a peer. A sniffer records all packets on
-//! it and on the loopback device.
+//! by `mailprobe check`), the URL of a client's metadata, and the URL of a webhook (`hooks.rs`). Each feature is tested with every
+//! address of [`vectors`]. The server runs in new namespaces with a default route to a device without a peer. A sniffer records all
+//! packets on it and on the loopback device.
 //!
 //! 1. Hosts that have only such addresses: they are refused, and no packet is sent.
 //! 2. Hosts that have such addresses and public ones, at once or one after the other: packets go only to the public
@@ -21,7 +21,7 @@ use super::api::Api;
 use super::options::SoakOptions;
 use super::visitor::Visitor;
 use super::world::{CampaignFolder, Serve, no_panic};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{self, ServerProcess, own_path, sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use cases::{HostCase, HostRoute, address, expected, host, mixed, refused, zone};
@@ -67,24 +67,8 @@ const KEPT: Duration = Duration::from_secs(62);
 /// How many clients' URLs the small version tests: each fetch takes two seconds, and they run one after the other.
 const SMALL_FETCHES: usize = 6;
 
-/// Spellings that the resolver of a system may read as addresses of this host or of the link.
-const SPELLINGS: &[&str] = &[
-    "2130706433",
-    "0x7f000001",
-    "0x7f.1",
-    "127.1",
-    "0177.0.0.1",
-    "127.0.0.0x1",
-    "127.0.0.1.",
-    "0",
-    "0xa9fea9fe",
-    "[::ffff:7f00:1]",
-    "[fe80::1%25lo]",
-    "localhost",
-    "127.0.0.1@8.8.8.8",
-    "8.8.8.8@127.0.0.1",
-    "①②⑦.⓪.⓪.①",
-];
+/// Spellings that the resolver of a system may read as addresses of this host or of the link, one a line.
+const SPELLINGS: &str = include_str!("../../../soak/spellings.txt");
 
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
@@ -107,7 +91,7 @@ fn enter(options: &SoakOptions) -> Result<Infallible, Failure> {
 
 fn network_namespace() -> Result<PathBuf, Failure> {
     let path = "/proc/self/ns/net";
-    std::fs::read_link(path).map_err(|error| Failure(format!("{path}: {error}")))
+    std::fs::read_link(path).about(path)
 }
 
 fn inside(options: &SoakOptions, outside: &PathBuf) -> Result<Tally, Failure> {
@@ -156,7 +140,7 @@ fn prepare(world: &CampaignFolder) -> Result<(), Failure> {
         [("/etc/resolv.conf", "nameserver 127.0.0.1\n"), ("/etc/nsswitch.conf", "hosts: files dns\n")]
     {
         let file = world.path(path.rsplit('/').next().unwrap_or_default());
-        std::fs::write(&file, text).map_err(|error| Failure(format!("{}: {error}", file.display())))?;
+        std::fs::write(&file, text).at(&file)?;
         run("mount", &format!("--bind {} {path}", file.display()))?;
     }
     Ok(())
@@ -280,7 +264,7 @@ impl SsrfCampaign {
             IpAddr::V6(v6) => format!("[{v6}]"),
         };
         let hosts: Vec<String> =
-            literals.iter().map(in_brackets).chain(SPELLINGS.iter().map(|it| (*it).into())).collect();
+            literals.iter().map(in_brackets).chain(SPELLINGS.lines().map(str::to_owned)).collect();
         for host in &hosts {
             for port in ["", ":25"] {
                 let url = format!("https://{host}{port}/client.json");
@@ -469,7 +453,7 @@ impl SsrfCampaign {
         let finished = process::run(command, "", self.world.folder(), CHECK_LIMIT)?;
         let mut said = BTreeMap::new();
         for line in finished.stdout.lines() {
-            let row: Value = serde_json::from_str(line).map_err(|error| format!("{line}: {error}"))?;
+            let row: Value = serde_json::from_str(line).about(line)?;
             let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
             said.insert(text("email"), (text("reason"), text("rule")));
         }

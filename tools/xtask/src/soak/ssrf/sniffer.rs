@@ -1,6 +1,6 @@
 //! A recorder of every packet that is sent in a namespace, on each of its devices (packet(7)).
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::wait_until;
 use crate::soak::crowd::lock;
 use rustix::io::Errno;
@@ -54,14 +54,13 @@ impl Sniffer {
     ///
     /// The packet socket cannot be opened, which needs root.
     pub fn start(ours: Vec<u16>) -> Result<Sniffer, Failure> {
-        let wrong = |error: &dyn std::error::Error| Failure(format!("a packet socket: {error}"));
         let (family, kind) = (AddressFamily::PACKET, SocketType::DGRAM);
         let socket =
-            socket_with(family, kind, SocketFlags::CLOEXEC, Some(eth::ALL)).map_err(|e| wrong(&e))?;
-        sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES).map_err(|e| wrong(&e))?;
+            socket_with(family, kind, SocketFlags::CLOEXEC, Some(eth::ALL)).about("a packet socket")?;
+        sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES).about("a packet socket")?;
         let look = Some(Duration::from_millis(100));
-        sockopt::set_socket_timeout(&socket, Timeout::Recv, look).map_err(|e| wrong(&e))?;
-        let marker = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(|e| wrong(&e))?;
+        sockopt::set_socket_timeout(&socket, Timeout::Recv, look).about("a packet socket")?;
+        let marker = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).about("a packet socket")?;
         let (seen, end) = (Arc::default(), Arc::default());
         let thread = {
             let (seen, end) = (Arc::clone(&seen), Arc::clone(&end));
@@ -79,7 +78,7 @@ impl Sniffer {
     pub fn seen(&self) -> Result<PacketLog, Failure> {
         let port = MARK.1 + self.marks.fetch_add(1, Ordering::Relaxed);
         let to = SocketAddr::from((MARK.0, port));
-        self.marker.send_to(b"mark", to).map_err(|error| Failure(format!("a mark: {error}")))?;
+        self.marker.send_to(b"mark", to).about("a mark")?;
         let mark = Packet { to: to.ip(), protocol: UDP, port };
         wait_until("the sniffer's mark", MARK_LIMIT, || Ok(self.lock().contains(&mark)))?;
         Ok(self.so_far())

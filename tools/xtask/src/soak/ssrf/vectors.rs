@@ -3,65 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// <https://www.iana.org/assignments/iana-ipv4-special-registry/>, and multicast: network, prefix length, name.
-const IPV4: &[(&str, u32, &str)] = &[
-    ("0.0.0.0", 8, "this network"),
-    ("0.0.0.0", 32, "this host"),
-    ("10.0.0.0", 8, "private use"),
-    ("100.64.0.0", 10, "shared address space"),
-    ("127.0.0.0", 8, "loopback"),
-    ("169.254.0.0", 16, "link local"),
-    ("172.16.0.0", 12, "private use"),
-    ("192.0.0.0", 24, "IETF protocol assignments"),
-    ("192.0.0.0", 29, "service continuity"),
-    ("192.0.0.8", 32, "dummy"),
-    ("192.0.0.9", 32, "PCP"),
-    ("192.0.0.10", 32, "TURN"),
-    ("192.0.0.170", 31, "NAT64 discovery"),
-    ("192.0.2.0", 24, "TEST-NET-1"),
-    ("192.31.196.0", 24, "AS112-v4"),
-    ("192.52.193.0", 24, "AMT"),
-    ("192.88.99.0", 24, "6to4 relay"),
-    ("192.88.99.2", 32, "6a44 relay"),
-    ("192.168.0.0", 16, "private use"),
-    ("192.175.48.0", 24, "direct delegation AS112"),
-    ("198.18.0.0", 15, "benchmarking"),
-    ("198.51.100.0", 24, "TEST-NET-2"),
-    ("203.0.113.0", 24, "TEST-NET-3"),
-    ("224.0.0.0", 4, "multicast"),
-    ("240.0.0.0", 4, "reserved"),
-    ("255.255.255.255", 32, "limited broadcast"),
-];
-
-/// <https://www.iana.org/assignments/iana-ipv6-special-registry/>, multicast, and returned or deprecated blocks. The
-/// blocks with embedded IPv4 addresses are below.
-const IPV6: &[(&str, u32, &str)] = &[
-    ("::", 128, "unspecified"),
-    ("::1", 128, "loopback"),
-    ("64:ff9b:1::", 48, "local NAT64"),
-    ("100::", 64, "discard only"),
-    ("100:0:0:1::", 64, "dummy"),
-    ("2001::", 23, "IETF protocol assignments"),
-    ("2001::", 32, "Teredo"),
-    ("2001:1::1", 128, "PCP"),
-    ("2001:1::2", 128, "TURN"),
-    ("2001:1::3", 128, "DNS-SD SRP"),
-    ("2001:2::", 48, "benchmarking"),
-    ("2001:3::", 32, "AMT"),
-    ("2001:4:112::", 48, "AS112-v6"),
-    ("2001:10::", 28, "ORCHID"),
-    ("2001:20::", 28, "ORCHIDv2"),
-    ("2001:30::", 28, "drone remote ID"),
-    ("2001:db8::", 32, "documentation"),
-    ("2620:4f:8000::", 48, "direct delegation AS112"),
-    ("3ffe::", 16, "6bone"),
-    ("3fff::", 20, "documentation"),
-    ("5f00::", 16, "SRv6 SIDs"),
-    ("fc00::", 7, "unique local"),
-    ("fe80::", 10, "link local"),
-    ("fec0::", 10, "site local"),
-    ("ff00::", 8, "multicast"),
-];
+/// Networks that must not be contacted, one a line: the network with the length of its prefix, and its name.
+const NETWORKS: &str = include_str!("../../../soak/special-purpose.txt");
 
 /// IPv4 addresses that are embedded in every format.
 const EMBEDDED: &[Ipv4Addr] = &[
@@ -120,9 +63,8 @@ pub struct Vector {
 /// block, and every embedding of each of [`EMBEDDED`].
 pub fn forbidden() -> Vec<Vector> {
     let mut vectors: Vec<Vector> = Vec::new();
-    let blocks = IPV4.iter().map(|row| (row, 32)).chain(IPV6.iter().map(|row| (row, 128)));
-    for (&(network, length, name), width) in blocks {
-        let Ok(network) = network.parse::<IpAddr>() else { continue };
+    for (network, length, name) in networks() {
+        let width = if network.is_ipv4() { 32 } else { 128 };
         let (first, free) = (bits(network), width - length);
         let last = first | mask(free);
         let middle = first | ((mask(free) / 2) ^ (mask(free) / 5));
@@ -142,6 +84,14 @@ pub fn forbidden() -> Vec<Vector> {
         }
     }
     vectors
+}
+
+fn networks() -> impl Iterator<Item = (IpAddr, u32, &'static str)> {
+    NETWORKS.lines().filter_map(|line| {
+        let (block, name) = line.split_once(' ')?;
+        let (network, length) = block.split_once('/')?;
+        Some((network.parse().ok()?, length.parse().ok()?, name))
+    })
 }
 
 /// Every address that may be contacted, as IPv4 or IPv6.
@@ -196,8 +146,8 @@ mod tests {
     #[test]
     fn every_row_is_there() {
         let vectors = forbidden();
-        for (network, ..) in IPV4.iter().chain(IPV6) {
-            let network: IpAddr = network.parse().unwrap();
+        assert_eq!(networks().count(), NETWORKS.lines().filter(|line| !line.starts_with('#')).count());
+        for (network, ..) in networks() {
             assert!(vectors.iter().any(|vector| vector.address == network), "{network}");
         }
         assert_eq!(public().len(), PUBLIC.len());
@@ -216,12 +166,11 @@ mod tests {
             assert!(has(text), "{text}");
         }
         for Vector { name, address, .. } in forbidden() {
-            let inside = |(network, length, _): &(&str, u32, &str), width: u32| {
-                let network: IpAddr = network.parse().unwrap();
+            let width = if address.is_ipv4() { 32 } else { 128 };
+            let listed = networks().any(|(network, length, _)| {
                 network.is_ipv4() == address.is_ipv4()
                     && (bits(network) ^ bits(address)).checked_shr(width - length).unwrap_or(0) == 0
-            };
-            let listed = IPV4.iter().any(|row| inside(row, 32)) || IPV6.iter().any(|row| inside(row, 128));
+            });
             assert!(listed || name.contains(" of "), "{name}");
         }
     }

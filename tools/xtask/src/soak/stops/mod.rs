@@ -19,15 +19,14 @@ mod judge;
 
 use super::crowd::each;
 use super::list_output::{ListOutput, MARK};
-use super::list_rows::{ListRows, wrong};
+use super::list_rows::ListRows;
 use super::options::SoakOptions;
 use super::peers::{self, clean_command, watch};
 use super::world::CampaignFolder;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{ServerProcess, target_folder};
 use crate::interop::report::{self, Tally, outcome};
 use judge::{Again, PastRun};
-use mailnet::Scenario;
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -102,29 +101,9 @@ const FORMS: [(&str, &str, &[&str]); 4] = [
 ];
 
 fn scenario(size: &StopsSize) -> String {
-    let domains = size.domains;
-    let mut text = format!(
-        "seed = 5\njournal = true\n\
-         [[personality]]\nname = \"calm\"\nlike = \"generic\"\nehlo = [\"PIPELINING\"]\n\
-         [[personality]]\nname = \"one-by-one\"\nlike = \"generic\"\nehlo = []\n\
-         [[group]]\nname = \"{MARK}-{{n}}.example\"\ncount = {domains}\nmailboxes.ok = [\"50% user-#\"]\n\
-         mailboxes.full = [\"5% user-#\"]\nserver = {{ personality = \"calm\", latency_ms = [100, 400] }}\n\
-         [[group]]\nname = \"{MARK}-slow-{{n}}.example\"\ncount = {FRONT}\nmailboxes.ok = [\"50% user-#\"]\n\
-         server = {{ personality = \"one-by-one\", latency_ms = [500, 900] }}\n\
-         [[group]]\nname = \"{MARK}-grey-{{n}}.example\"\ncount = {FRONT}\nmailboxes.greylisted = [\"user-#\"]\n\
-         greylist_ms = 2000\nserver = {{ personality = \"calm\", latency_ms = [20, 80] }}\n\
-         [[host]]\nname = \"mx.{MARK}-dead.example\"\nstate = \"refused\"\n\
-         [[domain]]\nname = \"{MARK}-dead-1.example\"\nmx = [\"10 mx.{MARK}-dead.example\"]\n"
-    );
-    if size.has_timeouts {
-        text += &format!(
-            "[[group]]\nname = \"{MARK}-silent-{{n}}.example\"\ncount = {FRONT}\nmailboxes.ok = [\"user-#\"]\n\
-             server = {{ personality = \"calm\", faults = [{{ at = \"banner\", does = \"hang\" }}] }}\n\
-             [[host]]\nname = \"mx.{MARK}-gone.example\"\nstate = \"blackhole\"\n\
-             [[domain]]\nname = \"{MARK}-dead-2.example\"\nmx = [\"10 mx.{MARK}-gone.example\"]\n"
-        );
-    }
-    text
+    let text =
+        include_str!("../../../soak/scenarios/stops.toml").replace("DOMAINS", &size.domains.to_string());
+    if size.has_timeouts { text + include_str!("../../../soak/scenarios/stops-timeouts.toml") } else { text }
 }
 
 /// The number of slow, greylisting and silent domains each.
@@ -145,8 +124,8 @@ fn domain(draw: u64, n: u64, size: &StopsSize) -> String {
     }
 }
 
-fn rows(seed: u64, size: &'static StopsSize, scenario: Scenario) -> ListRows {
-    ListRows { seed, lines: size.lines, domain: Box::new(move |draw, n| domain(draw, n, size)), scenario }
+fn rows(seed: u64, size: &'static StopsSize) -> Result<ListRows, Failure> {
+    ListRows::new(seed, size.lines, &scenario(size), move |draw, n| domain(draw, n, size))
 }
 
 /// Runs the campaign and returns the counts of its checks.
@@ -155,11 +134,9 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let seed = options.seed();
     report::line(&format!("stops: seed {seed}, {} lines, {} stops", size.lines, size.stops));
     let world = CampaignFolder::make(options)?;
-    let text = scenario(size);
-    let parsed = Scenario::parse(&text).map_err(|error| Failure(format!("the scenario: {error}")))?;
     let input = world.path("list.csv");
-    rows(seed, size, parsed.clone()).write(&input)?;
-    let campaign = StopsCampaign { world: &world, size, seed, text, input, scenario: parsed };
+    rows(seed, size)?.write(&input)?;
+    let campaign = StopsCampaign { world: &world, size, seed, input };
 
     // The first chain is the run without a stop.
     let chains = each(size.chains + 1, size.at_once, |n| campaign.chain(n))?;
@@ -175,7 +152,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     tally.check("stops", outcome(enough, stopped));
     tally.check("nobody is asked again", again.verdict());
     let trace = target_folder()?.join("stops.txt");
-    fs::write(&trace, again.all()).map_err(|error| wrong(&trace, &error))?;
+    fs::write(&trace, again.all()).at(&trace)?;
     Ok(tally)
 }
 
@@ -183,9 +160,7 @@ struct StopsCampaign<'a> {
     world: &'a CampaignFolder,
     size: &'static StopsSize,
     seed: u64,
-    text: String,
     input: PathBuf,
-    scenario: Scenario,
 }
 
 /// What a chain has shown.
@@ -205,19 +180,20 @@ impl StopsCampaign<'_> {
     /// Makes one output. That of chain 0 has no stop.
     fn chain(&self, n: usize) -> Result<ChainOutcome, Failure> {
         let (_, file, flags) = FORMS[n % FORMS.len()];
-        let list = rows(self.seed, self.size, self.scenario.clone());
+        let list = rows(self.seed, self.size)?;
         let output = ListOutput {
             list: &list,
             path: self.world.path(&format!("{n}-{file}")),
             is_ordered: !flags.contains(&"--unordered"),
             has_more_columns: flags.contains(&"--columns"),
+            titles: 0,
         };
         let mut random = fastrand::Rng::with_seed(self.seed ^ (n as u64) << 32);
         let count = if n == 0 { 0 } else { self.size.stops / self.size.chains };
         let plan: Vec<(Duration, Stop)> =
             (0..count).map(|run| self.stop(&mut random, n * count + run)).collect();
         let mailnet_began = Instant::now();
-        let net = peers::start(&self.text)?;
+        let net = peers::start(&scenario(self.size))?;
         let (mut past, mut faults, mut took) = (Vec::new(), Vec::new(), Duration::ZERO);
         let mut is_complete = false;
         for stop in plan.into_iter().map(Some).chain([None]) {
@@ -367,8 +343,7 @@ mod tests {
     #[test]
     fn the_first_rows_take_long() {
         for size in [&FULL, &SMALL] {
-            let scenario = Scenario::parse(&scenario(size)).unwrap();
-            let list = rows(1, size, scenario.clone());
+            let list = rows(1, size).unwrap();
             let first: Vec<String> = (0..size.lines / 50).map(|n| list.address(n).to_lowercase()).collect();
             for (kind, at_least) in [("-slow-", 2), ("-grey-", 2), ("-dead-", 2)] {
                 let count = first.iter().filter(|address| address.contains(kind)).count();
@@ -377,7 +352,7 @@ mod tests {
             for n in 0..size.lines {
                 let address = list.address(n).to_lowercase();
                 let is_known = !address.contains('@')
-                    || scenario.exists(&address).is_some()
+                    || list.scenario.exists(&address).is_some()
                     || address.contains("-dead-");
                 assert!(is_known, "{address}");
             }

@@ -2,11 +2,10 @@
 
 use super::super::api::Api;
 use super::super::client::{HttpClient, HttpReply, HttpRequest};
-use super::super::crowd::{lock, spawn};
+use super::super::crowd::{lock, repeat};
 use super::super::transport::ServerEndpoint;
 use super::super::visitor::Visitor;
-use crate::failure::Failure;
-use crate::interop::process::interrupted;
+use crate::failure::{Context, Failure};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -83,7 +82,7 @@ pub const ALL: [Attack; 11] = [
         })
     }),
     attack("small spreadsheets with much work", |by, answers, ended| {
-        let books = books().map_err(|error| Failure(format!("a spreadsheet: {error}")))?;
+        let books = books().about("a spreadsheet")?;
         clients(CLIENTS / 4, ended, |number| {
             let book = books[number % books.len()].as_slice();
             let request = HttpRequest::new("POST", "/v1/lists", book);
@@ -205,19 +204,11 @@ fn webhooks(by: &Attackers, answers: &Answers, ended: &AtomicBool) -> Result<(),
 
 /// Runs a client in each of some threads, again and again until `ended`.
 fn clients(count: usize, ended: &AtomicBool, client: impl Fn(usize) + Sync) -> Result<(), Failure> {
-    thread::scope(|scope| {
-        for number in 0..count {
-            let client = &client;
-            let work = move || {
-                // Attackers have machines of their own: here they must not take the server's processor. If this fails, they do.
-                let _ = rustix::process::setpriority_process(None, NICE);
-                while !ended.load(Ordering::Relaxed) && interrupted().is_ok() {
-                    client(number);
-                    thread::sleep(PAUSE);
-                }
-            };
-            spawn(scope, work)?;
-        }
+    repeat(count, ended, |number| {
+        // Attackers have machines of their own: here they must not take the server's processor. If this fails, they do.
+        let _ = rustix::process::setpriority_process(None, NICE);
+        client(number);
+        thread::sleep(PAUSE);
         Ok(())
     })
 }
@@ -249,8 +240,8 @@ fn form(server: &ServerEndpoint, answers: &Answers, path: &str, given: &[(&str, 
     }
 }
 
-/// Opens a connection, sends something and reads nothing, until the server closes it or the time is over. `trickle`: goes on sending
-/// small pieces, and notes an answer that comes early.
+/// Opens a connection, sends something and reads nothing, until the server closes it or the time is over. `trickle`: goes on
+/// sending small pieces, and notes an answer that comes early.
 fn hold(server: &ServerEndpoint, source: IpAddr, sent: &str, answers: Option<&Answers>, ended: &AtomicBool) {
     let Ok(mut stream) = server.at_source(source).connect(CONNECT_LIMIT) else { return };
     let _ = stream.tcp().set_write_timeout(Some(Duration::from_millis(200)));
@@ -315,52 +306,28 @@ fn books() -> std::io::Result<Vec<Vec<u8>>> {
 
 /// A sheet whose two rows are repeated a million times, with cells that are repeated too.
 fn ods() -> std::io::Result<Vec<u8>> {
-    let row = "<table:table-row table:number-rows-repeated=\"1000000\"><table:table-cell office:value-type=\"string\" \
-               table:number-columns-repeated=\"50\"><text:p>a@a-1.example</text:p></table:table-cell></table:table-row>";
-    let content = format!(
-        "<?xml version=\"1.0\"?><office:document-content xmlns:office=\"urn:oasis:names:tc:opendocument:xmlns:office:1.0\" \
-         xmlns:table=\"urn:oasis:names:tc:opendocument:xmlns:table:1.0\" \
-         xmlns:text=\"urn:oasis:names:tc:opendocument:xmlns:text:1.0\"><office:body><office:spreadsheet>\
-         <table:table table:name=\"a\">{}</table:table></office:spreadsheet></office:body></office:document-content>",
-        row.repeat(2)
-    );
+    let manifest = "<?xml version=\"1.0\"?><manifest:manifest xmlns:manifest=\"urn:oasis:names:tc:opendocument:xmlns:manifest:1.0\"/>";
     zip(&[
         ("mimetype", "application/vnd.oasis.opendocument.spreadsheet"),
-        (
-            "META-INF/manifest.xml",
-            "<?xml version=\"1.0\"?><manifest:manifest xmlns:manifest=\"urn:oasis:names:tc:opendocument:xmlns:manifest:1.0\"/>",
-        ),
-        ("content.xml", &content),
+        ("META-INF/manifest.xml", manifest),
+        ("content.xml", include_str!("../../../soak/spreadsheets/content.xml")),
     ])
 }
 
 /// A workbook with thousands of sheets.
 fn xlsx() -> std::io::Result<Vec<u8>> {
-    let sheets: String =
-        (1..=9_000).map(|n| format!("<sheet name=\"s{n}\" sheetId=\"{n}\" r:id=\"rId1\"/>")).collect();
-    let workbook = format!(
-        "<?xml version=\"1.0\"?><workbook xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\" \
-         xmlns:r=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships\"><sheets>{sheets}</sheets></workbook>"
-    );
-    let relations = "<?xml version=\"1.0\"?><Relationships xmlns=\"http://schemas.openxmlformats.org/package/2006/relationships\">\
-         <Relationship Id=\"rId1\" Type=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet\" \
-         Target=\"worksheets/sheet1.xml\"/></Relationships>";
-    let rows: String = (1..=2_000)
-        .map(|n| {
-            format!("<row r=\"{n}\"><c r=\"A{n}\" t=\"inlineStr\"><is><t>a{n}@a-1.example</t></is></c></row>")
-        })
-        .collect();
-    let sheet = format!(
-        "<?xml version=\"1.0\"?><worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\">\
-         <sheetData>{rows}</sheetData></worksheet>"
-    );
+    let sheet = |n: usize| format!("<sheet name=\"s{n}\" sheetId=\"{n}\" r:id=\"rId1\"/>");
+    let cell = |n: usize| format!("<c r=\"A{n}\" t=\"inlineStr\"><is><t>a{n}@a-1.example</t></is></c>");
+    let row = |n: usize| format!("<row r=\"{n}\">{}</row>", cell(n));
+    let sheets: String = (1..=9_000).map(sheet).collect();
+    let rows: String = (1..=2_000).map(row).collect();
+    let types = "<?xml version=\"1.0\"?><Types xmlns=\"http://schemas.openxmlformats.org/package/2006/content-types\"/>";
+    let workbook = include_str!("../../../soak/spreadsheets/workbook.xml").replace("SHEETS", &sheets);
+    let sheet = include_str!("../../../soak/spreadsheets/sheet1.xml").replace("ROWS", &rows);
     zip(&[
-        (
-            "[Content_Types].xml",
-            "<?xml version=\"1.0\"?><Types xmlns=\"http://schemas.openxmlformats.org/package/2006/content-types\"/>",
-        ),
+        ("[Content_Types].xml", types),
         ("xl/workbook.xml", &workbook),
-        ("xl/_rels/workbook.xml.rels", relations),
+        ("xl/_rels/workbook.xml.rels", include_str!("../../../soak/spreadsheets/workbook.xml.rels")),
         ("xl/worksheets/sheet1.xml", &sheet),
     ])
 }

@@ -1,21 +1,21 @@
-//! `soak tenants`: one account, or strangers without one, take of each shared thing as much as they may, beside an account that does
-//! what customers do.
+//! `soak tenants`: one account, or strangers without one, take of each shared thing as much as they may, beside an account that
+//! does what customers do.
 //!
-//! The victim (victim.rs) first acts alone, then beside each attack (attacks.rs) on a server of its own: every action has to succeed.
-//! Its times are compared with those of the idle server in the same run; the small version leaves that out, because other programs
-//! use the machine too. Each attack must be refused with 4xx or 503 only, and in words that name the share where it has used one up.
-//! The memory of the server may grow by little, and its folders stay within the quotas.
+//! The victim (customer.rs) first acts alone, then beside each attack (attacks.rs) on a server of its own: every action has to
+//! succeed. Its times are compared with those of the idle server in the same run; the small version leaves that out, because other
+//! programs use the machine too. Each attack must be refused with 4xx or 503 only, and in words that name the share where it has
+//! used one up. The memory of the server may grow by little, and its folders stay within the quotas.
 
 mod attacks;
-mod victim;
 
 use super::crowd::joined;
+use super::customer::{Action, ActionTimes, Customer, DOMAINS};
 use super::options::SoakOptions;
 use super::slow_peers::{millis, percentile};
 use super::transport::ServerEndpoint;
 use super::visitor::Visitor;
 use super::world::{CampaignFolder, Mailnet, Serve};
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::sleep;
 use crate::interop::report::{self, Tally, outcome};
 use attacks::{Answers, Attack, Attackers, Silent};
@@ -23,10 +23,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-use victim::{Action, ActionTimes, Samples, Victim};
 
 struct TenantsSize {
-    samples: Samples,
+    /// How often the victim does each of the short, the medium and the long actions.
+    samples: [usize; 3],
     /// Free accounts of the attackers, and the keys of the first one.
     accounts: usize,
     keys: usize,
@@ -40,7 +40,7 @@ struct TenantsSize {
 }
 
 const FULL: TenantsSize = TenantsSize {
-    samples: Samples { short: 200, medium: 21, long: 5 },
+    samples: [200, 21, 5],
     accounts: 21,
     keys: 58,
     visitors: 8,
@@ -49,7 +49,7 @@ const FULL: TenantsSize = TenantsSize {
     is_timed: true,
 };
 const SMALL: TenantsSize = TenantsSize {
-    samples: Samples { short: 3, medium: 1, long: 1 },
+    samples: [3, 1, 1],
     accounts: 4,
     keys: 6,
     visitors: 2,
@@ -63,7 +63,6 @@ const STORED_MIB: u64 = 4;
 const MORE_MEMORY_MIB: u64 = 200;
 /// What the folders may take beside the victim: the shares of all attackers' accounts for batches, and their lists.
 const MORE_FOLDER_MIB: u64 = 600;
-const SCENARIO_DOMAINS: u64 = victim::DOMAINS;
 
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
@@ -71,7 +70,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     report::line(&format!("tenants: {} attacks, each beside a victim", attacks::ALL.len()));
     let mut world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(&format!(
-        "seed = 1\n[[group]]\nname = \"a-{{n}}.example\"\ncount = {SCENARIO_DOMAINS}\nmailboxes.ok = [\"user-#\"]\n"
+        "seed = 1\n[[group]]\nname = \"a-{{n}}.example\"\ncount = {DOMAINS}\nmailboxes.ok = [\"user-#\"]\n"
     ))?;
     let mut tally = Tally::default();
     for attack in attacks::ALL {
@@ -97,10 +96,14 @@ fn beside(
     let places = (size.connections + 1_000).to_string();
     let flags = ["--connections", &places, "--webhook-allow-net", "127.0.0.0/8"];
     let (mut serve, server) = world.serve_over(mailnet, &flags, None)?;
-    let victim = Victim::prepare(&server, world.unlimited("victim", 1_000_000)?)?;
+    let key = world.unlimited("victim", 1_000_000)?;
+    let mut victim = Customer::sign_up(&server, key, "victim@people.example")?;
+    victim.prepare()?;
+    let [short, medium, long] = size.samples;
+    let actions = [(&Action::SHORT[..], short), (&Action::MEDIUM, medium), (&Action::LONG, long)];
     let attackers = attackers(world, &server, size)?;
     let idle = match size.is_timed {
-        true => victim.act(size.samples)?,
+        true => victim.act(&actions)?,
         false => ActionTimes::new(),
     };
     let (memory, folder) = (serve.resident_kib()? / 1024, mib(&world.data())?);
@@ -108,7 +111,7 @@ fn beside(
     let (attacked, times, peak) = thread::scope(|scope| {
         let attacker = scope.spawn(|| (attack.run)(&attackers, &answers, &ended));
         let watch = scope.spawn(|| peak_of(&serve, &ended));
-        let times = sleep(size.before).and_then(|()| victim.act(size.samples));
+        let times = sleep(size.before).and_then(|()| victim.act(&actions));
         ended.store(true, Ordering::Relaxed);
         (joined(attacker), times, joined(watch))
     });
@@ -178,7 +181,7 @@ fn mib(folder: &Path) -> Result<u64, Failure> {
         }
         Ok(sum)
     }
-    bytes(folder).map(|bytes| bytes >> 20).map_err(|error| Failure(format!("{}: {error}", folder.display())))
+    bytes(folder).map(|bytes| bytes >> 20).at(folder)
 }
 
 /// Compares the times of the victim with those beside nobody.

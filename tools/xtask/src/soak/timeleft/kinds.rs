@@ -22,7 +22,7 @@ pub const SPENT: &str = "spent.example";
 pub const SPENDING: usize = 130;
 
 /// What makes the time of a run, beside domains that answer at an even pace.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Nothing else.
     Even,
@@ -82,25 +82,33 @@ fn made((kind, seconds, wait): (Kind, u64, u64), seed: u64) -> TimedRun {
     // that answers one each half second.
     let rows_of = |seconds: u64| (0..seconds).map(|second| 2 * (1 + second / 2).min(10)).sum::<u64>();
     let full = rows_of(seconds);
+    // Most mailboxes exist, so no budget is spent.
+    let steady = format!("mailboxes.ok = [\"95% user-#\"]\n{PACE}");
     if matches!(kind, Kind::Sizes | Kind::All) {
-        making.domains("large", 3, full, "user-#");
-        making.domains("small", 120, (full / 60).clamp(2, 30), "user-#");
+        making.domains("large", 3, full, &steady);
+        making.domains("small", 120, (full / 60).clamp(2, 30), &steady);
     } else {
-        making.domains("even", 8, full, "user-#");
+        making.domains("even", 8, full, &steady);
     }
-    fastrand::Rng::shuffle(&mut random, &mut making.rows);
+    random.shuffle(&mut making.rows);
     let even = std::mem::take(&mut making.rows);
     if is_all || kind == Kind::Dead {
-        making.scenario += "[[host]]\nname = \"mx.gone.example\"\nstate = \"blackhole\"\n\
-                            [[host]]\nname = \"mx.shut.example\"\nstate = \"refused\"\n";
-        making.dead("gone", "mx.gone.example", 40);
-        making.dead("shut", "mx.shut.example", 40);
+        for (name, state) in [("gone", "blackhole"), ("shut", "refused")] {
+            making.scenario += &format!("[[host]]\nname = \"mx.{name}.example\"\nstate = \"{state}\"\n");
+            making.domains(name, 40, 4, &format!("mx = [\"10 mx.{name}.example\"]"));
+        }
     }
     if is_all || kind == Kind::Silent {
-        making.silent(2, 20);
+        making.domains("silent", 2, 20, &format!("mailboxes.silent = [\"user-#\"]\n{PACE}"));
     }
     if is_all || kind == Kind::Grey {
-        making.grey(wait);
+        // Greylisting ends long before the last try, at the end of `--max-wait`.
+        let grey = format!(
+            "mailboxes.greylisted = [\"user-#\"]\ngreylist_ms = {}\n\
+             server = {{ personality = \"steady\", latency_ms = [20, 80] }}",
+            wait * 1000 / 2
+        );
+        making.domains("grey", 5, 40, &grey);
     }
     let spent = kind == Kind::Budget;
     if spent {
@@ -115,15 +123,7 @@ fn made((kind, seconds, wait): (Kind, u64, u64), seed: u64) -> TimedRun {
     } else {
         rows.extend(even);
     }
-    let kind = match kind {
-        Kind::Even => "even",
-        Kind::Sizes => "sizes",
-        Kind::Dead => "dead",
-        Kind::Silent => "silent",
-        Kind::Grey => "grey",
-        Kind::Budget => "budget",
-        Kind::All => "all",
-    };
+    let kind = format!("{kind:?}").to_lowercase();
     TimedRun {
         name: format!("{kind}-{seconds}-{wait}"),
         scenario: making.scenario,
@@ -143,42 +143,12 @@ struct Making {
 }
 
 impl Making {
-    /// Domains with this number of rows each. Most mailboxes exist, so no budget is spent.
-    fn domains(&mut self, name: &str, count: u64, rows: u64, mailboxes: &str) {
-        self.scenario += &format!(
-            "[[group]]\nname = \"{name}-{{n}}.example\"\ncount = {count}\nmailboxes.ok = [\"95% {mailboxes}\"]\n{PACE}\n"
-        );
+    /// Domains with this number of rows each, and with these settings.
+    fn domains(&mut self, name: &str, count: u64, rows: u64, settings: &str) {
+        self.scenario +=
+            &format!("[[group]]\nname = \"{name}-{{n}}.example\"\ncount = {count}\n{settings}\n");
         for domain in 1..=count {
             self.rows.extend((0..rows).map(|n| format!("user-{n}@{name}-{domain}.example")));
-        }
-    }
-
-    fn dead(&mut self, name: &str, host: &str, count: u64) {
-        for domain in 1..=count {
-            self.scenario +=
-                &format!("[[domain]]\nname = \"{name}-{domain}.example\"\nmx = [\"10 {host}\"]\n");
-            self.rows.extend((0..4).map(|n| format!("user-{n}@{name}-{domain}.example")));
-        }
-    }
-
-    fn silent(&mut self, count: u64, rows: u64) {
-        self.scenario += &format!(
-            "[[group]]\nname = \"silent-{{n}}.example\"\ncount = {count}\nmailboxes.silent = [\"user-#\"]\n{PACE}\n"
-        );
-        for domain in 1..=count {
-            self.rows.extend((0..rows).map(|n| format!("user-{n}@silent-{domain}.example")));
-        }
-    }
-
-    /// Greylisting ends long before the last try, at the end of `--max-wait`.
-    fn grey(&mut self, wait: u64) {
-        self.scenario += &format!(
-            "[[group]]\nname = \"grey-{{n}}.example\"\ncount = 5\nmailboxes.greylisted = [\"user-#\"]\n\
-             greylist_ms = {}\nserver = {{ personality = \"steady\", latency_ms = [20, 80] }}\n",
-            wait * 1000 / 2
-        );
-        for domain in 1..=5 {
-            self.rows.extend((0..40).map(|n| format!("user-{n}@grey-{domain}.example")));
         }
     }
 }

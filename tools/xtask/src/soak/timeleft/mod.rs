@@ -9,7 +9,8 @@
 //! - no statement is below a delay that the program knows: the time until an address is due, or until a budget is free;
 //! - while the program waits for such an address, the line names a domain that it waits for.
 //!
-//! The small version prints the first two figures and does not judge them: it runs beside other work, which changes the pace of a run.
+//! The small version prints the first two figures and does not judge them: it runs beside other work, which changes the pace of a
+//! run.
 //!
 //! `target/timeleft/NAME.txt` has all that was read in a run, beside the true time left and the number of addresses with their last
 //! reply.
@@ -20,11 +21,10 @@ mod terminal;
 
 use super::crowd::each;
 use super::installation::{expire_with_this_step, step_now};
-use super::list_rows::wrong;
 use super::options::SoakOptions;
 use super::peers::{self, clean_command};
 use super::world::CampaignFolder;
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::interop::process::{self, ServerProcess, interrupted, sleep, target_folder};
 use crate::interop::report::{self, Tally};
 use judge::{Figures, KnownDelay, Sample};
@@ -56,7 +56,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     }
     let world = CampaignFolder::make(options)?;
     let traces = target_folder()?.join("timeleft");
-    fs::create_dir_all(&traces).map_err(|error| wrong(&traces, &error))?;
+    fs::create_dir_all(&traces).at(&traces)?;
     let timed = each(runs.len(), runs.len(), |n| timed(&world, &traces, &runs[n]))?;
     let mut tally = Tally::default();
     let mut wrong_medians = 0;
@@ -130,7 +130,7 @@ fn timed(world: &CampaignFolder, traces: &Path, run: &TimedRun) -> Result<Timed,
     let mut command = command(&input, &file("out.csv"));
     command.args(["--max-wait", &run.max_wait.as_secs().to_string()]);
     let (terminal, side) = Terminal::open()?;
-    let output = File::create(&log).map_err(|error| wrong(&log, &error))?;
+    let output = File::create(&log).at(&log)?;
     let began = Instant::now();
     let mut process = ServerProcess::start_with("mailprobe clean", command, &log, [output.into(), side])?;
     let (samples, end) = watch(&mut process, &terminal, began)?;
@@ -145,7 +145,7 @@ fn timed(world: &CampaignFolder, traces: &Path, run: &TimedRun) -> Result<Timed,
         })
         .collect();
     let trace = traces.join(format!("{}.txt", run.name));
-    fs::write(&trace, said).map_err(|error| wrong(&trace, &error))?;
+    fs::write(&trace, said).at(&trace)?;
     let mut delays = judge::known_delays(&attempts);
     if let Some(free_at) = free_at {
         let until = free_at.saturating_duration_since(began);
@@ -206,7 +206,7 @@ fn spend(
 
 fn write(path: &Path, rows: &[String]) -> Result<(), Failure> {
     let rows: String = rows.iter().map(|row| format!("{row}\n")).collect();
-    fs::write(path, format!("email\n{rows}")).map_err(|error| wrong(path, &error))
+    fs::write(path, format!("email\n{rows}")).at(path)
 }
 
 fn s(time: Duration) -> f64 {

@@ -1,6 +1,6 @@
 //! A pseudo-terminal for the standard error of `mailprobe clean`, and what a person reads on its last line.
 
-use crate::failure::Failure;
+use crate::failure::{Context, Failure};
 use crate::soak::crowd::lock;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -25,7 +25,6 @@ impl Terminal {
     ///
     /// The system has none.
     pub fn open() -> Result<(Terminal, Stdio), Failure> {
-        let wrong = |what: &str, error: &dyn std::fmt::Display| Failure(format!("{what}: {error}"));
         let (reader, name) = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
             .and_then(|reader| {
                 grantpt(&reader)?;
@@ -34,10 +33,9 @@ impl Terminal {
                 let name = ptsname(&reader, Vec::new())?;
                 Ok((reader, name))
             })
-            .map_err(|error| wrong("no pseudo-terminal", &error))?;
+            .about("no pseudo-terminal")?;
         let name = name.to_string_lossy().into_owned();
-        let side =
-            OpenOptions::new().read(true).write(true).open(&name).map_err(|error| wrong(&name, &error))?;
+        let side = OpenOptions::new().read(true).write(true).open(&name).about(&name)?;
         let written = Arc::new(Mutex::new(Vec::new()));
         let (into, mut reader) = (Arc::clone(&written), File::from(reader));
         let copy = move || {
@@ -48,7 +46,7 @@ impl Terminal {
             }
         };
         let thread = std::thread::Builder::new().name("terminal".into()).spawn(copy);
-        thread.map_err(|error| wrong("no thread", &error))?;
+        thread.about("no thread")?;
         Ok((Terminal { written }, side.into()))
     }
 

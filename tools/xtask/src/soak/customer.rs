@@ -1,10 +1,11 @@
-//! The victim: an account whose requests have to succeed beside any other account, and how long each takes.
+//! A customer: an account whose requests have to succeed beside any other account and any stranger, and how long each takes.
 
-use super::super::api::Api;
-use super::super::client::{HttpClient, HttpRequest};
-use super::super::crowd::{each, lock};
-use super::super::transport::ServerEndpoint;
-use super::super::visitor::{Visitor, expect};
+use super::api::Api;
+use super::client::{HttpClient, HttpRequest};
+use super::crowd::{each, lock};
+use super::slow_peers::percentile;
+use super::transport::ServerEndpoint;
+use super::visitor::{Visitor, expect};
 use crate::failure::Failure;
 use crate::interop::process::{sleep, wait_until};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The domains of the scenario.
+/// The number of domains of the scenario: `a-1.example` and so on, with the mailboxes `user-#`.
 pub const DOMAINS: u64 = 50;
 const ROWS: u64 = 1_000;
 const BATCH_ROWS: u64 = 20;
@@ -31,11 +32,15 @@ const STEP_LIMIT: Duration = Duration::from_secs(120);
 /// The pause between two actions of one kind.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What the victim does.
+/// What a customer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
+    Account,
     FastCheck,
+    /// A full check of a mailbox that exists.
     FullCheck,
+    /// A full check of a mailbox that does not exist. A refusal is verified, and the mail server determines how long that takes.
+    UnknownCheck,
     Page,
     SignIn,
     Batch,
@@ -54,64 +59,68 @@ impl Action {
     pub const LONG: [Action; 3] = [Action::Upload, Action::List, Action::Download];
 }
 
-/// How often each action is done.
-#[derive(Clone, Copy)]
-pub struct Samples {
-    pub short: usize,
-    pub medium: usize,
-    pub long: usize,
-}
-
 /// The times of all actions that succeeded.
 pub type ActionTimes = BTreeMap<Action, Vec<Duration>>;
 
-/// An account with credits, a user, a list with a long result, and an endpoint of webhooks.
-pub struct Victim {
+/// An account with credits, and a user with an account of its own.
+pub struct Customer {
     server: ServerEndpoint,
     key: String,
     visitor: Visitor,
     email: String,
+    /// What medium and long actions need.
+    means: Option<CustomerMeans>,
+    /// The number of the next address, so that no check is a repeat.
+    next: AtomicU64,
+    /// Single full checks that were answered. No check is a repeat, so each was charged.
+    pub charged: AtomicU64,
+}
+
+/// A list with a long result, and an endpoint of webhooks.
+struct CustomerMeans {
     webhook: String,
     delivered: Mutex<Receiver<Instant>>,
     download: String,
-    /// The number of the next address, so that no check is a repeat.
-    next: AtomicU64,
 }
 
-impl Victim {
-    /// Prepares the account. The key is that of an account without limits; the user has an account of its own.
+impl Customer {
+    /// A customer that can do the short actions. The key is that of an account without limits.
+    pub fn sign_up(server: &ServerEndpoint, key: String, email: &str) -> Result<Customer, Failure> {
+        let visitor = Visitor::sign_up(server, email)?;
+        let (server, email) = (server.clone(), email.to_owned());
+        let (next, charged) = (AtomicU64::new(1), AtomicU64::new(0));
+        Ok(Customer { server, key, visitor, email, means: None, next, charged })
+    }
+
+    /// Prepares the medium and the long actions.
     ///
     /// # Errors
     ///
     /// A step failed.
-    pub fn prepare(server: &ServerEndpoint, key: String) -> Result<Victim, Failure> {
-        let email = "victim@people.example".to_owned();
-        let mut visitor = Visitor::sign_up(server, &email)?;
+    pub fn prepare(&mut self) -> Result<(), Failure> {
         // One address, so that the list costs one credit.
         let note = "n".repeat(150);
         let rows = DOWNLOAD_BYTES / DOWNLOAD_ROW_BYTES + 1;
         let content = format!("email,note\n{}", format!("user-0@a-1.example,{note}\n").repeat(rows));
-        let download = visitor.checked_list("long.csv", content.as_bytes())?;
+        let download = self.visitor.checked_list("long.csv", content.as_bytes())?;
         let (url, delivered) = receiver()?;
         let body = json!({ "url": url, "events": ["list.unfit"] });
-        let made = Api::new(server.address, &key).post("/v1/webhooks", &body)?;
+        let made = Api::new(self.server.address, &self.key).post("/v1/webhooks", &body)?;
         let webhook = made.word("webhook_id");
         if made.status != 201 || webhook.is_empty() {
             return Err(Failure(format!("a webhook: {made}")));
         }
-        let (server, delivered) = (server.clone(), Mutex::new(delivered));
-        Ok(Victim { server, key, visitor, email, webhook, delivered, download, next: AtomicU64::new(1) })
+        self.means = Some(CustomerMeans { webhook, delivered: Mutex::new(delivered), download });
+        Ok(())
     }
 
-    /// Does everything, in three lines of work at a time.
+    /// Does lines of actions at the same time: each so often, one action after the other.
     ///
     /// # Errors
     ///
     /// An action did not succeed.
-    pub fn act(&self, samples: Samples) -> Result<ActionTimes, Failure> {
-        let lines =
-            [(Action::SHORT, samples.short), (Action::MEDIUM, samples.medium), (Action::LONG, samples.long)];
-        let times = each(lines.len(), lines.len(), |line| self.act_in_turn(&lines[line].0, lines[line].1))?;
+    pub fn act(&self, lines: &[(&[Action], usize)]) -> Result<ActionTimes, Failure> {
+        let times = each(lines.len(), lines.len(), |line| self.act_in_turn(lines[line].0, lines[line].1))?;
         times.into_iter().try_fold(ActionTimes::new(), |mut all, times| {
             all.extend(times?);
             Ok(all)
@@ -133,18 +142,23 @@ impl Victim {
     fn once(&self, action: Action) -> Result<Duration, Failure> {
         let began = Instant::now();
         match action {
+            Action::Account => {
+                let answer = self.send(HttpRequest::get("/v1/account"), 200)?;
+                right(answer["credits_remaining"].is_u64(), &answer)?;
+            }
             Action::FastCheck => {
                 let body = json!({ "email": "user-1@a-1.example", "mode": "fast" });
                 let answer = self.send(HttpRequest::json("/v1/verify", &body), 200)?;
-                right(answer["reason"] == "fast_check_passed", &answer)?;
+                let is_right = answer["reason"] == "fast_check_passed" && answer["checks"]["mx"] == true;
+                right(is_right, &answer)?;
             }
-            Action::FullCheck => {
-                let body = json!({ "email": self.address_in(0) });
-                let answer = self.send(HttpRequest::json("/v1/verify", &body), 200)?;
-                right(answer["reason"] == "mailbox_exists", &answer)?;
+            Action::FullCheck => self.full_check(self.address_in(0), "mailbox_exists")?,
+            Action::UnknownCheck => {
+                self.full_check(format!("nobody-{}", self.address_in(0)), "mailbox_not_found")?;
             }
             Action::Page => {
-                expect(&mut self.visitor.client(), &HttpRequest::get("/"), 200)?;
+                let page = expect(&mut self.visitor.client(), &HttpRequest::get("/lists"), 200)?;
+                right(page.form("/lists").is_some(), &Value::from(page.text()))?;
             }
             Action::SignIn => {
                 let browser = Visitor::sign_in(&self.server, &self.email)?;
@@ -157,12 +171,22 @@ impl Victim {
             Action::Upload => drop(self.upload(&"x@a-1.example\n".repeat(UPLOAD_BYTES / 14), "unread")?),
             Action::List => self.list()?,
             Action::Download => {
-                let reply =
-                    expect(&mut self.visitor.client(), &HttpRequest::get(self.download.as_str()), 200)?;
+                let request = HttpRequest::get(self.means()?.download.as_str());
+                let reply = expect(&mut self.visitor.client(), &request, 200)?;
                 right(reply.body.len() >= DOWNLOAD_BYTES, &json!(reply.body.len()))?;
             }
         }
         Ok(began.elapsed())
+    }
+
+    fn means(&self) -> Result<&CustomerMeans, Failure> {
+        self.means.as_ref().ok_or_else(|| Failure("the action is not prepared".into()))
+    }
+
+    fn full_check(&self, email: String, reason: &str) -> Result<(), Failure> {
+        let answer = self.send(HttpRequest::json("/v1/verify", &json!({ "email": email })), 200)?;
+        self.charged.fetch_add(1, Ordering::Relaxed);
+        right(answer["email"] == email.as_str() && answer["reason"] == reason, &answer)
     }
 
     /// An address for a batch or a list that was never asked about.
@@ -192,10 +216,11 @@ impl Victim {
 
     /// The time from the request for a message to its delivery.
     fn webhook(&self) -> Result<Duration, Failure> {
-        let delivered = lock(&self.delivered);
+        let CustomerMeans { delivered, webhook, .. } = self.means()?;
+        let delivered = lock(delivered);
         while delivered.try_recv().is_ok() {}
         let began = Instant::now();
-        self.send(HttpRequest::json(format!("/v1/webhooks/{}/test", self.webhook), &json!({})), 202)?;
+        self.send(HttpRequest::json(format!("/v1/webhooks/{webhook}/test"), &json!({})), 202)?;
         let arrived = delivered.recv_timeout(STEP_LIMIT);
         arrived.map(|at| at - began).map_err(|_| Failure("the message did not arrive".into()))
     }
@@ -239,6 +264,11 @@ impl Victim {
         let mut client = HttpClient::program(self.server.clone());
         Ok(expect(&mut client, &request.bearer(&self.key), status)?.json())
     }
+}
+
+/// The 99th percentile of the times of each action.
+pub fn percentiles(times: &ActionTimes) -> BTreeMap<Action, Duration> {
+    times.iter().map(|(action, times)| (*action, percentile(times.clone()))).collect()
 }
 
 fn right(is_right: bool, answer: &Value) -> Result<(), Failure> {
