@@ -7,30 +7,7 @@ use crate::summary::{EndpointShown, SampleShown, Summary};
 use crate::svg::{Plot, PlotSeries, Scale, escape};
 use std::fmt::Write;
 
-const STYLE: &str = "
-:root{color-scheme:light dark;--back:#fff;--text:#1c2330;--dim:#667;--line:#dde;--shade:#f0f1f5;--good:#16794a;--bad:#b3261e;
---c0:#2563c4;--c1:#c2571a;--c2:#16794a;--c3:#8e3aa8;--c4:#9a7b00;--c5:#0e7f8c}
-@media(prefers-color-scheme:dark){:root{--back:#14171d;--text:#e4e7ee;--dim:#99a;--line:#2c313c;--shade:#1d222b;
---good:#5ecb94;--bad:#ff8a80;--c0:#7fb0ff;--c1:#ffab70;--c2:#5ecb94;--c3:#d59bf0;--c4:#e0c44c;--c5:#5fd0de}}
-body{background:var(--back);color:var(--text);font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;
-padding:0 1rem}h1{font-size:1.3rem}h2{font-size:1.05rem;margin-top:2rem}
-table{border-collapse:collapse;width:100%}td,th{padding:.25rem .5rem;text-align:right;border-bottom:1px solid var(--line);
-font-variant-numeric:tabular-nums}td:first-child,th:first-child{text-align:left}
-.tiles{display:flex;flex-wrap:wrap;gap:1rem}.tile{background:var(--shade);padding:.6rem 1rem;border-radius:.4rem}
-.tile b{display:block;font-size:1.3rem}.dim,.legend,figcaption{color:var(--dim)}.good{color:var(--good)}.bad{color:var(--bad)}
-figure{margin:1.5rem 0}svg{width:100%;height:auto;overflow:visible}svg text{fill:var(--dim);font-size:11px}.y{text-anchor:end}
-.x{text-anchor:middle}.grid{stroke:var(--line)}.shade{fill:var(--shade)}polyline{fill:none;stroke-width:1.6;
-stroke-linejoin:round}.s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}
-.s4{stroke:var(--c4)}.s5{stroke:var(--c5)}.legend span{margin-right:1rem}.k0{color:var(--c0)}.k1{color:var(--c1)}
-.k2{color:var(--c2)}.k3{color:var(--c3)}.k4{color:var(--c4)}.k5{color:var(--c5)}
-.start{text-anchor:start}.end{text-anchor:end}line.rule{stroke:var(--text);stroke-dasharray:6 3}
-svg text.rule{fill:var(--text);paint-order:stroke;stroke:var(--back);stroke-width:3px}
-.dot{fill:var(--good)}.cross{fill:none;stroke:var(--bad);stroke-width:1.8}svg.key{width:.8em;height:.8em;overflow:visible}
-table.pairs td{text-align:left;overflow-wrap:anywhere}table.pairs td:first-child{white-space:nowrap;width:1%;color:var(--dim)}
-.scroll{overflow-x:auto}@media(max-width:40rem){body{margin:1rem auto}svg text{font-size:18px}td,th{padding:.25rem .35rem}}
-code{background:var(--shade);padding:.1rem .3rem;border-radius:.2rem}pre{background:var(--shade);padding:.8rem;
-white-space:pre-wrap;overflow-wrap:anywhere}@media(max-width:40rem){.wide{display:none}
-.scroll table{font-size:.85rem}}";
+const STYLE: &str = include_str!("page.css");
 
 /// The end of a run is measured with this precision.
 const TIMER_S: f64 = 0.05;
@@ -39,9 +16,10 @@ const TIMER_S: f64 = 0.05;
 pub fn page(title: &str, content: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\n\
-         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head>\n\
+         <meta name=\"viewport\" content=\"width=device-width\"><style>\n{style}</style></head>\n\
          <body>\n<h1>{title}</h1>\n{content}</body></html>\n",
-        title = escape(title)
+        title = escape(title),
+        style = STYLE.trim_end()
     )
 }
 

@@ -30,25 +30,7 @@ const CERTIFICATE: &str = "cert.pem";
 const KEY: &str = "key.pem";
 
 /// A plan with limits that are never reached.
-const PLANS: &str = r#"
-[[plan]]
-id = "free"
-name = "Free"
-monthly_credits = 100
-
-[[plan]]
-id = "loadtest"
-name = "Load test"
-monthly_credits = 0
-[plan.limits]
-fast = 1000000000
-verify = 1000000000
-batch = 1000000000
-poll = 1000000000
-account = 1000000000
-fair_use_per_second = 1000000000
-fair_use_burst = 1000000000
-"#;
+const PLANS: &str = include_str!("plans.toml");
 
 /// The binaries and the scenario of a world.
 #[derive(Debug, Clone)]

@@ -7,41 +7,7 @@ use engine::proto::facts::{DmarcPolicy, DnsFacts};
 use engine::{MailHosts, Outage};
 use std::time::{Duration, Instant};
 
-const WORLD: &str = r#"
-[[domain]]
-name = "ok.example"
-mx = 2
-[[domain]]
-name = "implicit.example"
-mx = "implicit"
-[[domain]]
-name = "null.example"
-mx = "null"
-[[domain]]
-name = "none.example"
-mx = "none"
-[[domain]]
-name = "nxdomain.example"
-dns = "nxdomain"
-[[domain]]
-name = "ghost.example"
-mx = ["10 mx.ghost.example"]
-[[host]]
-name = "mx.ghost.example"
-dns = "nxdomain"
-[[domain]]
-name = "refused-connections.example"
-mx = ["10 mx.down.example"]
-[[host]]
-name = "mx.down.example"
-state = "refused"
-[[domain]]
-name = "servfail.example"
-dns = "servfail"
-[[domain]]
-name = "silent.example"
-dns = "timeout"
-"#;
+const WORLD: &str = include_str!("../worlds/hosts.toml");
 
 fn domain(name: &str) -> Domain {
     Domain::parse(name).expect("a domain")
@@ -94,48 +60,7 @@ fn a_silent_domain_costs_a_few_seconds_and_is_no_outage() {
     engine.stop();
 }
 
-const FACTS: &str = r#"
-[[domain]]
-name = "full.example"
-mx = ["20 mx2.full.example", "10 mx1.full.example"]
-[domain.txt]
-"@" = ["v=spf1 mx -all"]
-_dmarc = ["v=DMARC1; p=reject; sp=quarantine"]
-"default._bimi" = ["v=BIMI1; l=https://full.example/logo.svg"]
-"google._domainkey" = ["v=DKIM1; k=rsa; p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCB"]
-"k1._domainkey" = ["v=DKIM1; p="]
-"s1._domainkey" = ["p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCB"]
-[[host]]
-name = "mx1.full.example"
-[[host]]
-name = "mx2.full.example"
-ptr = false
-[[domain]]
-name = "sub.full.example"
-mx = "implicit"
-[[host]]
-name = "mx.nameless.example"
-ptr = false
-[[domain]]
-name = "nameless.example"
-mx = ["10 mx.nameless.example"]
-[[host]]
-name = "aspmx.l.google.com"
-[[domain]]
-name = "hosted.example"
-mx = ["10 aspmx.l.google.com"]
-[[domain]]
-name = "null.example"
-mx = "null"
-[domain.txt]
-"@" = ["v=spf1 -all"]
-[[domain]]
-name = "servfail.example"
-dns = "servfail"
-[[domain]]
-name = "silent.example"
-dns = "timeout"
-"#;
+const FACTS: &str = include_str!("../worlds/facts.toml");
 
 #[test]
 fn facts_are_gathered() {

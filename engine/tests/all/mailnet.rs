@@ -106,22 +106,7 @@ fn check(name: &str, count: usize, flavor: Flavor) {
 }
 
 /// The host's first session hears of a failed look-up; from its second on it knows alice.
-const STUMBLES: &str = r#"
-[[domain]]
-name = "stumbles.example"
-server = { faults = [{ at = "rcpt", does = "reply", text = "451 4.3.0 Temporary lookup failure", first = 1 }] }
-mailboxes = { ok = ["alice"] }
-
-[[domain]]
-name = "hurried.example"
-server = { faults = [{ at = "rcpt", does = "reply", text = "451 4.3.0 Temporary lookup failure", first = 1 }] }
-mailboxes = { ok = ["alice"] }
-
-[[domain]]
-name = "later.example"
-server = { faults = [{ at = "rcpt", does = "reply", text = "451 4.3.0 Try again in 10 minutes", first = 1 }] }
-mailboxes = { ok = ["alice"] }
-"#;
+const STUMBLES: &str = include_str!("../worlds/stumbles.toml");
 
 #[test]
 fn a_transient_failure_is_outlasted() {
@@ -141,16 +126,7 @@ fn a_transient_failure_is_outlasted() {
 }
 
 /// A host that ends each session behind its first transaction.
-const ONE_TRANSACTION: &str = r#"
-[[personality]]
-name = "once"
-transactions_max = 1
-
-[[domain]]
-name = "once.example"
-server = { personality = "once" }
-mailboxes = { ok = ["user-#"] }
-"#;
+const ONE_TRANSACTION: &str = include_str!("../worlds/one_transaction.toml");
 
 /// The host ends sessions at MAIL, also behind refusals. So its limit must not count as one of refusals: then the only transaction of
 /// each session would be spent on a known mailbox.
