@@ -341,7 +341,8 @@ impl Run<'_> {
             None => &self.row.prefix,
         };
         let key = self.seen.last_key();
-        let (state, put_off) = (&mut self.parts.state, &mut self.put_off);
+        // Fast checks contact no site.
+        let (state, put_off, has_sites) = (&mut self.parts.state, &mut self.put_off, !self.parts.is_fast);
         let mut waits = false;
         let ticket = self.budget.take(|slot| {
             let text = address.as_str().as_bytes();
@@ -356,7 +357,7 @@ impl Run<'_> {
             slot.bytes.clear();
             slot.bytes.extend_from_slice(text);
             slot.bytes.extend_from_slice(prefix);
-            waits = put_off.join(state, slot)?;
+            waits = has_sites && put_off.join(state, slot)?;
             Ok(())
         })?;
         let now = self.now();

@@ -4,11 +4,13 @@
 //! submitted yet, so rows keep roughly the order of the list. Each answer for the domain releases one row, so
 //! that the number of rows in progress fits the site. In addition a clock releases a few rows of all such domains in turn. It
 //! releases more each time while none of them returns, and fewer if most of them return. So no row waits for ever, and few
-//! rows are submitted in vain.
+//! rows are submitted in vain. Before the first answer for a domain it is not known how many rows its site takes, so few are
+//! submitted.
 
 use super::CleanError;
 use super::budget::AskedRow;
 use engine::NumberMap;
+use engine::proto::limits::WALK_WAITERS_MAX;
 use lists::Domains;
 use spill::State;
 use spill::spool::Spool;
@@ -22,6 +24,12 @@ const TICK_MS: u64 = 100;
 /// Bounds of the number of rows per turn of the clock.
 const QUOTA_MIN: u64 = 16;
 const QUOTA_MAX: u64 = 16_384;
+
+/// Maximum number of rows of a domain that are submitted before its first answer: as many as the engine lets wait for the domain's
+/// mail hosts.
+const FIRST_ROWS_MAX: u16 = WALK_WAITERS_MAX as u16;
+/// In place of the number of rows submitted: the domain has an answer.
+const HAS_ANSWER: u16 = u16::MAX;
 
 /// An odd factor, so different numbers stay different (Knuth's multiplicative hashing).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -40,6 +48,8 @@ pub(super) enum Turn {
 pub(super) struct PutOff {
     hasher: RandomState,
     queues: NumberMap<DomainQueue>,
+    /// Number of rows submitted before the first answer, or [`HAS_ANSWER`], by the domain's number in the summary.
+    first_rows: Vec<u16>,
     /// The domains with a queue, the next in turn first.
     turns: VecDeque<u64>,
     /// Domains with a released row, once per row.
@@ -136,24 +146,42 @@ impl PutOff {
         self.wait(state, domain, row)
     }
 
-    /// If other rows of its domain wait, adds the row behind them and returns true. Otherwise the row can be submitted now.
+    /// If other rows of its domain wait, or enough wait for the domain's first answer, adds the row behind them and returns true.
+    /// Otherwise the row can be submitted now.
     ///
     /// # Errors
     /// The state cannot be written.
     pub fn join(&mut self, state: &mut State, row: &AskedRow) -> Result<bool, CleanError> {
-        if self.queues.is_empty() {
-            return Ok(false);
-        }
         let domain = self.key(row);
-        let waits = self.queues.contains_key(&domain);
+        let waits = self.queues.contains_key(&domain) || !self.is_among_first(row.domain);
         if waits {
             self.wait(state, domain, row)?;
         }
         Ok(waits)
     }
 
+    /// Counts a row of a domain that has no answer yet; `false` if enough of its rows were submitted.
+    fn is_among_first(&mut self, domain: u32) -> bool {
+        if domain == Domains::OTHERS {
+            return true;
+        }
+        let at = domain as usize;
+        if at >= self.first_rows.len() {
+            self.first_rows.resize(at + 1, 0);
+        }
+        let count = &mut self.first_rows[at];
+        if *count < FIRST_ROWS_MAX {
+            *count += 1;
+            return true;
+        }
+        *count == HAS_ANSWER
+    }
+
     /// A row of this domain got an answer: releases a waiting row of the domain.
     pub fn answered(&mut self, row: &AskedRow) {
+        if let Some(count) = self.first_rows.get_mut(row.domain as usize) {
+            *count = HAS_ANSWER;
+        }
         if self.queues.is_empty() {
             return;
         }
@@ -415,6 +443,24 @@ mod tests {
             (1..5).map(|tick| gone(&mut put_off, &mut state, tick * TICK_MS).len()).collect();
         assert_eq!(turns, [32, 50, 0, 0]);
         assert!(put_off.queues.is_empty() && put_off.turns.is_empty() && put_off.len() == 0);
+    }
+
+    #[test]
+    fn few_rows_go_before_the_first_answer_for_their_domain() {
+        let (_folder, mut state) = state(0);
+        let mut put_off = PutOff::default();
+        let numbered = |n, domain| AskedRow { domain, ..row(n, &format!("d{domain}.example")) };
+        let mut submitted = |put_off: &mut PutOff, rows: std::ops::Range<u64>, domain| {
+            rows.filter(|&n| !put_off.join(&mut state, &numbered(n, domain)).unwrap()).count()
+        };
+        assert_eq!(submitted(&mut put_off, 0..1000, 7), usize::from(FIRST_ROWS_MAX));
+        assert_eq!(submitted(&mut put_off, 0..200, 3), 200);
+        assert_eq!(submitted(&mut put_off, 0..1000, Domains::OTHERS), 1000, "these are many domains");
+        put_off.answered(&numbered(0, 3));
+        assert_eq!(submitted(&mut put_off, 200..1000, 3), 800, "its site may have room");
+        put_off.answered(&numbered(0, 7));
+        assert_eq!(submitted(&mut put_off, 1000..1010, 7), 0, "they wait behind the others");
+        assert_eq!(put_off.crowded_len(), 1010 - u64::from(FIRST_ROWS_MAX));
     }
 
     #[test]
