@@ -12,13 +12,11 @@
 use crate::Priority;
 use crate::faults::{Fault, planted};
 use crate::invariants::{Invariant, holds};
-use crate::seed::{Hashing, Number};
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::limits::QUEUE_PASSED_MAX;
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasher, BuildHasherDefault, Hash};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 const CLASSES: usize = 3;
@@ -52,7 +50,7 @@ struct Lane {
 }
 
 /// Owners, and below them domains, where that makes a difference.
-type Turns = Ring<u64, Ring<Option<Domain>, VecDeque<u64>>, BuildHasherDefault<Number>>;
+type Turns = Ring<u64, Ring<Option<Domain>, VecDeque<u64>>>;
 
 impl Queue {
     pub(crate) fn new(one_domain: bool) -> Queue {
@@ -298,18 +296,18 @@ impl Lane {
 }
 
 /// Owners in the order of their turns. An owner without works has no turn.
-struct Ring<K, V, S = Hashing> {
+struct Ring<K, V> {
     order: VecDeque<K>,
-    members: HashMap<K, V, S>,
+    members: BTreeMap<K, V>,
 }
 
-impl<K, V, S: Default> Default for Ring<K, V, S> {
-    fn default() -> Ring<K, V, S> {
-        Ring { order: VecDeque::new(), members: HashMap::default() }
+impl<K, V> Default for Ring<K, V> {
+    fn default() -> Ring<K, V> {
+        Ring { order: VecDeque::new(), members: BTreeMap::new() }
     }
 }
 
-impl<K: Clone + Eq + Hash, V: Default, S: BuildHasher> Ring<K, V, S> {
+impl<K: Clone + Ord, V: Default> Ring<K, V> {
     /// The member called `key`; a new one is the last.
     fn join(&mut self, key: K) -> &mut V {
         match self.members.entry(key) {

@@ -40,11 +40,12 @@ pub fn is_free(domain: &str) -> bool {
 
 /// True for a local part that names a function and not a person, such as `info`. Case and a `+tag` do not matter.
 pub fn is_role(local: &str) -> bool {
-    let name = match local.split_once('+') {
-        Some((name, _)) => name,
-        None => local,
-    };
-    ROLE.contains(name)
+    ROLE.contains(untagged(local))
+}
+
+/// A local part without its `+tag`.
+fn untagged(local: &str) -> &str {
+    local.bytes().position(|byte| byte == b'+').map_or(local, |at| &local[..at])
 }
 
 /// The hashes of a list's entries in rising order.

@@ -198,7 +198,7 @@ struct Run<'a> {
     started: Instant,
     /// The start in seconds since 1970; 0 if no result has a time.
     unix_started: u64,
-    /// The time of all results of this turn of the loop, since the start.
+    /// The time of this turn of the loop, since the start: all its results and all rows that it reads have this time.
     checked_at: Duration,
     flushed: Instant,
     /// When the last answer arrived.
@@ -322,7 +322,7 @@ impl Run<'_> {
 
     /// Whether another row may be read. Reading pauses during an outage.
     fn may_read(&self) -> bool {
-        !self.ended && self.has_room() && !self.outage.is_paused(self.started.elapsed())
+        !self.ended && self.has_room() && !self.outage.is_paused(self.checked_at)
     }
 
     fn has_room(&self) -> bool {
@@ -360,7 +360,7 @@ impl Run<'_> {
             waits = has_sites && put_off.join(state, slot)?;
             Ok(())
         })?;
-        let now = self.now();
+        let now = millis(self.checked_at);
         self.time_left.on_new(domain, now);
         if waits {
             self.budget.release(ticket);

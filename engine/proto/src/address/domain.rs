@@ -92,28 +92,27 @@ fn is_plain(text: &str) -> bool {
 
 /// Number, length and last of the labels.
 fn check(ascii: &str) -> Result<(), AddressError> {
-    let (mut length, mut shortest, mut longest, mut top) = (0, LABEL_BYTES_MAX, 0, 0);
-    for byte in ascii.bytes().chain([b'.']) {
+    let bytes = ascii.as_bytes();
+    let (mut start, mut shortest, mut longest) = (0, usize::MAX, 0);
+    for (at, &byte) in bytes.iter().enumerate() {
         if byte == b'.' {
-            (shortest, longest, top) = (shortest.min(length), longest.max(length), length);
-            length = 0;
-        } else {
-            length += 1;
+            (shortest, longest) = (shortest.min(at - start), longest.max(at - start));
+            start = at + 1;
         }
     }
-    if shortest == 0 {
+    let top = &bytes[start..];
+    if shortest.min(top.len()) == 0 {
         return Err(AddressError::DomainDot);
     }
-    if longest > LABEL_BYTES_MAX {
+    if longest.max(top.len()) > LABEL_BYTES_MAX {
         return Err(AddressError::DomainLabelTooLong);
     }
     if ascii.len() > DOMAIN_BYTES_MAX {
         return Err(AddressError::DomainTooLong);
     }
-    if top == ascii.len() {
+    if start == 0 {
         return Err(AddressError::DomainOneLabel);
     }
-    let top = &ascii.as_bytes()[ascii.len() - top..];
     // RFC 3696 2: no top-level domain is all-numeric, so that none is taken for an IPv4 address.
     if top.iter().all(|b| b.is_ascii_digit()) { Err(AddressError::DomainNumeric) } else { Ok(()) }
 }

@@ -75,8 +75,7 @@ impl Lists {
 
     /// Whether the local part names a function and not a person, such as `info`. A `+tag` does not matter.
     pub fn is_role(&self, local: &str) -> bool {
-        let name = local.split_once('+').map_or(local, |(name, _)| name);
-        contains(&self.role, name) || super::is_role(local)
+        contains(&self.role, super::untagged(local)) || super::is_role(local)
     }
 
     /// The domain that `domain` looks like a typing mistake of.
