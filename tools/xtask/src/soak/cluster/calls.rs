@@ -60,17 +60,6 @@ pub struct NodeAnswer {
     pub batch: String,
 }
 
-/// The end of a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CallEnd {
-    /// The client has a complete answer.
-    Answer(NodeAnswer),
-    /// There was no connection: the server has not seen the request.
-    NotSent,
-    /// The connection ended before the answer: the request may have been executed.
-    NoAnswer(String),
-}
-
 /// A call with its times, in milliseconds since the start of the campaign.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterCall {
@@ -81,16 +70,14 @@ pub struct ClusterCall {
     pub begin: u64,
     pub end: u64,
     pub kind: NodeRequest,
-    pub result: CallEnd,
+    /// The answer, or the reason why there is none.
+    pub result: Result<NodeAnswer, Lost>,
 }
 
 impl ClusterCall {
     /// The answer, if there is one.
     pub fn answer(&self) -> Option<&NodeAnswer> {
-        match &self.result {
-            CallEnd::Answer(answer) => Some(answer),
-            _ => None,
-        }
+        self.result.as_ref().ok()
     }
 
     /// The answer of a call that succeeded.
@@ -102,9 +89,9 @@ impl ClusterCall {
     /// could not reach the database is tried again.
     pub fn is_unknown(&self) -> bool {
         match &self.result {
-            CallEnd::Answer(answer) => answer.status >= 500,
-            CallEnd::NotSent => false,
-            CallEnd::NoAnswer(_) => true,
+            Ok(answer) => answer.status >= 500,
+            Err(Lost::NotSent) => false,
+            Err(Lost::NoAnswer(_)) => true,
         }
     }
 
@@ -128,9 +115,8 @@ impl ClusterCall {
             NodeRequest::Fast | NodeRequest::TestKey | NodeRequest::Account => ("", None),
         };
         let end = match &self.result {
-            CallEnd::NotSent => json!("not sent"),
-            CallEnd::NoAnswer(why) => json!(format!("no answer: {why}")),
-            CallEnd::Answer(answer) => json!({
+            Err(lost) => json!(lost.to_string()),
+            Ok(answer) => json!({
                 "status": answer.status, "retry_after": answer.retry_after, "replayed": answer.replayed,
                 "cached": answer.cached, "credits": answer.credits, "word": answer.word, "batch": answer.batch,
             }),
@@ -142,17 +128,12 @@ impl ClusterCall {
     }
 }
 
-/// The end of a call from what the client has got.
-pub fn end_of(got: &Result<HttpReply, Lost>) -> CallEnd {
-    let reply = match got {
-        Ok(reply) => reply,
-        Err(Lost::NotSent) => return CallEnd::NotSent,
-        Err(Lost::NoAnswer(why)) => return CallEnd::NoAnswer(why.clone()),
-    };
+/// The parts of an answer that the judge needs.
+pub fn answer_of(reply: &HttpReply) -> NodeAnswer {
     let body = reply.json();
     let text = |field: &str| body.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let word = if reply.status < 400 { text("reason") } else { text("error") };
-    CallEnd::Answer(NodeAnswer {
+    NodeAnswer {
         status: reply.status,
         retry_after: reply.header("retry-after").is_some(),
         replayed: reply.is_replay(),
@@ -160,7 +141,7 @@ pub fn end_of(got: &Result<HttpReply, Lost>) -> CallEnd {
         credits: body.get("credits_remaining").and_then(Value::as_u64),
         word,
         batch: text("batch_id"),
-    })
+    }
 }
 
 /// All calls so far.

@@ -2,12 +2,12 @@
 //!
 //! A check or a batch is repeated until it is answered, as a careful customer does. So at the end nearly every outcome is known.
 
-use super::calls::{CallEnd, CallLog, ClusterCall, NodeRequest, end_of};
+use super::calls::{CallLog, ClusterCall, NodeAnswer, NodeRequest, answer_of};
 use super::world::{ClusterAccount, NODES};
 use crate::failure::Failure;
 use crate::interop::process::interrupted;
 use crate::isolation::Namespace;
-use crate::soak::client::{HttpClient, HttpRequest};
+use crate::soak::client::{HttpClient, HttpReply, HttpRequest, Lost};
 use crate::soak::crowd::{each, joined, lock, spawn};
 use crate::soak::judge;
 use serde_json::{Value, json};
@@ -158,11 +158,11 @@ impl ClusterClient<'_> {
                 13..=14 => self.poll(node)?,
                 15..=16 => {
                     let body = json!({ "email": "info@fast-1.example", "mode": "fast" });
-                    self.call(node, NodeRequest::Fast, HttpRequest::json("/v1/verify", &body))?;
+                    drop(self.call(node, NodeRequest::Fast, HttpRequest::json("/v1/verify", &body))?);
                 }
                 17..=18 => {
                     let body = json!({ "email": "deliverable@any.example" });
-                    self.call(node, NodeRequest::TestKey, HttpRequest::json("/v1/verify", &body))?;
+                    drop(self.call(node, NodeRequest::TestKey, HttpRequest::json("/v1/verify", &body))?);
                 }
                 _ => drop(self.call(node, NodeRequest::Account, HttpRequest::get("/v1/account"))?),
             }
@@ -177,7 +177,7 @@ impl ClusterClient<'_> {
         node: usize,
         kind: NodeRequest,
         request: HttpRequest,
-    ) -> Result<(CallEnd, Value), Failure> {
+    ) -> Result<(Result<NodeAnswer, Lost>, Value), Failure> {
         let account = &self.load.accounts[self.account];
         let key = if kind == NodeRequest::TestKey { &account.test } else { &account.live };
         let request = request.bearer(key);
@@ -186,8 +186,8 @@ impl ClusterClient<'_> {
         // On a connection that a killed node has left, a later call would end without an answer.
         self.connections[node].hang_up();
         let end = self.load.log.now();
-        let result = end_of(&got);
-        let body = got.map(|reply| reply.json()).unwrap_or_default();
+        let body = got.as_ref().map(HttpReply::json).unwrap_or_default();
+        let result = got.as_ref().map(answer_of).map_err(Clone::clone);
         let call = ClusterCall { account: self.account, node, begin, end, kind, result: result.clone() };
         self.load.log.add(call)?;
         Ok((result, body))
@@ -204,8 +204,8 @@ impl ClusterClient<'_> {
         loop {
             let (result, body) = self.call(node, kind.clone(), request.clone())?;
             match result {
-                CallEnd::Answer(answer) if matches!(answer.status, 200 | 202) => return Ok(Some(body)),
-                CallEnd::Answer(answer) if !matches!(answer.status, 409 | 429 | 500..) => return Ok(None),
+                Ok(answer) if matches!(answer.status, 200 | 202) => return Ok(Some(body)),
+                Ok(answer) if !matches!(answer.status, 409 | 429 | 500..) => return Ok(None),
                 _ => node = (node + self.random.usize(1..NODES)) % NODES,
             }
             if self.load.is_over() {
@@ -290,7 +290,7 @@ impl ClusterClient<'_> {
         let kind = NodeRequest::Poll(batch.id.clone());
         let path = format!("/v1/verify/batch/{}", batch.id);
         let (result, body) = self.call(node, kind, HttpRequest::get(path))?;
-        let is_answered = matches!(&result, CallEnd::Answer(answer) if answer.status == 200);
+        let is_answered = matches!(&result, Ok(answer) if answer.status == 200);
         if !is_answered || body.get("status").and_then(Value::as_str) != Some("completed") {
             return Ok(false);
         }

@@ -7,7 +7,7 @@
 //! - Idempotency-Keys: one batch for each.
 //! - Answers: only those that the API allows, with a connection error only at a node that a fault has hit.
 
-use super::calls::{CallEnd, ClusterCall, NodeRequest};
+use super::calls::{ClusterCall, NodeRequest};
 use crate::soak::judge::{self, Claim};
 use crate::soak::world::Ledger;
 use std::collections::{BTreeMap, BTreeSet};
@@ -241,7 +241,7 @@ const CALL_TIME_MS: u64 = 15_000;
 
 /// Whether the API allows an answer, apart from faults of a node.
 fn is_allowed(call: &ClusterCall) -> bool {
-    let CallEnd::Answer(answer) = &call.result else { return false };
+    let Ok(answer) = &call.result else { return false };
     let is_always_served = matches!(call.kind, NodeRequest::Fast | NodeRequest::TestKey);
     match answer.status {
         200 | 202 => true,
@@ -260,7 +260,7 @@ fn is_explained(call: &ClusterCall, windows: &[FaultWindow]) -> bool {
     };
     let mut hits = windows.iter().filter(hits);
     match &call.result {
-        CallEnd::Answer(answer) => {
+        Ok(answer) => {
             let is_stopped = |window: &FaultWindow| {
                 let stopped = window.end.min(call.end).saturating_sub(window.begin.max(call.begin));
                 window.name.starts_with("pause-node") && stopped > CALL_TIME_MS

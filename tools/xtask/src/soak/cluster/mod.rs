@@ -12,6 +12,7 @@ mod judge;
 mod parts;
 pub mod world;
 
+use super::client::Lost;
 use super::crowd::{joined, lock};
 use super::options::SoakOptions;
 use super::world::Ledger;
@@ -19,7 +20,7 @@ use crate::cluster::setup::Setup;
 use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep, wait_until};
 use crate::interop::report::{self, Tally};
-use calls::{CallEnd, CallLog, ClusterCall};
+use calls::{CallLog, ClusterCall};
 use clients::ClusterLoad;
 use faults::CampaignFault;
 use judge::{FaultWindow, longest_pause};
@@ -204,14 +205,14 @@ fn errors<'c>(calls: impl Iterator<Item = &'c ClusterCall>) -> String {
     let mut counts = [0_u32; 5];
     for call in calls {
         let kind = match &call.result {
-            CallEnd::Answer(answer) => match answer.status {
+            Ok(answer) => match answer.status {
                 503 => 0,
                 429 => 1,
                 409 => 2,
                 _ => continue,
             },
-            CallEnd::NoAnswer(_) => 3,
-            CallEnd::NotSent => 4,
+            Err(Lost::NoAnswer(_)) => 3,
+            Err(Lost::NotSent) => 4,
         };
         counts[kind] += 1;
     }

@@ -1,7 +1,7 @@
 //! The parts of the campaign beside the faults: a node that is paused for a minute, the same request at all nodes at once, limits,
 //! revocations.
 
-use super::calls::{CallEnd, CallLog, ClusterCall, NodeRequest};
+use super::calls::{CallLog, ClusterCall, NodeRequest};
 use super::clients::ClusterLoad;
 use super::faults::CampaignFault;
 use super::judge::{FaultWindow, judge};
@@ -10,7 +10,7 @@ use super::{FaultRun, finish};
 use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
-use crate::soak::client::{HttpClient, HttpRequest};
+use crate::soak::client::{HttpClient, HttpRequest, Lost};
 use crate::soak::crowd::{each, joined, lock};
 use crate::soak::options::SoakOptions;
 use serde_json::{Value, json};
@@ -107,11 +107,11 @@ fn upgrade(world: &mut ClusterWorld, random: &mut fastrand::Rng, tally: &mut Tal
     };
     // A load balancer sees from `/readyz`, or from a refused connection, that a node is about to end.
     let is_drain = |call: &ClusterCall| {
-        let is_refused = matches!(call.result, CallEnd::NotSent);
+        let is_refused = matches!(call.result, Err(Lost::NotSent));
         let is_away = call.answer().is_some_and(|answer| answer.status == 503 && answer.retry_after);
         during(call) && (is_refused || is_away)
     };
-    let failed = |call: &&ClusterCall| call.is_unknown() || matches!(call.result, CallEnd::NotSent);
+    let failed = |call: &&ClusterCall| call.is_unknown() || matches!(call.result, Err(Lost::NotSent));
     let errors: Vec<&ClusterCall> = calls.iter().filter(failed).collect();
     let drains = errors.iter().filter(|call| is_drain(call)).count();
     let wrong = errors.iter().filter(|call| !is_drain(call)).take(5).map(|call| call.to_json().to_string());
@@ -263,7 +263,7 @@ fn limits(
                 }
                 std::thread::sleep(Duration::from_millis(random.u64(100..500)));
             }
-            client.call(random.usize(0..NODES), NodeRequest::Fast, request.clone())?;
+            drop(client.call(random.usize(0..NODES), NodeRequest::Fast, request.clone())?);
         }
         Ok(())
     };

@@ -1,6 +1,8 @@
 //! The servers of the campaign, and the requirements on the verdicts about each.
 
+use crate::failure::{Context, Failure};
 use std::fmt::Write;
+use toml::{Table, Value};
 
 /// A server that is asked about in every kind of list.
 #[derive(Debug, Clone)]
@@ -64,36 +66,40 @@ const COUNTED: [&str; 3] = ["host", "client", "session"];
 /// The combinations of the small version.
 const SMALL: [(u64, &str); 5] = [(3, "host"), (7, "client"), (10, "host"), (12, "session"), (20, "host")];
 const GENERIC: &str = "personality = \"generic\"";
-
-fn case(name: impl Into<String>, server: String, kind: CaseKind) -> ServerCase {
-    ServerCase { name: name.into(), server, more: "", kind }
-}
+/// The servers that do not change after a number of unknown recipients.
+const WRITTEN: &str = include_str!("../../../soak/evidence.toml");
 
 /// All servers. The small version has every kind, with fewer numbers.
-pub fn cases(small: bool) -> Vec<ServerCase> {
+///
+/// # Errors
+///
+/// evidence.toml is no TOML.
+pub fn cases(small: bool) -> Result<Vec<ServerCase>, Failure> {
     let mut cases = Vec::new();
     for to in ["accept", "refuse"] {
         changes(to, small, &mut cases);
-        pools(to, &mut cases);
     }
-    let node = "450 4.3.0 Temporary failure";
-    for (name, nodes) in [("first", [node, "honest"]), ("second", ["honest", node])] {
-        let server = format!("{{ {GENERIC}, nodes = {nodes:?} }}");
-        cases.push(case(format!("pool-later-{name}"), server, CaseKind::Misleads));
+    let written = WRITTEN.parse::<Table>().about("evidence.toml")?;
+    let kinds = [
+        ("misleads", CaseKind::Misleads),
+        ("pool", CaseKind::Pool),
+        ("unclear", CaseKind::Unclear),
+        ("filter", CaseKind::Filter),
+        ("honest", CaseKind::Honest),
+        ("catch-all", CaseKind::CatchAll),
+    ];
+    for (table, kind) in kinds {
+        for (name, server) in written.get(table).and_then(Value::as_table).into_iter().flatten() {
+            let more = match kind {
+                CaseKind::Filter | CaseKind::CatchAll => "*",
+                CaseKind::Honest if name.ends_with("postmaster") => "postmaster",
+                _ => "",
+            };
+            let server = server.as_str().unwrap_or_default().to_owned();
+            cases.push(ServerCase { name: name.clone(), server, more, kind });
+        }
     }
-    for (name, personality) in [("denied", "access-denied"), ("bare", "bare-refusal")] {
-        cases.push(case(
-            format!("unclear-{name}"),
-            format!("{{ personality = \"{personality}\" }}"),
-            CaseKind::Unclear,
-        ));
-    }
-    for (name, text) in [("denied", "554 5.7.1 Access denied"), ("bare", "550 ")] {
-        let server = format!("{{ {GENERIC}, filters_random = \"{text}\" }}");
-        cases.push(ServerCase { more: "*", ..case(format!("filter-{name}"), server, CaseKind::Filter) });
-    }
-    honest(&mut cases);
-    cases
+    Ok(cases)
 }
 
 /// Adds servers that change after this many unknown recipients.
@@ -105,52 +111,35 @@ fn changes(to: &str, small: bool, cases: &mut Vec<ServerCase>) {
             }
             let change = format!("after = {after}, counted = \"{counted}\", to = \"{to}\"");
             let server = format!("{{ {GENERIC}, changes = [{{ {change} }}] }}");
-            cases.push(case(format!("{to}-{after}-{counted}"), server, CaseKind::Misleads));
+            cases.push(ServerCase {
+                name: format!("{to}-{after}-{counted}"),
+                server,
+                more: "",
+                kind: CaseKind::Misleads,
+            });
         }
         let nodes = "nodes = [\"honest\", \"honest\", \"honest\"]";
         let change = format!("after = {after}, counted = \"node\", to = \"{to}\"");
         let server = format!("{{ {GENERIC}, {nodes}, changes = [{{ {change} }}] }}");
         if !small || after == 7 {
-            cases.push(case(format!("{to}-{after}-node"), server, CaseKind::Misleads));
+            cases.push(ServerCase {
+                name: format!("{to}-{after}-node"),
+                server,
+                more: "",
+                kind: CaseKind::Misleads,
+            });
         }
         let change = format!("after = {after}, counted = \"host\", to = \"{to}\", begins = \"next_session\"");
         let server = format!("{{ {GENERIC}, changes = [{{ {change} }}] }}");
         if !small || after == 12 {
-            cases.push(case(format!("{to}-{after}-next"), server, CaseKind::Misleads));
+            cases.push(ServerCase {
+                name: format!("{to}-{after}-next"),
+                server,
+                more: "",
+                kind: CaseKind::Misleads,
+            });
         }
     }
-}
-
-/// Adds pools with one bad node at different positions, in turn or at random, and a pool with as many bad nodes as good
-/// ones. With random nodes, two consecutive sessions may meet bad ones.
-fn pools(bad: &str, cases: &mut Vec<ServerCase>) {
-    let good = "honest";
-    let rows: [(&str, &[&str], &str); 4] = [
-        ("first", &[bad, good, good, good], "in_turn"),
-        ("last", &[good, good, good, bad], "in_turn"),
-        ("random", &[bad, good, good, good], "at_random"),
-        ("half", &[bad, good, bad, good], "at_random"),
-    ];
-    for (name, nodes, given) in rows {
-        let server = format!("{{ {GENERIC}, nodes = {nodes:?}, given = \"{given}\" }}");
-        let kind = if given == "in_turn" { CaseKind::Pool } else { CaseKind::Misleads };
-        cases.push(case(format!("pool-{bad}-{name}"), server, kind));
-    }
-}
-
-fn honest(cases: &mut Vec<ServerCase>) {
-    let generic = format!("{{ {GENERIC} }}");
-    cases.push(case("honest", generic.clone(), CaseKind::Honest));
-    // With a postmaster, as RFC 5321 4.5.1 requires.
-    cases.push(ServerCase {
-        more: "postmaster",
-        ..case("honest-postmaster", generic.clone(), CaseKind::Honest)
-    });
-    cases.push(case("honest-postfix", "{ personality = \"postfix\" }".into(), CaseKind::Honest));
-    let pool = format!("{{ {GENERIC}, nodes = [\"honest\", \"honest\", \"honest\"] }}");
-    cases.push(case("honest-pool", pool.clone(), CaseKind::Honest));
-    cases.push(ServerCase { more: "*", ..case("all", generic, CaseKind::CatchAll) });
-    cases.push(ServerCase { more: "*", ..case("all-pool", pool, CaseKind::CatchAll) });
 }
 
 /// A case with one list. Its domain has its own host, so that no list has evidence for another one.
@@ -213,7 +202,7 @@ mod tests {
     fn every_case_is_a_scenario_with_domains_of_its_own() {
         for small in [true, false] {
             let mut random = fastrand::Rng::with_seed(1);
-            let all = cases(small);
+            let all = cases(small).unwrap();
             let pairs: Vec<(&ServerCase, Content)> =
                 all.iter().flat_map(|case| Content::ALL.map(|content| (case, content))).collect();
             let new =

@@ -35,7 +35,7 @@ const CLIENTS: usize = 12;
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let seed = options.seed();
     let cases: Vec<ServerCase> =
-        cases(options.small).into_iter().filter(|case| options.wants(&case.name)).collect();
+        cases(options.small)?.into_iter().filter(|case| options.wants(&case.name)).collect();
     if cases.is_empty() {
         return Err(Failure("no server has such a name".into()));
     }

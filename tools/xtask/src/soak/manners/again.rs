@@ -12,52 +12,24 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 /// The longest time of two tries with the pause between them.
 const RETRY_MAX: Duration = Duration::from_secs(20);
 
-struct RestartedServer {
-    domain: &'static str,
-    /// The text of its scenario, without its name.
-    text: &'static str,
-    /// Whether a check of it is repeated.
-    again: bool,
-}
-
-const SERVERS: [RestartedServer; 5] = [
-    RestartedServer {
-        domain: "postscreen.example",
-        text: "server = { personality = \"postscreen\", faults = [{ at = \"rcpt\", does = \"reply\", first = 1, \
-               text = \"450 4.3.2 Service currently unavailable\" }] }",
-        again: true,
-    },
-    RestartedServer {
-        domain: "verifies.example",
-        text: "server = \"postfix-verify\"\ngreylist_ms = 4500\ngreylist_everyone = true\ngreylist_by = \"recipient\"",
-        again: true,
-    },
-    RestartedServer {
-        domain: "greylists.example",
-        text: "server = \"postfix\"\ngreylist_ms = 4500\ngreylist_everyone = true",
-        again: false,
-    },
-    RestartedServer {
-        domain: "names-an-hour.example",
-        text: "server = { personality = \"generic\", faults = [{ at = \"rcpt\", does = \"reply\", \
-               text = \"450 4.7.1 Please try again in 3600 seconds\" }] }",
-        again: false,
-    },
-    RestartedServer { domain: "well.example", text: "server = \"generic\"", again: false },
+/// The domains of again.toml, and whether checks of them are repeated.
+const SERVERS: [(&str, bool); 5] = [
+    ("postscreen.example", true),
+    ("verifies.example", true),
+    ("greylists.example", false),
+    ("names-an-hour.example", false),
+    (WELL, false),
 ];
+const WELL: &str = "well.example";
+const SCENARIO: &str = include_str!("../../../soak/scenarios/again.toml");
 
 /// The checks of single addresses with transient replies.
 pub fn checks() -> Vec<MannersCheck> {
     vec![check("single checks after a transient reply", singles)]
 }
 
-fn scenario(server: &RestartedServer) -> String {
-    format!("[[domain]]\nname = \"{}\"\n{}\nmailboxes.ok = [\"real-#\"]\n", server.domain, server.text)
-}
-
 fn singles(place: &CheckSetting<'_>) -> CheckOutcome {
-    let servers: String = SERVERS.iter().map(scenario).collect();
-    let net = peers::start(&place.scenario(&servers))?;
+    let net = peers::start(&place.scenario(SCENARIO))?;
     let (dns, port) = (net.dns().to_string(), net.smtp_port().to_string());
     let serve = place.world.serve_at(ANY_PORT, (&dns, &port), &["--pace", "polite"])?;
     let key = place.world.unlimited("again", 100)?;
@@ -67,8 +39,8 @@ fn singles(place: &CheckSetting<'_>) -> CheckOutcome {
     for word in ["real-1", "gone-1", "real-2"] {
         said.extend(each(SERVERS.len(), SERVERS.len(), |number| {
             let began = Instant::now();
-            let answer = api.verify(&format!("{word}@{}", SERVERS[number].domain));
-            (&SERVERS[number], word, answer, began.elapsed())
+            let answer = api.verify(&format!("{word}@{}", SERVERS[number].0));
+            (SERVERS[number], word, answer, began.elapsed())
         })?);
     }
     serve.stop()?;
@@ -76,28 +48,27 @@ fn singles(place: &CheckSetting<'_>) -> CheckOutcome {
     let mut figures = Vec::new();
     for (server, word, answer, took) in said {
         let reason = answer?.word("reason");
-        figures.push(format!("{word}@{}: {reason} after {:.1} s", server.domain, took.as_secs_f64()));
+        figures.push(format!("{word}@{}: {reason} after {:.1} s", server.0, took.as_secs_f64()));
         complaints.extend(judge(server, word, &reason, took).err());
     }
     if complaints.is_empty() { Ok(figures.join("; ")) } else { Err(complaints.join("; ")) }
 }
 
-fn judge(server: &RestartedServer, word: &str, reason: &str, took: Duration) -> Result<(), String> {
-    let is_well = server.again || server.domain == "well.example";
+fn judge((domain, again): (&str, bool), word: &str, reason: &str, took: Duration) -> Result<(), String> {
+    let is_well = again || domain == WELL;
     let expected = match (is_well, word.starts_with("real")) {
         (false, _) => "unverifiable",
         (true, true) => "mailbox_exists",
         (true, false) => "mailbox_not_found",
     };
-    let limit = if server.again { RETRY_MAX } else { AT_ONCE };
+    let limit = if again { RETRY_MAX } else { AT_ONCE };
     // The control recipient is verified as well, and gets the same reply at its own first attempt.
-    let is_first = word == "real-1" && server.domain == "verifies.example" && reason == "unverifiable";
+    let is_first = word == "real-1" && domain == "verifies.example" && reason == "unverifiable";
     if (reason == expected || is_first) && took <= limit {
         return Ok(());
     }
     Err(format!(
-        "{word}@{}: {reason} after {:.1} s, not {expected} within {} s",
-        server.domain,
+        "{word}@{domain}: {reason} after {:.1} s, not {expected} within {} s",
         took.as_secs_f64(),
         limit.as_secs()
     ))
@@ -109,7 +80,7 @@ mod tests {
 
     #[test]
     fn who_is_asked_again_is_answered_and_others_at_once() {
-        let at = |domain: &str| SERVERS.iter().find(|server| server.domain == domain).expect("a server");
+        let at = |domain: &str| *SERVERS.iter().find(|server| server.0 == domain).expect("a server");
         let seconds = Duration::from_secs;
         for (domain, word, reason, took, right) in [
             ("postscreen.example", "real-1", "mailbox_exists", 8, true),
@@ -133,7 +104,9 @@ mod tests {
 
     #[test]
     fn every_server_is_one() {
-        let all: String = SERVERS.iter().map(scenario).collect();
-        assert_eq!(mailnet::Scenario::parse(&all).unwrap().domains(), SERVERS.len());
+        let scenario = mailnet::Scenario::parse(SCENARIO).unwrap();
+        let is_there =
+            |(domain, _): &(&str, bool)| scenario.exists(&format!("real-1@{domain}")) == Some(true);
+        assert!(scenario.domains() == SERVERS.len() && SERVERS.iter().all(is_there));
     }
 }

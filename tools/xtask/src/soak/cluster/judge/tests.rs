@@ -1,9 +1,10 @@
 use super::*;
+use crate::soak::client::Lost;
 use crate::soak::cluster::calls::NodeAnswer;
 use crate::soak::world::Credits;
 
 fn call(kind: NodeRequest, (begin, end): (u64, u64), answer: NodeAnswer) -> ClusterCall {
-    ClusterCall { account: 0, node: 0, begin, end, kind, result: CallEnd::Answer(answer) }
+    ClusterCall { account: 0, node: 0, begin, end, kind, result: Ok(answer) }
 }
 
 fn charged(address: &str, times: (u64, u64), credits: u64) -> ClusterCall {
@@ -22,7 +23,7 @@ fn batch(once: &str, id: &str, replayed: bool) -> ClusterCall {
 }
 
 fn lost(address: &str, times: (u64, u64)) -> ClusterCall {
-    let result = CallEnd::NoAnswer("closed".into());
+    let result = Err(Lost::NoAnswer("closed".into()));
     ClusterCall { result, ..charged(address, times, 0) }
 }
 
