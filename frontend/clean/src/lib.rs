@@ -63,7 +63,7 @@ use known::{KnownFile, KnownOptions};
 pub use left::{Left, LeftByRule};
 pub use lists::DomainRows;
 use lists::{Format, ReadOptions, Source, is_stream};
-pub use output_args::{ClassArg, OutputArgs};
+pub use output_args::OutputArgs;
 pub use part::ListPart;
 use part::PartRows;
 pub use sink::{Compression, WrittenFile};

@@ -2,6 +2,7 @@
 
 use super::sink::Delivery;
 use super::{CleanError, StopSignal};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use lists::{Class, Format, ResultColumn, SHEET_COLUMNS_MAX, Shape, VERDICT_NAMES, is_stream};
 use std::path::{Path, PathBuf};
 use usage::values::{Unit, whole_number, whole_time};
@@ -22,8 +23,8 @@ pub struct OutputArgs {
     #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = RESULT)]
     pub columns: Vec<String>,
     /// Write only the rows of these classes, separated by commas. unknown: catch_all, unverifiable and fast_check_passed
-    #[arg(long, value_name = "CLASS", value_enum, value_delimiter = ',', help_heading = RESULT)]
-    pub only: Vec<ClassArg>,
+    #[arg(long, value_name = "CLASS", value_parser = class(), value_delimiter = ',', help_heading = RESULT)]
+    pub only: Vec<Class>,
     /// Write one file per class: OUT.deliverable.csv, OUT.undeliverable.csv and OUT.unknown.csv for -o OUT.csv
     #[arg(long, help_heading = RESULT)]
     pub split: bool,
@@ -79,25 +80,16 @@ pub struct OutputArgs {
     pub stop: StopSignal,
 }
 
-/// The values of `--only`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum ClassArg {
-    /// Mail can be sent
-    Deliverable,
-    /// All other reasons: mail would bounce, or you should not send it
-    Undeliverable,
-    /// The check does not show whether the mailbox exists: catch_all, unverifiable, fast_check_passed
-    Unknown,
-}
-
-impl From<ClassArg> for Class {
-    fn from(given: ClassArg) -> Class {
-        match given {
-            ClassArg::Deliverable => Class::Deliverable,
-            ClassArg::Undeliverable => Class::Undeliverable,
-            ClassArg::Unknown => Class::Unknown,
-        }
-    }
+/// Parses a value of `--only`.
+fn class() -> impl TypedValueParser<Value = Class> {
+    let helps = [
+        "Mail can be sent",
+        "All other reasons: mail would bounce, or you should not send it",
+        "The check does not show whether the mailbox exists: catch_all, unverifiable, fast_check_passed",
+    ];
+    let values = Class::ALL.into_iter().zip(helps);
+    let values = values.map(|(class, help)| PossibleValue::new(class.as_str()).help(help));
+    PossibleValuesParser::new(values).try_map(|name| Class::named(&name).ok_or("there is no such class"))
 }
 
 impl OutputArgs {
@@ -147,8 +139,7 @@ impl OutputArgs {
 
     /// The classes of rows that are written.
     pub(super) fn classes(&self) -> Vec<Class> {
-        let given: Vec<Class> = self.only.iter().copied().map(Class::from).collect();
-        if given.is_empty() { Class::ALL.to_vec() } else { given }
+        if self.only.is_empty() { Class::ALL.to_vec() } else { self.only.clone() }
     }
 }
 

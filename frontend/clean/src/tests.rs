@@ -7,6 +7,7 @@ use engine::proto::smtp::status::EnhancedCode;
 use engine::proto::verdict::{ObservedReply, Scope};
 use engine::{Outage, Refusal};
 use std::collections::HashMap;
+use std::io::Read;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -115,6 +116,13 @@ impl Checker for Fake {
 }
 
 impl Fake {
+    /// The addresses that were submitted.
+    fn submitted_addresses(&self) -> Vec<String> {
+        let mut addresses: Vec<String> = self.submitted.keys().cloned().collect();
+        addresses.sort_unstable();
+        addresses
+    }
+
     fn answer(&mut self, ticket: u64, address: &Address) -> Answered {
         let under_way = self.asked.iter().filter(|(_, other)| other.domain() == address.domain()).count();
         if self.crowd.is_some_and(|crowd| under_way >= crowd) {
@@ -242,6 +250,61 @@ impl Desk {
     fn nothing_written(&self) {
         assert!(!self.path("out").exists() && !self.path("out.partial").exists());
     }
+
+    /// Runs a part with a new engine.
+    fn part(&mut self, index: u32, count: u32) -> Result<Summary, CleanError> {
+        self.checker = fake();
+        self.checker.retry_after = Duration::from_millis(1);
+        self.args.part = Some(ListPart::new(index, count).unwrap());
+        let result = self.run();
+        self.args.part = None;
+        result
+    }
+
+    fn all_parts(&mut self, count: u32) {
+        for index in 0..count {
+            self.part(index, count).unwrap();
+        }
+    }
+
+    fn join(&mut self) -> Result<Summary, CleanError> {
+        Job::open(CleanArgs { join: true, ..self.args.clone() })?.join()
+    }
+
+    /// The error of a join without the name of the folder. Nothing is written.
+    #[track_caller]
+    fn join_error(&mut self) -> String {
+        let error = self.join().expect_err("an error");
+        self.nothing_written();
+        assert!(!self.path("out.state").exists() && !error.message.contains('\n'));
+        error.message.replace(&format!("{}/", self.folder.path().display()), "")
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap()
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        std::fs::write(self.path(name), bytes).unwrap();
+    }
+
+    fn json(&self, name: &str) -> serde_json::Value {
+        serde_json::from_slice(&self.read(name)).unwrap()
+    }
+}
+
+fn unpacked(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let bytes = std::io::Cursor::new(bytes.to_vec());
+    lists::decompressed(Box::new(bytes)).unwrap().read_to_end(&mut plain).unwrap();
+    plain
+}
+
+/// The lines, sorted.
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
 }
 
 #[track_caller]
@@ -258,7 +321,9 @@ fn lists_and_their_outputs() {
         let (title, section) = section.split_once("\n--- ").unwrap();
         println!("{title}");
         let (head, texts) = section.split_once('\n').unwrap();
-        let text = |text: &str| text.replace("␄\n", "").replace('␍', "\r").replace("{BOM}", "\u{feff}");
+        let marks =
+            [("␄\n", ""), ("␍", "\r"), ("{BOM}", "\u{feff}"), ("{ZWSP}", "\u{200b}"), ("{NBSP}", "\u{a0}")];
+        let text = |text: &str| marks.iter().fold(text.to_owned(), |text, (mark, c)| text.replace(mark, c));
         if let Some((list, error)) = texts.split_once("--- error\n") {
             check_refused(desk(head, text(list)), error.trim_end());
             continue;

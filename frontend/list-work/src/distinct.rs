@@ -198,17 +198,14 @@ mod tests {
     use super::*;
     use crate::index::Index;
     use crate::temp::TempFiles;
-    use crate::work::tests::store_with_account;
+    use crate::work::tests::{put, store_with_account, stored};
     use std::collections::HashMap;
-    use store::{Authority, ListId, ListRoom};
+    use store::ListState;
 
     /// Searches the different ones of random addresses, and compares the index with a simple search.
     fn check(count: usize, different: u64) {
         let (folder, store, account) = store_with_account();
-        let now = clock::now();
-        let list = List::new(ListId::new(now, 2), account, now, String::new());
-        store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
-        store.end_upload(&list, None, Authority::OPERATOR, now).wait().unwrap();
+        let list = put(&store, List { state: ListState::Reading, ..stored(&store, account, 2, b"") });
 
         let mut random = fastrand::Rng::with_seed(different);
         let files = TempFiles::new(folder.path());

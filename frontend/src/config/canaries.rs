@@ -1,7 +1,7 @@
 //! `[[canary]]`: the operator's own mailboxes, which exist. If a host accepted one and later refuses it, the host has changed
 //! its behaviour, and its earlier refusals no longer count.
 
-use super::keys::{Entry, Fault, canonical, unknown};
+use super::keys::{Entry, Fault, canonical, tables, unknown};
 use engine::proto::address::Address;
 use std::collections::HashSet;
 use toml::Spanned;
@@ -15,13 +15,9 @@ const CANARIES_MAX: usize = 10_000;
 /// # Errors
 /// The first error: an unknown key, an invalid address, an address that needs SMTPUTF8, or an address that is listed twice.
 pub fn read(value: &Spanned<DeValue<'_>>) -> Result<Vec<Address>, Fault> {
-    let wrong = |at: usize| Fault { at, why: "canary: write each canary as a table [[canary]]".into() };
-    let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
     let (mut read, mut seen) = (Vec::new(), HashSet::new());
-    for item in items.iter() {
-        let at = item.span().start;
+    for (at, table) in tables("canary", value)? {
         let fault = |why: String| Fault { at, why: format!("canary: {why}") };
-        let table = item.get_ref().as_table().ok_or_else(|| wrong(at))?;
         let mut address = None;
         for entry in table.iter() {
             address = Some(read_address(entry)?);

@@ -1,6 +1,6 @@
 //! The TOML file. An unknown key is an error, which names its line and the nearest known key.
 
-use super::keys::{Entry, Fault, canonical, unknown};
+use super::keys::{Entry, Fault, canonical, tables, unknown};
 use super::settings::{self, SETTINGS};
 use super::{Config, ConfigError, StateFile, one_line};
 use super::{canaries, gateways, plans, sources};
@@ -50,31 +50,29 @@ fn put_all(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> 
     entries.sort_by_key(|(key, _)| key.span().start);
     for (key, value) in entries {
         let name = canonical(key.get_ref());
-        if name == "plan" {
-            config.plans = read_plans(value)?;
-            continue;
+        let has_tables = || {
+            value.get_ref().as_array().is_some_and(|items| items.iter().any(|item| item.get_ref().is_table()))
+        };
+        match name.as_str() {
+            "plan" => config.plans = read_plans(value)?,
+            "gateway" => config.gateways = read_gateways(value, folder)?,
+            "canary" => config.canaries = canaries::read(value)?,
+            "source" if has_tables() => config.sources.append(&mut read_sources(value, folder)?),
+            _ => put(&name, (key, value), folder, config)?,
         }
-        if name == "gateway" {
-            config.gateways = read_gateways(value, folder)?;
-            continue;
-        }
-        if name == "canary" {
-            config.canaries = canaries::read(value)?;
-            continue;
-        }
-        if name == "source" && value.get_ref().as_array().is_some_and(|items| items.iter().any(is_table)) {
-            config.sources.append(&mut read_sources(value, folder)?);
-            continue;
-        }
-        if let (true, Some(table)) = (GROUPS.contains(&name.as_str()), value.get_ref().as_table()) {
-            let mut entries: Vec<Entry<'_, '_>> = table.iter().collect();
-            entries.sort_by_key(|(key, _)| key.span().start);
-            for (key, value) in entries {
-                set(&format!("{name}_{}", canonical(key.get_ref())), (key, value), folder, config)?;
-            }
-            continue;
-        }
-        set(&name, (key, value), folder, config)?;
+    }
+    Ok(())
+}
+
+/// Sets a setting, or those of a group such as `[dashboard]`.
+fn put(name: &str, (key, value): Entry<'_, '_>, folder: &Path, config: &mut Config) -> Result<(), Fault> {
+    let Some(table) = value.get_ref().as_table().filter(|_| GROUPS.contains(&name)) else {
+        return set(name, (key, value), folder, config);
+    };
+    let mut entries: Vec<Entry<'_, '_>> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    for (key, value) in entries {
+        set(&format!("{name}_{}", canonical(key.get_ref())), (key, value), folder, config)?;
     }
     Ok(())
 }
@@ -164,17 +162,11 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
 }
 
 fn read_plans(value: &Spanned<DeValue<'_>>) -> Result<Vec<Plan>, Fault> {
-    let wrong = |at: usize| Fault { at, why: "plan: write each plan as a table [[plan]]".into() };
-    let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
     let mut read: Vec<Plan> = Vec::new();
-    for item in items.iter() {
-        let table = item.get_ref().as_table().ok_or_else(|| wrong(item.span().start))?;
-        let plan = plans::read(item.span().start, table)?;
+    for (at, table) in tables("plan", value)? {
+        let plan = plans::read(at, table)?;
         if read.iter().any(|other| other.id == plan.id) {
-            return Err(Fault {
-                at: item.span().start,
-                why: format!("plan: `{}` is defined twice", plan.id),
-            });
+            return Err(Fault { at, why: format!("plan: `{}` is defined twice", plan.id) });
         }
         read.push(plan);
     }
@@ -182,30 +174,17 @@ fn read_plans(value: &Spanned<DeValue<'_>>) -> Result<Vec<Plan>, Fault> {
 }
 
 fn read_gateways(value: &Spanned<DeValue<'_>>, folder: &Path) -> Result<Vec<Gateway>, Fault> {
-    let wrong = |at: usize| Fault { at, why: "gateway: write each gateway as a table [[gateway]]".into() };
-    let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
     let mut read: Vec<Gateway> = Vec::new();
-    for item in items.iter() {
-        let at = item.span().start;
-        let gateway = gateways::read(at, item.get_ref().as_table().ok_or_else(|| wrong(at))?, folder)?;
+    for (at, table) in tables("gateway", value)? {
+        let gateway = gateways::read(at, table, folder)?;
         gateways::admit(&read, &gateway).map_err(|why| Fault { at, why: format!("gateway: {why}") })?;
         read.push(gateway);
     }
     Ok(read)
 }
 
-fn is_table(value: &Spanned<DeValue<'_>>) -> bool {
-    value.get_ref().is_table()
-}
-
 fn read_sources(value: &Spanned<DeValue<'_>>, folder: &Path) -> Result<Vec<sources::Source>, Fault> {
-    let wrong = |at: usize| Fault { at, why: "source: write each source as a table [[source]]".into() };
-    let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
-    let read = |item: &Spanned<DeValue<'_>>| {
-        let at = item.span().start;
-        sources::read(at, item.get_ref().as_table().ok_or_else(|| wrong(at))?, folder)
-    };
-    items.iter().map(read).collect()
+    tables("source", value)?.into_iter().map(|(at, table)| sources::read(at, table, folder)).collect()
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 //!
 //! No message and no output contains a secret: only its hash is kept.
 
-use super::keys::{Fault, canonical, unknown};
-use super::values::number;
+use super::keys::{Fault, canonical, integer, unknown};
 use super::{Config, ConfigError};
 use checks::gateway::{Gateway, Gateways, Secret};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +68,7 @@ pub fn read(at: usize, table: &DeTable<'_>, folder: &Path) -> Result<Gateway, Fa
             "user_header" => user_header = Some(read_header(value).map_err(fault)?),
             "plan_header" => plan_header = Some(read_header(value).map_err(fault)?),
             "plans" => plans = Some(read_plans(value).map_err(fault)?),
-            "users_max" => users_max = read_users_max(value).map_err(fault)?,
+            "users_max" => users_max = integer(value, 1, USERS_MAX).map_err(fault)?,
             _ => return Err(unknown(at, key.get_ref(), KEYS.into_iter())),
         }
     }
@@ -226,13 +225,6 @@ fn read_plans(value: &DeValue<'_>) -> Result<BTreeMap<String, String>, String> {
         plans.insert(theirs.get_ref().to_string(), ours.to_owned());
     }
     if (1..=PLANS_MAX).contains(&plans.len()) { Ok(plans) } else { Err(wrong()) }
-}
-
-fn read_users_max(value: &DeValue<'_>) -> Result<usize, String> {
-    match value.as_integer() {
-        Some(digits) if digits.radix() == 10 => number(digits.as_str(), 1, USERS_MAX),
-        _ => Err(format!("must be a number from 1 to {USERS_MAX}")),
-    }
 }
 
 #[cfg(test)]

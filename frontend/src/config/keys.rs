@@ -1,7 +1,9 @@
 //! The keys of the file, and the message about one that is unknown.
 
+use super::values::number;
+use std::fmt::Display;
 use toml::Spanned;
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
 /// A key and its value, with their positions.
 pub type Entry<'t, 'i> = (&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>);
@@ -12,6 +14,31 @@ pub struct Fault {
     pub at: usize,
     /// The message.
     pub why: String,
+}
+
+/// The tables `[[name]]`, each with its position.
+pub fn tables<'t, 'i>(
+    name: &str,
+    value: &'t Spanned<DeValue<'i>>,
+) -> Result<Vec<(usize, &'t DeTable<'i>)>, Fault> {
+    let wrong = |at: usize| Fault { at, why: format!("{name}: write each {name} as a table [[{name}]]") };
+    let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
+    let table = |item: &'t Spanned<DeValue<'i>>| {
+        let at = item.span().start;
+        item.get_ref().as_table().map(|table| (at, table)).ok_or_else(|| wrong(at))
+    };
+    items.iter().map(table).collect()
+}
+
+/// Parses a number of a table, from `min` to `max`.
+pub fn integer<T>(value: &DeValue<'_>, min: T, max: T) -> Result<T, String>
+where
+    T: TryFrom<u64> + PartialOrd + Display,
+{
+    match value.as_integer() {
+        Some(digits) if digits.radix() == 10 => number(digits.as_str(), min, max),
+        _ => Err(format!("must be a number from {min} to {max}")),
+    }
 }
 
 /// Replaces dashes with underscores: flags have dashes, and users copy them.

@@ -1,7 +1,6 @@
 //! `[[plan]]`: the plans of accounts.
 
-use super::keys::{Fault, canonical, unknown};
-use super::values::number;
+use super::keys::{Fault, canonical, integer, unknown};
 use std::fmt::Write;
 use store::rate_limit::Limits;
 use store::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
@@ -87,16 +86,6 @@ fn text(value: &DeValue<'_>) -> Result<String, String> {
             Ok(text.to_owned())
         }
         _ => Err("must be a string of 1 to 64 printable characters".into()),
-    }
-}
-
-fn integer<T>(value: &DeValue<'_>, min: T, max: T) -> Result<T, String>
-where
-    T: TryFrom<u64> + PartialOrd + std::fmt::Display,
-{
-    match value.as_integer() {
-        Some(digits) if digits.radix() == 10 => number(digits.as_str(), min, max),
-        _ => Err(format!("must be a number from {min} to {max}")),
     }
 }
 

@@ -27,15 +27,11 @@ pub(super) fn check_bytes(name: &str, list: &[u8], expected: &[u8]) {
             assert!(cut < expected.len() || summary.resumed == summary.total(), "{unordered}");
         }
     }
-    desk.args = CleanArgs { resume: false, unordered: false, ..desk.args.clone() };
-    for index in 0..3 {
-        desk.args.part = Some(ListPart::new(index, 3).unwrap());
-        desk.run().unwrap();
-    }
-    desk.args.part = None;
+    (desk.args.resume, desk.args.unordered) = (false, false);
+    desk.all_parts(3);
     std::fs::remove_file(desk.path("out")).unwrap();
-    Job::open(CleanArgs { join: true, ..desk.args.clone() }).unwrap().join().unwrap();
-    assert_eq!(std::fs::read(desk.path("out")).unwrap(), expected, "joined parts");
+    desk.join().unwrap();
+    assert_eq!(desk.read("out"), expected, "joined parts");
 }
 
 fn utf_16(text: &str, unit: fn(u16) -> [u8; 2]) -> Vec<u8> {
@@ -112,11 +108,6 @@ fn verdicts_stay_in_their_columns() {
         desk.args.unordered = unordered;
         for end in (cleaned.len() - 120..=cleaned.len()).step_by(3) {
             desk.resume_from(&cleaned[..end]);
-            let sorted = |text: &str| -> Vec<String> {
-                let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-                lines.sort_unstable();
-                lines
-            };
             assert!(sorted(&desk.output()) == sorted(&cleaned), "cut at {end}, {unordered}");
         }
     }
@@ -128,20 +119,6 @@ fn an_open_quote_hides_no_rows() {
     let mut desk = desk("a.csv", list + "1,\"a@x.com\n2,b@x.com\n");
     let said = desk.error();
     assert!(said.starts_with("a.csv: a quote in the row at line 4002 is not closed: close it, "), "{said}");
-}
-
-#[test]
-fn addresses_are_unwrapped_and_cells_stay() {
-    check_bytes(
-        "a.csv",
-        "email;n\nJoe <deliverable@x.com>;1\nmailto:deliverable@x.com;2\n\u{200b}deliverable@x.com\u{a0};3\n\
-         \"deliverable@x.com; nobody@y.com\";4\n"
-            .as_bytes(),
-        "email;n;deliverable;reason\nJoe <deliverable@x.com>;1;true;mailbox_exists\n\
-         mailto:deliverable@x.com;2;true;mailbox_exists\n\u{200b}deliverable@x.com\u{a0};3;true;mailbox_exists\n\
-         \"deliverable@x.com; nobody@y.com\";4;true;mailbox_exists\n"
-            .as_bytes(),
-    );
 }
 
 #[test]
@@ -162,13 +139,9 @@ fn each_column_of_addresses_has_its_verdicts() {
         assert_eq!(desk.output(), cleaned, "cut at {end}");
     }
     desk.args.resume = false;
-    for index in 0..2 {
-        desk.args.part = Some(ListPart::new(index, 2).unwrap());
-        desk.run().unwrap();
-    }
-    desk.args.part = None;
+    desk.all_parts(2);
     std::fs::remove_file(desk.path("out")).unwrap();
-    Job::open(CleanArgs { join: true, ..desk.args.clone() }).unwrap().join().unwrap();
+    desk.join().unwrap();
     assert_eq!(desk.output(), cleaned, "joined parts");
     desk.args.unordered = true;
     assert!(desk.error().starts_with("--unordered works with one --column only"));
@@ -222,8 +195,7 @@ fn the_summary_says_how_the_list_was_read() {
         ),
         "{said}"
     );
-    let json: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(desk.path("summary.json")).unwrap()).unwrap();
+    let json = desk.json("summary.json");
     assert_eq!(
         json["input"],
         serde_json::json!({

@@ -1,14 +1,6 @@
 //! Lists of any length: duplicates, waiting rows, full memory, compressed files.
 
 use super::*;
-use std::io::Read;
-
-/// The lines, sorted.
-fn sorted(text: &str) -> Vec<&str> {
-    let mut lines: Vec<&str> = text.lines().collect();
-    lines.sort_unstable();
-    lines
-}
 
 impl Desk {
     fn unordered(mut self) -> Desk {
@@ -225,12 +217,6 @@ fn a_resumed_run_counts_the_duplicates_of_the_whole_list() {
     }
 }
 
-fn gunzip(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    flate2::read::MultiGzDecoder::new(bytes).read_to_string(&mut text).unwrap();
-    text
-}
-
 fn gzip(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     flate2::read::GzEncoder::new(text.as_bytes(), flate2::Compression::fast()).read_to_end(&mut out).unwrap();
@@ -245,7 +231,7 @@ fn packed_lists_come_in_and_go_out() {
     desk.args.output = Some(desk.path("out.csv.zst"));
     desk.run().unwrap();
     let packed = std::fs::read(desk.path("out.csv.zst")).unwrap();
-    assert_eq!(String::from_utf8(zstd::decode_all(&packed[..]).unwrap()).unwrap(), cleaned);
+    assert_eq!(zstd::decode_all(&packed[..]).unwrap(), cleaned.as_bytes());
     let left: Vec<_> = std::fs::read_dir(desk.folder.path()).unwrap().collect();
     assert_eq!(left.len(), 2, "the input and the output");
 
@@ -254,7 +240,7 @@ fn packed_lists_come_in_and_go_out() {
     desk.args.output = Some(desk.path("out"));
     desk.args.compress = Some(Compression::Gzip);
     desk.run().unwrap();
-    assert_eq!(gunzip(&std::fs::read(desk.path("out")).unwrap()), cleaned);
+    assert_eq!(unpacked(&std::fs::read(desk.path("out")).unwrap()), cleaned.as_bytes());
 }
 
 #[test]
@@ -269,7 +255,7 @@ fn a_packed_output_can_be_gone_on_with() {
         std::fs::write(desk.path("out.gz.packed"), "half").unwrap();
         desk.checker = fake();
         desk.run().unwrap();
-        assert_eq!(gunzip(&std::fs::read(desk.path("out.gz")).unwrap()), cleaned);
+        assert_eq!(unpacked(&std::fs::read(desk.path("out.gz")).unwrap()), cleaned.as_bytes());
         assert!(!desk.path("out.gz.partial").exists() && !desk.path("out.gz.packed").exists());
     }
 }
@@ -314,8 +300,7 @@ fn the_summary_tells_of_domains() {
         ),
         "{said}"
     );
-    let json: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(desk.path("summary.json")).unwrap()).unwrap();
+    let json = desk.json("summary.json");
     assert_eq!(json["domains"][0]["rows"], 3);
     assert_eq!((json["rows"].as_u64(), json["duplicates"].as_u64()), (Some(5), Some(1)));
     assert_eq!(json["gave_up"]["rows"], 1);

@@ -31,20 +31,12 @@ impl Desk {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             let text = match name.ends_with(".xlsx") {
                 true => sheet(&path).iter().map(|row| row.join("|") + "\n").collect(),
-                false => String::from_utf8(unzipped(&std::fs::read(&path).unwrap())).unwrap(),
+                false => String::from_utf8(unpacked(&std::fs::read(&path).unwrap())).unwrap(),
             };
             files.insert(name, without_times(&text));
         }
         files
     }
-}
-
-fn unzipped(bytes: &[u8]) -> Vec<u8> {
-    use std::io::Read;
-    let mut plain = Vec::new();
-    let bytes = std::io::Cursor::new(bytes.to_vec());
-    lists::decompressed(Box::new(bytes)).unwrap().read_to_end(&mut plain).unwrap();
-    plain
 }
 
 /// The cells of the first sheet. All of them are texts.
@@ -120,10 +112,10 @@ fn classes_of_rows_are_selected_and_split() {
     for unordered in [false, true] {
         let mut out = desk("list.csv", LIST).to("out.csv");
         out.args.unordered = unordered;
-        out.args.writing.only = vec![ClassArg::Deliverable];
+        out.args.writing.only = vec![Class::Deliverable];
         check_files(&mut out, &[("out.csv", &deliverable)]);
         // An output that exists is replaced.
-        out.args.writing.only = vec![ClassArg::Unknown];
+        out.args.writing.only = vec![Class::Unknown];
         check_files(&mut out, &[("out.csv", &unknown)]);
     }
     let mut split = desk("list.csv", LIST).to("out.csv.gz").writing(|args| args.split = true);
@@ -137,7 +129,7 @@ fn classes_of_rows_are_selected_and_split() {
     );
     let mut two = desk("list.csv", LIST).to("out.csv").writing(|args| {
         args.split = true;
-        args.only = vec![ClassArg::Undeliverable, ClassArg::Unknown];
+        args.only = vec![Class::Undeliverable, Class::Unknown];
     });
     let summary = two.run().unwrap();
     assert_eq!(two.files().len(), 2);
@@ -168,7 +160,7 @@ fn classes_are_selected_in_each_format() {
     ] {
         for columns in [names("role"), Vec::new()] {
             let mut desk = desk(name, list).writing(|args| {
-                args.only = vec![ClassArg::Deliverable];
+                args.only = vec![Class::Deliverable];
                 args.columns = columns.clone();
             });
             desk.run().unwrap();
@@ -377,7 +369,7 @@ fn each_output_is_continued_from_every_cut() {
             args.writing.split = true;
             args.writing.columns = names(ALL);
         }),
-        ("out.csv", |args| args.writing.only = vec![ClassArg::Undeliverable]),
+        ("out.csv", |args| args.writing.only = vec![Class::Undeliverable]),
         ("out.csv", |args| {
             args.writing.drop_duplicates = true;
             args.writing.columns = names("score,rule");
@@ -394,7 +386,7 @@ fn each_output_is_continued_from_every_cut() {
         ("out.csv", |args| {
             args.unordered = true;
             args.writing.drop_duplicates = true;
-            args.writing.only = vec![ClassArg::Deliverable, ClassArg::Unknown];
+            args.writing.only = vec![Class::Deliverable, Class::Unknown];
         }),
     ];
     for (name, list) in lists {
@@ -423,17 +415,12 @@ fn each_output_is_continued_from_every_cut() {
                 desk.checker = fake();
                 desk.run().unwrap();
                 let files = desk.files();
-                let sorted = |files: &BTreeMap<String, String>| -> Vec<Vec<String>> {
-                    let lines = |text: &String| {
-                        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-                        lines.sort_unstable();
-                        lines
-                    };
-                    files.values().map(lines).collect()
-                };
-                match desk.args.unordered {
-                    true => assert_eq!(sorted(&files), sorted(&expected), "{name} {n} cut at {cut}"),
-                    false => assert_eq!(files, expected, "{name} {n} cut at {cut}"),
+                if desk.args.unordered {
+                    for (file, expected) in files.values().zip(expected.values()) {
+                        assert_eq!(sorted(file), sorted(expected), "{name} {n} cut at {cut}");
+                    }
+                } else {
+                    assert_eq!(files, expected, "{name} {n} cut at {cut}");
                 }
                 assert!(desk.checker.submitted.values().all(|&times| times == 1), "{name} {n} cut at {cut}");
             }
@@ -458,7 +445,7 @@ fn other_columns_than_before_are_refused_when_resuming() {
 
 #[test]
 fn streams_get_the_selected_rows() {
-    let mut desk = desk("list.csv", LIST).writing(|args| args.only = vec![ClassArg::Unknown]);
+    let mut desk = desk("list.csv", LIST).writing(|args| args.only = vec![Class::Unknown]);
     let fifo = desk.path("fifo");
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
     desk.args.output = Some(fifo.clone());
@@ -469,21 +456,15 @@ fn streams_get_the_selected_rows() {
 
 #[test]
 fn parts_with_columns_are_joined_to_each_output() {
-    for (output, change) in [("out.csv", None), ("out.xlsx", None), ("out.csv", Some(ClassArg::Deliverable))]
-    {
+    for (output, change) in [("out.csv", None), ("out.xlsx", None), ("out.csv", Some(Class::Deliverable))] {
         let mut desk =
             desk("list.csv", LIST).to(output).writing(|args| args.columns = names("suggestion,rule,role"));
-        for index in 0..2 {
-            desk.args.part = Some(ListPart::new(index, 2).unwrap());
-            desk.checker = fake();
-            desk.run().unwrap();
-        }
-        desk.args.part = None;
+        desk.all_parts(2);
         desk.args.writing.only = change.into_iter().collect();
         let mut whole = Desk { folder: TempDir::new().unwrap(), args: desk.args.clone(), checker: fake() };
         whole.args.output = Some(whole.path(output));
         whole.run().unwrap();
-        Job::open(CleanArgs { join: true, ..desk.args.clone() }).unwrap().join().unwrap();
+        desk.join().unwrap();
         let joined = desk.files().remove(output);
         assert_eq!(joined, whole.files().remove(output).filter(|_| joined.is_some()));
     }
@@ -526,7 +507,6 @@ fn the_summary_names_the_files() {
         said.contains("\nread as CSV, separated by `,`, in UTF-8, addresses in column 2 (email)\n"),
         "{said}"
     );
-    let json: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(desk.path("summary.json")).unwrap()).unwrap();
+    let json = desk.json("summary.json");
     assert_eq!((&json["files"][0]["file"], &json["files"][2]["class"]), (&name.into(), &"unknown".into()));
 }

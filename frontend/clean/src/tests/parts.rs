@@ -3,46 +3,6 @@
 use super::*;
 use fastrand::Rng;
 use std::collections::BTreeMap;
-use std::io::Read;
-
-impl Desk {
-    /// Runs a part with a new engine.
-    fn part(&mut self, index: u32, count: u32) -> Result<Summary, CleanError> {
-        self.checker = fake();
-        self.checker.retry_after = Duration::from_millis(1);
-        self.args.part = Some(ListPart::new(index, count).unwrap());
-        let result = self.run();
-        self.args.part = None;
-        result
-    }
-
-    fn all_parts(&mut self, count: u32) {
-        for index in 0..count {
-            self.part(index, count).unwrap();
-        }
-    }
-
-    fn join(&mut self) -> Result<Summary, CleanError> {
-        Job::open(CleanArgs { join: true, ..self.args.clone() })?.join()
-    }
-
-    /// The error of a join without the name of the folder. Nothing is written.
-    #[track_caller]
-    fn join_error(&mut self) -> String {
-        let error = self.join().expect_err("an error");
-        self.nothing_written();
-        assert!(!self.path("out.state").exists() && !error.message.contains('\n'));
-        error.message.replace(&format!("{}/", self.folder.path().display()), "")
-    }
-
-    fn read(&self, name: &str) -> Vec<u8> {
-        std::fs::read(self.path(name)).unwrap()
-    }
-
-    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) {
-        std::fs::write(self.path(name), bytes).unwrap();
-    }
-}
 
 /// Submissions by address.
 fn submitted(checker: &Fake) -> BTreeMap<String, u32> {
@@ -133,15 +93,6 @@ fn packed(random: &mut Rng, bytes: &[u8]) -> Vec<u8> {
         }
         _ => bytes.to_vec(),
     }
-}
-
-fn unpacked(bytes: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::new();
-    lists::decompressed(Box::new(std::io::Cursor::new(bytes.to_vec())))
-        .unwrap()
-        .read_to_end(&mut plain)
-        .unwrap();
-    plain
 }
 
 /// Compares the parts of a list, and their join, with one run.
@@ -418,13 +369,12 @@ fn parts_need_a_file_and_never_overwrite_the_input() {
 fn summaries_say_which_rows_they_count() {
     let mut desk = three_parts();
     desk.args.summary = Some(desk.path("summary.json"));
-    let json = |desk: &Desk| serde_json::from_slice::<serde_json::Value>(&desk.read("summary.json")).unwrap();
     desk.part(2, 3).unwrap();
-    let part = json(&desk);
+    let part = desk.json("summary.json");
     assert_eq!((&part["part"], &part["parts"]), (&2.into(), &3.into()));
     assert!(part["duplicates"].is_u64());
     desk.join().unwrap();
-    let whole = json(&desk);
+    let whole = desk.json("summary.json");
     assert_eq!((&whole["rows"], &whole["parts"], whole.get("part")), (&8.into(), &3.into(), None));
     assert_eq!(whole["domains"][0]["rows"], 2);
     assert!(["duplicates", "retries", "gave_up", "left"].iter().all(|key| whole.get(key).is_none()));

@@ -21,16 +21,13 @@ fn results_of_an_earlier_output_are_used_again() {
     );
     for columns in [Vec::new(), vec!["rule".to_owned(), "checked_at".to_owned()]] {
         for (unordered, resume) in [(false, false), (true, false), (false, true)] {
-            let mut desk = desk("list.csv", "email\na@x.com\nb@x.com\na@X.com\nc@x.com\nd@x.com\ne@x.com\n");
-            std::fs::write(desk.path("old.csv"), &old).unwrap();
+            let list = "email\na@x.com\nb@x.com\na@X.com\nc@x.com\nd@x.com\ne@x.com\n";
+            let mut desk = with_known(list, &old);
             desk.args.unordered = unordered;
             desk.args.resume = resume;
             desk.args.writing.columns = columns.clone();
-            desk.args.writing.known = Some(desk.path("old.csv"));
             let summary = desk.run().unwrap();
-            let mut asked: Vec<_> = desk.checker.submitted.keys().cloned().collect();
-            asked.sort_unstable();
-            assert_eq!(asked, ["b@x.com", "c@x.com", "d@x.com", "e@x.com"]);
+            assert_eq!(desk.checker.submitted_addresses(), ["b@x.com", "c@x.com", "d@x.com", "e@x.com"]);
             assert_eq!((summary.known, summary.duplicates, summary.total()), (1, 1, 6));
             let expected = match columns.len() {
                 0 => format!("a@x.com,true,mailbox_exists,{checked_at}\n"),
@@ -62,6 +59,14 @@ fn the_age_of_a_result_can_be_set_and_is_that_of_the_file() {
             assert_eq!(desk.checker.submitted.len(), asked, "{name} {hours} {days:?}");
         }
     }
+}
+
+/// A desk with a list, and with an earlier output for `--known`.
+fn with_known(list: &str, old: &str) -> Desk {
+    let mut desk = desk("list.csv", list);
+    desk.write("old.csv", old);
+    desk.args.writing.known = Some(desk.path("old.csv"));
+    desk
 }
 
 /// Sets the time of the last change of a file to this many hours before now.
@@ -110,11 +115,9 @@ fn results_do_not_become_younger_from_run_to_run() {
 fn a_time_in_the_future_is_that_of_the_file() {
     let future = utc_text(store::clock::now() / 1000 + 1_000_000);
     for (hours, asked) in [(1, 0), (24 * 8, 1)] {
-        let mut desk = desk("list.csv", "email\na@x.com\n");
         let old = format!("email,deliverable,reason,checked_at\na@x.com,true,mailbox_exists,{future}\n");
-        std::fs::write(desk.path("old.csv"), old).unwrap();
+        let mut desk = with_known("email\na@x.com\n", &old);
         touch(&desk.path("old.csv"), hours);
-        desk.args.writing.known = Some(desk.path("old.csv"));
         let summary = desk.run().unwrap();
         assert_eq!(desk.checker.submitted.len(), asked, "{hours}");
         assert_eq!(summary.known_undated, asked == 0);
@@ -135,9 +138,7 @@ fn a_row_that_nobody_was_asked_about_is_not_known() {
             old += &format!("nobody@d{n}.com,false,unverifiable,{rule}\n");
             list += &format!("nobody@d{n}.com\n");
         }
-        let mut desk = desk("list.csv", list);
-        std::fs::write(desk.path("old.csv"), old).unwrap();
-        desk.args.writing.known = Some(desk.path("old.csv"));
+        let mut desk = with_known(&list, &old);
         let summary = desk.run().unwrap();
         assert_eq!((desk.checker.submitted.len(), summary.known), (asked, 4 - asked as u64), "{column}");
     }
@@ -148,9 +149,7 @@ fn retry(name: &str, old: &str) -> (String, Vec<String>) {
     let mut desk = desk(name, old);
     desk.args.writing.retry = true;
     desk.run().unwrap();
-    let mut asked: Vec<String> = desk.checker.submitted.keys().cloned().collect();
-    asked.sort_unstable();
-    (desk.output(), asked)
+    (desk.output(), desk.checker.submitted_addresses())
 }
 
 #[test]
@@ -295,24 +294,20 @@ fn what_is_no_earlier_output_of_these_checks_cannot_be_retried() {
 
 #[test]
 fn parts_with_known_results_name_the_time_of_checks() {
-    let mut desk = desk("list.csv", "email\na@x.com\n");
-    std::fs::write(desk.path("old.csv"), "email,deliverable,reason\na@x.com,true,mailbox_exists\n").unwrap();
-    desk.args.writing.known = Some(desk.path("old.csv"));
+    let mut desk = with_known("email\na@x.com\n", "email,deliverable,reason\na@x.com,true,mailbox_exists\n");
     desk.args.part = Some(ListPart::new(0, 1).unwrap());
     assert!(desk.error().starts_with("a part with --known has the column checked_at"));
     desk.args.writing.columns = vec!["checked_at".to_owned()];
     desk.run().unwrap();
     desk.args.part = None;
     desk.args.writing.known = None;
-    Job::open(CleanArgs { join: true, ..desk.args.clone() }).unwrap().join().unwrap();
+    desk.join().unwrap();
     assert!(desk.output().starts_with("email,deliverable,reason,checked_at\na@x.com,true,mailbox_exists,"));
 }
 
 #[test]
 fn an_earlier_list_without_results_is_an_error() {
-    let mut desk = desk("list.csv", "email\na@x.com\n");
-    std::fs::write(desk.path("old.csv"), "email,n\na@x.com,1\n").unwrap();
-    desk.args.writing.known = Some(desk.path("old.csv"));
+    let mut desk = with_known("email\na@x.com\n", "email,n\na@x.com,1\n");
     assert!(desk.error().starts_with("old.csv has no results of mailprobe"));
     desk.nothing_written();
     desk.args.writing.known = Some(desk.path("missing.csv"));
@@ -329,9 +324,7 @@ fn many_known_results_take_little_memory() {
             old += &format!("user{n}@d{}.com,true,mailbox_exists\n", n % 97);
         }
     }
-    let mut desk = desk("list.csv", list);
-    std::fs::write(desk.path("old.csv"), old).unwrap();
-    desk.args.writing.known = Some(desk.path("old.csv"));
+    let mut desk = with_known(&list, &old);
     let summary = desk.run().unwrap();
     assert_eq!((summary.known, desk.checker.submitted.len()), (15_000, 5000));
 }
@@ -370,8 +363,7 @@ fn a_sample_estimates_the_classes() {
         said.contains("estimate from 200 addresses (--seed 7), with the 95 % interval:\n  deliverable "),
         "{said}"
     );
-    let json: serde_json::Value =
-        serde_json::from_slice(&std::fs::read(desk.path("summary.json")).unwrap()).unwrap();
+    let json = desk.json("summary.json");
     assert_eq!(json["sample"]["classes"][0]["class"], "deliverable");
     assert_eq!(json["sample"]["distinct"], 500);
     // The same seed asks the same addresses, another seed others.

@@ -19,9 +19,7 @@ fn asked_again(desk: &mut Desk) -> Vec<String> {
     desk.checker = fake();
     (desk.args.max_wait, desk.args.silence) = (0, Duration::from_millis(50));
     desk.run().unwrap();
-    let mut asked: Vec<String> = desk.checker.submitted.keys().cloned().collect();
-    asked.sort_unstable();
-    asked
+    desk.checker.submitted_addresses()
 }
 
 #[test]
@@ -209,7 +207,7 @@ fn a_complete_list_is_compared_and_nobody_is_asked() {
     }
     // A selection of the rows shows only a part of the results.
     let mut desk = desk("list.csv", &list);
-    desk.args.writing.only = vec![ClassArg::Deliverable];
+    desk.args.writing.only = vec![lists::Class::Deliverable];
     desk.run().unwrap();
     (desk.args.resume, desk.args.writing.force) = (true, false);
     let said = desk.error();

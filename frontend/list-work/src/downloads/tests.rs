@@ -4,29 +4,18 @@ use super::*;
 use crate::results::Selection;
 use crate::temp::TempFiles;
 use crate::tests::{contents_with, xlsx_of};
+use crate::work::tests::{put, stored};
 use std::cell::Cell;
 use std::task::Waker;
 use store::clock;
-use store::{
-    Authority, KeyId, KeyMode, KeyScopes, ListId, ListRoom, ListState, NewAccount, NewKey, NewPart,
-    NewSession, PartPut, PlanTable,
-};
+use store::{Authority, KeyId, KeyMode, KeyScopes, ListState, NewAccount, NewKey, NewSession, PlanTable};
 use store_redb::StoreOptions;
 use store_rules::Store;
 
 /// A list that needs no answers.
 fn list(store: &Arc<Store>, account: AccountId, number: u128, content: &[u8], rows: u64) -> List {
-    let now = clock::now();
-    let mut list = List::new(ListId::new(now, number), account, now, String::new());
-    list.column = "email".into();
-    store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
-    list.bytes = content.len() as u64;
-    let part = NewPart { number: 0, from: 0, to: list.bytes, plain: content, by: Authority::OPERATOR };
-    assert_eq!(store.put_list_part(&list, part, ListRoom::MOST, now).wait(), Ok(PartPut::Stored));
-    list.state = ListState::Completed;
-    list.rows = rows;
-    assert!(store.put_list(&list, ListState::Uploading, None, clock::now()).wait().unwrap());
-    list
+    let list = stored(store, account, number, content);
+    put(store, List { column: "email".into(), state: ListState::Completed, rows, ..list })
 }
 
 struct TestStore {

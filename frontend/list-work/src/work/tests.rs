@@ -81,18 +81,30 @@ fn few_lists_are_open_at_once_and_all_have_their_turn() {
     assert_eq!(begun(&store), 12);
 }
 
-/// Uploads a list.
-pub(crate) fn sent(store: &Arc<Store>, account: AccountId, content: &[u8]) -> List {
+/// Stores a list with this content, of which the upload has not ended.
+pub(crate) fn stored(store: &Arc<Store>, account: AccountId, number: u128, content: &[u8]) -> List {
     let now = clock::now();
-    let mut list = List::new(ListId::new(now, 77 + content.len() as u128), account, now, String::new());
-    list.bytes = content.len() as u64;
+    let mut list = List::new(ListId::new(now, number), account, now, String::new());
     store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
-    for (number, piece) in (0..).zip(content.chunks(store::LIST_PART_BYTES)) {
+    list.bytes = content.len() as u64;
+    for (number, plain) in (0..).zip(content.chunks(store::LIST_PART_BYTES)) {
         let from = u64::from(number) * store::LIST_PART_BYTES as u64;
-        let part =
-            NewPart { number, from, to: from + piece.len() as u64, plain: piece, by: Authority::OPERATOR };
+        let part = NewPart { number, from, to: from + plain.len() as u64, plain, by: Authority::OPERATOR };
         assert_eq!(store.put_list_part(&list, part, ListRoom::MOST, now).wait(), Ok(PartPut::Stored));
     }
+    list
+}
+
+/// Stores a list in place of one of which the upload has not ended.
+pub(crate) fn put(store: &Arc<Store>, list: List) -> List {
+    assert_eq!(store.put_list(&list, ListState::Uploading, None, clock::now()).wait(), Ok(true));
+    list
+}
+
+/// Uploads a list.
+pub(crate) fn sent(store: &Arc<Store>, account: AccountId, content: &[u8]) -> List {
+    let list = stored(store, account, 77 + content.len() as u128, content);
+    let now = clock::now();
     store.end_upload(&list, None, Authority::OPERATOR, now).wait().unwrap();
     store.list(account, list.id, now).wait().unwrap().unwrap()
 }
@@ -395,27 +407,13 @@ pub(crate) fn store_with_account() -> (tempfile::TempDir, Arc<Store>, AccountId)
 
 /// A list with this number of addresses, in state `Running`.
 fn running(store: &Arc<Store>, account: AccountId, number: u128, addresses: u64) -> List {
-    let now = clock::now();
     let content: String = (0..addresses).map(|n| format!("{n}@example.com\n")).collect();
-    let mut list = List::new(ListId::new(now, number), account, now, String::new());
-    store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
-    list.bytes = content.len() as u64;
-    let part =
-        NewPart { number: 0, from: 0, to: list.bytes, plain: content.as_bytes(), by: Authority::OPERATOR };
-    assert_eq!(store.put_list_part(&list, part, ListRoom::MOST, now).wait(), Ok(PartPut::Stored));
-    (list.rows, list.addresses, list.distinct) = (addresses, addresses, addresses);
-    list.state = ListState::Running;
-    assert!(store.put_list(&list, ListState::Uploading, None, clock::now()).wait().unwrap());
-    list
+    let list = stored(store, account, number, content.as_bytes());
+    put(store, List { rows: addresses, addresses, distinct: addresses, state: ListState::Running, ..list })
 }
 
-fn make(store: &Arc<Store>, account: AccountId, n: u128) -> ListId {
-    let now = clock::now();
-    let mut list = List::new(ListId::new(now, n), account, now, String::new());
-    store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
-    list.state = ListState::Reading;
-    store.put_list(&list, ListState::Uploading, None, clock::now()).wait().unwrap();
-    list.id
+fn make(store: &Arc<Store>, account: AccountId, number: u128) -> ListId {
+    put(store, List { state: ListState::Reading, ..stored(store, account, number, b"") }).id
 }
 
 #[test]
