@@ -243,37 +243,6 @@ fn what_exists_is_known_whatever_the_servers_say() {
     assert_eq!(exists(&text("\"generic\"", "mailboxes.policy = [\"p\"]\n"), "p@d.example"), None);
 }
 
-#[test]
-fn mistakes_in_conduct_are_told() {
-    let error = |server: &str| {
-        let text = format!("[[domain]]\nname = \"d.example\"\nserver = {server}\n");
-        Scenario::parse(&text).expect_err(server).to_string()
-    };
-    for (server, parts) in [
-        ("{ changes = [{ after = 1, to = \"lie\" }] }", ["lie", "`accept`"]),
-        ("{ changes = [{ after = 1, to = \"reply\" }] }", ["text", "reply"]),
-        ("{ changes = [{ after = 1, to = \"accept\", text = \"550 no\" }] }", ["text", "reply"]),
-        ("{ changes = [{ after = 1, to = \"accept\", ms = 1 }] }", ["ms", "delay"]),
-        ("{ changes = [{ after = 1, to = \"accept\", within_ms = 0 }] }", ["within_ms", "above 0"]),
-        (
-            "{ changes = [{ after = 1, counted = \"session\", to = \"accept\", begins = \"next_session\" }] }",
-            ["session", "exclude"],
-        ),
-        ("{ changes = [{ after = 1, to = \"delay\" }] }", ["ms", "delay"]),
-        ("{ changes = [{ after = 1, counted = \"all\", to = \"accept\" }] }", ["all", "`client`"]),
-        ("{ nodes = [\"bad\"] }", ["bad", "`honest`"]),
-        ("{ given = \"in_turn\" }", ["given", "nodes"]),
-        ("{ filters_random = \"no\" }", ["`no`", "200 to 599"]),
-        ("{ faults = [{ at = \"rcpt\", does = \"hang\", percent = 0.0 }] }", ["percent", "100"]),
-        ("{ faults = [{ at = \"rcpt\", does = \"hang\", family = \"ipx\" }] }", ["ipx", "`ipv6`"]),
-    ] {
-        let said = error(server);
-        assert!(parts.iter().all(|part| said.contains(part)), "{said}");
-    }
-    let by = "[[domain]]\nname = \"d.example\"\ngreylist_by = \"client\"\n";
-    assert!(Scenario::parse(by).expect_err("by").to_string().contains("greylist_by"));
-}
-
 #[tokio::test]
 async fn the_journal_tells_when_a_reply_was_written() {
     let net = net("{ personality = \"generic\", latency_ms = 150 }");

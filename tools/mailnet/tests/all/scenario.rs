@@ -3,82 +3,16 @@
 use mailnet::{Expected, Scenario};
 use std::collections::BTreeMap;
 
-fn error(text: &str) -> String {
-    Scenario::parse(text).expect_err(text).to_string()
-}
-
+/// The rows of `errors.txt`.
 #[test]
 fn errors_name_the_key_and_what_is_allowed() {
-    let domain = |keys: &str| format!("[[domain]]\nname = \"d.example\"\n{keys}\n");
-    let rows: &[(String, &[&str])] = &[
-        ("sed = 1".into(), &["sed", "`seed`", "`domain`"]),
-        ("seed = \"x\"".into(), &["seed", "u64"]),
-        ("[listen]\nport = 1".into(), &["port", "`smtp_port`"]),
-        ("[listen]\naddresses = \"few\"".into(), &["few", "`each`", "`wildcard`"]),
-        ("[dns]\nlatency_ms = \"5\"".into(), &["latency_ms", "[least, most]"]),
-        ("[dns]\nlatency_ms = [9, 5]".into(), &["latency_ms", "[least, most]"]),
-        ("[dns]\nlie = \"servfail\"".into(), &["lie", "proves nothing"]),
-        (domain("mxx = 1"), &["mxx", "`mx`"]),
-        (domain("mx = 0"), &["mx", "1 to 100"]),
-        (domain("mx = \"nul\""), &["nul", "\"null\"", "\"implicit\""]),
-        (domain("mx = [\"mx1.example\"]"), &["mx1.example", "10 mx1.example"]),
-        (domain("mx = [\"10 mx1.example\"]"), &["mx1.example", "not declared"]),
-        (domain("dns = \"broken\""), &["broken", "`servfail`", "`truncated`"]),
-        (domain("unknown = \"maybe\""), &["maybe", "`not_found`", "`hangup`"]),
-        (domain("unknown = \"full\""), &["d.example", "unknown"]),
-        (domain("mailboxes.okay = [\"a\"]"), &["okay", "`ok`", "`disabled`"]),
-        (domain("mailboxes.ok = [\"101% a\"]"), &["101% a", "100%"]),
-        (domain("mailboxes.ok = [\"60% u#\", \"60% u#\"]"), &["exceed 100%"]),
-        (domain("mailboxes.ok = [\"50% *\"]"), &["must not have a share"]),
-        (domain("mailboxes.ok = [\"0% u#\"]"), &["above 0%"]),
-        (domain("mailboxes.ok = [\"\"]"), &["1 to 64"]),
-        (domain("mailboxes.ok = [\"a\", \"A\"]"), &["twice"]),
-        (domain("mailboxes.greylisted = [\"a\"]"), &["greylist_ms"]),
-        (domain("greylist_ms = 1"), &["greylist_ms"]),
-        (domain("server = \"postfax\""), &["postfax", "`postfix`", "`gmail`"]),
-        (domain("server = { latency = 1 }"), &["latency", "`latency_ms`", "`faults`"]),
-        (domain("server = { certificate = \"good\" }"), &["good", "`self_signed`", "`expired`"]),
-        (domain("server = { faults = [{ at = \"data\", does = \"hang\" }] }"), &["data", "`rcpt`"]),
-        (domain("server = { faults = [{ at = \"rcpt\", does = \"sleep\" }] }"), &["sleep", "`hang`", "`drip`"]),
-        (domain("server = { faults = [{ at = \"rcpt\", does = \"reply\" }] }"), &["text"]),
-        (domain("server = { faults = [{ at = \"rcpt\", does = \"hang\", text = \"x\" }] }"), &["text"]),
-        (domain("server = { faults = [{ at = \"connect\", does = \"drip\" }] }"), &["connect", "only close"]),
-        (domain("server = { faults = [{ at = \"rcpt\", does = \"inject\" }] }"), &["starttls"]),
-        (domain("server = { faults = [{ at = \"rcpt\", does = \"hang\", from = 0 }] }"), &["count from 1"]),
-        (
-            domain("server = { personality = \"qmail\", faults = [{ at = \"tls\", does = \"hang\" }] }"),
-            &["qmail", "STARTTLS"],
-        ),
-        (domain("mx = \"null\"\nserver = \"postfix\""), &["server", "[[host]]"]),
-        (domain("expected = \"fine\""), &["fine", "`mailbox_exists`"]),
-        ("[[domain]]\nname = \"not a name\"".into(), &["not a name", "labels"]),
-        (domain("") + &domain(""), &["d.example", "twice"]),
-        ("[[host]]\nname = \"h.example\"\nstate = \"down\"".into(), &["down", "`refused`", "`blackhole`"]),
-        ("[[host]]\nname = \"h.example\"\naddresses = [\"x\"]".into(), &["addresses", "IP"]),
-        (
-            "[[host]]\nname = \"h.example\"\naddresses = [\"::1\"]\n[[host]]\nname = \"i.example\"\naddresses = [\"::1\"]"
-                .into(),
-            &["::1", "two hosts"],
-        ),
-        (
-            "[[host]]\nname = \"h.example\"\naddresses = [\"127.0.0.9\"]\nstate = \"blackhole\"".into(),
-            &["127.250.0.0/16"],
-        ),
-        ("[[group]]\nname = \"d.example\"\ncount = 2".into(), &["{n}"]),
-        ("[[group]]\nname = \"d{n}.example\"".into(), &["count"]),
-        (
-            "[[group]]\nname = \"d{n}.example\"\ncount = 2\n[[group.variant]]\npercent = 101".into(),
-            &["100 percent"],
-        ),
-        ("[[personality]]\nbanner = \"220 x\"".into(), &["`name` is missing"]),
-        ("[[personality]]\nname = \"p\"\nlike = \"q\"".into(), &["`q`", "`postfix`"]),
-        ("[[personality]]\nname = \"postfix\"".into(), &["postfix", "twice"]),
-        ("[[personality]]\nname = \"p\"\nbanner = \"hello\"".into(), &["hello", "200 to 599"]),
-        ("[[personality]]\nname = \"p\"\nreplies.fine = \"250 x\"".into(), &["fine", "`not_found`"]),
-        ("[[personality]]\nname = \"p\"\nreplies.ok = \"250 {x}\"".into(), &["x", "`rcpt`"]),
-    ];
-    for (text, parts) in rows {
-        let error = error(text);
+    let rows = include_str!("errors.txt").lines().filter(|row| !row.starts_with('#'));
+    for columns in rows.map(|row| row.split(" | ").collect::<Vec<_>>()) {
+        let [kind, text, parts @ ..] = columns.as_slice() else { panic!("{columns:?}") };
+        let text = text.replace("\\n", "\n");
+        let text =
+            if *kind == "domain" { format!("[[domain]]\nname = \"d.example\"\n{text}\n") } else { text };
+        let error = Scenario::parse(&text).expect_err(&text).to_string();
         assert!(parts.iter().all(|part| error.contains(part)), "{text}\n-> {error}");
     }
 }
