@@ -11,6 +11,7 @@
 //! The profile `dist` of Cargo.toml builds the program with link-time optimization over all crates, and most of it for the
 //! least size. `cargo install --locked cargo-deb cargo-cyclonedx` installs the two packers.
 
+use crate::bare::root::registry;
 use crate::failure::{Context, Failure};
 use crate::interop::process::{self, Finished};
 use crate::interop::report::{self, Tally, outcome};
@@ -72,7 +73,7 @@ pub fn run(options: &DistOptions) -> Result<Tally, Failure> {
     if out.exists() {
         fs::remove_dir_all(&out).at(&out)?;
     }
-    make(&out)?;
+    fs::create_dir_all(&out).at(&out)?;
     let made = fill(options, &root, &target, &out);
     if made.is_err() {
         fs::remove_dir_all(&out).at(&out)?;
@@ -123,10 +124,7 @@ fn rust_flags(triple: &str) -> Result<Vec<String>, Failure> {
     if triple == "x86_64-unknown-linux-gnu" {
         flags.push("-Clink-args=-Wl,--icf=all -Wl,--pack-dyn-relocs=relr".to_owned());
     }
-    let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let cargo_home = cargo_home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
-    let sources = cargo_home.ok_or_else(|| Failure("neither CARGO_HOME nor HOME is set".into()))?;
-    let sources = sources.join("registry/src");
+    let sources = registry()?.join("src");
     let registries = fs::read_dir(&sources).at(&sources)?;
     for registry in registries {
         let registry = registry.at(&sources)?.path();
@@ -164,13 +162,13 @@ fn strip(built: &Path, out: &Path, tally: &mut Tally) -> Result<(), Failure> {
 /// Completions, pages for man, and the commented configuration with the data folder of the service.
 fn texts(out: &Path) -> Result<(), Failure> {
     let folder = out.join("completions");
-    make(&folder)?;
+    fs::create_dir_all(&folder).at(&folder)?;
     for (shell, name) in [("bash", "mailprobe.bash"), ("zsh", "_mailprobe"), ("fish", "mailprobe.fish")] {
         let script = tool(out, out, "./mailprobe", |it| it.args(["completions", shell]))?;
         write(&folder.join(name), &script)?;
     }
     let pages = out.join("man");
-    make(&pages)?;
+    fs::create_dir_all(&pages).at(&pages)?;
     tool(out, out, "./mailprobe", |it| it.arg("man").arg(&pages))?;
     let text = tool(out, out, "./mailprobe", |it| it.args(["config", "--default"]))?;
     let data = "data = \"/var/lib/mailprobe\"";
@@ -181,7 +179,7 @@ fn texts(out: &Path) -> Result<(), Failure> {
 fn container(root: &Path, out: &Path) -> Result<(), Failure> {
     let context = out.join("container");
     for folder in ["root/etc/ssl/certs", "root/tmp", "data"] {
-        make(&context.join(folder))?;
+        fs::create_dir_all(context.join(folder)).about(folder)?;
     }
     copy(&root.join("tools/packaging/Containerfile"), &context.join("Containerfile"))?;
     copy(&out.join("mailprobe"), &context.join("root/mailprobe"))?;
@@ -241,10 +239,6 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()).collect();
     files.sort();
     Ok(files)
-}
-
-fn make(folder: &Path) -> Result<(), Failure> {
-    fs::create_dir_all(folder).at(folder)
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {

@@ -79,7 +79,9 @@ pub fn run(options: &DoctorOptions) -> Result<Tally, Failure> {
     let data = net.folder.join("data");
     fs::create_dir(&data).at(&data)?;
     run_program(Command::new("chmod"), &net.folder, &["700", &data.display().to_string()])?;
-    let small = small_disk(&net)?;
+    // A file system without space is mounted here.
+    let small = net.folder.join("small");
+    fs::create_dir(&small).at(&small)?;
 
     let mut tally = Tally::default();
     let basic = basic(&data);
@@ -286,13 +288,6 @@ fn expired_certificate(folder: &Path) -> Result<[PathBuf; 2], Failure> {
         fs::write(path, text).at(path)?;
     }
     Ok(paths)
-}
-
-/// A folder for the full disk.
-fn small_disk(net: &Net) -> Result<PathBuf, Failure> {
-    let folder = net.folder.join("small");
-    fs::create_dir(&folder).at(&folder)?;
-    Ok(folder)
 }
 
 /// A command that mounts a file system without space at a folder, for itself and the command after it.

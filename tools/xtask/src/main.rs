@@ -1,21 +1,7 @@
 //! Tasks of the project: `cargo xtask TASK`.
 //!
-//! The program needs the binaries of the product only for tasks that start processes; it builds them unless their
-//! folder is given. Tasks:
-//!
-//! - [`sim`]: the engine in generated worlds on a virtual clock;
-//! - [`soak`]: campaigns against the product, such as crashes, hostile peers and malformed input;
-//! - [`interop`]: real DNS and mail servers in network namespaces;
-//! - [`browser`], [`schemathesis`], [`confined`]: the pages, the API, and systems without io_uring;
-//! - [`measure`], [`bench_table`]: figures for docs/performance.md;
-//! - [`doctor`]: faults of a machine, planted one after another in a network namespace;
-//! - [`dist`], [`packages`]: the program for distribution in all its forms, and the test of these;
-//! - [`docs`]: the examples and commands of README.md and of the other pages;
-//! - [`pictures`]: the pictures of README.md;
-//! - [`bare`]: README's commands on a machine that has only what README names;
-//! - [`postgres`]: a PostgreSQL server for tests;
-//! - [`cluster`]: three PostgreSQL servers with failover, for tests;
-//! - [`refresh_lists`]: the lists of domains in engine/proto/data.
+//! Each task of [`Task`] has a module of its own. The program needs the binaries of the product only for tasks that start
+//! processes; it builds them unless their folder is given.
 //!
 //! The tests of `rules` check the source tree: dependencies of crates, imports of modules, documentation. Every task
 //! prints `N passed, M failed` as its last line, which `.ci/run` reads, and exits with 0 only if nothing failed. `bare --test-only`

@@ -10,6 +10,7 @@
 use crate::bare::root::{DEBIAN, DEBOOTSTRAP_LIMIT};
 use crate::confined::refuse_io_uring;
 use crate::failure::{Context, Failure};
+use crate::interop::drivers::first_key;
 use crate::interop::process::{self, Finished, ServerProcess};
 use crate::interop::report::{Tally, outcome};
 use crate::soak::client::{HttpClient, HttpRequest};
@@ -152,18 +153,12 @@ fn container(dir: &Path, folder: &Path) -> Result<String, Failure> {
     if !server.log()?.contains("frontend: monoio on epoll") {
         return Err(server.complain("it does not run on epoll"));
     }
-    let keys = data.join("first-keys");
-    let keys = fs::read_to_string(&keys).at(&keys)?;
-    let key = test_key(&keys).ok_or_else(|| Failure("no test key".into()))?;
-    let request = HttpRequest::get("/v1/verify?email=catch_all@example.com").bearer(key);
+    let key = first_key(&data, "test")?;
+    let request = HttpRequest::get("/v1/verify?email=catch_all@example.com").bearer(&key);
     let answer = expect(&mut HttpClient::program(address), &request, 200)?.text();
     server.terminate(START)?;
     let is_right = answer.contains("\"reason\":\"catch_all\"");
     if is_right { Ok("epoll, catch_all".into()) } else { Err(Failure(answer)) }
-}
-
-fn test_key(keys: &str) -> Option<&str> {
-    keys.lines().find_map(|line| line.strip_prefix("test")).map(|rest| rest.trim_start_matches(':').trim())
 }
 
 /// The package in a fresh Debian: install, use, purge.

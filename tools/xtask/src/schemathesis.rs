@@ -8,7 +8,7 @@ use crate::failure::{Context, Failure};
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use crate::soak::api::Api;
-use crate::soak::client::HttpRequest;
+use crate::soak::client::{HttpReply, HttpRequest};
 use crate::soak::world::CampaignFolder;
 use clap::Args;
 use serde_json::{Value, json};
@@ -134,31 +134,25 @@ fn prepare(world: &CampaignFolder, api: Api<'_>) -> Result<(), Failure> {
     write("schemathesis.toml", CONFIG)?;
     write("hooks.py", HOOKS)?;
     write("openapi.json", &api.get("/v1/openapi.json")?.text())?;
-    let mut ids = String::new();
-    for number in 0..BATCHES {
+    let dictionary = |name: &str, count: usize, make: &dyn Fn(usize) -> Result<String, Failure>| {
+        let ids = (0..count)
+            .map(|number| Ok(format!("\"{}\"\n", make(number)?)))
+            .collect::<Result<String, Failure>>()?;
+        write(name, &ids)
+    };
+    let made = |answer: HttpReply, status: u16, field: &str| match answer.status {
+        found if found == status => Ok(answer.word(field)),
+        found => Err(Failure(format!("the request for a {field} was answered {found}"))),
+    };
+    dictionary("batches.dict", BATCHES, &|number| {
         let emails = [format!("user-{number}@ok.example"), "nobody@ok.example".to_owned()];
-        let answer = api.submit("", &emails)?;
-        if answer.status != 202 {
-            return Err(Failure(format!("a batch was answered {}", answer.status)));
-        }
-        ids.push_str(&format!("\"{}\"\n", answer.word("batch_id")));
-    }
-    write("batches.dict", &ids)?;
-    let mut ids = String::new();
-    for number in 0..WEBHOOKS {
+        made(api.submit("", &emails)?, 202, "batch_id")
+    })?;
+    dictionary("webhooks.dict", WEBHOOKS, &|number| {
         let body = json!({ "url": format!("https://{number}.hooks.example/") });
-        let answer = api.post("/v1/webhooks", &body)?;
-        if answer.status != 201 {
-            return Err(Failure(format!("a webhook was answered {}", answer.status)));
-        }
-        ids.push_str(&format!("\"{}\"\n", answer.word("webhook_id")));
-    }
-    write("webhooks.dict", &ids)?;
-    let mut ids = String::new();
-    for number in 0..LISTS {
-        ids.push_str(&format!("\"{}\"\n", completed_list(api, number)?));
-    }
-    write("lists.dict", &ids)
+        made(api.post("/v1/webhooks", &body)?, 201, "webhook_id")
+    })?;
+    dictionary("lists.dict", LISTS, &|number| completed_list(api, number))
 }
 
 /// Uploads a list, checks it, and returns its id.

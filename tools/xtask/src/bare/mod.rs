@@ -12,6 +12,7 @@ mod readme;
 pub mod root;
 
 use crate::failure::{Context, Failure};
+use crate::interop::drivers::first_key;
 use crate::interop::process::{self, ServerProcess, wait_until};
 use crate::interop::report::{self, Tally, outcome};
 use crate::isolation::isolated;
@@ -222,10 +223,8 @@ impl Steps<'_> {
         let name = self.root.release();
         let ready = format!("{} s until /readyz is 200", began.elapsed().as_secs());
         self.tally.check(&format!("{name}: {}", promises.serve), Ok(ready));
-        let keys = checkout.join("data/first-keys");
-        let text = fs::read_to_string(&keys).at(&keys)?;
-        let key = text.lines().find_map(|line| line.strip_prefix("test ")).unwrap_or_default();
-        let asked = client.send(&HttpRequest::get(promises.path.as_str()).bearer(key.trim()));
+        let key = first_key(&checkout.join("data"), "test")?;
+        let asked = client.send(&HttpRequest::get(promises.path.as_str()).bearer(&key));
         let answer = asked.map_or_else(|lost| format!("{lost:?}"), |reply| reply.text());
         let is_same = answer.trim() == promises.answer.trim();
         self.tally.check(

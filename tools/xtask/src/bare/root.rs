@@ -266,8 +266,12 @@ impl Drop for BareRoot {
     }
 }
 
-/// The cache of crates of this machine.
-fn registry() -> Result<PathBuf, Failure> {
+/// The folder of cargo with the crates of this machine.
+///
+/// # Errors
+///
+/// The environment names neither this folder nor a home.
+pub fn registry() -> Result<PathBuf, Failure> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
     let home = home.ok_or_else(|| Failure("neither CARGO_HOME nor HOME is set".into()))?;

@@ -7,12 +7,12 @@
 pub mod setup;
 
 use crate::failure::{Context, Failure};
+use crate::interop::drivers::first_key;
 use crate::interop::process::{self, Finished};
 use crate::interop::report::{self, Tally};
 use crate::soak::world::CampaignFolder;
 use clap::Args;
 use setup::BrowserSetup;
-use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
@@ -80,14 +80,10 @@ fn run_script(options: &BrowserOptions, setup: &BrowserSetup, script: &str) -> R
 
 /// Sets the environment variables that harness.mjs reads.
 pub fn give(command: &mut Command, setup: &BrowserSetup, world: &CampaignFolder) -> Result<(), Failure> {
-    let path = world.path("data").join("first-keys");
-    let keys = fs::read_to_string(&path).at(&path)?;
-    for (variable, name) in [("BROWSER_LIVE_KEY", "live"), ("BROWSER_TEST_KEY", "test")] {
-        let key = keys.lines().find_map(|line| line.strip_prefix(name));
-        let key = key.ok_or_else(|| Failure(format!("no {name} key in {}", path.display())))?;
-        command.env(variable, key.trim_start_matches(':').trim());
-    }
-    command.env("BROWSER_DATA", world.path("data"));
+    let data = world.path("data");
+    command.env("BROWSER_LIVE_KEY", first_key(&data, "live")?);
+    command.env("BROWSER_TEST_KEY", first_key(&data, "test")?);
+    command.env("BROWSER_DATA", data);
     command.env("BROWSER_MAILPROBE", world.binary("mailprobe"));
     command.env("BROWSER_SHOTS", setup.path("screenshots"));
     command.env("BROWSER_DOCS", concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"));

@@ -13,6 +13,8 @@
 //!
 //! Any other block is a fault, and so is an indented block, because it has no language.
 
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+
 /// A fenced block of a page.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block {
@@ -39,7 +41,7 @@ pub struct Commands {
 
 /// A page, divided by what tests it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Examples<'a> {
+pub struct Examples {
     /// The blocks that run, in the order of the page.
     pub commands: Vec<Commands>,
     /// The blocks in TOML.
@@ -50,8 +52,8 @@ pub struct Examples<'a> {
     pub has_client_code: bool,
     /// A first block without a language. `.ci/run` runs its commands in other forms.
     pub opening: Option<Block>,
-    /// The lines outside the blocks, with their numbers.
-    pub prose: Vec<(usize, &'a str)>,
+    /// The code spans outside the blocks, each with the number of the line on which it begins.
+    pub spans: Vec<(usize, String)>,
 }
 
 /// Divides a page by the rules; `may_open` allows a first block without a language.
@@ -59,9 +61,9 @@ pub struct Examples<'a> {
 /// # Errors
 ///
 /// The first line that breaks a rule.
-pub fn examples(page: &str, may_open: bool) -> Result<Examples<'_>, String> {
-    let (blocks, prose) = divide(page)?;
-    let mut found = Examples { prose, ..Examples::default() };
+pub fn examples(page: &str, may_open: bool) -> Result<Examples, String> {
+    let (blocks, spans) = divide(page)?;
+    let mut found = Examples { spans, ..Examples::default() };
     let mut last_section = 0;
     for (number, block) in blocks.into_iter().enumerate() {
         let line = block.line;
@@ -87,57 +89,40 @@ pub fn examples(page: &str, may_open: bool) -> Result<Examples<'_>, String> {
     Ok(found)
 }
 
-/// A page's blocks and the numbered lines between them.
-type Divided<'a> = (Vec<Block>, Vec<(usize, &'a str)>);
+/// The blocks of a page, and its code spans with their lines.
+type Divided = (Vec<Block>, Vec<(usize, String)>);
 
-fn divide(page: &str) -> Result<Divided<'_>, String> {
-    let (mut blocks, mut prose) = (Vec::new(), Vec::new());
-    let (mut section, mut in_list, mut after_blank) = (0, false, true);
-    // The block that is open, and the indentation of its fence.
-    let mut open: Option<(Block, usize)> = None;
-    for (number, line) in page.lines().enumerate().map(|(at, line)| (at + 1, line)) {
-        let content = line.trim_start();
-        let indent = line.len() - content.len();
-        if let Some((mut block, outer)) = open.take() {
-            if content.trim_end() == "```" {
-                blocks.push(block);
-            } else {
-                block.text += &line[outer.min(indent)..];
-                block.text.push('\n');
-                open = Some((block, outer));
+fn divide(page: &str) -> Result<Divided, String> {
+    let line_ends: Vec<usize> = page.match_indices('\n').map(|(at, _)| at).collect();
+    let (mut blocks, mut spans, mut section) = (Vec::new(), Vec::new(), 0);
+    let mut open: Option<Block> = None;
+    for (event, range) in Parser::new_ext(page, Options::ENABLE_TABLES).into_offset_iter() {
+        let line = line_ends.partition_point(|end| *end < range.start) + 1;
+        match event {
+            Event::Start(Tag::Heading { .. }) => section += 1,
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Indented)) => {
+                return Err(format!("line {line}: an indented block has no language; use ```"));
             }
-            continue;
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(language))) => {
+                let source = page[range].trim_end();
+                if source.starts_with("~~~") {
+                    return Err(format!("line {line}: a fence of tildes; use ```"));
+                }
+                if source.lines().skip(1).last().is_none_or(|end| end.trim() != "```") {
+                    return Err(format!("line {line}: the block has no end"));
+                }
+                let language = language.trim().to_owned();
+                open = Some(Block { line, language, text: String::new(), section });
+            }
+            Event::Text(text) => open.iter_mut().for_each(|block| block.text += &text),
+            Event::End(TagEnd::CodeBlock) => blocks.extend(open.take()),
+            Event::Code(code) => {
+                spans.push((line, code.split_whitespace().collect::<Vec<_>>().join(" ")));
+            }
+            _ => {}
         }
-        if content.starts_with("~~~") {
-            return Err(format!("line {number}: a fence of tildes; use ```"));
-        }
-        if let Some(language) = content.strip_prefix("```") {
-            let block =
-                Block { line: number, language: language.trim().into(), text: String::new(), section };
-            open = Some((block, indent));
-            continue;
-        }
-        if after_blank && !content.is_empty() {
-            in_list = is_list_item(content) || in_list && indent > 0;
-        }
-        if after_blank && indent >= 4 && !content.is_empty() && !in_list {
-            return Err(format!("line {number}: an indented block has no language; use ```"));
-        }
-        after_blank = content.is_empty();
-        section += usize::from(line.starts_with('#'));
-        prose.push((number, line));
     }
-    match open {
-        Some((block, _)) => Err(format!("line {}: the block has no end", block.line)),
-        None => Ok((blocks, prose)),
-    }
-}
-
-/// Whether a line begins an item of a list.
-pub fn is_list_item(content: &str) -> bool {
-    let after_digits = content.trim_start_matches(|c: char| c.is_ascii_digit());
-    let ordered = after_digits.len() < content.len() && after_digits.starts_with(". ");
-    ordered || content.starts_with("- ") || content.starts_with("* ")
+    Ok((blocks, spans))
 }
 
 #[cfg(test)]
@@ -191,7 +176,7 @@ x = 1
   }
   ```
 
-      a second paragraph of the item
+  a second paragraph of the item with a `span`
 
 ```mermaid
 pie
@@ -207,8 +192,7 @@ import mailprobe
         assert!(found.has_rust);
         assert!(found.has_client_code);
         assert_eq!(found.opening.unwrap().text, "cargo test\n");
-        assert_eq!(found.prose.first(), Some(&(1, "# A")));
-        assert!(!found.prose.iter().any(|(_, line)| line.contains("echo") || line.contains("f()")));
+        assert_eq!(found.spans, [(41, "span".to_owned())]);
         let (blocks, _) = divide(page).unwrap();
         assert_eq!(blocks[6].text, "fn f() {\n    g();\n}\n", "the indentation of the fence is removed");
     }
@@ -244,5 +228,22 @@ import mailprobe
         }
         let opening = examples("```\nls\n```\n", true).unwrap().opening;
         assert_eq!(opening.map(|block| block.line), Some(1));
+    }
+    #[test]
+    fn spans_are_between_backticks() {
+        let rows: [(&str, &[(usize, &str)]); 7] = [
+            ("a `b` c `d e`", &[(1, "b"), (1, "d e")]),
+            ("a `b\n  c` d\n`e`", &[(1, "b c"), (3, "e")]),
+            ("a ``b ` c`` `d`", &[(1, "b ` c"), (1, "d")]),
+            ("a ` b\n\n`c`", &[(3, "c")]),
+            ("- a ` b\n- `c`\n1. ` `d` e", &[(2, "c"), (3, "")]),
+            ("| a | b |\n| --- | --- |\n| ` | `b \\| c` |\n| ` | `d` |", &[(3, "b | c"), (4, "d")]),
+            ("a `b\n\n```sh\n`x`\n```\n\nc` d", &[]),
+        ];
+        for (text, expected) in rows {
+            let expected: Vec<(usize, String)> =
+                expected.iter().map(|(line, span)| (*line, (*span).to_owned())).collect();
+            assert_eq!(divide(text).unwrap().1, expected, "{text:?}");
+        }
     }
 }

@@ -1,44 +1,26 @@
 //! The names in commands of cargo: packages, tests, benches, examples and programs have to exist.
 
 use super::commands::is_placeholder;
-use super::root;
 use crate::failure::{Context, Failure};
+use crate::soak::world::cargo;
+use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 
-/// The packages of the workspace, by their names.
-pub struct Workspace {
-    packages: BTreeMap<String, WorkspacePackage>,
-}
-
-struct WorkspacePackage {
-    folder: PathBuf,
-    /// The program of the package, if it has one.
-    program: Option<String>,
-}
+/// The packages of the workspace by their names, with the kind and the name of each target.
+pub struct Workspace(BTreeMap<String, Vec<(String, String)>>);
 
 impl Workspace {
-    /// Reads the manifests of the workspace.
+    /// Asks cargo for the packages.
     ///
     /// # Errors
     ///
-    /// A manifest cannot be read.
+    /// As [`packages`].
     pub fn read() -> Result<Workspace, Failure> {
-        let root = root();
-        let manifest = read_manifest(&root)?;
-        let members = manifest.get("workspace").and_then(|workspace| workspace.get("members")?.as_array());
-        let mut packages = BTreeMap::new();
-        for member in members.into_iter().flatten().filter_map(toml::Value::as_str) {
-            let folder = root.join(member);
-            let manifest = read_manifest(&folder)?;
-            let name = manifest.get("package").and_then(|package| package.get("name")?.as_str());
-            let name = name.unwrap_or_default().to_owned();
-            let named = manifest.get("bin").and_then(|bins| bins.get(0)?.get("name")?.as_str());
-            let program = folder.join("src/main.rs").exists().then(|| named.unwrap_or(&name).to_owned());
-            packages.insert(name, WorkspacePackage { folder, program });
-        }
-        Ok(Workspace { packages })
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let target = |target: &Value| (text(&target["kind"][0]), text(&target["name"]));
+        let targets =
+            |package: &Value| package["targets"].as_array().into_iter().flatten().map(target).collect();
+        Ok(Workspace(packages()?.iter().map(|package| (text(&package["name"]), targets(package))).collect()))
     }
 
     /// The program that `cargo run` with these arguments runs.
@@ -47,9 +29,9 @@ impl Workspace {
             return None;
         }
         let package = option(arguments, &["-p", "--package"]).next().unwrap_or("frontend");
-        match self.packages.get(package)?.program.as_deref() {
-            Some("xtask") => Some("cargo xtask"),
-            other => other,
+        match self.0.get(package)?.iter().find(|(kind, _)| kind == "bin")?.1.as_str() {
+            "xtask" => Some("cargo xtask"),
+            other => Some(other),
         }
     }
 
@@ -62,45 +44,43 @@ impl Workspace {
         let at = arguments.iter().position(|word| *word == "--").unwrap_or(arguments.len());
         let arguments = &arguments[..at];
         let named: Vec<&str> = option(arguments, &["-p", "--package"]).collect();
-        for name in &named {
-            if !self.packages.contains_key(*name) {
-                return Err(format!("the workspace has no package {name}"));
-            }
+        if let Some(name) = named.iter().find(|name| !self.0.contains_key(**name)) {
+            return Err(format!("the workspace has no package {name}"));
         }
-        let is_searched = |name: &&String| named.is_empty() || named.contains(&name.as_str());
-        let searched =
-            || self.packages.iter().filter(|(name, _)| is_searched(name)).map(|(_, package)| package);
-        for (flag, folder) in [("--test", "tests"), ("--bench", "benches"), ("--example", "examples")] {
+        let is_searched = |name: &str| named.is_empty() || named.contains(&name);
+        let searched: Vec<_> =
+            self.0.iter().filter(|(name, _)| is_searched(name)).flat_map(|(_, targets)| targets).collect();
+        for (flag, kind) in
+            [("--test", "test"), ("--bench", "bench"), ("--example", "example"), ("--bin", "bin")]
+        {
             for name in option(arguments, &[flag]) {
-                let exists = |package: &WorkspacePackage| has_target(&package.folder.join(folder), name);
-                if !searched().any(exists) {
+                if !searched.iter().any(|target| (target.0.as_str(), target.1.as_str()) == (kind, name)) {
                     return Err(format!("cargo {flag} {name} does not exist"));
                 }
-            }
-        }
-        for name in option(arguments, &["--bin"]) {
-            if !searched().any(|package| package.program.as_deref() == Some(name)) {
-                return Err(format!("cargo --bin {name} does not exist"));
             }
         }
         Ok(())
     }
 }
 
-fn read_manifest(folder: &Path) -> Result<toml::Value, Failure> {
-    let path = folder.join("Cargo.toml");
-    let text = fs::read_to_string(&path).at(&path)?;
-    toml::from_str(&text).at(&path)
+/// The packages of the workspace, as `cargo metadata` describes them.
+///
+/// # Errors
+///
+/// Cargo does not run, or finds a fault in a manifest.
+pub fn packages() -> Result<Vec<Value>, Failure> {
+    let mut command = cargo();
+    command.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]);
+    let output = command.output().about("cargo metadata")?;
+    let mut metadata: Value = serde_json::from_slice(&output.stdout)
+        .about(format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr)))?;
+    Ok(metadata["packages"].as_array_mut().map(std::mem::take).unwrap_or_default())
 }
 
 /// The values of a flag that has these names.
 fn option<'a>(arguments: &[&'a str], names: &[&str]) -> impl Iterator<Item = &'a str> {
     let values = arguments.windows(2).filter(|pair| names.contains(&pair[0])).map(|pair| pair[1]);
     values.filter(|value| !is_placeholder(value))
-}
-
-fn has_target(folder: &Path, name: &str) -> bool {
-    folder.join(format!("{name}.rs")).exists() || folder.join(name).join("main.rs").exists()
 }
 
 #[cfg(test)]

@@ -1,17 +1,16 @@
 //! `cargo xtask docs`: tests the examples and the commands of README.md and of the other pages.
 //!
 //! - blocks.rs: the rule for each language of a block; output.rs: the comparison of outputs;
-//! - spans.rs, commands.rs: the commands in the text. Their flags have to exist (usage.rs, cargo.rs).
+//! - commands.rs: the commands in the text. Their flags have to exist (usage.rs, cargo.rs).
 //!
 //! The blocks of commands of a page run in one shell, one after the other, in an empty folder and in namespaces of their own
 //! for network and processes. A server listens on 127.0.0.1:8080, and `TEST_KEY` is its test key. The folder has links to
 //! `tools` and `loadtest` of the source tree.
 
 pub mod blocks;
-mod cargo;
+pub mod cargo;
 mod commands;
 mod output;
-mod spans;
 mod usage;
 
 use crate::failure::{Context, Failure};
@@ -120,7 +119,7 @@ fn test_page(page: &Page, programs: &Programs, binaries: &Path, folder: &Path) -
     Ok(tally)
 }
 
-fn examples(page: &Page) -> Result<Examples<'_>, String> {
+fn examples(page: &Page) -> Result<Examples, String> {
     let examples = blocks::examples(&page.text, page.path == FRONT_PAGE)?;
     if examples.has_client_code && !CLIENT_PAGES.contains(&page.path.as_str()) {
         return Err(format!("Python, JavaScript and TypeScript run only on {}", CLIENT_PAGES.join(" and ")));
@@ -131,12 +130,12 @@ fn examples(page: &Page) -> Result<Examples<'_>, String> {
 
 /// Checks the commands in the text of a page and in its opening block.
 fn check_commands(examples: &Examples, programs: &Programs) -> Result<String, String> {
-    let mut spans = spans::spans(&examples.prose);
     let opening = examples.opening.iter();
-    spans.extend(opening.flat_map(|block| block.text.lines().map(|line| (block.line, line.to_owned()))));
+    let opening = opening.flat_map(|block| block.text.lines().map(|line| (block.line, line)));
+    let spans = examples.spans.iter().map(|(line, span)| (*line, span.as_str()));
     let (mut count, mut faults) = (0, Vec::new());
-    for (line, span) in spans {
-        match programs.check(&span) {
+    for (line, span) in spans.chain(opening) {
+        match programs.check(span) {
             Ok(is_command) => count += usize::from(is_command),
             Err(fault) => faults.push(format!("line {line}: `{span}`: {fault}")),
         }
@@ -270,7 +269,7 @@ mod tests {
                 Ok(examples) => {
                     let scenarios = examples.toml.iter().filter(|_| page.path == SCENARIO_PAGE);
                     faults.extend(scenarios.filter_map(|block| read_scenario(block).err()));
-                    let spans = spans::spans(&examples.prose).into_iter();
+                    let spans = examples.spans.into_iter();
                     // What a task passes on to mailprobe needs the flags of mailprobe.
                     let of_cargo =
                         spans.filter(|(_, span)| span.starts_with("cargo ") && !span.contains(" -- -"));

@@ -4,6 +4,7 @@ use super::net::{Net, NetNamespace, RESOLVER};
 use super::process::{ServerProcess, interrupted, sleep, target_folder, wait_until};
 use super::servers::write;
 use crate::failure::{Context, Failure, thread_result};
+use crate::soak::world::cargo;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -165,7 +166,7 @@ impl<'a> Mailprobe<'a> {
         if let Err(failure) = waited {
             return Err(server.complain(&failure.0));
         }
-        let round = live_key(&data).and_then(|key| ask(&key));
+        let round = first_key(&data, "live").and_then(|key| ask(&key));
         let mut round = round.map_err(|failure| server.complain(&failure.0))?;
         round.complaints.extend(panics(&server.log()?));
         let status = server.terminate(SERVE_LIMIT)?;
@@ -245,9 +246,8 @@ impl<'a> Mailprobe<'a> {
 
 /// Builds the binary in the target folder of this one, in release mode, since figures of another build mean nothing.
 pub fn build(net: &Net) -> Result<PathBuf, Failure> {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo();
     command.args(["build", "--release", "--package", "frontend", "--bin", "mailprobe"]);
-    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     net.run(command, "", BUILD_LIMIT)?.success("cargo build")?;
     Ok(target_folder()?.join("release/mailprobe"))
 }
@@ -312,12 +312,11 @@ fn answer_of_value(value: &serde_json::Value, line: &str) -> Result<(String, Add
     Ok((email.to_owned(), AddressAnswer { deliverable, reason: reason.to_owned() }))
 }
 
-/// The live key among the first keys of a data folder.
-pub fn live_key(data: &Path) -> Result<String, Failure> {
+/// The key of this kind, `live` or `test`, among the first keys of a data folder.
+pub fn first_key(data: &Path, kind: &str) -> Result<String, Failure> {
     let path = data.join("first-keys");
     let text = fs::read_to_string(&path).at(&path)?;
-    let key = text
-        .split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
-        .find(|word| word.starts_with("mp_live_"));
-    key.map(str::to_owned).ok_or_else(|| Failure(format!("{}: no live key", path.display())))
+    let key =
+        text.lines().find_map(|line| line.strip_prefix(kind)).ok_or(format!("no {kind} key")).at(&path)?;
+    Ok(key.trim_start_matches(':').trim().to_owned())
 }

@@ -14,7 +14,7 @@ mod patient;
 pub mod process;
 pub mod report;
 mod selftest;
-mod servers;
+pub mod servers;
 
 use crate::failure::{Context, Failure, thread_result};
 use bulk::BulkSetup;

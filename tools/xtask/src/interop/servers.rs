@@ -86,28 +86,18 @@ pub fn configure(net: &Net) -> Result<(), Failure> {
 /// Starts DNS: the authoritative server, then the resolver.
 pub fn start_dns(net: &Net) -> Result<Vec<ServerProcess>, Failure> {
     let run = net.folder.display();
-    let nsd = start(
-        net,
-        NetNamespace::Mail,
-        "nsd",
-        &format!("exec nsd -d -c {run}/dns/nsd.conf"),
-        &["10.77.0.54:53"],
-    )?;
-    let reverse = start(
-        net,
-        NetNamespace::Mail,
-        "nsd-reverse",
-        &format!("exec nsd -d -c {run}/dns/nsd-reverse.conf"),
-        &["10.77.0.55:53"],
-    )?;
-    let unbound = start(
-        net,
-        NetNamespace::Mail,
-        "unbound",
-        &format!("exec unbound -d -p -c {run}/dns/unbound.conf"),
-        &["10.77.0.53:53"],
-    )?;
-    Ok(vec![unbound, reverse, nsd])
+    let servers = [
+        ("nsd", format!("nsd -d -c {run}/dns/nsd.conf"), "10.77.0.54:53"),
+        ("nsd-reverse", format!("nsd -d -c {run}/dns/nsd-reverse.conf"), "10.77.0.55:53"),
+        ("unbound", format!("unbound -d -p -c {run}/dns/unbound.conf"), "10.77.0.53:53"),
+    ];
+    let start = |(name, command, address): &(&str, String, &str)| {
+        start(net, NetNamespace::Mail, name, &format!("exec {command}"), &[address])
+    };
+    // The resolver ends first.
+    let mut started = servers.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+    started.reverse();
+    Ok(started)
 }
 
 /// Starts the mail servers of the cases.
@@ -224,8 +214,8 @@ fn certificate(net: &Net) -> Result<(), Failure> {
     net.run(command, "", START_LIMIT)?.success("openssl").map(drop)
 }
 
-/// Copies a folder of templates, with the run's folder for `@RUN@`.
-fn render(from: &Path, to: &Path, run: &Path) -> Result<(), Failure> {
+/// Copies a folder of templates to `to`, with the folder `run` for `@RUN@`.
+pub fn render(from: &Path, to: &Path, run: &Path) -> Result<(), Failure> {
     for entry in fs::read_dir(from).at(from)? {
         let entry = entry.at(from)?;
         let target = to.join(entry.file_name());

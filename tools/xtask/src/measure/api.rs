@@ -11,18 +11,16 @@ use super::bench::Bench;
 use super::loadtest::{LoadtestFigures, middle, verdict};
 use super::wrk;
 use crate::failure::{Context, Failure};
-use crate::interop::process::{ServerProcess, wait_until};
+use crate::interop::process::ServerProcess;
 use crate::interop::report::{self, Tally};
-use crate::soak::transport;
+use crate::soak::world::listening;
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::Duration;
 
 /// The fewest fast checks per CPU second, as a share of the bare server's requests.
 const SHARE_MIN: f64 = 0.5;
 /// The most CPU time of a thousand full checks, in seconds.
 const FULL_CPU_S_MAX: f64 = 0.12;
-const START_LIMIT: Duration = Duration::from_secs(10);
 /// An unknown key with the length of a real one.
 const KEY: &str = "mp_live_0000000000000000000000000000000000000000000000000";
 const HOW_LONG: [&str; 5] = ["--spin", "--warm-up", "2s", "--duration", "8s"];
@@ -100,7 +98,8 @@ fn row(server: &str, load: &[&str], figures: &LoadtestFigures, share: f64) {
 /// A running process of the bare server.
 pub struct Hello {
     server: ServerProcess,
-    address: String,
+    /// The address at which it listens.
+    pub address: SocketAddr,
     keys: String,
 }
 
@@ -116,41 +115,22 @@ impl Hello {
         let mut command = Command::new(bench.example("hello"));
         command.args(driver);
         let mut server = ServerProcess::start("hello", command, &log)?;
-        let mut address = None;
-        let waited = wait_until("the bare server", START_LIMIT, || {
-            server.running()?;
-            let said = server.log()?;
-            let line = said.split_once('\n').and_then(|(line, _)| line.strip_prefix("listening on http://"));
-            address = line.map(str::to_owned);
-            Ok(address.is_some())
-        });
-        waited.map_err(|failure| server.complain(&failure.0))?;
-        let address = address.ok_or_else(|| server.complain("listens nowhere"))?;
+        let address =
+            listening(&mut server)?.ok_or_else(|| server.complain("it ended before it listened"))?;
         Ok(Hello { server, address, keys: keys.to_string_lossy().into_owned() })
     }
 
     fn load(&self, bench: &Bench, load: &[&str]) -> Result<LoadtestFigures, Failure> {
         let pid = self.server.id().to_string();
-        let mut flags = vec!["--server", &self.address, "--pid", &pid, "--key-file", &self.keys];
+        let address = self.address.to_string();
+        let mut flags = vec!["--server", &address, "--pid", &pid, "--key-file", &self.keys];
         flags.extend(["--mix", "fast=1"].iter().chain(load).chain(&HOW_LONG));
         bench.loadtest(&flags)
-    }
-
-    /// The address at which it listens.
-    pub fn address(&self) -> Result<transport::ServerEndpoint, Failure> {
-        let address: SocketAddr =
-            self.address.parse().map_err(|_| self.server.complain("listens nowhere"))?;
-        Ok(address.into())
     }
 
     /// The number of its process.
     pub fn id(&self) -> u32 {
         self.server.id()
-    }
-
-    /// Its address as text.
-    pub fn address_text(&self) -> String {
-        self.address.clone()
     }
 
     /// Ends the process and checks its status.

@@ -122,7 +122,7 @@ fn one(
     let mut serve = start(bench, mailnet, driver)?;
     let hello = Hello::start(bench, Some(driver))?;
     let ours = ServerEndpoint::from(serve.address);
-    let bare = hello.address()?;
+    let bare = ServerEndpoint::from(hello.address);
     owners.move_to(&ours);
     let (idle, _) = beside(&ours, &bare, &serve, IDLE_TIME)?;
     let before_mib = serve.resident_kib()? / 1024;

@@ -10,7 +10,7 @@
 use super::bench::Bench;
 use super::setting::{ONE_SITE, SERVER};
 use crate::failure::{Context, Failure};
-use crate::interop::drivers::live_key;
+use crate::interop::drivers::first_key;
 use crate::interop::process::{self, ServerProcess, sleep};
 use crate::interop::report::{self, Tally};
 use crate::seccomp;
@@ -128,7 +128,7 @@ fn of_server(bench: &Bench, mailnet: &Mailnet, kind: CountedWork, times: u64) ->
     };
     // The first start creates the key.
     start(world.serve_on(&data, ANY_PORT, mailnet.engine(), &flags))?.0.terminate(LIMIT)?;
-    let key = &live_key(&data)?;
+    let key = &first_key(&data, "live")?;
     let (server, address) =
         start(under_callgrind(&world.serve_on(&data, ANY_PORT, mailnet.engine(), &flags)))?;
     let mut client = HttpClient::program(address);

@@ -1,25 +1,6 @@
 //! `cargo xtask measure [NAME...]`: the cost of mailprobe, for docs/performance.md.
 //!
-//! - `hosts` (hosts.rs): 20,000 addresses over 1,000 MX hosts that accept all, refuse all, or know their users;
-//! - `drivers` (hosts.rs): the same list on each runtime and driver, on one shard and on two;
-//! - `site` (site.rs): a million addresses of one site, compared with smtp-source;
-//! - `delay` (delay.rs): 20 ms between the client and the servers (root: it creates two network namespaces);
-//! - `long` (long.rs): lists from ten thousand to ten million lines;
-//! - `outputs` (outputs.rs): a list with further columns, one file per class, the report and a spreadsheet, beside the plain run;
-//! - `sessions` (sessions.rs): the memory of an open session;
-//! - `sick` (sick.rs): three defective sites among a thousand;
-//! - `api` (api.rs, wrk.rs): checks over HTTP compared with a bare hyper server;
-//! - `intake` (intake.rs): accepted batches, compared with redb alone;
-//! - `instructions` (instructions.rs): instructions of checks, rows of a batch and addresses of a list, by valgrind;
-//! - `downloads` (downloads.rs): the latency of other requests during downloads of bombs, compared with a bare hyper
-//!   server;
-//! - `dns` (dns.rs): look-ups compared with dnsperf;
-//! - `records` (records.rs): the memory of 20,000 domains with 1.2 KB of MX records each;
-//! - `bursts` (bursts.rs): a list beside Unbound, BIND, Knot Resolver and dnsmasq (root: it creates network
-//!   namespaces);
-//! - `cluster` (cluster.rs): writes of the store in PostgreSQL, and three nodes compared with one (root: it creates network
-//!   namespaces);
-//! - `verifiers` (verifiers.rs): mailprobe compared with public verifiers (root: it creates a network namespace).
+//! Each name of [`MeasurementName`] has a file of its own; `drivers` is in hosts.rs, and `api` also has wrk.rs.
 //!
 //! No measurement fails because it is slow: the figures are for comparison by people. A wrong verdict is a failure.
 
@@ -84,39 +65,39 @@ pub struct MeasureOptions {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum MeasurementName {
-    /// CPU time for 1,000 hosts that accept all, refuse all, or know half of the recipients.
+    /// CPU time for 20,000 addresses over 1,000 hosts that accept all, refuse all, or know half of the recipients.
     Hosts,
-    /// CPU time on each runtime and driver.
+    /// CPU time of the same list on each runtime and driver, on one shard and on two.
     Drivers,
-    /// CPU time for one site.
+    /// CPU time for a million addresses of one site, compared with smtp-source.
     Site,
-    /// Time with a round trip of 20 ms.
+    /// Time with a round trip of 20 ms (root: it creates network namespaces).
     Delay,
-    /// CPU time and memory for long lists.
+    /// CPU time and memory for lists from ten thousand to ten million lines.
     Long,
     /// CPU time and memory of further columns, files per class, the report and a spreadsheet.
     Outputs,
     /// Memory of an open session.
     Sessions,
-    /// Time for healthy sites beside faulty ones.
+    /// Time for healthy sites beside three faulty ones among a thousand.
     Sick,
-    /// CPU time of checks over HTTP.
+    /// CPU time of checks over HTTP, compared with a bare hyper server (wrk).
     Api,
-    /// Latency of other requests during downloads.
+    /// Latency of other requests during downloads, compared with a bare hyper server.
     Downloads,
-    /// Rate and latency of accepting batches.
+    /// Rate and latency of accepting batches, compared with redb alone.
     Intake,
-    /// CPU time of DNS look-ups.
+    /// CPU time of DNS look-ups, compared with dnsperf.
     Dns,
-    /// Memory for domains with many MX records.
+    /// Memory for 20,000 domains with 1.2 KB of MX records each.
     Records,
-    /// Time and lost questions of a list with real resolvers.
+    /// Time and lost questions of a list beside Unbound, BIND, Knot Resolver and dnsmasq (root: it creates network namespaces).
     Bursts,
     /// Instructions of checks, rows of a batch and addresses of a list (valgrind).
     Instructions,
-    /// Writes of the store in PostgreSQL, and three nodes beside one.
+    /// Writes of the store in PostgreSQL, and three nodes beside one (root: it creates network namespaces).
     Cluster,
-    /// CPU time beside public verifiers (npm).
+    /// CPU time beside public verifiers (npm; root: it creates a network namespace).
     Verifiers,
 }
 

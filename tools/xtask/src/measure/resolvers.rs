@@ -4,6 +4,7 @@
 
 use crate::failure::{Context, Failure};
 use crate::interop::process::{ServerProcess, wait_until};
+use crate::interop::servers::render;
 use crate::isolation::{Namespace, ip};
 use std::fmt::Write;
 use std::fs;
@@ -95,13 +96,7 @@ impl DnsNamespace {
         // BIND listens only at addresses that an interface has.
         ip(&format!("-n {} address add {ADDRESS}/32 dev lo", self.space.0))?;
         fs::create_dir_all(&self.folder).at(&self.folder)?;
-        for entry in fs::read_dir(TEMPLATES).at(Path::new(TEMPLATES))? {
-            let entry = entry.at(Path::new(TEMPLATES))?;
-            let text = fs::read_to_string(entry.path()).at(&entry.path())?;
-            let to = self.folder.join(entry.file_name());
-            let text = text.replace("@RUN@", &self.folder.display().to_string());
-            fs::write(&to, text).at(&to)?;
-        }
+        render(Path::new(TEMPLATES), &self.folder, &self.folder)?;
         let zone = self.folder.join("example.zone");
         fs::write(&zone, zone_of(network, domains)).at(&zone)?;
         let nsd = self.run("nsd", &["nsd", "-d", "-c", "nsd.conf"])?;

@@ -13,6 +13,7 @@ use crate::failure::{Context, Failure};
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use crate::isolation::isolated;
+use crate::soak::world::cargo;
 use mailnet::Scenario;
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -185,7 +186,7 @@ fn build_crate(bench: &Bench) -> Result<Vec<PathBuf>, Failure> {
     );
     write(&folder.join("Cargo.toml"), &manifest)?;
     write(&folder.join("src/main.rs"), CRATE_PROGRAM)?;
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = cargo();
     // The dependencies stay built for the next run.
     let target = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/verifiers"));
     command.args(["build", "--release", "--quiet", "--target-dir"]).arg(target).current_dir(&folder);

@@ -41,7 +41,7 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
         let hello = Hello::start(bench, Some(driver))?;
         let (mut bare, mut ours) = (Vec::new(), Vec::new());
         for _ in 0..bench.runs {
-            bare.push(wrk(bench, hello.id(), &hello.address_text(), &key)?);
+            bare.push(wrk(bench, hello.id(), &hello.address.to_string(), &key)?);
             ours.push(wrk(bench, serve.id(), &serve.address.to_string(), &key)?);
         }
         serve.stop()?;

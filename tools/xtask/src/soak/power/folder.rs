@@ -7,7 +7,7 @@
 //! once in the end.
 
 use crate::failure::{Context, Failure};
-use crate::interop::drivers::live_key;
+use crate::interop::drivers::first_key;
 use crate::interop::process::{self, ServerProcess, interrupted, wait_until};
 use crate::soak::api::Api;
 use crate::soak::crowd::each;
@@ -89,7 +89,7 @@ impl FolderCampaign {
         let folder = self.world.path("recorded");
         let (mut server, calls, address) = self.recorded_life(&folder, &[])?;
         let listened = calls.operations();
-        let key = live_key(&folder)?;
+        let key = first_key(&folder, "live")?;
         let mut load = RequestLoad::new();
         load.run(Api::new(address, &key), &calls).map_err(|why| server.complain(&why))?;
         server.running()?;
@@ -186,7 +186,7 @@ impl FolderCampaign {
         let address = listening(&mut server)?
             .ok_or_else(|| server.complain("it does not start after the power failure"))?;
         // Before the server listens, no client knows its first account.
-        let key = if cut >= recorded.listened { recorded.key.clone() } else { live_key(&folder)? };
+        let key = if cut >= recorded.listened { recorded.key.clone() } else { first_key(&folder, "live")? };
         let api = Api::new(address, &key);
         let account = api.get("/v1/account")?;
         if account.status != 200 {
