@@ -88,22 +88,12 @@ pub fn found(reason: api::Reason) -> Found {
     }
 }
 
-/// The API's name of a subscription's status.
-pub fn status(status: store::SubscriptionStatus) -> api::SubscriptionStatus {
-    match status {
-        store::SubscriptionStatus::Active => api::SubscriptionStatus::Active,
-        store::SubscriptionStatus::PastDue => api::SubscriptionStatus::PastDue,
-        store::SubscriptionStatus::Paused => api::SubscriptionStatus::Paused,
-        store::SubscriptionStatus::Canceled => api::SubscriptionStatus::Canceled,
-    }
-}
-
 /// An account with its plan. A plan that is missing in the configuration is shown by its id.
 pub fn account(account: store::Account, plan: Option<&store::Plan>) -> api::Account {
     let name = plan.map_or(&account.plan, |plan| &plan.name).clone();
     api::Account {
         plan_name: name,
-        status: status(account.status),
+        status: account.status,
         credits_remaining: account.balance.available(),
         credits_total: plan.map_or(account.balance.allowance, |plan| plan.monthly_credits),
         pack_credits: account.balance.pack_left,
@@ -124,8 +114,8 @@ mod tests {
             assert_eq!(super::found(reason(found)), found);
             assert_eq!(reason(found).deliverable(), Some(found.deliverable()));
         }
-        for known in store::SubscriptionStatus::ALL {
-            assert_eq!(serde_json::to_value(status(known)).unwrap(), known.as_str());
+        for status in api::SubscriptionStatus::ALL {
+            assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
         }
     }
 }

@@ -110,18 +110,30 @@ pub fn idempotency_key(account: AccountId, hash: [u8; 16]) -> [u8; 32] {
 
 /// A key of two halves.
 pub fn join(first: [u8; 16], second: [u8; 16]) -> [u8; 32] {
-    let mut key = [0; 32];
-    key[..16].copy_from_slice(&first);
-    key[16..].copy_from_slice(&second);
+    key_of(&[&first, &second])
+}
+
+/// A key of parts that together have its length.
+fn key_of<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
+    let (mut key, mut at) = ([0; N], 0);
+    for part in parts {
+        key[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    debug_assert_eq!(at, N);
     key
+}
+
+/// The part of a key that begins at a place.
+fn part_of<const N: usize>(key: &[u8], at: usize) -> [u8; N] {
+    let mut part = [0; N];
+    part.copy_from_slice(&key[at..at + N]);
+    part
 }
 
 /// The inverse of [`join`].
 pub fn split(key: &[u8; 32]) -> ([u8; 16], [u8; 16]) {
-    let (mut first, mut second) = ([0; 16], [0; 16]);
-    first.copy_from_slice(&key[..16]);
-    second.copy_from_slice(&key[16..]);
-    (first, second)
+    (part_of(key, 0), part_of(key, 16))
 }
 
 /// The row that an entry of [`EXPIRIES`] belongs to.
@@ -155,18 +167,12 @@ pub enum Expiring {
 
 /// The key of [`EXPIRIES`]: kind, time (8 bytes, big-endian), and the row's key.
 pub fn expiry_key(what: Expiring, at: UnixMs, row: &[u8; 32]) -> [u8; 41] {
-    let mut key = [0; 41];
-    key[0] = what as u8;
-    key[1..9].copy_from_slice(&at.to_be_bytes());
-    key[9..].copy_from_slice(row);
-    key
+    key_of(&[&[what as u8], &at.to_be_bytes(), row])
 }
 
 /// The row's key in a key of [`EXPIRIES`].
 pub fn expiring_row(key: &[u8; 41]) -> [u8; 32] {
-    let mut row = [0; 32];
-    row.copy_from_slice(&key[9..]);
-    row
+    part_of(key, 9)
 }
 
 /// The inverse of [`entry_key`].

@@ -9,11 +9,13 @@ pub mod credits;
 mod error;
 pub mod histogram;
 pub mod id;
+mod names;
 mod pending;
 pub mod rate_limit;
 mod types;
 pub mod webhooks;
 
+pub use api::SubscriptionStatus;
 pub use backup::Sizes;
 pub use error::{BatchError, ChangeError, HoldError, MAY_BE_DONE, OpenError, SettleError, StoreError};
 pub use id::{AccountId, BatchId, ClientId, ConnectionId, EntryId, KeyId, ListId, MessageId, WebhookId};

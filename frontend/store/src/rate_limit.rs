@@ -22,6 +22,7 @@ pub use limits::{Limits, Overrides, PerLimit};
 pub use permits::Permits;
 pub use window::{Step, Window};
 
+use crate::names::named;
 use crate::{AccountId, KeyId, UnixMs};
 use shards::Shards;
 use std::collections::BTreeMap;
@@ -30,41 +31,23 @@ use std::collections::BTreeMap;
 /// not advance until it is reached again.
 const CLOCK_SLACK_MS: u64 = 1_000;
 
-/// A row in the contract's table of limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Row {
-    /// `/v1/verify` with `mode=fast`.
-    Fast,
-    /// `/v1/verify` in full mode.
-    Verify,
-    /// `POST /v1/verify/batch`.
-    Batch,
-    /// `GET /v1/verify/batch/{batch_id}`.
-    Poll,
-    /// `/v1/account`.
-    Account,
-    /// The requests that create, upload, start, cancel, delete and download lists.
-    List,
-    /// `/v1/verify` with `mode=fast` by all keys of an account together, so that many keys take no more of the server than ten.
-    FastAccount,
-}
-
-impl Row {
-    /// All rows in the contract's order.
-    pub const ALL: [Row; 7] =
-        [Row::Fast, Row::Verify, Row::Batch, Row::Poll, Row::Account, Row::List, Row::FastAccount];
-
-    /// The name of the policy in headers, which is also that of its limit in the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Row::Fast => "fast",
-            Row::Verify => "verify",
-            Row::Batch => "batch",
-            Row::Poll => "poll",
-            Row::Account => "account",
-            Row::List => "list",
-            Row::FastAccount => "fast_account",
-        }
+named! {
+    /// A row in the contract's table of limits. Its name is that of the policy in headers, and of its limit in the configuration.
+    Row {
+        /// `/v1/verify` with `mode=fast`.
+        Fast = "fast",
+        /// `/v1/verify` in full mode.
+        Verify = "verify",
+        /// `POST /v1/verify/batch`.
+        Batch = "batch",
+        /// `GET /v1/verify/batch/{batch_id}`.
+        Poll = "poll",
+        /// `/v1/account`.
+        Account = "account",
+        /// The requests that create, upload, start, cancel, delete and download lists.
+        List = "list",
+        /// `/v1/verify` with `mode=fast` by all keys of an account together, so that many keys take no more of the server than ten.
+        FastAccount = "fast_account",
     }
 }
 

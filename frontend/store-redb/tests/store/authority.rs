@@ -1,19 +1,18 @@
 //! What was verified before a change still holds when the change happens, in every order of the steps.
 
-use crate::world::{DAY, START, World};
-use store::webhooks::{EventSet, NewWebhook, WebhookChange, WebhookError, WebhookSecret};
+use crate::world::{
+    OPERATOR, PASSWORD, START, World, new_account, new_connection, new_user, new_webhook, redemption,
+};
+use store::webhooks::{WebhookChange, WebhookError, WebhookSecret};
 use store::*;
 
 const EMAIL: &str = "joe@example.com";
-const PASSWORD: PasswordHash =
-    PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [1; 16], tag: [2; 32] };
 const NEXT: PasswordHash = PasswordHash { tag: [3; 32], ..PASSWORD };
 /// The session that begins things, and another one of the same user.
 const MINE: TokenHash = [1; 32];
 const OTHER: TokenHash = [2; 32];
 /// The session that a sign-in begins.
 const NEW: TokenHash = [3; 32];
-const CLIENT: &str = "https://assistant.example/client.json";
 
 /// Something that needs a session or a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,34 +69,21 @@ const ENDS: [End; 5] = [End::Change, End::Reset, End::SignOut, End::SignOutEvery
 fn user() -> (World, AccountId) {
     let mut world = World::new();
     let id = AccountId::new(world.now, world.random());
-    let account = NewAccount { id, name: "web 1".into(), plan: "free".into() };
     let session = NewSession { hash: MINE, agent: "mine".into() };
-    let new = NewUser { account, email: EMAIL.into(), password: PASSWORD, session };
-    world.store().sign_up(new, world.now).wait().unwrap();
+    let new = new_user(new_account(id, "web 1"), EMAIL, session);
+    world.sign_up(new, world.now).wait().unwrap();
     let other = NewSession { hash: OTHER, agent: "other".into() };
-    world.store().begin_session(id, other, Authority::password(PASSWORD), world.now).wait().unwrap();
-    let hook = webhook(id, 1, world.now);
-    world.store().create_webhook(hook, Authority::session(MINE), world.now).wait().unwrap();
-    let made = world.store().create_list(&list(id, world.now), ListRoom::MOST, None, world.now).wait();
+    world.begin_session(id, other, Authority::password(PASSWORD), world.now).wait().unwrap();
+    world.create_webhook(new_webhook(id, 1), Authority::session(MINE), world.now).wait().unwrap();
+    let made = world.create_list(&list(id, world.now), ListRoom::MOST, None, world.now).wait();
     assert_eq!(made, Ok(ListMade::Made));
     let read = ready(id, world.now);
     let uploaded = List { state: ListState::Uploading, ..read.clone() };
-    let made = world.store().create_list(&uploaded, ListRoom::MOST, None, world.now).wait();
+    let made = world.create_list(&uploaded, ListRoom::MOST, None, world.now).wait();
     assert_eq!(made, Ok(ListMade::Made));
-    let put = world.store().put_list(&read, ListState::Uploading, None, world.now).wait();
+    let put = world.put_list(&read, ListState::Uploading, None, world.now).wait();
     assert_eq!(put, Ok(true));
     (world, id)
-}
-
-fn webhook(account: AccountId, number: u128, now: UnixMs) -> NewWebhook {
-    NewWebhook {
-        id: WebhookId::new(now, number),
-        account,
-        url: "https://hooks.example/".into(),
-        label: String::new(),
-        events: EventSet::ALL,
-        secret: WebhookSecret([7; 24]),
-    }
 }
 
 /// The list that is being uploaded.
@@ -125,91 +111,72 @@ fn finish_by(world: &mut World, id: AccountId, begun: Begun, mine: Authority) ->
     let is_outdated = |error: StoreError| error == StoreError::Outdated;
     match begun {
         Begun::Webhook => {
-            let done = world.store().create_webhook(webhook(id, 2, START), mine, now).wait().map(drop);
+            let done = world.create_webhook(new_webhook(id, 2), mine, now).wait().map(drop);
             done.map_err(|error| matches!(error, WebhookError::Store(StoreError::Outdated)))
         }
         Begun::Rotation => {
             let change = WebhookChange { secret: Some(WebhookSecret([8; 24])), ..WebhookChange::default() };
             let hook = WebhookId::new(START, 1);
-            let done = world.store().change_webhook(id, hook, change, mine, now).wait().map(drop);
+            let done = world.change_webhook(id, hook, change, mine, now).wait().map(drop);
             done.map_err(|error| matches!(error, WebhookError::Store(StoreError::Outdated)))
         }
         Begun::Part => {
             let part = NewPart { number: 0, from: 0, to: 15, plain: b"one@example.com", by: mine };
-            let put = world.store().put_list_part(&list(id, START), part, ListRoom::MOST, now).wait();
+            let put = world.put_list_part(&list(id, START), part, ListRoom::MOST, now).wait();
             put.map(|put| assert_eq!(put, PartPut::Stored)).map_err(is_outdated)
         }
         Begun::Upload => {
-            let ended = world.store().end_upload(&list(id, START), None, mine, now).wait();
+            let ended = world.end_upload(&list(id, START), None, mine, now).wait();
             ended.map(|ended| assert_eq!(ended, UploadEnd::Done)).map_err(is_outdated)
         }
         Begun::Start => {
             let list = List { state: ListState::Running, ..ready(id, START) };
-            let started = world.store().start_list(&list, ListState::Ready, mine, now).wait();
+            let started = world.start_list(&list, ListState::Ready, mine, now).wait();
             started.map(|started| assert!(started)).map_err(is_outdated)
         }
         Begun::Check => {
             let hold = HoldRef { account: id, id: EntryId::new(now, world.random()) };
-            let address = world.store().hash_address("one@example.com");
+            let address = world.hash_address("one@example.com");
             let check = NewCheck { hold, connection: None, address, fair_use: None, by: mine };
-            let begun = world.store().begin_check(check, now).wait().map(drop);
+            let begun = world.begin_check(check, now).wait().map(drop);
             begun.map_err(|error| matches!(error, AttemptError::Store(StoreError::Outdated)))
         }
         Begun::Batch => {
             let new = world.new_batch(id, &["one@example.com"]);
-            let made = world.store().create_batch(new, mine, now).wait().map(drop);
+            let made = world.create_batch(new, mine, now).wait().map(drop);
             made.map_err(|error| matches!(error, BatchError::Store(StoreError::Outdated)))
         }
         Begun::SignIn => {
             let new = NewSession { hash: NEW, agent: "new".into() };
             let by = Authority::password(PASSWORD);
-            let done = world.store().begin_session(id, new, by, now).wait();
+            let done = world.begin_session(id, new, by, now).wait();
             done.map_err(|error| {
                 matches!(error, UserError::Outdated | UserError::Account(ChangeError::UnknownAccount))
             })
         }
         Begun::Key => {
             let new = world.new_key(id, "key");
-            let done = world.store().create_key(new, mine, now).wait().map(drop);
+            let done = world.create_key(new, mine, now).wait().map(drop);
             done.map_err(|error| matches!(error, ChangeError::Outdated | ChangeError::UnknownAccount))
         }
         Begun::Consent => {
-            let new = NewConnection {
-                id: ConnectionId::new(now, world.random()),
-                account: id,
-                client: CLIENT.into(),
-                client_name: "An assistant".into(),
-                redirect_uri: "https://assistant.example/back".into(),
-                redirect_host: "assistant.example".into(),
-                code: [50; 32],
-                challenge: [51; 32],
-                allowance: 1,
-                expires_at: now + DAY,
-            };
-            let done = world.store().consent(new, mine, now).wait();
+            let new = new_connection(id, now, world.random());
+            let done = world.consent(new, mine, now).wait();
             done.map_err(|error| matches!(error, ConnectError::Outdated))
         }
         Begun::Token => {
-            let redemption = Redemption {
-                code: [50; 32],
-                client: CLIENT.into(),
-                redirect_uri: "https://assistant.example/back".into(),
-                challenge: [51; 32],
-                family: [52; 32],
-                next: NextTokens { access: [53; 32], refresh: [54; 32] },
-            };
-            let done = world.store().redeem(redemption, now).wait().map(drop);
+            let done = world.redeem(redemption(&new_connection(id, now, 0)), now).wait().map(drop);
             done.map_err(|error| matches!(error, GrantError::Unknown))
         }
         Begun::Change => {
             let changed = PasswordHash { tag: [4; 32], ..PASSWORD };
-            let done = world.store().set_user(id, None, changed, both(MINE), now).wait();
+            let done = world.set_user(id, None, changed, both(MINE), now).wait();
             done.map_err(|error| {
                 matches!(error, UserError::Outdated | UserError::Account(ChangeError::UnknownAccount))
             })
         }
         Begun::Deletion => {
-            let done = world.store().close_account(id, both(MINE), now).wait();
+            let done = world.close_account(id, both(MINE), now).wait();
             done.map_err(|error| matches!(error, ChangeError::Outdated))
         }
     }
@@ -221,11 +188,11 @@ fn end(world: &World, id: AccountId, end: End) {
         End::Change => store.set_user(id, None, NEXT, both(OTHER), now).wait().unwrap(),
         End::Reset => {
             let email = Some(EMAIL.into());
-            store.set_user(id, email, NEXT, Authority::OPERATOR, now).wait().unwrap();
+            store.set_user(id, email, NEXT, OPERATOR, now).wait().unwrap();
         }
         End::SignOut => assert_eq!(store.end_session(id, MINE).wait(), Ok(true)),
         End::SignOutEverywhere => drop(store.end_sessions(id, Some(OTHER)).wait().unwrap()),
-        End::Deletion => store.close_account(id, Authority::OPERATOR, now).wait().unwrap(),
+        End::Deletion => store.close_account(id, OPERATOR, now).wait().unwrap(),
     }
 }
 
@@ -241,7 +208,7 @@ fn may_follow(begun: Begun, of: End) -> bool {
 }
 
 fn is_open(world: &World, hash: TokenHash) -> bool {
-    world.store().session(&hash, world.now).wait().unwrap().is_some()
+    world.session(&hash, world.now).wait().unwrap().is_some()
 }
 
 /// The endpoints, lists, batches and credits of an account.
@@ -261,8 +228,7 @@ fn what_was_begun_with_what_has_been_replaced_is_refused() {
                 finish(&mut world, id, Begun::Consent).unwrap();
             }
             end(&world, id, of);
-            let (keys, before) =
-                (world.store().keys(id).wait().unwrap().len(), world.store().user(id).wait());
+            let (keys, before) = (world.keys(id).wait().unwrap().len(), world.user(id).wait());
             let others = others(&world, id);
             let expected = if may_follow(begun, of) { Ok(()) } else { Err(true) };
             assert_eq!(finish(&mut world, id, begun), expected, "{begun:?} after {of:?}");
@@ -271,10 +237,10 @@ fn what_was_begun_with_what_has_been_replaced_is_refused() {
             }
             // Nothing of it has happened.
             assert!(!is_open(&world, NEW), "{begun:?} after {of:?}");
-            assert_eq!(world.store().keys(id).wait().unwrap().len(), keys);
-            assert_eq!(world.store().user(id).wait(), before);
-            assert_eq!(world.store().connections(id, world.now).wait(), Ok(vec![]));
-            assert_eq!(world.store().connection_of(&[53; 32], world.now).wait(), Ok(None));
+            assert_eq!(world.keys(id).wait().unwrap().len(), keys);
+            assert_eq!(world.user(id).wait(), before);
+            assert_eq!(world.connections(id, world.now).wait(), Ok(vec![]));
+            assert_eq!(world.connection_of(&[53; 32], world.now).wait(), Ok(None));
             assert_eq!(self::others(&world, id), others, "{begun:?} after {of:?}");
         }
     }
@@ -297,10 +263,10 @@ fn what_was_finished_before_an_end_goes_with_it() {
                 Begun::SignIn => assert_eq!(is_open(&world, NEW), of == End::SignOut, "{place}"),
                 // The page says that keys and connected assistants stay.
                 Begun::Key => {
-                    assert_eq!(world.store().keys(id).wait().unwrap().is_empty(), is_deleted, "{place}");
+                    assert_eq!(world.keys(id).wait().unwrap().is_empty(), is_deleted, "{place}");
                 }
                 Begun::Token => {
-                    let found = world.store().connection_of(&[53; 32], world.now).wait().unwrap();
+                    let found = world.connection_of(&[53; 32], world.now).wait().unwrap();
                     assert_eq!(found.is_none(), is_deleted, "{place}");
                 }
                 Begun::Consent => {
@@ -323,27 +289,27 @@ fn a_first_password_is_set_once() {
     let id = world.account("a", "free");
     for hash in [MINE, OTHER] {
         let new = NewSession { hash, agent: "link".into() };
-        world.store().begin_session(id, new, Authority::OPERATOR, world.now).wait().unwrap();
+        world.begin_session(id, new, OPERATOR, world.now).wait().unwrap();
     }
     let first = |session, email: &str| {
         let by = Authority::session(session);
-        world.store().set_user(id, Some(email.into()), PASSWORD, by, world.now).wait()
+        world.set_user(id, Some(email.into()), PASSWORD, by, world.now).wait()
     };
     assert_eq!(first(MINE, EMAIL), Ok(()));
     // This one has ended.
     assert_eq!(first(OTHER, "other@example.com"), Err(UserError::Outdated));
     // This one saw an account without a user.
     assert_eq!(first(MINE, "other@example.com"), Err(UserError::Outdated));
-    assert_eq!(world.store().user(id).wait().unwrap().unwrap().email, EMAIL);
+    assert_eq!(world.user(id).wait().unwrap().unwrap().email, EMAIL);
     // Nothing that another account's session allows.
     let b = world.account("b", "free");
     let new = world.new_key(b, "key");
-    let made = world.store().create_key(new, Authority::session(MINE), world.now).wait();
+    let made = world.create_key(new, Authority::session(MINE), world.now).wait();
     assert_eq!(made, Err(ChangeError::Outdated));
     // A session that has expired allows nothing.
     let late = world.now + SESSION_MS;
     let new = world.new_key(id, "key");
-    let made = world.store().create_key(new, Authority::session(MINE), late).wait();
+    let made = world.create_key(new, Authority::session(MINE), late).wait();
     assert_eq!(made, Err(ChangeError::Outdated));
 }
 
@@ -359,7 +325,7 @@ fn what_is_begun_is_done_while_its_session_or_key_is_valid() {
     for begun in BY_KEY {
         let (mut world, id) = user();
         let key = world.new_key(id, "key");
-        world.store().create_key(key.clone(), Authority::OPERATOR, world.now).wait().unwrap();
+        world.create_key(key.clone(), OPERATOR, world.now).wait().unwrap();
         assert_eq!(finish_by(&mut world, id, begun, Authority::key(key.id)), Ok(()), "{begun:?}");
     }
 }
@@ -372,11 +338,11 @@ fn what_a_key_began_is_refused_after_its_end() {
             let owner = if of.starts_with("key") { world.account("b", "free") } else { id };
             let expires_at = Some(world.now + 1000);
             let key = NewKey { expires_at, ..world.new_key(owner, "key") };
-            world.store().create_key(key.clone(), Authority::OPERATOR, world.now).wait().unwrap();
+            world.create_key(key.clone(), OPERATOR, world.now).wait().unwrap();
             match of {
-                "revocation" => drop(world.store().revoke_key(key.id, world.now).wait().unwrap()),
+                "revocation" => drop(world.revoke_key(key.id, world.now).wait().unwrap()),
                 "expiry" => world.now += 1000,
-                "deletion" => world.store().close_account(id, Authority::OPERATOR, world.now).wait().unwrap(),
+                "deletion" => world.close_account(id, OPERATOR, world.now).wait().unwrap(),
                 _ => {}
             }
             let before = others(&world, id);
@@ -390,8 +356,8 @@ fn what_a_key_began_is_refused_after_its_end() {
 #[test]
 fn a_session_that_has_ended_ends_no_others() {
     let (world, id) = user();
-    assert_eq!(world.store().end_session(id, MINE).wait(), Ok(true));
-    assert_eq!(world.store().end_sessions(id, Some(MINE)).wait(), Ok(0));
+    assert_eq!(world.end_session(id, MINE).wait(), Ok(true));
+    assert_eq!(world.end_sessions(id, Some(MINE)).wait(), Ok(0));
     assert!(is_open(&world, OTHER));
-    assert_eq!(world.store().end_sessions(id, None).wait(), Ok(1), "the operator needs no session");
+    assert_eq!(world.end_sessions(id, None).wait(), Ok(1), "the operator needs no session");
 }

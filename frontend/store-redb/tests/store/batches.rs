@@ -1,6 +1,6 @@
 //! Batches: charged as a whole, answered row by row, settled once.
 
-use crate::world::{DAY, START, World};
+use crate::world::{DAY, OPERATOR, START, World};
 use api::Reason::{CatchAll, Disposable, MailboxExists, MailboxNotFound, RoleAccount, Unverifiable};
 use store::RowOutcome::{Repeated, Reused, Unanswered, Verified};
 use store::*;
@@ -25,16 +25,16 @@ fn a_batch_is_held_whole_and_settled_when_its_last_row_is_answered() {
     assert_eq!(world.create(new), Ok(made));
     world.check(a, (97, 0, 3, 0, 0));
     let open = OpenBatch { batch: id, account: a, created_at: START, total: 3, answered: 0 };
-    assert_eq!(world.store().open_batches().wait(), Ok(vec![open]));
+    assert_eq!(world.open_batches().wait(), Ok(vec![open]));
 
     world.now += 5;
     assert_eq!(world.answer(id, &[(1, Verified(MailboxExists.into()))]), []);
     let view = world.view(a, id).unwrap();
     assert_eq!((view.completed, view.total, view.checked, view.results), (false, 3, 1, None));
-    let rows = world.store().unanswered(id).wait().unwrap();
+    let rows = world.unanswered(id).wait().unwrap();
     let rows: Vec<_> = rows.iter().map(|row| (row.index, row.email.as_str())).collect();
     assert_eq!(rows, [(0, ROWS[0]), (2, ROWS[2])]);
-    assert_eq!(world.store().open_batches().wait(), Ok(vec![OpenBatch { answered: 1, ..open }]));
+    assert_eq!(world.open_batches().wait(), Ok(vec![OpenBatch { answered: 1, ..open }]));
     world.check(a, (97, 0, 3, 0, 0));
 
     assert_eq!(world.answer(id, &[(2, Verified(CatchAll.into())), (0, Verified(Unverifiable.into()))]), [id]);
@@ -46,8 +46,8 @@ fn a_batch_is_held_whole_and_settled_when_its_last_row_is_answered() {
     );
     let results = [(ROWS[0], Unverifiable), (ROWS[1], MailboxExists), (ROWS[2], CatchAll)];
     assert_eq!(view.results.unwrap(), results.map(|(email, reason)| (email.to_owned(), reason)));
-    assert_eq!(world.store().open_batches().wait(), Ok(vec![]));
-    assert_eq!(world.store().unanswered(id).wait().unwrap().len(), 0);
+    assert_eq!(world.open_batches().wait(), Ok(vec![]));
+    assert_eq!(world.unanswered(id).wait().unwrap().len(), 0);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_batch_is_its_accounts_alone() {
     assert_eq!(world.view(b, id), None);
     let unknown = BatchId::new(START, world.random());
     assert_eq!(world.view(a, unknown), None);
-    assert_eq!(world.store().unanswered(unknown).wait().unwrap().len(), 0);
+    assert_eq!(world.unanswered(unknown).wait().unwrap().len(), 0);
     assert_eq!(world.answer(unknown, &[(0, Verified(MailboxExists.into()))]), []);
 }
 
@@ -71,8 +71,8 @@ fn a_batch_survives_a_stop_with_its_hold_and_answers() {
     world.answer(id, &[(0, Verified(Disposable.into()))]);
     assert_eq!(world.reopen(), 1, "the single check's");
     world.check(a, (97, 0, 3, 0, 0));
-    assert_eq!(world.store().audit(None).wait().unwrap().open_holds, 1);
-    let left: Vec<_> = world.store().unanswered(id).wait().unwrap().iter().map(|row| row.index).collect();
+    assert_eq!(world.audit(None).wait().unwrap().open_holds, 1);
+    let left: Vec<_> = world.unanswered(id).wait().unwrap().iter().map(|row| row.index).collect();
     assert_eq!(left, [1, 2]);
     assert_eq!(
         world.answer(id, &[(1, Verified(MailboxExists.into())), (2, Verified(MailboxExists.into()))]),
@@ -114,7 +114,7 @@ fn answers_of_several_batches_come_together() {
     let third = world.batch(a, &ROWS[2..]);
     let answer = |batch, index| RowAnswer { batch, index, outcome: Verified(MailboxExists.into()) };
     let answers = vec![answer(third, 0), answer(second, 2), answer(first, 0)];
-    let mut complete = world.store().answer_rows(answers, START).wait().unwrap();
+    let mut complete = world.answer_rows(answers, START).wait().unwrap();
     complete.sort();
     assert_eq!(complete, [first, third]);
     world.check(a, (98, 0, 0, 2, 0));
@@ -129,7 +129,7 @@ fn rows_are_repeats_of_each_other_and_of_single_checks() {
     world.now += DAY - 1;
     let id = world.batch(a, &ROWS);
     assert_eq!(world.view(a, id).unwrap().checked, 1);
-    let left: Vec<_> = world.store().unanswered(id).wait().unwrap().iter().map(|row| row.index).collect();
+    let left: Vec<_> = world.unanswered(id).wait().unwrap().iter().map(|row| row.index).collect();
     assert_eq!(left, [0, 2]);
     world.check(a, (96, 0, 3, 1, 0));
     let at = world.now;
@@ -158,7 +158,7 @@ fn a_batch_of_repeats_is_complete_at_once_and_charged() {
     assert_eq!((view.completed, view.checked), (true, 3));
     let reasons = view.results.unwrap().into_iter().map(|(_, reason)| reason);
     assert_eq!(reasons.collect::<Vec<_>>(), [RoleAccount, MailboxNotFound, RoleAccount]);
-    assert_eq!(world.store().open_batches().wait(), Ok(vec![]));
+    assert_eq!(world.open_batches().wait(), Ok(vec![]));
 }
 
 #[test]
@@ -190,12 +190,12 @@ fn unanswered_rows_are_refunded_pack_credits_first() {
     assert_eq!(world.answer(id, &answers), [id]);
     // Two pack credits and one plan credit are returned; one plan credit is spent.
     world.check(a, (1, 10, 98, 1, 0));
-    let entry = &world.store().entries(a, 1).wait().unwrap()[0];
+    let entry = &world.entries(a, 1).wait().unwrap()[0];
     assert_eq!((entry.kind, entry.spent, entry.expired), (EntryKind::Settled, 1, 0));
     let all_back = world.batch(a, &ROWS[..1]);
     world.answer(all_back, &[(0, Unanswered)]);
     world.check(a, (1, 10, 98, 1, 0));
-    assert_eq!(world.store().entries(a, 1).wait().unwrap()[0].kind, EntryKind::Voided);
+    assert_eq!(world.entries(a, 1).wait().unwrap()[0].kind, EntryKind::Voided);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_batch_is_refused_as_a_hold_is_and_nothing_of_it_stays() {
     let id = new.id;
     let refused = Err(BatchError::Hold(HoldError::Insufficient { available: 2 }));
     assert_eq!(world.create(new), refused);
-    assert_eq!((world.view(a, id), world.store().open_batches().wait()), (None, Ok(vec![])));
+    assert_eq!((world.view(a, id), world.open_batches().wait()), (None, Ok(vec![])));
     let status = SubscriptionStatus::Canceled;
     world.set_status(a, status);
     let new = world.new_batch(a, &ROWS);
@@ -315,7 +315,7 @@ fn a_batch_that_stays_unfinished_is_given_up_and_refunded() {
     world.now = START + BATCH_OPEN_MS;
     assert_eq!(world.purge().ended, 1);
     world.check(a, (99, 0, 0, 1, 0));
-    assert_eq!(world.store().open_batches().wait(), Ok(vec![]));
+    assert_eq!(world.open_batches().wait(), Ok(vec![]));
     let reasons = world.view(a, id).unwrap().results.unwrap().into_iter().map(|(_, reason)| reason);
     assert_eq!(reasons.collect::<Vec<_>>(), [Unverifiable, MailboxExists, Unverifiable]);
     assert_eq!(world.purge().ended, 0);
@@ -348,7 +348,7 @@ fn batches_of_many_threads_are_charged_once_each() {
             let store = &store;
             scope.spawn(move || {
                 for new in batches {
-                    let id = store.create_batch(new.clone(), Authority::OPERATOR, now).wait().unwrap().batch;
+                    let id = store.create_batch(new.clone(), OPERATOR, now).wait().unwrap().batch;
                     let rows = store.unanswered(id).wait().unwrap();
                     for row in rows {
                         let outcome = Verified(MailboxExists.into());

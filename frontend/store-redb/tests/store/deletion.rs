@@ -1,17 +1,16 @@
 //! Deletion of accounts: access ends at once, the rest is removed in steps, and nothing of the account remains.
 
-use crate::world::{InFolder, START, World};
+use crate::world::{
+    InFolder, OPERATOR, START, World, new_account, new_connection, new_user, new_webhook, redemption,
+};
 use api::Reason::MailboxExists;
 use store::RowOutcome::Verified;
-use store::webhooks::{EventSet, NewWebhook, WebhookSecret};
+use store::webhooks::NewWebhook;
 use store::*;
 use store_redb::{DATABASE_FILE, backup};
 
 /// A word that is in every text that an account can give.
 const CANARY: &str = "kanarienvogel";
-const PASSWORD: PasswordHash =
-    PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [1; 16], tag: [2; 32] };
-
 /// The secrets by which the account is found.
 struct Traces {
     account: AccountId,
@@ -24,24 +23,23 @@ struct Traces {
 /// An account with everything that an account can have.
 fn fill(world: &mut World) -> Traces {
     let id = AccountId::new(world.now, world.random());
-    let account = NewAccount { id, name: format!("{CANARY} account"), plan: "free".into() };
+    let account = new_account(id, &format!("{CANARY} account"));
     let session = NewSession { hash: [8; 32], agent: format!("{CANARY} browser") };
-    let new = NewUser { account, email: format!("{CANARY}@example.com"), password: PASSWORD, session };
-    world.store().sign_up(new, world.now).wait().unwrap();
-    world.store().create_link(id, [9; 32], world.now).wait().unwrap();
+    let new = new_user(account, &format!("{CANARY}@example.com"), session);
+    world.sign_up(new, world.now).wait().unwrap();
+    world.create_link(id, [9; 32], world.now).wait().unwrap();
     let key = NewKey { last4: *b"kana", ..world.new_key(id, &format!("{CANARY} key")) };
-    world.store().create_key(key.clone(), Authority::OPERATOR, world.now).wait().unwrap();
+    world.create_key(key.clone(), OPERATOR, world.now).wait().unwrap();
     let revoked = world.new_key(id, &format!("{CANARY} old key"));
-    world.store().create_key(revoked.clone(), Authority::OPERATOR, world.now).wait().unwrap();
-    world.store().revoke_key(revoked.id, world.now).wait().unwrap();
+    world.create_key(revoked.clone(), OPERATOR, world.now).wait().unwrap();
+    world.revoke_key(revoked.id, world.now).wait().unwrap();
     let grant = Grant { id: world.entry_id(), account: id, credits: 50, note: format!("{CANARY} note") };
     world.store().grant(grant, world.now).wait().unwrap();
     connect(world, id);
     let webhook = WebhookId::new(world.now, world.random());
     let (url, label) = (format!("https://{CANARY}.example/in"), format!("{CANARY} hook"));
-    let secret = WebhookSecret([7; 24]);
-    let new = NewWebhook { id: webhook, account: id, url, label, events: EventSet::ALL, secret };
-    world.store().create_webhook(new, Authority::OPERATOR, world.now).wait().unwrap();
+    let new = NewWebhook { id: webhook, url, label, ..new_webhook(id, 0) };
+    world.create_webhook(new, OPERATOR, world.now).wait().unwrap();
     world.verify(id, &format!("{CANARY}@checked.example"), MailboxExists);
     let mut batch = |addresses: &[&str]| {
         let mut new = world.new_batch(id, addresses);
@@ -56,52 +54,32 @@ fn fill(world: &mut World) -> Traces {
     // It makes a message to the webhook.
     world.answer(complete, &[(0, Verified(MailboxExists.into()))]);
     let list = List::new(ListId::new(world.now, world.random()), id, world.now, format!("{CANARY}.csv"));
-    world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
+    world.create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
     let plain = format!("{CANARY}@list.example");
-    let part = NewPart {
-        number: 0,
-        from: 0,
-        to: plain.len() as u64,
-        plain: plain.as_bytes(),
-        by: Authority::OPERATOR,
-    };
-    world.store().put_list_part(&list, part, ListRoom::MOST, world.now).wait().unwrap();
+    let part = NewPart { number: 0, from: 0, to: plain.len() as u64, plain: plain.as_bytes(), by: OPERATOR };
+    world.put_list_part(&list, part, ListRoom::MOST, world.now).wait().unwrap();
     Traces { account: id, key: key.hash, list, open, webhook }
 }
 
 fn connect(world: &mut World, account: AccountId) {
     let new = NewConnection {
-        id: ConnectionId::new(world.now, world.random()),
-        account,
-        client: "https://assistant.example/client.json".into(),
         client_name: format!("{CANARY} client"),
         redirect_uri: format!("https://{CANARY}.example/back"),
         redirect_host: format!("{CANARY}.example"),
-        code: [50; 32],
-        challenge: [51; 32],
-        allowance: 5,
-        expires_at: world.now + 86_400_000,
+        ..new_connection(account, world.now, world.random())
     };
-    world.store().consent(new.clone(), Authority::OPERATOR, world.now).wait().unwrap();
-    let redemption = Redemption {
-        code: new.code,
-        client: new.client,
-        redirect_uri: new.redirect_uri,
-        challenge: new.challenge,
-        family: [52; 32],
-        next: NextTokens { access: [53; 32], refresh: [54; 32] },
-    };
-    world.store().redeem(redemption, world.now).wait().unwrap();
+    world.consent(new.clone(), OPERATOR, world.now).wait().unwrap();
+    world.redeem(redemption(&new), world.now).wait().unwrap();
 }
 
 fn step(world: &World, id: AccountId) -> DeletionStep {
-    world.store().delete_step(id, world.now).wait().unwrap()
+    world.delete_step(id, world.now).wait().unwrap()
 }
 
 /// All rows of the store, with the words in them that are not sealed.
 fn all_rows(world: &World) -> Vec<u8> {
     let mut rows = Vec::new();
-    world.store().backup(&mut rows, world.now).unwrap();
+    world.backup(&mut rows, world.now).unwrap();
     rows
 }
 
@@ -125,24 +103,20 @@ fn check_closed(world: &World, traces: &Traces) {
 fn a_deleted_account_leaves_nothing_and_the_others_as_they_are() {
     let (mut world, other) = World::with_account("free");
     let key = world.new_key(other, "other");
-    world.store().create_key(key.clone(), Authority::OPERATOR, world.now).wait().unwrap();
+    world.create_key(key.clone(), OPERATOR, world.now).wait().unwrap();
     let others = world.batch(other, &["a@x.example"]);
     let traces = fill(&mut world);
     let id = traces.account;
     let before = world.read(id).balance;
     assert!(has(&all_rows(&world), CANARY.as_bytes()));
-    assert_eq!(
-        world.store().delete_step(id, world.now).wait(),
-        Ok(DeletionStep::Complete),
-        "it is not closed"
-    );
-    assert!(world.store().key_by_hash(&traces.key).is_some());
+    assert_eq!(world.delete_step(id, world.now).wait(), Ok(DeletionStep::Complete), "it is not closed");
+    assert!(world.key_by_hash(&traces.key).is_some());
 
     let hold = world.hold(id, 3).unwrap();
-    world.store().close_account(id, Authority::OPERATOR, world.now).wait().unwrap();
+    world.close_account(id, OPERATOR, world.now).wait().unwrap();
     check_closed(&world, &traces);
-    world.store().close_account(id, Authority::OPERATOR, world.now).wait().unwrap();
-    assert_eq!(world.store().closed_accounts().wait().unwrap(), [id]);
+    world.close_account(id, OPERATOR, world.now).wait().unwrap();
+    assert_eq!(world.closed_accounts().wait().unwrap(), [id]);
     // The check under way ends as always.
     let mut steps = 0;
     while step(&world, id) == DeletionStep::More {
@@ -157,32 +131,32 @@ fn a_deleted_account_leaves_nothing_and_the_others_as_they_are() {
         world.check_sums();
     }
     assert_eq!(step(&world, id), DeletionStep::Complete);
-    assert_eq!(world.store().closed_accounts().wait().unwrap(), []);
+    assert_eq!(world.closed_accounts().wait().unwrap(), []);
     assert!(world.store().account(id, world.now).wait().unwrap().is_none());
     assert_eq!(world.store().batch(id, traces.open, world.now).wait().unwrap().map(drop), None);
-    assert_eq!(world.store().list(id, traces.list.id, world.now).wait().unwrap().map(drop), None);
-    assert_eq!(world.store().webhook(id, traces.webhook).wait().unwrap().map(drop), None);
+    assert_eq!(world.list(id, traces.list.id, world.now).wait().unwrap().map(drop), None);
+    assert_eq!(world.webhook(id, traces.webhook).wait().unwrap().map(drop), None);
     assert_eq!(
-        world.store().close_account(id, Authority::OPERATOR, world.now).wait(),
+        world.close_account(id, OPERATOR, world.now).wait(),
         Err(ChangeError::UnknownAccount),
         "a repetition"
     );
     // A late answer to its batch changes nothing.
     world.answer(traces.open, &[(1, Verified(MailboxExists.into()))]);
     world.purge();
-    assert!(world.store().list_part(&traces.list, 0).wait().unwrap().is_none());
+    assert!(world.list_part(&traces.list, 0).wait().unwrap().is_none());
     let rows = all_rows(&world);
     assert!(!has(&rows, CANARY.as_bytes()));
     assert!(!has(&rows, &traces.key));
     world.check_sums();
     assert!(before.spent > 0);
 
-    assert!(world.store().key_by_hash(&key.hash).is_some());
-    assert_eq!(world.store().open_batches().wait().unwrap().len(), 1);
+    assert!(world.key_by_hash(&key.hash).is_some());
+    assert_eq!(world.open_batches().wait().unwrap().len(), 1);
     world.answer(others, &[(0, Verified(MailboxExists.into()))]);
     world.reopen();
     check_closed(&world, &traces);
-    assert!(world.store().key_by_hash(&key.hash).is_some());
+    assert!(world.key_by_hash(&key.hash).is_some());
     // The name and the address are free again.
     fill(&mut world);
     world.check_sums();
@@ -194,13 +168,13 @@ fn a_deletion_continues_after_each_restart() {
     let traces = fill(&mut world);
     let id = traces.account;
     world.hold(id, 2).unwrap();
-    world.store().close_account(id, Authority::OPERATOR, world.now).wait().unwrap();
+    world.close_account(id, OPERATOR, world.now).wait().unwrap();
     let mut steps = 0;
     loop {
         world.reopen();
         check_closed(&world, &traces);
         world.check_sums();
-        assert_eq!(world.store().closed_accounts().wait().unwrap(), [id]);
+        assert_eq!(world.closed_accounts().wait().unwrap(), [id]);
         if step(&world, id) == DeletionStep::Complete {
             break;
         }
@@ -210,8 +184,8 @@ fn a_deletion_continues_after_each_restart() {
     world.reopen();
     world.check_sums();
     assert!(!has(&all_rows(&world), CANARY.as_bytes()));
-    let account = NewAccount { id: AccountId::new(START, 77), name: "default".into(), plan: "free".into() };
-    let first = world.store().first_run(FirstRun { account, keys: Vec::new() }, world.now).wait();
+    let account = new_account(AccountId::new(START, 77), "default");
+    let first = world.first_run(FirstRun { account, keys: Vec::new() }, world.now).wait();
     assert_eq!(first, Ok(None), "the store had an account");
 }
 
@@ -222,7 +196,7 @@ fn the_file_of_the_database_has_nothing_of_a_deleted_account_after_compaction() 
     let traces = fill(&mut world);
     let file = || std::fs::read(folder.path().join(DATABASE_FILE)).unwrap();
     assert!(has(&file(), format!("{CANARY} key").as_bytes()));
-    world.store().close_account(traces.account, Authority::OPERATOR, world.now).wait().unwrap();
+    world.close_account(traces.account, OPERATOR, world.now).wait().unwrap();
     while step(&world, traces.account) == DeletionStep::More {}
     world.purge();
     drop(world);

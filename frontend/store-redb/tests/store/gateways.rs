@@ -1,6 +1,6 @@
 //! The accounts of gateways' users.
 
-use crate::world::World;
+use crate::world::{World, new_account};
 use store::*;
 
 fn user(world: &mut World, gateway: &str, user: &str, plan: &str, users_max: usize) -> GatewayUser {
@@ -10,7 +10,7 @@ fn user(world: &mut World, gateway: &str, user: &str, plan: &str, users_max: usi
 
 fn open(world: &mut World, of: &str, named: &str, plan: &str) -> Result<Account, ChangeError> {
     let user = user(world, of, named, plan, 3);
-    world.store().open_gateway_account(user, world.now).wait()
+    world.open_gateway_account(user, world.now).wait()
 }
 
 #[test]
@@ -39,12 +39,12 @@ fn its_plan_is_changed_with_it() {
     let id = open(&mut world, "one", "alice", "free").unwrap().id;
     let changed = open(&mut world, "one", "alice", "growth").unwrap();
     assert_eq!((changed.id, changed.plan.as_str(), changed.balance.available()), (id, "growth", 50_000));
-    assert_eq!(world.store().gateway_account("one", "alice", "growth"), Some(id));
-    assert_eq!(world.store().gateway_account("one", "alice", "free"), None);
+    assert_eq!(world.gateway_account("one", "alice", "growth"), Some(id));
+    assert_eq!(world.gateway_account("one", "alice", "free"), None);
     assert_eq!(open(&mut world, "one", "alice", "none such"), Err(ChangeError::UnknownPlan));
     assert_eq!(open(&mut world, "one", "bob", "none such"), Err(ChangeError::UnknownPlan));
-    assert_eq!(world.store().gateway_account("one", "alice", "growth"), Some(id));
-    assert_eq!(world.store().audit(None).wait().unwrap().faults, Vec::<String>::new());
+    assert_eq!(world.gateway_account("one", "alice", "growth"), Some(id));
+    assert_eq!(world.audit(None).wait().unwrap().faults, Vec::<String>::new());
 }
 
 #[test]
@@ -52,8 +52,7 @@ fn only_so_many_are_made_however_many_come_at_once() {
     let mut world = World::new();
     let users: Vec<_> =
         (0..8).map(|number| user(&mut world, "one", &format!("user-{number}"), "free", 3)).collect();
-    let pending: Vec<_> =
-        users.into_iter().map(|user| world.store().open_gateway_account(user, world.now)).collect();
+    let pending: Vec<_> = users.into_iter().map(|user| world.open_gateway_account(user, world.now)).collect();
     let made: Vec<_> = pending.into_iter().map(|account| account.wait()).collect();
     assert_eq!(made.iter().filter(|account| account.is_ok()).count(), 3);
     assert!(made[3..].iter().all(|account| *account == Err(ChangeError::TooMany)));
@@ -68,9 +67,9 @@ fn their_names_are_for_nobody_else() {
     let mut world = World::new();
     for name in ["gateway:one:alice", "gateway:one", "gateway:"] {
         let id = AccountId::new(world.now, world.random());
-        let new = NewAccount { id, name: name.into(), plan: "free".into() };
-        assert_eq!(world.store().create_account(new, world.now).wait(), Err(ChangeError::NameReserved));
+        let new = new_account(id, name);
+        assert_eq!(world.create_account(new, world.now).wait(), Err(ChangeError::NameReserved));
     }
     let control = user(&mut world, "one", "a\nb", "free", 3);
-    assert_eq!(world.store().open_gateway_account(control, world.now).wait(), Err(ChangeError::BadText));
+    assert_eq!(world.open_gateway_account(control, world.now).wait(), Err(ChangeError::BadText));
 }

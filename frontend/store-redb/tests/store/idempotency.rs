@@ -1,6 +1,6 @@
 //! An idempotency key creates at most one batch.
 
-use crate::world::{DAY, START, World};
+use crate::world::{DAY, OPERATOR, START, World};
 use api::Reason::{CatchAll, MailboxExists};
 use store::*;
 
@@ -32,7 +32,7 @@ fn a_key_that_comes_again_is_answered_as_the_first_time() {
     world.now = START + DAY - 1;
     world.reopen();
     assert_eq!(create(&mut world, a, "k", 1), again);
-    assert_eq!(world.store().audit(None).wait().unwrap().faults, Vec::<String>::new());
+    assert_eq!(world.audit(None).wait().unwrap().faults, Vec::<String>::new());
     assert_eq!(world.read(a).balance.spent, 2);
 }
 
@@ -99,13 +99,11 @@ fn only_what_was_made_is_remembered() {
 fn one_of_many_at_once_makes_the_batch() {
     let (mut world, a) = World::with_account("free");
     let requests: Vec<_> = (0..20).map(|_| keyed(&mut world, a, "k", 1)).collect();
-    let pending: Vec<_> = requests
-        .into_iter()
-        .map(|new| world.store().create_batch(new, Authority::OPERATOR, world.now))
-        .collect();
+    let pending: Vec<_> =
+        requests.into_iter().map(|new| world.create_batch(new, OPERATOR, world.now)).collect();
     let made: Vec<_> = pending.into_iter().map(|pending| pending.wait().unwrap()).collect();
     assert_eq!(made.iter().filter(|made| !made.replayed).count(), 1);
     assert!(made.iter().all(|one| one.batch == made[0].batch));
-    assert_eq!(world.store().open_batches().wait().unwrap().len(), 1);
+    assert_eq!(world.open_batches().wait().unwrap().len(), 1);
     world.check(a, (98, 0, 2, 0, 0));
 }

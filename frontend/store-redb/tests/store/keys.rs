@@ -1,6 +1,6 @@
 //! Keys with scopes and an expiry.
 
-use crate::world::{DAY, World};
+use crate::world::{DAY, OPERATOR, World};
 use store::*;
 
 fn limited(world: &mut World, account: AccountId, scopes: &[KeyScope], life_ms: u64) -> NewKey {
@@ -12,29 +12,29 @@ fn limited(world: &mut World, account: AccountId, scopes: &[KeyScope], life_ms: 
 fn scopes_and_expiry_stay_with_a_key() {
     let (mut world, id) = World::with_account("free");
     let new = limited(&mut world, id, &[KeyScope::Full, KeyScope::Account], DAY);
-    let made = world.store().create_key(new.clone(), Authority::OPERATOR, world.now).wait().unwrap();
+    let made = world.create_key(new.clone(), OPERATOR, world.now).wait().unwrap();
     assert_eq!((made.scopes, made.expires_at), (new.scopes, new.expires_at));
     let plain = world.new_key(id, "");
-    world.store().create_key(plain.clone(), Authority::OPERATOR, world.now).wait().unwrap();
+    world.create_key(plain.clone(), OPERATOR, world.now).wait().unwrap();
     let check = |world: &World| {
-        let found = world.store().key_by_hash(&new.hash).unwrap();
+        let found = world.key_by_hash(&new.hash).unwrap();
         assert_eq!((found.scopes, found.expires_at, found.revoked), (new.scopes, new.expires_at, false));
-        let found = world.store().key_by_hash(&plain.hash).unwrap();
+        let found = world.key_by_hash(&plain.hash).unwrap();
         assert_eq!((found.scopes, found.expires_at), (KeyScopes::ALL, None));
-        let listed = world.store().keys(id).wait().unwrap();
+        let listed = world.keys(id).wait().unwrap();
         assert_eq!(listed[0].scopes, new.scopes);
     };
     check(&world);
     // Each of these writes the row again.
     world.now += 120_000;
-    world.store().key_used(new.id, world.now);
+    world.key_used(new.id, world.now);
     check(&world);
     world.reopen();
     check(&world);
-    let revoked = world.store().revoke_key(new.id, world.now).wait().unwrap();
+    let revoked = world.revoke_key(new.id, world.now).wait().unwrap();
     assert_eq!((revoked.scopes, revoked.expires_at), (new.scopes, new.expires_at));
     world.reopen();
-    assert!(world.store().key_by_hash(&new.hash).unwrap().revoked);
+    assert!(world.key_by_hash(&new.hash).unwrap().revoked);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn an_expiry_is_in_the_future_and_not_too_far_away() {
         (u64::MAX, false),
     ] {
         let new = NewKey { expires_at: Some(at), ..world.new_key(id, "") };
-        let made = world.store().create_key(new, Authority::OPERATOR, now).wait().map(drop);
+        let made = world.create_key(new, OPERATOR, now).wait().map(drop);
         assert_eq!(made, if fits { Ok(()) } else { Err(ChangeError::BadExpiry) }, "{at}");
     }
 }
@@ -60,24 +60,21 @@ fn an_expiry_is_in_the_future_and_not_too_far_away() {
 fn expired_keys_make_room_and_are_forgotten_first() {
     let (mut world, id) = World::with_account("free");
     let first = limited(&mut world, id, &[KeyScope::Fast], 1);
-    world.store().create_key(first.clone(), Authority::OPERATOR, world.now).wait().unwrap();
+    world.create_key(first.clone(), OPERATOR, world.now).wait().unwrap();
     let create_many = |world: &mut World, count: usize, life_ms: u64| {
         let new: Vec<_> = (0..count).map(|_| limited(world, id, &[KeyScope::Fast], life_ms)).collect();
-        let made: Vec<_> = new
-            .into_iter()
-            .map(|new| world.store().create_key(new, Authority::OPERATOR, world.now))
-            .collect();
+        let made: Vec<_> = new.into_iter().map(|new| world.create_key(new, OPERATOR, world.now)).collect();
         made.into_iter().filter_map(|made| made.wait().ok()).count()
     };
     assert_eq!(create_many(&mut world, KEYS_MAX, DAY), KEYS_MAX - 1, "with the first one");
     world.now += 1;
     assert_eq!(create_many(&mut world, 2, DAY), 1, "the first one has expired");
-    while world.store().keys(id).wait().unwrap().len() < KEYS_KEPT_MAX {
+    while world.keys(id).wait().unwrap().len() < KEYS_KEPT_MAX {
         world.now += DAY;
         assert_eq!(create_many(&mut world, KEYS_MAX, DAY), KEYS_MAX);
     }
-    assert_eq!(world.store().key_by_hash(&first.hash), None);
+    assert_eq!(world.key_by_hash(&first.hash), None);
     world.now += DAY;
     assert_eq!(create_many(&mut world, 1, DAY), 1);
-    assert_eq!(world.store().keys(id).wait().unwrap().len(), KEYS_KEPT_MAX);
+    assert_eq!(world.keys(id).wait().unwrap().len(), KEYS_KEPT_MAX);
 }

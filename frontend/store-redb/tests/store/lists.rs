@@ -1,6 +1,6 @@
 //! Lists: their upload, their price, their batches and their end.
 
-use crate::world::{DAY, START, World};
+use crate::world::{DAY, OPERATOR, START, World};
 use api::Reason::{self, CatchAll, MailboxExists, MailboxNotFound};
 use api::WaitCause;
 use store::RowOutcome::{Repeated, Unanswered, Verified, Waits};
@@ -15,31 +15,31 @@ fn list(world: &World, account: AccountId, n: u128) -> List {
 /// A part of a list in which each part has the same length.
 fn part(number: u32, plain: &[u8]) -> NewPart<'_> {
     let from = u64::from(number) * plain.len() as u64;
-    NewPart { number, from, to: from + plain.len() as u64, plain, by: Authority::OPERATOR }
+    NewPart { number, from, to: from + plain.len() as u64, plain, by: OPERATOR }
 }
 
 /// A running list of these different addresses.
 fn running(world: &World, account: AccountId, n: u128, distinct: u64) -> List {
     let list = list(world, account, n);
-    assert_eq!(world.store().create_list(&list, ListRoom::MOST, None, world.now).wait(), Ok(ListMade::Made));
+    assert_eq!(world.create_list(&list, ListRoom::MOST, None, world.now).wait(), Ok(ListMade::Made));
     let list = List { state: ListState::Running, rows: distinct, addresses: distinct, distinct, ..list };
-    assert_eq!(world.store().put_list(&list, ListState::Uploading, None, world.now).wait(), Ok(true));
+    assert_eq!(world.put_list(&list, ListState::Uploading, None, world.now).wait(), Ok(true));
     list
 }
 
 /// Submits the next batch of a list.
 fn submit(world: &mut World, list: &mut List, addresses: &[&str]) -> BatchId {
     let mut new = world.new_batch(list.account, addresses);
-    new.id = world.store().batch_of_list(list, list.done);
+    new.id = world.batch_of_list(list, list.done);
     let id = new.id;
     list.submitted += addresses.len() as u64;
-    let made = world.store().submit_batch_of_list(list, new, world.now).wait().unwrap();
+    let made = world.submit_batch_of_list(list, new, world.now).wait().unwrap();
     assert!(matches!(made, BatchOfList::Made(_)));
     id
 }
 
 fn read(world: &World, list: &List) -> List {
-    world.store().list(list.account, list.id, world.now).wait().unwrap().unwrap()
+    world.list(list.account, list.id, world.now).wait().unwrap().unwrap()
 }
 
 #[test]
@@ -98,33 +98,29 @@ fn a_list_changes_only_from_where_it_is_thought_to_stand() {
 fn lists_are_gone_after_their_time_and_are_few() {
     let (mut world, a) = World::with_account("free");
     for n in 0..LISTS_MAX as u128 {
-        let made = world.store().create_list(&list(&world, a, n), ListRoom::MOST, None, world.now).wait();
+        let made = world.create_list(&list(&world, a, n), ListRoom::MOST, None, world.now).wait();
         assert_eq!(made, Ok(ListMade::Made));
     }
-    let made = world.store().create_list(&list(&world, a, 999), ListRoom::MOST, None, world.now).wait();
+    let made = world.create_list(&list(&world, a, 999), ListRoom::MOST, None, world.now).wait();
     assert_eq!(made, Ok(ListMade::TooMany));
     let [one, last] = [0, LISTS_MAX as u128 - 1].map(|n| list(&world, a, n));
     for list in [&one, &last] {
-        world.store().put_list_part(list, part(0, b"one@example.com"), ListRoom::MOST, START).wait().unwrap();
+        world.put_list_part(list, part(0, b"one@example.com"), ListRoom::MOST, START).wait().unwrap();
     }
     for n in 0..LISTS_MAX as u128 - 1 {
         let ready = List { state: ListState::Ready, offset: 15, ..list(&world, a, n) };
-        assert_eq!(world.store().put_list(&ready, ListState::Uploading, None, world.now).wait(), Ok(true));
+        assert_eq!(world.put_list(&ready, ListState::Uploading, None, world.now).wait(), Ok(true));
     }
     world.now = START + UPLOAD_KEEP_MS - 1;
-    assert_eq!(world.store().lists(a, world.now).wait().unwrap().len(), LISTS_MAX);
+    assert_eq!(world.lists(a, world.now).wait().unwrap().len(), LISTS_MAX);
     world.now = START + UPLOAD_KEEP_MS;
-    assert_eq!(
-        world.store().lists(a, world.now).wait().unwrap().len(),
-        LISTS_MAX - 1,
-        "an upload that stopped"
-    );
+    assert_eq!(world.lists(a, world.now).wait().unwrap().len(), LISTS_MAX - 1, "an upload that stopped");
     world.now = START + LIST_KEEP_MS - 1;
-    assert_eq!(world.store().lists(a, world.now).wait().unwrap().len(), LISTS_MAX - 1);
+    assert_eq!(world.lists(a, world.now).wait().unwrap().len(), LISTS_MAX - 1);
     world.now = START + LIST_KEEP_MS;
-    assert_eq!(world.store().lists(a, world.now).wait(), Ok(vec![]));
+    assert_eq!(world.lists(a, world.now).wait(), Ok(vec![]));
     assert!(world.purge().lists > 0);
-    assert_eq!(world.store().list_part(&one, 0).wait(), Ok(None));
+    assert_eq!(world.list_part(&one, 0).wait(), Ok(None));
 }
 
 #[test]
@@ -134,7 +130,7 @@ fn lists_take_no_more_than_their_room() {
     let room = ListRoom { account: 50, all: 400 };
     let make = |account, n, bytes| {
         let list = List { bytes, ..list(&world, account, n) };
-        world.store().create_list(&list, room, None, world.now).wait().unwrap()
+        world.create_list(&list, room, None, world.now).wait().unwrap()
     };
     assert_eq!(make(a, 1, 51), ListMade::AccountFull);
     assert_eq!(make(a, 2, 30), ListMade::Made);
@@ -143,20 +139,20 @@ fn lists_take_no_more_than_their_room() {
     // 350 are left, and one account may have an eighth of them.
     assert_eq!(make(b, 5, 44), ListMade::StoreFull);
     assert_eq!(make(b, 6, 43), ListMade::Made);
-    assert_eq!(world.store().delete_list(a, list(&world, a, 2).id, START).wait(), Ok(Some(vec![])));
+    assert_eq!(world.delete_list(a, list(&world, a, 2).id, START).wait(), Ok(Some(vec![])));
     assert_eq!(make(b, 7, 8), ListMade::AccountFull);
     assert_eq!(make(b, 8, 5), ListMade::StoreFull);
     assert_eq!(make(b, 9, 4), ListMade::Made);
     // An unfinished upload does not survive the process.
     let mut read = List { bytes: 20, state: ListState::Reading, ..list(&world, a, 4) };
-    assert_eq!(world.store().put_list(&read, ListState::Uploading, None, world.now).wait(), Ok(true));
-    assert_eq!(world.store().delete_unfinished_lists(None).wait(), Ok(2));
-    assert_eq!(world.store().lists(b, world.now).wait(), Ok(vec![]));
-    read = world.store().lists(a, world.now).wait().unwrap().remove(0);
+    assert_eq!(world.put_list(&read, ListState::Uploading, None, world.now).wait(), Ok(true));
+    assert_eq!(world.delete_unfinished_lists(None).wait(), Ok(2));
+    assert_eq!(world.lists(b, world.now).wait(), Ok(vec![]));
+    read = world.lists(a, world.now).wait().unwrap().remove(0);
     assert_eq!(read.state, ListState::Reading);
     // The index counts too: it has a number for each row if addresses repeat.
     let read = List { state: ListState::Ready, addresses: 6, distinct: 5, ..read };
-    assert_eq!(world.store().put_list(&read, ListState::Reading, None, world.now).wait(), Ok(true));
+    assert_eq!(world.put_list(&read, ListState::Reading, None, world.now).wait(), Ok(true));
     assert_eq!(make(a, 10, 7), ListMade::AccountFull);
     assert_eq!(make(a, 11, 6), ListMade::Made);
 }
@@ -168,9 +164,9 @@ fn a_list_pays_only_for_what_the_account_has_not_checked_within_a_day() {
     world.now += DAY;
     world.verify(a, "known@example.com", MailboxExists);
     let hashes = ["old@example.com", "known@example.com", "new@example.com"]
-        .map(|address| world.store().hash_address(address))
+        .map(|address| world.hash_address(address))
         .to_vec();
-    assert_eq!(world.store().is_own(a, hashes, world.now).wait(), Ok(vec![false, true, false]));
+    assert_eq!(world.is_own(a, hashes, world.now).wait(), Ok(vec![false, true, false]));
     let mut list = running(&world, a, 1, 3);
     let rows = ["old@example.com", "known@example.com", "new@example.com"];
     let batch = submit(&mut world, &mut list, &rows);
@@ -181,7 +177,7 @@ fn a_list_pays_only_for_what_the_account_has_not_checked_within_a_day() {
     world.check(a, (97, 0, 0, 3, 0));
     let view = world.view(a, batch).unwrap();
     assert_eq!((view.completed, view.charged), (true, 1));
-    let days = world.store().days(a, world.now).wait().unwrap();
+    let days = world.days(a, world.now).wait().unwrap();
     let day = days.last().unwrap();
     assert_eq!((day.singles, day.rows), (1, 3), "the rows that were free count too");
     assert_eq!(day.reasons.iter().map(|(_, count)| count).sum::<u64>(), 4, "the sums agree");
@@ -206,7 +202,7 @@ fn the_progress_of_a_list_has_its_answers_and_what_it_waits_for() {
     let born = world.now;
     let rows = ["known@example.com", "b@example.com", "c@example.com", "d@example.com", "e@example.com"];
     let first = submit(&mut world, &mut list, &rows);
-    let progress = |world: &World, list: &List| world.store().list_progress(list, world.now).wait().unwrap();
+    let progress = |world: &World, list: &List| world.list_progress(list, world.now).wait().unwrap();
     let sums = |progress: &ListProgress| {
         let mut counts = progress.counts.clone();
         counts.sort_by_key(|(reason, _)| reason.as_str());
@@ -225,8 +221,7 @@ fn the_progress_of_a_list_has_its_answers_and_what_it_waits_for() {
     let waiting = |cause| WaitingRows { cause, rows: 1, created_at: born };
     assert_eq!(found.waiting, [waiting(WaitCause::RetryLater), waiting(WaitCause::RefusalBudget)]);
     // A row that waits is answered like another, is open after a restart, and an answered row does not wait.
-    let open: Vec<u32> =
-        world.store().unanswered(first).wait().unwrap().iter().map(|row| row.index).collect();
+    let open: Vec<u32> = world.unanswered(first).wait().unwrap().iter().map(|row| row.index).collect();
     assert_eq!(open, [1, 2]);
     world.answer(first, &[(3, later), (1, Verified(MailboxNotFound.into())), (2, Verified(CatchAll.into()))]);
     let found = progress(&world, &list);
@@ -255,25 +250,25 @@ fn a_cancelled_list_keeps_its_answers_and_gets_the_rest_back() {
     let batch = submit(&mut world, &mut list, &["a@example.com", "b@example.com", "c@example.com"]);
     world.answer(batch, &[(1, Verified(MailboxExists.into()))]);
     world.check(a, (97, 0, 3, 0, 0));
-    let cancelled = world.store().cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
+    let cancelled = world.cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
     assert_eq!((cancelled.list.state, cancelled.batches), (ListState::Cancelled, vec![batch]));
     assert_eq!((cancelled.list.answered(), cancelled.list.charged, cancelled.list.done), (1, 1, 1));
     world.check(a, (99, 0, 0, 1, 0));
-    let answers = world.store().list_answers(&cancelled.list, 0).wait().unwrap().unwrap();
+    let answers = world.list_answers(&cancelled.list, 0).wait().unwrap().unwrap();
     assert_eq!(answers, [None, Some(MailboxExists), None]);
     // A later answer has no effect, a second cancellation neither, and nothing is submitted any more.
     assert_eq!(world.answer(batch, &[(0, Verified(MailboxExists.into()))]), []);
-    let again = world.store().cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
+    let again = world.cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
     assert_eq!((again.list, again.batches), (cancelled.list, vec![]));
     let mut new = world.new_batch(a, &["d@example.com"]);
-    new.id = world.store().batch_of_list(&list, 1);
-    let made = world.store().submit_batch_of_list(&list, new, world.now).wait();
+    new.id = world.batch_of_list(&list, 1);
+    let made = world.submit_batch_of_list(&list, new, world.now).wait();
     assert_eq!(made, Ok(BatchOfList::Gone));
     world.check(a, (99, 0, 0, 1, 0));
     world.reopen();
     world.check(a, (99, 0, 0, 1, 0));
     let other = world.account("b", "free");
-    assert_eq!(world.store().cancel_list(other, list.id, world.now).wait(), Ok(None));
+    assert_eq!(world.cancel_list(other, list.id, world.now).wait(), Ok(None));
 }
 
 #[test]
@@ -282,19 +277,18 @@ fn a_list_that_is_given_up_keeps_its_answers_and_gets_the_rest_back() {
     let mut list = running(&world, a, 1, 5);
     let batch = submit(&mut world, &mut list, &["a@example.com", "b@example.com", "c@example.com"]);
     world.answer(batch, &[(1, Verified(MailboxExists.into()))]);
-    let give_up = |world: &World, id| {
-        world.store().give_up_list(a, id, "It cannot be read.".into(), world.now).wait().unwrap()
-    };
+    let give_up =
+        |world: &World, id| world.give_up_list(a, id, "It cannot be read.".into(), world.now).wait().unwrap();
     let ended = give_up(&world, list.id).unwrap();
     assert_eq!((ended.list.state, &*ended.list.why), (ListState::Unfit, "It cannot be read."));
     assert_eq!((ended.list.answered(), ended.list.charged, ended.list.done), (1, 1, 1));
     assert_eq!((ended.batches, &ended.list.found), (vec![batch], &list.found));
     world.check(a, (99, 0, 0, 1, 0));
-    let answers = world.store().list_answers(&ended.list, 0).wait().unwrap().unwrap();
+    let answers = world.list_answers(&ended.list, 0).wait().unwrap().unwrap();
     assert_eq!(answers, [None, Some(MailboxExists), None]);
     assert_eq!(world.answer(batch, &[(0, Verified(MailboxExists.into()))]), []);
     world.reopen();
-    let kept = world.store().list(a, list.id, world.now).wait().unwrap().unwrap();
+    let kept = world.list(a, list.id, world.now).wait().unwrap().unwrap();
     assert_eq!(kept, ended.list);
     world.check(a, (99, 0, 0, 1, 0));
     // A list that has ended stays as it is.
@@ -312,12 +306,12 @@ fn a_hundred_open_batches_end_at_once() {
         let addresses: Vec<String> = (0..200).map(|row| format!("{number}-{row}@example.com")).collect();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
         let new = world.new_batch(a, &addresses);
-        let new = NewBatch { id: world.store().batch_of_list(&list, number), ..new };
+        let new = NewBatch { id: world.batch_of_list(&list, number), ..new };
         list.submitted += 200;
-        let made = world.store().submit_batch_of_list(&list, new, world.now).wait().unwrap();
+        let made = world.submit_batch_of_list(&list, new, world.now).wait().unwrap();
         assert!(matches!(made, BatchOfList::Made(_)));
     }
-    let cancelled = world.store().cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
+    let cancelled = world.cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
     assert_eq!((cancelled.list.done, cancelled.batches.len()), (100, 100));
     world.check(a, (100, 19_900, 0, 0, 0));
 }
@@ -328,9 +322,9 @@ fn a_cancelled_list_has_the_answers_of_its_complete_batches() {
     let mut list = running(&world, a, 1, 2);
     let batch = submit(&mut world, &mut list, &["a@example.com", "b@example.com"]);
     world.answer(batch, &[(0, Verified(MailboxExists.into())), (1, Unanswered)]);
-    let cancelled = world.store().cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
+    let cancelled = world.cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
     assert_eq!((cancelled.batches.len(), cancelled.list.charged), (0, 1));
-    let answers = world.store().list_answers(&list, 0).wait().unwrap().unwrap();
+    let answers = world.list_answers(&list, 0).wait().unwrap().unwrap();
     assert_eq!(answers, [Some(MailboxExists), None]);
 }
 
@@ -339,10 +333,10 @@ fn the_deletion_of_a_running_list_ends_its_batches() {
     let (mut world, a) = World::with_account("free");
     let mut list = running(&world, a, 1, 3);
     let batch = submit(&mut world, &mut list, &["a@example.com", "b@example.com"]);
-    assert_eq!(world.store().delete_list(a, list.id, world.now).wait(), Ok(Some(vec![batch])));
+    assert_eq!(world.delete_list(a, list.id, world.now).wait(), Ok(Some(vec![batch])));
     world.check(a, (100, 0, 0, 0, 0));
-    assert_eq!(world.store().list(a, list.id, world.now).wait(), Ok(None));
-    assert_eq!(world.store().open_batches().wait(), Ok(vec![]));
+    assert_eq!(world.list(a, list.id, world.now).wait(), Ok(None));
+    assert_eq!(world.open_batches().wait(), Ok(vec![]));
 }
 
 #[test]
@@ -353,12 +347,7 @@ fn an_upload_continues_at_its_offset_only() {
     store.create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
     let put = |number, from, to, plain, now| {
         store
-            .put_list_part(
-                &list,
-                NewPart { number, from, to, plain, by: Authority::OPERATOR },
-                ListRoom::MOST,
-                now,
-            )
+            .put_list_part(&list, NewPart { number, from, to, plain, by: OPERATOR }, ListRoom::MOST, now)
             .wait()
             .unwrap()
     };
@@ -371,15 +360,15 @@ fn an_upload_continues_at_its_offset_only() {
     world.reopen();
     let found = read(&world, &list);
     assert_eq!((found.state, found.offset, found.bytes), (ListState::Uploading, 5, 30));
-    assert_eq!(world.store().list_part(&list, 0).wait().unwrap().as_deref(), Some(&b"abcde"[..]));
-    assert_eq!(world.store().end_upload(&list, None, Authority::OPERATOR, START).wait(), Ok(UploadEnd::Done));
+    assert_eq!(world.list_part(&list, 0).wait().unwrap().as_deref(), Some(&b"abcde"[..]));
+    assert_eq!(world.end_upload(&list, None, OPERATOR, START).wait(), Ok(UploadEnd::Done));
     let found = read(&world, &list);
     assert_eq!((found.state, found.bytes), (ListState::Reading, 5));
-    assert_eq!(world.store().end_upload(&list, None, Authority::OPERATOR, START).wait(), Ok(UploadEnd::Gone));
+    assert_eq!(world.end_upload(&list, None, OPERATOR, START).wait(), Ok(UploadEnd::Gone));
     world.now = START + LIST_KEEP_MS - 1;
     assert_eq!(read(&world, &list).bytes, 5);
     world.now += 1;
-    assert_eq!(world.store().list(a, list.id, world.now).wait(), Ok(None));
+    assert_eq!(world.list(a, list.id, world.now).wait(), Ok(None));
     assert!(world.purge().lists > 0);
 }
 
@@ -388,24 +377,24 @@ fn an_upload_without_bytes_for_a_day_is_removed_and_one_that_does_not_begin_soon
     let (mut world, a) = World::with_account("free");
     let [list, other] = [1, 2].map(|n| List { is_resumable: true, ..list(&world, a, n) });
     for list in [&list, &other] {
-        world.store().create_list(list, ListRoom::MOST, None, START).wait().unwrap();
+        world.create_list(list, ListRoom::MOST, None, START).wait().unwrap();
     }
     world.now = START + UPLOAD_BEGIN_MS - 1;
     let put = |world: &World, number| {
-        world.store().put_list_part(&list, part(number, b"x"), ListRoom::MOST, world.now).wait()
+        world.put_list_part(&list, part(number, b"x"), ListRoom::MOST, world.now).wait()
     };
     assert_eq!(put(&world, 0), Ok(PartPut::Stored));
     assert_eq!(read(&world, &other).offset, 0);
     world.now += 1;
-    assert_eq!(world.store().list(a, other.id, world.now).wait(), Ok(None));
+    assert_eq!(world.list(a, other.id, world.now).wait(), Ok(None));
     assert_eq!(world.purge().lists, 1);
     world.now += 24 * HOUR - 2;
     assert_eq!(read(&world, &list).offset, 1);
     world.now += 1;
     assert_eq!(put(&world, 1), Ok(PartPut::Gone));
-    assert_eq!(world.store().list(a, list.id, world.now).wait(), Ok(None));
+    assert_eq!(world.list(a, list.id, world.now).wait(), Ok(None));
     assert_eq!(world.purge().lists, 1);
-    assert_eq!(world.store().list_part(&list, 0).wait(), Ok(None));
+    assert_eq!(world.list_part(&list, 0).wait(), Ok(None));
 }
 
 #[test]
@@ -414,24 +403,15 @@ fn an_idempotency_key_creates_one_list() {
     let key = |body: u8| Some(Idempotency { key: "k".into(), body: [body; 32] });
     let create = |world: &World, n, key, is_resumable| {
         let list = List { is_resumable, ..list(world, a, n) };
-        world.store().create_list(&list, ListRoom::MOST, key, world.now).wait().unwrap()
+        world.create_list(&list, ListRoom::MOST, key, world.now).wait().unwrap()
     };
     let [one, two] = [1, 2].map(|n| list(&world, a, n));
     assert_eq!(create(&world, 1, key(1), false), ListMade::Made);
     // It is not stored before the end of the upload. Of two uploads with one key, the faster one counts.
     assert_eq!(create(&world, 2, key(1), false), ListMade::Made);
-    assert_eq!(
-        world.store().end_upload(&two, key(1), Authority::OPERATOR, START).wait(),
-        Ok(UploadEnd::Done)
-    );
-    assert_eq!(
-        world.store().end_upload(&one, key(1), Authority::OPERATOR, START).wait(),
-        Ok(UploadEnd::Replayed(two.id))
-    );
-    assert_eq!(
-        world.store().end_upload(&one, key(2), Authority::OPERATOR, START).wait(),
-        Ok(UploadEnd::KeyReused)
-    );
+    assert_eq!(world.end_upload(&two, key(1), OPERATOR, START).wait(), Ok(UploadEnd::Done));
+    assert_eq!(world.end_upload(&one, key(1), OPERATOR, START).wait(), Ok(UploadEnd::Replayed(two.id)));
+    assert_eq!(world.end_upload(&one, key(2), OPERATOR, START).wait(), Ok(UploadEnd::KeyReused));
     assert_eq!(create(&world, 3, key(1), false), ListMade::Replayed(two.id));
     assert_eq!(create(&world, 3, key(2), true), ListMade::KeyReused);
     // The keys of batches are others.
@@ -446,7 +426,7 @@ fn an_idempotency_key_creates_one_list() {
     assert_eq!(create(&world, 5, key(2), true), ListMade::Replayed(ListId::new(world.now, 4)));
     // A test key has keys of its own.
     let test = List { mode: KeyMode::Test, ..list(&world, a, 6) };
-    let made = world.store().create_list(&test, ListRoom::MOST, key(2), world.now).wait();
+    let made = world.create_list(&test, ListRoom::MOST, key(2), world.now).wait();
     assert_eq!(made, Ok(ListMade::Made));
 }
 
@@ -456,21 +436,21 @@ fn a_batch_is_cancelled_once_and_only_by_its_account() {
     let (a, b) = (world.account("a", "free"), world.account("b", "free"));
     let id = world.batch(a, &["a@example.com", "b@example.com", "c@example.com"]);
     world.answer(id, &[(2, Verified(MailboxExists.into()))]);
-    assert_eq!(world.store().cancel_batch(b, id, world.now).wait(), Ok(None));
-    assert_eq!(world.store().still_open(vec![id]).wait(), Ok(vec![id]));
+    assert_eq!(world.cancel_batch(b, id, world.now).wait(), Ok(None));
+    assert_eq!(world.still_open(vec![id]).wait(), Ok(vec![id]));
     for _ in 0..2 {
-        let view = world.store().cancel_batch(a, id, world.now).wait().unwrap().unwrap();
+        let view = world.cancel_batch(a, id, world.now).wait().unwrap().unwrap();
         let reasons: Vec<Reason> = view.results.unwrap().into_iter().map(|(_, reason)| reason).collect();
         assert_eq!(reasons, [Reason::Unverifiable, Reason::Unverifiable, MailboxExists]);
         assert_eq!((view.completed, view.checked, view.charged), (true, 3, 1));
         world.check(a, (99, 0, 0, 1, 0));
     }
-    assert_eq!(world.store().still_open(vec![id]).wait(), Ok(vec![]));
+    assert_eq!(world.still_open(vec![id]).wait(), Ok(vec![]));
     assert_eq!(world.answer(id, &[(0, Verified(MailboxExists.into()))]), []);
     world.check(a, (99, 0, 0, 1, 0));
     let mut list = running(&world, a, 1, 1);
     let of_list = submit(&mut world, &mut list, &["d@example.com"]);
-    assert_eq!(world.store().cancel_batch(a, of_list, world.now).wait(), Ok(None));
+    assert_eq!(world.cancel_batch(a, of_list, world.now).wait(), Ok(None));
 }
 
 #[test]
@@ -483,7 +463,7 @@ fn batches_come_in_pages_without_those_of_lists() {
     }
     let mut list = running(&world, a, 1, 1);
     submit(&mut world, &mut list, &["z@example.com"]);
-    let page = |after, limit| world.store().batches(a, after, limit, world.now).wait().unwrap();
+    let page = |after, limit| world.batches(a, after, limit, world.now).wait().unwrap();
     let ids = |page: &BatchPage| page.batches.iter().map(|batch| batch.batch).collect::<Vec<_>>();
     let first = page(None, 2);
     assert_eq!((ids(&first), first.next), (vec![made[4], made[3]], Some(made[3])));
@@ -503,7 +483,7 @@ fn the_index_of_a_list_is_written_while_it_is_read_and_goes_with_it() {
     store.create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
     assert_eq!(store.put_list_index(&list, 0, b"early").wait(), Ok(false));
     store.put_list_part(&list, part(0, b"a"), ListRoom::MOST, START).wait().unwrap();
-    store.end_upload(&list, None, Authority::OPERATOR, START).wait().unwrap();
+    store.end_upload(&list, None, OPERATOR, START).wait().unwrap();
     assert_eq!(store.put_list_index(&list, 0, b"index").wait(), Ok(true));
     list.state = ListState::Reading;
     assert_eq!(store.list_index(&list, 0).wait().unwrap().as_deref(), Some(&b"index"[..]));
@@ -512,16 +492,16 @@ fn the_index_of_a_list_is_written_while_it_is_read_and_goes_with_it() {
     store.delete_list(a, list.id, START).wait().unwrap();
     world.let_chores_run();
     world.purge();
-    assert_eq!(world.store().list_index(&list, 0).wait(), Ok(None));
+    assert_eq!(world.list_index(&list, 0).wait(), Ok(None));
 }
 
 #[test]
 fn the_ledger_names_the_batch_or_the_list_of_a_charge() {
     let (mut world, a) = World::with_account("free");
     // The ids of a list's batches have the time of the list.
-    let entries = |world: &World| world.store().entries(a, 100).wait().unwrap();
+    let entries = |world: &World| world.entries(a, 100).wait().unwrap();
     let newest = |world: &World| entries(world).into_iter().max_by_key(|entry| entry.at).unwrap();
-    let page = |world: &World| world.store().batches(a, None, 10, world.now).wait().unwrap().batches;
+    let page = |world: &World| world.batches(a, None, 10, world.now).wait().unwrap().batches;
     world.verify(a, "single@example.com", MailboxExists);
     assert_eq!((newest(&world).note.as_str(), newest(&world).charged_for()), ("", None), "no address");
     world.now += 1;
@@ -547,9 +527,9 @@ fn the_ledger_names_the_batch_or_the_list_of_a_charge() {
     let mut list = running(&world, a, 2, 2);
     let cancelled = submit(&mut world, &mut list, &["d@example.com", "e@example.com"]);
     world.answer(cancelled, &[(0, Verified(MailboxExists.into()))]);
-    world.store().cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
+    world.cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
     assert_eq!((newest(&world).spent, newest(&world).note), (1, format!("list {}", list.id)));
-    world.store().delete_list(a, list.id, world.now).wait().unwrap().unwrap();
+    world.delete_list(a, list.id, world.now).wait().unwrap().unwrap();
     assert_eq!(newest(&world).charged_for(), Some(ChargedFor::List(list.id)), "the entry outlives the list");
     world.check(a, (95, 0, 0, 5, 0));
     world.now += 100 * DAY;
@@ -585,9 +565,9 @@ fn a_list_keeps_where_its_addresses_are_beside_the_reason_of_a_pause() {
     .enumerate()
     {
         let list = list(&world, a, n as u128);
-        world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
+        world.create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
         let list = List { state: ListState::Paused, found, why: why.into(), ..list };
-        assert_eq!(world.store().put_list(&list, ListState::Uploading, None, world.now).wait(), Ok(true));
+        assert_eq!(world.put_list(&list, ListState::Uploading, None, world.now).wait(), Ok(true));
         world.reopen();
         let read = read(&world, &list);
         assert_eq!((read.why, read.found), (list.why, list.found));

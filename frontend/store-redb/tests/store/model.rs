@@ -21,25 +21,9 @@ enum Operation {
     Create {
         plan: usize,
     },
-    SetPlan {
+    Of {
         account: usize,
-        plan: usize,
-    },
-    SetStatus {
-        account: usize,
-        status: SubscriptionStatus,
-    },
-    Cancel {
-        account: usize,
-        cancel: bool,
-    },
-    Grant {
-        account: usize,
-        credits: u64,
-    },
-    Hold {
-        account: usize,
-        credits: u64,
+        change: Change,
     },
     Settle {
         hold: usize,
@@ -47,26 +31,9 @@ enum Operation {
     Void {
         hold: usize,
     },
-    /// A check with this result, of one of few addresses.
-    Verify {
-        account: usize,
-        address: usize,
-        verdict: Verdict,
-    },
     /// A withdrawal of the evidence of one of few hosts.
     Withdraw {
         evidence: u64,
-    },
-    /// A charge for a shared verdict, if there is one.
-    Reuse {
-        account: usize,
-        address: usize,
-    },
-    /// A batch of these addresses, with one of few idempotency keys or none.
-    Batch {
-        account: usize,
-        addresses: Vec<usize>,
-        key: Option<u8>,
     },
     /// Answers to rows of one of the last batches, with or without a verdict.
     Answer {
@@ -80,24 +47,45 @@ enum Operation {
     Reopen,
 }
 
-fn operation() -> impl Strategy<Value = Operation> {
+/// What happens to one account.
+#[derive(Debug, Clone)]
+enum Change {
+    Plan(usize),
+    Status(SubscriptionStatus),
+    Cancel(bool),
+    Grant(u64),
+    Hold(u64),
+    /// A check of one of few addresses, with this result.
+    Verify(usize, Verdict),
+    /// A charge for a shared verdict on an address, if there is one.
+    Reuse(usize),
+    /// A batch of these addresses, with one of few idempotency keys or none.
+    Batch(Vec<usize>, Option<u8>),
+}
+
+fn change() -> impl Strategy<Value = Change> {
     let status = prop::sample::select(SubscriptionStatus::ALL.to_vec());
     let credits = prop_oneof![1..5u64, 1..120u64, 1..6_000u64];
     prop_oneof![
+        2 => (0..5usize).prop_map(Change::Plan),
+        2 => status.prop_map(Change::Status),
+        1 => any::<bool>().prop_map(Change::Cancel),
+        2 => (1..200u64).prop_map(Change::Grant),
+        8 => credits.prop_map(Change::Hold),
+        3 => (0..ADDRESSES, verdict()).prop_map(|(address, verdict)| Change::Verify(address, verdict)),
+        3 => (0..ADDRESSES).prop_map(Change::Reuse),
+        5 => (vec(0..ADDRESSES, 0..6), prop::option::of(0..3u8))
+            .prop_map(|(addresses, key)| Change::Batch(addresses, key)),
+    ]
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
         1 => (0..5usize).prop_map(|plan| Operation::Create { plan }),
-        2 => (0..3usize, 0..5usize).prop_map(|(account, plan)| Operation::SetPlan { account, plan }),
-        2 => (0..3usize, status).prop_map(|(account, status)| Operation::SetStatus { account, status }),
-        1 => (0..3usize, any::<bool>()).prop_map(|(account, cancel)| Operation::Cancel { account, cancel }),
-        2 => (0..3usize, 1..200u64).prop_map(|(account, credits)| Operation::Grant { account, credits }),
-        8 => (0..3usize, credits).prop_map(|(account, credits)| Operation::Hold { account, credits }),
+        26 => (0..3usize, change()).prop_map(|(account, change)| Operation::Of { account, change }),
         5 => (0..40usize).prop_map(|hold| Operation::Settle { hold }),
         4 => (0..40usize).prop_map(|hold| Operation::Void { hold }),
-        3 => (0..3usize, 0..ADDRESSES, verdict())
-            .prop_map(|(account, address, verdict)| Operation::Verify { account, address, verdict }),
         1 => (0..HOSTS).prop_map(|evidence| Operation::Withdraw { evidence }),
-        3 => (0..3usize, 0..ADDRESSES).prop_map(|(account, address)| Operation::Reuse { account, address }),
-        5 => (0..3usize, vec(0..ADDRESSES, 0..6), prop::option::of(0..3u8))
-            .prop_map(|(account, addresses, key)| Operation::Batch { account, addresses, key }),
         5 => (0..3usize, vec((0..7usize, outcome()), 0..8))
             .prop_map(|(batch, rows)| Operation::Answer { batch, rows }),
         1 => Just(Operation::Purge),
@@ -249,64 +237,37 @@ struct Run {
 }
 
 impl Run {
-    fn account(&self, account: usize) -> Option<usize> {
-        (!self.model.accounts.is_empty()).then(|| account % self.model.accounts.len())
-    }
-
     fn step(&mut self, operation: Operation) {
         for account in &mut self.model.accounts {
             account.pass(self.world.now);
         }
         match operation {
             Operation::Create { plan } => self.create(plan),
-            Operation::SetPlan { account, plan } => {
-                if let Some(account) = self.account(account) {
-                    self.set_plan(account, plan);
-                }
-            }
-            Operation::SetStatus { account, status } => {
-                if let Some(account) = self.account(account) {
-                    self.set_status(account, status);
-                }
-            }
-            Operation::Cancel { account, cancel } => {
-                if let Some(account) = self.account(account) {
-                    self.cancel(account, cancel);
-                }
-            }
-            Operation::Grant { account, credits } => {
-                if let Some(account) = self.account(account) {
-                    self.world.grant(self.model.accounts[account].id, credits).unwrap();
-                    self.model.accounts[account].packs += credits;
-                }
-            }
-            Operation::Hold { account, credits } => {
-                if let Some(account) = self.account(account) {
-                    self.hold(account, credits);
-                }
-            }
+            Operation::Of { .. } if self.model.accounts.is_empty() => {}
+            Operation::Of { account, change } => self.change(account % self.model.accounts.len(), change),
             Operation::Settle { hold } => self.end(hold, End::Settled),
             Operation::Void { hold } => self.end(hold, End::Voided),
-            Operation::Verify { account, address, verdict } => {
-                if let Some(account) = self.account(account) {
-                    self.verify(account, address, verdict);
-                }
-            }
             Operation::Withdraw { evidence } => self.withdraw(evidence),
-            Operation::Reuse { account, address } => {
-                if let Some(account) = self.account(account) {
-                    self.reuse(account, address);
-                }
-            }
-            Operation::Batch { account, addresses, key } => {
-                if let Some(account) = self.account(account) {
-                    self.batch(account, &addresses, key);
-                }
-            }
             Operation::Answer { batch, rows } => self.answer(batch, &rows),
             Operation::Purge => self.purge(),
             Operation::Pass { ms } => self.world.now += ms,
             Operation::Reopen => self.reopen(),
+        }
+    }
+
+    fn change(&mut self, account: usize, change: Change) {
+        match change {
+            Change::Plan(plan) => self.set_plan(account, plan),
+            Change::Status(status) => self.set_status(account, status),
+            Change::Cancel(cancel) => self.cancel(account, cancel),
+            Change::Grant(credits) => {
+                self.world.grant(self.model.accounts[account].id, credits).unwrap();
+                self.model.accounts[account].packs += credits;
+            }
+            Change::Hold(credits) => self.hold(account, credits),
+            Change::Verify(address, verdict) => self.verify(account, address, verdict),
+            Change::Reuse(address) => self.reuse(account, address),
+            Change::Batch(addresses, key) => self.batch(account, &addresses, key),
         }
     }
 
@@ -352,7 +313,7 @@ impl Run {
     fn cancel(&mut self, account: usize, cancel: bool) {
         let modeled = &mut self.model.accounts[account];
         let (id, now) = (modeled.id, self.world.now);
-        self.world.store().set_cancel_at_period_end(id, cancel, now).wait().unwrap();
+        self.world.set_cancel_at_period_end(id, cancel, now).wait().unwrap();
         modeled.cancel = cancel && modeled.plan.resets;
         if cancel && !modeled.plan.resets {
             modeled.status = SubscriptionStatus::Canceled;

@@ -15,7 +15,7 @@ mod zombies;
 
 use crate::link::Link;
 use crate::postgres::{self, InSchema};
-use crate::world::{World, plans};
+use crate::world::{OPERATOR, World, plans};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,6 +51,17 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
 /// The answers of calls that were made at once, which must all succeed.
 fn wait_all<T, E: From<StoreError> + std::fmt::Debug>(pending: Vec<Pending<T, E>>) -> Vec<T> {
     pending.into_iter().map(|pending| pending.wait().unwrap()).collect()
+}
+
+/// The answers to requests that are made at once, each to the next node in turn.
+fn in_turn<R, T, E: From<StoreError>>(
+    world: &World,
+    requests: impl IntoIterator<Item = R>,
+    call: impl Fn(&Store, R) -> Pending<T, E>,
+) -> Vec<Result<T, E>> {
+    let nodes = world.nodes().iter().cycle();
+    let pending: Vec<_> = nodes.zip(requests).map(|(node, request)| call(node, request)).collect();
+    pending.into_iter().map(Pending::wait).collect()
 }
 
 /// The time of the process. What nodes do by themselves has this time too, so it must not be long before that of the calls.
@@ -162,7 +173,7 @@ impl Mortals {
         let row = |address: &&str| NewRow { email: (*address).into(), address: store.hash_address(address) };
         let (id, rows) = (BatchId::new(now(), self.random()), addresses.iter().map(row).collect());
         let new = NewBatch { id, account, name: None, rows, idempotency: None, mode: BatchMode::Live };
-        store.create_batch(new, Authority::OPERATOR, now()).wait().unwrap().batch
+        store.create_batch(new, OPERATOR, now()).wait().unwrap().batch
     }
 
     fn balance(&self, node: usize, account: AccountId) -> store::credits::Balance {

@@ -3,12 +3,14 @@
 //! `format-5/`, `format-6/`, `format-7/` and `format-9/` are such folders with a compressed database. [`make_a_folder`] wrote each at the
 //! last commit of its format.
 
-use crate::world::{DAY, InFolder, START, World};
+use crate::world::{
+    DAY, InFolder, OPERATOR, PASSWORD, START, World, new_account, new_key, new_user, new_webhook,
+};
 use api::Reason::{CatchAll, InboxFull, MailboxExists, MailboxNotFound, Unverifiable};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use store::rate_limit::{Bucket, Kept, Overrides, Row, Step, Window, WindowId};
-use store::webhooks::{EventKind, EventSet, NewWebhook, WebhookSecret};
+use store::webhooks::{EventKind, EventSet, NewWebhook};
 use store::*;
 use store_redb::{DATABASE_FILE, KEY_FOLDER, backup};
 use tempfile::TempDir;
@@ -26,9 +28,6 @@ const READY: u128 = 7;
 const RUNNING: u128 = 8;
 const TEST_KEY: u128 = 9;
 const WEBHOOK: u128 = 10;
-
-const PASSWORD: PasswordHash =
-    PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [1; 16], tag: [2; 32] };
 
 fn account(number: u128) -> AccountId {
     AccountId::new(START, number)
@@ -63,45 +62,30 @@ fn open(folder: &Path) -> World {
 fn fill(world: &mut World) {
     for (number, name) in [(ALICE, "alice"), (BOB, "bob")] {
         let id = account(number);
-        let account = NewAccount { id, name: name.into(), plan: "free".into() };
+        let account = new_account(id, name);
         if number == ALICE {
             let session = NewSession { hash: [8; 32], agent: "browser".into() };
-            let new = NewUser { account, email: "alice@example.com".into(), password: PASSWORD, session };
-            world.store().sign_up(new, START).wait().unwrap();
+            let new = new_user(account, "alice@example.com", session);
+            world.sign_up(new, START).wait().unwrap();
         } else {
-            world.store().create_account(account, START).wait().unwrap();
+            world.create_account(account, START).wait().unwrap();
         }
     }
-    let key = NewKey {
-        id: KeyId::new(START, KEY),
-        account: account(ALICE),
-        mode: KeyMode::Live,
-        hash: [7; 32],
-        last4: *b"wxyz",
-        label: "first".into(),
-        scopes: KeyScopes::ALL,
-        expires_at: None,
-    };
+    let key = NewKey { id: KeyId::new(START, KEY), ..new_key(account(ALICE), 7) };
     let test = NewKey { id: KeyId::new(START, TEST_KEY), mode: KeyMode::Test, hash: [9; 32], ..key.clone() };
-    world.store().create_key(key, Authority::OPERATOR, START).wait().unwrap();
-    world.store().create_key(test, Authority::OPERATOR, START).wait().unwrap();
-    world.store().revoke_key(KeyId::new(START, TEST_KEY), START + 1).wait().unwrap();
-    let webhook = NewWebhook {
-        id: WebhookId::new(START, WEBHOOK),
-        account: account(ALICE),
-        url: "https://hooks.example/in".into(),
-        label: "mine".into(),
-        events: EventSet::of([EventKind::ListCompleted]),
-        secret: WebhookSecret([7; 24]),
-    };
-    world.store().create_webhook(webhook, Authority::OPERATOR, START).wait().unwrap();
-    world.store().set_overrides(account(ALICE), false, own_limits()).wait().unwrap();
-    world.store().keep_counters(counters()).wait().unwrap();
+    world.create_key(key, OPERATOR, START).wait().unwrap();
+    world.create_key(test, OPERATOR, START).wait().unwrap();
+    world.revoke_key(KeyId::new(START, TEST_KEY), START + 1).wait().unwrap();
+    let events = EventSet::of([EventKind::ListCompleted]);
+    let webhook = NewWebhook { label: "mine".into(), events, ..new_webhook(account(ALICE), WEBHOOK) };
+    world.create_webhook(webhook, OPERATOR, START).wait().unwrap();
+    world.set_overrides(account(ALICE), false, own_limits()).wait().unwrap();
+    world.keep_counters(counters()).wait().unwrap();
     world.grant(account(ALICE), 50).unwrap();
     let list = List { by_row: false, ..list(LIST) };
-    world.store().create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
-    let part = NewPart { number: 0, from: 0, to: 15, plain: b"one@example.com", by: Authority::OPERATOR };
-    world.store().put_list_part(&list, part, ListRoom::MOST, START).wait().unwrap();
+    world.create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
+    let part = NewPart { number: 0, from: 0, to: 15, plain: b"one@example.com", by: OPERATOR };
+    world.put_list_part(&list, part, ListRoom::MOST, START).wait().unwrap();
 
     world.hold(account(BOB), 3).unwrap();
     for (address, reason) in
@@ -166,7 +150,7 @@ fn a_folder_of_format_5_opens_with_all_that_it_has() {
     let folder = stored(5);
     let mut world = open(folder.path());
     world.now = START + 1_000;
-    assert_eq!(world.store().lists(account(ALICE), world.now).wait().unwrap(), [list(LIST)]);
+    assert_eq!(world.lists(account(ALICE), world.now).wait().unwrap(), [list(LIST)]);
     check_all_but_lists(&mut world);
 }
 
@@ -183,25 +167,23 @@ fn a_folder_of_format_6_opens_with_all_that_it_has() {
     let running = List { submitted: 3, ..running };
     assert_eq!((ready.to_check(), ready.price()), (3, 3), "each row with an address");
     let alice = account(ALICE);
-    let lists = world.store().lists(alice, world.now).wait().unwrap();
+    let lists = world.lists(alice, world.now).wait().unwrap();
     assert_eq!(lists, [running.clone(), ready, list(LIST)]);
     // Three rows of the running list are held, and its batch is one like any other.
     world.check(alice, (90, 50, 5, 5, 0));
-    let batch = world.store().batch_of_list(&running, 0);
+    let batch = world.batch_of_list(&running, 0);
     world.answer(
         batch,
         &[(0, RowOutcome::Verified(MailboxExists.into())), (2, RowOutcome::Repeated(MailboxExists))],
     );
-    let cancelled = world.store().cancel_list(alice, running.id, world.now).wait().unwrap().unwrap();
+    let cancelled = world.cancel_list(alice, running.id, world.now).wait().unwrap().unwrap();
     assert_eq!((cancelled.list.state, cancelled.list.answered()), (ListState::Cancelled, 2));
-    assert_eq!(cancelled.list, world.store().list(alice, running.id, world.now).wait().unwrap().unwrap());
+    assert_eq!(cancelled.list, world.list(alice, running.id, world.now).wait().unwrap().unwrap());
     world.check(alice, (91, 50, 2, 7, 0));
     for number in [READY, RUNNING] {
-        assert!(
-            world.store().delete_list(alice, ListId::new(START, number), world.now).wait().unwrap().is_some()
-        );
+        assert!(world.delete_list(alice, ListId::new(START, number), world.now).wait().unwrap().is_some());
     }
-    assert_eq!(world.store().delete_unfinished_lists(None).wait(), Ok(1));
+    assert_eq!(world.delete_unfinished_lists(None).wait(), Ok(1));
 }
 
 #[test]
@@ -210,14 +192,14 @@ fn a_folder_of_format_7_opens_with_all_that_it_has() {
     let mut world = open(folder.path());
     world.now = START + 1_000;
     let alice = account(ALICE);
-    let lists = world.store().lists(alice, world.now).wait().unwrap();
+    let lists = world.lists(alice, world.now).wait().unwrap();
     assert_eq!(lists, [List { by_row: false, offset: 15, ..list(LIST) }]);
-    let keys = world.store().keys(alice).wait().unwrap();
+    let keys = world.keys(alice).wait().unwrap();
     let seen: Vec<_> =
         keys.iter().map(|key| (key.mode, key.scopes, key.expires_at, key.revoked_at.is_some())).collect();
     let all = KeyScopes::ALL;
     assert_eq!(seen, [(KeyMode::Live, all, None, false), (KeyMode::Test, all, None, true)]);
-    let webhooks = world.store().webhooks(alice).wait().unwrap();
+    let webhooks = world.webhooks(alice).wait().unwrap();
     assert_eq!(
         webhooks.iter().map(|hook| hook.url.as_str()).collect::<Vec<_>>(),
         ["https://hooks.example/in"]
@@ -225,9 +207,9 @@ fn a_folder_of_format_7_opens_with_all_that_it_has() {
     // A key of the new format stands beside them.
     let scopes = KeyScopes::of([KeyScope::Lists]).unwrap();
     let new = NewKey { scopes, expires_at: Some(START + DAY), ..world.new_key(alice, "new") };
-    world.store().create_key(new.clone(), Authority::OPERATOR, world.now).wait().unwrap();
+    world.create_key(new.clone(), OPERATOR, world.now).wait().unwrap();
     world.reopen();
-    let found = world.store().key_by_hash(&new.hash).unwrap();
+    let found = world.key_by_hash(&new.hash).unwrap();
     assert_eq!((found.scopes, found.expires_at), (scopes, Some(START + DAY)));
     check_all_but_lists(&mut world);
 }
@@ -239,14 +221,14 @@ fn a_folder_of_format_9_opens_with_all_that_it_has() {
     world.now = START + 1_000;
     let alice = account(ALICE);
     let list = List { by_row: false, offset: 15, ..list(LIST) };
-    assert_eq!(world.store().lists(alice, world.now).wait().unwrap(), std::slice::from_ref(&list));
+    assert_eq!(world.lists(alice, world.now).wait().unwrap(), std::slice::from_ref(&list));
     // The use of lists is made from them when it is first needed, and a quota counts from now on.
-    assert_eq!(world.store().lists_at_work(world.now).wait(), Ok(vec![]));
+    assert_eq!(world.lists_at_work(world.now).wait(), Ok(vec![]));
     let reading = List { state: ListState::Reading, ..list };
-    assert_eq!(world.store().put_list(&reading, ListState::Uploading, None, world.now).wait(), Ok(true));
-    assert_eq!(world.store().lists_at_work(world.now).wait(), Ok(vec![reading.clone()]));
+    assert_eq!(world.put_list(&reading, ListState::Uploading, None, world.now).wait(), Ok(true));
+    assert_eq!(world.lists_at_work(world.now).wait(), Ok(vec![reading.clone()]));
     world.reopen();
-    assert_eq!(world.store().lists_at_work(world.now).wait(), Ok(vec![reading]));
+    assert_eq!(world.lists_at_work(world.now).wait(), Ok(vec![reading]));
     world.batch(alice, &["new@example.com"]);
     world.check(alice, (92, 50, 3, 5, 0));
 }
@@ -256,17 +238,14 @@ fn check_all_but_lists(world: &mut World) {
     // Alice: four checks, a row of a batch of two, and an open batch.
     world.check(alice, (93, 50, 2, 5, 0));
     world.check(bob, (99, 0, 0, 1, 0));
-    assert_eq!(world.store().audit(None).wait().unwrap().faults, Vec::<String>::new());
-    assert_eq!(world.store().key_by_hash(&[7; 32]).unwrap().account, alice);
-    assert_eq!(world.store().terms(alice).unwrap().overrides, own_limits());
-    assert_eq!(world.store().kept_counters().wait().unwrap(), counters());
-    let user = world.store().user_of("alice@example.com").wait().unwrap().unwrap();
+    assert_eq!(world.audit(None).wait().unwrap().faults, Vec::<String>::new());
+    assert_eq!(world.key_by_hash(&[7; 32]).unwrap().account, alice);
+    assert_eq!(world.terms(alice).unwrap().overrides, own_limits());
+    assert_eq!(world.kept_counters().wait().unwrap(), counters());
+    let user = world.user_of("alice@example.com").wait().unwrap().unwrap();
     assert_eq!((user.account, user.password), (alice, PASSWORD));
-    assert!(world.store().session(&[8; 32], world.now).wait().unwrap().is_some());
-    assert_eq!(
-        world.store().list_part(&list(LIST), 0).wait().unwrap().as_deref(),
-        Some(&b"one@example.com"[..])
-    );
+    assert!(world.session(&[8; 32], world.now).wait().unwrap().is_some());
+    assert_eq!(world.list_part(&list(LIST), 0).wait().unwrap().as_deref(), Some(&b"one@example.com"[..]));
 
     for (name, reason) in
         [("exists", MailboxExists), ("unknown", MailboxNotFound), ("open", CatchAll), ("full", InboxFull)]
@@ -279,9 +258,9 @@ fn check_all_but_lists(world: &mut World) {
         assert!(if name == "exists" { own(of_bob) } else { shared(of_bob) }, "{name}");
     }
 
-    let open = world.store().open_batches().wait().unwrap();
+    let open = world.open_batches().wait().unwrap();
     assert_eq!(open.iter().map(|open| open.batch).collect::<Vec<_>>(), [batch(OPEN)]);
-    let rows = world.store().unanswered(batch(OPEN)).wait().unwrap();
+    let rows = world.unanswered(batch(OPEN)).wait().unwrap();
     assert_eq!(rows.iter().map(|row| row.index).collect::<Vec<_>>(), [1]);
     let done = world.view(alice, batch(COMPLETE)).unwrap();
     let expected = [("c@x.example".to_owned(), MailboxNotFound), ("d@x.example".to_owned(), Unverifiable)];

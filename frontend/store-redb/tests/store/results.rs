@@ -1,6 +1,6 @@
 //! The results of checks: the accounts that find them, and their expiry.
 
-use crate::world::{DAY, START, World};
+use crate::world::{DAY, OPERATOR, START, World};
 use api::Reason::{self, CatchAll, InboxFull, MailboxExists, MailboxNotFound, Unverifiable};
 use store::*;
 
@@ -149,9 +149,9 @@ fn a_shared_verdict_is_refused_like_any_charge() {
     assert_eq!(hold, Err(HoldError::Insufficient { available: 0 }));
     world.grant(b, 5).unwrap();
     let used = world.hold(b, 1).unwrap();
-    let address = world.store().hash_address(ADDRESS);
-    let again = NewCheck { hold: used, connection: None, address, fair_use: None, by: Authority::OPERATOR };
-    let refused = world.store().begin_check(again, START).wait();
+    let address = world.hash_address(ADDRESS);
+    let again = NewCheck { hold: used, connection: None, address, fair_use: None, by: OPERATOR };
+    let refused = world.begin_check(again, START).wait();
     assert_eq!(refused, Err(AttemptError::Hold(HoldError::Exists)));
     world.reuse(b, ADDRESS, MailboxExists).unwrap();
     world.check(b, (0, 3, 101, 1, 0));
@@ -174,7 +174,7 @@ fn a_settlement_that_is_refused_records_nothing() {
     let (mut world, a) = World::with_account("free");
     let hold = world.hold(a, 1).unwrap();
     world.void(hold).unwrap();
-    let record = ResultRecord { address: world.store().hash_address(ADDRESS), verdict: MailboxExists.into() };
+    let record = ResultRecord { address: world.hash_address(ADDRESS), verdict: MailboxExists.into() };
     let refused = world.store().settle(hold, Settlement { result: Some(record) }, START).wait();
     assert_eq!(refused, Err(SettleError::AlreadyVoided));
     assert_eq!(world.known(a, ADDRESS), Known::Nothing);
@@ -183,11 +183,11 @@ fn a_settlement_that_is_refused_records_nothing() {
 #[test]
 fn hashes_last_and_belong_to_one_store() {
     let mut world = World::new();
-    let hash = world.store().hash_address(ADDRESS);
-    assert_eq!(world.store().hash_address(ADDRESS), hash);
-    assert_ne!(world.store().hash_address("jo@eexample.com"), hash);
+    let hash = world.hash_address(ADDRESS);
+    assert_eq!(world.hash_address(ADDRESS), hash);
+    assert_ne!(world.hash_address("jo@eexample.com"), hash);
     world.reopen();
-    assert_eq!(world.store().hash_address(ADDRESS), hash);
+    assert_eq!(world.hash_address(ADDRESS), hash);
     assert_ne!(World::new().store().hash_address(ADDRESS), hash, "another key");
     assert_eq!(format!("{hash:?}"), "AddressHash(..)");
 }
@@ -216,7 +216,7 @@ fn a_clock_that_goes_back_makes_an_own_result_no_other() {
 
 /// Withdraws evidence at that time.
 fn withdraw(world: &World, evidence: &[u64], at: UnixMs) {
-    world.store().withdraw(evidence.to_vec(), at).wait().unwrap();
+    world.withdraw(evidence.to_vec(), at).wait().unwrap();
 }
 
 fn resting_on(reason: Reason, evidence: u64) -> Verdict {

@@ -1,6 +1,6 @@
 //! The rules of the store, with one test each.
 
-use crate::world::{DAY, START, World, plans};
+use crate::world::{DAY, OPERATOR, START, World, new_account, plans};
 use store::SubscriptionStatus::{Active, Canceled, PastDue, Paused};
 use store::*;
 
@@ -232,7 +232,7 @@ fn no_credits_come_to_a_subscription_that_is_not_usable() {
 fn cancel_at_period_end_cancels_then() {
     let (mut world, id) = World::with_account("free");
     let cancel =
-        |world: &World, cancel| world.store().set_cancel_at_period_end(id, cancel, world.now).wait().unwrap();
+        |world: &World, cancel| world.set_cancel_at_period_end(id, cancel, world.now).wait().unwrap();
     assert!(cancel(&world, true).cancel_at_period_end);
     assert!(!cancel(&world, false).cancel_at_period_end);
     cancel(&world, true);
@@ -262,7 +262,7 @@ fn a_plan_that_never_resets() {
     world.check_sums();
 
     let other = world.account("b", "endless");
-    let canceled = world.store().set_cancel_at_period_end(other, true, world.now).wait().unwrap();
+    let canceled = world.set_cancel_at_period_end(other, true, world.now).wait().unwrap();
     assert_eq!((canceled.status, canceled.cancel_at_period_end), (Canceled, false));
 }
 
@@ -277,7 +277,7 @@ fn grants_happen_once_for_an_id() {
     let hold = HoldRef { account: id, id: grant.id };
     assert_eq!(world.hold_as(hold, 1), Err(HoldError::Exists));
     assert_eq!(world.settle(hold), Err(SettleError::UnknownHold));
-    let newest = world.store().entries(id, 1).wait().unwrap().remove(0);
+    let newest = world.entries(id, 1).wait().unwrap().remove(0);
     assert_eq!((newest.kind, newest.granted, newest.note.as_str()), (EntryKind::Pack, 10, "pack of ten"));
     for credits in [0, CREDITS_MAX + 1] {
         assert_eq!(world.grant(id, credits), Err(ChangeError::BadAmount));
@@ -298,7 +298,7 @@ fn the_ledger_tells_what_happened_newest_first() {
     world.settle(settled).unwrap();
     world.now = FEBRUARY;
     world.set_plan(id, "starter").unwrap();
-    let entries = world.store().entries(id, 10).wait().unwrap();
+    let entries = world.entries(id, 10).wait().unwrap();
     let told: Vec<_> = entries.iter().map(|e| (e.kind, e.granted, e.spent, e.expired)).collect();
     let expected = [
         (EntryKind::PlanChange, 4_900, 0, 0),
@@ -309,7 +309,7 @@ fn the_ledger_tells_what_happened_newest_first() {
     ];
     assert_eq!(told, expected);
     assert_eq!((entries[2].id, entries[3].id), (voided.id, settled.id));
-    assert_eq!(world.store().entries(id, 2).wait().unwrap(), entries[..2]);
+    assert_eq!(world.entries(id, 2).wait().unwrap(), entries[..2]);
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn old_entries_are_carried() {
         world.settle(hold).unwrap();
     }
     let old = world.hold(id, 1).unwrap();
-    let before = world.store().audit(None).wait().unwrap().entries;
+    let before = world.audit(None).wait().unwrap().entries;
     assert_eq!(before, 302);
     world.now += 120 * DAY;
     for _ in 0..60 {
@@ -330,7 +330,7 @@ fn old_entries_are_carried() {
     }
     world.let_chores_run();
     world.check_sums();
-    let entries = world.store().entries(id, usize::MAX).wait().unwrap();
+    let entries = world.entries(id, usize::MAX).wait().unwrap();
     assert_eq!(entries.len(), 1, "{entries:?}");
     assert_eq!((entries[0].kind, entries[0].spent, entries[0].granted), (EntryKind::Carried, 300, 500_000));
     // An open hold is never removed.
@@ -344,12 +344,9 @@ fn names_are_unique_and_readable() {
     let mut world = World::new();
     let id = world.account("a name", "free");
     let create = |world: &mut World, name: &str, plan: &str| {
-        let new = NewAccount {
-            id: AccountId::new(world.now, world.random()),
-            name: name.into(),
-            plan: plan.into(),
-        };
-        world.store().create_account(new, world.now).wait().map(drop)
+        let id = AccountId::new(world.now, world.random());
+        let new = NewAccount { plan: plan.into(), ..new_account(id, name) };
+        world.create_account(new, world.now).wait().map(drop)
     };
     assert_eq!(create(&mut world, "a name", "free"), Err(ChangeError::NameTaken));
     assert_eq!(create(&mut world, "b", "gold"), Err(ChangeError::UnknownPlan));
@@ -358,10 +355,9 @@ fn names_are_unique_and_readable() {
         assert_eq!(create(&mut world, bad, "free"), Err(ChangeError::BadText), "{bad:?}");
     }
     assert_eq!(create(&mut world, &long, "free"), Ok(()));
-    let again = NewAccount { id, name: "c".into(), plan: "free".into() };
-    assert_eq!(world.store().create_account(again, world.now).wait(), Err(ChangeError::Exists));
-    let find =
-        |name: &str| world.store().account_named(name, world.now).wait().unwrap().map(|account| account.id);
+    let again = world.create_account(new_account(id, "c"), world.now).wait();
+    assert_eq!(again, Err(ChangeError::Exists));
+    let find = |name: &str| world.account_named(name, world.now).wait().unwrap().map(|account| account.id);
     assert_eq!(find("a name"), Some(id));
     assert_eq!(find("c"), None);
 }
@@ -371,7 +367,7 @@ fn accounts_come_in_pages() {
     let mut world = World::new();
     let ids: Vec<_> = (0..5).map(|n| world.account(&format!("n{n}"), "free")).collect();
     let page = |after, limit| -> Vec<_> {
-        let accounts = world.store().accounts(after, limit, world.now).wait().unwrap();
+        let accounts = world.accounts(after, limit, world.now).wait().unwrap();
         accounts.into_iter().map(|account| account.id).collect()
     };
     assert_eq!(page(None, 100), ids);
@@ -385,44 +381,35 @@ fn accounts_come_in_pages() {
 fn keys_are_found_until_they_are_revoked() {
     let (mut world, id) = World::with_account("free");
     let new = world.new_key(id, "laptop");
-    assert_eq!(world.store().key_by_hash(&new.hash), None);
-    let made = world.store().create_key(new.clone(), Authority::OPERATOR, world.now).wait().unwrap();
+    assert_eq!(world.key_by_hash(&new.hash), None);
+    let made = world.create_key(new.clone(), OPERATOR, world.now).wait().unwrap();
     assert_eq!((made.account, made.label.as_str(), made.revoked_at), (id, "laptop", None));
-    let found = world.store().key_by_hash(&new.hash).unwrap();
+    let found = world.key_by_hash(&new.hash).unwrap();
     assert_eq!((found.id, found.account, found.mode, found.revoked), (new.id, id, KeyMode::Live, false));
-    assert_eq!(
-        world.store().create_key(new.clone(), Authority::OPERATOR, world.now).wait(),
-        Err(ChangeError::Exists)
-    );
+    assert_eq!(world.create_key(new.clone(), OPERATOR, world.now).wait(), Err(ChangeError::Exists));
 
     world.now += 5;
-    let revoked = world.store().revoke_key(new.id, world.now).wait().unwrap();
+    let revoked = world.revoke_key(new.id, world.now).wait().unwrap();
     assert_eq!(revoked.revoked_at, Some(world.now));
-    assert!(world.store().key_by_hash(&new.hash).unwrap().revoked);
+    assert!(world.key_by_hash(&new.hash).unwrap().revoked);
     world.now += 5;
-    assert_eq!(world.store().revoke_key(new.id, world.now).wait(), Ok(revoked.clone()));
+    assert_eq!(world.revoke_key(new.id, world.now).wait(), Ok(revoked.clone()));
     world.reopen();
-    assert!(world.store().key_by_hash(&new.hash).unwrap().revoked);
-    assert_eq!(world.store().keys(id).wait().unwrap(), [revoked]);
+    assert!(world.key_by_hash(&new.hash).unwrap().revoked);
+    assert_eq!(world.keys(id).wait().unwrap(), [revoked]);
 }
 
 #[test]
 fn keys_are_refused_for_a_reason() {
     let (mut world, id) = World::with_account("free");
     let orphan = world.new_key(AccountId::new(1, 1), "");
-    assert_eq!(
-        world.store().create_key(orphan, Authority::OPERATOR, world.now).wait(),
-        Err(ChangeError::UnknownAccount)
-    );
+    assert_eq!(world.create_key(orphan, OPERATOR, world.now).wait(), Err(ChangeError::UnknownAccount));
     let bad = world.new_key(id, "a\u{7}");
-    assert_eq!(
-        world.store().create_key(bad, Authority::OPERATOR, world.now).wait(),
-        Err(ChangeError::BadText)
-    );
+    assert_eq!(world.create_key(bad, OPERATOR, world.now).wait(), Err(ChangeError::BadText));
     let unknown = KeyId::new(1, 1);
-    assert_eq!(world.store().revoke_key(unknown, world.now).wait(), Err(ChangeError::UnknownKey));
-    world.store().key_used(unknown, world.now);
-    assert_eq!(world.store().keys(id).wait().unwrap(), []);
+    assert_eq!(world.revoke_key(unknown, world.now).wait(), Err(ChangeError::UnknownKey));
+    world.key_used(unknown, world.now);
+    assert_eq!(world.keys(id).wait().unwrap(), []);
 }
 
 #[test]
@@ -431,13 +418,13 @@ fn an_account_has_so_many_keys_and_those_revoked_first_are_forgotten() {
     let (id, other) = (world.account("a", "free"), world.account("b", "free"));
     let make = |world: &mut World, account| {
         let new = world.new_key(account, "");
-        (new.hash, world.store().create_key(new, Authority::OPERATOR, world.now))
+        (new.hash, world.create_key(new, OPERATOR, world.now))
     };
     // Simultaneous requests: keys of the same transaction count.
     let made: Vec<_> = (0..=KEYS_MAX).map(|_| make(&mut world, id)).collect();
     let made: Vec<_> = made.into_iter().map(|(hash, made)| (hash, made.wait())).collect();
     let refused = made.iter().filter(|(_, made)| *made == Err(ChangeError::TooManyKeys)).count();
-    assert_eq!((refused, world.store().keys(id).wait().unwrap().len()), (1, KEYS_MAX));
+    assert_eq!((refused, world.keys(id).wait().unwrap().len()), (1, KEYS_MAX));
     make(&mut world, other).1.wait().unwrap();
 
     let mut keys: Vec<(_, KeyId)> =
@@ -446,29 +433,26 @@ fn an_account_has_so_many_keys_and_those_revoked_first_are_forgotten() {
         // The newest key is revoked first.
         world.now += 1;
         let newest = keys.last().unwrap().1;
-        world.store().revoke_key(newest, world.now).wait().unwrap();
+        world.revoke_key(newest, world.now).wait().unwrap();
         let (hash, made) = make(&mut world, id);
         keys.push((hash, made.wait().unwrap().id));
     }
     let first_revoked = keys[KEYS_MAX - 1].0;
-    assert!(world.store().key_by_hash(&first_revoked).unwrap().revoked);
+    assert!(world.key_by_hash(&first_revoked).unwrap().revoked);
     assert_eq!(
         make(&mut world, id).1.wait(),
         Err(ChangeError::TooManyKeys),
         "and nothing is forgotten for it"
     );
-    assert!(world.store().key_by_hash(&first_revoked).is_some());
-    world.store().revoke_key(keys[0].1, world.now).wait().unwrap();
+    assert!(world.key_by_hash(&first_revoked).is_some());
+    world.revoke_key(keys[0].1, world.now).wait().unwrap();
     make(&mut world, id).1.wait().unwrap();
     for _ in 0..2 {
-        assert_eq!(world.store().keys(id).wait().unwrap().len(), KEYS_KEPT_MAX);
-        assert_eq!(world.store().keys(other).wait().unwrap().len(), 1);
-        assert_eq!(world.store().key_by_hash(&first_revoked), None);
-        assert!(
-            world.store().key_by_hash(&keys[0].0).unwrap().revoked,
-            "it was made first, and revoked last"
-        );
-        assert!(!world.store().key_by_hash(&keys[1].0).unwrap().revoked);
+        assert_eq!(world.keys(id).wait().unwrap().len(), KEYS_KEPT_MAX);
+        assert_eq!(world.keys(other).wait().unwrap().len(), 1);
+        assert_eq!(world.key_by_hash(&first_revoked), None);
+        assert!(world.key_by_hash(&keys[0].0).unwrap().revoked, "it was made first, and revoked last");
+        assert!(!world.key_by_hash(&keys[1].0).unwrap().revoked);
         world.reopen();
     }
 }
@@ -477,17 +461,17 @@ fn an_account_has_so_many_keys_and_those_revoked_first_are_forgotten() {
 fn the_last_use_is_kept_to_the_minute() {
     let (mut world, id) = World::with_account("free");
     let new = world.new_key(id, "");
-    world.store().create_key(new.clone(), Authority::OPERATOR, world.now).wait().unwrap();
-    let last = |world: &World| world.store().keys(id).wait().unwrap()[0].last_used_at;
+    world.create_key(new.clone(), OPERATOR, world.now).wait().unwrap();
+    let last = |world: &World| world.keys(id).wait().unwrap()[0].last_used_at;
     assert_eq!(last(&world), None);
-    world.store().key_used(new.id, world.now);
+    world.key_used(new.id, world.now);
     assert_eq!(last(&world), Some(START));
     world.now += 59_999;
-    world.store().key_used(new.id, world.now);
+    world.key_used(new.id, world.now);
     assert_eq!(last(&world), Some(START));
     world.now += 1;
-    world.store().key_used(new.id, world.now);
-    world.store().revoke_key(new.id, world.now).wait().unwrap();
+    world.key_used(new.id, world.now);
+    world.revoke_key(new.id, world.now).wait().unwrap();
     world.reopen();
     assert_eq!(last(&world), Some(START + 60_000));
 }
@@ -495,26 +479,22 @@ fn the_last_use_is_kept_to_the_minute() {
 #[test]
 fn the_first_run_happens_once() {
     let mut world = World::new();
-    let account = NewAccount {
-        id: AccountId::new(world.now, world.random()),
-        name: "default".into(),
-        plan: "free".into(),
-    };
+    let account = new_account(AccountId::new(world.now, world.random()), "default");
     let keys = vec![world.new_key(account.id, "first"), world.new_key(account.id, "second")];
     let first = FirstRun { account, keys };
     let unknown_plan = FirstRun {
         account: NewAccount { plan: "gold".into(), ..first.account.clone() },
         keys: first.keys.clone(),
     };
-    assert_eq!(world.store().first_run(unknown_plan, world.now).wait(), Err(ChangeError::UnknownPlan));
-    assert_eq!(world.store().keys(first.account.id).wait().unwrap(), []);
+    assert_eq!(world.first_run(unknown_plan, world.now).wait(), Err(ChangeError::UnknownPlan));
+    assert_eq!(world.keys(first.account.id).wait().unwrap(), []);
 
-    let made = world.store().first_run(first.clone(), world.now).wait().unwrap().unwrap();
+    let made = world.first_run(first.clone(), world.now).wait().unwrap().unwrap();
     assert_eq!((made.id, made.balance.available()), (first.account.id, 100));
-    assert_eq!(world.store().keys(made.id).wait().unwrap().len(), 2);
-    assert_eq!(world.store().first_run(first.clone(), world.now).wait(), Ok(None));
+    assert_eq!(world.keys(made.id).wait().unwrap().len(), 2);
+    assert_eq!(world.first_run(first.clone(), world.now).wait(), Ok(None));
     world.reopen();
-    assert_eq!(world.store().first_run(first, world.now).wait(), Ok(None));
+    assert_eq!(world.first_run(first, world.now).wait(), Ok(None));
     world.check_sums();
 }
 
@@ -549,7 +529,7 @@ fn a_plan_that_is_in_use_must_be_defined() {
         PlanTable::new(plans().iter().map(|plan| Plan { monthly_credits: 9, ..plan.clone() })).unwrap(),
     );
     assert_eq!(id, Ok(()));
-    let account = world.store().account_named("a", world.now).wait().unwrap().unwrap();
+    let account = world.account_named("a", world.now).wait().unwrap().unwrap();
     world.set_status(account.id, PastDue);
     world.check(account.id, (100, 0, 0, 0, 0));
     world.now = FEBRUARY;
@@ -562,9 +542,9 @@ fn plans_are_replaced_while_the_store_is_open() {
     let free = world.account("a", "free");
     world.account("b", "endless");
     let without = |id: &str| PlanTable::new(plans().iter().filter(|plan| plan.id != id).cloned()).unwrap();
-    let refused = world.store().replace_plans(without("endless"));
+    let refused = world.replace_plans(without("endless"));
     assert_eq!(refused, Err(OpenError::PlanMissing { plan: "endless".into(), accounts: 1 }));
-    assert!(world.store().plans().find("endless").is_some(), "nothing changed");
+    assert!(world.plans().find("endless").is_some(), "nothing changed");
 
     // A plan that nobody uses may go, and a new one may come.
     let mut table: Vec<Plan> = without("scale").iter().cloned().collect();
@@ -573,8 +553,8 @@ fn plans_are_replaced_while_the_store_is_open() {
         plan.monthly_credits = 9;
         plan.limits.verify = 3;
     });
-    assert_eq!(world.store().replace_plans(PlanTable::new(table).unwrap()), Ok(()));
-    assert_eq!(world.store().terms(free).unwrap().limits.verify, 3);
+    assert_eq!(world.replace_plans(PlanTable::new(table).unwrap()), Ok(()));
+    assert_eq!(world.terms(free).unwrap().limits.verify, 3);
     world.check(free, (100, 0, 0, 0, 0));
     let team = world.account("c", "team");
     world.check(team, (70, 0, 0, 0, 0));

@@ -1,6 +1,6 @@
 //! What one account can take of the store.
 
-use crate::world::{DAY, START, World};
+use crate::world::{DAY, OPERATOR, START, World};
 use api::Reason::{MailboxExists, Unverifiable};
 use store::*;
 
@@ -94,13 +94,13 @@ fn what_uploads_announce_keeps_nobody_out() {
         let account = world.account(&format!("taker {number}"), "free");
         for n in 0..2 {
             let list = announced(&world, account, number * 2 + n, 100 << 20);
-            let made = world.store().create_list(&list, room, None, world.now).wait();
+            let made = world.create_list(&list, room, None, world.now).wait();
             assert_eq!(made, Ok(ListMade::Made), "{number} {n}");
         }
     }
     let victim = world.account("victim", "free");
     let list = announced(&world, victim, 999, 100 << 20);
-    assert_eq!(world.store().create_list(&list, room, None, world.now).wait(), Ok(ListMade::Made));
+    assert_eq!(world.create_list(&list, room, None, world.now).wait(), Ok(ListMade::Made));
 }
 
 #[test]
@@ -110,14 +110,14 @@ fn what_arrives_is_counted_and_leaves_room_for_others() {
     let (a, b) = (world.account("a", "free"), world.account("b", "free"));
     let upload = |world: &World, account, n| -> (u64, Option<PartPut>) {
         let list = announced(world, account, n, 100 << 20);
-        if world.store().create_list(&list, room, None, world.now).wait() != Ok(ListMade::Made) {
+        if world.create_list(&list, room, None, world.now).wait() != Ok(ListMade::Made) {
             return (0, None);
         }
         let plain = vec![b'x'; LIST_PART_BYTES];
         for number in 0.. {
             let (from, to) = (u64::from(number) * PART, u64::from(number + 1) * PART);
-            let part = NewPart { number, from, to, plain: &plain, by: Authority::OPERATOR };
-            match world.store().put_list_part(&list, part, room, world.now).wait().unwrap() {
+            let part = NewPart { number, from, to, plain: &plain, by: OPERATOR };
+            match world.put_list_part(&list, part, room, world.now).wait().unwrap() {
                 PartPut::Stored => {}
                 other => return (from, Some(other)),
             }
@@ -138,18 +138,18 @@ fn the_lists_at_work_are_known_whatever_happens_to_them() {
     let mut at_work = Vec::new();
     for (n, account) in (0..12).zip(accounts.iter().cycle()) {
         let list = announced(&world, *account, n, 10);
-        world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
+        world.create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
         let state = match n % 3 {
             0 => ListState::Reading,
             1 => ListState::Running,
             _ => continue,
         };
         let list = List { state, ..list };
-        assert_eq!(world.store().put_list(&list, ListState::Uploading, None, world.now).wait(), Ok(true));
+        assert_eq!(world.put_list(&list, ListState::Uploading, None, world.now).wait(), Ok(true));
         at_work.push(list);
     }
     let check = |world: &World, expected: &[List]| {
-        let mut found = world.store().lists_at_work(world.now).wait().unwrap();
+        let mut found = world.lists_at_work(world.now).wait().unwrap();
         found.sort_by_key(|list| list.id);
         assert_eq!(found.iter().map(|list| list.id).collect::<Vec<_>>(), {
             let mut ids: Vec<_> = expected.iter().map(|list| list.id).collect();
@@ -161,11 +161,11 @@ fn the_lists_at_work_are_known_whatever_happens_to_them() {
     world.reopen();
     check(&world, &at_work);
     let ended = List { state: ListState::Completed, ..at_work.remove(1) };
-    assert_eq!(world.store().put_list(&ended, ListState::Running, None, world.now).wait(), Ok(true));
+    assert_eq!(world.put_list(&ended, ListState::Running, None, world.now).wait(), Ok(true));
     let deleted = at_work.remove(0);
-    world.store().delete_list(deleted.account, deleted.id, world.now).wait().unwrap();
+    world.delete_list(deleted.account, deleted.id, world.now).wait().unwrap();
     let cancelled = at_work.remove(0);
-    world.store().cancel_list(cancelled.account, cancelled.id, world.now).wait().unwrap();
+    world.cancel_list(cancelled.account, cancelled.id, world.now).wait().unwrap();
     check(&world, &at_work);
     world.now = START + LIST_KEEP_MS;
     check(&world, &[]);
@@ -178,26 +178,26 @@ fn a_batch_of_a_list_goes_when_the_list_has_its_answers() {
     let mut world = World::new();
     let a = world.account("a", "free");
     let list = announced(&world, a, 1, 10);
-    world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
+    world.create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
     let list = List { state: ListState::Running, rows: 4, addresses: 4, distinct: 4, ..list };
-    world.store().put_list(&list, ListState::Uploading, None, world.now).wait().unwrap();
-    let batches = [0, 1].map(|number| world.store().batch_of_list(&list, number));
+    world.put_list(&list, ListState::Uploading, None, world.now).wait().unwrap();
+    let batches = [0, 1].map(|number| world.batch_of_list(&list, number));
     let mut list = list;
     for id in batches {
         let new = NewBatch { id, ..world.new_batch(a, &["a@example.com", "b@example.com"]) };
         list.submitted += BATCH_ROWS_MAX as u64;
-        world.store().submit_batch_of_list(&list, new, world.now).wait().unwrap();
+        world.submit_batch_of_list(&list, new, world.now).wait().unwrap();
     }
     let answers = [0, 1].map(|index| (index, RowOutcome::Verified(MailboxExists.into())));
     world.answer(batches[0], &answers);
     assert!(world.view(a, batches[0]).is_some());
     list.done = 1;
-    let put = world.store().put_list(&list, ListState::Running, Some(&[MailboxExists; 2]), world.now);
+    let put = world.put_list(&list, ListState::Running, Some(&[MailboxExists; 2]), world.now);
     assert_eq!(put.wait(), Ok(true));
     assert_eq!(world.view(a, batches[0]), None);
-    assert_eq!(world.store().list_answers(&list, 0).wait(), Ok(Some(vec![Some(MailboxExists); 2])));
+    assert_eq!(world.list_answers(&list, 0).wait(), Ok(Some(vec![Some(MailboxExists); 2])));
     world.answer(batches[1], &answers);
-    world.store().cancel_list(a, list.id, world.now).wait().unwrap();
+    world.cancel_list(a, list.id, world.now).wait().unwrap();
     assert_eq!(world.view(a, batches[1]), None);
     world.now += BATCH_KEEP_MS + DAY;
     world.purge();
@@ -209,21 +209,20 @@ fn the_answers_of_a_batch_are_taken_once() {
     let mut world = World::new();
     let a = world.account("a", "free");
     let list = announced(&world, a, 1, 10);
-    world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
+    world.create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
     let mut list = List { state: ListState::Running, rows: 2, addresses: 2, distinct: 2, ..list };
-    world.store().put_list(&list, ListState::Uploading, None, world.now).wait().unwrap();
-    let id = world.store().batch_of_list(&list, 0);
+    world.put_list(&list, ListState::Uploading, None, world.now).wait().unwrap();
+    let id = world.batch_of_list(&list, 0);
     let new = NewBatch { id, ..world.new_batch(a, &["a@example.com", "b@example.com"]) };
     list.submitted = 2;
-    world.store().submit_batch_of_list(&list, new, world.now).wait().unwrap();
+    world.submit_batch_of_list(&list, new, world.now).wait().unwrap();
     world.answer(id, &[0, 1].map(|index| (index, RowOutcome::Verified(MailboxExists.into()))));
     list.done = 1;
-    let put =
-        |reason| world.store().put_list(&list, ListState::Running, Some(&[reason; 2]), world.now).wait();
+    let put = |reason| world.put_list(&list, ListState::Running, Some(&[reason; 2]), world.now).wait();
     assert_eq!(put(MailboxExists), Ok(true));
     // A worker of before finds no batch any more, and would take it for one that has expired.
     assert_eq!(put(Unverifiable), Ok(false));
-    assert_eq!(world.store().list_answers(&list, 0).wait(), Ok(Some(vec![Some(MailboxExists); 2])));
+    assert_eq!(world.list_answers(&list, 0).wait(), Ok(Some(vec![Some(MailboxExists); 2])));
 }
 
 #[test]
@@ -238,7 +237,7 @@ fn batches_that_are_cancelled_fill_the_share_too() {
             Ok(_) => count += 1,
             Err(error) => break error,
         }
-        world.store().cancel_batch(a, id, world.now).wait().unwrap().unwrap();
+        world.cancel_batch(a, id, world.now).wait().unwrap().unwrap();
         assert!(count < 100, "there is no end");
     };
     assert!((36..=42).contains(&count), "twice the share: {count}");

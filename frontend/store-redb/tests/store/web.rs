@@ -1,11 +1,8 @@
 //! The data of the dashboard: users, sessions, links, days and lists.
 
-use crate::world::{DAY, START, World};
+use crate::world::{DAY, OPERATOR, PASSWORD, START, World, new_account, new_user};
 use api::Reason;
 use store::*;
-
-const PASSWORD: PasswordHash =
-    PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [1; 16], tag: [2; 32] };
 
 fn session(n: u8) -> NewSession {
     NewSession { hash: [n; 32], agent: format!("browser {n}") }
@@ -13,9 +10,8 @@ fn session(n: u8) -> NewSession {
 
 fn sign_up(world: &mut World, n: u8, email: &str) -> Result<AccountId, UserError> {
     let id = AccountId::new(world.now, u128::from(n));
-    let account = NewAccount { id, name: format!("web {n}"), plan: "free".into() };
-    let new = NewUser { account, email: email.into(), password: PASSWORD, session: session(n) };
-    world.store().sign_up(new, world.now).wait().map(|account| account.id)
+    let new = new_user(new_account(id, &format!("web {n}")), email, session(n));
+    world.sign_up(new, world.now).wait().map(|account| account.id)
 }
 
 #[test]
@@ -23,13 +19,13 @@ fn a_sign_up_makes_all_or_nothing() {
     let mut world = World::new();
     let a = sign_up(&mut world, 1, "Joe@Example.com").unwrap();
     assert_eq!(sign_up(&mut world, 2, "joe@example.COM"), Err(UserError::EmailTaken));
-    assert_eq!(world.store().accounts(None, 10, world.now).wait().unwrap().len(), 1);
-    assert_eq!(world.store().session(&[2; 32], world.now).wait(), Ok(None));
+    assert_eq!(world.accounts(None, 10, world.now).wait().unwrap().len(), 1);
+    assert_eq!(world.session(&[2; 32], world.now).wait(), Ok(None));
     world.reopen();
-    let user = world.store().user_of("JOE@example.com").wait().unwrap().unwrap();
+    let user = world.user_of("JOE@example.com").wait().unwrap().unwrap();
     assert_eq!((user.account, user.email.as_str(), user.password), (a, "Joe@Example.com", PASSWORD));
-    assert_eq!(world.store().session(&[1; 32], world.now).wait().unwrap().unwrap().account, a);
-    assert_eq!(world.store().user_of("jane@example.com").wait(), Ok(None));
+    assert_eq!(world.session(&[1; 32], world.now).wait().unwrap().unwrap().account, a);
+    assert_eq!(world.user_of("jane@example.com").wait(), Ok(None));
     assert_eq!(format!("{user:?}"), format!("User({a})"));
 }
 
@@ -39,8 +35,8 @@ fn a_password_ends_sessions_and_links_but_the_one_at_hand() {
     let a = sign_up(&mut world, 1, "joe@example.com").unwrap();
     let b = world.account("b", "free");
     let store = world.store();
-    store.begin_session(a, session(2), Authority::OPERATOR, world.now).wait().unwrap();
-    store.begin_session(b, session(3), Authority::OPERATOR, world.now).wait().unwrap();
+    store.begin_session(a, session(2), OPERATOR, world.now).wait().unwrap();
+    store.begin_session(b, session(3), OPERATOR, world.now).wait().unwrap();
     store.create_link(a, [9; 32], world.now).wait().unwrap();
     let other = PasswordHash { tag: [3; 32], ..PASSWORD };
     store
@@ -58,22 +54,12 @@ fn a_password_ends_sessions_and_links_but_the_one_at_hand() {
     assert_eq!(store.link(&[9; 32], world.now).wait(), Ok(None));
     assert_eq!(store.user(a).wait().unwrap().unwrap().password, other);
     // Without an email address the first user cannot be created, and no address can be taken from another user.
-    assert_eq!(
-        store.set_user(b, None, PASSWORD, Authority::OPERATOR, world.now).wait(),
-        Err(UserError::EmailMissing)
-    );
-    let taken =
-        store.set_user(b, Some("JOE@example.com".into()), PASSWORD, Authority::OPERATOR, world.now).wait();
+    assert_eq!(store.set_user(b, None, PASSWORD, OPERATOR, world.now).wait(), Err(UserError::EmailMissing));
+    let taken = store.set_user(b, Some("JOE@example.com".into()), PASSWORD, OPERATOR, world.now).wait();
     assert_eq!(taken, Err(UserError::EmailTaken));
-    store
-        .set_user(a, Some("new@example.com".into()), PASSWORD, Authority::OPERATOR, world.now)
-        .wait()
-        .unwrap();
+    store.set_user(a, Some("new@example.com".into()), PASSWORD, OPERATOR, world.now).wait().unwrap();
     assert_eq!(store.user_of("joe@example.com").wait(), Ok(None));
-    store
-        .set_user(b, Some("joe@example.com".into()), PASSWORD, Authority::OPERATOR, world.now)
-        .wait()
-        .unwrap();
+    store.set_user(b, Some("joe@example.com".into()), PASSWORD, OPERATOR, world.now).wait().unwrap();
 }
 
 #[test]
@@ -82,28 +68,28 @@ fn sessions_end_by_themselves_and_are_few() {
     let a = sign_up(&mut world, 1, "joe@example.com").unwrap();
     for n in 2..=SESSIONS_MAX as u8 + 5 {
         world.now += 1;
-        world.store().begin_session(a, session(n), Authority::OPERATOR, world.now).wait().unwrap();
+        world.begin_session(a, session(n), OPERATOR, world.now).wait().unwrap();
     }
-    let sessions = world.store().sessions(a, world.now).wait().unwrap();
+    let sessions = world.sessions(a, world.now).wait().unwrap();
     assert_eq!(sessions.len(), SESSIONS_MAX);
     assert_eq!(sessions[0].agent, format!("browser {}", SESSIONS_MAX + 5), "the newest stay");
-    assert_eq!(world.store().end_sessions(a, Some(sessions[0].hash)).wait(), Ok(SESSIONS_MAX as u64 - 1));
+    assert_eq!(world.end_sessions(a, Some(sessions[0].hash)).wait(), Ok(SESSIONS_MAX as u64 - 1));
     let (hash, begun) = (sessions[0].hash, world.now);
     let other = world.account("other", "free");
-    assert_eq!(world.store().end_session(other, hash).wait(), Ok(false), "of another account");
+    assert_eq!(world.end_session(other, hash).wait(), Ok(false), "of another account");
     for day in 1..30 {
         world.now = begun + day * DAY;
-        assert!(world.store().session(&hash, world.now).wait().unwrap().is_some(), "{day}");
-        world.store().session_used(hash, world.now).wait().unwrap();
-        world.store().session_used(hash, world.now + SESSION_STEP_MS - 1).wait().unwrap();
-        let seen = world.store().session(&hash, world.now).wait().unwrap().unwrap().seen_at;
+        assert!(world.session(&hash, world.now).wait().unwrap().is_some(), "{day}");
+        world.session_used(hash, world.now).wait().unwrap();
+        world.session_used(hash, world.now + SESSION_STEP_MS - 1).wait().unwrap();
+        let seen = world.session(&hash, world.now).wait().unwrap().unwrap().seen_at;
         assert_eq!(seen, world.now, "written each few minutes alone");
         assert_eq!(world.purge().sessions, 0);
     }
     world.now = begun + SESSION_MS;
-    assert_eq!(world.store().session(&hash, world.now).wait(), Ok(None));
+    assert_eq!(world.session(&hash, world.now).wait(), Ok(None));
     assert_eq!(world.purge().sessions, 1);
-    assert_eq!(world.store().sessions(a, begun).wait(), Ok(vec![]));
+    assert_eq!(world.sessions(a, begun).wait(), Ok(vec![]));
 }
 
 #[test]
@@ -124,7 +110,7 @@ fn a_link_is_good_once_and_not_for_long() {
     );
     let nobody = AccountId::new(START, 99);
     assert!(store.create_link(nobody, [8; 32], START).wait().is_err());
-    assert!(store.begin_session(nobody, session(3), Authority::OPERATOR, START).wait().is_err());
+    assert!(store.begin_session(nobody, session(3), OPERATOR, START).wait().is_err());
 }
 
 #[test]
@@ -133,14 +119,14 @@ fn days_count_charges_and_are_forgotten() {
     let rows = ["one@example.com", "two@example.com", "three@example.com"];
     let new = world.new_batch(a, &rows);
     let batch = world.create(new).unwrap().batch;
-    assert_eq!(world.store().days(a, world.now).wait(), Ok(vec![]), "not before it is complete");
+    assert_eq!(world.days(a, world.now).wait(), Ok(vec![]), "not before it is complete");
     let (found, none) = (RowOutcome::Verified(Reason::MailboxExists.into()), RowOutcome::Unanswered);
     world.answer(batch, &[(0, found), (1, found), (2, none)]);
-    let days = world.store().days(a, world.now).wait().unwrap();
+    let days = world.days(a, world.now).wait().unwrap();
     let day = (START / DAY) as u32;
     let counts = DayCounts { day, singles: 0, rows: 2, reasons: vec![(Reason::MailboxExists, 2)] };
     assert_eq!(days, [counts], "what was given back is not counted");
-    assert_eq!(world.store().batches(a, None, 9, world.now).wait().unwrap().batches[0].batch, batch);
+    assert_eq!(world.batches(a, None, 9, world.now).wait().unwrap().batches[0].batch, batch);
     for n in 1..=100 {
         world.now = START + n * DAY;
         let new = world.new_batch(a, &["more@example.com"]);
@@ -150,9 +136,9 @@ fn days_count_charges_and_are_forgotten() {
             world.answer(batch.batch, &[(0, found)]);
         }
     }
-    let days = world.store().days(a, world.now).wait().unwrap();
+    let days = world.days(a, world.now).wait().unwrap();
     assert_eq!(days.len(), DAYS_KEPT as usize);
     assert_eq!(days[0].day, day + 100 + 1 - DAYS_KEPT);
     // They are removed from the table, and not only hidden.
-    assert_eq!(world.store().days(a, START + DAY).wait().unwrap().len(), DAYS_KEPT as usize);
+    assert_eq!(world.days(a, START + DAY).wait().unwrap().len(), DAYS_KEPT as usize);
 }

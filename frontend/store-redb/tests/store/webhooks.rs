@@ -1,6 +1,6 @@
 //! Webhooks: a message is written with the end of its object, claimed by one sender, repeated, and sent in order.
 
-use crate::world::{DAY, START, World};
+use crate::world::{DAY, OPERATOR, START, World};
 use api::Reason::{self, CatchAll, MailboxExists};
 use store::RowOutcome::{Unanswered, Verified};
 use store::webhooks::schedule::WAITS_MS;
@@ -18,7 +18,7 @@ fn new(world: &mut World, account: AccountId, events: EventSet) -> NewWebhook {
 
 fn webhook(world: &mut World, account: AccountId, events: EventSet) -> WebhookId {
     let new = new(world, account, events);
-    world.store().create_webhook(new, Authority::OPERATOR, world.now).wait().unwrap().id
+    world.create_webhook(new, OPERATOR, world.now).wait().unwrap().id
 }
 
 fn world() -> (World, AccountId, WebhookId) {
@@ -28,11 +28,11 @@ fn world() -> (World, AccountId, WebhookId) {
 }
 
 fn due(world: &World, now: UnixMs) -> Vec<DueWebhook> {
-    world.store().due_webhooks(None, 100, now).wait().unwrap()
+    world.due_webhooks(None, 100, now).wait().unwrap()
 }
 
 fn claim(world: &World, number: ClaimNumber) -> Vec<ClaimedMessage> {
-    world.store().claim_webhooks(number, due(world, world.now), world.now).wait().unwrap()
+    world.claim_webhooks(number, due(world, world.now), world.now).wait().unwrap()
 }
 
 fn claim_one(world: &World, number: ClaimNumber) -> ClaimedMessage {
@@ -56,15 +56,15 @@ fn report(world: &World, claimed: &ClaimedMessage, result: AttemptResult) -> Att
 
 fn note(world: &World, claimed: &ClaimedMessage, status: u16) {
     let report = report(world, claimed, AttemptResult::Status(status));
-    assert_eq!(world.store().note_attempt(report, world.now).wait(), Ok(None));
+    assert_eq!(world.note_attempt(report, world.now).wait(), Ok(None));
 }
 
 fn see(world: &World, account: AccountId, id: WebhookId) -> Webhook {
-    world.store().webhook(account, id).wait().unwrap().unwrap()
+    world.webhook(account, id).wait().unwrap().unwrap()
 }
 
 fn log(world: &World, account: AccountId, id: WebhookId) -> Vec<Delivery> {
-    world.store().deliveries(account, id, None, 1000).wait().unwrap()
+    world.deliveries(account, id, None, 1000).wait().unwrap()
 }
 
 /// A batch of one row that is complete.
@@ -78,14 +78,14 @@ fn list(world: &mut World, account: AccountId) -> List {
     let id = ListId::new(world.now, world.random());
     let list = List::new(id, account, world.now, "my list.csv".into());
     let list = List { addresses: 3, distinct: 2, ..list };
-    world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
+    world.create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
     list
 }
 
 /// Moves a list from one state to the next.
 fn step(world: &World, list: &mut List, to: ListState) {
     let before = std::mem::replace(&mut list.state, to);
-    assert_eq!(world.store().put_list(list, before, None, world.now).wait(), Ok(true));
+    assert_eq!(world.put_list(list, before, None, world.now).wait(), Ok(true));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn endpoints_are_created_changed_and_deleted() {
     let found = see(&world, a, id);
     assert_eq!((found.url.as_str(), found.label.as_str(), found.events), (URL, "mine", EventSet::ALL));
     assert_eq!((found.created_at, found.health, found.waiting), (START, EndpointHealth::NEW, 0));
-    assert_eq!(world.store().webhook(b, id).wait(), Ok(None), "another account's");
+    assert_eq!(world.webhook(b, id).wait(), Ok(None), "another account's");
     let change = WebhookChange {
         url: Some("https://other.example/".into()),
         label: Some(String::new()),
@@ -104,10 +104,10 @@ fn endpoints_are_created_changed_and_deleted() {
         secret: None,
     };
     assert_eq!(
-        world.store().change_webhook(b, id, change.clone(), Authority::OPERATOR, START).wait(),
+        world.change_webhook(b, id, change.clone(), OPERATOR, START).wait(),
         Err(WebhookError::Unknown)
     );
-    let changed = world.store().change_webhook(a, id, change, Authority::OPERATOR, START).wait().unwrap();
+    let changed = world.change_webhook(a, id, change, OPERATOR, START).wait().unwrap();
     world.reopen();
     assert_eq!(see(&world, a, id), changed);
     assert_eq!((changed.url.as_str(), changed.label.as_str()), ("https://other.example/", ""));
@@ -115,15 +115,12 @@ fn endpoints_are_created_changed_and_deleted() {
     assert_eq!(changed.old_secret_until, None);
     for bad in ["", "https://a.example/\n", "https://ä.example/", &"x".repeat(WEBHOOK_URL_BYTES_MAX + 1)] {
         let change = WebhookChange { url: Some(bad.into()), ..WebhookChange::default() };
-        assert_eq!(
-            world.store().change_webhook(a, id, change, Authority::OPERATOR, START).wait(),
-            Err(WebhookError::Bad)
-        );
+        assert_eq!(world.change_webhook(a, id, change, OPERATOR, START).wait(), Err(WebhookError::Bad));
     }
-    assert_eq!(world.store().delete_webhook(b, id).wait(), Ok(false));
-    assert_eq!(world.store().delete_webhook(a, id).wait(), Ok(true));
-    assert_eq!(world.store().delete_webhook(a, id).wait(), Ok(false));
-    assert_eq!(world.store().webhooks(a).wait(), Ok(vec![]));
+    assert_eq!(world.delete_webhook(b, id).wait(), Ok(false));
+    assert_eq!(world.delete_webhook(a, id).wait(), Ok(true));
+    assert_eq!(world.delete_webhook(a, id).wait(), Ok(false));
+    assert_eq!(world.webhooks(a).wait(), Ok(vec![]));
 }
 
 #[test]
@@ -131,16 +128,13 @@ fn an_account_has_few_endpoints() {
     let (mut world, a) = World::with_account("free");
     let made: Vec<_> = (0..WEBHOOKS_MAX).map(|_| webhook(&mut world, a, EventSet::ALL)).collect();
     let more = new(&mut world, a, EventSet::ALL);
-    assert_eq!(
-        world.store().create_webhook(more, Authority::OPERATOR, START).wait(),
-        Err(WebhookError::TooMany)
-    );
-    let found = world.store().webhooks(a).wait().unwrap();
+    assert_eq!(world.create_webhook(more, OPERATOR, START).wait(), Err(WebhookError::TooMany));
+    let found = world.webhooks(a).wait().unwrap();
     assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), made);
     let nobody = AccountId::new(START, world.random());
     let lost = new(&mut world, nobody, EventSet::ALL);
     assert_eq!(
-        world.store().create_webhook(lost, Authority::OPERATOR, START).wait(),
+        world.create_webhook(lost, OPERATOR, START).wait(),
         Err(WebhookError::Store(StoreError::Outdated))
     );
     complete(&mut world, a);
@@ -196,7 +190,7 @@ fn an_endpoint_gets_only_what_it_wants() {
     webhook(&mut world, b, EventSet::ALL);
     let disabled = webhook(&mut world, a, EventSet::ALL);
     let change = WebhookChange { enabled: Some(false), ..WebhookChange::default() };
-    world.store().change_webhook(a, disabled, change, Authority::OPERATOR, START).wait().unwrap();
+    world.change_webhook(a, disabled, change, OPERATOR, START).wait().unwrap();
     complete(&mut world, a);
     assert_eq!(claim_one(&world, ME).webhook, batches);
 }
@@ -207,14 +201,14 @@ fn the_batches_of_a_list_are_no_events_and_its_end_is() {
     let mut list = list(&mut world, a);
     step(&world, &mut list, ListState::Running);
     let mut batch = world.new_batch(a, &["one@example.com"]);
-    batch.id = world.store().batch_of_list(&list, 0);
+    batch.id = world.batch_of_list(&list, 0);
     list.submitted = 1;
-    let made = world.store().submit_batch_of_list(&list, batch.clone(), world.now).wait().unwrap();
+    let made = world.submit_batch_of_list(&list, batch.clone(), world.now).wait().unwrap();
     assert!(matches!(made, BatchOfList::Made(_)));
     world.answer(batch.id, &[(0, Verified(MailboxExists.into()))]);
     assert!(claim(&world, ME).is_empty());
     list.counts = vec![(MailboxExists, 1)];
-    assert_eq!(world.store().put_list(&list, ListState::Running, None, world.now).wait(), Ok(true));
+    assert_eq!(world.put_list(&list, ListState::Running, None, world.now).wait(), Ok(true));
     assert!(claim(&world, ME).is_empty(), "the state is the same");
     step(&world, &mut list, ListState::Paused);
     step(&world, &mut list, ListState::Running);
@@ -238,7 +232,7 @@ fn the_batches_of_a_list_are_no_events_and_its_end_is() {
     assert_eq!(again, paused, "with the same id");
     let mut report = report(&world, &again, AttemptResult::Status(200));
     report.wants_next = true;
-    let next = world.store().note_attempt(report, world.now).wait().unwrap().unwrap();
+    let next = world.note_attempt(report, world.now).wait().unwrap().unwrap();
     assert_eq!(next.event.kind, EventKind::ListCompleted);
     assert_ne!(next.message, paused.message);
     note(&world, &next, 200);
@@ -273,14 +267,14 @@ fn an_endpoint_has_one_claim_until_its_time_is_over() {
     assert_eq!(mine.message, claimed.message);
     // The report of the claim that was lost changes nothing.
     let late = AttemptReport { claim: OTHER, ..report(&world, &claimed, AttemptResult::Status(200)) };
-    assert_eq!(world.store().note_attempt(late, world.now).wait(), Ok(None));
+    assert_eq!(world.note_attempt(late, world.now).wait(), Ok(None));
     assert_eq!(see(&world, a, id).waiting, 2);
     note(&world, &mine, 200);
     assert_eq!(see(&world, a, id).waiting, 1);
     // A claim without an attempt is due again after a second.
     let mine = claim_one(&world, ME);
     let back = AttemptReport { attempt: None, ..report(&world, &mine, AttemptResult::Status(200)) };
-    assert_eq!(world.store().note_attempt(back, world.now).wait(), Ok(None));
+    assert_eq!(world.note_attempt(back, world.now).wait(), Ok(None));
     assert!(claim(&world, ME).is_empty());
     world.now += 1000;
     assert_eq!(claim_one(&world, ME).message, mine.message);
@@ -327,8 +321,8 @@ fn messages_survive_a_stop_and_claims_of_the_last_process_do_not() {
     let claimed = claim_one(&world, OTHER);
     world.reopen();
     assert!(claim(&world, ME).is_empty());
-    world.store().release_webhooks(world.now).wait().unwrap();
-    if world.store().has_nodes() {
+    world.release_webhooks(world.now).wait().unwrap();
+    if world.has_nodes() {
         assert!(claim(&world, ME).is_empty(), "it may be the claim of another node");
         world.now += CLAIM_MS;
     }
@@ -346,7 +340,7 @@ fn a_message_is_repeated_for_three_days_and_disables_its_endpoint() {
         attempts += 1;
         let failed = AttemptResult::Failed(AttemptFault::ALL[attempts % AttemptFault::ALL.len()]);
         let report = report(&world, &claimed, failed);
-        assert_eq!(world.store().note_attempt(report, world.now).wait(), Ok(None));
+        assert_eq!(world.note_attempt(report, world.now).wait(), Ok(None));
         let [delivery] = log(&world, a, id).try_into().unwrap();
         assert_eq!(delivery.attempts.len(), attempts);
         let Some(next) = delivery.next_at else {
@@ -367,7 +361,7 @@ fn a_message_is_repeated_for_three_days_and_disables_its_endpoint() {
     complete(&mut world, a);
     assert!(claim(&world, ME).is_empty());
     let change = WebhookChange { enabled: Some(true), ..WebhookChange::default() };
-    let found = world.store().change_webhook(a, id, change, Authority::OPERATOR, world.now).wait().unwrap();
+    let found = world.change_webhook(a, id, change, OPERATOR, world.now).wait().unwrap();
     assert_eq!(found.health, EndpointHealth::NEW);
     complete(&mut world, a);
     claim_one(&world, ME);
@@ -386,7 +380,7 @@ fn a_410_ends_an_endpoint_at_once() {
     let states: Vec<_> = log(&world, a, id).iter().map(|found| found.state).collect();
     assert_eq!(states, [DeliveryState::Discarded, DeliveryState::Failed]);
     assert_eq!(see(&world, a, id).waiting, 0);
-    assert_eq!(world.store().test_webhook(a, id, world.now).wait(), Err(WebhookError::Disabled));
+    assert_eq!(world.test_webhook(a, id, world.now).wait(), Err(WebhookError::Disabled));
 }
 
 /// Ends many batches at once.
@@ -403,11 +397,11 @@ fn many_objects_of_a_disabled_endpoint_are_discarded_in_parts_and_block_nobody()
     let (mut world, a, disabled) = world();
     complete_many(&mut world, a, WAITING_MAX);
     let change = WebhookChange { enabled: Some(false), ..WebhookChange::default() };
-    world.store().change_webhook(a, disabled, change, Authority::OPERATOR, world.now).wait().unwrap();
+    world.change_webhook(a, disabled, change, OPERATOR, world.now).wait().unwrap();
     let b = world.account("b", "free");
     let other = webhook(&mut world, b, EventSet::ALL);
     world.now += 1;
-    world.store().test_webhook(b, other, world.now).wait().unwrap();
+    world.test_webhook(b, other, world.now).wait().unwrap();
     let mut waiting = WAITING_MAX;
     let first = claim_one(&world, ME);
     assert_eq!(first.webhook, other);
@@ -431,12 +425,12 @@ fn many_objects_of_a_disabled_endpoint_are_discarded_in_parts_and_block_nobody()
 fn many_messages_of_one_object_are_discarded_in_parts() {
     let (world, a, id) = world();
     for _ in 0..WAITING_MAX {
-        world.store().test_webhook(a, id, world.now).wait().unwrap();
+        world.test_webhook(a, id, world.now).wait().unwrap();
     }
     let gone = claim_one(&world, ME);
     // With the report of the first, a part of the others is discarded.
     let report = AttemptReport { wants_next: true, ..report(&world, &gone, AttemptResult::Status(410)) };
-    assert_eq!(world.store().note_attempt(report, world.now).wait(), Ok(None));
+    assert_eq!(world.note_attempt(report, world.now).wait(), Ok(None));
     assert!((WAITING_MAX - 100..WAITING_MAX - 1).contains(&see(&world, a, id).waiting));
     while see(&world, a, id).waiting > 0 {
         assert!(claim(&world, ME).is_empty());
@@ -450,7 +444,7 @@ fn many_messages_of_one_object_are_discarded_in_parts() {
 fn many_expired_messages_are_skipped_in_parts() {
     let (mut world, a, id) = world();
     for _ in 0..WAITING_MAX {
-        world.store().test_webhook(a, id, world.now).wait().unwrap();
+        world.test_webhook(a, id, world.now).wait().unwrap();
     }
     world.now += DELIVERY_KEEP_MS;
     assert_eq!(world.purge().deliveries, u64::from(WAITING_MAX));
@@ -480,7 +474,7 @@ fn results_of_the_old_url_do_not_count_against_the_new_one() {
     let (mut world, a, id) = world();
     let change = |world: &World, url: &str| {
         let change = WebhookChange { url: Some(url.into()), ..WebhookChange::default() };
-        world.store().change_webhook(a, id, change, Authority::OPERATOR, world.now).wait().unwrap()
+        world.change_webhook(a, id, change, OPERATOR, world.now).wait().unwrap()
     };
     complete(&mut world, a);
     note(&world, &claim_one(&world, ME), 500);
@@ -495,7 +489,7 @@ fn results_of_the_old_url_do_not_count_against_the_new_one() {
     note(&world, &old, 410);
     assert_eq!(see(&world, a, id).health, EndpointHealth::NEW);
     let done = AttemptReport { claim: OTHER, ..report(&world, &next, AttemptResult::Status(200)) };
-    assert_eq!(world.store().note_attempt(done, world.now).wait(), Ok(None));
+    assert_eq!(world.note_attempt(done, world.now).wait(), Ok(None));
     assert_eq!(see(&world, a, id).waiting, 0);
 }
 
@@ -508,12 +502,12 @@ fn a_report_that_is_repeated_counts_once() {
     // The claim goes on, as if the first answer was lost.
     let failed = AttemptReport { wants_next: true, ..failed };
     complete(&mut world, a);
-    let next = world.store().note_attempt(failed.clone(), world.now).wait().unwrap();
-    assert_eq!(world.store().note_attempt(failed, world.now).wait(), Ok(next.clone()));
+    let next = world.note_attempt(failed.clone(), world.now).wait().unwrap();
+    assert_eq!(world.note_attempt(failed, world.now).wait(), Ok(next.clone()));
     let delivered =
         AttemptReport { wants_next: false, ..report(&world, &next.unwrap(), AttemptResult::Status(200)) };
-    assert_eq!(world.store().note_attempt(delivered.clone(), world.now).wait(), Ok(None));
-    assert_eq!(world.store().note_attempt(delivered, world.now).wait(), Ok(None));
+    assert_eq!(world.note_attempt(delivered.clone(), world.now).wait(), Ok(None));
+    assert_eq!(world.note_attempt(delivered, world.now).wait(), Ok(None));
     let counts: Vec<_> = log(&world, a, id).iter().map(|found| found.attempts.len()).collect();
     assert_eq!((counts, see(&world, a, id).waiting), (vec![1, 1], 1));
 }
@@ -523,7 +517,7 @@ fn two_secrets_sign_for_a_day_after_a_rotation() {
     let (mut world, a, id) = world();
     let next = WebhookSecret([9; 24]);
     let change = WebhookChange { secret: Some(next), ..WebhookChange::default() };
-    let found = world.store().change_webhook(a, id, change, Authority::OPERATOR, world.now).wait().unwrap();
+    let found = world.change_webhook(a, id, change, OPERATOR, world.now).wait().unwrap();
     assert_eq!(found.old_secret_until, Some(START + OLD_SECRET_MS));
     complete(&mut world, a);
     let claimed = claim_one(&world, ME);
@@ -540,7 +534,7 @@ fn every_secret_signs_for_a_day_after_its_rotation() {
     let secret = |number: usize| WebhookSecret([number as u8 + 7; 24]);
     let rotate = |world: &World, number| {
         let change = WebhookChange { secret: Some(secret(number)), ..WebhookChange::default() };
-        world.store().change_webhook(a, id, change, Authority::OPERATOR, world.now).wait()
+        world.change_webhook(a, id, change, OPERATOR, world.now).wait()
     };
     for number in 1..=OLD_SECRETS_MAX {
         world.now += 1000;
@@ -570,18 +564,18 @@ fn every_secret_signs_for_a_day_after_its_rotation() {
 fn a_test_is_a_message_for_one_endpoint() {
     let (mut world, a, id) = world();
     webhook(&mut world, a, EventSet::ALL);
-    let message = world.store().test_webhook(a, id, world.now).wait().unwrap();
+    let message = world.test_webhook(a, id, world.now).wait().unwrap();
     let claimed = claim_one(&world, ME);
     assert_eq!((claimed.message, claimed.event.kind), (message, EventKind::Test));
     assert_eq!(claimed.event.object, EventObject::Webhook(id));
     let unknown = WebhookId::new(START, world.random());
-    assert_eq!(world.store().test_webhook(a, unknown, START).wait(), Err(WebhookError::Unknown));
+    assert_eq!(world.test_webhook(a, unknown, START).wait(), Err(WebhookError::Unknown));
 }
 
 #[test]
 fn a_test_does_not_wait_for_earlier_tests_that_have_failed() {
     let (mut world, a, id) = world();
-    let test = |world: &World| world.store().test_webhook(a, id, world.now).wait().unwrap();
+    let test = |world: &World| world.test_webhook(a, id, world.now).wait().unwrap();
     let first = test(&world);
     let claimed = claim_one(&world, ME);
     // While an attempt is under way, its result counts, so the order stays.
@@ -620,15 +614,15 @@ fn a_deleted_endpoint_leaves_nothing_to_send() {
     complete(&mut world, a);
     let claimed = claim_one(&world, ME);
     complete(&mut world, a);
-    assert_eq!(world.store().delete_webhook(a, id).wait(), Ok(true));
+    assert_eq!(world.delete_webhook(a, id).wait(), Ok(true));
     note(&world, &claimed, 200);
     world.now += CLAIM_MS;
     assert!(claim(&world, ME).is_empty());
-    assert_eq!(world.store().deliveries(a, id, None, 10).wait(), Err(WebhookError::Unknown));
+    assert_eq!(world.deliveries(a, id, None, 10).wait(), Err(WebhookError::Unknown));
     assert_eq!(due(&world, UnixMs::MAX), []);
     // Its log is gone, too: an endpoint with its id has none.
     let again = NewWebhook { id, ..new(&mut world, a, EventSet::ALL) };
-    world.store().create_webhook(again, Authority::OPERATOR, world.now).wait().unwrap();
+    world.create_webhook(again, OPERATOR, world.now).wait().unwrap();
     assert_eq!(log(&world, a, id), []);
     world.now += DELIVERY_KEEP_MS;
     assert_eq!(world.purge().deliveries, 0);
@@ -638,9 +632,9 @@ fn a_deleted_endpoint_leaves_nothing_to_send() {
 fn only_so_many_messages_wait_and_the_rest_is_counted() {
     let (mut world, a, id) = world();
     for _ in 0..WAITING_MAX {
-        world.store().test_webhook(a, id, world.now).wait().unwrap();
+        world.test_webhook(a, id, world.now).wait().unwrap();
     }
-    assert_eq!(world.store().test_webhook(a, id, world.now).wait(), Err(WebhookError::Full));
+    assert_eq!(world.test_webhook(a, id, world.now).wait(), Err(WebhookError::Full));
     complete(&mut world, a);
     complete(&mut world, a);
     let found = see(&world, a, id);
@@ -652,7 +646,7 @@ fn only_so_many_messages_wait_and_the_rest_is_counted() {
         sent.push(message.message);
         let report =
             AttemptReport { wants_next: true, ..report(&world, &message, AttemptResult::Status(200)) };
-        claimed = world.store().note_attempt(report, world.now).wait().unwrap();
+        claimed = world.note_attempt(report, world.now).wait().unwrap();
     }
     assert_eq!(sent.len(), WAITING_MAX as usize);
     assert_eq!(see(&world, a, id).waiting, 0);
@@ -664,14 +658,14 @@ fn the_log_is_read_in_pages_and_has_bounds() {
     let mut expected = Vec::new();
     for _ in 0..DELIVERIES_MAX + 5 {
         world.now += 1;
-        expected.push(world.store().test_webhook(a, id, world.now).wait().unwrap());
+        expected.push(world.test_webhook(a, id, world.now).wait().unwrap());
         note(&world, &claim_one(&world, ME), 200);
     }
     expected.reverse();
     expected.truncate(DELIVERIES_MAX as usize);
     let (mut found, mut before) = (Vec::new(), None);
     loop {
-        let page = world.store().deliveries(a, id, before, 300).wait().unwrap();
+        let page = world.deliveries(a, id, before, 300).wait().unwrap();
         let Some(last) = page.last() else { break };
         before = Some(last.message);
         found.extend(page.iter().map(|delivery| delivery.message));
@@ -681,7 +675,7 @@ fn the_log_is_read_in_pages_and_has_bounds() {
     assert_eq!(world.purge().deliveries, u64::from(DELIVERIES_MAX));
     assert_eq!(log(&world, a, id), []);
     // A message that expired before it was sent is not sent.
-    world.store().test_webhook(a, id, world.now).wait().unwrap();
+    world.test_webhook(a, id, world.now).wait().unwrap();
     world.now += DELIVERY_KEEP_MS;
     world.purge();
     assert_eq!(see(&world, a, id).waiting, 0);

@@ -1,9 +1,11 @@
 //! A store with a clock that the test controls.
 
 use crate::postgres;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 use store::credits::Balance;
+use store::webhooks::{EventSet, NewWebhook, WebhookSecret};
 use store::*;
 use store_redb::StoreOptions;
 use store_rules::Store;
@@ -11,6 +13,77 @@ use store_rules::Store;
 pub const DAY: UnixMs = 24 * 60 * 60 * 1000;
 /// 2027-01-31T09:00:00Z: a start with a day that later months may lack.
 pub const START: UnixMs = 1_801_386_000_000;
+
+/// The caller of tests that are not about callers.
+pub const OPERATOR: Authority = Authority::OPERATOR;
+pub const PASSWORD: PasswordHash =
+    PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [1; 16], tag: [2; 32] };
+pub const CLIENT: &str = "https://assistant.example/client.json";
+pub const CALLBACK: &str = "https://assistant.example/callback";
+
+/// An account on the plan `free`.
+pub fn new_account(id: AccountId, name: &str) -> NewAccount {
+    NewAccount { id, name: name.into(), plan: "free".into() }
+}
+
+/// The user of a new account, with a first session.
+pub fn new_user(account: NewAccount, email: &str, session: NewSession) -> NewUser {
+    NewUser { account, email: email.into(), password: PASSWORD, session }
+}
+
+/// The key with this number, which may do everything.
+pub fn new_key(account: AccountId, number: u8) -> NewKey {
+    NewKey {
+        id: KeyId::new(START, number.into()),
+        account,
+        mode: KeyMode::Live,
+        hash: [number; 32],
+        last4: *b"wxyz",
+        label: "first".into(),
+        scopes: KeyScopes::ALL,
+        expires_at: None,
+    }
+}
+
+/// The endpoint with this number, which gets all events.
+pub fn new_webhook(account: AccountId, number: u128) -> NewWebhook {
+    NewWebhook {
+        id: WebhookId::new(START, number),
+        account,
+        url: "https://hooks.example/in".into(),
+        label: String::new(),
+        events: EventSet::ALL,
+        secret: WebhookSecret([7; 24]),
+    }
+}
+
+/// A consent to [`CLIENT`].
+pub fn new_connection(account: AccountId, now: UnixMs, random: u128) -> NewConnection {
+    NewConnection {
+        id: ConnectionId::new(now, random),
+        account,
+        client: CLIENT.into(),
+        client_name: "An assistant".into(),
+        redirect_uri: CALLBACK.into(),
+        redirect_host: "assistant.example".into(),
+        code: [50; 32],
+        challenge: [51; 32],
+        allowance: 3,
+        expires_at: now + 2 * DAY,
+    }
+}
+
+/// The redemption of the code of a consent, for the access token `[53; 32]`.
+pub fn redemption(of: &NewConnection) -> Redemption {
+    Redemption {
+        code: of.code,
+        client: of.client.clone(),
+        redirect_uri: of.redirect_uri.clone(),
+        challenge: of.challenge,
+        family: [52; 32],
+        next: NextTokens { access: [53; 32], refresh: [54; 32] },
+    }
+}
 
 /// A kind of store, which can be opened again after a stop.
 pub trait Kind {
@@ -60,6 +133,15 @@ pub fn plans() -> PlanTable {
     endless.resets = false;
     plans.push(endless);
     PlanTable::new(plans).unwrap()
+}
+
+/// The operations of the node that the next calls go to.
+impl Deref for World {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.nodes[self.node]
+    }
 }
 
 impl World {
@@ -124,8 +206,8 @@ impl World {
     }
 
     pub fn account(&mut self, name: &str, plan: &str) -> AccountId {
-        let new =
-            NewAccount { id: AccountId::new(self.now, self.random()), name: name.into(), plan: plan.into() };
+        let id = AccountId::new(self.now, self.random());
+        let new = NewAccount { plan: plan.into(), ..new_account(id, name) };
         self.store().create_account(new, self.now).wait().unwrap().id
     }
 
@@ -270,16 +352,8 @@ impl World {
     pub fn new_key(&mut self, account: AccountId, label: &str) -> NewKey {
         let mut hash = [0; 32];
         hash[..16].copy_from_slice(&self.random().to_be_bytes());
-        NewKey {
-            id: KeyId::new(self.now, self.random()),
-            account,
-            mode: KeyMode::Live,
-            hash,
-            last4: *b"wxyz",
-            label: label.into(),
-            scopes: KeyScopes::ALL,
-            expires_at: None,
-        }
+        let id = KeyId::new(self.now, self.random());
+        NewKey { id, hash, label: label.into(), ..new_key(account, 0) }
     }
 
     /// Checks the audit and the balance: plan credits and pack credits left, held, spent, expired.

@@ -1,5 +1,6 @@
 //! The tables of the engine's knowledge, which survives the process.
 
+use super::{key_of, part_of};
 use crate::row::{Codec, Fixed, In, Out, fields, row};
 use crate::rows::{Table, TypedTable};
 use engine::KeptStep;
@@ -34,16 +35,12 @@ row!("refusals", RefusalsRow);
 
 /// The 32 bytes that represent evidence in [`EXPIRIES`](super::EXPIRIES).
 pub fn withdrawn_row(evidence: u64) -> [u8; 32] {
-    let mut row = [0; 32];
-    row[..8].copy_from_slice(&evidence.to_be_bytes());
-    row
+    key_of(&[&evidence.to_be_bytes(), &[0; 24]])
 }
 
 /// The inverse of [`withdrawn_row`].
 pub fn evidence_of_row(row: &[u8; 32]) -> u64 {
-    let mut evidence = [0; 8];
-    evidence.copy_from_slice(&row[..8]);
-    u64::from_be_bytes(evidence)
+    u64::from_be_bytes(part_of(row, 0))
 }
 
 /// The time after which no result can depend on evidence that was withdrawn at `at`.

@@ -1,5 +1,6 @@
 //! The tables and rows of limits, and of the counters of requests.
 
+use super::key_of;
 use crate::row::{Codec, In, Out, row};
 use crate::rows::{Table, TypedTable};
 use store::rate_limit::{self, Bucket, Overrides, Row as LimitRow, Window, WindowId};
@@ -17,9 +18,7 @@ const LIMITS_OF_FORMAT_6: usize = 7;
 
 /// The key of [`WINDOWS`].
 pub fn window_key(id: &WindowId) -> [u8; 17] {
-    let mut key = [0; 17];
-    key[..16].copy_from_slice(&id.key.to_bytes());
-    key[16] = match id.row {
+    let row = match id.row {
         LimitRow::Fast => 0,
         LimitRow::Verify => 1,
         LimitRow::Batch => 2,
@@ -28,7 +27,7 @@ pub fn window_key(id: &WindowId) -> [u8; 17] {
         LimitRow::List => 5,
         LimitRow::FastAccount => 6,
     };
-    key
+    key_of(&[&id.key.to_bytes(), &[row]])
 }
 
 /// The inverse of [`window_key`]; `None` for an unknown row of the table of limits.

@@ -1,6 +1,6 @@
 //! The tables and rows of lists: their data, their content, their index, and their answers.
 
-use super::{AccountId, join};
+use super::{AccountId, join, key_of};
 use crate::row::{Codec, In, Out, codes, row};
 use crate::rows::{Blob, Table, TypedTable};
 use api::Reason;
@@ -30,10 +30,7 @@ pub fn list_key(account: AccountId, id: ListId) -> [u8; 32] {
 
 /// The key of [`LIST_PARTS`] and [`LIST_CODES`].
 pub fn part_key(id: ListId, number: u32) -> [u8; 20] {
-    let mut key = [0; 20];
-    key[..16].copy_from_slice(&id.to_bytes());
-    key[16..].copy_from_slice(&number.to_be_bytes());
-    key
+    key_of(&[&id.to_bytes(), &number.to_be_bytes()])
 }
 
 /// The key in [`LIST_PARTS`] of a part of the index. A content never has so many parts.

@@ -1,6 +1,6 @@
 //! The tables and rows of the dashboard: users, sessions, sign-in links, and daily counts of accounts.
 
-use super::AccountId;
+use super::{AccountId, key_of, part_of};
 use crate::row::{Codec, In, Out, fields, row};
 use crate::rows::{Table, TypedTable};
 use store::{DayCounts, PasswordHash, TokenHash, UnixMs, session_end};
@@ -20,30 +20,22 @@ pub const DAYS: TypedTable<[u8; 20], DayCounts> = TypedTable::new(Table::Days);
 
 /// The key of [`SESSIONS_OF`].
 pub fn session_of(account: AccountId, hash: &TokenHash) -> [u8; 48] {
-    let mut key = [0; 48];
-    key[..16].copy_from_slice(&account.to_bytes());
-    key[16..].copy_from_slice(hash);
-    key
+    key_of(&[&account.to_bytes(), hash])
 }
 
 /// The token's hash in a key of [`SESSIONS_OF`].
 pub fn session_in(key: &[u8; 48]) -> TokenHash {
-    let mut hash = [0; 32];
-    hash.copy_from_slice(&key[16..]);
-    hash
+    part_of(key, 16)
 }
 
 /// The key of [`DAYS`].
 pub fn day_key(account: AccountId, day: u32) -> [u8; 20] {
-    let mut key = [0; 20];
-    key[..16].copy_from_slice(&account.to_bytes());
-    key[16..].copy_from_slice(&day.to_be_bytes());
-    key
+    key_of(&[&account.to_bytes(), &day.to_be_bytes()])
 }
 
 /// The day in a key of [`DAYS`].
 pub fn day_of(key: &[u8; 20]) -> u32 {
-    u32::from_be_bytes([key[16], key[17], key[18], key[19]])
+    u32::from_be_bytes(part_of(key, 16))
 }
 
 /// A row of [`USERS`].

@@ -1,6 +1,6 @@
 //! The tables and rows of webhooks: endpoints, the messages that wait at them, and the log of deliveries.
 
-use super::{AccountId, join};
+use super::{AccountId, join, key_of, part_of};
 use crate::row::{Codec, In, Out, fields, row};
 use crate::rows::{Table, TypedTable};
 use store::webhooks::{
@@ -37,35 +37,22 @@ pub fn delivery_key(webhook: WebhookId, message: MessageId) -> [u8; 32] {
 
 /// The key of [`OUTBOX_DUE`].
 pub fn due_key(webhook: WebhookId, at: UnixMs, object: [u8; 16]) -> [u8; 40] {
-    let mut key = [0; 40];
-    key[..16].copy_from_slice(&webhook.to_bytes());
-    key[16..24].copy_from_slice(&at.to_be_bytes());
-    key[24..].copy_from_slice(&object);
-    key
+    key_of(&[&webhook.to_bytes(), &at.to_be_bytes(), &object])
 }
 
 /// The time and the object in a key of [`OUTBOX_DUE`].
 pub fn split_due_key(key: &[u8; 40]) -> (UnixMs, [u8; 16]) {
-    let (mut at, mut object) = ([0; 8], [0; 16]);
-    at.copy_from_slice(&key[16..24]);
-    object.copy_from_slice(&key[24..]);
-    (UnixMs::from_be_bytes(at), object)
+    (UnixMs::from_be_bytes(part_of(key, 16)), part_of(key, 24))
 }
 
 /// The key of [`WEBHOOK_TURNS`].
 pub fn turn_key(at: UnixMs, webhook: WebhookId) -> [u8; 24] {
-    let mut key = [0; 24];
-    key[..8].copy_from_slice(&at.to_be_bytes());
-    key[8..].copy_from_slice(&webhook.to_bytes());
-    key
+    key_of(&[&at.to_be_bytes(), &webhook.to_bytes()])
 }
 
 /// The time and the endpoint in a key of [`WEBHOOK_TURNS`].
 pub fn split_turn_key(key: &[u8; 24]) -> (UnixMs, WebhookId) {
-    let (mut at, mut webhook) = ([0; 8], [0; 16]);
-    at.copy_from_slice(&key[..8]);
-    webhook.copy_from_slice(&key[8..]);
-    (UnixMs::from_be_bytes(at), WebhookId::from_bytes(webhook))
+    (UnixMs::from_be_bytes(part_of(key, 0)), WebhookId::from_bytes(part_of(key, 8)))
 }
 
 /// A row of [`WEBHOOKS`].

@@ -11,29 +11,67 @@ pub const LIMIT_MAX: u32 = 1_000_000_000;
 /// The keys of an account that can make all their fast checks at the same time, unless the operator sets another limit.
 pub const FAST_KEYS: u32 = 10;
 
-/// A value for each limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PerLimit<T> {
+/// Defines the limits: their names, which are also those in the configuration, and their defaults. They are in the order of the rows in
+/// the store.
+macro_rules! limits {
+    ($($(#[$meta:meta])* $name:ident = $default:literal,)*) => {
+        /// A value for each limit.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct PerLimit<T> {
+            $($(#[$meta])* pub $name: T,)*
+        }
+
+        /// The number of limits.
+        const COUNT: usize = [$(stringify!($name)),*].len();
+
+        impl<T> PerLimit<T> {
+            /// Each value with the name of the limit.
+            pub fn each(self) -> [(&'static str, T); COUNT] {
+                [$((stringify!($name), self.$name)),*]
+            }
+
+            /// Mutable references to each value, in the same order.
+            pub fn each_mut(&mut self) -> [(&'static str, &mut T); COUNT] {
+                [$((stringify!($name), &mut self.$name)),*]
+            }
+        }
+
+        /// The default limits of the contract.
+        impl Default for Limits {
+            fn default() -> Limits {
+                PerLimit { $($name: $default),* }
+            }
+        }
+
+        /// No override for any limit.
+        impl Default for Overrides {
+            fn default() -> Overrides {
+                PerLimit { $($name: None),* }
+            }
+        }
+    };
+}
+limits! {
     /// `/v1/verify` with `mode=fast`, per key in 60 seconds.
-    pub fast: T,
+    fast = 600,
     /// `/v1/verify` in full mode, per key in 60 seconds.
-    pub verify: T,
+    verify = 600,
     /// `POST /v1/verify/batch`, per key in 60 seconds.
-    pub batch: T,
+    batch = 30,
     /// Reads and cancellations of batches, and reads of lists, per key in 60 seconds.
-    pub poll: T,
+    poll = 600,
     /// `/v1/account`, per key in 60 seconds.
-    pub account: T,
+    account = 300,
     /// The sustained rate of charged full checks of an account, per second.
-    pub fair_use_per_second: T,
+    fair_use_per_second = 5,
     /// The number of charged full checks of an account that may come at once after a pause.
-    pub fair_use_burst: T,
+    fair_use_burst = 600,
     /// Changes and downloads of lists, per key in 60 seconds.
     #[serde(default)]
-    pub list: T,
+    list = 120,
     /// `/v1/verify` with `mode=fast`, per account in 60 seconds; 0 stands for [`FAST_KEYS`] times that of a key.
     #[serde(default)]
-    pub fast_account: T,
+    fast_account = 0,
 }
 
 /// The limits that apply to an account and its keys.
@@ -41,84 +79,6 @@ pub type Limits = PerLimit<u32>;
 
 /// The limits that an account has instead of its plan's.
 pub type Overrides = PerLimit<Option<u32>>;
-
-impl<T> PerLimit<T> {
-    /// Each value with the limit's name in the configuration, in the order of the rows in the store.
-    pub fn each(self) -> [(&'static str, T); 9] {
-        [
-            ("fast", self.fast),
-            ("verify", self.verify),
-            ("batch", self.batch),
-            ("poll", self.poll),
-            ("account", self.account),
-            ("fair_use_per_second", self.fair_use_per_second),
-            ("fair_use_burst", self.fair_use_burst),
-            ("list", self.list),
-            ("fast_account", self.fast_account),
-        ]
-    }
-
-    /// Mutable references to each value, in the same order.
-    pub fn each_mut(&mut self) -> [(&'static str, &mut T); 9] {
-        let PerLimit {
-            fast,
-            verify,
-            batch,
-            poll,
-            account,
-            fair_use_per_second,
-            fair_use_burst,
-            list,
-            fast_account,
-        } = self;
-        PerLimit {
-            fast,
-            verify,
-            batch,
-            poll,
-            account,
-            fair_use_per_second,
-            fair_use_burst,
-            list,
-            fast_account,
-        }
-        .each()
-    }
-}
-
-/// The default limits of the contract.
-impl Default for Limits {
-    fn default() -> Limits {
-        PerLimit {
-            fast: 600,
-            verify: 600,
-            batch: 30,
-            poll: 600,
-            account: 300,
-            fair_use_per_second: 5,
-            fair_use_burst: 600,
-            list: 120,
-            fast_account: 0,
-        }
-    }
-}
-
-/// No override for any limit.
-impl Default for Overrides {
-    fn default() -> Overrides {
-        PerLimit {
-            fast: None,
-            verify: None,
-            batch: None,
-            poll: None,
-            account: None,
-            fair_use_per_second: None,
-            fair_use_burst: None,
-            list: None,
-            fast_account: None,
-        }
-    }
-}
 
 impl Limits {
     /// The limit of a row: requests of a key in 60 seconds.

@@ -1,11 +1,11 @@
 //! Accounts.
 
 use super::keys::NewKey;
-use super::plans::SubscriptionStatus;
 use crate::UnixMs;
 use crate::credits::Balance;
 use crate::id::AccountId;
 use crate::rate_limit::{Limits, Overrides};
+use api::SubscriptionStatus;
 use serde::{Deserialize, Serialize};
 
 /// An account at a given time, with its period up to date.

@@ -1,8 +1,8 @@
 //! The arguments and results of the methods about assistants.
 
 use crate::error::OUTDATED;
+use crate::names::quiet_debug;
 use crate::{AccountId, ClientId, ConnectionId, HoldError, StoreError, UnixMs};
-use std::fmt;
 use thiserror::Error;
 
 /// The most full checks that one connection may have.
@@ -231,16 +231,6 @@ pub enum AttemptError {
     Store(#[from] StoreError),
 }
 
-/// Hashes of secrets are private as well.
-macro_rules! quiet_debug {
-    ($($name:ident),*) => {$(
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(stringify!($name))
-            }
-        }
-    )*};
-}
 quiet_debug!(NewConnection, Redemption, Renewal, NextTokens);
 
 impl From<HoldError> for AttemptError {

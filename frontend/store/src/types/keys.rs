@@ -2,6 +2,7 @@
 
 use crate::UnixMs;
 use crate::id::{AccountId, KeyId};
+use crate::names::named;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
@@ -101,37 +102,23 @@ pub struct KeyLookup {
     pub expires_at: Option<UnixMs>,
 }
 
-/// A part of the API. A key can be limited to some of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum KeyScope {
-    /// Single fast checks.
-    Fast,
-    /// Single full checks.
-    Full,
-    /// Batches.
-    Batches,
-    /// Lists.
-    Lists,
-    /// The account and its webhooks.
-    Account,
+named! {
+    /// A part of the API. A key can be limited to some of them.
+    KeyScope {
+        /// Single fast checks.
+        Fast = "fast",
+        /// Single full checks.
+        Full = "full",
+        /// Batches.
+        Batches = "batches",
+        /// Lists.
+        Lists = "lists",
+        /// The account and its webhooks.
+        Account = "account",
+    }
 }
 
 impl KeyScope {
-    /// All scopes in the order of their definition.
-    pub const ALL: [KeyScope; 5] =
-        [KeyScope::Fast, KeyScope::Full, KeyScope::Batches, KeyScope::Lists, KeyScope::Account];
-
-    /// The name in messages, on the command line and in forms.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            KeyScope::Fast => "fast",
-            KeyScope::Full => "full",
-            KeyScope::Batches => "batches",
-            KeyScope::Lists => "lists",
-            KeyScope::Account => "account",
-        }
-    }
-
     /// The requests that it permits, for people.
     pub fn meaning(self) -> &'static str {
         match self {
@@ -150,18 +137,11 @@ impl KeyScope {
     }
 }
 
-impl fmt::Display for KeyScope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
 impl FromStr for KeyScope {
     type Err = String;
 
     fn from_str(text: &str) -> Result<KeyScope, String> {
-        let known = KeyScope::ALL.into_iter().find(|scope| scope.as_str() == text);
-        known.ok_or_else(|| {
+        KeyScope::parse(text).ok_or_else(|| {
             format!("{text:?} is not a scope; the scopes are fast, full, batches, lists and account")
         })
     }

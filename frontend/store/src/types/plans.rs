@@ -1,12 +1,10 @@
-//! Plans, and the status of a subscription.
+//! Plans.
 
 use super::ledger::CREDITS_MAX;
 use crate::TEXT_CHARS_MAX;
 use crate::rate_limit::Limits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 /// The rights of a plan. Plans come from the operator's configuration; the store has only their ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,54 +95,5 @@ impl PlanTable {
     /// All plans in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = &Plan> {
         self.0.values()
-    }
-}
-
-/// The status of a subscription.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SubscriptionStatus {
-    /// The subscription is paid.
-    Active,
-    /// A payment is late; the account is still usable.
-    PastDue,
-    /// Suspended: no charges are possible, and no period grants credits.
-    Paused,
-    /// Ended: no charges are possible, and no period grants credits.
-    Canceled,
-}
-
-impl SubscriptionStatus {
-    /// All statuses in the order of their definition.
-    pub const ALL: [SubscriptionStatus; 4] = [Self::Active, Self::PastDue, Self::Paused, Self::Canceled];
-
-    /// Whether charges are possible.
-    pub fn is_usable(self) -> bool {
-        matches!(self, SubscriptionStatus::Active | SubscriptionStatus::PastDue)
-    }
-
-    /// The name in the API and on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SubscriptionStatus::Active => "active",
-            SubscriptionStatus::PastDue => "past_due",
-            SubscriptionStatus::Paused => "paused",
-            SubscriptionStatus::Canceled => "canceled",
-        }
-    }
-}
-
-impl fmt::Display for SubscriptionStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for SubscriptionStatus {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<SubscriptionStatus, String> {
-        let known = SubscriptionStatus::ALL.into_iter().find(|status| status.as_str() == text);
-        known.ok_or_else(|| "a status is active, past_due, paused or canceled".to_owned())
     }
 }

@@ -4,6 +4,7 @@ use super::accounts::NewAccount;
 use crate::UnixMs;
 use crate::error::OUTDATED;
 use crate::id::{AccountId, KeyId};
+use crate::names::quiet_debug;
 use api::Reason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -45,11 +46,7 @@ pub struct PasswordHash {
     pub tag: [u8; 32],
 }
 
-impl fmt::Debug for PasswordHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PasswordHash")
-    }
-}
+quiet_debug!(PasswordHash, Authority);
 
 /// The user of an account, with the stored password.
 #[derive(Clone, PartialEq, Eq)]
@@ -97,12 +94,6 @@ impl Authority {
     /// A request with this API key.
     pub const fn key(key: KeyId) -> Authority {
         Authority { key: Some(key), ..Authority::OPERATOR }
-    }
-}
-
-impl fmt::Debug for Authority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Authority")
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{EndpointHealth, OLD_SECRETS_MAX, WEBHOOKS_MAX};
 use crate::id::{AccountId, BatchId, ListId, MessageId, WebhookId};
+use crate::names::{named, quiet_debug};
 use crate::{StoreError, UnixMs};
 use api::Reason;
 use std::fmt;
@@ -14,52 +15,25 @@ pub const WEBHOOK_SECRET_BYTES: usize = 24;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct WebhookSecret(pub [u8; WEBHOOK_SECRET_BYTES]);
 
-impl fmt::Debug for WebhookSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WebhookSecret")
-    }
-}
+quiet_debug!(WebhookSecret, WebhookChange);
 
-/// Defines an enumeration with the numbers of its values in the tables, and their names in the API.
-macro_rules! numbered {
-    ($doc:literal $name:ident { $($text:literal $value:ident = $number:literal $meaning:literal,)* }) => {
-        #[doc = $doc]
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name {
-            $(#[doc = $meaning] $value = $number,)*
-        }
-
-        impl $name {
-            /// All values, in the order of their numbers.
-            pub const ALL: [$name; [$($number),*].len()] = [$($name::$value),*];
-
-            /// The name in the API.
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $($name::$value => $text,)*
-                }
-            }
-        }
-    };
-}
-
-numbered! {
-    "A kind of event. The numbers are those in the tables."
+named! {
+    /// A kind of event. The numbers of the values, from 0, are those in the tables.
     EventKind {
-        "batch.completed" BatchCompleted = 0 "Every row of a batch has its answer.",
-        "batch.cancelled" BatchCancelled = 1 "A batch was cancelled.",
-        "list.completed" ListCompleted = 2 "Every address of a list has its answer.",
-        "list.cancelled" ListCancelled = 3 "A list was cancelled.",
-        "list.paused" ListPaused = 4 "A list waits for credits.",
-        "list.unfit" ListUnfit = 5 "A list cannot be checked.",
-        "webhook.test" Test = 6 "The owner of an endpoint tests it.",
-    }
-}
-
-impl EventKind {
-    /// The kind with this name.
-    pub fn parse(name: &str) -> Option<EventKind> {
-        EventKind::ALL.into_iter().find(|kind| kind.as_str() == name)
+        /// Every row of a batch has its answer.
+        BatchCompleted = "batch.completed",
+        /// A batch was cancelled.
+        BatchCancelled = "batch.cancelled",
+        /// Every address of a list has its answer.
+        ListCompleted = "list.completed",
+        /// A list was cancelled.
+        ListCancelled = "list.cancelled",
+        /// A list waits for credits.
+        ListPaused = "list.paused",
+        /// A list cannot be checked.
+        ListUnfit = "list.unfit",
+        /// The owner of an endpoint tests it.
+        Test = "webhook.test",
     }
 }
 
@@ -259,16 +233,23 @@ impl AttemptResult {
     }
 }
 
-numbered! {
-    "The reason why an attempt got no answer. The numbers are those in the tables."
+named! {
+    /// The reason why an attempt got no answer. The numbers of the values, from 0, are those in the tables.
     AttemptFault {
-        "no_address" NoAddress = 0 "The name of the host has no address.",
-        "address_not_allowed" AddressNotAllowed = 1 "The host has only addresses that are not public.",
-        "connection_failed" Connection = 2 "The connection failed or broke.",
-        "tls_failed" Tls = 3 "The handshake of TLS failed, or the certificate is not valid.",
-        "timeout" Timeout = 4 "There was no answer in time.",
-        "invalid_answer" InvalidAnswer = 5 "The answer is not HTTP.",
-        "url_not_allowed" UrlNotAllowed = 6 "The URL is no longer allowed.",
+        /// The name of the host has no address.
+        NoAddress = "no_address",
+        /// The host has only addresses that are not public.
+        AddressNotAllowed = "address_not_allowed",
+        /// The connection failed or broke.
+        Connection = "connection_failed",
+        /// The handshake of TLS failed, or the certificate is not valid.
+        Tls = "tls_failed",
+        /// There was no answer in time.
+        Timeout = "timeout",
+        /// The answer is not HTTP.
+        InvalidAnswer = "invalid_answer",
+        /// The URL is no longer allowed.
+        UrlNotAllowed = "url_not_allowed",
     }
 }
 
@@ -304,13 +285,17 @@ pub struct AttemptReport {
     pub wants_next: bool,
 }
 
-numbered! {
-    "The state of a delivery. The numbers are those in the tables."
+named! {
+    /// The state of a delivery. The numbers of the values, from 0, are those in the tables.
     DeliveryState {
-        "waiting" Waiting = 0 "It waits for its first or next attempt.",
-        "delivered" Delivered = 1 "The endpoint has answered with success.",
-        "failed" Failed = 2 "All attempts have failed, or the endpoint has answered 410.",
-        "discarded" Discarded = 3 "Its endpoint was disabled when it was due.",
+        /// It waits for its first or next attempt.
+        Waiting = "waiting",
+        /// The endpoint has answered with success.
+        Delivered = "delivered",
+        /// All attempts have failed, or the endpoint has answered 410.
+        Failed = "failed",
+        /// Its endpoint was disabled when it was due.
+        Discarded = "discarded",
     }
 }
 
@@ -367,12 +352,6 @@ impl fmt::Debug for NewWebhook {
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Webhook({}, {:?}, {} waiting)", self.id, self.health, self.waiting)
-    }
-}
-
-impl fmt::Debug for WebhookChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WebhookChange")
     }
 }
 

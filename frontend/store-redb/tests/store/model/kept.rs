@@ -81,7 +81,7 @@ impl Kept {
 
 impl Run {
     pub fn withdraw(&mut self, evidence: u64) {
-        self.world.store().withdraw(vec![evidence], self.world.now).wait().unwrap();
+        self.world.withdraw(vec![evidence], self.world.now).wait().unwrap();
         self.model.kept.withdrawn.insert(evidence, self.world.now);
     }
 
@@ -263,7 +263,7 @@ impl Run {
         let mut open: Vec<_> =
             self.model.kept.batches.iter().filter(|batch| batch.completed_at.is_none()).collect();
         open.sort_by_key(|batch| batch.id);
-        let found = self.world.store().open_batches().wait().unwrap();
+        let found = self.world.open_batches().wait().unwrap();
         let found: Vec<_> = found.iter().map(|batch| (batch.batch, batch.answered)).collect();
         let expected: Vec<_> = open.iter().map(|batch| (batch.id, batch.answered())).collect();
         assert_eq!(found, expected);

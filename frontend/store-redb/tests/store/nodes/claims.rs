@@ -2,7 +2,7 @@
 
 use super::{Mortals, two_nodes};
 use crate::postgres::{self, InSchema};
-use crate::world::{START, World, plans};
+use crate::world::{OPERATOR, START, World, new_account, plans};
 use api::Reason::MailboxExists;
 use std::collections::BTreeSet;
 use store::RowOutcome::Verified;
@@ -111,8 +111,7 @@ fn a_new_node_claims_what_no_node_has() {
     let open = |node| store_pg::open(schema.options(node, true), plans(), START).unwrap().0;
     let first = open(1);
     let id = AccountId::new(START, 1);
-    let new = NewAccount { id, name: "a".into(), plan: "free".into() };
-    first.create_account(new, START).wait().unwrap();
+    first.create_account(new_account(id, "a"), START).wait().unwrap();
     let address = first.hash_address("one@example.com");
     let new = NewBatch {
         id: BatchId::new(START, 1 << 61),
@@ -122,7 +121,7 @@ fn a_new_node_claims_what_no_node_has() {
         idempotency: None,
         mode: BatchMode::Live,
     };
-    let batch = first.create_batch(new, Authority::OPERATOR, START).wait().unwrap().batch;
+    let batch = first.create_batch(new, OPERATOR, START).wait().unwrap().batch;
     // It leaves in order, so nobody has to wait for its lease.
     drop(first);
     let second = open(2);

@@ -1,6 +1,7 @@
 //! What a node leaves that ended without a word.
 
 use super::{Mortals, now, wait_until};
+use crate::world::OPERATOR;
 use store::*;
 
 #[test]
@@ -66,7 +67,7 @@ fn a_check_of_a_dead_node_can_begin_elsewhere() {
     let Some(mut nodes) = Mortals::new(2) else { return };
     let a = nodes.account(0, "a");
     let address = nodes.node(0).hash_address("one@example.com");
-    let check = |hold| NewCheck { hold, connection: None, address, fair_use: None, by: Authority::OPERATOR };
+    let check = |hold| NewCheck { hold, connection: None, address, fair_use: None, by: OPERATOR };
     let (first, second, third) = (nodes.new_hold(a), nodes.new_hold(a), nodes.new_hold(a));
     let begun = nodes.node(0).begin_check(check(first), now()).wait().unwrap();
     assert!(matches!(begun, Begun::Held(_)));

@@ -1,8 +1,8 @@
 //! What each node keeps in memory: keys, plans, limits and the users of gateways; and names, which are unique.
 
-use super::{nodes, two_nodes, wait_all, wait_until};
+use super::{in_turn, nodes, two_nodes, wait_all, wait_until};
 use crate::postgres::{self, InSchema};
-use crate::world::{DAY, START, plans};
+use crate::world::{DAY, OPERATOR, START, new_account, new_key, plans};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn a_revocation_on_one_node_holds_on_another_within_two_seconds() {
         let rights = (KeyScopes::of([KeyScope::Batches]).unwrap(), Some(START + DAY + round as u64));
         let key = NewKey { scopes: rights.0, expires_at: rights.1, ..world.new_key(a, "k") };
         let (id, hash) = (key.id, key.hash);
-        world.on(here).store().create_key(key, Authority::OPERATOR, START).wait().unwrap();
+        world.on(here).store().create_key(key, OPERATOR, START).wait().unwrap();
         let stores = world.nodes();
         assert!(!stores[here].key_by_hash(&hash).unwrap().revoked);
         let seen = wait_until("the key is known", || stores[there].key_by_hash(&hash).is_some());
@@ -40,11 +40,11 @@ fn a_deletion_on_one_node_holds_on_another_within_two_seconds_and_continues_ther
     let Some((mut world, a)) = two_nodes("free") else { return };
     let key = world.new_key(a, "k");
     let hash = key.hash;
-    world.on(0).store().create_key(key, Authority::OPERATOR, START).wait().unwrap();
+    world.on(0).store().create_key(key, OPERATOR, START).wait().unwrap();
     world.batch(a, &["a@x.example"]);
     let stores = world.nodes();
     wait_until("the key is known", || stores[1].key_by_hash(&hash).is_some());
-    stores[0].close_account(a, Authority::OPERATOR, START).wait().unwrap();
+    stores[0].close_account(a, OPERATOR, START).wait().unwrap();
     assert_eq!(stores[0].key_by_hash(&hash), None, "at once on the node that was asked");
     let seen = wait_until("the deletion is known", || stores[1].key_by_hash(&hash).is_none());
     assert!(seen < SEEN_WITHIN, "{seen:?}");
@@ -73,7 +73,7 @@ fn changes_of_both_nodes_at_once_are_all_seen_by_both() {
         let pending: Vec<_> = keys
             .into_iter()
             .zip(world.nodes())
-            .map(|(key, node)| node.create_key(key, Authority::OPERATOR, START))
+            .map(|(key, node)| node.create_key(key, OPERATOR, START))
             .collect();
         wait_all(pending);
         let stores = world.nodes();
@@ -98,12 +98,7 @@ fn changes_of_both_nodes_at_once_are_all_seen_by_both() {
 fn an_account_has_no_more_keys_than_allowed_over_both_nodes() {
     let Some((mut world, a)) = two_nodes("free") else { return };
     let keys: Vec<_> = (0..KEYS_MAX + 20).map(|_| world.new_key(a, "k")).collect();
-    let pending: Vec<_> = keys
-        .into_iter()
-        .enumerate()
-        .map(|(at, key)| world.nodes()[at % 2].create_key(key, Authority::OPERATOR, START))
-        .collect();
-    let made: Vec<_> = pending.into_iter().map(|pending| pending.wait()).collect();
+    let made = in_turn(&world, keys, |node, key| node.create_key(key, OPERATOR, START));
     assert_eq!(made.iter().filter(|made| made.is_ok()).count(), KEYS_MAX);
     assert_eq!(made.iter().filter(|made| **made == Err(ChangeError::TooManyKeys)).count(), 20);
 }
@@ -126,23 +121,17 @@ fn a_change_of_plan_and_of_limits_is_seen_on_the_other_node() {
     world.check_sums();
 }
 
+fn gateway_user(id: AccountId, number: usize, users_max: usize) -> GatewayUser {
+    let (gateway, user, plan) = ("one".into(), format!("user-{number}"), "free".into());
+    GatewayUser { id, gateway, user, plan, users_max }
+}
+
 #[test]
 fn a_gateway_has_no_more_users_than_allowed_over_both_nodes() {
     let Some(mut world) = nodes(2) else { return };
-    let new = |user: usize, id| GatewayUser {
-        id,
-        gateway: "one".into(),
-        user: format!("user-{user}"),
-        plan: "free".into(),
-        users_max: 5,
-    };
+    let new = |user: usize, id| gateway_user(id, user, 5);
     let users: Vec<_> = (0..16).map(|user| new(user, AccountId::new(START, world.random()))).collect();
-    let pending: Vec<_> = users
-        .into_iter()
-        .enumerate()
-        .map(|(at, user)| world.nodes()[at % 2].open_gateway_account(user, START))
-        .collect();
-    let made: Vec<_> = pending.into_iter().map(|pending| pending.wait()).collect();
+    let made = in_turn(&world, users, |node, user| node.open_gateway_account(user, START));
     assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 5);
     assert_eq!(made.iter().filter(|made| **made == Err(ChangeError::TooMany)).count(), 11);
     let known = made.iter().position(Result::is_ok).unwrap();
@@ -158,43 +147,23 @@ fn a_gateway_has_no_more_users_than_allowed_over_both_nodes() {
 fn one_user_of_a_gateway_gets_one_account_over_both_nodes() {
     let Some(mut world) = nodes(2) else { return };
     for round in 0..10 {
-        let users: Vec<_> = (0..10)
-            .map(|_| GatewayUser {
-                id: AccountId::new(START, world.random()),
-                gateway: "one".into(),
-                user: format!("user-{round}"),
-                plan: "free".into(),
-                users_max: 100,
-            })
-            .collect();
-        let pending: Vec<_> = users
-            .into_iter()
-            .enumerate()
-            .map(|(at, user)| world.nodes()[at % 2].open_gateway_account(user, START))
-            .collect();
-        let made: Vec<_> = pending.into_iter().map(|pending| pending.wait().unwrap().id).collect();
+        let ids: Vec<_> = (0..10).map(|_| AccountId::new(START, world.random())).collect();
+        let users = ids.into_iter().map(|id| gateway_user(id, round, 100));
+        let made = in_turn(&world, users, |node, user| node.open_gateway_account(user, START));
+        let made: Vec<_> = made.into_iter().map(|made| made.unwrap().id).collect();
         assert!(made.iter().all(|id| *id == made[0]), "{made:?}");
     }
-    assert_eq!(world.store().accounts(None, 100, START).wait().unwrap().len(), 10);
+    assert_eq!(world.accounts(None, 100, START).wait().unwrap().len(), 10);
 }
 
 #[test]
 fn a_name_is_given_once_over_both_nodes() {
     let Some(mut world) = nodes(2) else { return };
     for round in 0..10 {
-        let new: Vec<_> = (0..10)
-            .map(|_| NewAccount {
-                id: AccountId::new(START, world.random()),
-                name: format!("n{round}"),
-                plan: "free".into(),
-            })
-            .collect();
-        let pending: Vec<_> = new
-            .into_iter()
-            .enumerate()
-            .map(|(at, new)| world.nodes()[at % 2].create_account(new, START))
-            .collect();
-        let made: Vec<_> = pending.into_iter().map(|pending| pending.wait()).collect();
+        let name = format!("n{round}");
+        let new = (0..10).map(|_| new_account(AccountId::new(START, world.random()), &name));
+        let new: Vec<_> = new.collect();
+        let made = in_turn(&world, new, |node, new| node.create_account(new, START));
         assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
         assert_eq!(made.iter().filter(|made| **made == Err(ChangeError::NameTaken)).count(), 9);
     }
@@ -213,18 +182,8 @@ fn three_nodes_that_start_at_once_make_one_first_account() {
                 let (store, _) = store_pg::open(schema.options(node.into(), true), plans(), START).unwrap();
                 barrier.wait();
                 let id = AccountId::new(START, node.into());
-                let account = NewAccount { id, name: "default".into(), plan: "free".into() };
-                let key = NewKey {
-                    id: KeyId::new(START, node.into()),
-                    account: id,
-                    mode: KeyMode::Live,
-                    hash: [node; 32],
-                    last4: *b"wxyz",
-                    label: "first".into(),
-                    scopes: KeyScopes::ALL,
-                    expires_at: None,
-                };
-                let made = store.first_run(FirstRun { account, keys: vec![key] }, START).wait().unwrap();
+                let first = FirstRun { account: new_account(id, "default"), keys: vec![new_key(id, node)] };
+                let made = store.first_run(first, START).wait().unwrap();
                 barrier.wait();
                 (store, made)
             })

@@ -1,8 +1,8 @@
 //! Limits that belong to no account, and withdrawals.
 
-use super::{Mortals, nodes, now, two_nodes, wait_all, wait_until};
+use super::{Mortals, in_turn, nodes, now, two_nodes, wait_all, wait_until};
 use crate::postgres::{self, InSchema};
-use crate::world::{START, plans};
+use crate::world::{OPERATOR, START, new_account, new_key, plans};
 use api::Reason::CatchAll;
 use store::rate_limit::Overrides;
 use store::*;
@@ -16,18 +16,15 @@ fn lists_take_no_more_than_their_room_over_both_nodes() {
     for round in 0..5 {
         // One account may have an eighth of what others leave: here six lists, whether the other has six or none.
         let room = ListRoom { account: u64::MAX, all: 550 };
-        let pending: Vec<_> = (0..20)
-            .map(|at: usize| {
-                let id = ListId::new(START, (100 * round + at) as u128);
-                let list = List::new(id, accounts[at % 2], START, "my list.csv".into());
-                world.nodes()[at % 2].create_list(&List { bytes: 10, ..list }, room, None, START)
-            })
-            .collect();
-        let made: Vec<_> = pending.into_iter().map(|pending| pending.wait().unwrap()).collect();
-        assert_eq!(made.iter().filter(|made| **made == ListMade::Made).count(), 12);
-        assert_eq!(made.iter().filter(|made| **made == ListMade::StoreFull).count(), 8);
+        let made = in_turn(&world, 0..20, |node, at: usize| {
+            let id = ListId::new(START, (100 * round + at) as u128);
+            let list = List::new(id, accounts[at % 2], START, "my list.csv".into());
+            node.create_list(&List { bytes: 10, ..list }, room, None, START)
+        });
+        assert_eq!(made.iter().filter(|made| **made == Ok(ListMade::Made)).count(), 12);
+        assert_eq!(made.iter().filter(|made| **made == Ok(ListMade::StoreFull)).count(), 8);
         for account in accounts {
-            for list in world.store().lists(account, START).wait().unwrap() {
+            for list in world.lists(account, START).wait().unwrap() {
                 assert!(world.nodes()[1].delete_list(account, list.id, START).wait().unwrap().is_some());
             }
         }
@@ -37,14 +34,11 @@ fn lists_take_no_more_than_their_room_over_both_nodes() {
 #[test]
 fn an_account_has_no_more_lists_than_allowed_over_both_nodes() {
     let Some((world, a)) = two_nodes("free") else { return };
-    let pending: Vec<_> = (0..LISTS_MAX + 10)
-        .map(|at| {
-            let list = List::new(ListId::new(START, at as u128), a, START, "my list.csv".into());
-            world.nodes()[at % 2].create_list(&list, ListRoom::MOST, None, START)
-        })
-        .collect();
-    let made = pending.into_iter().map(|pending| pending.wait().unwrap());
-    assert_eq!(made.filter(|made| *made == ListMade::Made).count(), LISTS_MAX);
+    let made = in_turn(&world, 0..LISTS_MAX + 10, |node, at| {
+        let list = List::new(ListId::new(START, at as u128), a, START, "my list.csv".into());
+        node.create_list(&list, ListRoom::MOST, None, START)
+    });
+    assert_eq!(made.into_iter().filter(|made| *made == Ok(ListMade::Made)).count(), LISTS_MAX);
 }
 
 /// The lists that a node has, and those that it did not have at the last call.
@@ -95,8 +89,7 @@ fn a_database_that_older_nodes_can_use_takes_no_rows_that_they_cannot_read() {
     let schema = InSchema::new(url);
     let store = store_pg::open(schema.options(1, true), plans(), START).unwrap().0;
     let a = AccountId::new(START, 1);
-    let new = NewAccount { id: a, name: "a".into(), plan: "free".into() };
-    store.create_account(new, START).wait().unwrap();
+    store.create_account(new_account(a, "a"), START).wait().unwrap();
     let set_format = |format: u8| {
         schema.execute(&format!(
             "UPDATE meta SET v = '\\x{format:02x}00000000000000' WHERE k = 'format'::bytea"
@@ -113,17 +106,8 @@ fn a_database_that_older_nodes_can_use_takes_no_rows_that_they_cannot_read() {
     set_format(7);
     assert_eq!(create(), Ok(ListMade::Made));
     assert_eq!(store.set_overrides(a, false, own(Some(4))).wait(), Ok(own(Some(4))));
-    let key = |number: u8, scopes, expires_at| NewKey {
-        id: KeyId::new(START, number.into()),
-        account: a,
-        mode: KeyMode::Live,
-        hash: [number; 32],
-        last4: *b"wxyz",
-        label: String::new(),
-        scopes,
-        expires_at,
-    };
-    let create = |key| store.create_key(key, Authority::OPERATOR, START).wait().map(drop);
+    let key = |number, scopes, expires_at| NewKey { scopes, expires_at, ..new_key(a, number) };
+    let create = |key| store.create_key(key, OPERATOR, START).wait().map(drop);
     let only_fast = KeyScopes::of([KeyScope::Fast]).unwrap();
     let limited = [key(1, only_fast, None), key(2, KeyScopes::ALL, Some(START + 1))];
     let old = ChangeError::Store(StoreError::OldFormat { found: 7, needed: 8 });
@@ -187,9 +171,8 @@ fn the_same_evidence_is_withdrawn_on_both_nodes_at_once() {
     let verdict = Verdict { reason: CatchAll, evidence: Some(3) };
     world.verify(a, "one@example.com", verdict);
     for _ in 0..10 {
-        let pending: Vec<_> =
-            (0..20).map(|at| world.nodes()[at % 2].withdraw(vec![1, 2, 3], world.now)).collect();
-        wait_all(pending);
+        let withdrawn = in_turn(&world, 0..20, |node, _| node.withdraw(vec![1, 2, 3], world.now));
+        assert!(withdrawn.iter().all(Result::is_ok), "{withdrawn:?}");
         world.now += 1;
     }
     for node in 0..2 {

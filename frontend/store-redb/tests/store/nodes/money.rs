@@ -1,7 +1,7 @@
 //! Holds, charges, batches and grants, each on the node that is at hand.
 
-use super::{nodes, two_nodes, wait_all};
-use crate::world::{DAY, START, World};
+use super::{in_turn, nodes, two_nodes, wait_all};
+use crate::world::{DAY, OPERATOR, START, World};
 use api::Reason::{MailboxExists, MailboxNotFound};
 use store::RowOutcome::Verified;
 use store::*;
@@ -29,12 +29,7 @@ fn a_hold_of_one_node_is_settled_or_voided_on_another() {
 fn holds_of_both_nodes_at_once_never_exceed_the_balance() {
     let Some((mut world, a)) = two_nodes("free") else { return };
     let requests: Vec<_> = (0..150).map(|_| HoldRef { account: a, id: world.entry_id() }).collect();
-    let pending: Vec<_> = requests
-        .iter()
-        .enumerate()
-        .map(|(at, &hold)| world.nodes()[at % 2].hold(HoldRequest { hold, credits: 1 }, START))
-        .collect();
-    let held: Vec<_> = pending.into_iter().map(|pending| pending.wait()).collect();
+    let held = in_turn(&world, &requests, |node, &hold| node.hold(HoldRequest { hold, credits: 1 }, START));
     assert_eq!(held.iter().filter(|held| held.is_ok()).count(), 100);
     let refused = held.iter().filter_map(|held| held.as_ref().err());
     assert!(refused.into_iter().all(|error| *error == HoldError::Insufficient { available: 0 }));
@@ -74,12 +69,8 @@ fn one_idempotency_key_makes_one_batch_over_both_nodes() {
             new
         })
         .collect();
-    let pending: Vec<_> = new
-        .into_iter()
-        .enumerate()
-        .map(|(at, new)| world.nodes()[at % 2].create_batch(new, Authority::OPERATOR, START))
-        .collect();
-    let made: Vec<_> = pending.into_iter().map(|pending| pending.wait().unwrap()).collect();
+    let made = in_turn(&world, new, |node, new| node.create_batch(new, OPERATOR, START));
+    let made: Vec<_> = made.into_iter().map(Result::unwrap).collect();
     assert_eq!(made.iter().filter(|made| made.replayed).count(), 49);
     assert!(made.iter().all(|one| one.batch == made[0].batch));
     world.check(a, (98, 0, 2, 0, 0));
@@ -94,7 +85,7 @@ fn one_idempotency_key_makes_one_batch_over_both_nodes() {
 fn new_checks(world: &mut World, account: AccountId, address: AddressHash) -> Vec<NewCheck> {
     let hold = |_| HoldRef { account, id: world.entry_id() };
     let holds: Vec<_> = (0..50).map(hold).collect();
-    let check = |hold| NewCheck { hold, connection: None, address, fair_use: None, by: Authority::OPERATOR };
+    let check = |hold| NewCheck { hold, connection: None, address, fair_use: None, by: OPERATOR };
     holds.into_iter().map(check).collect()
 }
 
@@ -106,7 +97,7 @@ fn begin_at_once(world: &World, checks: &[NewCheck]) -> Vec<Begun> {
 #[test]
 fn one_address_is_charged_once_however_many_checks_begin_on_both_nodes() {
     let Some((mut world, a)) = two_nodes("free") else { return };
-    let address = world.store().hash_address("one@example.com");
+    let address = world.hash_address("one@example.com");
     let checks = new_checks(&mut world, a, address);
     let begun = begin_at_once(&world, &checks);
     let held = |begun: &Begun| matches!(begun, Begun::Held(_));
@@ -130,10 +121,10 @@ fn one_address_is_charged_once_however_many_checks_begin_on_both_nodes() {
 #[test]
 fn a_check_that_was_voided_can_begin_on_the_other_node() {
     let Some((mut world, a)) = two_nodes("free") else { return };
-    let address = world.store().hash_address("one@example.com");
+    let address = world.hash_address("one@example.com");
     for node in [0, 1, 0] {
         let hold = HoldRef { account: a, id: world.entry_id() };
-        let check = NewCheck { hold, connection: None, address, fair_use: None, by: Authority::OPERATOR };
+        let check = NewCheck { hold, connection: None, address, fair_use: None, by: OPERATOR };
         let begun = world.nodes()[node].begin_check(check, START).wait().unwrap();
         assert!(matches!(begun, Begun::Held(_)), "{begun:?}");
         assert_eq!(world.on(1 - node).begin(a, "one@example.com"), Ok(Begun::UnderWay));
@@ -147,7 +138,7 @@ fn a_shared_verdict_is_charged_once_over_both_nodes() {
     let Some((mut world, a)) = two_nodes("free") else { return };
     let b = world.account("b", "free");
     world.verify(b, "one@example.com", MailboxNotFound);
-    let address = world.store().hash_address("one@example.com");
+    let address = world.hash_address("one@example.com");
     let checks = new_checks(&mut world, a, address);
     let begun = begin_at_once(&world, &checks);
     assert_eq!(begun.iter().filter(|begun| matches!(begun, Begun::Charged(..))).count(), 1);
@@ -160,8 +151,7 @@ fn a_grant_with_one_id_is_made_once_over_both_nodes() {
     let Some((mut world, a)) = two_nodes("free") else { return };
     for _ in 0..5 {
         let grant = Grant { id: world.entry_id(), account: a, credits: 10, note: "pack".into() };
-        let pending: Vec<_> = (0..20).map(|at| world.nodes()[at % 2].grant(grant.clone(), START)).collect();
-        let made: Vec<_> = pending.into_iter().map(|pending| pending.wait()).collect();
+        let made = in_turn(&world, 0..20, |node, _| node.grant(grant.clone(), START));
         assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
         assert_eq!(made.iter().filter(|made| **made == Err(ChangeError::Exists)).count(), 19);
     }
@@ -205,11 +195,10 @@ fn clocks_five_seconds_apart_do_no_harm() {
             let hold = world.on(held).hold(a, 1).unwrap();
             let batch = world.batch(a, &[&format!("b{round}-{held}@example.com")]);
             let email = format!("c{round}-{held}@example.com");
-            let address = world.store().hash_address(&email);
+            let address = world.hash_address(&email);
             let check = HoldRef { account: a, id: world.entry_id() };
-            let new =
-                NewCheck { hold: check, connection: None, address, fair_use: None, by: Authority::OPERATOR };
-            let begun = world.store().begin_check(new, world.now).wait().unwrap();
+            let new = NewCheck { hold: check, connection: None, address, fair_use: None, by: OPERATOR };
+            let begun = world.begin_check(new, world.now).wait().unwrap();
             assert!(matches!(begun, Begun::Held(_)), "{begun:?}");
 
             world.now = clock[ended];

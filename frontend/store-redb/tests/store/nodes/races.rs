@@ -1,12 +1,9 @@
 //! Writes of two nodes to the same rows that no account guards.
 
 use super::{Mortals, nodes, now, two_nodes, wait_until};
-use crate::world::{DAY, START};
+use crate::world::{DAY, OPERATOR, PASSWORD, START};
 use api::Reason::MailboxExists;
 use store::*;
-
-const PASSWORD: PasswordHash =
-    PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [1; 16], tag: [2; 32] };
 
 #[test]
 fn two_accounts_cannot_take_one_email_address_at_once() {
@@ -17,9 +14,7 @@ fn two_accounts_cannot_take_one_email_address_at_once() {
         let pending: Vec<_> = accounts
             .iter()
             .zip(world.nodes())
-            .map(|(&account, node)| {
-                node.set_user(account, Some(email.clone()), PASSWORD, Authority::OPERATOR, START)
-            })
+            .map(|(&account, node)| node.set_user(account, Some(email.clone()), PASSWORD, OPERATOR, START))
             .collect();
         let set: Vec<_> = pending.into_iter().map(|pending| pending.wait()).collect();
         assert_eq!(set.iter().filter(|set| set.is_ok()).count(), 1, "{set:?}");
@@ -28,7 +23,7 @@ fn two_accounts_cannot_take_one_email_address_at_once() {
         for node in world.nodes() {
             assert_eq!(node.user_of(&email).wait().unwrap().unwrap().account, holder);
         }
-        let faults = accounts.map(|account| world.store().user(account).wait().unwrap().is_some());
+        let faults = accounts.map(|account| world.user(account).wait().unwrap().is_some());
         assert_eq!(faults.iter().filter(|has| **has).count(), 1);
     }
 }
@@ -36,21 +31,17 @@ fn two_accounts_cannot_take_one_email_address_at_once() {
 #[test]
 fn a_new_password_ends_the_session_of_a_link_that_is_used_at_once() {
     let Some((world, a)) = two_nodes("free") else { return };
-    world
-        .store()
-        .set_user(a, Some("one@example.com".into()), PASSWORD, Authority::OPERATOR, START)
-        .wait()
-        .unwrap();
+    world.set_user(a, Some("one@example.com".into()), PASSWORD, OPERATOR, START).wait().unwrap();
     for round in 0..40u8 {
         let (link, session) = ([round; 32], [100 + round; 32]);
-        world.store().create_link(a, link, START).wait().unwrap();
+        world.create_link(a, link, START).wait().unwrap();
         let stores = [usize::from(round % 2), usize::from(1 - round % 2)].map(|node| &world.nodes()[node]);
         let used = stores[0].use_link(link, NewSession { hash: session, agent: "x".into() }, START);
-        let set = stores[1].set_user(a, None, PASSWORD, Authority::OPERATOR, START);
+        let set = stores[1].set_user(a, None, PASSWORD, OPERATOR, START);
         used.wait().unwrap();
         set.wait().unwrap();
-        assert_eq!(world.store().sessions(a, START).wait(), Ok(vec![]), "round {round}");
-        assert_eq!(world.store().link(&link, START).wait(), Ok(None));
+        assert_eq!(world.sessions(a, START).wait(), Ok(vec![]), "round {round}");
+        assert_eq!(world.link(&link, START).wait(), Ok(None));
     }
 }
 
@@ -59,7 +50,7 @@ fn a_link_is_used_once_over_both_nodes() {
     let Some((world, a)) = two_nodes("free") else { return };
     for round in 0..10u8 {
         let link = [round; 32];
-        world.store().create_link(a, link, START).wait().unwrap();
+        world.create_link(a, link, START).wait().unwrap();
         let pending: Vec<_> = (0..10u8)
             .map(|at| {
                 let hash = [10 + 10 * round + at; 32];

@@ -2,21 +2,10 @@
 
 use super::two_nodes;
 use crate::postgres::{self, InSchema};
-use crate::world::{START, plans};
+use crate::world::{OPERATOR, START, new_account, new_webhook, plans};
 use std::collections::HashSet;
 use store::webhooks::*;
 use store::*;
-
-fn new(account: AccountId, number: u128) -> NewWebhook {
-    NewWebhook {
-        id: WebhookId::new(START, number),
-        account,
-        url: "https://hooks.example/".into(),
-        label: String::new(),
-        events: EventSet::ALL,
-        secret: WebhookSecret([7; 24]),
-    }
-}
 
 fn report(claimed: &ClaimedMessage, claim: ClaimNumber) -> AttemptReport {
     AttemptReport {
@@ -36,7 +25,7 @@ fn each_message_is_sent_by_one_node() {
     let Some((world, a)) = two_nodes("free") else { return };
     let nodes = world.nodes();
     for number in 0..5 {
-        nodes[0].create_webhook(new(a, number), Authority::OPERATOR, START).wait().unwrap();
+        nodes[0].create_webhook(new_webhook(a, number), OPERATOR, START).wait().unwrap();
     }
     for round in 0..10 {
         for number in 0..5 {
@@ -82,7 +71,7 @@ fn a_database_of_the_format_before_gets_the_tables() {
     let Some(url) = postgres::url() else { return };
     let schema = InSchema::new(url);
     let open = |node| store_pg::open(schema.options(node, true), plans(), START).unwrap().0;
-    let account = NewAccount { id: AccountId::new(START, 1), name: "a".into(), plan: "free".into() };
+    let account = new_account(AccountId::new(START, 1), "a");
     let before = open(1);
     before.create_account(account.clone(), START).wait().unwrap();
     drop(before);
@@ -91,6 +80,6 @@ fn a_database_of_the_format_before_gets_the_tables() {
          UPDATE meta SET v = '\\x0600000000000000' WHERE k = 'format'",
     );
     let (one, other) = (open(1), open(2));
-    one.create_webhook(new(account.id, 5), Authority::OPERATOR, START).wait().unwrap();
+    one.create_webhook(new_webhook(account.id, 5), OPERATOR, START).wait().unwrap();
     assert_eq!(other.webhooks(account.id).wait().unwrap().len(), 1);
 }

@@ -1,6 +1,7 @@
 //! Nodes that others have declared dead, and that live.
 
 use super::{Mortals, now, wait_all, wait_until};
+use crate::world::{OPERATOR, new_key};
 use store::*;
 
 #[test]
@@ -94,18 +95,9 @@ fn a_settlement_after_its_node_was_declared_dead_finds_its_hold_voided() {
 fn a_revocation_that_a_node_missed_while_it_was_paused_holds_when_it_returns() {
     let Some(mut nodes) = Mortals::new(2) else { return };
     let a = nodes.account(0, "a");
-    let id = KeyId::new(now(), nodes.random());
-    let key = NewKey {
-        id,
-        account: a,
-        mode: KeyMode::Live,
-        hash: [7; 32],
-        last4: *b"wxyz",
-        label: "k".into(),
-        scopes: KeyScopes::ALL,
-        expires_at: None,
-    };
-    nodes.node(0).create_key(key, Authority::OPERATOR, now()).wait().unwrap();
+    let key = new_key(a, 7);
+    let id = key.id;
+    nodes.node(0).create_key(key, OPERATOR, now()).wait().unwrap();
     nodes.links[0].pause();
     nodes.node(1).revoke_key(id, now()).wait().unwrap();
     assert!(!nodes.node(0).key_by_hash(&[7; 32]).unwrap().revoked);
