@@ -13,7 +13,7 @@ use ::redb::Database;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
-use store::{OpenError, PlanTable, UnixMs};
+use store::{AccountId, NewAccount, OpenError, PlanTable, UnixMs};
 use store_rules::Store;
 
 /// A store with its database, so that tests can look at the tables.
@@ -50,6 +50,23 @@ pub(crate) fn open_redb(
 ) -> Result<(RedbStore, Opening), OpenError> {
     let (redb, opening) = database::open_redb(folder, plans, options, now)?;
     Ok((RedbStore::new(redb), opening))
+}
+
+/// Opens a store with the standard plans.
+pub(crate) fn open(folder: &Path, now: UnixMs) -> RedbStore {
+    open_redb(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
+}
+
+/// Creates the account with this number.
+pub(crate) fn create_account(store: &Store, number: u128, plan: &str, now: UnixMs) -> AccountId {
+    let id = AccountId::new(now, number);
+    let new = NewAccount { id, name: format!("account {number}"), plan: plan.into() };
+    store.create_account(new, now).wait().unwrap().id
+}
+
+#[track_caller]
+pub(crate) fn check_sums(store: &Store) {
+    assert_eq!(store.audit(None).wait().unwrap().faults, Vec::<String>::new());
 }
 
 /// The sorted names of the key files of a data folder.

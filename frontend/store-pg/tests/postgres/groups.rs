@@ -2,8 +2,8 @@
 
 use crate::proxy::Proxy;
 use crate::setting::{
-    Answers, StandbyWanted, TestJob, TestServer, add, connect, connect_synchronously, end_waiting, held_by,
-    holds, holds_of, lane_over, on_each_driver,
+    Answers, LaneTest, StandbyWanted, TestJob, TestServer, add, connect, connect_synchronously, end_waiting,
+    held_by, holds, holds_of, lane_over, on_each_driver, on_tables, run,
 };
 use futures_util::future::join;
 use monoio::{LegacyDriver, RuntimeBuilder};
@@ -18,14 +18,9 @@ use store_rules::rows::Table;
 
 #[test]
 fn a_group_writes_all_its_rows() {
-    let Some(server) = TestServer::get("a group") else { return };
-    on_each_driver(async |_| {
-        let schema = "groups_write";
-        let witness = server.fresh_tables(schema).await;
-        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+    on_tables("groups_write", async |LaneTest { witness, mut lane, answers, .. }| {
         for group in [1, 2] {
-            let report = lane.run_group(group, holds("a", group, 500, &answers)).await;
-            assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
+            let report = run(&mut lane, group, holds("a", group, 500, &answers)).await;
             assert_eq!((report.next, report.transactions), (group + 1, 1));
             let names: Vec<String> = (0..500).map(|at| format!("{group}/{at}")).collect();
             assert_eq!(answers.take_done(), names);
@@ -37,8 +32,7 @@ fn a_group_writes_all_its_rows() {
             }
             Ok(())
         });
-        let report = lane.run_group(3, vec![remove]).await;
-        assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
+        run(&mut lane, 3, vec![remove]).await;
         assert_eq!(holds_of(&witness, 1).await, 498);
         assert_eq!(lane.believe(3).await, Ok(Truth::Done));
         assert_eq!(lane.believe(4).await, Ok(Truth::NotDone));
@@ -47,11 +41,7 @@ fn a_group_writes_all_its_rows() {
 
 #[test]
 fn a_fenced_lane_does_nothing() {
-    let Some(server) = TestServer::get("a fenced lane") else { return };
-    on_each_driver(async |_| {
-        let schema = "groups_fenced";
-        let witness = server.fresh_tables(schema).await;
-        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+    on_tables("groups_fenced", async |LaneTest { witness, mut lane, answers, .. }| {
         lane.run_group(1, holds("a", 1, 2, &answers)).await;
         witness.client().batch_execute("UPDATE lanes SET epoch = 4").await.unwrap();
         let report = lane.run_group(2, holds("a", 2, 2, &answers)).await;
@@ -67,15 +57,10 @@ fn a_fenced_lane_does_nothing() {
 /// Each job gets its answer, also if the server refuses some.
 #[test]
 fn refused_jobs_fail_alone() {
-    let Some(server) = TestServer::get("refused jobs") else { return };
-    on_each_driver(async |_| {
-        let schema = "groups_refused";
-        let witness = server.fresh_tables(schema).await;
-        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+    on_tables("groups_refused", async |LaneTest { witness, mut lane, answers, .. }| {
         let check = "ALTER TABLE holds ADD CHECK (k <> '1/3' AND k <> '1/9')";
         witness.client().batch_execute(check).await.unwrap();
-        let report = lane.run_group(1, holds("a", 1, 16, &answers)).await;
-        assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
+        let report = run(&mut lane, 1, holds("a", 1, 16, &answers)).await;
         let answers = answers.take();
         assert_eq!(answers.len(), 16);
         for (at, (name, failure)) in answers.into_iter().enumerate() {
@@ -93,11 +78,7 @@ fn refused_jobs_fail_alone() {
 /// A panic is answered as a failure, and leaves nothing of its job and all of the others.
 #[test]
 fn jobs_that_panic_fail_alone() {
-    let Some(server) = TestServer::get("panics") else { return };
-    on_each_driver(async |_| {
-        let schema = "groups_panic";
-        let witness = server.fresh_tables(schema).await;
-        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+    on_tables("groups_panic", async |LaneTest { witness, mut lane, answers, .. }| {
         let mut jobs = holds("a", 1, 8, &answers);
         for at in [7, 3, 0] {
             let panicking = TestJob::boxed(format!("panic {at}"), &answers, |rows| {
@@ -116,8 +97,7 @@ fn jobs_that_panic_fail_alone() {
         assert_eq!((held_by(&witness, "a").await, holds_of(&witness, 1).await), (8, 8));
         // A job alone.
         let alone = TestJob::boxed("alone", &answers, |_| panic!("as the test wants it"));
-        let report = lane.run_group(report.next, vec![alone]).await;
-        assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
+        run(&mut lane, report.next, vec![alone]).await;
         assert_eq!(answers.take().len(), 1);
     });
 }
@@ -125,11 +105,7 @@ fn jobs_that_panic_fail_alone() {
 /// A job that fails by itself runs alone before it is answered, at its place.
 #[test]
 fn a_failure_is_tried_again_alone() {
-    let Some(server) = TestServer::get("failures") else { return };
-    on_each_driver(async |_| {
-        let schema = "groups_failed";
-        let witness = server.fresh_tables(schema).await;
-        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+    on_tables("groups_failed", async |LaneTest { witness, mut lane, answers, .. }| {
         for (group, failures) in [(1, 1), (2, 2), (3, u32::MAX)] {
             let mut left = failures;
             let mut jobs = holds("a", group, 6, &answers);
@@ -143,8 +119,7 @@ fn a_failure_is_tried_again_alone() {
             });
             jobs.insert(3, failing);
             let next = if group == 1 { 1 } else { last_group(&witness).await + 1 };
-            let report = lane.run_group(next, jobs).await;
-            assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
+            run(&mut lane, next, jobs).await;
             let answers = answers.take();
             assert_eq!(answers[3].0, "failing");
             assert_eq!(answers[3].1.is_some(), failures == u32::MAX, "{answers:?}");
@@ -202,11 +177,7 @@ fn a_group_without_writes_waits_for_the_standby() {
 /// A lock that is not free in time is no failure of the store.
 #[test]
 fn a_lock_that_another_has_fails_the_job() {
-    let Some(server) = TestServer::get("a lock of another") else { return };
-    on_each_driver(async |_| {
-        let schema = "groups_locked";
-        let witness = server.fresh_tables(schema).await;
-        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+    on_tables("groups_locked", async |LaneTest { witness, mut lane, answers, .. }| {
         lane.run_group(1, holds("a", 1, 1, &answers)).await;
         answers.take_done();
         witness.client().batch_execute("BEGIN; SELECT 1 FROM accounts FOR UPDATE").await.unwrap();
@@ -272,24 +243,20 @@ fn a_group_takes_two_round_trips() {
 /// The wait for a synchronous standby is cancelled: the commit is visible, and nobody may believe it.
 #[test]
 fn a_warning_at_commit_is_no_answer() {
-    let Some(server) = TestServer::get("a warning at COMMIT") else { return };
-    on_each_driver(async |_| {
-        let schema = "groups_warning";
-        let witness = server.fresh_tables(schema).await;
+    on_tables("groups_warning", async |LaneTest { server, schema, witness, mut lane, answers, .. }| {
         // The witness itself waits for no standby.
         witness.client().batch_execute("SET synchronous_commit = local").await.unwrap();
-        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
         let standby = StandbyWanted::set(&witness).await;
-        let cancel = end_waiting(&server, "pg_cancel_backend");
+        let cancel = end_waiting(server, "pg_cancel_backend");
         let (end, ()) = join(lane.run_group(1, holds("a", 1, 2, &answers)), cancel).await;
         assert!(matches!(end.end, GroupEnd::Unknown { .. }), "{end:?}");
         let mut second = server.lane(schema).await;
         assert_eq!(holds_of(&witness, 1).await, 2, "it is visible, and not safe");
-        let (truth, ()) = join(second.believe(1), end_waiting(&server, "pg_cancel_backend")).await;
+        let (truth, ()) = join(second.believe(1), end_waiting(server, "pg_cancel_backend")).await;
         assert!(truth.is_err(), "{truth:?}");
         // The connection is ended while it waits: its error is no answer either.
         let mut lane = server.lane(schema).await;
-        let ending = end_waiting(&server, "pg_terminate_backend");
+        let ending = end_waiting(server, "pg_terminate_backend");
         let (end, ()) = join(lane.run_group(2, holds("a", 2, 2, &answers)), ending).await;
         assert!(matches!(end.end, GroupEnd::Unknown { .. }), "{end:?}");
         assert_eq!(holds_of(&witness, 2).await, 2, "it is visible, and not safe");

@@ -1,12 +1,15 @@
 //! Jobs over fetched rows: reads that depend on each other, the order of jobs, failed jobs, and two lanes in each other's way.
 
-use crate::setting::{Answers, TestJob, TestServer, Work, add, hold_job, lane_over, number, on_each_driver};
+use crate::setting::{
+    Answers, LaneTest, TestJob, TestServer, Work, add, hold_job, lane_over, number, on_each_driver,
+    on_tables, run,
+};
 use futures_util::future::join;
 use std::ops::Bound;
 use std::time::Duration;
 use store::StoreError;
 use store_pg::connect::Session;
-use store_pg::lane::{GroupEnd, GroupJob, GroupReport, Jobs, Lane, Truth};
+use store_pg::lane::{GroupJob, Jobs, Lane, Truth};
 use store_rules::backend::{Lock, Want};
 use store_rules::rows::{KeyRange, Rows, RowsMut, Table, Walk};
 
@@ -37,25 +40,15 @@ fn text(rows: &dyn Rows, table: Table, key: &str) -> Result<Option<String>, Stor
     Ok(found)
 }
 
-async fn run(lane: &mut Lane, seq: i64, jobs: Jobs) -> GroupReport {
-    let report = lane.run_group(seq, jobs).await;
-    assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
-    report
-}
-
 /// Each job follows a chain of keys that it cannot know before.
 #[test]
 fn reads_may_depend_on_each_other() {
     const DEPTH: usize = 5;
-    let Some(server) = TestServer::get("reads several levels deep") else { return };
-    on_each_driver(async |_| {
-        let schema = "overlay_deep";
-        let witness = server.fresh_tables(schema).await;
+    on_tables("overlay_deep", async |LaneTest { witness, mut lane, answers, .. }| {
         for chain in 0..4 {
             let rows = (0..DEPTH).map(|at| (format!("{chain}/{at}"), format!("{chain}/{}", at + 1)));
             fill(&witness, Table::Ledger, &rows.collect::<Vec<_>>()).await;
         }
-        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
         let jobs = |group: u32| -> Jobs {
             let job = |chain: u32| {
                 TestJob::boxed(format!("{group}/{chain}"), &answers, move |rows| {
@@ -83,11 +76,7 @@ fn reads_may_depend_on_each_other() {
 #[test]
 fn jobs_keep_their_order() {
     const JOBS: u32 = 40;
-    let Some(server) = TestServer::get("the order of jobs") else { return };
-    on_each_driver(async |_| {
-        let schema = "overlay_order";
-        let witness = server.fresh_tables(schema).await;
-        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+    on_tables("overlay_order", async |LaneTest { witness, mut lane, answers, .. }| {
         // A job appends its number to a text, and reads another row after it, so that it is undone at first.
         let jobs = (0..JOBS).map(|at| {
             TestJob::boxed(at.to_string(), &answers, move |rows| {
@@ -112,11 +101,7 @@ fn jobs_keep_their_order() {
 #[test]
 fn a_group_with_too_many_rounds_is_divided() {
     const JOBS: u32 = 45;
-    let Some(server) = TestServer::get("too many rounds") else { return };
-    on_each_driver(async |_| {
-        let schema = "overlay_rounds";
-        let witness = server.fresh_tables(schema).await;
-        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+    on_tables("overlay_rounds", async |LaneTest { witness, mut lane, answers, .. }| {
         let mut jobs: Jobs = Vec::new();
         for at in 0..JOBS {
             jobs.push(TestJob::boxed(at.to_string(), &answers, move |rows| {
@@ -152,12 +137,8 @@ fn a_group_with_too_many_rounds_is_divided() {
 /// What a job has written before it failed is not there, for jobs after it too.
 #[test]
 fn a_failed_job_leaves_nothing() {
-    let Some(server) = TestServer::get("a failed job") else { return };
-    on_each_driver(async |_| {
-        let schema = "overlay_failed";
-        let witness = server.fresh_tables(schema).await;
+    on_tables("overlay_failed", async |LaneTest { witness, mut lane, answers, .. }| {
         fill(&witness, Table::Holds, &pairs(&[("old", "1")])).await;
-        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
         let works: Vec<(&str, Work)> = vec![
             ("first", Box::new(|rows| add(rows, Table::Accounts, "a", 1))),
             (
@@ -192,12 +173,8 @@ fn a_failed_job_leaves_nothing() {
 /// A group that changes nothing leaves no marker, and its locks end.
 #[test]
 fn a_group_without_changes_ends_its_transaction() {
-    let Some(server) = TestServer::get("a group without changes") else { return };
-    on_each_driver(async |_| {
-        let schema = "overlay_unchanged";
-        let witness = server.fresh_tables(schema).await;
+    on_tables("overlay_unchanged", async |LaneTest { witness, mut lane, answers, .. }| {
         fill(&witness, Table::Accounts, &pairs(&[("a", "1")])).await;
-        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
         let job = TestJob::boxed("reads", &answers, |rows| number(rows, Table::Accounts, "a").map(|_| ()));
         let report = run(&mut lane, 1, vec![job]).await;
         assert_eq!((report.next, answers.take_done().len()), (1, 1));
@@ -213,13 +190,9 @@ fn a_group_without_changes_ends_its_transaction() {
 /// Walks over rows of the server and of the group, in both directions.
 #[test]
 fn walks_see_the_writes_of_the_group() {
-    let Some(server) = TestServer::get("walks") else { return };
-    on_each_driver(async |_| {
-        let schema = "overlay_walks";
-        let witness = server.fresh_tables(schema).await;
+    on_tables("overlay_walks", async |LaneTest { witness, mut lane, answers, .. }| {
         let rows: Vec<_> = (0..50).map(|at| (format!("l{at:02}"), at.to_string())).collect();
         fill(&witness, Table::Ledger, &rows).await;
-        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
         let keys = |rows: &dyn Rows, backwards, from: Bound<&[u8]>, to: Bound<&[u8]>| {
             let mut keys = Vec::new();
             rows.walk(Table::Ledger, KeyRange { from, to, backwards, most: 3 }, &mut |key, _| {

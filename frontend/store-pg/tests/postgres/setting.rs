@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 use store::StoreError;
 use store_pg::connect::{Connector, Session, Target};
-use store_pg::lane::{GroupJob, Jobs, Lane, LanePlace};
+use store_pg::lane::{GroupEnd, GroupJob, GroupReport, Jobs, Lane, LanePlace};
 use store_rules::backend::{Lock, Want};
 use store_rules::rows::{Rows, RowsMut, Table};
 use store_rules::txn::Effects;
@@ -94,21 +94,22 @@ impl TestServer {
 
     /// A new second lane.
     pub async fn other_lane(&self, schema: &str) -> Lane {
-        let session = self.session().await;
-        session.client().batch_execute(&format!("SET search_path = {schema}")).await.unwrap();
-        Lane::open(session, OTHER_PLACE, PATIENCE).await.unwrap()
+        lane_at(OTHER_PLACE, self.session().await, schema).await
     }
 }
 
 /// Opens a connection that works.
 pub async fn connect(url: &str) -> Session {
-    let connector = Connector::new(Target::parse(url).unwrap(), false).unwrap();
-    connector.connect().await.unwrap_or_else(|error| panic!("{error}"))
+    connect_as(url, false).await
 }
 
 /// As [`connect`], to a server with synchronous standbys.
 pub async fn connect_synchronously(url: &str) -> Session {
-    let connector = Connector::new(Target::parse(url).unwrap(), true).unwrap();
+    connect_as(url, true).await
+}
+
+async fn connect_as(url: &str, requires_sync: bool) -> Session {
+    let connector = Connector::new(Target::parse(url).unwrap(), requires_sync).unwrap();
     connector.connect().await.unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -150,8 +151,12 @@ pub async fn end_waiting(server: &TestServer, function: &str) {
 
 /// A lane over the tables of a schema, on this connection.
 pub async fn lane_over(session: Session, schema: &str) -> Lane {
+    lane_at(PLACE, session, schema).await
+}
+
+async fn lane_at(place: LanePlace, session: Session, schema: &str) -> Lane {
     session.client().batch_execute(&format!("SET search_path = {schema}")).await.unwrap();
-    Lane::open(session, PLACE, PATIENCE).await.unwrap()
+    Lane::open(session, place, PATIENCE).await.unwrap()
 }
 
 /// Runs the test on each driver, on a thread of its own: io_uring as the server uses it (deferred), io_uring as on older
@@ -178,6 +183,33 @@ pub fn on_each_driver(test: impl AsyncFn(&'static str) + Sync) {
         });
         epoll.join().unwrap();
     });
+}
+
+/// Tables of a test, with a lane over them.
+pub struct LaneTest<'s> {
+    pub server: &'s TestServer,
+    pub schema: &'s str,
+    /// Sees what is committed.
+    pub witness: Session,
+    pub lane: Lane,
+    pub answers: Answers,
+}
+
+/// Runs the test on each driver, with new tables in this schema. Without a server a line is printed.
+pub fn on_tables(schema: &str, test: impl AsyncFn(LaneTest<'_>) + Sync) {
+    let Some(server) = TestServer::get(schema) else { return };
+    on_each_driver(async |_| {
+        let witness = server.fresh_tables(schema).await;
+        let (lane, answers) = (server.lane(schema).await, Answers::default());
+        test(LaneTest { server: &server, schema, witness, lane, answers }).await;
+    });
+}
+
+/// Runs a group that comes to its end.
+pub async fn run(lane: &mut Lane, seq: i64, jobs: Jobs) -> GroupReport {
+    let report = lane.run_group(seq, jobs).await;
+    assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
+    report
 }
 
 /// What a job of a test does.

@@ -1,11 +1,11 @@
 //! Restoring returns everything in a backup, and refuses all other files.
 
 use super::*;
-use crate::tests::{RedbStore, open_redb};
+use crate::tests::{RedbStore, check_sums, create_account, open as open_at, open_redb};
 use crate::{KEY_FOLDER, StoreOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use store::{EntryId, Grant, HoldRef, HoldRequest, NewAccount, PlanTable};
+use store::{EntryId, Grant, HoldRef, HoldRequest, PlanTable};
 use tempfile::TempDir;
 
 const NOW: UnixMs = 1_801_386_000_000;
@@ -14,16 +14,14 @@ const KEPT: &str = "short-500385";
 const EXPIRED: &str = "batch-500384";
 
 fn open(folder: &Path) -> RedbStore {
-    open_redb(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0
+    open_at(folder, NOW)
 }
 
 /// A store with several accounts, and two key files.
 fn filled(folder: &Path) -> RedbStore {
     let store = open(folder);
-    for n in 0..20u8 {
-        let id = store::AccountId::new(NOW, u128::from(n));
-        let new = NewAccount { id, name: format!("account {n}"), plan: "free".into() };
-        store.create_account(new, NOW).wait().unwrap();
+    for n in 0..20 {
+        let id = create_account(&store, n, "free", NOW);
         let grant = Grant { id: EntryId::new(NOW, 100), account: id, credits: 7, note: "ä".into() };
         store.grant(grant, NOW).wait().unwrap();
         let hold = HoldRef { account: id, id: EntryId::new(NOW, 200) };
@@ -77,8 +75,7 @@ fn what_is_restored_is_what_was_there() {
     assert_eq!(verify(&site.at("backup")).unwrap(), summary);
     let expected = store.accounts(None, 100, NOW).wait().unwrap();
     // Later changes are not in it.
-    let id = store::AccountId::new(NOW, 99);
-    store.create_account(NewAccount { id, name: "late".into(), plan: "free".into() }, NOW).wait().unwrap();
+    create_account(&store, 99, "free", NOW);
 
     let restored = site.at("a/restored");
     assert_eq!(restore(&site.at("backup"), &restored, NOW).unwrap(), summary);
@@ -93,7 +90,7 @@ fn what_is_restored_is_what_was_there() {
     drop(database);
     let (store, opening) = open_redb(&restored, PlanTable::standard(), StoreOptions::default(), NOW).unwrap();
     assert_eq!(opening.voided_holds, 20);
-    assert!(store.audit(None).wait().unwrap().faults.is_empty());
+    check_sums(&store);
     let found = store.accounts(None, 100, NOW).wait().unwrap();
     assert_eq!(found.len(), 20);
     for (found, expected) in found.iter().zip(&expected) {
@@ -137,8 +134,7 @@ fn a_backup_is_of_one_moment_while_writes_go_on() {
     for n in 0..10 {
         let folder = site.at(&format!("restored-{n}"));
         restore(&site.at(&format!("backup-{n}")), &folder, NOW).unwrap();
-        let audit = open(&folder).audit(None).wait().unwrap();
-        assert!(audit.faults.is_empty(), "{audit:?}");
+        check_sums(&open(&folder));
     }
 }
 
@@ -232,7 +228,7 @@ fn compacting_keeps_all_and_gives_room_back() {
     let compacted = compact(&site.at("data")).unwrap().unwrap();
     assert!(compacted.after < compacted.before, "{compacted:?}");
     let store = open(&site.at("data"));
-    assert!(store.audit(None).wait().unwrap().faults.is_empty());
+    check_sums(&store);
     let found = store.accounts(None, 100, NOW).wait().unwrap();
     assert_eq!(found.len(), expected.len());
 }

@@ -1,17 +1,10 @@
 //! Tests: a clock that is wrong removes no data and brings no credits.
 
-use crate::StoreOptions;
-use crate::tests::key_files;
-use crate::tests::{RedbStore, open_redb};
-use std::path::Path;
-use store::{AccountId, EntryId, HoldRef, HoldRequest, NewAccount, PlanTable, Settlement, UnixMs};
+use crate::tests::{RedbStore, create_account, key_files, open};
+use store::{AccountId, EntryId, HoldRef, HoldRequest, Settlement, UnixMs};
 
 const NOW: UnixMs = 1_801_386_600_000;
 const DAY: UnixMs = 24 * 60 * 60 * 1000;
-
-fn open(folder: &Path, now: UnixMs) -> RedbStore {
-    open_redb(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
-}
 
 #[test]
 fn a_clock_that_stood_ahead_takes_no_period_away() {
@@ -24,8 +17,7 @@ fn a_clock_that_stood_ahead_takes_no_period_away() {
     };
     let store = open(folder.path(), NOW);
     store.purge(NOW).wait().unwrap();
-    let new = NewAccount { id, name: "a".into(), plan: "free".into() };
-    store.create_account(new, NOW).wait().unwrap();
+    create_account(&store, 1, "free", NOW);
     drop(store);
     let ahead = NOW + 400 * DAY;
     let store = open(folder.path(), ahead);

@@ -1,7 +1,7 @@
 //! Tests: users and lists are sealed, and the parts of a list are removed in steps.
 
 use crate::tests::index_check::check_index;
-use crate::tests::open_redb;
+use crate::tests::{create_account, key_files, open};
 use crate::*;
 use store::*;
 
@@ -20,11 +20,7 @@ fn part(number: u32, from: u64, plain: &str) -> NewPart<'_> {
 #[test]
 fn addresses_of_users_and_lists_are_sealed_and_a_lists_key_ends_with_it() {
     let folder = tempfile::tempdir().unwrap();
-    let open = || {
-        let options = StoreOptions::default();
-        open_redb(folder.path(), PlanTable::standard(), options, NOW).unwrap().0
-    };
-    let store = open();
+    let store = open(folder.path(), NOW);
     let id = AccountId::new(NOW, 1);
     let account = NewAccount { id, name: "a".into(), plan: "free".into() };
     let password = PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [0; 16], tag: [0; 32] };
@@ -41,13 +37,10 @@ fn addresses_of_users_and_lists_are_sealed_and_a_lists_key_ends_with_it() {
     drop(store);
     let database = std::fs::read(folder.path().join(DATABASE_FILE)).unwrap();
     assert!(!database.windows(6).any(|bytes| bytes == b"needle"));
-    let store = open();
+    let store = open(folder.path(), NOW);
     assert_eq!(store.list_part(&list, 0).wait().unwrap().as_deref(), Some(NEEDLE.as_bytes()));
     assert_eq!(store.user(id).wait().unwrap().unwrap().email, NEEDLE);
-    let keys = || {
-        let files = std::fs::read_dir(folder.path().join(KEY_FOLDER)).unwrap();
-        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
-    };
+    let keys = || key_files(folder.path());
     let kept_until = list.created_at + LIST_KEEP_MS;
     let of_list = format!("list-{}", kept_until / 3_600_000);
     assert!(keys().contains(&of_list));
@@ -62,11 +55,8 @@ fn addresses_of_users_and_lists_are_sealed_and_a_lists_key_ends_with_it() {
 #[test]
 fn the_parts_of_a_list_go_in_steps() {
     let folder = tempfile::tempdir().unwrap();
-    let options = StoreOptions::default();
-    let store = open_redb(folder.path(), PlanTable::standard(), options, NOW).unwrap().0;
-    let list = list(AccountId::new(NOW, 1));
-    let account = NewAccount { id: list.account, name: "a".into(), plan: "free".into() };
-    store.create_account(account, NOW).wait().unwrap();
+    let store = open(folder.path(), NOW);
+    let list = list(create_account(&store, 1, "free", NOW));
     store.create_list(&list, ListRoom::MOST, None, NOW).wait().unwrap();
     for number in 0..100 {
         assert_eq!(

@@ -2,10 +2,9 @@
 
 use crate::rows::ReadRows;
 use crate::tests::index_check::check_index;
-use crate::tests::open_redb;
-use crate::*;
+use crate::tests::open;
 use ::redb::ReadableDatabase;
-use store::{PlanTable, StoreError};
+use store::StoreError;
 use store_rules::backend::{Backend, Class, Job};
 use store_rules::tables::WITHDRAWN;
 use store_rules::task::write_task;
@@ -16,8 +15,7 @@ use store_rules::write_error::WriteError;
 #[test]
 fn too_many_withdrawals_withdraw_more_and_never_less() {
     let folder = tempfile::tempdir().unwrap();
-    let options = StoreOptions::default();
-    let store = open_redb(folder.path(), PlanTable::standard(), options, 1).unwrap().0;
+    let store = open(folder.path(), 1);
     for evidence in 0..5u64 {
         let work = move |txn: &mut Txn<'_>| {
             Ok::<_, WriteError<StoreError>>(txn.withdraw_within(&[evidence], 100 + evidence, 3)?)

@@ -100,7 +100,9 @@ fn survive_fault<L: Load>(first: &[u8], seed: u64, at: u32, fault: Fault) -> (bo
     let crash = if rng.bool() { Crash::Kill } else { Crash::PowerLoss };
     let healthy = Disk::new(disk.image(crash, &mut rng), u32::MAX);
     let store = open(&healthy, &vault).unwrap_or_else(|error| panic!("{told_of}, {crash:?}: {error}"));
+    check_index(&store);
     told.check(&store, account);
+    check_sums(&store);
     (disk.has_failed(), disk.operations())
 }
 

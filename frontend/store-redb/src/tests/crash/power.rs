@@ -26,6 +26,14 @@ pub(super) fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
+impl Survived {
+    fn add(&mut self, one: Survived) {
+        self.rounds += one.rounds;
+        self.under_load += one.under_load;
+        self.in_recovery += one.in_recovery;
+    }
+}
+
 #[test]
 fn a_few_seeds_of_every_load() {
     let all: Vec<Survived> = (0..24).map(|seed| survive_seed(seed, None)).collect();
@@ -52,11 +60,7 @@ fn campaign() {
                 let (mut sum, mut failed) = (Survived::default(), Vec::new());
                 for seed in (first..first + seeds).filter(|seed| seed % threads == thread) {
                     match catch_unwind(AssertUnwindSafe(|| survive_seed(seed, lies))) {
-                        Ok(one) => {
-                            sum.rounds += one.rounds;
-                            sum.under_load += one.under_load;
-                            sum.in_recovery += one.in_recovery;
-                        }
+                        Ok(one) => sum.add(one),
                         Err(_told) => failed.push(seed),
                     }
                 }
@@ -67,9 +71,7 @@ fn campaign() {
     let (mut sum, mut failed) = (Survived::default(), Vec::new());
     for worker in workers {
         let (one, mut of_one) = worker.join().unwrap();
-        sum.rounds += one.rounds;
-        sum.under_load += one.under_load;
-        sum.in_recovery += one.in_recovery;
+        sum.add(one);
         failed.append(&mut of_one);
     }
     failed.sort_unstable();
