@@ -8,6 +8,15 @@
 //! passed over [`QUEUE_PASSED_MAX`] times gets the next turn, so no class starves under constant load.
 //!
 //! A work that expires leaves its number in its lane; the next reader of the lane drops that number.
+//!
+//! Each work that was added is returned once, by one of the `take` methods, and whoever gets it answers it or adds it again. The
+//! queue answers nobody. Its methods are of four kinds:
+//!
+//! - for a work that arrives: [`Queue::push_back`]; for one whose session could not ask about it: [`Queue::push_front`]
+//! - for a session that begins a transaction: [`Queue::has_for`] and [`Queue::take`]
+//! - for the sweep of the shard, and for what is found out about a route: [`Queue::take_expired`], [`Queue::take_where`],
+//!   [`Queue::take_unroutable`] and [`Queue::take_singles`], which return works that no session should ask about
+//! - for decisions about sessions: [`Queue::len`], [`Queue::singles`] and [`Queue::first_single`]
 
 use crate::Priority;
 use crate::faults::{Fault, planted};

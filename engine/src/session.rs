@@ -1,4 +1,15 @@
 //! One SMTP session: the dialog machine of engine-proto, driven over a connection.
+//!
+//! [`Dialog`] decides what is sent and what a reply belongs to; this module only carries bytes, starts TLS, and keeps times. So the
+//! task of a session (`probe.rs`) has these steps:
+//!
+//! - [`Session::connect`] opens the connection.
+//! - It starts a transaction on [`Session::dialog`], and then calls [`Session::next`] until the transaction has ended. `next` is the
+//!   only method that reads and writes during a transaction, and it returns at [`Session::limit`] at the latest.
+//! - Between transactions, [`Session::ending`] and [`Session::is_quiet`] tell whether the connection can be used again.
+//! - [`Session::quit`] ends it, and returns the trace.
+//!
+//! A failure is an event, not an error: after [`Event::Over`] nothing more comes, and recipients without a reply have none.
 
 use crate::egress::Source;
 use crate::egress::connect::Unconnected;

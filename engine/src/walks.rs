@@ -1,4 +1,15 @@
 //! The walks of a shard through DNS: one for all works of a domain, and its result is kept for a while. No I/O.
+//!
+//! Each waiter that joins is returned once, by one of these methods, and whoever gets it answers it or hands it on:
+//!
+//! - for a new work or inquiry (`verify.rs`): [`Walks::join`]. It returns the waiter if the result is known, or if enough wait already.
+//!   Otherwise it keeps the waiter, and says whether the caller has to start the walk.
+//! - for the task of a walk (`verify.rs`, `walk.rs`): [`Walks::end`] takes the result, and returns all waiters. After that, and when
+//!   a walk has become slow, [`Walks::another`] names the queued domain whose walk begins.
+//! - for the sweep of the shard: [`Walks::take_expired`] and [`Walks::take_recalled`] return waiters before their walk ends;
+//!   [`Walks::forget`] drops old results; [`Walks::abandon`] answers all waiters when the engine stops.
+//!
+//! A single check or an inquiry is urgent: its walk begins at once, and it is never told that the site is full.
 
 use crate::faults::{Fault, planted};
 use crate::inquiry::{Asker, MailHosts};
@@ -80,7 +91,8 @@ impl Waiter {
         matches!(self, Waiter::Address(work) if work.trace.is_some())
     }
 
-    fn release_singles(&self) -> bool {
+    /// Whether it is a row of a batch or list, which may wait for its walk to begin.
+    fn is_patient(&self) -> bool {
         matches!(self, Waiter::Address(work) if work.priority != Priority::Single)
     }
 
@@ -105,26 +117,27 @@ impl Walks {
         }
     }
 
+    /// Adds a waiter to the walk of its domain, unless the result is known.
     pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
         // A walk without a trace is repeated for a request that wants one; the answers are in the DNS cache.
-        let told = |walk: &Walk| !waiter.wants_trace() || !walk.trace.is_empty();
-        if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > now && told(walk)) {
+        let has_trace = |walk: &Walk| !waiter.wants_trace() || !walk.trace.is_empty();
+        if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > now && has_trace(walk)) {
             return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.trace));
         }
-        let now_or_never = !waiter.release_singles();
+        let urgent = !waiter.is_patient();
         let known = self.under_way.get_mut(domain);
-        if known.as_ref().is_some_and(|walk| walk.waiting.len() >= WALK_WAITERS_MAX) && !now_or_never {
+        if known.as_ref().is_some_and(|walk| walk.waiting.len() >= WALK_WAITERS_MAX) && !urgent {
             return Joined::SiteFull(waiter);
         }
         let begins = match known {
             Some(walk) => {
                 walk.waiting.push(waiter);
-                let begins = now_or_never && !walk.begun;
+                let begins = urgent && !walk.begun;
                 walk.begun |= begins;
                 begins
             }
             None => {
-                let begun = now_or_never || self.fresh < WALKS_FRESH_MAX;
+                let begun = urgent || self.fresh < WALKS_FRESH_MAX;
                 self.under_way.insert(domain.clone(), UnderWay { waiting: vec![waiter], begun });
                 if !begun {
                     self.queued.push_back(domain.clone());
@@ -136,7 +149,7 @@ impl Walks {
             return Joined::Waiting;
         }
         self.fresh += 1;
-        Joined::First { urgent: now_or_never }
+        Joined::First { urgent }
     }
 
     /// A walk has ended, or is fresh no longer: returns the domain whose walk begins in its place.
