@@ -4,8 +4,8 @@
 //! submitted yet, so rows keep roughly the order of the list. Each answer for the domain releases one row, so
 //! that the number of rows in progress fits the site. In addition a clock releases a few rows of all such domains in turn. It
 //! releases more each time while none of them returns, and fewer if most of them return. So no row waits for ever, and few
-//! rows are submitted in vain. Before the first answer for a domain it is not known how many rows its site takes, so few are
-//! submitted.
+//! rows are submitted in vain. How many rows a site takes is not known before the first answer for the domain, so until then only
+//! a few of them are submitted.
 
 use super::CleanError;
 use super::budget::AskedRow;
@@ -160,7 +160,8 @@ impl PutOff {
         Ok(waits)
     }
 
-    /// Counts a row of a domain that has no answer yet; `false` if enough of its rows were submitted.
+    /// Whether a row of the domain may be submitted. Until the domain's first answer, its rows are counted and limited to
+    /// [`FIRST_ROWS_MAX`].
     fn is_among_first(&mut self, domain: u32) -> bool {
         if domain == Domains::OTHERS {
             return true;

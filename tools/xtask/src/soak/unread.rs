@@ -94,7 +94,7 @@ fn run_on(
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     let places = (size.connections + 100).to_string();
-    // Each on a server of its own: an allocator gives freed memory back late, and the rest would count with what comes next.
+    // Each kind has a server of its own: the allocator gives freed memory back late, so what one kind used would count for the next.
     let kinds: [(&str, Openings); 2] = [("unread", unread_answers), ("unfinished", unfinished_requests)];
     for (account, openings_of) in kinds {
         let (mut serve, server) = world.serve_over(mailnet, &["--connections", &places], certificate)?;
