@@ -113,11 +113,7 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
         }
         site.state().pace.on_started();
         let seat = Seat::<R>::take(asking, group);
-        let (asking, group) = (Rc::clone(asking), Rc::clone(group));
-        R::spawn(async move {
-            let _seat = seat;
-            probe::serve::<R>(&asking, &group).await;
-        });
+        R::spawn(async move { probe::serve::<R>(&seat.asking, &seat.group, seat.session).await });
     }
 }
 
@@ -181,6 +177,8 @@ fn mistaken(start: Start, group: &Group) -> Option<Start> {
 struct Seat<R: Runtime> {
     asking: Rc<Asking>,
     group: Rc<Group>,
+    /// The number of the task in the group.
+    session: usize,
     runtime: PhantomData<R>,
 }
 
@@ -188,8 +186,8 @@ impl<R: Runtime> Seat<R> {
     fn take(asking: &Rc<Asking>, group: &Rc<Group>) -> Seat<R> {
         asking.open.set(asking.open.get() + 1);
         holds(Invariant::ShardOpen, || asking.open.get() <= asking.sessions_max);
-        group.on_session_opened(R::now());
-        Seat { asking: Rc::clone(asking), group: Rc::clone(group), runtime: PhantomData }
+        let session = group.on_session_opened(R::now());
+        Seat { asking: Rc::clone(asking), group: Rc::clone(group), session, runtime: PhantomData }
     }
 }
 
@@ -197,7 +195,7 @@ impl<R: Runtime> Drop for Seat<R> {
     fn drop(&mut self) {
         let (asking, group) = (&self.asking, &self.group);
         asking.open.set(asking.open.get() - 1);
-        group.on_session_closed(R::now());
+        group.on_session_closed(self.session, R::now());
         if sometimes(Fault::LeakTask) {
             R::spawn(std::future::pending());
         }

@@ -8,6 +8,7 @@ use crate::invariants::{Invariant, holds};
 use crate::work::Work;
 use std::time::Instant;
 
+#[derive(Default)]
 pub(crate) struct InFlight {
     /// By their places in the transaction, until they have their answers.
     works: Vec<Option<Work>>,

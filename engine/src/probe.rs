@@ -57,14 +57,15 @@ enum NextSession {
 }
 
 /// Serves a group over sessions, one after the other, until nothing waits or nothing can be tried now.
-pub(crate) async fn serve<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>) {
+/// `session` is the number of the task in the group.
+pub(crate) async fn serve<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, session: usize) {
     let mut first = true;
     while group.waiting() > 0 {
         let Next::Route(index) = group.next(R::now()) else { break };
         if !std::mem::take(&mut first) && !group.site.start_another(R::now()) {
             break;
         }
-        let place = Place { asking, group, index };
+        let place = Place { asking, group, session, index };
         let then = match open::<R>(place).await {
             Some(session) => converse(place, session).await,
             None => NextSession::Again,
@@ -128,7 +129,7 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
     let one_transaction = session.dialog.extensions().transactions_max == Some(1)
         || group.site.state().pace.bears_one_transaction();
     let mut state = SessionState::new(one_transaction);
-    group.hold(&state.held.evidence);
+    group.on_session_begun(place.session);
     let end = transact(place, &mut session, &mut state).await;
     if let SessionEnd::Quit(_) = end
         && let Some(closure) = session.ending()
@@ -140,7 +141,7 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
     if !planted(Fault::Break(Invariant::HeldReleased)) {
         checkpoint::release(&place.at(R::now()), &mut state, false);
     }
-    holds(Invariant::HeldReleased, || state.held.evidence.borrow().is_empty());
+    holds(Invariant::HeldReleased, || place.works().evidence.is_empty());
     match end {
         SessionEnd::Quit(then) => {
             group.site.state().pace.on_spent(&state.tally);
@@ -168,7 +169,7 @@ async fn transact<R: Runtime>(
     let (asking, group) = (place.asking, place.group);
     loop {
         let (is_due, holds, accepts) = {
-            let evidence = state.held.evidence.borrow();
+            let evidence = &place.works().evidence;
             let accepts = evidence.recipient(None, Some(Held::Accepted)).is_some();
             (evidence.is_due(), !evidence.is_empty(), accepts)
         };
@@ -218,7 +219,7 @@ async fn next<R: Runtime>(
     let (asking, group) = (place.asking, place.group);
     let works = group.take(place.index, most, R::now());
     let any = !works.is_empty();
-    let works = works::to_ask(&place.at(R::now()), state, works, session.dialog.extensions().smtputf8);
+    let works = works::to_ask(&place.at(R::now()), works, session.dialog.extensions().smtputf8);
     if !works.is_empty() {
         let _busy = group.busy();
         return Ok(works::ask(place, session, works, state).await);
@@ -238,7 +239,7 @@ async fn next<R: Runtime>(
         // The works that wait need another route.
         return Err(SessionEnd::Quit(NextSession::Again));
     }
-    let come = idle::<R>(asking, group).await;
+    let come = idle::<R>(place).await;
     if !come || !session.is_quiet().await {
         return Err(SessionEnd::Quit(if come { NextSession::Again } else { NextSession::End }));
     }
@@ -255,7 +256,8 @@ async fn prove<R: Runtime>(place: Place<'_>, session: &mut Session<R>, state: &m
 const IDLE_TICK: Duration = Duration::from_millis(250);
 
 /// Waits for more work; false when none comes, or when another group needs the session's place.
-async fn idle<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>) -> bool {
+async fn idle<R: Runtime>(place: Place<'_>) -> bool {
+    let Place { asking, group, .. } = place;
     let until = R::now() + SESSION_IDLE;
     let mut waker = None;
     let mut come = false;

@@ -4,16 +4,16 @@
 //!
 //! [`Site`], [`Group`] and [`Route`] are what does not change: names, addresses, what is known of an operator. All that changes is in
 //! [`SiteState`], with a [`GroupState`] for each group and a [`RouteState`] for each of its routes. It has one owner and one
-//! `RefCell`, [`Site::state`], and its fields are plain values. What a session asks about and holds is the session's own; the site has
-//! weak references to it, to take works out whose time is over. Whoever borrows the state of a site does so for one statement or one
-//! method that does not borrow it again, and never over an `.await`.
+//! `RefCell`, [`Site::state`], and its fields are plain values. Also the works that a session asks about and holds are part of it
+//! ([`SessionWorks`]), because they are answered when their time is over; the session has a number to find them. Whoever borrows the
+//! state of a site does so for one statement or one method that does not borrow it again, and never over an `.await`.
 //!
 //! The methods of a group are of four kinds:
 //!
 //! - from `dispatch.rs`, when a work arrives or a session may begin: [`Group::enqueue`], [`Group::pass_over_shut`],
 //!   [`Group::wants_session`], [`Group::next`], [`Group::queue_at_site`], [`Group::leave_session_queue`]
-//! - from a session, at its steps: [`Group::on_session_opened`], [`Group::take`], [`Group::busy`], [`Group::on_asked`],
-//!   [`Group::hold`], [`Group::put_back`], [`Group::add_idle`], [`Group::on_session_closed`]
+//! - from a session, at its steps: [`Group::on_session_opened`], [`Group::take`], [`Group::busy`], [`Group::works`],
+//!   [`Group::put_back`], [`Group::add_idle`], [`Group::on_session_closed`]
 //! - from the meaning of replies (`probe/`): [`Group::on_proven`], [`Group::on_changed`], [`Group::release_singles`], and the
 //!   methods of [`RouteState`], which all record what a host said
 //! - from the sweep of the shard (`asking.rs`): `take_...`, which take works out to answer them, and [`Group::is_forgotten`]
@@ -37,8 +37,7 @@ use engine_proto::limits::{
     UNPROVEN_SESSION_AFTER,
 };
 use engine_proto::pace::{SitePace, Start};
-use engine_proto::verdict::evidence::SessionEvidence;
-pub(crate) use held::{HeldAnswers, SharedEvidence, UnclearWait};
+pub(crate) use held::{SessionNotes, SessionWorks, UnclearWait};
 pub(crate) use route::{KnownBy, Route, RouteState};
 use slab::Slab;
 use std::cell::{RefCell, RefMut};
@@ -118,10 +117,10 @@ pub(crate) struct GroupState {
     /// By the indices of the group's routes.
     routes: Vec<RouteState>,
     queue: Queue,
-    /// The recipients under way.
-    in_flight: Vec<Weak<RefCell<InFlight>>>,
-    /// Answers that open sessions hold.
-    held: Vec<Weak<RefCell<SessionEvidence<Work>>>>,
+    /// The works of each session task, by its number.
+    sessions: Slab<Box<SessionWorks>>,
+    /// The next number in the order of sessions and transactions.
+    number: u64,
     open: u32,
     /// Since when any is.
     open_since: Instant,
@@ -136,6 +135,22 @@ pub(crate) struct GroupState {
 }
 
 impl GroupState {
+    fn next_number(&mut self) -> u64 {
+        self.number += 1;
+        self.number
+    }
+
+    /// The works that are taken from each session, in the order of the numbers beside them.
+    fn take_in_order(
+        &mut self,
+        take: impl Fn(&mut SessionWorks) -> (u64, Vec<Work>),
+    ) -> impl Iterator<Item = Work> {
+        let taken = self.sessions.iter_mut().map(|(_, works)| take(works));
+        let mut taken: Vec<_> = taken.filter(|(_, works)| !works.is_empty()).collect();
+        taken.sort_unstable_by_key(|(number, _)| *number);
+        taken.into_iter().flat_map(|(_, works)| works)
+    }
+
     fn wake_one(&mut self) {
         if let Some(waker) = self.idle.pop() {
             waker.wake();
@@ -252,8 +267,8 @@ impl Group {
             outages: 0,
             routes: routes.iter().map(|_| RouteState::default()).collect(),
             queue: Queue::new(one_domain),
-            in_flight: Vec::new(),
-            held: Vec::new(),
+            sessions: Slab::new(),
+            number: 0,
             open: 0,
             open_since: now,
             busy: 0,
@@ -399,18 +414,24 @@ impl Group {
         })
     }
 
-    /// A session holds these answers.
-    pub(crate) fn hold(&self, held: &SharedEvidence) {
+    /// The session task with this number has a session.
+    pub(crate) fn on_session_begun(&self, session: usize) {
         let state = &mut *self.state();
-        state.held.retain(|held| held.strong_count() > 0);
-        state.held.push(Rc::downgrade(held));
+        let begun_at = state.next_number();
+        *state.sessions[session] = SessionWorks { begun_at, ..SessionWorks::default() };
     }
 
-    /// These are being asked about.
-    pub(crate) fn on_asked(&self, in_flight: &Rc<RefCell<InFlight>>) {
-        let all = &mut self.state().in_flight;
-        all.retain(|other| other.strong_count() > 0);
-        all.push(Rc::downgrade(in_flight));
+    /// The session asks about these works in a transaction.
+    pub(crate) fn on_asked(&self, session: usize, works: Vec<Work>) {
+        let state = &mut *self.state();
+        let asked_at = state.next_number();
+        let session = &mut state.sessions[session];
+        (session.asked_at, session.in_flight) = (asked_at, InFlight::new(works));
+    }
+
+    /// The works of the session task with this number, for one statement: see the module.
+    pub(crate) fn works(&self, session: usize) -> RefMut<'_, SessionWorks> {
+        RefMut::map(self.state(), |group| &mut *group.sessions[session])
     }
 
     /// Takes all works whose deadline has passed, with those under way; or all works that wait, if `now` is `None`.
@@ -418,10 +439,9 @@ impl Group {
         let state = &mut *self.state();
         let mut expired = state.queue.take_expired(now);
         if let Some(now) = now {
-            let in_flight = state.in_flight.iter().filter_map(Weak::upgrade);
-            expired.extend(in_flight.flat_map(|asked| asked.borrow_mut().take_expired(now)));
-            let held = state.held.iter().filter_map(Weak::upgrade);
-            expired.extend(held.flat_map(|held| held::take_where(&held, |work| work.deadline <= now)));
+            expired.extend(state.take_in_order(|works| (works.asked_at, works.in_flight.take_expired(now))));
+            let is_over = |work: &Work| work.deadline <= now;
+            expired.extend(state.take_in_order(|works| (works.begun_at, works.evidence.take_where(is_over))));
         }
         expired
     }
@@ -435,10 +455,8 @@ impl Group {
     pub(crate) fn take_where(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
         let state = &mut *self.state();
         let mut taken = state.queue.take_where(&is_such);
-        let in_flight = state.in_flight.iter().filter_map(Weak::upgrade);
-        taken.extend(in_flight.flat_map(|asked| asked.borrow_mut().take_where(&is_such)));
-        let held = state.held.iter().filter_map(Weak::upgrade);
-        taken.extend(held.flat_map(|held| held::take_where(&held, &is_such)));
+        taken.extend(state.take_in_order(|works| (works.asked_at, works.in_flight.take_where(&is_such))));
+        taken.extend(state.take_in_order(|works| (works.begun_at, works.evidence.take_where(&is_such))));
         taken
     }
 
@@ -565,7 +583,8 @@ impl Group {
         Busy(self)
     }
 
-    pub(crate) fn on_session_opened(&self, now: Instant) {
+    /// A session task begins. The result is its number.
+    pub(crate) fn on_session_opened(&self, now: Instant) -> usize {
         let site = &mut *self.site.state();
         site.open += 1;
         let state = &mut site.groups[self.slot];
@@ -573,9 +592,13 @@ impl Group {
             state.open_since = now;
         }
         state.open += 1;
+        state.sessions.insert(Box::default())
     }
 
-    pub(crate) fn on_session_closed(&self, now: Instant) {
+    /// The session task with this number has ended. Works that it still has answer for themselves.
+    pub(crate) fn on_session_closed(&self, session: usize, now: Instant) {
+        let works = self.state().sessions.remove(session);
+        drop(works);
         let site = &mut *self.site.state();
         site.open -= u32::from(!sometimes(Fault::Break(Invariant::SiteOpen)));
         let state = &mut site.groups[self.slot];

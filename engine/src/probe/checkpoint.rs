@@ -6,7 +6,7 @@ use super::replies::{ask_elsewhere, finish, returned};
 use super::transaction::{NextStep, SessionState};
 use crate::Priority;
 use crate::faults::{Fault, planted};
-use crate::site::{HeldAnswers, UnclearWait};
+use crate::site::{SessionNotes, UnclearWait};
 use crate::work::{CarriedRefusal, Work};
 use engine_proto::address::Domain;
 use engine_proto::limits::{
@@ -16,9 +16,8 @@ use engine_proto::retry::{GREYLISTING_WAIT, TRANSIENT_WAIT};
 use engine_proto::verdict::Reason;
 use engine_proto::verdict::catch_all::ControlFinding;
 use engine_proto::verdict::classify::reason_at_rcpt;
-use engine_proto::verdict::evidence::{Held, Proof, Released, SessionEvidence};
+use engine_proto::verdict::evidence::{Held, Proof, Released};
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::time::Instant;
 
 /// The rule of an address if the later behaviour of the server contradicts its answer.
@@ -33,18 +32,17 @@ const UNANSWERED: &str = "control_unanswered";
 /// Releases the answers that the session holds. `alive`: all questions were answered, or there was none. The result says whether
 /// the next recipients should be asked about in another session.
 pub(super) fn release(context: &ProbeContext<'_>, state: &mut SessionState, alive: bool) -> NextStep {
-    if state.held.evidence.borrow().is_empty() {
+    if context.works().evidence.is_empty() {
         return NextStep::Open;
     }
     let known = context.knows(state);
-    let shared = Rc::clone(&state.held.evidence);
-    let mut evidence = shared.borrow_mut();
-    learn(context, &mut state.held, &evidence);
-    let released = evidence.close(known, alive);
-    let changed = evidence.has_changed();
-    let proven = evidence.refusals_proven();
-    let (has_accepted, refused_in_a_row) = (evidence.has_accepted(), evidence.run());
-    drop(evidence);
+    learn(context, &mut state.notes);
+    let mut works = context.works();
+    let released = works.evidence.close(known, alive);
+    let changed = works.evidence.has_changed();
+    let proven = works.evidence.refusals_proven();
+    let (has_accepted, refused_in_a_row) = (works.evidence.has_accepted(), works.evidence.run());
+    drop(works);
     if changed {
         context.on_change(&released, proven);
     } else if alive {
@@ -54,19 +52,19 @@ pub(super) fn release(context: &ProbeContext<'_>, state: &mut SessionState, aliv
     }
     let is_untold = |one: &Released<Work>| one.held != Held::Accepted && one.proof == Proof::Unclear;
     let only_catch_all = only_catch_all(&released);
-    let in_a_row = only_catch_all.map_or(0, |_| state.held.catch_all_in_a_row + 1);
-    state.held.catch_all_in_a_row = in_a_row;
+    let in_a_row = only_catch_all.map_or(0, |_| state.notes.catch_all_in_a_row + 1);
+    state.notes.catch_all_in_a_row = in_a_row;
     let is_long = released.len() >= CHECKPOINT_MIN as usize || in_a_row >= CATCH_ALL_CHECKPOINTS_MIN;
     let confirms = is_long && only_catch_all.is_some_and(|domain| is_to_confirm(context, domain));
     let leaves = released.iter().any(is_untold) || confirms;
     let after = if leaves { NextStep::Leave } else { NextStep::Open };
     let (mut again, now) = (Vec::new(), context.now);
     // Sessions that end there are counted, not the answers that they held.
-    let ended = state.held.ended_at_control.take();
+    let ended = state.notes.ended_at_control.take();
     let without_control =
         ended.filter(|&domain| !context.asking.knowledge.borrow_mut().on_unanswered(domain, now));
     for one in released {
-        let wait = state.held.unclear_wait;
+        let wait = state.notes.unclear_wait;
         let closed = Closed { without_control, changed, has_accepted, refused_in_a_row, alive, wait };
         again.extend(settle_released(context, one, &closed, now));
     }
@@ -125,27 +123,28 @@ struct Closed {
 }
 
 /// Remembers what the checkpoint showed of its domains.
-fn learn(context: &ProbeContext<'_>, held: &mut HeldAnswers, evidence: &SessionEvidence<Work>) {
+fn learn(context: &ProbeContext<'_>, notes: &mut SessionNotes) {
     let now = context.now;
-    let (mut knowledge, mut contradicted) = (context.asking.knowledge.borrow_mut(), Vec::new());
-    for (domain, finding) in evidence.findings() {
-        let again = !held.learned.insert(domain);
+    let (mut contradicted, mut accepts_all): (Vec<Domain>, bool) = (Vec::new(), false);
+    let (works, mut knowledge) = (context.works(), context.asking.knowledge.borrow_mut());
+    for (domain, finding) in works.evidence.findings() {
+        let again = !notes.learned.insert(domain);
         if knowledge.on_shown(domain, finding, again, now) {
-            contradicted.push(domain);
+            let of = works.evidence.recipient(Some(domain), None);
+            contradicted.extend(of.map(|work| work.address.domain().clone()));
         }
-        if finding == ControlFinding::Unknown && held.unclear_wait == UnclearWait::Soon {
+        if finding == ControlFinding::Unknown && notes.unclear_wait == UnclearWait::Soon {
             knowledge.on_transient(domain, now);
         }
         if finding == ControlFinding::RefusesUnknown {
             knowledge.on_control_refused(&context.route().host);
         }
-        if finding == ControlFinding::AcceptsAll {
-            context.group.state().catch_alls = true;
-        }
+        accepts_all |= finding == ControlFinding::AcceptsAll;
     }
-    drop(knowledge);
-    for work in contradicted.into_iter().filter_map(|domain| evidence.recipient(Some(domain), None)) {
-        context.asking.withdraw(context.evidence_key(work.address.domain()), now);
+    drop((works, knowledge));
+    context.group.state().catch_alls |= accepts_all;
+    for domain in &contradicted {
+        context.asking.withdraw(context.evidence_key(domain), now);
     }
 }
 

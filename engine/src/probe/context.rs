@@ -4,7 +4,7 @@ use super::transaction::SessionState;
 use crate::asking::Asking;
 use crate::knowledge::DomainAtHost;
 use crate::refusals::AskedRecipients;
-use crate::site::{Group, KnownBy, Route, RouteState};
+use crate::site::{Group, KnownBy, Route, RouteState, SessionWorks};
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::smtp::reply::Reply;
@@ -12,6 +12,7 @@ use engine_proto::verdict::classify::{Classification, ReplyView, Us};
 use engine_proto::verdict::evidence::{Context, Held, Released};
 use engine_proto::verdict::{ObservedReply, Stage};
 use std::cell::RefMut;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -20,23 +21,29 @@ use std::time::Instant;
 pub(super) struct Place<'a> {
     pub(super) asking: &'a Rc<Asking>,
     pub(super) group: &'a Rc<Group>,
+    /// The number of the session task in the group.
+    pub(super) session: usize,
     /// The position of the session's route among the routes of the group.
     pub(super) index: usize,
 }
 
 /// The place of a session at one moment, for functions that decide. It must not be kept over an `.await`.
 pub(super) struct ProbeContext<'a> {
-    pub(super) asking: &'a Rc<Asking>,
-    pub(super) group: &'a Rc<Group>,
-    /// The position of the session's route among the routes of the group.
-    pub(super) index: usize,
+    place: Place<'a>,
     pub(super) now: Instant,
+}
+
+impl<'a> Deref for ProbeContext<'a> {
+    type Target = Place<'a>;
+
+    fn deref(&self) -> &Place<'a> {
+        &self.place
+    }
 }
 
 impl<'a> Place<'a> {
     pub(super) fn at(self, now: Instant) -> ProbeContext<'a> {
-        let Place { asking, group, index } = self;
-        ProbeContext { asking, group, index, now }
+        ProbeContext { place: self, now }
     }
 
     /// The host and address that the session is with.
@@ -48,19 +55,14 @@ impl<'a> Place<'a> {
     pub(super) fn state(self) -> RefMut<'a, RouteState> {
         self.group.route_state(self.index)
     }
+
+    /// The works of the session, for one statement: see `site.rs`.
+    pub(super) fn works(self) -> RefMut<'a, SessionWorks> {
+        self.group.works(self.session)
+    }
 }
 
 impl ProbeContext<'_> {
-    /// The host and address that the session is with.
-    pub(super) fn route(&self) -> &Route {
-        &self.group.routes[self.index]
-    }
-
-    /// What is known of the route, for one statement: see `site.rs`.
-    pub(super) fn state(&self) -> RefMut<'_, RouteState> {
-        self.group.route_state(self.index)
-    }
-
     /// A reply with all that must be known to read it.
     pub(super) fn view<'v>(
         &'v self,
@@ -119,14 +121,14 @@ impl ProbeContext<'_> {
 
     /// The facts beside the session that its evidence depends on.
     pub(super) fn knows(&self, state: &SessionState) -> Context {
-        let refused = state.held.evidence.borrow();
-        let refused = refused.recipient(None, Some(Held::Refused)).map(|work| work.address.domain().clone());
+        let domain = |work: &Work| work.address.domain().clone();
+        let refused = self.works().evidence.recipient(None, Some(Held::Refused)).map(domain);
         let refused = refused.map(|domain| self.number(&domain));
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         let no_postmaster = refused.is_some_and(|domain| knowledge.has_no_postmaster(domain, now));
         drop(knowledge);
         // A session with one transaction cannot ask anything after it.
-        let known = !state.one_transaction && self.known_mailbox(state).is_some();
+        let known = !state.one_transaction && self.known_mailbox().is_some();
         let no_postmaster = no_postmaster || state.one_transaction;
         Context { honest: self.group.is_honest(), known, no_postmaster }
     }
@@ -147,12 +149,12 @@ impl ProbeContext<'_> {
 
     /// A mailbox that this host is to accept: its known mailbox, that of another host of the same domains, or one of the
     /// operator's. With the host that accepted it.
-    pub(super) fn known_mailbox(&self, state: &SessionState) -> Option<(String, Rc<str>)> {
+    pub(super) fn known_mailbox(&self) -> Option<(String, Rc<str>)> {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         let kept = |host: &Rc<str>| knowledge.mailbox(host, now).map(|mailbox| (mailbox, Rc::clone(host)));
         self.hosts()
             .find_map(kept)
-            .or_else(|| self.canary(state).map(|canary| (canary, Rc::clone(&self.route().host))))
+            .or_else(|| self.canary().map(|canary| (canary, Rc::clone(&self.route().host))))
     }
 
     /// This host, and the others of the same domains.
@@ -163,13 +165,13 @@ impl ProbeContext<'_> {
     }
 
     /// A mailbox of the operator's own at a domain that this session asks about.
-    fn canary(&self, state: &SessionState) -> Option<String> {
+    fn canary(&self) -> Option<String> {
         let canaries = &self.asking.shared.config.canaries;
         if canaries.is_empty() {
             return None;
         }
-        let evidence = state.held.evidence.borrow();
-        let domain = evidence.recipient(None, None)?.address.domain();
+        let works = self.works();
+        let domain = works.evidence.recipient(None, None)?.address.domain();
         let canary = canaries.iter().find(|canary| canary.domain() == domain)?;
         Some(canary.as_str().to_owned())
     }

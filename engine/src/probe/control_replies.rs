@@ -4,7 +4,7 @@ use super::context::ProbeContext;
 use super::endings::push_back;
 use super::replies::in_words;
 use super::transaction::{Answered, ReplyEffect};
-use crate::site::HeldAnswers;
+use crate::site::SessionNotes;
 use engine_proto::address::Address;
 use engine_proto::verdict::classify::{Classification, classify};
 use engine_proto::verdict::evidence::{ProofQuestion, Told};
@@ -24,7 +24,7 @@ pub(super) struct AskedControls {
 /// Reads the reply to a question, and adds it to the evidence of the session.
 pub(super) fn control_answered(
     context: &ProbeContext<'_>,
-    held: &mut HeldAnswers,
+    notes: &mut SessionNotes,
     asked: &AskedControls,
     heard: &Answered<'_>,
 ) -> ReplyEffect {
@@ -37,7 +37,7 @@ pub(super) fn control_answered(
     let asking = context.asking;
     if asking.common.wants_traces() {
         let line = format!("{}: {}", name(asked.question), in_words(&said));
-        held.evidence.borrow_mut().each(|work| work.note(|| line.clone()));
+        context.works().evidence.each(|work| work.note(|| line.clone()));
     }
     if said.class == Class::Throttled || said.scope == Scope::Session {
         push_back(context, said.rule);
@@ -52,9 +52,9 @@ pub(super) fn control_answered(
         told = Told::Nothing;
     }
     match (asked.question, told) {
-        (ProofQuestion::Control { .. }, Told::Nothing) => held.on_unclear_control(&said),
+        (ProofQuestion::Control { .. }, Told::Nothing) => notes.on_unclear_control(&said),
         (ProofQuestion::Control { domain, .. }, Told::Refused | Told::Accepted) => {
-            let postmaster = held.postmaster.take_if(|(at, _)| *at == domain);
+            let postmaster = notes.postmaster.take_if(|(at, _)| *at == domain);
             match postmaster {
                 Some((_, postmaster)) if told == Told::Refused => context.on_known(&postmaster, true, at),
                 // It was accepted as everyone is.
@@ -71,7 +71,7 @@ pub(super) fn control_answered(
         (ProofQuestion::Postmaster, Told::Accepted) => {
             let recipient = Address::parse(&asked.recipient).ok();
             let domain = recipient.map(|address| context.number(address.domain()));
-            held.postmaster = domain.map(|domain| (domain, asked.recipient.clone()));
+            notes.postmaster = domain.map(|domain| (domain, asked.recipient.clone()));
             context.on_known(&asked.recipient, false, at);
         }
         (ProofQuestion::Postmaster, _) => {
@@ -88,7 +88,7 @@ pub(super) fn control_answered(
         context.state().on_accepted();
         asking.knowledge.borrow_mut().on_mailbox_accepted(&context.route().host);
     }
-    held.evidence.borrow_mut().on_told(asked.question, told);
+    context.works().evidence.on_told(asked.question, told);
     // A refusal that proves nothing may be what the host says to everyone.
     let is_answer = matches!(told, Told::Accepted | Told::Refused) || reply.is_transient();
     if is_answer { ReplyEffect::Answer } else { ReplyEffect::Refusal }

@@ -1,10 +1,9 @@
 //! The meaning of the end of a connection, a session or a transaction: for the host, and for the works without an answer.
 
-use super::context::ProbeContext;
+use super::context::{Place, ProbeContext};
 use crate::egress::connect::Unconnected;
 use crate::egress::rest;
 use crate::faults::{Fault, planted};
-use crate::in_flight::InFlight;
 use crate::site::Group;
 use crate::work::Work;
 use crate::{Outage, Priority};
@@ -18,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// A connection could not be made.
 pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
-    let ProbeContext { asking, group, index, now } = *context;
+    let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let error = match error {
         Unconnected::Host(error) => error,
         Unconnected::Ours(_) => return context.state().set_resting(now + HOST_RETRY),
@@ -58,7 +57,7 @@ pub(super) fn died(context: &ProbeContext<'_>, rule: &'static str) {
 
 /// A site has too much: its pace is lowered and the route rests.
 pub(super) fn push_back(context: &ProbeContext<'_>, rule: &'static str) {
-    let ProbeContext { asking, group, index, now } = *context;
+    let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let site = &group.site;
     let until = {
         let site = &mut *site.state();
@@ -85,7 +84,7 @@ pub(crate) fn pushed_away(mut work: Work, rule: &'static str, until: Instant, no
 
 /// A session ended before it gave a single answer.
 pub(super) fn session_refused(context: &ProbeContext<'_>, closure: &Closure) {
-    let ProbeContext { asking, group, now, .. } = *context;
+    let (Place { asking, group, .. }, now) = (**context, context.now);
     match closure {
         // A server that fails at STARTTLS, or in the handshake, may work without TLS (RFC 7435).
         Closure::TlsFailed
@@ -131,16 +130,11 @@ pub(super) fn stage(step: Step) -> Stage {
 
 /// A session ended in the middle of a transaction. Recipients without an answer are asked about again. If it ended at a recipient,
 /// this one may be the cause, so it comes last, and only a few times.
-pub(super) fn cut_off(
-    context: &ProbeContext<'_>,
-    in_flight: &mut InFlight,
-    closure: &Closure,
-    tally: &Tally,
-) {
+pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
     let group = context.group;
     let blameless = tally.answers > 0 && !ends_at_recipient(closure);
-    let suspect = if blameless { None } else { in_flight.take_first() };
-    put_back_rest(group, in_flight);
+    let suspect = if blameless { None } else { context.works().in_flight.take_first() };
+    put_back_rest(context);
     blame(context, closure, tally);
     let Some(mut work) = suspect else { return };
     match (busy(context, closure), closure) {
@@ -227,7 +221,7 @@ pub(super) fn blame(context: &ProbeContext<'_>, closure: &Closure, tally: &Tally
 /// The site says that we are too fast or not wanted: it gets a pause, and the rate of new sessions is halved. If it says so
 /// repeatedly, the source rests there.
 pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
-    let ProbeContext { asking, group, index, now } = *context;
+    let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let site = &group.site;
     let (first, until) = {
         let site = &mut *site.state();
@@ -247,13 +241,15 @@ pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
 
 /// Answers the works whose deadline has passed, and puts back the others. The first work without an answer is probably the cause, so
 /// it is asked about alone.
-pub(super) fn out_of_time(group: &Group, in_flight: &mut InFlight, now: Instant) {
-    let mut suspect = in_flight.take_first();
+pub(super) fn out_of_time(context: &ProbeContext<'_>) {
+    let (group, now) = (context.group, context.now);
+    let mut suspect = context.works().in_flight.take_first();
     if let Some(work) = &mut suspect {
         work.suspect = true;
         work.returns += 1;
     }
-    for work in in_flight.take_all().into_iter().rev().filter_map(|work| in_time(work, now)) {
+    let others = context.works().in_flight.take_all();
+    for work in others.into_iter().rev().filter_map(|work| in_time(work, now)) {
         group.put_back(work);
     }
     if let Some(work) = suspect.and_then(|work| in_time(work, now)) {
@@ -271,9 +267,9 @@ fn in_time(work: Work, now: Instant) -> Option<Work> {
 }
 
 /// Puts back what is left without an answer; true when that is nothing.
-pub(super) fn put_back_rest(group: &Group, in_flight: &mut InFlight) -> bool {
-    let rest = in_flight.take_all();
+pub(super) fn put_back_rest(context: &ProbeContext<'_>) -> bool {
+    let rest = context.works().in_flight.take_all();
     let none = rest.is_empty();
-    rest.into_iter().rev().for_each(|work| group.put_back(work));
+    rest.into_iter().rev().for_each(|work| context.group.put_back(work));
     none
 }

@@ -9,7 +9,7 @@ use super::replies::mail_refused;
 use super::transaction::{Answered, NextStep, Recipients, ReplyEffect, SessionState, hear};
 use crate::runtime::Runtime;
 use crate::session::Session;
-use crate::site::HeldAnswers;
+use crate::site::SessionNotes;
 use engine_proto::limits::REFUSALS_KEPT_FOR_PROOF;
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
@@ -27,7 +27,7 @@ pub(super) async fn introduce<R: Runtime>(
     let context = &place.at(now);
     let asking = context.asking;
     let is_unknown = |number: u64| asking.knowledge.borrow().believed(number, true, now).is_none();
-    let mut domains = state.held.take_greylisted();
+    let mut domains = state.notes.take_greylisted();
     domains.retain(|domain| is_unknown(context.number(domain)));
     let (recipients, refusals) = context.group.site.state().pace.left(&state.tally);
     let most = if context.group.is_one_domain() { 1 } else { usize::MAX };
@@ -52,12 +52,12 @@ pub(super) async fn introduce<R: Runtime>(
 struct Introduced;
 
 impl Recipients for Introduced {
-    fn record(&mut self, _held: &HeldAnswers, _trace: &mut Vec<String>) {}
+    fn record(&mut self, _context: &ProbeContext<'_>, _trace: &mut Vec<String>) {}
 
     fn on_reply(
         &mut self,
         context: &ProbeContext<'_>,
-        _held: &mut HeldAnswers,
+        _notes: &mut SessionNotes,
         heard: &Answered<'_>,
     ) -> ReplyEffect {
         let said = classify(&context.view(Stage::Control, heard.reply, None));
@@ -82,7 +82,7 @@ impl Recipients for Introduced {
     fn on_cut_off(
         &mut self,
         context: &ProbeContext<'_>,
-        _held: &mut HeldAnswers,
+        _notes: &mut SessionNotes,
         closure: &Closure,
         tally: &Tally,
     ) {

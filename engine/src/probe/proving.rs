@@ -9,7 +9,7 @@ use super::replies::mail_refused;
 use super::transaction::{Answered, NextStep, Recipients, ReplyEffect, SessionState, hear};
 use crate::runtime::Runtime;
 use crate::session::Session;
-use crate::site::HeldAnswers;
+use crate::site::SessionNotes;
 use crate::work::Work;
 use engine_proto::limits::{CHECKPOINT_ROUNDS_MAX, REFUSALS_CARRIED_MAX, TRANSACTION_RECIPIENTS_MAX};
 use engine_proto::pace::Tally;
@@ -27,11 +27,11 @@ pub(super) async fn prove<R: Runtime>(
     for _ in 0..CHECKPOINT_ROUNDS_MAX {
         let context = &place.at(R::now());
         let known = context.knows(state);
-        let questions = state.held.evidence.borrow().questions(known);
+        let questions = context.works().evidence.questions(known);
         if questions.is_empty() {
             return release(context, state, true);
         }
-        let mut asked = askable(context, state, questions);
+        let mut asked = askable(context, questions);
         if asked.is_empty() {
             // No question has a recipient. That was recorded, and the next round finds no question.
             continue;
@@ -62,7 +62,7 @@ pub(super) async fn open_with_known<R: Runtime>(
 ) -> Option<NextStep> {
     let ends_soon = place.group.site.state().pace.errors_borne() <= REFUSALS_CARRIED_MAX;
     let is_wanted = ends_soon && !place.group.is_honest() && !state.one_transaction;
-    if !is_wanted || state.opened.is_some() || state.held.evidence.borrow().has_accepted() {
+    if !is_wanted || state.opened.is_some() || place.works().evidence.has_accepted() {
         return None;
     }
     state.opened = Some(0);
@@ -83,7 +83,7 @@ pub(super) async fn open_with_known<R: Runtime>(
         state.opened = Some(0);
         return None;
     };
-    if state.held.evidence.borrow().has_accepted() {
+    if place.works().evidence.has_accepted() {
         return Some(after);
     }
     place.asking.knowledge.borrow_mut().on_mailbox_first_failed(&host, R::now());
@@ -103,16 +103,12 @@ fn bears_another<R: Runtime>(context: &ProbeContext<'_>, session: &Session<R>, t
 }
 
 /// The questions of one transaction. A question without a recipient is answered at once, with nothing.
-fn askable(
-    context: &ProbeContext<'_>,
-    state: &SessionState,
-    questions: Vec<ProofQuestion>,
-) -> Vec<AskedControls> {
+fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<AskedControls> {
     let mut asked: Vec<AskedControls> = Vec::new();
     for question in questions.into_iter().take(TRANSACTION_RECIPIENTS_MAX) {
-        let found = recipient(context, state, question);
+        let found = recipient(context, question);
         let Some((recipient, private, elsewhere)) = found else {
-            state.held.evidence.borrow_mut().on_told(question, Told::Nothing);
+            context.works().evidence.on_told(question, Told::Nothing);
             continue;
         };
         let domain = |recipient: &str| recipient.rsplit('@').next().map(str::to_owned);
@@ -137,13 +133,9 @@ fn fit(asked: &mut Vec<AskedControls>, (recipients, refusals): (usize, usize)) {
 }
 
 /// The recipient of a question, whether it is another's mailbox, and whether it was accepted in another session.
-fn recipient(
-    context: &ProbeContext<'_>,
-    state: &SessionState,
-    question: ProofQuestion,
-) -> Option<(String, bool, Option<Rc<str>>)> {
-    let evidence = state.held.evidence.borrow();
-    let of = |domain: Option<u64>, held| evidence.recipient(domain, held).map(|work| &work.address);
+fn recipient(context: &ProbeContext<'_>, question: ProofQuestion) -> Option<(String, bool, Option<Rc<str>>)> {
+    let works = context.works();
+    let of = |domain: Option<u64>, held| works.evidence.recipient(domain, held).map(|work| &work.address);
     match question {
         ProofQuestion::Control { domain, second } => {
             let domain = of(Some(domain), None)?.domain();
@@ -161,7 +153,8 @@ fn recipient(
         ProofQuestion::Known { domain } => {
             let held =
                 of(domain, Some(Held::Accepted)).map(|address| (address.as_str().to_owned(), true, None));
-            let kept = || context.known_mailbox(state).map(|(address, host)| (address, true, Some(host)));
+            drop(works);
+            let kept = || context.known_mailbox().map(|(address, host)| (address, true, Some(host)));
             held.or_else(|| domain.is_none().then(kept).flatten())
         }
     }
@@ -216,14 +209,14 @@ impl Questions {
 }
 
 impl Recipients for Questions {
-    fn record(&mut self, held: &HeldAnswers, trace: &mut Vec<String>) {
+    fn record(&mut self, context: &ProbeContext<'_>, trace: &mut Vec<String>) {
         self.private |= self.asked.iter().flatten().any(|asked| asked.private);
         let lines: Vec<String> = match self.private {
             false => trace.clone(),
             // The text of such a reply may name the mailbox, so the trace gets its code alone.
             true => trace.iter().filter_map(|line| without_names(line)).collect(),
         };
-        held.evidence.borrow_mut().each(|work| {
+        context.works().evidence.each(|work| {
             if let Some(trace) = &mut work.trace {
                 trace.extend(lines.iter().cloned());
             }
@@ -233,14 +226,14 @@ impl Recipients for Questions {
     fn on_reply(
         &mut self,
         context: &ProbeContext<'_>,
-        held: &mut HeldAnswers,
+        notes: &mut SessionNotes,
         heard: &Answered<'_>,
     ) -> ReplyEffect {
         let Some(asked) = self.asked.get_mut(heard.place).and_then(Option::take) else {
             return heard.too_late();
         };
         self.private |= asked.private;
-        control_answered(context, held, &asked, heard)
+        control_answered(context, notes, &asked, heard)
     }
 
     fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool {
@@ -260,7 +253,7 @@ impl Recipients for Questions {
     fn on_cut_off(
         &mut self,
         context: &ProbeContext<'_>,
-        held: &mut HeldAnswers,
+        notes: &mut SessionNotes,
         closure: &Closure,
         tally: &Tally,
     ) {
@@ -273,7 +266,7 @@ impl Recipients for Questions {
             _ => return,
         };
         if ends_at_recipient(closure) {
-            held.ended_at_control = Some(domain);
+            notes.ended_at_control = Some(domain);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! What a reply means: one to RCPT for its recipient, one to MAIL for the host, and one that the host gives to everyone.
 
-use super::context::ProbeContext;
+use super::context::{Place, ProbeContext};
 use super::endings::push_back;
 use super::transaction::{Answered, ReplyEffect};
 use crate::Priority;
 use crate::asking::Asking;
 use crate::egress::rest;
 use crate::faults::{Fault, planted};
-use crate::site::{Group, HeldAnswers};
+use crate::site::{Group, SessionNotes};
 use crate::work::Work;
 use engine_proto::limits::{
     CONTROL_UNKNOWN_TTL, HOST_DOWN, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX, SINGLE_NAMED_INTERVAL_MAX,
@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 pub(super) fn answered(
     context: &ProbeContext<'_>,
     mut work: Work,
-    held: &mut HeldAnswers,
+    notes: &mut SessionNotes,
     heard: &Answered<'_>,
 ) -> ReplyEffect {
-    let ProbeContext { asking, group, index, now } = *context;
+    let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let Answered { reply, behind_others, at, .. } = *heard;
     let route = context.route();
     let said = classify(&context.view(Stage::Rcpt, reply, Some(work.address.as_str())));
@@ -40,7 +40,7 @@ pub(super) fn answered(
             work.settle_heard(Reason::Unverifiable, "accepts_everything", None, None);
         }
         Class::Accepted | Class::ExistsThrottled if reason_at_rcpt(&said) == Reason::MailboxExists => {
-            accepted(context, work, held, said, at);
+            accepted(context, work, notes, said, at);
         }
         Class::Throttled if said.scope == Scope::Session && behind_others => {
             // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
@@ -57,7 +57,7 @@ pub(super) fn answered(
             return ReplyEffect::Push;
         }
         Class::Greylisted => {
-            held.on_greylisted(work.address.domain());
+            notes.on_greylisted(work.address.domain());
             work.settle_heard(Reason::Unverifiable, said.rule, Some(GREYLISTING_WAIT), None);
         }
         _ if said.scope == Scope::Session => {
@@ -86,7 +86,7 @@ pub(super) fn answered(
                 return ReplyEffect::Refusal;
             }
         }
-        Class::Unclear if is_recipients_own(&said) => hold(context, work, held, Held::Unclear, said),
+        Class::Unclear if is_recipients_own(&said) => hold(context, work, Held::Unclear, said),
         Class::Full => {
             if reply.is_permanent() {
                 // If it says so of every recipient, its disk is full, or it counts something else.
@@ -95,7 +95,7 @@ pub(super) fn answered(
             work.settle_heard(reason_at_rcpt(&said), said.rule, None, None);
             return if reply.is_permanent() { ReplyEffect::Refusal } else { ReplyEffect::Answer };
         }
-        _ if reason_at_rcpt(&said) != Reason::Unverifiable => refused(context, work, held, said),
+        _ if reason_at_rcpt(&said) != Reason::Unverifiable => refused(context, work, notes, said),
         _ => return not_answered(context, work, &said),
     }
     ReplyEffect::Answer
@@ -136,7 +136,7 @@ pub(super) fn is_refused_for_ipv6(context: &ProbeContext<'_>, said: &Classificat
 pub(super) fn accepted(
     context: &ProbeContext<'_>,
     mut work: Work,
-    held: &mut HeldAnswers,
+    notes: &mut SessionNotes,
     said: Classification,
     now: Instant,
 ) {
@@ -156,47 +156,54 @@ pub(super) fn accepted(
     context.state().on_accepted();
     if single {
         context.asking.knowledge.borrow_mut().on_single(&route.host, true);
-        held.refused_in_a_row = 0;
+        notes.refused_in_a_row = 0;
     }
     if accepts_all != Some(ControlFinding::AcceptsAll) && !work.was_refused {
         // Other sessions may ask about it behind their refusals before this one has proven it.
         context.on_known(work.address.as_str(), false, now);
     }
-    let mut evidence = held.evidence.borrow_mut();
+    let mut works = context.works();
     if has_refused {
-        evidence.on_control_refused_elsewhere(number);
+        works.evidence.on_control_refused_elsewhere(number);
     }
     if work.was_refused || has_refused_many {
-        evidence.on_refused_elsewhere(number);
+        works.evidence.on_refused_elsewhere(number);
     }
     match believed {
         Some(finding) => {
-            evidence.note(Held::Accepted, number);
+            works.evidence.note(Held::Accepted, number);
+            drop(works);
             let key = context.evidence_key(work.address.domain());
             finish(work, &said, finding, "control_remembered", Some(key));
         }
         None => {
             work.on_held();
-            evidence.hold(work, Held::Accepted, said, number, single);
+            works.evidence.hold(work, Held::Accepted, said, number, single);
         }
     }
 }
 
 /// A recipient was refused permanently, for a reason of its own. The refusal counts unless the server refuses everyone.
-pub(super) fn refused(context: &ProbeContext<'_>, work: Work, held: &mut HeldAnswers, said: Classification) {
+pub(super) fn refused(
+    context: &ProbeContext<'_>,
+    work: Work,
+    notes: &mut SessionNotes,
+    said: Classification,
+) {
     let route = context.route();
     let kind = if said.class == Class::NotFound { Held::Refused } else { Held::Denied };
     let (now, single) = (context.now, work.priority == Priority::Single);
     if single {
         context.asking.knowledge.borrow_mut().on_single(&route.host, false);
-        held.refused_in_a_row = held.refused_in_a_row.saturating_add(1);
+        notes.refused_in_a_row = notes.refused_in_a_row.saturating_add(1);
     }
-    let doubted = || !held.evidence.borrow().has_accepted() && context.doubts_refusals(single, 1);
-    if !single || work.was_accepted || is_suspect(context, &work, held, now) || doubted() {
-        return hold(context, work, held, kind, said);
+    let has_accepted = context.works().evidence.has_accepted();
+    let doubted = || !has_accepted && context.doubts_refusals(single, 1);
+    if !single || work.was_accepted || is_suspect(context, &work, notes, now) || doubted() {
+        return hold(context, work, kind, said);
     }
     let number = context.number(work.address.domain());
-    held.evidence.borrow_mut().note(kind, number);
+    context.works().evidence.note(kind, number);
     let evidence = Some(context.evidence_key(work.address.domain()));
     let reason = reason_at_rcpt(&said);
     work.settle_heard(reason, said.rule, None, evidence);
@@ -204,27 +211,21 @@ pub(super) fn refused(context: &ProbeContext<'_>, work: Work, held: &mut HeldAns
 
 /// Whether the refusal of a single check is to be proven: the host has a known mailbox to ask about, and has refused many in
 /// a row, in all or in this session, or changed its behaviour before.
-fn is_suspect(context: &ProbeContext<'_>, work: &Work, held: &HeldAnswers, now: Instant) -> bool {
+fn is_suspect(context: &ProbeContext<'_>, work: &Work, notes: &SessionNotes, now: Instant) -> bool {
     let (number, host) = (context.number(work.address.domain()), &context.route().host);
     let knowledge = context.asking.knowledge.borrow();
-    let suspect = held.refused_in_a_row > REFUSALS_SINGLE_SESSION_MAX
+    let suspect = notes.refused_in_a_row > REFUSALS_SINGLE_SESSION_MAX
         || knowledge.is_long_run(host)
         || knowledge.has_contradicted(number, now);
     drop(knowledge);
     suspect && !context.group.is_honest() && context.has_known_mailbox()
 }
 
-pub(super) fn hold(
-    context: &ProbeContext<'_>,
-    mut work: Work,
-    held: &HeldAnswers,
-    kind: Held,
-    said: Classification,
-) {
+pub(super) fn hold(context: &ProbeContext<'_>, mut work: Work, kind: Held, said: Classification) {
     let number = context.number(work.address.domain());
     let urgent = work.priority == Priority::Single;
     work.on_held();
-    held.evidence.borrow_mut().hold(work, kind, said, number, urgent);
+    context.works().evidence.hold(work, kind, said, number, urgent);
 }
 
 /// The rule of a code of the recipient's beside words that were not understood.
@@ -289,7 +290,7 @@ pub(super) fn in_words(said: &Classification) -> String {
 /// MAIL was refused. This is about us or the host, and about no recipient. True if the session is to end, because the next MAIL would
 /// get the same reply. `utf8`: the server may have refused only SMTPUTF8.
 pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: bool, reply: &Reply) -> bool {
-    let ProbeContext { asking, group, now, .. } = *context;
+    let (Place { asking, group, .. }, now) = (**context, context.now);
     let said = classify(&context.view(Stage::Mail, reply, None));
     let throttled = matches!(said.class, Class::Throttled | Class::Temporary);
     let block = rest::is_block(asking, &said);

@@ -44,16 +44,18 @@ pub(super) fn room<R: Runtime>(
     if recipients == 0 || transactions == 0 {
         return SessionRoom::Spent;
     }
-    let evidence = state.held.evidence.borrow();
-    let wanted = evidence.controls_wanted();
-    if !evidence.is_empty() && transactions == 1 {
+    let (wanted, holds_none) = {
+        let evidence = &context.works().evidence;
+        (evidence.controls_wanted(), evidence.is_empty())
+    };
+    if !holds_none && transactions == 1 {
         return SessionRoom::Proof;
     }
     if bounds_errors {
         // After the last refusal that a session allows, nothing can be proven in it.
         let kept = match wanted {
             // The control recipient and a mailbox that was accepted, if one is.
-            0 if evidence.is_empty() => {
+            0 if holds_none => {
                 if context.has_known_mailbox() {
                     1
                 } else {
@@ -68,7 +70,7 @@ pub(super) fn room<R: Runtime>(
         match recipients.checked_sub(kept) {
             Some(left) if left > 0 => recipients = left,
             _ if is_first => recipients = 1,
-            _ if evidence.is_empty() => return SessionRoom::Spent,
+            _ if holds_none => return SessionRoom::Spent,
             _ => return SessionRoom::Proof,
         }
     }

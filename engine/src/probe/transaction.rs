@@ -7,24 +7,23 @@ use crate::invariants::{Invariant, holds};
 use crate::refusals::AskedRecipients;
 use crate::runtime::Runtime;
 use crate::session::Session;
-use crate::site::HeldAnswers;
+use crate::site::SessionNotes;
 use engine_proto::limits::{TARPIT_QUICK, TARPIT_QUICK_REPLIES_MIN, TARPIT_SLOW, TARPIT_SLOW_REPLIES_MIN};
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::{Closure, Event};
 use engine_proto::smtp::reply::Reply;
 use std::time::{Duration, Instant};
 
-/// The recipients of a transaction, each named by its place in it, and the effect of each event on them. `held` are the answers that
-/// the session holds.
+/// The recipients of a transaction, each named by its place in it, and the effect of each event on them.
 pub(super) trait Recipients {
     /// Adds the lines of the session to the traces of the recipients that they concern.
-    fn record(&mut self, held: &HeldAnswers, trace: &mut Vec<String>);
+    fn record(&mut self, context: &ProbeContext<'_>, trace: &mut Vec<String>);
 
     /// The server replied to one of the recipients.
     fn on_reply(
         &mut self,
         context: &ProbeContext<'_>,
-        held: &mut HeldAnswers,
+        notes: &mut SessionNotes,
         heard: &Answered<'_>,
     ) -> ReplyEffect;
 
@@ -41,7 +40,7 @@ pub(super) trait Recipients {
     fn on_cut_off(
         &mut self,
         context: &ProbeContext<'_>,
-        held: &mut HeldAnswers,
+        notes: &mut SessionNotes,
         closure: &Closure,
         tally: &Tally,
     );
@@ -94,8 +93,7 @@ pub(super) enum NextStep {
 #[derive(Default)]
 pub(super) struct SessionState {
     pub(super) tally: Tally,
-    /// The answers that are held until it is known what they are worth.
-    pub(super) held: HeldAnswers,
+    pub(super) notes: SessionNotes,
     /// The server takes one transaction a session: control recipients go into the one of their domain's recipients.
     pub(super) one_transaction: bool,
     /// How many known mailboxes were asked about in front of all others, once that was decided.
@@ -123,7 +121,7 @@ pub(super) async fn hear<R: Runtime>(
         let event = session.next().await;
         let context = &place.at(R::now());
         if let Some(trace) = &mut session.trace {
-            recipients.record(&state.held, trace);
+            recipients.record(context, trace);
             trace.clear();
         }
         match event {
@@ -135,7 +133,7 @@ pub(super) async fn hear<R: Runtime>(
                 let behind_others = answers + refusals > 0;
                 match recipients.on_reply(
                     context,
-                    &mut state.held,
+                    &mut state.notes,
                     &Answered { place: recipient.into(), reply: &reply, behind_others, at },
                 ) {
                     ReplyEffect::Answer => {
@@ -191,7 +189,7 @@ pub(super) async fn hear<R: Runtime>(
                 // The accept of a known mailbox before them answered no work.
                 let answers = state.tally.answers.saturating_sub(state.opened.unwrap_or(0));
                 let tally = Tally { answers, ..state.tally };
-                recipients.on_cut_off(context, &mut state.held, &closure, &tally);
+                recipients.on_cut_off(context, &mut state.notes, &closure, &tally);
                 break NextStep::Over;
             }
             Event::StartTls => {}

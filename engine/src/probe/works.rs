@@ -6,33 +6,25 @@ use super::proving::Questions;
 use super::replies::{answered, mail_refused};
 use super::transaction::{self, Answered, NextStep, Recipients, ReplyEffect, SessionState};
 use crate::Priority;
-use crate::in_flight::InFlight;
 use crate::runtime::Runtime;
 use crate::session::Session;
-use crate::site::HeldAnswers;
+use crate::site::SessionNotes;
 use crate::work::Work;
 use engine_proto::limits::{COMPANY_PATIENCE, REFUSALS_KEPT_FOR_PROOF};
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::Reason;
-use std::cell::RefCell;
-use std::rc::Rc;
 
 /// Those of the works that this session has to ask about. The others are answered, put back, or taken into the evidence of the
 /// session.
-pub(super) fn to_ask(
-    context: &ProbeContext<'_>,
-    state: &SessionState,
-    works: Vec<Work>,
-    smtputf8: bool,
-) -> Vec<Work> {
-    let works = refuse_utf8(&context.route().host, carry(context, state, works), smtputf8);
+pub(super) fn to_ask(context: &ProbeContext<'_>, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
+    let works = refuse_utf8(&context.route().host, carry(context, works), smtputf8);
     pass_over(context, answer_if_known_catch_all(context, works))
 }
 
 /// Takes works with a refusal of an earlier session at this host into the evidence of the session, and returns the others.
-fn carry(context: &ProbeContext<'_>, state: &SessionState, works: Vec<Work>) -> Vec<Work> {
+fn carry(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     let mut others = Vec::with_capacity(works.len());
     for mut work in works {
         let Some(carried) = work.carried.take() else {
@@ -46,7 +38,7 @@ fn carry(context: &ProbeContext<'_>, state: &SessionState, works: Vec<Work>) -> 
             continue;
         }
         let urgent = work.priority == Priority::Single;
-        state.held.evidence.borrow_mut().carry(work, carried.held, carried.said, number, urgent);
+        context.works().evidence.carry(work, carried.held, carried.said, number, urgent);
     }
     others
 }
@@ -119,15 +111,12 @@ pub(super) async fn ask<R: Runtime>(
     let recipients = works.iter().map(|work| work.address.as_str());
     session.dialog.transact(now, recipients.chain(controls.recipients()), smtputf8);
     let count = works.len();
-    let in_flight = Rc::new(RefCell::new(InFlight::new(works)));
-    context.group.on_asked(&in_flight);
-    transaction::hear(place, session, counted, state, AskedWorks { in_flight, count, controls }).await
+    context.group.on_asked(context.session, works);
+    transaction::hear(place, session, counted, state, AskedWorks { count, controls }).await
 }
 
-/// The recipients that are asked about.
+/// The recipients that are asked about: the works under way of the session.
 struct AskedWorks {
-    /// Shared with the group, which takes works out of it to answer them before the server does.
-    in_flight: Rc<RefCell<InFlight>>,
     /// How many recipients come before the control recipients.
     count: usize,
     /// Control recipients, where they have to be asked in the same transaction.
@@ -135,8 +124,8 @@ struct AskedWorks {
 }
 
 impl Recipients for AskedWorks {
-    fn record(&mut self, _held: &HeldAnswers, lines: &mut Vec<String>) {
-        self.in_flight.borrow_mut().each(|work| {
+    fn record(&mut self, context: &ProbeContext<'_>, lines: &mut Vec<String>) {
+        context.works().in_flight.each(|work| {
             if let Some(trace) = &mut work.trace {
                 trace.extend(lines.iter().cloned());
             }
@@ -146,38 +135,38 @@ impl Recipients for AskedWorks {
     fn on_reply(
         &mut self,
         context: &ProbeContext<'_>,
-        held: &mut HeldAnswers,
+        notes: &mut SessionNotes,
         heard: &Answered<'_>,
     ) -> ReplyEffect {
         if let Some(place) = heard.place.checked_sub(self.count) {
-            return self.controls.on_reply(context, held, &Answered { place, ..*heard });
+            return self.controls.on_reply(context, notes, &Answered { place, ..*heard });
         }
         // A work whose deadline has passed is already answered.
-        let Some(work) = self.in_flight.borrow_mut().take(heard.place) else { return heard.too_late() };
-        answered(context, work, held, heard)
+        let Some(work) = context.works().in_flight.take(heard.place) else { return heard.too_late() };
+        answered(context, work, notes, heard)
     }
 
     fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool {
-        let utf8 = self.in_flight.borrow().any(|work| work.address.needs_smtputf8());
-        let works = self.in_flight.borrow_mut().take_all();
+        let utf8 = context.works().in_flight.any(|work| work.address.needs_smtputf8());
+        let works = context.works().in_flight.take_all();
         mail_refused(context, works, utf8, reply)
     }
 
     fn put_back(&mut self, context: &ProbeContext<'_>) -> bool {
-        put_back_rest(context.group, &mut self.in_flight.borrow_mut())
+        put_back_rest(context)
     }
 
     fn on_timeout(&mut self, context: &ProbeContext<'_>) {
-        out_of_time(context.group, &mut self.in_flight.borrow_mut(), context.now);
+        out_of_time(context);
     }
 
     fn on_cut_off(
         &mut self,
         context: &ProbeContext<'_>,
-        _held: &mut HeldAnswers,
+        _notes: &mut SessionNotes,
         closure: &Closure,
         tally: &Tally,
     ) {
-        cut_off(context, &mut self.in_flight.borrow_mut(), closure, tally);
+        cut_off(context, closure, tally);
     }
 }

@@ -1,24 +1,30 @@
-//! The answers that a session holds until it is known what they are worth. The rules are
+//! The works of a session, and what it notes until it is known what its answers are worth. The rules are
 //! [`engine_proto::verdict::evidence`].
 
+use crate::in_flight::InFlight;
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::limits::GREYLISTED_DOMAINS_MAX;
 use engine_proto::verdict::Class;
 use engine_proto::verdict::classify::Classification;
 use engine_proto::verdict::evidence::SessionEvidence;
-use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 
-/// The evidence of a session, with the works that it is about.
-pub(crate) type SharedEvidence = Rc<RefCell<SessionEvidence<Work>>>;
-
-/// The answers that a session holds until it is known what they are worth.
+/// The works of a session task. The group takes works out of them to answer them before the server does, or before the session ends.
 #[derive(Default)]
-pub(crate) struct HeldAnswers {
-    /// Shared with the group, which takes works out of it to answer them before the session ends.
-    pub(crate) evidence: SharedEvidence,
+pub(crate) struct SessionWorks {
+    /// When the session and its latest transaction began, in the order of the group.
+    pub(super) begun_at: u64,
+    pub(super) asked_at: u64,
+    /// The recipients under way.
+    pub(crate) in_flight: InFlight,
+    /// The answers that the session holds until it is known what they are worth.
+    pub(crate) evidence: SessionEvidence<Work>,
+}
+
+/// What a session notes for itself until it is known what its answers are worth.
+#[derive(Default)]
+pub(crate) struct SessionNotes {
     /// The session ended at the control recipient of this domain.
     pub(crate) ended_at_control: Option<u64>,
     /// `postmaster@` this domain was accepted, and the control recipient was not asked behind it yet.
@@ -47,7 +53,7 @@ pub(crate) enum UnclearWait {
     Greylisting,
 }
 
-impl HeldAnswers {
+impl SessionNotes {
     /// The control recipient got a reply that proves nothing.
     pub(crate) fn on_unclear_control(&mut self, said: &Classification) {
         self.unclear_wait = match said.class {
@@ -68,9 +74,4 @@ impl HeldAnswers {
     pub(crate) fn take_greylisted(&mut self) -> Vec<Domain> {
         std::mem::take(&mut self.greylisted)
     }
-}
-
-/// Takes the works for which the condition holds, unproven. A session that is handling them at this moment keeps them.
-pub(super) fn take_where(evidence: &SharedEvidence, is_such: impl FnMut(&Work) -> bool) -> Vec<Work> {
-    evidence.try_borrow_mut().map(|mut held| held.take_where(is_such)).unwrap_or_default()
 }
