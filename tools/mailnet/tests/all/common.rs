@@ -31,6 +31,13 @@ pub fn start_server(server: &str) -> Running {
     ))
 }
 
+/// Such a domain, where the server has this fault at a stage of each session.
+pub fn faulty(stage: &str, does: &str) -> Running {
+    start_server(&format!(
+        "{{ personality = \"generic\", faults = [{{ at = \"{stage}\", does = \"{does}\" }}] }}"
+    ))
+}
+
 pub fn query(name: &str, query_type: RecordType) -> Message {
     let mut message = Message::query();
     message.metadata.id = 4711;

@@ -1,6 +1,6 @@
 //! Groups: domains from the seed, their variants, and hosts that are down.
 
-use crate::common::{self, Client, addresses, ask, start};
+use crate::common::{Client, addresses, ask, start};
 use hickory_proto::{
     op::ResponseCode,
     rr::{RData, RecordType},
@@ -109,21 +109,4 @@ async fn a_share_of_the_hosts_is_down() {
     // A quarter of the four fifths that are not refused.
     assert!((40..80).contains(&holes), "{holes}");
     assert!((95..145).contains(&dead), "{dead}");
-}
-
-#[tokio::test]
-async fn hosts_may_have_no_ptr_and_a_ttl_of_their_own() {
-    let net = start(
-        "[[host]]\nname = \"named.example\"\naddresses = [\"127.7.0.1\"]\nttl = 7\n\
-         [[host]]\nname = \"bare.example\"\naddresses = [\"127.7.0.2\", \"::1\"]\nptr = false\n",
-    );
-    let ptr = async |name| ask(&net, name, RecordType::PTR).await;
-    assert_eq!(ptr("1.0.7.127.in-addr.arpa").await.1.len(), 1);
-    assert_eq!(ptr("2.0.7.127.in-addr.arpa").await, (ResponseCode::NXDomain, Vec::new()));
-    let answer = common::udp(&net, &common::query("named.example", RecordType::A)).await;
-    assert_eq!(answer.answers[0].ttl, 7);
-
-    let net = start("[[host]]\nname = \"v6.example\"\naddresses = [\"::1\"]\n");
-    let name = format!("1.{}ip6.arpa", "0.".repeat(31));
-    assert_eq!(ask(&net, &name, RecordType::PTR).await.1.len(), 1);
 }

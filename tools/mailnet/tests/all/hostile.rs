@@ -1,6 +1,6 @@
 //! Every misdeed of hostile.toml from the view of the client.
 
-use crate::common::{Client, End, PATIENCE, place, start, start_server};
+use crate::common::{Client, End, PATIENCE, faulty, place, start, start_server};
 use mailnet::Running;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -26,12 +26,6 @@ async fn up_to(net: &Running, stage: &str) -> Client {
         assert!(client.say(command).await.starts_with("250"));
     }
     panic!("no such stage: {stage}");
-}
-
-fn faulty(stage: &str, does: &str) -> Running {
-    start_server(&format!(
-        "{{ personality = \"generic\", faults = [{{ at = \"{stage}\", does = \"{does}\" }}] }}"
-    ))
 }
 
 const STAGES: [&str; 6] = ["banner", "ehlo", "mail", "rcpt", "rset", "quit"];
@@ -149,43 +143,6 @@ async fn the_session_goes_on_after_a_spoilt_reply() {
         client.held.clear();
         assert!(client.rcpt("alice@d.example").await.starts_with("250"), "{does}");
     }
-}
-
-#[tokio::test]
-async fn faults_come_from_the_nth_command_on() {
-    let net = start_server("{ faults = [{ at = \"rcpt\", does = \"closing\", from = 3 }] }");
-    for _ in 0..2 {
-        let mut client = Client::mail(&net, "d.example").await;
-        assert!(client.rcpt("alice@d.example").await.starts_with("250"));
-        assert!(client.rcpt("alice@d.example").await.starts_with("250"));
-        assert!(client.rcpt("alice@d.example").await.starts_with("421"));
-    }
-}
-
-#[tokio::test]
-async fn faults_come_in_the_first_sessions_alone() {
-    let net = start_server("{ faults = [{ at = \"banner\", does = \"closing\", first = 2 }] }");
-    for greeting in ["421", "421", "220", "220"] {
-        assert!(Client::connect(&net, "d.example").await.reply().await.starts_with(greeting));
-    }
-}
-
-#[tokio::test]
-async fn a_refusing_greeting_leaves_nothing_but_quit() {
-    let reply = "{ faults = [{ at = \"banner\", does = \"reply\", text = \"554 5.7.1 {client} not wanted\\nreally\" }] }";
-    let net = start_server(reply);
-    let mut client = Client::connect(&net, "d.example").await;
-    assert_eq!(client.reply().await, "554-5.7.1 127.0.0.1 not wanted\r\n554 really\r\n");
-    assert!(client.say("EHLO c.example").await.starts_with("503"));
-    assert!(client.say("QUIT").await.starts_with("221"));
-}
-
-#[tokio::test]
-async fn replies_of_421_close_the_session() {
-    let net =
-        start_server("{ faults = [{ at = \"ehlo\", does = \"reply\", text = \"421 4.7.0 not now\" }] }");
-    let (said, end) = up_to(&net, "ehlo").await.end().await;
-    assert_eq!((said.as_slice(), end), (b"421 4.7.0 not now\r\n".as_slice(), End::Closed));
 }
 
 #[tokio::test]

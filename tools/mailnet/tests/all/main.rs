@@ -3,6 +3,7 @@
 mod binary;
 mod common;
 mod conduct;
+mod dialogs;
 mod dns;
 mod groups;
 mod hostile;

@@ -55,45 +55,6 @@ fn the_truth_about_the_scenario_files() {
 }
 
 #[test]
-fn without_smtputf8_nothing_is_known_of_utf8_addresses() {
-    let scenario = Scenario::parse(
-        "[[domain]]\nname = \"d.example\"\nserver = \"qmail\"\nmailboxes.ok = [\"größe\"]\n\
-         [[domain]]\nname = \"u.example\"\nserver = \"postfix\"\nmailboxes.ok = [\"größe\"]\n",
-    )
-    .unwrap();
-    check(&scenario, "größe@d.example", "unverifiable", "unverifiable");
-    check(&scenario, "größe@u.example", "mailbox_exists", "mailbox_exists");
-}
-
-#[test]
-fn who_takes_everyone_is_a_catch_all_however_it_is_written() {
-    let scenario = Scenario::parse(
-        "[[domain]]\nname = \"d.example\"\nmailboxes.ok = [\"*\"]\n\
-         [[domain]]\nname = \"e.example\"\nmailboxes.ok = [\"alice\"]\nmailboxes.temporary = [\"*\"]\n",
-    )
-    .unwrap();
-    check(&scenario, "alice@d.example", "catch_all", "catch_all");
-    check(&scenario, "alice@e.example", "unverifiable", "unverifiable");
-    let scenario = Scenario::parse(
-        "[[domain]]\nname = \"d.example\"\ngreylist_ms = 9\nmailboxes.ok = [\"alice\"]\n\
-         mailboxes.greylisted = [\"*\"]\n",
-    )
-    .unwrap();
-    check(&scenario, "alice@d.example", "unverifiable", "catch_all");
-    check(&scenario, "nobody@d.example", "unverifiable", "catch_all");
-}
-
-#[test]
-fn roles_can_be_chosen() {
-    let scenario = Scenario::parse(
-        "roles = [\"boss\"]\n[[domain]]\nname = \"d.example\"\nmailboxes.ok = [\"boss\", \"info\"]\n",
-    )
-    .unwrap();
-    check(&scenario, "Boss@d.example", "role_account", "role_account");
-    check(&scenario, "info@d.example", "mailbox_exists", "mailbox_exists");
-}
-
-#[test]
 fn addresses_are_repeatable_and_half_of_them_exist() {
     let scenario = Scenario::parse(include_str!("../../scenarios/bulk.toml")).unwrap();
     let list: Vec<_> = scenario.addresses(20_000, 5).collect();
