@@ -5,49 +5,49 @@ use crate::work::{Message, Work};
 use engine_proto::retry::{SINGLE_RETRY_MIN, SINGLE_RETRY_SPREAD};
 use rand::RngExt;
 use rand::rngs::StdRng;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) struct Common {
     pub(crate) shared: Arc<Shared>,
+    state: RefCell<CommonState>,
+}
+
+struct CommonState {
     /// Works that begin anew, and when.
-    later: RefCell<Vec<(Instant, Work)>>,
+    later: Vec<(Instant, Work)>,
     /// Whether a request has ever asked for a trace. Before that, sessions and walks keep none.
-    wants_traces: Cell<bool>,
-    random: RefCell<StdRng>,
+    wants_traces: bool,
+    random: StdRng,
 }
 
 impl Common {
     pub(crate) fn new(shared: Arc<Shared>, random: StdRng) -> Common {
-        Common {
-            shared,
-            later: RefCell::default(),
-            wants_traces: Cell::new(false),
-            random: RefCell::new(random),
-        }
+        let state = CommonState { later: Vec::new(), wants_traces: false, random };
+        Common { shared, state: RefCell::new(state) }
     }
 
     pub(crate) fn random(&self) -> u64 {
-        self.random.borrow_mut().random()
+        self.state.borrow_mut().random.random()
     }
 
     /// A work has come to the shard.
     pub(crate) fn on_work(&self, work: &Work) {
         if work.trace.is_some() {
-            self.wants_traces.set(true);
+            self.state.borrow_mut().wants_traces = true;
         }
     }
 
     /// Whether a request has ever asked for a trace.
     pub(crate) fn wants_traces(&self) -> bool {
-        self.wants_traces.get()
+        self.state.borrow().wants_traces
     }
 
     /// Answers with what is known, or has the address begin anew where that may bring more.
     pub(crate) fn give_up(&self, mut work: Work, now: Instant) {
         match work.begin_anew(now) {
-            Some(after) => self.later.borrow_mut().push((now + after, work)),
+            Some(after) => self.state.borrow_mut().later.push((now + after, work)),
             None => self.shared.give_up(work, now),
         }
     }
@@ -60,7 +60,7 @@ impl Common {
 
     /// Sends works that are due for another try to the home shard of their domain.
     pub(crate) fn begin_anew(&self, now: Instant) {
-        let due: Vec<_> = self.later.borrow_mut().extract_if(.., |(at, _)| *at <= now).collect();
+        let due: Vec<_> = self.state.borrow_mut().later.extract_if(.., |(at, _)| *at <= now).collect();
         for (_, work) in due {
             let home = self.shared.shard_of(work.address.domain().as_str());
             if let Err(Message::Resolve(work)) = home.inbox.push(Message::Resolve(work)) {
@@ -72,19 +72,20 @@ impl Common {
 
     /// Takes the works that wait for another try and that their client takes back.
     pub(crate) fn take_recalled(&self) -> Vec<Work> {
-        let recalled = self.later.borrow_mut().extract_if(.., |(_, work)| work.is_taken_back()).collect();
+        let recalled =
+            self.state.borrow_mut().later.extract_if(.., |(_, work)| work.is_taken_back()).collect();
         works(recalled)
     }
 
     /// Takes all works that wait for another try.
     pub(crate) fn take_all(&self) -> Vec<Work> {
-        works(self.later.take())
+        works(std::mem::take(&mut self.state.borrow_mut().later))
     }
 
     /// Number of works that wait for another try.
     #[cfg(feature = "sim")]
     pub(crate) fn waiting(&self) -> usize {
-        self.later.borrow().len()
+        self.state.borrow().later.len()
     }
 }
 

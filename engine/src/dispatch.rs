@@ -27,8 +27,8 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
     };
     work.source = group.source;
     let Some(work) = rest::unless_rested(asking, &group, work, now) else { return };
-    let source = &asking.shared.pool.sources[work.source];
-    let (connections, time) = (&source.connections, asking.shared.age(now));
+    let source = &asking.shared().pool.sources[work.source];
+    let (connections, time) = (&source.connections, asking.shared().age(now));
     let down = connections.are_down(time);
     if down && !connections.may_try(time) {
         return work.fail(Outage::Unavailable);
@@ -47,7 +47,7 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
         };
         return probe::pushed_away(work, rule, until, now);
     }
-    match group.site.admit(work, asking.shared.config.tickets_max, now) {
+    match group.site.admit(work, asking.shared().config.tickets_max, now) {
         Ok(work) => {
             holds(Invariant::Admitted, || work.priority == Priority::Single || work.admission.is_some());
             group.enqueue(work);
@@ -58,11 +58,11 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
         return;
     }
     if !sometimes(Fault::Break(Invariant::GroupActive)) {
-        asking.active.borrow_mut().entry(group.number).or_insert_with(|| Rc::clone(&group));
+        asking.state().active.entry(group.number).or_insert_with(|| Rc::clone(&group));
     }
     // It is known already that the host is down, so the works are answered at once.
     if group.next(now) == Next::Nothing {
-        group.take_unroutable(now).into_iter().for_each(|work| asking.shared.give_up(work, now));
+        group.take_unroutable(now).into_iter().for_each(|work| asking.shared().give_up(work, now));
     }
     dispatch::<R>(asking, &group, now);
 }
@@ -70,7 +70,7 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
 /// Begins the sessions that groups want by now: time alone may have earned them another one.
 pub(crate) fn begin_wanted<R: Runtime>(asking: &Rc<Asking>, now: Instant) {
     let wants = |group: &&Rc<Group>| group.wants_session(WORKS_A_SESSION, now);
-    let wanting: Vec<Rc<Group>> = asking.active.borrow().values().filter(wants).cloned().collect();
+    let wanting: Vec<Rc<Group>> = asking.state().active.values().filter(wants).cloned().collect();
     wanting.iter().for_each(|group| dispatch::<R>(asking, group, now));
 }
 
@@ -86,7 +86,7 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
             Next::Rest(until) => return wait::<R>(asking, group, until),
             Next::Nothing => return,
         }
-        if group.refusal_room(asking.shared.refusal_step(now)) == 0 {
+        if asking.refusal_room(group, now) == 0 {
             // Recipients under way may make room when they are answered. The end of a session of this run wakes the group;
             // for those of other runs `begin_wanted` looks again.
             if !asking.answer_if_over_budget(group, now) {
@@ -96,7 +96,7 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
         }
         let start = {
             let state = &mut *site.state();
-            state.pace.share_among(asking.shared.config.egress_nodes.load(Ordering::Relaxed), now);
+            state.pace.share_among(asking.shared().config.egress_nodes.load(Ordering::Relaxed), now);
             state.pace.may_start(now, state.open)
         };
         let Some(start) = mistaken(start, group) else { return };
@@ -105,9 +105,9 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
             Start::At(until) => return wait::<R>(asking, group, until),
             Start::WhenOneEnds => return group.queue_at_site(),
         }
-        if asking.open.get() >= asking.sessions_max && !planted(Fault::Break(Invariant::ShardOpen)) {
+        if asking.state().open >= asking.sessions_max && !planted(Fault::Break(Invariant::ShardOpen)) {
             if group.queue_for_session() {
-                asking.starved.borrow_mut().push_back(Rc::downgrade(group));
+                asking.state().starved.push_back(Rc::downgrade(group));
             }
             return;
         }
@@ -147,18 +147,18 @@ fn wake<R: Runtime>(asking: &Rc<Asking>, site: &Site) {
 
 /// A session has ended, so a group that waited only because of the total may begin one.
 fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
-    while asking.open.get() < asking.sessions_max {
+    while asking.state().open < asking.sessions_max {
         if planted(Fault::Break(Invariant::StarvedWoken)) {
             break;
         }
-        let Some(group) = asking.starved.borrow_mut().pop_front() else { break };
+        let Some(group) = asking.state().starved.pop_front() else { break };
         if let Some(group) = group.upgrade() {
             group.leave_session_queue();
             dispatch::<R>(asking, &group, R::now());
         }
     }
-    let has_room = || asking.open.get() < asking.sessions_max;
-    holds(Invariant::StarvedWoken, || !has_room() || asking.starved.borrow().is_empty());
+    let state = asking.state();
+    holds(Invariant::StarvedWoken, || state.open >= asking.sessions_max || state.starved.is_empty());
 }
 
 /// When a session may begin, with the defect that is planted, if any; `None` if never.
@@ -184,8 +184,9 @@ struct Seat<R: Runtime> {
 
 impl<R: Runtime> Seat<R> {
     fn take(asking: &Rc<Asking>, group: &Rc<Group>) -> Seat<R> {
-        asking.open.set(asking.open.get() + 1);
-        holds(Invariant::ShardOpen, || asking.open.get() <= asking.sessions_max);
+        let open = &mut asking.state().open;
+        *open += 1;
+        holds(Invariant::ShardOpen, || *open <= asking.sessions_max);
         let session = group.on_session_opened(R::now());
         Seat { asking: Rc::clone(asking), group: Rc::clone(group), session, runtime: PhantomData }
     }
@@ -194,12 +195,12 @@ impl<R: Runtime> Seat<R> {
 impl<R: Runtime> Drop for Seat<R> {
     fn drop(&mut self) {
         let (asking, group) = (&self.asking, &self.group);
-        asking.open.set(asking.open.get() - 1);
+        asking.state().open -= 1;
         group.on_session_closed(self.session, R::now());
         if sometimes(Fault::LeakTask) {
             R::spawn(std::future::pending());
         }
-        if asking.shared.stopping.load(Ordering::Relaxed) {
+        if asking.shared().stopping.load(Ordering::Relaxed) {
             return;
         }
         dispatch::<R>(asking, group, R::now());

@@ -102,14 +102,14 @@ async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
             return None;
         }
     };
-    asking.shared.on_reached(source);
+    asking.shared().on_reached(source);
     match session.next().await {
         Event::Ready => {
             group.route_state(place.index).on_session_opened();
-            if let Some(refusals) = &group.refusals
-                && session.dialog.is_cisco()
+            if session.dialog.is_cisco()
+                && let Some(budget) = asking.state().budget(group)
             {
-                refusals.lower(REFUSALS_CISCO);
+                budget.lower(REFUSALS_CISCO);
             }
             Some(session)
         }

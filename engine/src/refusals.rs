@@ -2,7 +2,7 @@
 //! (`table.rs`), which outlives the shards and may be shared with other processes.
 //!
 //! A budget is no part of the record of a host (`site/route.rs`): its key is a site and a source, it counts single recipients,
-//! and it outlives the process.
+//! and it outlives the process. It is part of the state of the shard ([`RefusalBook`]), and the groups of its site have a key.
 
 mod shared_file;
 mod table;
@@ -13,7 +13,7 @@ use crate::seed::{HashMap, keyed_number};
 use engine_proto::limits::{REFUSALS_KEPT_FOR_PROOF, REFUSALS_SITES_MAX};
 use engine_proto::refusals::{KeptRefusals, RefusalBudget, RefusalCounts, step_at};
 use engine_proto::smtp::reply::Reply;
-use std::cell::{Cell, RefCell};
+use slab::Slab;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,23 +25,30 @@ pub(crate) struct SiteRefusals {
     table: Arc<RefusalTable>,
     key: u64,
     /// The place of the counts in the table when it was last looked for.
-    place: Cell<Option<usize>>,
+    place: Option<usize>,
     /// The budget of the site for one address.
-    budget: Cell<RefusalBudget>,
+    budget: RefusalBudget,
     /// Number of nodes that ask from the same address, which divide the budget.
     nodes: Arc<AtomicU32>,
 }
 
-/// The budgets of a shard's sites, by the keys of their counts.
+/// The budgets of a shard's sites.
 #[derive(Default)]
 pub(crate) struct RefusalBook {
-    sites: RefCell<HashMap<u64, Rc<SiteRefusals>>>,
+    budgets: Slab<SiteRefusals>,
+    /// By the keys of the counts.
+    keys: HashMap<u64, BudgetKey>,
 }
+
+/// Finds a budget in the book, which keeps it at least as long as a group has its key.
+#[derive(Clone)]
+pub(crate) struct BudgetKey(Rc<usize>);
 
 /// Recipients that are being asked about. If it is dropped before its end, because the run ends, those without an answer count
 /// as refused: their replies may be on the way.
 pub(crate) struct AskedRecipients {
-    site: Option<(Rc<SiteRefusals>, usize)>,
+    /// The table, and the place of the site's counts in it.
+    counts: Option<(Arc<RefusalTable>, usize)>,
     left: u32,
     /// The step in which one was last asked about or answered.
     step: u64,
@@ -58,18 +65,17 @@ impl SiteRefusals {
         nodes: Arc<AtomicU32>,
         step: u64,
     ) -> SiteRefusals {
-        let place = Cell::new(table.place_of(key, step));
-        SiteRefusals { table, key, place, budget: Cell::new(budget), nodes }
+        SiteRefusals { place: table.place_of(key, step), table, key, budget, nodes }
     }
 
     /// How many recipients may be asked about now, so that room is left for what proves their answers.
-    pub(crate) fn room(&self, step: u64) -> usize {
+    pub(crate) fn room(&mut self, step: u64) -> usize {
         let room = self.room_for_proof(step);
         if room == usize::MAX { room } else { room.saturating_sub(REFUSALS_KEPT_FOR_PROOF) }
     }
 
     /// How many recipients may be asked about now to prove the answers that sessions hold.
-    pub(crate) fn room_for_proof(&self, step: u64) -> usize {
+    pub(crate) fn room_for_proof(&mut self, step: u64) -> usize {
         if planted(Fault::IgnoreBudget) {
             return usize::MAX;
         }
@@ -77,7 +83,7 @@ impl SiteRefusals {
     }
 
     /// Whether the budget is used up, and no answer that any run awaits can change that.
-    pub(crate) fn is_used_up(&self, step: u64) -> bool {
+    pub(crate) fn is_used_up(&mut self, step: u64) -> bool {
         if planted(Fault::IgnoreBudget) {
             return false;
         }
@@ -89,40 +95,40 @@ impl SiteRefusals {
     }
 
     /// How long it takes until recipients may be asked about again.
-    pub(crate) fn wait(&self, since_epoch: Duration) -> Duration {
+    pub(crate) fn wait(&mut self, since_epoch: Duration) -> Duration {
         let (step, into) = step_at(since_epoch);
         self.counts(step).map_or(into, |counts| counts.wait(step, into))
     }
 
     /// Lowers the budget, because the site allows fewer refusals.
-    pub(crate) fn lower(&self, budget: RefusalBudget) {
-        self.budget.set(self.budget.get().min(budget));
+    pub(crate) fn lower(&mut self, budget: RefusalBudget) {
+        self.budget = self.budget.min(budget);
     }
 
     fn budget(&self) -> RefusalBudget {
-        self.budget.get().divided(self.nodes.load(Ordering::Relaxed))
+        self.budget.divided(self.nodes.load(Ordering::Relaxed))
     }
 
     /// The counts over all runs; `None` if they have no place in the table at this moment.
-    fn counts(&self, step: u64) -> Option<RefusalCounts> {
+    fn counts(&mut self, step: u64) -> Option<RefusalCounts> {
         self.place(step).map(|place| self.table.counts(place, step))
     }
 
     /// The place of the counts, which they get if they have none. They keep it while this run asks about recipients.
-    fn place(&self, step: u64) -> Option<usize> {
-        self.current_place().or_else(|| {
-            self.place.set(self.table.place_of(self.key, step));
-            self.place.get()
-        })
+    fn place(&mut self, step: u64) -> Option<usize> {
+        if self.current_place().is_none() {
+            self.place = self.table.place_of(self.key, step);
+        }
+        self.place
     }
 
     /// The place of the counts, if they have one.
     fn current_place(&self) -> Option<usize> {
-        self.place.get().filter(|&place| self.table.is_at(self.key, place))
+        self.place.filter(|&place| self.table.is_at(self.key, place))
     }
 
     /// Adds recipients to those that are being asked about, and returns the place and how many the budget allows.
-    fn reserve(&self, count: u32, keep: u32, step: u64) -> Option<(usize, u32)> {
+    fn reserve(&mut self, count: u32, keep: u32, step: u64) -> Option<(usize, u32)> {
         let place = self.place(step)?;
         self.table.on_asked(place, count);
         if !self.table.is_at(self.key, place) {
@@ -147,17 +153,17 @@ impl AskedRecipients {
     /// Reserves room in the budget for up to `count` recipients, so that `keep` more could be asked about. The site gets no
     /// more questions than [`AskedRecipients::count`].
     pub(crate) fn reserve(
-        site: Option<&Rc<SiteRefusals>>,
+        site: Option<&mut SiteRefusals>,
         count: usize,
         keep: usize,
         step: u64,
     ) -> AskedRecipients {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let Some(site) = site.filter(|_| !planted(Fault::ForgetReserved)) else {
-            return AskedRecipients { site: None, left: count, step };
+            return AskedRecipients { counts: None, left: count, step };
         };
         let (place, count) = site.reserve(count, keep as u32, step).unwrap_or_default();
-        AskedRecipients { site: Some((Rc::clone(site), place)), left: count, step }
+        AskedRecipients { counts: Some((Arc::clone(&site.table), place)), left: count, step }
     }
 
     /// Number of recipients without an answer.
@@ -169,20 +175,19 @@ impl AskedRecipients {
     pub(crate) fn keep(&mut self, count: usize) {
         let unused = self.left.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
         self.left -= unused;
-        if let Some((site, place)) = &self.site {
-            site.table.on_unanswered(*place, unused);
+        if let Some((table, place)) = &self.counts {
+            table.on_unanswered(*place, unused);
         }
     }
 
     /// The session ended before this number of recipients got an answer. If the site refuses recipients, it may have refused these too, or
     /// may do so later.
     pub(crate) fn on_lost(&mut self, count: usize, step: u64) {
-        let refuses =
-            |(site, place): &&(Rc<SiteRefusals>, usize)| site.table.counts(*place, step).refused > 0;
-        let Some((site, place)) = self.site.as_ref().filter(refuses) else { return };
+        let refuses = |(table, place): &&(Arc<RefusalTable>, usize)| table.counts(*place, step).refused > 0;
+        let Some((table, place)) = self.counts.as_ref().filter(refuses) else { return };
         let count = u32::try_from(count).unwrap_or(u32::MAX).min(self.left);
         self.left -= count;
-        site.table.on_answered(*place, step, count, 0);
+        table.on_answered(*place, step, count, 0);
     }
 
     /// One was answered. A transient reply counts for nothing: greylisting is no refusal of a recipient.
@@ -190,12 +195,12 @@ impl AskedRecipients {
         let Some(left) = self.left.checked_sub(1) else { return };
         self.left = left;
         self.step = step;
-        let Some((site, place)) = &self.site else { return };
+        let Some((table, place)) = &self.counts else { return };
         if reply.is_transient() {
-            site.table.on_unanswered(*place, 1);
+            table.on_unanswered(*place, 1);
         } else {
             let accepted = u32::from(reply.is_positive());
-            site.table.on_answered(*place, step, 1 - accepted, accepted);
+            table.on_answered(*place, step, 1 - accepted, accepted);
         }
     }
 
@@ -207,8 +212,8 @@ impl AskedRecipients {
 
 impl Drop for AskedRecipients {
     fn drop(&mut self) {
-        if let (Some((site, place)), left @ 1..) = (&self.site, self.left) {
-            site.table.on_answered(*place, self.step, left, 0);
+        if let (Some((table, place)), left @ 1..) = (&self.counts, self.left) {
+            table.on_answered(*place, self.step, left, 0);
         }
     }
 }
@@ -216,34 +221,48 @@ impl Drop for AskedRecipients {
 impl RefusalBook {
     /// The budget of a site that is asked from a source, by their names; `None` where it has none.
     pub(crate) fn of(
-        &self,
+        &mut self,
         config: &EngineConfig,
         table: &Arc<RefusalTable>,
         (site, source): (&str, &str),
         budget: RefusalBudget,
         step: u64,
-    ) -> Option<Rc<SiteRefusals>> {
+    ) -> Option<BudgetKey> {
         if budget.is_unlimited() {
             return None;
         }
         let key = counts_key(config, site, source);
-        let mut sites = self.sites.borrow_mut();
-        if sites.len() >= REFUSALS_SITES_MAX {
-            sites.retain(|_, site| Rc::strong_count(site) > 1);
+        if self.keys.len() >= REFUSALS_SITES_MAX {
+            self.retain(|_| false);
         }
         let new = || {
             let (table, nodes) = (Arc::clone(table), Arc::clone(&config.egress_nodes));
-            Rc::new(SiteRefusals::new(table, key, budget, nodes, step))
+            BudgetKey(Rc::new(self.budgets.insert(SiteRefusals::new(table, key, budget, nodes, step))))
         };
-        Some(Rc::clone(sites.entry(key).or_insert_with(new)))
+        Some(self.keys.entry(key).or_insert_with(new).clone())
+    }
+
+    /// The budget with this key.
+    pub(crate) fn budget(&mut self, key: &BudgetKey) -> &mut SiteRefusals {
+        &mut self.budgets[*key.0]
     }
 
     /// Forgets the sites that nobody asks and that have no counts.
-    pub(crate) fn forget(&self, step: u64) {
-        let counts = |site: &SiteRefusals| {
+    pub(crate) fn forget(&mut self, step: u64) {
+        self.retain(|site| {
             site.current_place().is_some_and(|place| !site.table.counts(place, step).is_empty())
-        };
-        self.sites.borrow_mut().retain(|_, site| Rc::strong_count(site) > 1 || counts(site));
+        });
+    }
+
+    /// Keeps the budgets that a group has a key of, and those for which the condition holds.
+    fn retain(&mut self, stays: impl Fn(&SiteRefusals) -> bool) {
+        self.keys.retain(|_, BudgetKey(slot)| {
+            let stays = Rc::strong_count(slot) > 1 || stays(&self.budgets[**slot]);
+            if !stays {
+                self.budgets.remove(**slot);
+            }
+            stays
+        });
     }
 }
 
@@ -275,9 +294,9 @@ mod tests {
 
     const BUDGET: RefusalBudget = RefusalBudget { mostly_refused: 100, mostly_accepted: 600 };
 
-    fn site() -> Rc<SiteRefusals> {
+    fn site() -> SiteRefusals {
         let table = Arc::new(RefusalTable::in_memory(1).unwrap());
-        Rc::new(SiteRefusals::new(table, 7, BUDGET, Arc::new(AtomicU32::new(1)), 7))
+        SiteRefusals::new(table, 7, BUDGET, Arc::new(AtomicU32::new(1)), 7)
     }
 
     fn refused() -> Reply {
@@ -286,9 +305,9 @@ mod tests {
 
     #[test]
     fn nodes_at_one_address_divide_the_budget_while_it_is_used() {
-        let (site, step) = (site(), 7);
-        AskedRecipients::reserve(Some(&site), 50, 0, step).end();
-        let mut asked = AskedRecipients::reserve(Some(&site), 40, 0, step);
+        let (mut site, step) = (site(), 7);
+        AskedRecipients::reserve(Some(&mut site), 50, 0, step).end();
+        let mut asked = AskedRecipients::reserve(Some(&mut site), 40, 0, step);
         (0..40).for_each(|_| asked.on_answer(&refused(), step));
         assert_eq!(site.room_for_proof(step), 60);
         site.nodes.store(2, Ordering::Relaxed);
@@ -322,8 +341,8 @@ mod tests {
 
     #[test]
     fn recipients_without_an_answer_count_where_others_are_refused() {
-        let (site, step) = (site(), 7);
-        let mut asked = AskedRecipients::reserve(Some(&site), 50, 0, step);
+        let (mut site, step) = (site(), 7);
+        let mut asked = AskedRecipients::reserve(Some(&mut site), 50, 0, step);
         asked.on_lost(8, step);
         assert_eq!(site.room_for_proof(step), 50, "nobody was refused yet");
         asked.on_answer(&refused(), step);
@@ -331,22 +350,22 @@ mod tests {
         asked.on_lost(8, step);
         asked.end();
         assert_eq!(site.room_for_proof(step), 100 - 9, "one was refused, and eight more may have been");
-        let mut asked = AskedRecipients::reserve(Some(&site), 2, 0, step);
+        let mut asked = AskedRecipients::reserve(Some(&mut site), 2, 0, step);
         asked.on_lost(8, step);
         assert_eq!(site.room_for_proof(step), 100 - 11, "no more than were asked about");
         // The run ends in the middle of a transaction.
-        drop(AskedRecipients::reserve(Some(&site), 5, 0, step));
+        drop(AskedRecipients::reserve(Some(&mut site), 5, 0, step));
         assert_eq!(site.room_for_proof(step), 100 - 16, "their replies may be on the way");
     }
 
     #[test]
     fn no_more_is_reserved_than_the_budget_has() {
-        let (site, step) = (site(), 7);
-        let first = AskedRecipients::reserve(Some(&site), 90, 2, step);
+        let (mut site, step) = (site(), 7);
+        let first = AskedRecipients::reserve(Some(&mut site), 90, 2, step);
         assert_eq!(first.count(), 90);
-        let mut second = AskedRecipients::reserve(Some(&site), 20, 2, step);
+        let mut second = AskedRecipients::reserve(Some(&mut site), 20, 2, step);
         assert_eq!((second.count(), site.room(step), site.room_for_proof(step)), (8, 0, 2));
-        let proof = AskedRecipients::reserve(Some(&site), 3, 0, step);
+        let proof = AskedRecipients::reserve(Some(&mut site), 3, 0, step);
         assert_eq!((proof.count(), site.room_for_proof(step)), (2, 0));
         second.keep(3);
         assert_eq!((second.count(), site.room_for_proof(step)), (3, 5));

@@ -14,7 +14,6 @@ use crate::start_warnings;
 use crate::verify;
 use crate::work::Message;
 use rand::RngExt;
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,8 +33,13 @@ pub(crate) struct Shard<R: Runtime> {
     common: Rc<Common>,
     resolution: Rc<Resolution<R>>,
     asking: Rc<Asking>,
-    /// The recalls that were seen to, and until when what still turns up is.
-    recalls: Cell<(u64, Option<Instant>)>,
+}
+
+/// The recalls that a shard has answered, and until when it answers works that still turn up.
+#[derive(Default)]
+struct AnsweredRecalls {
+    count: u64,
+    until: Option<Instant>,
 }
 
 /// The main future of a shard's thread.
@@ -97,14 +101,14 @@ impl Main for ShardMain {
 
 /// Heartbeat and sweep, for as long as the shard lives.
 async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
-    let (mut swept, mut forgot) = (R::now(), R::now());
+    let (mut swept, mut forgot, mut recalls) = (R::now(), R::now(), AnsweredRecalls::default());
     loop {
         let face = &shard.common.shared.shards[index];
         let now = R::now();
         let alive = shard.common.shared.age(now).as_millis() as u64;
-        face.sessions.store(shard.asking.open.get(), Ordering::Relaxed);
-        face.queued.store(shard.asking.queued(), Ordering::Relaxed);
-        face.answers.store(shard.asking.answers.get(), Ordering::Relaxed);
+        face.sessions.store(shard.asking.state().open, Ordering::Relaxed);
+        face.queued.store(shard.asking.state().queued(), Ordering::Relaxed);
+        face.answers.store(shard.asking.state().answers, Ordering::Relaxed);
         if let Some(busy) = machine::thread_time() {
             face.busy_us.store(busy.as_micros() as u64, Ordering::Relaxed);
         }
@@ -114,9 +118,9 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
         }
         if now.saturating_duration_since(swept) >= SWEEP {
             swept = now;
-            shard.sweep(swept);
+            shard.sweep(swept, &mut recalls);
         }
-        let pause = if shard.asking.has_too_many_groups() { SWEEP } else { FORGET };
+        let pause = if shard.asking.state().has_too_many_groups { SWEEP } else { FORGET };
         if now.saturating_duration_since(forgot) >= pause {
             forgot = now;
             shard.forget(forgot);
@@ -134,29 +138,27 @@ impl<R: Runtime> Shard<R> {
             resolution: Rc::new(Resolution::new(Rc::clone(&common), selector)),
             asking: Rc::new(Asking::new(Rc::clone(&common), index)),
             common,
-            recalls: Cell::new((0, None)),
         }
     }
 
-    fn sweep(&self, now: Instant) {
+    fn sweep(&self, now: Instant, recalls: &mut AnsweredRecalls) {
         if planted(Fault::AnswerLate) {
             return;
         }
         self.asking.answer_expired(now);
         verify::sweep(&self.resolution, now);
         self.common.begin_anew(now);
-        self.answer_recalled(now);
+        self.answer_recalled(now, recalls);
         dispatch::begin_wanted::<R>(&self.asking, now);
     }
 
     /// Answers the works that their client has recalled. A work between two queues appears within seconds.
-    fn answer_recalled(&self, now: Instant) {
+    fn answer_recalled(&self, now: Instant, answered: &mut AnsweredRecalls) {
         let shared = &self.common.shared;
-        let recalls = shared.recalls.load(Ordering::SeqCst);
-        let (seen, until) = self.recalls.get();
-        if recalls != seen {
-            self.recalls.set((recalls, Some(now + RECALL_LASTS)));
-        } else if until.is_none_or(|until| until <= now) {
+        let count = shared.recalls.load(Ordering::SeqCst);
+        if count != answered.count {
+            *answered = AnsweredRecalls { count, until: Some(now + RECALL_LASTS) };
+        } else if answered.until.is_none_or(|until| until <= now) {
             return;
         }
         self.asking.answer_recalled(now);

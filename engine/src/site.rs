@@ -28,7 +28,7 @@ use crate::in_flight::InFlight;
 use crate::invariants::{Invariant, holds};
 use crate::queue::Queue;
 use crate::quota::SiteQuota;
-use crate::refusals::SiteRefusals;
+use crate::refusals::BudgetKey;
 use crate::work::{Plan, PlannedRoute, Work};
 use engine_proto::limits::{
     BULK_PATIENCE, GROUP_IDLE, GROUP_IDLE_FRESH, HOST_DOWN, MX_ADDRESSES_MAX, PROVEN_ANSWERS_A_SESSION,
@@ -76,8 +76,8 @@ pub(crate) struct Group {
     /// From which source it is asked.
     pub(crate) source: usize,
     pub(crate) routes: Vec<Route>,
-    /// How many recipients the site refused our source, where that is counted.
-    pub(crate) refusals: Option<Rc<SiteRefusals>>,
+    /// The budget of recipients that the site may refuse our source, where that is counted.
+    pub(crate) budget: Option<BudgetKey>,
     /// Its operator is known to tell mailboxes apart at all times.
     honest: bool,
     /// All recipients of a transaction have one domain.
@@ -249,7 +249,7 @@ impl Group {
         plan: &Plan,
         site: Rc<Site>,
         source: usize,
-        refusals: Option<Rc<SiteRefusals>>,
+        budget: Option<BudgetKey>,
         number: u64,
         now: Instant,
     ) -> Group {
@@ -283,7 +283,7 @@ impl Group {
             number,
             source,
             routes,
-            refusals,
+            budget,
             honest: is_honest(&plan.site),
             one_domain,
             slot,
@@ -300,11 +300,6 @@ impl Group {
         RefMut::map(self.site.state(), |site| &mut site.groups[self.slot].routes[index])
     }
 
-    /// Number of recipients that the budget of refusals allows now.
-    pub(crate) fn refusal_room(&self, step: u64) -> usize {
-        self.refusals.as_ref().map_or(usize::MAX, |refusals| refusals.room(step))
-    }
-
     /// Whether all recipients of a transaction are to have one domain.
     pub(crate) fn is_one_domain(&self) -> bool {
         self.one_domain
@@ -313,11 +308,6 @@ impl Group {
     /// Whether its operator is known to tell mailboxes apart at all times.
     pub(crate) fn is_honest(&self) -> bool {
         self.honest
-    }
-
-    /// As [`Group::refusal_room`], for what proves the answers that sessions hold.
-    pub(crate) fn refusal_room_for_proof(&self, step: u64) -> usize {
-        self.refusals.as_ref().map_or(usize::MAX, |refusals| refusals.room_for_proof(step))
     }
 
     /// Puts work behind what waits, and wakes a session that has none.

@@ -18,7 +18,7 @@ pub(crate) const RESTED: &str = "source_rested";
 /// we come. One at RCPT has to be said to everyone to be one.
 pub(crate) fn is_block(asking: &Asking, said: &Classification) -> bool {
     let about_us = matches!(said.scope, Scope::Us | Scope::Sender);
-    asking.shared.pool.named && about_us && matches!(said.class, Class::Policy | Class::Unclear)
+    asking.shared().pool.named && about_us && matches!(said.class, Class::Policy | Class::Unclear)
 }
 
 /// A host has blocked our source. If no other host of the group is left, the source rests at the site. Works that wait there are
@@ -28,9 +28,9 @@ pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now
         return;
     }
     let index = group.source;
-    let source = &asking.shared.pool.sources[index];
+    let source = &asking.shared().pool.sources[index];
     count_ended(asking, now);
-    let Some(time) = asking.rests.borrow_mut().on_blocked(index, &group.site_name, now) else { return };
+    let Some(time) = asking.state().rests.on_blocked(index, &group.site_name, now) else { return };
     source.rests.fetch_add(1, Ordering::Relaxed);
     source.resting.fetch_add(1, Ordering::Relaxed);
     tracing::warn!(
@@ -52,7 +52,8 @@ pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now
 
 /// The work, unless the source of its site rests there; then it is answered.
 pub(crate) fn unless_rested(asking: &Asking, group: &Group, work: Work, now: Instant) -> Option<Work> {
-    match asking.rests.borrow().left(group.source, &group.site_name, now) {
+    let left = asking.state().rests.left(group.source, &group.site_name, now);
+    match left {
         Some(left) => {
             rested(work, RESTED, left);
             None
@@ -63,13 +64,14 @@ pub(crate) fn unless_rested(asking: &Asking, group: &Group, work: Work, now: Ins
 
 /// The site has answered our source: a block that is over does not count for the next one.
 pub(crate) fn on_answer(asking: &Asking, group: &Group, now: Instant) {
-    asking.rests.borrow_mut().on_answer(group.source, &group.site_name, now);
+    asking.state().rests.on_answer(group.source, &group.site_name, now);
 }
 
 /// Counts the rests that have ended.
 pub(crate) fn count_ended(asking: &Asking, now: Instant) {
-    for index in asking.rests.borrow_mut().take_ended(now) {
-        asking.shared.pool.sources[index].resting.fetch_sub(1, Ordering::Relaxed);
+    let ended = asking.state().rests.take_ended(now);
+    for index in ended {
+        asking.shared().pool.sources[index].resting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -80,17 +80,18 @@ impl ProbeContext<'_> {
 
     /// Reserves room in the budget of refusals for up to this number of recipients, so that `keep` more could be asked about.
     pub(super) fn reserve(&self, recipients: usize, keep: usize) -> AskedRecipients {
-        AskedRecipients::reserve(self.group.refusals.as_ref(), recipients, keep, self.refusal_step())
+        let step = self.refusal_step();
+        AskedRecipients::reserve(self.asking.state().budget(self.group), recipients, keep, step)
     }
 
     /// The number of the step that counts refusals now.
     pub(super) fn refusal_step(&self) -> u64 {
-        self.asking.shared.refusal_step(self.now)
+        self.asking.shared().refusal_step(self.now)
     }
 
     /// Our own names and address towards this host.
     fn us(&self) -> Us<'_> {
-        let source = &self.asking.shared.pool.sources[self.group.source];
+        let source = &self.asking.shared().pool.sources[self.group.source];
         Us {
             reverse_path: &source.dialog.reverse_path,
             ehlo: &source.dialog.ehlo,
@@ -166,7 +167,7 @@ impl ProbeContext<'_> {
 
     /// A mailbox of the operator's own at a domain that this session asks about.
     fn canary(&self) -> Option<String> {
-        let canaries = &self.asking.shared.config.canaries;
+        let canaries = &self.asking.shared().config.canaries;
         if canaries.is_empty() {
             return None;
         }

@@ -22,7 +22,7 @@ pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
         Unconnected::Host(error) => error,
         Unconnected::Ours(_) => return context.state().set_resting(now + HOST_RETRY),
         Unconnected::Source(why) => {
-            let (source, time) = (&asking.shared.pool.sources[group.source], asking.shared.age(now));
+            let (source, time) = (&asking.shared().pool.sources[group.source], asking.shared().age(now));
             source.on_failed(why, time);
             context.state().set_resting(now + HOST_RETRY);
             if source.connections.are_down(time) {
@@ -31,7 +31,7 @@ pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
             return;
         }
     };
-    asking.shared.on_not_reached(group.source, &group.site_name, now);
+    asking.shared().on_not_reached(group.source, &group.site_name, now);
     if error.kind() == ErrorKind::TimedOut {
         died(context, "no_connection");
     } else if group.release_singles(index, "no_connection")

@@ -36,7 +36,7 @@ pub(super) async fn prove<R: Runtime>(
             // No question has a recipient. That was recorded, and the next round finds no question.
             continue;
         }
-        if asked.len() > context.group.refusal_room_for_proof(context.refusal_step()) {
+        if asked.len() > context.asking.refusal_room_for_proof(context.group, context.now) {
             break;
         }
         fit(&mut asked, context.group.site.state().pace.left(&state.tally));
@@ -96,7 +96,7 @@ fn bears_another<R: Runtime>(context: &ProbeContext<'_>, session: &Session<R>, t
     let behind = Tally { transactions, asked, answers, ..*tally };
     let most = session.dialog.extensions().transactions_max;
     let pace = &context.group.site.state().pace;
-    context.group.refusal_room_for_proof(context.refusal_step()) > 1
+    context.asking.refusal_room_for_proof(context.group, context.now) > 1
         && most.is_none_or(|most| most > transactions)
         && pace.group(&behind) > 0
         && pace.left(&behind).0 > 0

@@ -74,7 +74,7 @@ pub(super) fn room<R: Runtime>(
             _ => return SessionRoom::Proof,
         }
     }
-    match group.refusal_room(context.refusal_step()) {
+    match context.asking.refusal_room(group, context.now) {
         0 => SessionRoom::OverBudget,
         // Control recipients are refused, too.
         budget if budget <= wanted => SessionRoom::Proof,

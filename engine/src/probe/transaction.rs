@@ -128,7 +128,7 @@ pub(super) async fn hear<R: Runtime>(
             Event::Answered { index: recipient, reply } => {
                 context.on_answer();
                 state.on_reply(&reply);
-                counted.on_answer(&reply, context.asking.shared.refusal_step(session.answered_at));
+                counted.on_answer(&reply, context.asking.shared().refusal_step(session.answered_at));
                 let at = session.answered_at;
                 let behind_others = answers + refusals > 0;
                 match recipients.on_reply(
@@ -203,8 +203,8 @@ impl ProbeContext<'_> {
     /// The server answered for a recipient.
     fn on_answer(&self) {
         self.state().on_answer();
-        self.asking.shared.on_reached(self.group.source);
-        self.asking.answers.set(self.asking.answers.get() + 1);
+        self.asking.shared().on_reached(self.group.source);
+        self.asking.state().answers += 1;
     }
 }
 

@@ -7,7 +7,6 @@ use engine_proto::refusals::{KeptStep, RefusalBudget};
 use engine_proto::smtp::reply::Reply;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
@@ -44,8 +43,8 @@ impl Drop for Folder {
     }
 }
 
-fn site(table: &Arc<RefusalTable>, key: u64) -> Rc<SiteRefusals> {
-    Rc::new(SiteRefusals::new(Arc::clone(table), key, BUDGET, Arc::default(), table.step()))
+fn site(table: &Arc<RefusalTable>, key: u64) -> SiteRefusals {
+    SiteRefusals::new(Arc::clone(table), key, BUDGET, Arc::default(), table.step())
 }
 
 /// The server refuses this number of recipients and accepts this number.
@@ -70,11 +69,11 @@ fn kill(table: Arc<RefusalTable>) {
 fn runs_see_the_counts_and_the_recipients_of_each_other() {
     let folder = Folder::new("shared");
     let (first, second) = (folder.open(), folder.open());
-    let (ours, theirs, step) = (site(&first, KEY), site(&second, KEY), first.step());
+    let (mut ours, mut theirs, step) = (site(&first, KEY), site(&second, KEY), first.step());
     assert_eq!(first.step(), second.step());
-    let mut asked = AskedRecipients::reserve(Some(&ours), 60, 0, step);
+    let mut asked = AskedRecipients::reserve(Some(&mut ours), 60, 0, step);
     assert_eq!((ours.room_for_proof(step), theirs.room_for_proof(step)), (40, 40));
-    let mut more = AskedRecipients::reserve(Some(&theirs), 60, 2, step);
+    let mut more = AskedRecipients::reserve(Some(&mut theirs), 60, 2, step);
     assert_eq!((more.count(), theirs.room_for_proof(step)), (38, 2));
     answer(&mut asked, step, 60, 0);
     asked.end();
@@ -83,7 +82,7 @@ fn runs_see_the_counts_and_the_recipients_of_each_other() {
     more.end();
     assert_eq!((ours.room_for_proof(step), theirs.room_for_proof(step)), (10, 10));
     assert_eq!((totals(&first, KEY), totals(&second, KEY)), ((90, 8), (90, 8)));
-    let mut last = AskedRecipients::reserve(Some(&ours), 50, 2, step);
+    let mut last = AskedRecipients::reserve(Some(&mut ours), 50, 2, step);
     answer(&mut last, step, 8, 0);
     last.end();
     assert!(ours.is_used_up(step) && theirs.is_used_up(step));
@@ -100,10 +99,10 @@ fn the_budget_holds_over_runs_that_ask_at_once() {
             let run = |size: usize| {
                 let folder = &folder;
                 scope.spawn(move || {
-                    let site = site(&folder.open(), key);
+                    let mut site = site(&folder.open(), key);
                     let mut sum = 0;
                     while !site.is_used_up(step) {
-                        let mut asked = AskedRecipients::reserve(Some(&site), size, 2, step);
+                        let mut asked = AskedRecipients::reserve(Some(&mut site), size, 2, step);
                         let count = asked.count() as u32;
                         sum += count;
                         let half = count / 2;
@@ -126,8 +125,8 @@ fn the_budget_holds_over_runs_that_ask_at_once() {
 fn recipients_that_a_killed_run_asked_about_count_as_refused() {
     let folder = Folder::new("killed");
     let (left, killed) = (folder.open(), folder.open());
-    let (ours, theirs, step) = (site(&left, KEY), site(&killed, KEY), left.step());
-    let mut asked = AskedRecipients::reserve(Some(&theirs), 9, 0, step);
+    let (mut ours, mut theirs, step) = (site(&left, KEY), site(&killed, KEY), left.step());
+    let mut asked = AskedRecipients::reserve(Some(&mut theirs), 9, 0, step);
     answer(&mut asked, step, 1, 0);
     std::mem::forget(asked);
     left.settle_killed();
@@ -135,20 +134,20 @@ fn recipients_that_a_killed_run_asked_about_count_as_refused() {
     kill(killed);
     assert!(!ours.is_used_up(step));
     left.settle_killed();
-    assert_eq!((totals(&left, KEY), left.counts(ours.place.get().unwrap(), step).asked), ((9, 0), 0));
+    assert_eq!((totals(&left, KEY), left.counts(ours.place.unwrap(), step).asked), ((9, 0), 0));
     left.settle_killed();
     assert_eq!(totals(&left, KEY), (9, 0), "once");
 
     // The next run does it as well, whether it gets the number of the killed one or another number.
     for round in 1..=2 {
         let killed = folder.open();
-        let theirs = site(&killed, KEY);
-        std::mem::forget(AskedRecipients::reserve(Some(&theirs), 5, 0, step));
+        let mut theirs = site(&killed, KEY);
+        std::mem::forget(AskedRecipients::reserve(Some(&mut theirs), 5, 0, step));
         kill(killed);
         assert_eq!(totals(&folder.open(), KEY), (9 + 5 * round, 0));
     }
     // Without any run left, too.
-    std::mem::forget(AskedRecipients::reserve(Some(&ours), 5, 0, step));
+    std::mem::forget(AskedRecipients::reserve(Some(&mut ours), 5, 0, step));
     kill(left);
     assert_eq!(totals(&folder.open(), KEY), (24, 0));
 }
@@ -160,8 +159,8 @@ fn a_run_that_ends_leaves_nothing_behind() {
     for _ in 0..2 * REFUSALS_RUNS_MAX {
         let run = folder.open();
         assert_eq!(run.run, 1);
-        let site = site(&run, KEY);
-        AskedRecipients::reserve(Some(&site), 5, 0, run.step()).end();
+        let mut site = site(&run, KEY);
+        AskedRecipients::reserve(Some(&mut site), 5, 0, run.step()).end();
     }
     assert_eq!(first.word(RUNS_AT).load(SeqCst), 1);
     assert_eq!(totals(&first, KEY), (0, 0));
@@ -172,7 +171,7 @@ fn there_is_a_number_for_so_many_runs() {
     let folder = Folder::new("full");
     let runs: Vec<_> = (0..REFUSALS_RUNS_MAX).map(|_| folder.open()).collect();
     let (step, sites) = (runs[0].step(), runs.iter().map(|run| site(run, KEY)));
-    let asked: Vec<_> = sites.map(|site| AskedRecipients::reserve(Some(&site), 1, 0, step)).collect();
+    let asked: Vec<_> = sites.map(|mut site| AskedRecipients::reserve(Some(&mut site), 1, 0, step)).collect();
     assert_eq!(site(&runs[9], KEY).room_for_proof(step), 100 - REFUSALS_RUNS_MAX);
     let full = RefusalTable::open(&folder.table(), &SECRET, &[], true);
     assert!(matches!(full, Err(TableFault::Full)));
@@ -194,8 +193,8 @@ fn the_first_run_takes_the_larger_counts() {
     ];
     let first = folder.open_with(&kept);
     assert_eq!(first.kept(step), [counts(KEY, &[(step - 2, 3, 4), (step, 5, 6)])]);
-    let theirs = site(&first, KEY);
-    let mut asked = AskedRecipients::reserve(Some(&theirs), 2, 0, step);
+    let mut theirs = site(&first, KEY);
+    let mut asked = AskedRecipients::reserve(Some(&mut theirs), 2, 0, step);
     answer(&mut asked, step, 1, 1);
     asked.end();
     // The file that is older than the table, while a run uses the table and after that.
@@ -222,15 +221,15 @@ fn a_full_table_gives_up_the_sites_with_the_fewest_refusals() {
     // All of one bucket.
     let key = |number: u64| KEY + number;
     for number in 0..PLACES_A_BUCKET as u64 {
-        let site = site(&table, key(number));
-        let mut asked = AskedRecipients::reserve(Some(&site), 50, 0, step);
+        let mut site = site(&table, key(number));
+        let mut asked = AskedRecipients::reserve(Some(&mut site), 50, 0, step);
         answer(&mut asked, step, 10 + number as u32, 1);
         asked.end();
     }
     // The first one has the fewest, but the other run asks it.
-    let busy = site(&other, key(0));
-    let asked = AskedRecipients::reserve(Some(&busy), 1, 0, step);
-    let (gone, new) = (site(&table, key(1)), site(&table, key(99)));
+    let mut busy = site(&other, key(0));
+    let asked = AskedRecipients::reserve(Some(&mut busy), 1, 0, step);
+    let (mut gone, mut new) = (site(&table, key(1)), site(&table, key(99)));
     assert_eq!(
         (new.room_for_proof(step), totals(&table, key(1)), totals(&table, key(0))),
         (100, (0, 0), (10, 1))
@@ -239,9 +238,10 @@ fn a_full_table_gives_up_the_sites_with_the_fewest_refusals() {
     // A site whose place was given away gets another one.
     assert_eq!(gone.room_for_proof(step), 100);
     assert_eq!(totals(&table, key(99)), (0, 0));
-    let all: Vec<_> = (0..PLACES_A_BUCKET as u64).map(|number| site(&table, 1 << 60 | key(number))).collect();
-    let asked: Vec<_> = all.iter().map(|site| AskedRecipients::reserve(Some(site), 1, 0, step)).collect();
-    let late = site(&other, 1 << 60 | key(77));
+    let mut all: Vec<_> =
+        (0..PLACES_A_BUCKET as u64).map(|number| site(&table, 1 << 60 | key(number))).collect();
+    let asked: Vec<_> = all.iter_mut().map(|site| AskedRecipients::reserve(Some(site), 1, 0, step)).collect();
+    let mut late = site(&other, 1 << 60 | key(77));
     assert_eq!((late.room(step), late.is_used_up(step)), (0, false), "it waits until a place is free");
     asked.into_iter().for_each(AskedRecipients::end);
     assert_eq!(late.room_for_proof(step), 100);
