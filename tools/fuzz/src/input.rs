@@ -122,38 +122,3 @@ pub fn one_line(message: &str) -> Result<(), String> {
 pub fn one<'a>(random: &mut Rng, of: &[&'a str]) -> &'a str {
     of[random.usize(..of.len())]
 }
-
-/// A random JSON value, mostly an object with these keys and these texts.
-pub fn json(random: &mut Rng, keys: &[&str], texts: &[&str], depth: u8, text: &mut String) {
-    match if depth == 0 { random.u8(4..9) } else { random.u8(..9) } {
-        0..=2 => {
-            text.push('{');
-            for number in 0..random.usize(..5) {
-                text.push_str(if number > 0 { ", " } else { "" });
-                text.push('"');
-                text.push_str(one(random, keys));
-                text.push_str("\":");
-                json(random, keys, texts, depth - 1, text);
-            }
-            text.push('}');
-        }
-        3 => {
-            text.push('[');
-            for number in 0..random.usize(..4) {
-                text.push_str(if number > 0 { "," } else { "" });
-                json(random, keys, texts, depth - 1, text);
-            }
-            text.push(']');
-        }
-        4 => text.push_str(one(
-            random,
-            &["null", "true", "false", "0", "-1.5e3", "1e999", "18446744073709551616"],
-        )),
-        5 => text.push_str(one(random, &["{", "[", "\"", "nul", "01"])),
-        _ => {
-            text.push('"');
-            text.push_str(one(random, texts));
-            text.push('"');
-        }
-    }
-}

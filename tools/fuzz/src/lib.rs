@@ -3,12 +3,13 @@
 //! A target ([`targets`]) is a pure function of bytes: the same input always has the same result. It checks rules that
 //! hold for every input, and it may panic. `cargo xtask soak fuzz` runs the targets: with libFuzzer, which mutates
 //! inputs so that they reach new edges of the code, or (`--small`) without it, on the committed corpus ([`corpus`]) and
-//! on inputs from a grammar ([`input`]).
+//! on inputs from a grammar ([`grammar`]).
 //!
 //! Invariants: a target uses no network and no file, and its result does not depend on the clock. Every failure is
 //! reproducible from its input.
 
 pub mod corpus;
+pub mod grammar;
 pub mod input;
 pub mod targets;
 

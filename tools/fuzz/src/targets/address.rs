@@ -1,90 +1,15 @@
 //! Addresses: any text is either refused or has one form that is stable, short enough and safe in a command.
 
-use crate::input::one;
+use crate::grammar::Grammar;
 use engine_proto::address::{Address, Domain};
 use engine_proto::limits::{ADDRESS_BYTES_MAX, DOMAIN_BYTES_MAX, LABEL_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use fastrand::Rng;
+use std::sync::LazyLock;
 
-const ATOMS: [&str; 16] = [
-    "alice",
-    "a",
-    "A.b",
-    "x+tag",
-    "first.last",
-    "!#$%&'*",
-    "info",
-    "用户",
-    "ö",
-    "o'neil",
-    "\u{1f600}",
-    "{|}~",
-    "--",
-    "a..b",
-    ".",
-    "\u{301}e",
-];
-const QUOTED: [&str; 10] = ["a b", "\\\"", "\\\\", "@", "..", "", "\t", "\\a", "ü", "\r\nRCPT TO:<x>"];
-const LABELS: [&str; 22] = [
-    "example",
-    "com",
-    "xn--mnchen-3ya",
-    "münchen",
-    "straße",
-    "faß",
-    "例え",
-    "テスト",
-    "xn--zckzah",
-    "xn--",
-    "xn--a",
-    "a-b",
-    "-a",
-    "a-",
-    "1",
-    "127",
-    "é",
-    "e\u{301}",
-    "\u{200d}",
-    "ａｂ",
-    "\u{3002}",
-    "MIXED",
-];
+static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| Grammar::of(include_str!("../../grammars/address.txt")));
 
-/// A text that mostly has the form of an address, sometimes with a part that is too long or invalid.
 pub fn grow(random: &mut Rng) -> Vec<u8> {
-    let mut text = String::new();
-    match random.u8(..8) {
-        0..=4 => dotted(random, &ATOMS, &mut text),
-        5 | 6 => {
-            text.push('"');
-            (0..random.usize(..5)).for_each(|_| text.push_str(one(random, &QUOTED)));
-            text.push('"');
-        }
-        _ => text.push_str(&"a".repeat(random.usize(..80))),
-    }
-    text.push_str(one(random, &["@", "@", "@", "@", "@", "", "@@", " @", "＠"]));
-    match random.u8(..12) {
-        0 => {
-            text.push_str(one(random, &["[127.0.0.1]", "[IPv6:::1]", "localhost", "example.com.", "1.2.3.4"]))
-        }
-        1 => text.push_str(&format!("{}.com", "ü".repeat(random.usize(..70)))),
-        2 => text.push_str(&"abcdefgh.".repeat(random.usize(..36))),
-        _ => dotted(random, &LABELS, &mut text),
-    }
-    text.into_bytes()
-}
-
-/// The first words of each list can be combined; the others mostly make the text invalid.
-fn dotted(random: &mut Rng, words: &[&str], text: &mut String) {
-    for number in 0..random.usize(1..5) {
-        if number > 0 {
-            text.push('.');
-        }
-        let words = if random.u8(..8) == 0 { words } else { &words[..7] };
-        text.push_str(one(random, words));
-        if random.u8(..16) == 0 {
-            text.push_str(one(random, words));
-        }
-    }
+    GRAMMAR.grow("start", random).into_bytes()
 }
 
 pub fn feed(input: &[u8]) -> Result<(), String> {

@@ -1,46 +1,14 @@
 //! The configuration: an error has a position and one line of text, and a printed configuration is read as the same
 //! one.
 
-use crate::input::one;
+use crate::grammar::Grammar;
 use fastrand::Rng;
 use frontend::config::Config;
 use frontend::config::settings::SETTINGS;
 use frontend::fuzzing::configuration;
+use std::sync::LazyLock;
 
-const VALUES: [&str; 22] = [
-    "1",
-    "0",
-    "70000",
-    "-1",
-    "true",
-    "\"true\"",
-    "\"a.example\"",
-    "\"127.0.0.1:8080\"",
-    "\"[::1]:53\"",
-    "\"192.0.2.0/24\"",
-    "\"https://api.example.com/\"",
-    "\"polite\"",
-    "\"json\"",
-    "\"none\"",
-    "\"/x\"",
-    "[\"192.0.2.1\", \"::1\"]",
-    "\"a\\nb\"",
-    "\"me@example.com\"",
-    "\"192.0.2.1=a.example\"",
-    "\"socks5://u:p@h.example:1080\"",
-    "1.5",
-    "{ a = 1 }",
-];
-const TABLES: [&str; 8] = [
-    "[[source]]\naddress = \"192.0.2.1\"\nehlo = \"a.example\"\n",
-    "[[source]]\nproxy = \"socks5://u@h.example:1080\"\nipv6 = true\nmail_from = \"a@b.example\"\n",
-    "[[canary]]\naddress = \"\\\"a b\\\"@example.net\"\n",
-    "[[plan]]\nid = \"one\"\nname = \"The \\\"one\\\"\"\nmonthly_credits = 7\nbatches = false\n[plan.limits]\nfast = 3\n",
-    "[[plan]]\nid = \"two\"\nname = \"Two\"\nmonthly_credits = 0\n",
-    "[dashboard]\nsign_up = false\nupload-mib = 7\n",
-    "[[gateway]]\nname = \"rapid\"\nheader = \"X-Secret\"\nsecrets = [\"swordfish\"]\nuser_header = \"X-User\"\nplan_header = \"X-Plan\"\nplans = { BASIC = \"free\" }\n",
-    "[[sauce]]\n",
-];
+static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| Grammar::of(include_str!("../../grammars/config.txt")));
 const MESSAGE_BYTES_MAX: usize = 2048;
 
 pub fn grow(random: &mut Rng) -> Vec<u8> {
@@ -54,14 +22,11 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
         };
         let value = match (setting.show)(&Config::default()) {
             Some(value) if random.bool() => value.to_string(),
-            _ => one(random, &VALUES).to_owned(),
+            _ => GRAMMAR.grow("value", random),
         };
         text.push_str(&format!("{key} = {value}\n"));
     }
-    for _ in 0..random.usize(..3) {
-        text.push_str(one(random, &TABLES));
-    }
-    text.into_bytes()
+    (text + &GRAMMAR.grow("tables", random)).into_bytes()
 }
 
 pub fn feed(input: &[u8]) -> Result<(), String> {

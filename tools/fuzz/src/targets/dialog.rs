@@ -5,7 +5,7 @@
 //! passes; or `END`, the end of the connection. The client acts between turns and never within one, so that only the
 //! pieces differ.
 
-use super::reply::reply;
+use super::reply;
 use crate::input::{cut, one};
 use engine_proto::smtp::dialog::{Closure, Dialog, DialogConfig, Event, Patience};
 use engine_proto::smtp::reply::ReplyParser;
@@ -35,7 +35,7 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
     let mut bytes = vec![settings];
     let mut turn = |text: &str, bytes: &mut Vec<u8>| {
         match random.u8(..24) {
-            0 => reply(random, bytes),
+            0 => bytes.extend_from_slice(reply::GRAMMAR.grow("reply", random).as_bytes()),
             1 => {}
             2 => bytes.push(END),
             3 => bytes.extend_from_slice(&text.as_bytes()[..random.usize(..=text.len())]),

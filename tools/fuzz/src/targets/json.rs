@@ -2,34 +2,23 @@
 //!
 //! An input is a byte for the kind, and the body or the query.
 
-use crate::input::{json, one};
+use crate::grammar::Grammar;
 use api::request::{BATCH_EMAILS_MAX, BATCH_NAME_CHARS_MAX, EMAIL_CHARS_MAX, mode_of};
 use api::{BatchBody, Issue, Mode, VerifyBody};
 use assistants::oauth::uri;
 use fastrand::Rng;
 use http_core::Query;
 use serde_json::Value;
+use std::sync::LazyLock;
 
-const KEYS: [&str; 7] = ["email", "mode", "detail", "emails", "name", "x", "e\\u006dail"];
-const TEXTS: [&str; 8] = ["a@b.example", "fast", "full", "", "é", "\\u00e9\\n", "FAST", "\\ud83d\\ude00"];
+static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| {
+    Grammar::of(concat!(include_str!("../../grammars/json.txt"), include_str!("../../grammars/values.txt")))
+});
 /// The most issues of a body: one for each address of a batch, and one for each field.
 const ISSUES_MAX: usize = BATCH_EMAILS_MAX + 4;
 
 pub fn grow(random: &mut Rng) -> Vec<u8> {
-    let kind = random.u8(..4);
-    let mut text = String::new();
-    match kind {
-        3 => {
-            for _ in 0..random.usize(..5) {
-                text.push_str(one(random, &["email", "mode", "detail", "e%6dail", "x"]));
-                text.push_str(one(random, &["=", "=", "=", "", "=="]));
-                text.push_str(one(random, &["a%40b.example", "fast", "a+b", "%C3%A9", "%ff", "%4", "full"]));
-                text.push('&');
-            }
-        }
-        _ => json(random, &KEYS, &TEXTS, 3, &mut text),
-    }
-    [&[kind], text.as_bytes()].concat()
+    GRAMMAR.grow("start", random).into_bytes()
 }
 
 pub fn feed(input: &[u8]) -> Result<(), String> {

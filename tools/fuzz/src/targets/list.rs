@@ -3,6 +3,7 @@
 //!
 //! An input is a byte for the requested column, and the list.
 
+use crate::grammar::Grammar;
 use crate::input::{Pieces, one, one_line};
 use api::Reason;
 use csv::ReaderBuilder;
@@ -11,7 +12,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use lists::{Encoding, Limits, ReadOptions, Row, Source, address_in_cell, reasons};
 use std::io::{Cursor, Read, Write};
+use std::sync::LazyLock;
 
+static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| Grammar::of(include_str!("../../grammars/list.txt")));
 const COLUMNS: [&[&str]; 7] = [&[], &[], &[], &["email"], &["2"], &["x"], &["1", "2"]];
 
 pub fn grow(random: &mut Rng) -> Vec<u8> {
@@ -26,24 +29,14 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
     let parted = one(random, &[",", ";", "\t", ",", "|"]);
     let form = random.u8(..4);
     for row in 0..random.usize(..12) {
-        let address = one(
-            random,
-            &[
-                "a@b.example",
-                "\"a b\"@c.example",
-                "ü@d.example",
-                "nobody",
-                " e@f.example ",
-                "N <a@b.example>",
-            ],
-        );
+        let address = GRAMMAR.grow("address", random);
         match form {
-            0 => text.push_str(address),
+            0 => text.push_str(&address),
             1 => text.push_str(&format!("{{\"email\":{},\"n\":[1,{{}}]}}", serde_json::json!(address))),
             _ if row == 0 && form == 2 => text.push_str(&["id", "E-Mail", "x"].join(parted)),
             _ => {
-                let value = one(random, &["1", "\"x,y\"", "\"a\"\"b\"", "\"c\nd\"", "", "\"open", "e\"f"]);
-                text.push_str(&[value, &address.replace('"', "\"\""), value].join(parted));
+                let value = GRAMMAR.grow("value", random);
+                text.push_str(&[&*value, &address.replace('"', "\"\""), &*value].join(parted));
             }
         }
         text.push_str(end);
@@ -65,27 +58,8 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
 /// A spreadsheet with random cells: xlsx or ods, in stored parts, so that changed bytes reach the parsers.
 fn spreadsheet(random: &mut Rng) -> Vec<u8> {
     const SHEET: &str = "xl/worksheets/sheet1.xml";
-    let mut cells = String::new();
     let is_ods = random.bool();
-    for _ in 0..random.usize(..8) {
-        let text = one(
-            random,
-            &["a@b.example", "email", "1", "&lt;x&gt;", "&#10;", "N &lt;a@b.example&gt;", "\"", ""],
-        );
-        let count = one(random, &["1", "2", "16384", "99999999999"]);
-        cells.push_str(&match (is_ods, random.u8(..6)) {
-            (true, 0) => "</table:table-row><table:table-row>".to_owned(),
-            (true, 1) => format!("</table:table-row><table:table-row table:number-rows-repeated=\"{count}\">"),
-            (true, 2) => format!(
-                "<table:table-cell table:number-columns-repeated=\"{count}\"><text:p>{text}</text:p></table:table-cell>"
-            ),
-            (true, _) => format!("<table:table-cell><text:p>{text}</text:p></table:table-cell>"),
-            (false, 0) => "</row><row>".to_owned(),
-            (false, 1) => format!("<c t=\"s\"><v>{count}</v></c>"),
-            (false, 2) => format!("<c r=\"{}7\" s=\"1\"><v>45292.5</v></c>", one(random, &["A", "C", "XFD", "ZZZZZ"])),
-            (false, _) => format!("<c t=\"inlineStr\"><is><t>{text}</t></is></c>"),
-        });
-    }
+    let cells = GRAMMAR.grow(if is_ods { "ods" } else { "xlsx" }, random);
     if is_ods {
         let content = format!(
             "<d><table:table table:name=\"a\"><table:table-row>{cells}</table:table-row></table:table></d>"

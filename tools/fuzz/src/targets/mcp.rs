@@ -2,23 +2,24 @@
 //!
 //! An input is a byte for the present headers, their values on a line each, and the body.
 
-use crate::input::{json, one};
+use crate::grammar::Grammar;
+use crate::input::one;
 use assistants::mcp::message::{Age, Answer, Headers, LEGACY, MODERN, Message, read};
 use assistants::mcp::tools;
 use fastrand::Rng;
 use serde_json::{Map, Value};
+use std::sync::LazyLock;
 
-const KEYS: [&str; 9] = ["jsonrpc", "id", "method", "params", "_meta", "name", "arguments", "email", "mode"];
-const TEXTS: [&str; 6] = ["2.0", "tools/list", "initialize", "verify_email", "account", "fast"];
+static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| {
+    Grammar::of(concat!(include_str!("../../grammars/mcp.txt"), include_str!("../../grammars/values.txt")))
+});
 const EMAIL_CHARS_MAX: usize = 320;
 
 pub fn grow(random: &mut Rng) -> Vec<u8> {
     let method =
         one(random, &["tools/call", "tools/call", "tools/list", "initialize", "server/discover", "ping"]);
-    let mut text = String::new();
     if random.u8(..6) == 0 {
-        json(random, &KEYS, &TEXTS, 4, &mut text);
-        return [&[random.u8(..)], text.as_bytes()].concat();
+        return [&[random.u8(..)], GRAMMAR.grow("json", random).as_bytes()].concat();
     }
     let modern = random.bool();
     let version = one(random, if modern { &[MODERN] } else { &LEGACY });
@@ -33,10 +34,10 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
     let id = one(random, &["1", "\"a\"", "-7", "1.5", "null"]);
     let mode = one(random, &["fast", "full", "x"]);
     let header = if random.bool() { name } else { "=?base64?dmVyaWZ5X2VtYWls?=" };
-    text.push_str(&format!(
+    let text = format!(
         "{version}\n{method}\n{header}\n{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"{method}\",\"params\":{{{meta}\
          \"name\":\"{name}\",\"arguments\":{{\"email\":\"a@b.example\",\"mode\":\"{mode}\"}}}}}}"
-    ));
+    );
     [&[7], text.as_bytes()].concat()
 }
 

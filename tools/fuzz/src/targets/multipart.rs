@@ -2,9 +2,11 @@
 //!
 //! An input is a byte for the form of the Content-Type and the body, whose boundary is `XyZ`.
 
-use crate::input::{cut, one};
+use crate::grammar::Grammar;
+use crate::input::cut;
 use dashboard::lists::upload::fuzzing::upload;
 use fastrand::Rng;
+use std::sync::LazyLock;
 
 const KINDS: [&str; 4] = [
     "multipart/form-data; boundary=XyZ",
@@ -15,36 +17,11 @@ const KINDS: [&str; 4] = [
 /// The longest field apart from the file, as in the reader.
 const FIELD_BYTES_MAX: usize = 4 * 1024;
 
+static GRAMMAR: LazyLock<Grammar> =
+    LazyLock::new(|| Grammar::of(include_str!("../../grammars/multipart.txt")));
+
 pub fn grow(random: &mut Rng) -> Vec<u8> {
-    let mut text = String::new();
-    for _ in 0..random.usize(1..5) {
-        text.push_str(one(random, &["--XyZ\r\n", "--XyZ\r\n", "--XyZ\r\n", "--XyZ", "--Xy\r\n"]));
-        if random.u8(..8) == 0 {
-            text.push_str(one(random, &["X: y\r\n", "Content-Type: text/csv\r\n", "\n", "é: \r\n"]));
-        }
-        text.push_str("Content-Disposition: form-data; ");
-        text.push_str(one(
-            random,
-            &[
-                "name=\"csrf\"",
-                "name=\"column\"",
-                "name=\"file\"; filename=\"a%22b.csv\"",
-                "name=\"file\"; filename=\"\"",
-                "name=\"x\"",
-                "filename=\"a\"",
-            ],
-        ));
-        text.push_str(one(random, &["\r\n\r\n", "\r\n\r\n", "\r\n\r\n", "\r\n"]));
-        match random.u8(..24) {
-            0 => text.push_str(&"x".repeat(random.usize(..5000))),
-            _ => {
-                text.push_str(one(random, &["", "token", "email\r\na@b.example\r\n", "\r\n--Xy\r\n", "\r\n"]))
-            }
-        }
-        text.push_str("\r\n");
-    }
-    text.push_str(one(random, &["--XyZ--\r\n", "--XyZ--\r\n", "--XyZ", ""]));
-    [&[if random.u8(..8) == 0 { random.u8(..) } else { 0 }], text.as_bytes()].concat()
+    GRAMMAR.grow("start", random).into_bytes()
 }
 
 pub fn feed(input: &[u8]) -> Result<(), String> {

@@ -2,7 +2,7 @@
 //!
 //! An input is a byte for the kind, and its bytes.
 
-use crate::input::{json, one};
+use crate::grammar::Grammar;
 use assistants::oauth::client::clean_name;
 use assistants::oauth::secret::{RefreshToken, Secret};
 use assistants::oauth::site::Site;
@@ -15,19 +15,12 @@ use fastrand::Rng;
 use http_core::Query;
 use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::LazyLock;
 use store::{CLIENT_NAME_CHARS_MAX, REDIRECT_URIS_MAX, URI_BYTES_MAX};
 
-const URIS: [&str; 8] = [
-    "https://a.example/cb",
-    "http://127.0.0.1:3000/cb?x=1",
-    "http://[::1]/",
-    "https://a.example:8443/client.json",
-    "http://localhost",
-    "https://A.example/",
-    "https://a.example/#f",
-    "cursor://x/cb",
-];
-const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+static GRAMMAR: LazyLock<Grammar> = LazyLock::new(|| {
+    Grammar::of(concat!(include_str!("../../grammars/oauth.txt"), include_str!("../../grammars/values.txt")))
+});
 const FIELDS: [&str; 8] = [
     "grant_type",
     "code",
@@ -41,55 +34,17 @@ const FIELDS: [&str; 8] = [
 const DOCUMENT: &str = "https://a.example/client.json";
 
 pub fn grow(random: &mut Rng) -> Vec<u8> {
-    let kind = random.u8(..6);
-    let uri = one(random, &URIS);
-    let text = match kind {
-        0 => {
-            let mut name = String::new();
-            json(random, &["client_name"], &["A", "\\u202e", "é"], 1, &mut name);
-            let names = one(random, &["\"A tool\"", "null", "\"\\u202eA\\u0000\"", "1"]);
-            let grants = one(random, &["[\"authorization_code\"]", "null", "[]", "1"]);
-            match random.u8(..8) {
-                0 => name,
-                _ => format!(
-                    "{{\"redirect_uris\":[\"{uri}\",\"{}\"],\"client_name\":{names},\"grant_types\":{grants}}}",
-                    one(random, &URIS)
-                ),
-            }
-        }
-        1 => {
-            let id = if random.u8(..4) == 0 { uri } else { DOCUMENT };
-            let body =
-                format!("{{\"client_id\":\"{id}\",\"client_name\":\"A\",\"redirect_uris\":[\"{uri}\"]}}");
-            let length = body.len();
-            let (header, body) = match random.u8(..4) {
-                0 => (String::new(), body),
-                1 => (format!("Content-Length: {length}\r\n"), body),
-                _ => (
-                    "Transfer-Encoding: chunked\r\n".to_owned(),
-                    format!("{:x}\r\n{body}\r\n0\r\n\r\n", length),
-                ),
-            };
-            let age = one(random, &["", "Cache-Control: max-age=60\r\n", "Cache-Control: no-store\r\n"]);
-            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{age}{header}\r\n{body}")
-        }
-        2 => {
-            let grant = one(random, &["authorization_code", "refresh_token", "x", ""]);
-            let part = "A".repeat(43);
-            let token = one(random, &["mp_ac_", "mp_at_", "mp_rt_", "x"]);
-            format!(
-                "grant_type={grant}&code={token}{part}&refresh_token=mp_rt_{part}{part}&code_verifier={part}&token={token}{part}"
-            )
-        }
-        3 => format!(
-            "response_type=code&code_challenge_method={}&code_challenge={CHALLENGE}&state=x%20y&resource={}",
-            one(random, &["S256", "S256", "plain"]),
-            one(random, &["http%3A%2F%2F127.0.0.1%3A8080%2Fmcp", "HTTP://127.0.0.1:8080/mcp", "x"])
-        ),
-        4 => uri.to_owned(),
-        _ => one(random, &[CHALLENGE, "=?base64?dsOpcmlmeQ==?=", "AAAA", "mp_ac_A"]).to_owned(),
+    if random.u8(..6) > 0 {
+        return GRAMMAR.grow("start", random).into_bytes();
+    }
+    let [body, age] = ["document", "age"].map(|rule| GRAMMAR.grow(rule, random));
+    let length = body.len();
+    let (header, body) = match random.u8(..4) {
+        0 => (String::new(), body),
+        1 => (format!("Content-Length: {length}\r\n"), body),
+        _ => ("Transfer-Encoding: chunked\r\n".to_owned(), format!("{length:x}\r\n{body}\r\n0\r\n\r\n")),
     };
-    [&[kind], text.as_bytes()].concat()
+    format!("\u{1}HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n{age}{header}\r\n{body}").into_bytes()
 }
 
 pub fn feed(input: &[u8]) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! Replies: limited, printable, and independent of the pieces; then the values that are read from them.
 
+use crate::grammar::Grammar;
 use crate::input::{cut, hash, one};
 use engine_proto::limits::{REPLY_BYTES_MAX, REPLY_LINES_MAX, STATUS_SUBJECT_MAX};
 use engine_proto::smtp::ehlo::Extensions;
@@ -7,62 +8,16 @@ use engine_proto::smtp::reply::{Reply, ReplyError, ReplyParser};
 use engine_proto::smtp::status::EnhancedCode;
 use engine_proto::verdict::{Reason, ReplyView, Stage, classify, reason_at_rcpt};
 use fastrand::Rng;
+use std::sync::LazyLock;
 
-const TEXTS: [&str; 20] = [
-    "2.1.5 Ok",
-    "5.1.1 <a@b.example>: Recipient address rejected: User unknown in virtual mailbox table",
-    "5.2.2 mailbox full",
-    "#5.1.0 Address rejected.",
-    "4.7.1 Greylisted, please try again in 300 seconds",
-    "5.7.606 Access denied, banned sending IP [192.0.2.1]",
-    "The email account that you tried to reach does not exist. https://support.example/?p=NoSuchUser",
-    "mx.example.com ESMTP",
-    "PIPELINING",
-    "STARTTLS",
-    "LIMITS RCPTMAX=20 MAILMAX=99999999999999999999",
-    "SIZE 18446744073709551616",
-    "5.1.1.1 5.1. .5 5..1 550-5.1.1",
-    "\u{0}\u{1}\u{7f}",
-    "\u{fe0f}\u{202e}ünknown mailbox",
-    "",
-    "\t",
-    "- -",
-    "disabled account; user is over quota (in reply to RCPT TO command)",
-    "version 5.1.1 of 4.4.4",
-];
-const CODES: [&str; 16] = [
-    "220", "250", "251", "252", "354", "421", "450", "451", "452", "550", "551", "552", "554", "199", "600",
-    "5",
-];
 const STAGES: [Stage; 5] = [Stage::Banner, Stage::Ehlo, Stage::Mail, Stage::Rcpt, Stage::Control];
 
-pub fn grow(random: &mut Rng) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for _ in 0..random.usize(1..5) {
-        reply(random, &mut bytes);
-    }
-    bytes
-}
+/// The grammar of replies. The servers of the dialog use it too.
+pub static GRAMMAR: LazyLock<Grammar> =
+    LazyLock::new(|| Grammar::of(include_str!("../../grammars/reply.txt")));
 
-/// One reply, sometimes with a fault. The dialog's servers use it too.
-pub fn reply(random: &mut Rng, bytes: &mut Vec<u8>) {
-    let code = one(random, &CODES);
-    let lines = match random.u8(..32) {
-        0 => random.usize(..130),
-        _ => random.usize(1..4),
-    };
-    for line in 0..lines {
-        let code = if random.u8(..64) == 0 { one(random, &CODES) } else { code };
-        bytes.extend_from_slice(code.as_bytes());
-        bytes.push(if line + 1 < lines { b'-' } else { b' ' });
-        if random.u8(..48) == 0 {
-            bytes.extend_from_slice("x".repeat(random.usize(..2200)).as_bytes());
-        }
-        bytes.extend_from_slice(one(random, &TEXTS).as_bytes());
-        bytes.extend_from_slice(
-            one(random, &["\r\n", "\r\n", "\r\n", "\r\n", "\r\n", "\r\n", "\n", "\r"]).as_bytes(),
-        );
-    }
+pub fn grow(random: &mut Rng) -> Vec<u8> {
+    GRAMMAR.grow("start", random).into_bytes()
 }
 
 pub fn feed(input: &[u8]) -> Result<(), String> {
