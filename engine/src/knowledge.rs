@@ -1,6 +1,7 @@
 //! What a shard remembers of how hosts treat recipients: control recipients by domain and host, contradictions, and hosts
 //! without a postmaster. No work is kept here: a session proves its own answers ([`engine_proto::verdict::evidence`]), and
-//! what is remembered spares questions where that is allowed.
+//! what is remembered spares questions where that is allowed. How a host treats connections, commands and whole sessions is in
+//! `site/route.rs`; how many sessions, transactions and recipients a site takes is in [`engine_proto::pace`].
 
 use crate::Priority;
 use crate::faults::{Fault, planted};

@@ -1,9 +1,11 @@
 //! `mailprobe doctor`: finds what makes checks fail or verdicts wrong, before it happens.
 //!
 //! [`report`] has the form of a finding: what was found, what it means for verdicts, and what to do. [`network`] asks
-//! resolvers and mail servers, and [`machine`] looks at this machine. Their judgements are pure functions of what was seen.
-//! No check sends mail, and no check changes anything. [`examine`] runs all checks. [`while_serving`] runs those that
-//! contact neither mail servers nor blocklists, and that write nothing.
+//! resolvers and mail servers ([`dns`] has its questions), [`machine`] looks at this machine, and [`store`] at the database. Their
+//! judgements are pure functions of what was seen. No check sends mail or changes data ([`machine::sync_time`] writes a file
+//! and removes it). [`examine`] runs all checks.
+//! [`while_serving`] runs those that contact neither mail servers nor blocklists, and that write nothing; a server reports their
+//! failures in `/readyz`, and warnings only in its log.
 
 pub mod dns;
 pub mod machine;

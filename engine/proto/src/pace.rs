@@ -6,9 +6,9 @@
 //!
 //! Sites have limits of their own, and most show them only by their behaviour. So the limits of a session are learned: refused
 //! recipients, recipients, transactions, and recipients in one transaction (RFC 5321 4.5.3.1.10). Postfix slows down after 10 refusals
-//! (`smtpd_soft_error_limit`) and hangs up after 20 (`smtpd_hard_error_limit`), under stress after 1. So a group is never larger than
-//! the rest of a limit that the site has shown or that the profile sets. If few recipients of the session were refused, the rest
-//! below that limit counts for more recipients.
+//! (`smtpd_soft_error_limit`) and hangs up after 20 (`smtpd_hard_error_limit`), under stress after 1. So a transaction never has more
+//! recipients than are left of a limit that the site has shown or that the profile sets. If few recipients of the session were refused,
+//! what is left of the limit of refusals counts for more recipients.
 
 mod ceiling;
 #[cfg(test)]
@@ -76,7 +76,7 @@ pub struct SitePace {
     recipients: Learned,
     transactions: Learned,
     /// Recipients of one transaction.
-    group: Learned,
+    transaction_recipients: Learned,
     /// Bucket of new sessions, and when it was last filled.
     starts: f64,
     filled: Instant,
@@ -101,7 +101,7 @@ impl SitePace {
             errors: Learned::new(ceiling.session_errors),
             recipients: Learned::new(ceiling.session_recipients),
             transactions: Learned::new(u32::MAX),
-            group: Learned::new(TRANSACTION_RECIPIENTS_MAX as u32),
+            transaction_recipients: Learned::new(TRANSACTION_RECIPIENTS_MAX as u32),
             starts: f64::from(ceiling.starts_a_minute.min(ceiling.sessions)),
             filled: now,
             paused_until: None,
@@ -159,7 +159,7 @@ impl SitePace {
     /// pushed back, no limit was learned, and every session that was begun is paid for.
     pub fn is_fresh(&mut self, now: Instant) -> bool {
         self.fill(now);
-        let learned = [&self.errors, &self.recipients, &self.transactions, &self.group];
+        let learned = [&self.errors, &self.recipients, &self.transactions, &self.transaction_recipients];
         self.unbent
             && self.share >= 1.0
             && self.pushing_since.is_none()
@@ -194,8 +194,8 @@ impl SitePace {
             self.window = (self.window + step).min(f64::from(self.ceiling.sessions));
         }
         self.share = (self.share + PACE_SHARE_STEP).min(1.0);
-        if recipients >= self.group.limit {
-            self.group.kept();
+        if recipients >= self.transaction_recipients.limit {
+            self.transaction_recipients.kept();
         }
     }
 
@@ -283,7 +283,7 @@ impl SitePace {
 
     /// The site took `recipients` in a transaction, and no more.
     pub fn on_transaction_full(&mut self, recipients: u32) {
-        self.group.lower(recipients);
+        self.transaction_recipients.lower(recipients);
     }
 
     /// We end a session that has used up what it may ask, and that was not hung up on: the next may try more.
@@ -301,14 +301,14 @@ impl SitePace {
     }
 
     /// How many recipients the next transaction of a session may have; 0: take a new session.
-    pub fn group(&self, tally: &Tally) -> usize {
+    pub fn next_transaction(&self, tally: &Tally) -> usize {
         if tally.transactions >= self.transactions.limit {
             return 0;
         }
         let left = self.budget.saturating_sub(tally.errors);
         let left = left.max(self.stretched(left, tally));
         let left = left.min(self.recipients.limit.saturating_sub(tally.asked));
-        left.min(self.group.limit) as usize
+        left.min(self.transaction_recipients.limit) as usize
     }
 
     /// Number of recipients that probably use up no more than half of the `left` refusals, by the replies of the session. It is never more

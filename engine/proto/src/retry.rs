@@ -6,15 +6,21 @@
 //! (`frontend/clean/src/driver/answers.rs`) ask again by their [`Schedule`] for the cause of the retry. The caller keeps the times
 //! and the [`Tries`] of each address.
 //!
+//! The delay after greylisting is [`GREYLISTING_WAIT`], whatever schedule applies: a schedule bounds the delays that a server names,
+//! and says how often and until when an address is asked again.
+//!
 //! | cause | batch or uploaded list | list of the command line |
 //! | --- | --- | --- |
-//! | the server wants to be asked later, also for greylisting | [`BATCH_LATER`] | [`CLEAN_LATER`] |
+//! | greylisting, and other servers that want to be asked later | [`BATCH_LATER`] | [`CLEAN_LATER`] |
 //! | the budget of refused recipients is used up | [`BATCH_BUDGET`] | [`CLEAN_BUDGET`] |
 //! | DNS or our network is out of order | [`BATCH_OUTAGE`] | each row every [`CLEAN_OUTAGE_PAUSE`] |
 //!
 //! For "later": a batch runs for hours without a user, so its delays double, and a row is answered at once if the server wants a longer
 //! delay than the rest of the wait. The user of a command waits for the list, and has chosen the time of the wait: delays do not
 //! double, and a row has a last try at the end of the wait. The other causes differ: each [`Schedule`] says why.
+//!
+//! A retry on another day (UTC) meets another control recipient, which a greylisting server does not know yet (`control_recipient` in
+//! `engine/src/asking.rs`). Delays of several hours have to take this into account.
 
 use crate::limits::CONTROL_TRANSIENT_TTL;
 use crate::verdict::classify::rules;
@@ -30,7 +36,8 @@ pub struct Schedule {
     pub delay_max: Duration,
     /// Whether each delay is at least twice the last one.
     pub is_doubling: bool,
-    /// Maximum number of retries of one address; `None` if only the wait bounds them.
+    /// Maximum number of retries of one address; `None` if only the wait bounds them. Batches keep no number of retries, so their
+    /// schedules have `None`.
     pub retries_max: Option<u8>,
     /// Whether an address has a last try at the end of its wait if its server wants a longer delay than is left. Otherwise
     /// its wait ends at once.

@@ -1,7 +1,8 @@
 //! Greylisting: servers that defer each recipient that is new to them.
 //!
 //! A second try of the address is accepted, but then its control recipient is new to the server and is deferred in turn. So the
-//! control recipient is asked about as soon as a recipient of its domain is greylisted, and both delays pass together.
+//! control recipient is asked about as soon as a recipient of its domain is greylisted, and both delays pass together. The delays are
+//! in [`engine_proto::retry`].
 
 use super::context::{Place, ProbeContext};
 use super::endings::{blame, push_back};

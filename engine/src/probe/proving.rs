@@ -98,7 +98,7 @@ fn bears_another<R: Runtime>(context: &ProbeContext<'_>, session: &Session<R>, t
     let pace = &context.group.site.state().pace;
     context.asking.refusal_room_for_proof(context.group, context.now) > 1
         && most.is_none_or(|most| most > transactions)
-        && pace.group(&behind) > 0
+        && pace.next_transaction(&behind) > 0
         && pace.left(&behind).0 > 0
 }
 

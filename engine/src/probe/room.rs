@@ -28,7 +28,7 @@ pub(super) fn room<R: Runtime>(
     let extensions = session.dialog.extensions();
     let (mut recipients, bounds_errors) = {
         let pace = &group.site.state().pace;
-        (pace.group(&state.tally), pace.bounds_errors())
+        (pace.next_transaction(&state.tally), pace.bounds_errors())
     };
     let transactions = |most: u32| most.saturating_sub(state.tally.transactions);
     let transactions = extensions.transactions_max.map_or(u32::MAX, transactions);

@@ -1,7 +1,9 @@
 //! One address of one host, and the record of all that the host says there to everyone. No I/O.
 //!
 //! An answer of a server is about the recipient, or about something that is the same for every recipient. The second kind is
-//! kept in [`RouteState`] and nowhere else, per address of a host, because servers behind one name differ:
+//! kept in [`RouteState`] and nowhere else, per address of a host, because servers behind one name differ. A further habit of a server
+//! becomes a field there, as `plain_only` is one. The record lasts as long as the group of hosts: until the group has had no work for
+//! `GROUP_IDLE`, or only for `GROUP_IDLE_FRESH` if a new record would say the same ([`RouteState::is_fresh`]).
 //!
 //! - failed connections, refusals at the banner, at EHLO and at MAIL: `down`, `strikes`
 //! - a host that cannot do TLS although it offers it: `plain_only`
@@ -232,12 +234,29 @@ impl RouteState {
 
     /// Whether a new route would know as much.
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
-        let silent = self.refused.is_none() && self.repeated_rule.is_none() && self.strikes == 0;
-        silent
-            && self.refused_alike.as_ref().is_none_or(RefusedAlike::is_short)
-            && self.shut_domains.is_empty(now)
-            && self.changes == 0
-            && !self.plain_only
+        // All fields are named, so that a new one is not forgotten here. `down` and `resting` count while they last; warnings, the last
+        // domain and the known mailbox may be lost.
+        let RouteState {
+            down: _,
+            down_reply: _,
+            resting: _,
+            strikes,
+            refused,
+            repeated_rule,
+            refused_alike,
+            shut_domains,
+            warnings: _,
+            changes,
+            plain_only,
+            last_domain: _,
+            mailbox_kept: _,
+        } = self;
+        let is_silent = refused.is_none() && repeated_rule.is_none() && *strikes == 0;
+        is_silent
+            && refused_alike.as_ref().is_none_or(RefusedAlike::is_short)
+            && shut_domains.is_empty(now)
+            && *changes == 0
+            && !plain_only
             && self.down_rule(now).is_none()
             && self.resting_until(now).is_none()
     }

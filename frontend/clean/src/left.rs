@@ -1,6 +1,7 @@
 //! Rows that are unverifiable, by the rule that left them so: those for which a later try may tell more, with the option that waits
 //! for them, and the others, with what to do.
 
+use engine::proto::retry::CLEAN_LATER;
 use lists::numbers::grouped;
 use lists::report::ReportRule;
 use lists::words::{self, RuleWords};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use usage::values::time_text;
 
 /// Smallest useful `--max-wait`: greylisting servers require one to fifteen minutes.
-const MAX_WAIT_MIN: Duration = Duration::from_secs(900);
+const MAX_WAIT_MIN: Duration = CLEAN_LATER.delay_max;
 
 /// Rows by the rule that left them unverifiable.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

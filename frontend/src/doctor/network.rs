@@ -4,19 +4,19 @@ use super::dns::{Reply, ask, receive_buffer, reversed};
 use super::report::Finding;
 use engine::Identity;
 use engine::proto::dns::public::is_public;
+use engine::proto::limits::BANNER_TIMEOUT;
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::RecordType;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::clock as wall_clock;
 
 /// A resolver that needs longer for a name in its cache slows every check down.
 const SLOW: Duration = Duration::from_millis(300);
-/// Time for a connection to a mail server, and for its banner.
+/// Time for a connection to a mail server.
 const CONNECT: Duration = Duration::from_secs(6);
-const BANNER: Duration = Duration::from_secs(10);
 const BANNER_BYTES_MAX: usize = 2048;
 /// The most addresses of a mail server that are tried.
 const ADDRESSES_MAX: usize = 3;
@@ -132,7 +132,7 @@ fn source_reaches(source: &Identity, hosts: &[String], port: u16, resolvers: &[S
         let addresses = resolve(host, source, resolvers);
         let mut best = Reach::Unresolved;
         for address in addresses.iter().take(ADDRESSES_MAX) {
-            best = best.max(reach(source.bind, SocketAddr::new(*address, port)));
+            best = best.max(reach(source.bind, SocketAddr::new(*address, port), BANNER_TIMEOUT));
             if let Reach::Greeted = best {
                 return finding(format!("{host} answers"));
             }
@@ -150,6 +150,7 @@ enum Reach {
     Unresolved,
     Unreachable(String),
     Silent,
+    Mute,
     Refused,
     Reset,
     Rejected(String),
@@ -162,6 +163,11 @@ impl std::fmt::Display for Reach {
             Reach::Unresolved => f.write_str("has no address"),
             Reach::Unreachable(why) => write!(f, "cannot be reached ({why})"),
             Reach::Silent => f.write_str("does not answer"),
+            Reach::Mute => write!(
+                f,
+                "accepts the connection, but sends no greeting within {} s",
+                BANNER_TIMEOUT.as_secs()
+            ),
             Reach::Refused => f.write_str("refuses the connection"),
             Reach::Reset => f.write_str("resets the connection"),
             Reach::Rejected(banner) => write!(f, "rejects us ({banner})"),
@@ -179,6 +185,10 @@ fn judge_reach(finding: Finding, worst: &Reach) -> Finding {
         Reach::Unresolved => finding.failure(none, "check the resolver above, or name other hosts with --mx"),
         Reach::Unreachable(_) => finding.failure(none, "give this machine a route to the Internet"),
         Reach::Silent => finding.failure(format!("{none}: a firewall drops outbound port 25"), blocked),
+        Reach::Mute => finding.failure(
+            format!("{none}: a firewall or proxy on the way holds the connections, or these servers are out of order"),
+            "try other hosts with --mx; if none greets, ask the provider to open outbound port 25, or use another machine",
+        ),
         Reach::Refused | Reach::Reset => {
             finding.failure(format!("{none}: a firewall answers in place of the mail servers"), blocked)
         }
@@ -212,13 +222,19 @@ fn first_answer(resolvers: &[SocketAddr], name: &str, kind: RecordType) -> Optio
     resolvers.iter().find_map(|resolver| ask(*resolver, name, kind).ok())
 }
 
-fn reach(bind: Option<IpAddr>, to: SocketAddr) -> Reach {
-    match greet(bind, to) {
-        Ok(banner) if banner.starts_with("2") => Reach::Greeted,
-        Ok(banner) if banner.is_empty() => Reach::Reset,
-        Ok(banner) => Reach::Rejected(banner),
+fn reach(bind: Option<IpAddr>, to: SocketAddr, patience: Duration) -> Reach {
+    let greeting = connect(bind, to).and_then(|stream| match greet(stream, patience) {
+        // Another error than that of a connection which nobody accepts.
+        Err(error) if is_timeout(&error) => Ok(None),
+        greeting => greeting.map(Some),
+    });
+    match greeting {
+        Ok(None) => Reach::Mute,
+        Ok(Some(banner)) if banner.starts_with("2") => Reach::Greeted,
+        Ok(Some(banner)) if banner.is_empty() => Reach::Reset,
+        Ok(Some(banner)) => Reach::Rejected(banner),
+        Err(error) if is_timeout(&error) => Reach::Silent,
         Err(error) => match error.kind() {
-            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Reach::Silent,
             io::ErrorKind::ConnectionRefused => Reach::Refused,
             io::ErrorKind::ConnectionReset => Reach::Reset,
             _ => Reach::Unreachable(error.to_string()),
@@ -226,19 +242,31 @@ fn reach(bind: Option<IpAddr>, to: SocketAddr) -> Reach {
     }
 }
 
-/// The first line of a mail server's banner. It takes leave with QUIT.
-fn greet(bind: Option<IpAddr>, to: SocketAddr) -> io::Result<String> {
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
+}
+
+fn connect(bind: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     if let Some(address) = bind {
         socket.bind(&SocketAddr::new(address, 0).into())?;
     }
     socket.connect_timeout(&to.into(), CONNECT)?;
-    let mut stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(BANNER))?;
-    stream.set_write_timeout(Some(BANNER))?;
+    Ok(TcpStream::from(socket))
+}
+
+/// The first line of a mail server's banner, which has to be complete after this time. It takes leave with QUIT.
+fn greet(mut stream: TcpStream, patience: Duration) -> io::Result<String> {
+    let end = Instant::now() + patience;
+    stream.set_write_timeout(Some(patience))?;
     let mut banner = Vec::new();
     let mut piece = [0; 512];
     while !banner.contains(&b'\n') && banner.len() < BANNER_BYTES_MAX {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
         match stream.read(&mut piece)? {
             0 => break,
             length => banner.extend_from_slice(&piece[..length]),
@@ -532,6 +560,7 @@ mod tests {
     fn what_blocks_port_25_is_named() {
         for (worst, said) in [
             (Reach::Silent, "drops outbound port 25"),
+            (Reach::Mute, "holds the connections"),
             (Reach::Refused, "in place of the mail servers"),
             (Reach::Reset, "in place of the mail servers"),
             (Reach::Rejected("554 no".into()), "reject this source"),
@@ -560,10 +589,29 @@ mod tests {
         let source = Identity { label, bind: None, proxy: false, address: None, ehlo: String::new() };
         let found = port_25(&[source], &["127.0.0.1".into()], at.port(), &[]);
         assert_eq!((found[0].severity, &*found[0].found), (Severity::Ok, "127.0.0.1 answers"));
-        assert_eq!(reach(None, at), Reach::Greeted);
-        assert_eq!(reach(Some(Ipv4Addr::LOCALHOST.into()), at), Reach::Rejected("554 go away".into()));
-        assert_eq!(reach(None, at), Reach::Reset);
+        assert_eq!(reach(None, at, BANNER_TIMEOUT), Reach::Greeted);
+        assert_eq!(
+            reach(Some(Ipv4Addr::LOCALHOST.into()), at, BANNER_TIMEOUT),
+            Reach::Rejected("554 go away".into())
+        );
+        assert_eq!(reach(None, at, BANNER_TIMEOUT), Reach::Reset);
         serve.join().unwrap();
-        assert_eq!(reach(None, at), Reach::Refused);
+        assert_eq!(reach(None, at, BANNER_TIMEOUT), Reach::Refused);
+    }
+
+    #[test]
+    fn a_mail_server_without_a_whole_greeting_is_mute() {
+        use std::net::TcpListener;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        // It sends a byte more often than any single read would wait.
+        let drip = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            while stream.write_all(b"2").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        assert_eq!(reach(None, at, Duration::from_millis(200)), Reach::Mute);
+        drip.join().unwrap();
     }
 }

@@ -333,7 +333,8 @@ impl Overlay {
 }
 
 /// Whether the row of an account guards the rows of a table: a job locks the account before it reads them for a write. A lock of
-/// their own would be a write of its own for the server. (What was read before a lock is fetched again after it.)
+/// their own would be a write of its own for the server. (What was read before a lock is fetched again after it.) A further table whose
+/// rows are only read for a write after their account belongs here, too.
 fn is_guarded(table: Table) -> bool {
     matches!(table, Table::Holds | Table::Ledger | Table::UnderWay | Table::Days | Table::FairUse)
 }

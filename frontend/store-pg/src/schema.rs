@@ -219,6 +219,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_documentation_names_the_formats() {
+        let page = include_str!("../../../docs/cluster.md");
+        for text in [format!("formats {FORMAT_OLDEST} to {FORMAT}"), format!("{FORMAT}, the newest")] {
+            assert!(page.contains(&text), "docs/cluster.md lacks: {text}");
+        }
+    }
+
+    #[test]
     fn only_plain_names_are_schemas() {
         for name in ["mailprobe", "t1", "a_b"] {
             assert!(is_name(name), "{name}");

@@ -1,7 +1,8 @@
 //! The number of the file's format.
 //!
-//! Every row of an older format is read as it is, so a file of an older format only lacks tables. A change that needs more must do it
-//! here, in the transaction that writes the new number.
+//! Every row of an older format is read as it is, so a file of an older format only lacks tables, which are created here. A table
+//! whose rows follow from other rows is filled when it is first needed, because that must work in PostgreSQL too: see `has_list_use`
+//! in `store-rules/src/lists.rs`.
 
 use super::rows::{ReadRows, WriteRows};
 use ::redb::{Database, ReadableDatabase, TableHandle};
@@ -60,7 +61,7 @@ mod tests {
     use store::AccountId;
     use store_rules::tables::NAMES;
 
-    /// The tables that each format added; those that are missing here changed rows only.
+    /// The tables that each format added, to make databases of older formats; formats that are missing here changed rows only.
     const ADDED: [(u32, &[Table]); 8] = [
         (1, &[Table::Meta, Table::Accounts, Table::Names, Table::Keys, Table::Holds, Table::Ledger]),
         (

@@ -200,7 +200,7 @@ tables! {
     Deliveries "deliveries",
     ListUse "list_use",
     StoredBytes "stored_bytes",
-    ;
+    ; // The tables above are in every database and in backups, those below only in PostgreSQL.
     UnderWay "under_way",
 }
 

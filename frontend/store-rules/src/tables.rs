@@ -1,5 +1,7 @@
-//! Every table and every row. docs/storage.md describes them for people. A change here is a change of the format, and
-//! needs a step in the migrations of each database.
+//! Every table and every row. docs/storage.md describes them for people. A change here is a change of the format: it needs a new
+//! [`FORMAT`]. Both stores create missing tables by themselves when the format rises. A change that older nodes of a cluster would not
+//! keep to needs a constant like [`FORMAT_OF_LISTS`], and is refused until all nodes know the format. The rows of an account must
+//! also go when it is deleted (`deletion.rs`).
 
 mod connections;
 mod engine;

@@ -16,7 +16,8 @@ pub enum Profile {
 /// The ceiling for a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ceiling {
-    /// Most sessions that are open at once.
+    /// Most sessions that are open at once, from one source and over all hosts of the site. Processes that share a source do not
+    /// know the sessions of each other; the nodes of a cluster divide the number.
     pub sessions: u32,
     /// Most new sessions in a minute.
     pub starts_a_minute: u32,
@@ -56,8 +57,10 @@ const REFUSALS: &[(&str, RefusalBudget)] = &[
     ("cisco", REFUSALS_CISCO),
 ];
 
-/// Ceilings for providers that publish or are known for stricter ones: connections and messages a connection, from
-/// KumoMTA's shaping tables. A site is named as [`crate::dns`] names it.
+/// Providers that publish, or are known for, stricter ceilings than others: the sessions and the recipients of a session with
+/// `polite`, from KumoMTA's shaping tables (connections, and messages per connection). [`Ceiling::of`] has what `fast` and `lab` make
+/// of them. `data/operators.txt` says which hosts belong to a site of this name. `loadtest/src/providers.rs` has the same numbers for
+/// its plans, and a test there compares them.
 const PROVIDERS: &[(&str, u32, u32)] = &[
     ("google", 5, 50),
     ("microsoft365", 5, 50),
@@ -114,6 +117,12 @@ impl Ceiling {
         let part = |whole: u32| if whole == u32::MAX { whole } else { (whole / nodes.max(1)).max(1) };
         Ceiling { sessions: part(self.sessions), starts_a_minute: part(self.starts_a_minute), ..self }
     }
+}
+
+/// The names in the tables.
+#[cfg(test)]
+pub(super) fn sites() -> impl Iterator<Item = &'static str> {
+    PROVIDERS.iter().map(|&(site, ..)| site).chain(REFUSALS.iter().map(|&(site, _)| site))
 }
 
 /// `fast` allows this number of times the refusals of `polite`.

@@ -23,6 +23,19 @@ fn providers_override_the_profile() {
 }
 
 #[test]
+fn every_provider_is_the_site_of_an_operator() {
+    let operators = include_str!("../../data/operators.txt");
+    let sites: Vec<&str> = operators
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split(' ').nth(1))
+        .collect();
+    for site in ceiling::sites() {
+        assert!(sites.contains(&site), "no host belongs to the site {site}");
+    }
+}
+
+#[test]
 fn sessions_are_bounded_at_once_and_a_minute() {
     let (mut pace, now) = polite();
     for open in 0..10 {
@@ -115,15 +128,15 @@ fn a_push_halves_and_pauses_and_answers_let_it_grow() {
 #[test]
 fn a_group_fits_the_error_budget() {
     let (mut pace, _) = polite();
-    assert_eq!(pace.group(&tally(0, 0, 0)), 10);
-    assert_eq!(pace.group(&tally(1, 7, 3)), 7);
-    assert_eq!(pace.group(&tally(1, 10, 10)), 0);
-    assert_eq!(pace.group(&tally(1, 95, 0)), 5);
+    assert_eq!(pace.next_transaction(&tally(0, 0, 0)), 10);
+    assert_eq!(pace.next_transaction(&tally(1, 7, 3)), 7);
+    assert_eq!(pace.next_transaction(&tally(1, 10, 10)), 0);
+    assert_eq!(pace.next_transaction(&tally(1, 95, 0)), 5);
     pace.on_spent(&tally(1, 10, 10));
-    assert_eq!(pace.group(&tally(0, 0, 0)), 10, "polite never asks for more");
+    assert_eq!(pace.next_transaction(&tally(0, 0, 0)), 10, "polite never asks for more");
     pace.on_cut_off(&tally(1, 1, 1), End::Between, 1);
-    assert_eq!(pace.group(&tally(0, 0, 0)), 1);
-    assert_eq!(pace.group(&tally(1, 1, 1)), 0);
+    assert_eq!(pace.next_transaction(&tally(0, 0, 0)), 1);
+    assert_eq!(pace.next_transaction(&tally(1, 1, 1)), 0);
 }
 
 fn lab() -> (SitePace, Instant) {
@@ -134,19 +147,19 @@ fn lab() -> (SitePace, Instant) {
 #[test]
 fn in_the_lab_the_budget_grows_until_a_hang_up() {
     let (mut pace, _) = lab();
-    assert_eq!(pace.group(&tally(0, 0, 0)), 20);
+    assert_eq!(pace.next_transaction(&tally(0, 0, 0)), 20);
     pace.on_spent(&tally(1, 20, 20));
     pace.on_spent(&tally(1, 40, 40));
-    assert_eq!(pace.group(&tally(0, 0, 0)), 80);
+    assert_eq!(pace.next_transaction(&tally(0, 0, 0)), 80);
     pace.on_spent(&tally(9, 800, 79));
-    assert_eq!(pace.group(&tally(0, 0, 0)), 80, "it was not used up");
+    assert_eq!(pace.next_transaction(&tally(0, 0, 0)), 80, "it was not used up");
     pace.on_cut_off(&tally(1, 20, 20), End::Recipient, 1);
-    assert_eq!(pace.group(&tally(0, 0, 0)), 20);
+    assert_eq!(pace.next_transaction(&tally(0, 0, 0)), 20);
     for _ in 0..PACE_TRY_AFTER {
-        assert_eq!(pace.group(&tally(0, 0, 0)), 20);
+        assert_eq!(pace.next_transaction(&tally(0, 0, 0)), 20);
         pace.on_spent(&tally(1, 20, 20));
     }
-    assert_eq!(pace.group(&tally(0, 0, 0)), 40, "a limit is forgotten in steps");
+    assert_eq!(pace.next_transaction(&tally(0, 0, 0)), 40, "a limit is forgotten in steps");
 }
 
 #[test]
@@ -156,7 +169,7 @@ fn what_turns_out_to_hold_is_tried_less_often() {
     for _ in 0..4 {
         pace.on_tarpitted(10);
         let mut kept = 0;
-        while pace.group(&tally(0, 0, 0)) == 10 {
+        while pace.next_transaction(&tally(0, 0, 0)) == 10 {
             pace.on_spent(&tally(1, 10, 10));
             kept += 1;
         }
@@ -169,20 +182,20 @@ fn what_turns_out_to_hold_is_tried_less_often() {
 fn limits_without_errors_are_told_apart_by_where_the_session_ended() {
     let (mut pace, _) = lab();
     pace.on_cut_off(&tally(4, 12, 0), End::Between, 1);
-    assert_eq!((pace.group(&tally(2, 8, 0)), pace.group(&tally(3, 9, 0))), (20, 0));
+    assert_eq!((pace.next_transaction(&tally(2, 8, 0)), pace.next_transaction(&tally(3, 9, 0))), (20, 0));
     let (mut pace, _) = lab();
     pace.on_cut_off(&tally(2, 12, 6), End::Mail, 1);
     assert!(pace.bears_one_transaction() && !pace.bounds_errors(), "it took RSET after six refusals");
     let (mut pace, _) = lab();
     pace.on_cut_off(&Tally { transactions: 1, asked: 20, answers: 12, errors: 0 }, End::Recipient, 1);
-    assert_eq!((pace.group(&tally(0, 0, 0)), pace.group(&tally(7, 12, 0))), (12, 0));
+    assert_eq!((pace.next_transaction(&tally(0, 0, 0)), pace.next_transaction(&tally(7, 12, 0))), (12, 0));
     let (mut pace, _) = lab();
     pace.on_transaction_full(3);
-    assert_eq!(pace.group(&tally(0, 0, 0)), 3);
+    assert_eq!(pace.next_transaction(&tally(0, 0, 0)), 3);
     (0..2 * PACE_TRY_AFTER).for_each(|_| pace.on_transaction(3));
-    assert_eq!(pace.group(&tally(0, 0, 0)), 6);
+    assert_eq!(pace.next_transaction(&tally(0, 0, 0)), 6);
     pace.on_transaction_full(0);
-    assert_eq!(pace.group(&tally(0, 0, 0)), 1, "nobody is never asked");
+    assert_eq!(pace.next_transaction(&tally(0, 0, 0)), 1, "nobody is never asked");
 }
 
 #[test]
@@ -208,17 +221,17 @@ fn where_few_are_refused_a_transaction_takes_more_than_the_budget() {
     let rows = [((1, 20, 0), 100), ((1, 20, 2), 60), ((1, 20, 10), 10), ((9, 200, 5), 100), ((1, 19, 0), 20)];
     for ((transactions, asked, errors), expected) in rows {
         assert_eq!(
-            pace.group(&tally(transactions, asked, errors)),
+            pace.next_transaction(&tally(transactions, asked, errors)),
             expected,
             "{asked} asked, {errors} refused"
         );
     }
-    assert_eq!(pace.group(&tally(1, 20, 20)), 0, "what is spent is spent");
+    assert_eq!(pace.next_transaction(&tally(1, 20, 20)), 0, "what is spent is spent");
     pace.on_cut_off(&tally(2, 50, 25), End::Recipient, 1);
-    assert_eq!(pace.group(&tally(1, 20, 0)), 25, "the site hung up at its limit");
-    assert_eq!(pace.group(&tally(1, 30, 12)), 9);
+    assert_eq!(pace.next_transaction(&tally(1, 20, 0)), 25, "the site hung up at its limit");
+    assert_eq!(pace.next_transaction(&tally(1, 30, 12)), 9);
     let (pace, _) = polite();
-    assert_eq!(pace.group(&tally(1, 30, 1)), 9, "a ceiling holds whatever is likely");
+    assert_eq!(pace.next_transaction(&tally(1, 30, 1)), 9, "a ceiling holds whatever is likely");
 }
 
 #[test]

@@ -107,3 +107,10 @@ fn a_later_check_tells_more_where_the_documentation_says_so() {
     assert!(seen > 40, "{seen} rules");
     assert!(may_tell_more(""), "nothing is known, as after a fast check without DNS");
 }
+
+#[test]
+fn the_documentation_has_the_delay_after_greylisting() {
+    let docs = include_str!("../../../../docs/verdicts.md");
+    let row = docs.lines().find(|line| line.starts_with("| GREY at RCPT |")).expect("the row is missing");
+    assert!(row.contains(&format!("| {} s,", GREYLISTING_WAIT.as_secs())), "{row}");
+}

@@ -1,7 +1,7 @@
 //! A data folder of an earlier release opens without a loss.
 //!
 //! `format-5/`, `format-6/`, `format-7/` and `format-9/` are such folders with a compressed database. [`make_a_folder`] wrote each at the
-//! last commit of its format.
+//! last commit of its format. Format 8 only added fields to rows of limited keys, which format 9 has too.
 
 use crate::world::{
     DAY, InFolder, OPERATOR, PASSWORD, START, World, new_account, new_key, new_user, new_webhook,

@@ -10,11 +10,12 @@ use super::net::Net;
 use super::report::Tally;
 use super::selftest;
 use crate::failure::Failure;
+use engine_proto::retry::GREYLISTING_WAIT;
 
 /// The wait of lists and batches at servers that answer in the end, in seconds.
 pub const WAIT_S: u32 = 900;
-/// The wait at a server that never answers, in seconds: longer than the pause after a deferral.
-pub const WAIT_IN_VAIN_S: u32 = 330;
+/// The wait at a server that never answers, in seconds: longer than the delay after greylisting.
+pub const WAIT_IN_VAIN_S: u32 = GREYLISTING_WAIT.as_secs() as u32 + 30;
 
 /// A domain whose server defers recipients at first.
 pub struct GreylistingDomain {
