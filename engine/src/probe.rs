@@ -8,7 +8,7 @@
 //! - `works.rs`, `proving.rs`, `greylisting.rs`: the transactions, by their recipients
 //! - `transaction.rs`: the events of one transaction
 //!
-//! These hold the meaning of what a server says, and send nothing:
+//! These hold the meaning of what a server says, and send nothing. They apply the effects that [`engine_proto::decision`] decides:
 //!
 //! - `replies.rs`: a reply about a recipient, to MAIL, or to everyone
 //! - `control_replies.rs`: a reply about a control recipient or a known mailbox

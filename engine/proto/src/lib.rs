@@ -6,6 +6,7 @@
 //! - [`dns::lookup`] is one question to resolvers, [`dns::mx`] turns MX records into a plan of hosts.
 //! - [`smtp::dialog::Dialog`] is one SMTP session.
 //! - [`mod@verdict::classify`] reads one reply, [`verdict::evidence`] the replies of a session together.
+//! - [`decision`] turns the meaning of a reply or of the end of a session into its effects.
 //! - [`pace::SitePace`] decides when a session with a site may start, [`refusals`] how many recipients a site may refuse.
 //! - [`retry::Schedule`] decides when an address is asked about again.
 //! - [`sharing`] bounds what many accounts or networks share, and gives each its turn.
@@ -16,12 +17,13 @@
 //! - Nothing here opens a socket, reads a clock or draws a random number. So a table, a scenario file or a seeded simulation on a
 //!   virtual clock can test every rule.
 //! - No input of a peer causes a panic, or takes more memory than [`limits`] allows.
-//! - The imports have one direction: [`limits`] <- [`address`] <- [`dns`], [`smtp`] <- [`verdict`] <- [`retry`]. [`dns`] and
-//!   [`smtp`] do not import each other.
+//! - The imports have one direction: [`limits`] <- [`address`] <- [`dns`], [`smtp`] <- [`verdict`] <- [`retry`], [`decision`].
+//!   [`dns`] and [`smtp`] do not import each other.
 
 #![deny(missing_docs)]
 
 pub mod address;
+pub mod decision;
 pub mod dns;
 pub mod egress;
 pub mod facts;

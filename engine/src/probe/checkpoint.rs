@@ -9,25 +9,16 @@ use crate::faults::{Fault, planted};
 use crate::site::{SessionNotes, UnclearWait};
 use crate::work::{CarriedRefusal, Work};
 use engine_proto::address::Domain;
+use engine_proto::decision::release::{CHANGED, ReleaseEffect, ReleaseFacts, UNPROVEN, on_released};
 use engine_proto::limits::{
     CATCH_ALL_CHECKPOINTS_MIN, CHECKPOINT_MIN, CONTROL_UNKNOWN_TTL, HOST_DOWN, RUN_MIN,
 };
 use engine_proto::retry::{GREYLISTING_WAIT, TRANSIENT_WAIT};
 use engine_proto::verdict::Reason;
 use engine_proto::verdict::catch_all::ControlFinding;
-use engine_proto::verdict::classify::reason_at_rcpt;
 use engine_proto::verdict::evidence::{Held, Proof, Released};
 use std::collections::BTreeMap;
 use std::time::Instant;
-
-/// The rule of an address if the later behaviour of the server contradicts its answer.
-const CHANGED: &str = "behaviour_changed";
-
-/// The rule of a refusal behind which no mailbox was accepted.
-const UNPROVEN: &str = "refusal_unproven";
-
-/// The rule of an accept behind which the session ended.
-const UNANSWERED: &str = "control_unanswered";
 
 /// Releases the answers that the session holds. `alive`: all questions were answered, or there was none. The result says whether
 /// the next recipients should be asked about in another session.
@@ -170,69 +161,45 @@ fn settle_released(
             .borrow_mut()
             .on_mailbox_unproven(&context.route().host, work.address.as_str());
     }
-    match (held, proof) {
-        (Held::Accepted, Proof::Proven) => {
-            context.on_known(work.address.as_str(), true, now);
-            finish(work, &said, ControlFinding::RefusesUnknown, "control_refused", evidence);
-            None
+    let is_its_own = |domain| domain == context.number(work.address.domain());
+    let facts = ReleaseFacts {
+        alive: closed.alive,
+        changed: closed.changed,
+        without_control: closed.without_control.is_some_and(is_its_own),
+        was_accepted: work.was_accepted,
+    };
+    match on_released(held, &said, proof, facts) {
+        ReleaseEffect::Finish(finding) => {
+            let rule =
+                if finding == ControlFinding::AcceptsAll { "control_accepted" } else { "control_refused" };
+            if finding == ControlFinding::RefusesUnknown {
+                context.on_known(work.address.as_str(), true, now);
+            }
+            finish(work, &said, finding, rule, evidence);
         }
-        (Held::Accepted, Proof::CatchAll) => {
-            finish(work, &said, ControlFinding::AcceptsAll, "control_accepted", evidence);
-            None
-        }
-        (Held::Accepted, Proof::Unclear) => {
-            unclear(context, work, closed.wait, now);
-            None
-        }
-        (Held::Accepted, Proof::Lost)
-            if closed.without_control == Some(context.number(work.address.domain())) =>
-        {
+        ReleaseEffect::Settle(reason) => work.settle_heard(reason, said.rule, None, evidence),
+        ReleaseEffect::Unclear => unclear(context, work, closed.wait, now),
+        ReleaseEffect::WithoutControl => {
             work.settle_heard(Reason::Unverifiable, "control_unclear", Some(CONTROL_UNKNOWN_TTL), None);
-            None
         }
-        (Held::Accepted, Proof::Lost | Proof::Carried | Proof::Assumed) => {
-            work.was_accepted = true;
-            returned(work, UNANSWERED, now)
+        ReleaseEffect::Return { rule, counts_twice, noted } => {
+            work.returns += u8::from(counts_twice);
+            work.was_accepted |= noted && held == Held::Accepted;
+            work.was_refused |= noted && held != Held::Accepted;
+            return returned(work, rule, now);
         }
-        // It contradicts an earlier session, and the session ended before a question could settle that.
-        (Held::Refused | Held::Denied, Proof::Proven | Proof::Assumed)
-            if work.was_accepted && !closed.alive =>
-        {
-            returned(work, UNPROVEN, now)
-        }
-        (Held::Refused | Held::Denied, Proof::Proven | Proof::Assumed) => {
-            let reason = reason_at_rcpt(&said);
-            work.settle_heard(reason, said.rule, None, evidence);
-            None
-        }
-        (_, Proof::Changed) => {
-            // The next session may meet the same: not for ever.
-            work.returns += 1;
-            returned(work, CHANGED, now)
-        }
-        (Held::Refused | Held::Denied, Proof::Carried) => {
+        ReleaseEffect::Carry => {
             work.was_refused = true;
             let number = context.number(work.address.domain());
             work.carried = Some(Box::new(CarriedRefusal { number, held, said }));
-            returned(work, UNPROVEN, now)
+            return returned(work, UNPROVEN, now);
         }
-        (Held::Refused | Held::Denied, proof) => {
-            work.was_refused = true;
-            // No question gave a clear answer, so another session may not either: the number of tries is bounded.
-            work.returns += u8::from(proof == Proof::Unclear);
-            returned(work, if closed.changed { CHANGED } else { UNPROVEN }, now)
-        }
-        (Held::Unclear, Proof::Proven) => {
-            work.settle_heard(Reason::MailboxNotFound, said.rule, None, evidence);
-            None
-        }
-        (Held::Unclear, Proof::Lost) => returned(work, said.rule, now),
-        (Held::Unclear, _) => {
+        ReleaseEffect::Elsewhere => {
             work.leave_heard(said.rule, Some(HOST_DOWN));
             ask_elsewhere(context, work, &said);
-            None
         }
     }
+    None
 }
 
 /// Whether an answer counts, as far as its session shows.

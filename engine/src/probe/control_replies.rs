@@ -3,9 +3,10 @@
 use super::context::ProbeContext;
 use super::endings::push_back;
 use super::replies::in_words;
-use super::transaction::{Answered, ReplyEffect};
+use super::transaction::Answered;
 use crate::site::SessionNotes;
 use engine_proto::address::Address;
+use engine_proto::decision::recipient::ReplyEffect;
 use engine_proto::verdict::classify::{Classification, classify};
 use engine_proto::verdict::evidence::{ProofQuestion, Told};
 use engine_proto::verdict::{Class, Scope, Stage};

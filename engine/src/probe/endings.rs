@@ -7,11 +7,12 @@ use crate::faults::{Fault, planted};
 use crate::site::Group;
 use crate::work::Work;
 use crate::{Outage, Priority};
+use engine_proto::decision::ending::{EndEffect, EndEffects, PaceEffect, on_session_end, on_session_refused};
 use engine_proto::limits::{HANGUPS_MAX, HOST_DOWN, HOST_RETRY, RETURNS_MAX, STRIKES_MAX, WARNINGS_MAX};
-use engine_proto::pace::{End, Tally};
-use engine_proto::smtp::dialog::{Closure, Step};
+use engine_proto::pace::Tally;
+use engine_proto::smtp::dialog::Closure;
 use engine_proto::verdict::classify::{Classification, classify};
-use engine_proto::verdict::{Class, ObservedReply, Scope, Stage};
+use engine_proto::verdict::{Class, ObservedReply};
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
@@ -84,68 +85,22 @@ pub(crate) fn pushed_away(mut work: Work, rule: &'static str, until: Instant, no
 
 /// A session ended before it gave a single answer.
 pub(super) fn session_refused(context: &ProbeContext<'_>, closure: &Closure) {
-    let (Place { asking, group, .. }, now) = (**context, context.now);
-    match closure {
-        // A server that fails at STARTTLS, or in the handshake, may work without TLS (RFC 7435).
-        Closure::TlsFailed
-        | Closure::Refused { step: Step::StartTls, .. }
-        | Closure::Closed(Step::StartTls)
-        | Closure::TimedOut(Step::StartTls)
-        | Closure::Garbled(Step::StartTls, _)
-        | Closure::Unexpected(Step::StartTls) => {
-            if context.state().on_tls_failed() {
-                context.state().set_down(now + HOST_DOWN, "tls_failed");
-            }
-        }
-        Closure::Refused { step, reply } => {
-            let said = classify(&context.view(stage(*step), reply, None));
-            let passes =
-                !reply.is_permanent() && (said.class == Class::Temporary || said.scope == Scope::Session);
-            if said.class == Class::Throttled || passes {
-                push_back(context, said.rule);
-            } else {
-                context.state().set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
-                if rest::is_block(asking, &said) {
-                    rest::on_blocked(asking, group, said.rule, now);
-                }
-            }
-        }
-        Closure::Closed(_) => died(context, "hung_up"),
-        Closure::TimedOut(_) => died(context, "no_answer_in_time"),
-        Closure::Garbled(..) | Closure::Unexpected(_) => {
-            context.state().set_down(now + HOST_DOWN, "not_smtp");
-        }
-        Closure::Quit => {}
-    }
-}
-
-pub(super) fn stage(step: Step) -> Stage {
-    match step {
-        Step::Banner => Stage::Banner,
-        Step::Ehlo | Step::Helo | Step::StartTls | Step::Handshake => Stage::Ehlo,
-        Step::Rset | Step::Mail | Step::Idle => Stage::Mail,
-        Step::Rcpt(_) => Stage::Rcpt,
-    }
+    apply(context, on_session_refused(closure, |stage, reply| classify(&context.view(stage, reply, None))));
 }
 
 /// A session ended in the middle of a transaction. Recipients without an answer are asked about again. If it ended at a recipient,
 /// this one may be the cause, so it comes last, and only a few times.
 pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
-    let group = context.group;
-    let blameless = tally.answers > 0 && !ends_at_recipient(closure);
-    let suspect = if blameless { None } else { context.works().in_flight.take_first() };
+    let (group, effects) = (context.group, effects_of_end(context, closure, tally));
+    let suspect = effects.suspect.and_then(|_| context.works().in_flight.take_first());
     put_back_rest(context);
-    blame(context, closure, tally);
-    let Some(mut work) = suspect else { return };
-    match (busy(context, closure), closure) {
-        (Some(said), Closure::Refused { reply, .. }) => {
-            context.tell(&mut work, reply, &said, context.now);
-            work.leave_heard(said.rule, Some(HOST_DOWN));
-        }
-        (_, Closure::TimedOut(_)) => {
-            work.leave_at(&context.route().host, None, "no_answer_in_time", HOST_DOWN);
-        }
-        _ => work.leave_at(&context.route().host, None, "hung_up", HOST_DOWN),
+    apply_end(context, effects, tally);
+    let Some((mut work, rule)) = suspect.zip(effects.suspect) else { return };
+    if let EndEffect::SlowDown(reply, said) = effects.host {
+        context.tell(&mut work, reply, &said, context.now);
+        work.leave_heard(said.rule, Some(HOST_DOWN));
+    } else {
+        work.leave_at(&context.route().host, None, rule, HOST_DOWN);
     }
     // With answers before it, the session's end was hardly this one's doing.
     work.returns += u8::from(tally.answers == 0);
@@ -157,64 +112,53 @@ pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tal
     }
 }
 
-/// The statement about us in the 421 that ended a session at a recipient or after it: we are too fast, ask about too many unknown
-/// recipients, or are not wanted. `None` without such a statement.
-pub(super) fn busy(context: &ProbeContext<'_>, closure: &Closure) -> Option<Classification> {
-    let Closure::Refused { step: Step::Rcpt(_) | Step::Rset | Step::Mail | Step::Idle, reply } = closure
-    else {
-        return None;
-    };
-    if planted(Fault::IgnoreBusy) {
-        return None;
-    }
-    let said = classify(&context.view(Stage::Rcpt, reply, None));
-    let about_us = matches!(said.scope, Scope::Us | Scope::Sender);
-    (about_us && matches!(said.class, Class::Throttled | Class::Policy)).then_some(said)
-}
-
-pub(super) fn ends_at_recipient(closure: &Closure) -> bool {
-    matches!(
-        closure,
-        Closure::Refused { step: Step::Rcpt(_), .. }
-            | Closure::Closed(Step::Rcpt(_))
-            | Closure::TimedOut(Step::Rcpt(_))
-    )
-}
-
-/// Whether a server that answered for recipients broke off at the commands that begin another transaction.
-fn breaks_between(closure: &Closure) -> bool {
-    matches!(
-        closure,
-        Closure::Garbled(Step::Rset | Step::Mail, _)
-            | Closure::Unexpected(Step::Rset | Step::Mail)
-            | Closure::TimedOut(Step::Rset | Step::Mail)
-    )
-}
-
 /// Records what the end of a session in a transaction shows about the host.
 pub(super) fn blame(context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
-    let group = context.group;
-    let at_recipient = ends_at_recipient(closure);
-    let hung_up = matches!(closure, Closure::Refused { .. } | Closure::Closed(_));
-    if tally.answers > 0 && breaks_between(closure) {
-        group.site.state().pace.on_broke_between(tally);
-    } else if tally.answers > 0 && (hung_up || tally.errors > 0) {
-        let end = match closure {
-            _ if at_recipient => End::Recipient,
-            Closure::Refused { step: Step::Mail, .. } | Closure::Closed(Step::Mail) => End::Mail,
-            _ => End::Between,
-        };
-        let site = &mut *group.site.state();
-        site.pace.on_cut_off(tally, end, site.open);
+    apply_end(context, effects_of_end(context, closure, tally), tally);
+}
+
+fn effects_of_end<'a>(context: &ProbeContext<'_>, closure: &'a Closure, tally: &Tally) -> EndEffects<'a> {
+    let heeds_words = !planted(Fault::IgnoreBusy);
+    on_session_end(closure, tally, heeds_words, |stage, reply| classify(&context.view(stage, reply, None)))
+}
+
+fn apply_end(context: &ProbeContext<'_>, effects: EndEffects<'_>, tally: &Tally) {
+    {
+        let site = &mut *context.group.site.state();
+        match effects.pace {
+            Some(PaceEffect::BrokeBetween) => site.pace.on_broke_between(tally),
+            Some(PaceEffect::CutOff(end)) => site.pace.on_cut_off(tally, end, site.open),
+            None => {}
+        }
     }
-    if let Some(said) = busy(context, closure) {
-        slow_down(context, &said);
-    } else if at_recipient && tally.errors == 0 && matches!(closure, Closure::Refused { .. }) {
-        push_back(context, "hung_up");
-    } else if tally.answers == 0 && !at_recipient {
-        session_refused(context, closure);
-    } else if tally.answers == 0 && context.state().on_connection_lost(HANGUPS_MAX) {
-        context.state().set_down(context.now + HOST_DOWN, "hung_up");
+    apply(context, effects.host);
+}
+
+/// Applies the effect of the end of a session on its host.
+fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
+    let (Place { asking, group, .. }, now) = (**context, context.now);
+    match effect {
+        EndEffect::Nothing => {}
+        EndEffect::TlsFailed => {
+            if context.state().on_tls_failed() {
+                context.state().set_down(now + HOST_DOWN, "tls_failed");
+            }
+        }
+        EndEffect::PushBack(rule) => push_back(context, rule),
+        EndEffect::SlowDown(_, said) => slow_down(context, &said),
+        EndEffect::Refused(reply, said) => {
+            context.state().set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
+            if rest::is_block(asking, &said) {
+                rest::on_blocked(asking, group, said.rule, now);
+            }
+        }
+        EndEffect::Died(rule) => died(context, rule),
+        EndEffect::HungUp => {
+            if context.state().on_connection_lost(HANGUPS_MAX) {
+                context.state().set_down(now + HOST_DOWN, "hung_up");
+            }
+        }
+        EndEffect::NotSmtp => context.state().set_down(now + HOST_DOWN, "not_smtp"),
     }
 }
 

@@ -7,10 +7,11 @@
 use super::context::{Place, ProbeContext};
 use super::endings::{blame, push_back};
 use super::replies::mail_refused;
-use super::transaction::{Answered, NextStep, Recipients, ReplyEffect, SessionState, hear};
+use super::transaction::{Answered, NextStep, Recipients, SessionState, hear};
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::SessionNotes;
+use engine_proto::decision::recipient::ReplyEffect;
 use engine_proto::limits::REFUSALS_KEPT_FOR_PROOF;
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;

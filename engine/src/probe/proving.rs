@@ -4,13 +4,15 @@
 use super::checkpoint::release;
 use super::context::{Place, ProbeContext};
 use super::control_replies::{AskedControls, control_answered};
-use super::endings::{blame, ends_at_recipient};
+use super::endings::blame;
 use super::replies::mail_refused;
-use super::transaction::{Answered, NextStep, Recipients, ReplyEffect, SessionState, hear};
+use super::transaction::{Answered, NextStep, Recipients, SessionState, hear};
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::SessionNotes;
 use crate::work::Work;
+use engine_proto::decision::ending::ends_at_recipient;
+use engine_proto::decision::recipient::ReplyEffect;
 use engine_proto::limits::{CHECKPOINT_ROUNDS_MAX, REFUSALS_CARRIED_MAX, TRANSACTION_RECIPIENTS_MAX};
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;

@@ -2,13 +2,16 @@
 
 use super::context::{Place, ProbeContext};
 use super::endings::push_back;
-use super::transaction::{Answered, ReplyEffect};
+use super::transaction::Answered;
 use crate::Priority;
 use crate::asking::Asking;
 use crate::egress::rest;
 use crate::faults::{Fault, planted};
 use crate::site::{Group, SessionNotes};
 use crate::work::Work;
+use engine_proto::decision::recipient::{
+    Alike, HostEffect, RcptFacts, RecipientEffect, ReplyEffect, on_rcpt_reply,
+};
 use engine_proto::limits::{
     CONTROL_UNKNOWN_TTL, HOST_DOWN, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX, SINGLE_NAMED_INTERVAL_MAX,
 };
@@ -30,100 +33,59 @@ pub(super) fn answered(
 ) -> ReplyEffect {
     let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let Answered { reply, behind_others, at, .. } = *heard;
-    let route = context.route();
     let said = classify(&context.view(Stage::Rcpt, reply, Some(work.address.as_str())));
     work.note(|| in_words(&said));
     context.tell(&mut work, reply, &said, at);
     let Some(mut work) = mistaken(work, &said) else { return ReplyEffect::Answer };
-    match said.class {
-        Class::Accepted | Class::ExistsThrottled if route.accepts_everything => {
-            work.settle_heard(Reason::Unverifiable, "accepts_everything", None, None);
-        }
-        Class::Accepted | Class::ExistsThrottled if reason_at_rcpt(&said) == Reason::MailboxExists => {
-            accepted(context, work, notes, said, at);
-        }
-        Class::Throttled if said.scope == Scope::Session && behind_others => {
-            // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
-            work.leave_heard(said.rule, Some(HOST_DOWN));
-            group.put_back(work);
-            return ReplyEffect::Later;
-        }
-        Class::Throttled => {
-            if reply.is_permanent() {
-                context.state().on_refused_alike(&said, false, true, work.address.domain());
-            }
-            push_back(context, said.rule);
-            come_back(group, work, said.rule, now);
-            return ReplyEffect::Push;
-        }
-        Class::Greylisted => {
+    let repeated = context.state().is_repeated(said.rule);
+    let facts = RcptFacts {
+        permanent: reply.is_permanent(),
+        behind_others,
+        accepts_everything: context.route().accepts_everything,
+        returned: work.returns > 0,
+        repeated,
+        block: rest::is_block(asking, &said),
+        for_ipv6: is_refused_for_ipv6(context, &said),
+    };
+    let effects = on_rcpt_reply(&said, facts);
+    if let Some(Alike { block, settled }) = effects.alike {
+        context.state().on_refused_alike(&said, block, settled, work.address.domain());
+    }
+    match effects.host {
+        HostEffect::Nothing => {}
+        HostEffect::PushBack => push_back(context, said.rule),
+        HostEffect::SessionRefused => context.state().on_session_refused(said.rule),
+    }
+    match effects.recipient {
+        RecipientEffect::Hold(Held::Accepted) => accepted(context, work, notes, said, at),
+        RecipientEffect::Hold(Held::Unclear) => hold(context, work, Held::Unclear, said),
+        RecipientEffect::Hold(kind) => refused(context, work, notes, kind, said),
+        RecipientEffect::Settle(reason, rule) => work.settle_heard(reason, rule, None, None),
+        RecipientEffect::Greylisted => {
             notes.on_greylisted(work.address.domain());
             work.settle_heard(Reason::Unverifiable, said.rule, Some(GREYLISTING_WAIT), None);
         }
-        _ if said.scope == Scope::Session => {
-            // Twice the same, from it or from others here: another address may do, above all one of the other family.
-            let known = context.state().is_repeated(said.rule);
-            if work.returns > 0 || known {
-                work.tried |= 1 << index;
-            }
-            context.state().on_session_refused(said.rule);
-            if said.to_all || reply.is_permanent() {
-                context.state().on_refused_alike(&said, false, known, work.address.domain());
-            }
-            come_back(group, work, said.rule, now);
-            return if known { ReplyEffect::Nothing } else { ReplyEffect::Push };
+        RecipientEffect::NextTransaction => {
+            work.leave_heard(said.rule, Some(HOST_DOWN));
+            group.put_back(work);
         }
-        Class::Temporary => {
+        RecipientEffect::AnotherSession { elsewhere } => {
+            work.tried |= u64::from(elsewhere) << index;
+            come_back(group, work, said.rule, now);
+        }
+        RecipientEffect::OnceMore => {
             match again_after(asking, &work, reply) {
                 Some(again) => work.leave_heard_for_now(said.rule, HOST_DOWN, again),
                 None => work.leave_heard(said.rule, Some(HOST_DOWN)),
             }
-            let domain = reply.is_permanent().then(|| work.address.domain().clone());
             ask_elsewhere(context, work, &said);
-            if let Some(domain) = domain {
-                // It may say so to everyone, for as long as the code promises.
-                context.state().on_refused_alike(&said, false, true, &domain);
-                return ReplyEffect::Refusal;
-            }
         }
-        Class::Unclear if is_recipients_own(&said) => hold(context, work, Held::Unclear, said),
-        Class::Full => {
-            if reply.is_permanent() {
-                // If it says so of every recipient, its disk is full, or it counts something else.
-                context.state().on_refused_alike(&said, false, true, work.address.domain());
-            }
-            work.settle_heard(reason_at_rcpt(&said), said.rule, None, None);
-            return if reply.is_permanent() { ReplyEffect::Refusal } else { ReplyEffect::Answer };
+        RecipientEffect::Elsewhere => {
+            work.leave_heard(said.rule, Some(HOST_DOWN));
+            ask_elsewhere(context, work, &said);
         }
-        _ if reason_at_rcpt(&said) != Reason::Unverifiable => refused(context, work, notes, said),
-        _ => return not_answered(context, work, &said),
     }
-    ReplyEffect::Answer
-}
-
-/// A permanent refusal with a code of the recipient's and words that were not understood: what the server says to the
-/// control recipient settles it.
-pub(super) fn is_recipients_own(said: &Classification) -> bool {
-    said.permanent && said.scope == Scope::Recipient && said.rule == UNCERTAIN
-}
-
-/// A refusal that says nothing about the recipient. Another host, or another address of this one, may say more. A host that gives it
-/// to one recipient after the other may give it to everyone.
-pub(super) fn not_answered(context: &ProbeContext<'_>, mut work: Work, said: &Classification) -> ReplyEffect {
-    let block = rest::is_block(context.asking, said);
-    if said.permanent || said.to_all {
-        context.state().on_refused_alike(said, block, true, work.address.domain());
-    }
-    let elsewhere = matches!(said.class, Class::Relay | Class::Unclear | Class::AuthRequired)
-        || said.scope == Scope::Host
-        || is_refused_for_ipv6(context, said);
-    if elsewhere && (!said.to_all || is_refused_for_ipv6(context, said)) {
-        work.leave_heard(said.rule, Some(HOST_DOWN));
-        ask_elsewhere(context, work, said);
-    } else {
-        work.settle_heard(reason_at_rcpt(said), said.rule, None, None);
-    }
-    ReplyEffect::Refusal
+    effects.session
 }
 
 /// Whether an IPv6 address of ours may be why we are refused: the host has an IPv4 address that was not refused yet.
@@ -184,14 +146,14 @@ pub(super) fn accepted(
 }
 
 /// A recipient was refused permanently, for a reason of its own. The refusal counts unless the server refuses everyone.
-pub(super) fn refused(
+fn refused(
     context: &ProbeContext<'_>,
     work: Work,
     notes: &mut SessionNotes,
+    kind: Held,
     said: Classification,
 ) {
     let route = context.route();
-    let kind = if said.class == Class::NotFound { Held::Refused } else { Held::Denied };
     let (now, single) = (context.now, work.priority == Priority::Single);
     if single {
         context.asking.knowledge.borrow_mut().on_single(&route.host, false);
@@ -227,9 +189,6 @@ pub(super) fn hold(context: &ProbeContext<'_>, mut work: Work, kind: Held, said:
     work.on_held();
     context.works().evidence.hold(work, kind, said, number, urgent);
 }
-
-/// The rule of a code of the recipient's beside words that were not understood.
-pub(super) const UNCERTAIN: &str = "uncertain-5.1.1";
 
 /// The delay before a recipient with a transient reply is asked about once more; `None` if it is not asked about again.
 pub(super) fn again_after(asking: &Asking, work: &Work, reply: &Reply) -> Option<Duration> {

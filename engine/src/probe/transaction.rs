@@ -8,6 +8,7 @@ use crate::refusals::AskedRecipients;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::SessionNotes;
+use engine_proto::decision::recipient::ReplyEffect;
 use engine_proto::limits::{TARPIT_QUICK, TARPIT_QUICK_REPLIES_MIN, TARPIT_SLOW, TARPIT_SLOW_REPLIES_MIN};
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::{Closure, Event};
@@ -62,20 +63,6 @@ impl Answered<'_> {
     pub(super) fn too_late(&self) -> ReplyEffect {
         if self.reply.is_permanent() { ReplyEffect::Nothing } else { ReplyEffect::Answer }
     }
-}
-
-/// The effect of a reply to RCPT on its session.
-pub(super) enum ReplyEffect {
-    /// It counts as an answer, whatever it says.
-    Answer,
-    /// It counts as an answer that the host may give to everyone.
-    Refusal,
-    /// The transaction is full: the recipient is asked about in the next one.
-    Later,
-    /// The recipient is to be asked about in another session.
-    Push,
-    /// The reply has no effect, and another session would get the same reply.
-    Nothing,
 }
 
 /// The state of a session after a transaction.

@@ -1,0 +1,155 @@
+//! The effects of the end of a session: on the pace of its site, on its host, and on the recipients without an answer.
+
+use crate::pace::{End, Tally};
+use crate::smtp::dialog::{Closure, Step};
+use crate::smtp::reply::Reply;
+use crate::verdict::classify::Classification;
+use crate::verdict::{Class, Scope, Stage};
+
+/// The effects of the end of a session in a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndEffects<'a> {
+    /// What the pace of the site learns.
+    pub pace: Option<PaceEffect>,
+    /// The effect on the host.
+    pub host: EndEffect<'a>,
+    /// The first recipient without an answer may be the cause, by this rule.
+    pub suspect: Option<&'static str>,
+}
+
+/// What the end of a session shows the pace of its site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PaceEffect {
+    /// The server breaks off at the commands that begin another transaction.
+    BrokeBetween,
+    /// The server ended the session at this step.
+    CutOff(End),
+}
+
+/// The effect of the end of a session on its host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndEffect<'a> {
+    /// The host is used as before.
+    Nothing,
+    /// STARTTLS or the handshake failed: the host may work without TLS (RFC 7435).
+    TlsFailed,
+    /// It has too much, by this rule.
+    PushBack(&'static str),
+    /// It says that we are too fast or not wanted.
+    SlowDown(&'a Reply, Classification),
+    /// It refuses sessions with this reply, and is down.
+    Refused(&'a Reply, Classification),
+    /// The connection ended without a reply, by this rule.
+    Died(&'static str),
+    /// It ended the session at a recipient, before any answer.
+    HungUp,
+    /// It does not speak SMTP, and is down.
+    NotSmtp,
+}
+
+/// Decides what the end of a session shows that gave no answer. `classify` reads the reply of the server.
+pub fn on_session_refused<'a>(
+    closure: &'a Closure,
+    classify: impl Fn(Stage, &Reply) -> Classification,
+) -> EndEffect<'a> {
+    match closure {
+        Closure::TlsFailed
+        | Closure::Refused { step: Step::StartTls, .. }
+        | Closure::Closed(Step::StartTls)
+        | Closure::TimedOut(Step::StartTls)
+        | Closure::Garbled(Step::StartTls, _)
+        | Closure::Unexpected(Step::StartTls) => EndEffect::TlsFailed,
+        Closure::Refused { step, reply } => {
+            let said = classify(stage(*step), reply);
+            let passes =
+                !reply.is_permanent() && (said.class == Class::Temporary || said.scope == Scope::Session);
+            match said.class == Class::Throttled || passes {
+                true => EndEffect::PushBack(said.rule),
+                false => EndEffect::Refused(reply, said),
+            }
+        }
+        Closure::Closed(_) => EndEffect::Died("hung_up"),
+        Closure::TimedOut(_) => EndEffect::Died("no_answer_in_time"),
+        Closure::Garbled(..) | Closure::Unexpected(_) => EndEffect::NotSmtp,
+        Closure::Quit => EndEffect::Nothing,
+    }
+}
+
+/// Decides what the end of a session in a transaction does. `heeds_words`: a 421 may say that we are the cause. `classify` reads the
+/// reply of the server.
+pub fn on_session_end<'a>(
+    closure: &'a Closure,
+    tally: &Tally,
+    heeds_words: bool,
+    classify: impl Fn(Stage, &Reply) -> Classification,
+) -> EndEffects<'a> {
+    let at_recipient = ends_at_recipient(closure);
+    let is_refused = matches!(closure, Closure::Refused { .. });
+    let hung_up = is_refused || matches!(closure, Closure::Closed(_));
+    let pace = match closure {
+        _ if tally.answers == 0 => None,
+        _ if breaks_between(closure) => Some(PaceEffect::BrokeBetween),
+        _ if !hung_up && tally.errors == 0 => None,
+        _ if at_recipient => Some(PaceEffect::CutOff(End::Recipient)),
+        Closure::Refused { step: Step::Mail, .. } | Closure::Closed(Step::Mail) => {
+            Some(PaceEffect::CutOff(End::Mail))
+        }
+        _ => Some(PaceEffect::CutOff(End::Between)),
+    };
+    let host = match words_about_us(closure, &classify).filter(|_| heeds_words) {
+        Some((reply, said)) => EndEffect::SlowDown(reply, said),
+        None if at_recipient && tally.errors == 0 && is_refused => EndEffect::PushBack("hung_up"),
+        None if tally.answers == 0 && !at_recipient => on_session_refused(closure, classify),
+        None if tally.answers == 0 => EndEffect::HungUp,
+        None => EndEffect::Nothing,
+    };
+    let rule = if matches!(closure, Closure::TimedOut(_)) { "no_answer_in_time" } else { "hung_up" };
+    EndEffects { pace, host, suspect: (tally.answers == 0 || at_recipient).then_some(rule) }
+}
+
+/// The statement about us in the 421 that ended a session at a recipient or after it: we are too fast, ask about too many unknown
+/// recipients, or are not wanted. `None` without such a statement.
+fn words_about_us(
+    closure: &Closure,
+    classify: impl Fn(Stage, &Reply) -> Classification,
+) -> Option<(&Reply, Classification)> {
+    let Closure::Refused { step: Step::Rcpt(_) | Step::Rset | Step::Mail | Step::Idle, reply } = closure
+    else {
+        return None;
+    };
+    let said = classify(Stage::Rcpt, reply);
+    let about_us = matches!(said.scope, Scope::Us | Scope::Sender);
+    (about_us && matches!(said.class, Class::Throttled | Class::Policy)).then_some((reply, said))
+}
+
+/// Whether a session ended in place of the reply to a recipient.
+pub fn ends_at_recipient(closure: &Closure) -> bool {
+    matches!(
+        closure,
+        Closure::Refused { step: Step::Rcpt(_), .. }
+            | Closure::Closed(Step::Rcpt(_))
+            | Closure::TimedOut(Step::Rcpt(_))
+    )
+}
+
+/// Whether a server that answered for recipients broke off at the commands that begin another transaction.
+fn breaks_between(closure: &Closure) -> bool {
+    matches!(
+        closure,
+        Closure::Garbled(Step::Rset | Step::Mail, _)
+            | Closure::Unexpected(Step::Rset | Step::Mail)
+            | Closure::TimedOut(Step::Rset | Step::Mail)
+    )
+}
+
+fn stage(step: Step) -> Stage {
+    match step {
+        Step::Banner => Stage::Banner,
+        Step::Ehlo | Step::Helo | Step::StartTls | Step::Handshake => Stage::Ehlo,
+        Step::Rset | Step::Mail | Step::Idle => Stage::Mail,
+        Step::Rcpt(_) => Stage::Rcpt,
+    }
+}
+
+#[cfg(test)]
+mod tests;
