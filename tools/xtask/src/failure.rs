@@ -44,6 +44,16 @@ impl<T, E: Display> Context<T> for Result<T, E> {
     }
 }
 
+/// Returns an error with this text unless the condition holds, from a function whose error is a [`Failure`] or a text.
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)+) => {
+        if !$condition {
+            return Err(format!($($text)+).into());
+        }
+    };
+}
+pub(crate) use ensure;
+
 /// The result of a thread that has ended. A panic is a failure, with the name of the thread.
 pub fn thread_result<T>(ended: std::thread::Result<Result<T, Failure>>, name: &str) -> Result<T, Failure> {
     ended.unwrap_or_else(|_| Err(Failure(format!("{name} panicked"))))

@@ -1,6 +1,7 @@
 //! The API as a program uses it that keeps no connection: each request has its own, and one complete answer.
 
 use super::client::{HttpClient, HttpReply, HttpRequest};
+use crate::failure::ensure;
 use crate::interop::process::wait_until;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -60,9 +61,7 @@ impl<'k> Api<'k> {
         let waited = wait_until(&format!("the batch {id}"), limit, || {
             let reply = self.poll(id)?;
             (last, state) = (reply.to_string(), reply.json());
-            if reply.status != 200 {
-                return Err(format!("not polled: {last}").into());
-            }
+            ensure!(reply.status == 200, "not polled: {last}");
             Ok(state["status"] == "completed")
         });
         waited.map(|()| state).map_err(|failure| format!("{}: {last}", failure.0))

@@ -10,7 +10,7 @@ use super::api::Api;
 use super::client::{HttpReply, HttpRequest};
 use super::options::SoakOptions;
 use super::world::{CampaignFolder, Ledger, Mailnet, Serve};
-use crate::failure::{Context, Failure};
+use crate::failure::{Context, Failure, ensure};
 use crate::interop::process::wait_until;
 use crate::interop::report::{self, Tally};
 use serde_json::Value;
@@ -134,9 +134,7 @@ impl Flows<'_> {
     }
 
     fn keep(&mut self, answer: HttpReply, expected: u16) -> Result<(), String> {
-        if answer.status != expected {
-            return Err(format!("not {expected}: {answer}"));
-        }
+        ensure!(answer.status == expected, "not {expected}: {answer}");
         // The contract says that a batch's refusal names its invalid addresses. No other refusal repeats an address.
         if answer.status >= 400 {
             self.refusals.push(answer.text());
@@ -161,12 +159,8 @@ fn serves_exactly(
     before: &Ledger,
 ) -> Result<String, String> {
     let after = world.ledger("canary")?;
-    if after != *before || !after.credits.add_up() {
-        return Err(format!("{before:?} became {after:?}"));
-    }
-    if api.poll(id)?.json() != *body {
-        return Err("the batch reads otherwise".into());
-    }
+    ensure!(after == *before && after.credits.add_up(), "{before:?} became {after:?}");
+    ensure!(api.poll(id)?.json() == *body, "the batch reads otherwise");
     let repeat = api.verify(&format!("{CANARY}-1@{CANARY}-home.example"))?;
     if repeat.json()["cached"] != true || repeat.word("reason") != "mailbox_exists" {
         return Err(format!("no repeat: {repeat}"));
@@ -182,9 +176,7 @@ fn forgets(
 ) -> Result<String, String> {
     world.text(&["clock", "advance", &(8 * DAY_MS).to_string()])?;
     let polled = api.poll(id)?;
-    if polled.status != 404 {
-        return Err(format!("the batch is still there: {}", polled.status));
-    }
+    ensure!(polled.status == 404, "the batch is still there: {}", polled.status);
     let (mut left, mut expired) = (BTreeSet::new(), Vec::new());
     let waited = wait_until("the end of key files", PURGE_LIMIT, || {
         left = key_files(&world.data())?;

@@ -11,7 +11,7 @@ use super::crowd::each;
 use super::judge::{self, Claim};
 use super::options::SoakOptions;
 use super::world::CampaignFolder;
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 use crate::interop::report::{self, Tally, outcome};
 use serde_json::Value;
 use std::time::Duration;
@@ -69,9 +69,7 @@ fn split(answers: Vec<HttpReply>, good: u16, most: usize) -> Result<(Vec<Value>,
     for answer in answers {
         // The value is read as unsigned: a negative balance is an error.
         let left = answer.json()["credits_remaining"].as_u64();
-        if left.is_none_or(|left| left > most as u64) {
-            return Err(format!("a balance that cannot be: {answer}"));
-        }
+        ensure!(left.is_some_and(|left| left <= most as u64), "a balance that cannot be: {answer}");
         match (answer.status, answer.word("error").as_str()) {
             (status, "") if status == good => paid.push(answer.json()),
             (402, "insufficient_credits") => refused += 1,

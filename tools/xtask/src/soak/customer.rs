@@ -6,7 +6,7 @@ use super::crowd::{each, lock};
 use super::slow_peers::percentile;
 use super::transport::ServerEndpoint;
 use super::visitor::{Visitor, expect};
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 use crate::interop::process::{sleep, wait_until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -107,9 +107,7 @@ impl Customer {
         let body = json!({ "url": url, "events": ["list.unfit"] });
         let made = Api::new(self.server.address, &self.key).post("/v1/webhooks", &body)?;
         let webhook = made.word("webhook_id");
-        if made.status != 201 || webhook.is_empty() {
-            return Err(Failure(format!("a webhook: {made}")));
-        }
+        ensure!(made.status == 201 && !webhook.is_empty(), "a webhook: {made}");
         self.means = Some(CustomerMeans { webhook, delivered: Mutex::new(delivered), download });
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::client::{HttpRequest, Lost};
 use super::crowd::repeat;
 use super::transport::ServerEndpoint;
 use super::visitor::Visitor;
-use crate::failure::{Context, Failure};
+use crate::failure::{Context, Failure, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{self, Read, Write};
@@ -89,9 +89,7 @@ impl Owners {
         let text = String::from_utf8_lossy(&expected);
         let right = text.lines().count() == ROWS.len()
             && ROWS.iter().zip(text.lines()).all(|(row, line)| line.starts_with(row));
-        if !right {
-            return Err(Failure(format!("the download of a plain list is wrong: {text:?}")));
-        }
+        ensure!(right, "the download of a plain list is wrong: {text:?}");
         Ok(Owners { people, expected })
     }
 

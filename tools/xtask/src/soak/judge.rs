@@ -2,6 +2,7 @@
 //! of them can fail.
 
 use super::world::{Credits, Ledger};
+use crate::failure::ensure;
 use mailnet::Scenario;
 use serde_json::Value;
 
@@ -74,9 +75,7 @@ pub fn ledger(name: &str, claim: &Claim, ledger: &Ledger) -> Result<String, Stri
 
 /// Checks that the store's own audit finds no fault, and no more holds than the claim has.
 pub fn audit(name: &str, claim: &Claim, ledger: &Ledger) -> Result<(), String> {
-    if !ledger.faults.is_empty() {
-        return Err(format!("{name}: the audit finds {}", ledger.faults.join(", ")));
-    }
+    ensure!(ledger.faults.is_empty(), "{name}: the audit finds {}", ledger.faults.join(", "));
     if ledger.open_holds > claim.lasting_count {
         return Err(format!("{name}: more holds than batches and lists: {claim:?}, {ledger:?}"));
     }

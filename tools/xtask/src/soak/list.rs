@@ -16,7 +16,7 @@ use super::list_rows::ListRows;
 use super::options::SoakOptions;
 use super::peers::watch;
 use super::world::{CampaignFolder, Mailnet};
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 use crate::interop::process::ServerProcess;
 use crate::interop::report::{self, Tally};
 use serde_json::Value;
@@ -211,9 +211,7 @@ impl LongList<'_> {
                 None => break,
             }
         }
-        if kills < KILLS / 2 {
-            return Err(format!("{kills} kills: the runs end too soon to prove anything"));
-        }
+        ensure!(kills >= KILLS / 2, "{kills} kills: the runs end too soon to prove anything");
         output.nothing_beside()?;
         self.in_memory(peak)?;
         output.judge()?;
@@ -222,9 +220,7 @@ impl LongList<'_> {
         let (rows, resumed) = (number(&summary["rows"]), number(&summary["resumed"]));
         let reasons = summary["reasons"].as_object();
         let sum: u64 = reasons.into_iter().flat_map(|counts| counts.values()).map(number).sum();
-        if rows != self.size.lines || sum != rows {
-            return Err(format!("the summary counts {rows} rows and {sum} reasons"));
-        }
+        ensure!(rows == self.size.lines && sum == rows, "the summary counts {rows} rows and {sum} reasons");
         Ok(format!("{kills} kills, {resumed} rows done before the last run, {} MiB resident", peak / 1024))
     }
 }

@@ -2,7 +2,7 @@
 //! rows, the files beside it, and the search for plain addresses in those.
 
 use super::list_rows::{CLEANED_HEADER, ListRows, next_row};
-use crate::failure::Context;
+use crate::failure::{Context, ensure};
 use flate2::read::MultiGzDecoder;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
@@ -81,12 +81,8 @@ impl ListOutput<'_> {
         while next_row(&mut input, &mut row).at(path)? {
             let n = self.list.number(&row).ok_or_else(|| format!("a strange line: {row}"))?;
             let expected = self.list.cleaned(n);
-            if !is_right(&row, &expected) {
-                return Err(format!("{row}, not {expected}"));
-            }
-            if std::mem::replace(&mut came[n as usize], true) {
-                return Err(format!("line {n} twice"));
-            }
+            ensure!(is_right(&row, &expected), "{row}, not {expected}");
+            ensure!(!std::mem::replace(&mut came[n as usize], true), "line {n} twice");
             if self.is_ordered && rows.last().is_some_and(|&last| last > n) {
                 return Err(format!("line {n} is not in order"));
             }
@@ -103,9 +99,7 @@ impl Eyes {
     /// An error if one of the files has an address in it.
     pub fn look(&mut self) -> Result<(), String> {
         for eye in &mut self.0 {
-            if eye.sees_an_address() {
-                return Err(format!("OUT{} has an address in it", eye.ending));
-            }
+            ensure!(!eye.sees_an_address(), "OUT{} has an address in it", eye.ending);
         }
         Ok(())
     }

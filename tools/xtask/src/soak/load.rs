@@ -4,6 +4,7 @@ use super::api::Api;
 use super::client::HttpReply;
 use super::intercept::Intercepted;
 use super::judge::{self, Claim};
+use crate::failure::ensure;
 use std::time::{Duration, Instant};
 
 /// How many single checks a run has, and how many rows its batches have.
@@ -127,9 +128,7 @@ impl RequestLoad {
         self.unknown = all().filter(|told| *told == Told::Unknown).count() as u64;
         // Reads must continue after any failure.
         let account = api.get("/v1/account")?;
-        if account.status != 200 {
-            return Err(format!("the account: {account}"));
-        }
+        ensure!(account.status == 200, "the account: {account}");
         if self.refused + self.unknown > 0 {
             return if calls.is_met() { self.says_so(api) } else { Err("refused before the fault".into()) };
         }
@@ -148,9 +147,7 @@ impl RequestLoad {
             if ready.status == 503 || check.told == Told::Done {
                 return Ok(());
             }
-            if Instant::now() > end {
-                return Err("it takes no requests, and /readyz does not say so".into());
-            }
+            ensure!(Instant::now() <= end, "it takes no requests, and /readyz does not say so");
             std::thread::sleep(LOOK);
             check.told = ask(api, &check.address)?;
         }

@@ -21,7 +21,7 @@ use super::crowd::{each, joined, spawn};
 use super::judge::{self, Claim};
 use super::options::SoakOptions;
 use super::world::{ANY_PORT, CampaignFolder, Mailnet, Serve};
-use crate::failure::{Context, Failure};
+use crate::failure::{Context, Failure, ensure};
 use crate::interop::process::wait_until;
 use crate::interop::report::{self, Tally};
 use std::net::{TcpListener, UdpSocket};
@@ -181,9 +181,7 @@ impl OutageCampaign {
         let begin = Instant::now();
         wait_until("right answers", NOTICE_LIMIT, || {
             let said = self.ask(api, "up", CLIENTS * 2)?;
-            if !said.wrong.is_empty() {
-                return Err(Failure(format!("{said:?}")));
-            }
+            ensure!(said.wrong.is_empty(), "{said:?}");
             let is_back = said.right == CLIENTS as u64 * 2;
             std::thread::sleep(Duration::from_millis(if is_back { 0 } else { 500 }));
             Ok(is_back)
@@ -201,9 +199,7 @@ impl OutageCampaign {
     fn submit(&self, api: Api<'_>) -> Result<(String, Vec<String>), String> {
         let rows: Vec<String> = (0..BATCH).map(|_| self.address("up")).collect();
         let answer = api.submit("", &rows)?;
-        if answer.status != 202 {
-            return Err(answer.to_string());
-        }
+        ensure!(answer.status == 202, "{answer}");
         let id = answer.word("batch_id");
         let polled = api.poll(&id)?;
         if polled.word("status") != "processing" || !polled.json()["results"].is_null() {
@@ -231,9 +227,7 @@ impl OutageCampaign {
     fn dead_domain(&self, api: Api<'_>) -> Result<String, String> {
         let said = self.ask(api, "dead", 100)?;
         let after = self.ask(api, "up", CLIENTS)?;
-        if said.unverifiable != 100 || after.right != CLIENTS as u64 {
-            return Err(format!("{said:?}, then {after:?}"));
-        }
+        ensure!(said.unverifiable == 100 && after.right == CLIENTS as u64, "{said:?}, then {after:?}");
         self.paid()
     }
 
@@ -258,9 +252,7 @@ impl OutageCampaign {
     /// Ends mailnet while checks of slow servers are under way: each must be answered, or refused and free.
     fn vanishes(&self, api: Api<'_>, mailnet: Mailnet) -> Result<String, String> {
         let said = self.ask_during(api, 64, Duration::from_millis(1500), || mailnet.stop().map(drop))?;
-        if !said.wrong.is_empty() || said.cut_off > 0 {
-            return Err(format!("{said:?}"));
-        }
+        ensure!(said.wrong.is_empty() && said.cut_off == 0, "{said:?}");
         let paid = self.paid()?;
         Ok(format!(
             "{} right, {} unverifiable, {} refused; {paid}",
@@ -270,13 +262,9 @@ impl OutageCampaign {
 
     fn overflows(&self, api: Api<'_>) -> Result<String, String> {
         let said = self.ask(api, "slow", 64)?;
-        if !said.wrong.is_empty() || said.right == 0 || said.temporarily_unavailable == 0 {
-            return Err(format!("{said:?}"));
-        }
+        ensure!(said.wrong.is_empty() && said.right > 0 && said.temporarily_unavailable > 0, "{said:?}");
         let after = self.ask(api, "up", 4)?;
-        if after.right != 4 {
-            return Err(format!("it does not recover: {after:?}"));
-        }
+        ensure!(after.right == 4, "it does not recover: {after:?}");
         let paid = self.paid()?;
         Ok(format!("{} answered, {} refused; {paid}", said.right, said.temporarily_unavailable))
     }

@@ -11,7 +11,7 @@
 use super::options::SoakOptions;
 use super::peers;
 use super::world::{CampaignFolder, engine_flags};
-use crate::failure::{Context, Failure};
+use crate::failure::{Context, Failure, ensure};
 use crate::interop::process::{ServerProcess, interrupted, sleep};
 use crate::interop::report::{self, Tally, outcome};
 use mailnet::{Running, What};
@@ -111,9 +111,7 @@ impl StateCampaign<'_> {
         let mut kill_at = Instant::now() + self.pause();
         while !runs.is_empty() {
             interrupted()?;
-            if began.elapsed() > self.size.limit {
-                return Err("the runs do not end".into());
-            }
+            ensure!(began.elapsed() <= self.size.limit, "the runs do not end");
             let mut index = 0;
             while index < runs.len() {
                 let Some(status) = runs[index].process.ended()? else {
@@ -126,9 +124,7 @@ impl StateCampaign<'_> {
                 }
                 let lines = fs::read_to_string(&run.output).at(&run.output)?;
                 let lines = lines.lines().count();
-                if lines != run.rows {
-                    return Err(format!("{lines} rows in the output, {} in the list", run.rows));
-                }
+                ensure!(lines == run.rows, "{lines} rows in the output, {} in the list", run.rows);
                 finished += 1;
                 if killed < kills {
                     runs.push(self.start()?);
@@ -241,9 +237,7 @@ impl StateCampaign<'_> {
     /// What each host has refused and accepted.
     fn seen(&self) -> Result<BTreeMap<Box<str>, Counts>, String> {
         let journal = self.net.journal();
-        if journal.lost > 0 {
-            return Err("the journal is incomplete".to_owned());
-        }
+        ensure!(journal.lost == 0, "the journal is incomplete");
         let mut seen: BTreeMap<Box<str>, Counts> = BTreeMap::new();
         for event in journal.events {
             let What::Rcpt { code, .. } = event.what else { continue };

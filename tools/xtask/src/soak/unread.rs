@@ -11,7 +11,7 @@ use super::slow_peers::millis;
 use super::transport::{Certificate, ServerEndpoint, Stream};
 use super::visitor::Visitor;
 use super::world::{CampaignFolder, Mailnet, Serve};
-use crate::failure::{Context, Failure};
+use crate::failure::{Context, Failure, ensure};
 use crate::interop::process::{interrupted, wait_until};
 use crate::interop::report::{self, Tally, outcome};
 use serde_json::json;
@@ -312,9 +312,7 @@ fn good_client(server: &ServerEndpoint, key: &str, ended: &AtomicBool) -> Result
             let began = Instant::now();
             let request = HttpRequest::get(path).bearer(key).header("Connection", "close");
             let answer = HttpClient::program(server.clone()).ask(&request)?;
-            if answer.status != 200 {
-                return Err(format!("{path}: {answer}"));
-            }
+            ensure!(answer.status == 200, "{path}: {answer}");
             waits.push(began.elapsed());
         }
         std::thread::sleep(Duration::from_millis(100));

@@ -3,7 +3,7 @@
 use super::assistants::{self, CALLBACK};
 use super::client::{HttpClient, HttpReply, HttpRequest, escape};
 use super::transport::ServerEndpoint;
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 use crate::interop::process::wait_until;
 use std::time::Duration;
 
@@ -104,9 +104,7 @@ impl Visitor {
         let mut last = String::new();
         let waited = wait_until(path, LIST_LIMIT, || {
             last = self.look(path)?.text();
-            if last.contains("cannot be checked") {
-                return Err(Failure("the list is refused".into()));
-            }
+            ensure!(!last.contains("cannot be checked"), "the list is refused");
             Ok(any.iter().any(|wanted| last.contains(wanted)))
         });
         waited.map_err(|failure| Failure(format!("{}: {last}", failure.0)))

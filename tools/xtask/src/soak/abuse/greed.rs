@@ -8,7 +8,7 @@ use super::super::slow_peers::{Habit, Siege};
 use super::super::transport::ServerEndpoint;
 use super::answers::{self, AnswerCounts};
 use super::shapes::{self, Shape};
-use crate::failure::{Context, Failure};
+use crate::failure::{Context, Failure, ensure};
 use crate::interop::process::interrupted;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -245,8 +245,6 @@ fn downloads(means: &Means<'_>, load: DownloadLoad, ended: &AtomicBool) -> Resul
     means.owners.download(&means.server, load, ended, &counts)?;
     let [whole, begun, refused] =
         [&counts.whole, &counts.begun, &counts.refused].map(|counter| counter.load(Ordering::Relaxed));
-    if load.bombs > 0 && whole == 0 {
-        return Err(Failure("no download was read to its end".into()));
-    }
+    ensure!(load.bombs == 0 || whole > 0, "no download was read to its end");
     Ok(format!("{whole} downloads read to their end, {begun} begun and not read, {refused} answers 503"))
 }

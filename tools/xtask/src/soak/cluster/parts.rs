@@ -7,7 +7,7 @@ use super::faults::CampaignFault;
 use super::judge::{FaultWindow, judge};
 use super::world::{ClusterWorld, NODES};
 use super::{FaultRun, finish};
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use crate::soak::client::{HttpClient, HttpRequest, Lost};
@@ -327,17 +327,13 @@ fn revocation(world: &ClusterWorld, clients: &mut [HttpClient], round: usize) ->
     let end = Instant::now() + KEY_LIMIT;
     for node in 0..NODES {
         while status(node)? != 200 {
-            if Instant::now() > end {
-                return Err(Failure(format!("round {round}: the new key is unknown at node {}", node + 1)));
-            }
+            ensure!(Instant::now() <= end, "round {round}: the new key is unknown at node {}", node + 1);
             sleep(Duration::from_millis(50))?;
         }
     }
     world.text(revoker, &["key", "revoke", &id])?;
     let (revoked, mut last) = (Instant::now(), 0);
-    if status(revoker)? != 401 {
-        return Err(Failure(format!("round {round}: the node that revoked the key accepts it")));
-    }
+    ensure!(status(revoker)? == 401, "round {round}: the node that revoked the key accepts it");
     for node in 0..NODES {
         loop {
             let begun = revoked.elapsed().as_millis();

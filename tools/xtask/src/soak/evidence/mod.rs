@@ -12,7 +12,7 @@ use super::crowd::each;
 use super::options::SoakOptions;
 use super::peers::{self, CleanRun};
 use super::world::{ANY_PORT, CampaignFolder};
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 use crate::interop::process::interrupted;
 use crate::interop::report::{self, Tally, outcome};
 use cases::{CaseKind, Content, ServerCase, Subject, cases, scenario};
@@ -36,9 +36,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let seed = options.seed();
     let cases: Vec<ServerCase> =
         cases(options.small)?.into_iter().filter(|case| options.wants(&case.name)).collect();
-    if cases.is_empty() {
-        return Err(Failure("no server has such a name".into()));
-    }
+    ensure!(!cases.is_empty(), "no server has such a name");
     report::line(&format!("evidence: seed {seed}, {} servers", cases.len()));
     let world = CampaignFolder::make(options)?;
     raise_open_files();
@@ -79,9 +77,7 @@ fn lists(
     let cleaned = peers::clean(world, &net, &run)?;
     report::line(&format!("{pace}: {} rows, {:.1} s", rows.len(), cleaned.took.as_secs_f64()));
     let journal = net.journal();
-    if journal.lost > 0 {
-        return Err(Failure(format!("the journal has lost {} events", journal.lost)));
-    }
+    ensure!(journal.lost == 0, "the journal has lost {} events", journal.lost);
     let witness = AnswerWitness::read(&journal);
     for subject in &subjects {
         let score = witness.score(subject, &net, &cleaned.said);

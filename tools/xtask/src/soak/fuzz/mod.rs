@@ -10,7 +10,7 @@ mod log;
 
 use super::crowd::each;
 use super::options::SoakOptions;
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 use crate::interop::process::interrupted;
 use crate::interop::report::{self, Tally};
 use fastrand::Rng;
@@ -38,9 +38,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
         return self::replay(replay);
     }
     let targets: Vec<Target> = TARGETS.into_iter().filter(|target| options.wants(target.name)).collect();
-    if targets.is_empty() {
-        return Err(Failure("no target has this text in its name".into()));
-    }
+    ensure!(!targets.is_empty(), "no target has this text in its name");
     if options.small { small(options, &targets) } else { guided::run(options, &targets) }
 }
 

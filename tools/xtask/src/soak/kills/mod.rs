@@ -25,7 +25,7 @@ use super::judge;
 use super::options::SoakOptions;
 use super::slow_peers::{limit, millis, percentile_at};
 use super::world::{CampaignFolder, Credits, Ledger, Mailnet, Serve, copy_folder, no_panic};
-use crate::failure::{Context, Failure};
+use crate::failure::{Context, Failure, ensure};
 use crate::interop::process::{interrupted, sleep, wait_until};
 use crate::interop::report::{self, Tally, outcome};
 use gate::EndOfClients;
@@ -496,9 +496,7 @@ impl KillFigures {
 /// Requires a p99 of at most twice the idle one, or 10 ms more. The small version only prints the figures, since it runs debug
 /// builds beside other work.
 fn compare_waits(idle: &[Duration], busy: &[Duration], is_full: bool) -> Result<String, String> {
-    if idle.is_empty() || busy.is_empty() {
-        return Err("too few checks to compare".into());
-    }
+    ensure!(!idle.is_empty() && !busy.is_empty(), "too few checks to compare");
     let at = |waits: &[Duration], percent| percentile_at(waits.to_vec(), percent);
     let figures = |waits: &[Duration]| {
         let [half, most] = [50, 99].map(|percent| millis(at(waits, percent)));

@@ -12,7 +12,7 @@
 //! - memory stays below its limit, and no temporary file is left.
 
 use super::{ListSize, LongList};
-use crate::failure::{Context, Failure};
+use crate::failure::{Context, Failure, ensure};
 use crate::interop::report::{self, Tally};
 use crate::soak::list_output::{BESIDE, length};
 use crate::soak::options::SoakOptions;
@@ -123,9 +123,7 @@ impl PartsCampaign<'_> {
         let killed = self.list.watch(&mut run, &mut peak, |run| {
             if length(&partial) > kill_at { run.kill().map(Some) } else { Ok(None) }
         })?;
-        if killed.is_none() {
-            return Err("the run ended before its kill".to_owned());
-        }
+        ensure!(killed.is_some(), "the run ended before its kill");
         drop(mailnet);
         let before = output.rows(&partial).about("after the kill")?;
 
@@ -147,9 +145,7 @@ impl PartsCampaign<'_> {
     /// Notes the rows of a part and their addresses.
     fn take(&mut self, index: u64, rows: &[u64]) -> Result<(), String> {
         for &n in rows {
-            if std::mem::replace(&mut self.came[n as usize], true) {
-                return Err(format!("row {n} is twice in the parts"));
-            }
+            ensure!(!std::mem::replace(&mut self.came[n as usize], true), "row {n} is twice in the parts");
             if let Some((key, _)) = self.address(n)
                 && *self.part_of.entry(key).or_insert(index) != index
             {

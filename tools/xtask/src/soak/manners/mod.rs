@@ -18,7 +18,7 @@ use super::crowd::joined;
 use super::options::SoakOptions;
 use super::peers::{self, CleanRun, Cleaned};
 use super::world::CampaignFolder;
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 use crate::interop::report::{self, Tally};
 use mailnet::{Running, raise_open_files};
 use std::time::Duration;
@@ -60,9 +60,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
         .collect();
     let computing: Vec<MannersCheck> =
         budgets::checks().into_iter().filter(|check| options.wants(&check.name)).collect();
-    if waiting.is_empty() && computing.is_empty() {
-        return Err(Failure("no check has such a name".into()));
-    }
+    ensure!(!waiting.is_empty() || !computing.is_empty(), "no check has such a name");
     let mut tally = Tally::default();
     std::thread::scope(|scope| {
         let under_way: Vec<_> =

@@ -10,7 +10,7 @@ mod folder;
 
 use super::options::SoakOptions;
 use super::store_test::StoreTest;
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 use crate::interop::report::{self, Tally};
 
 const SEEDS: u64 = 10_000;
@@ -54,9 +54,7 @@ fn told(run: &StoreTest) -> Option<String> {
 
 fn survived(run: &StoreTest, options: &SoakOptions) -> Result<String, String> {
     let line = told(run).ok_or_else(|| format!("it did not run: {}", run.complaint()))?;
-    if !run.succeeded {
-        return Err(format!("{line}; {}", run.complaint()));
-    }
+    ensure!(run.succeeded, "{line}; {}", run.complaint());
     let cut = line.rsplit(", ").next().and_then(|part| part.split(' ').next()?.parse::<u64>().ok());
     let is_enough = options.small || cut.is_some_and(|cut| cut >= IN_RECOVERY_MIN);
     if is_enough { Ok(line) } else { Err(format!("{line}: fewer than {IN_RECOVERY_MIN} in recovery")) }

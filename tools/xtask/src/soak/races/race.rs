@@ -2,6 +2,7 @@
 
 use super::site::RaceSite;
 use super::visits::{self, BY_KEY, BY_SESSION, Step, Thing};
+use crate::failure::ensure;
 use crate::interop::process;
 use crate::soak::client::{HttpClient, HttpReply, HttpRequest};
 use crate::soak::transport::ServerEndpoint;
@@ -297,9 +298,7 @@ impl Race<'_> {
             let after = self.possessions(owner)?;
             // A code that was redeemed twice ends its connection.
             let added: Vec<_> = after.difference(before).collect();
-            if !added.is_empty() {
-                return Err(format!("made after the acknowledgement: {added:?}"));
-            }
+            ensure!(added.is_empty(), "made after the acknowledgement: {added:?}");
         }
         Ok(())
     }

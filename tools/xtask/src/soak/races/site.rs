@@ -1,6 +1,6 @@
 //! The servers of the races: one on redb, or two nodes on one PostgreSQL, and the commands of their operator.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, ensure};
 use crate::interop::process::ServerProcess;
 use crate::soak::transport::ServerEndpoint;
 use crate::soak::world::{ANY_PORT, CampaignFolder, listening};
@@ -88,9 +88,7 @@ impl RaceSite {
         for node in self.nodes {
             let log = node.process.log()?;
             let status = node.process.terminate(END_LIMIT)?;
-            if !status.success() || log.contains("panicked") {
-                return Err(format!("{status}: {log}"));
-            }
+            ensure!(status.success() && !log.contains("panicked"), "{status}: {log}");
         }
         Ok("status 0, and no panic".to_owned())
     }

@@ -1,5 +1,6 @@
 //! What the clients of a race do: each step is one that a program or browser takes, and says whether the server allowed it.
 
+use crate::failure::ensure;
 use crate::interop::process;
 use crate::soak::assistants;
 use crate::soak::client::{HttpClient, HttpReply, HttpRequest, attribute, read_reply};
@@ -228,9 +229,7 @@ pub fn possessions(browser: &HttpClient, server: &ServerEndpoint) -> Result<BTre
     let mut found = BTreeSet::new();
     for path in ["/keys", "/connections", "/webhooks", "/lists", "/batches"] {
         let page = browser.ask(&HttpRequest::get(path))?;
-        if page.status != 200 {
-            return Err(format!("{path}: {}", page.status));
-        }
+        ensure!(page.status == 200, "{path}: {}", page.status);
         let nonce = page.hidden(path, "nonce");
         let text = page.text();
         let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');

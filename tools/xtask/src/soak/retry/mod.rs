@@ -19,7 +19,7 @@ use super::list_rows::ListRows;
 use super::options::SoakOptions;
 use super::peers::{self, clean_command, watch};
 use super::world::CampaignFolder;
-use crate::failure::{Context, Failure};
+use crate::failure::{Context, Failure, ensure};
 use crate::interop::process::{self, ServerProcess};
 use crate::interop::report::{self, Tally, outcome};
 use mailnet::{Running, What};
@@ -176,9 +176,7 @@ impl<'a> RetryChain<'a> {
         let mut figures = format!("{} rows open", self.open(&old).len());
         let mut rounds = 0;
         while !self.is_settled(&old) {
-            if rounds == ROUNDS_MAX {
-                return Err(format!("{figures}; still open after {rounds} rounds"));
-            }
+            ensure!(rounds < ROUNDS_MAX, "{figures}; still open after {rounds} rounds");
             rounds += 1;
             pass_an_hour(&self.state)?;
             let (next, new) = self.round(&path, rounds)?;
@@ -192,9 +190,7 @@ impl<'a> RetryChain<'a> {
         }
         let (_, new) = self.round(&path, ROUNDS_MAX + 1)?;
         let asked = self.asked();
-        if new != old {
-            return Err(format!("{figures}; a further round changes the output"));
-        }
+        ensure!(new == old, "{figures}; a further round changes the output");
         let may_ask = self.form.flags.is_empty();
         let is_right = asked.keys().all(|address| may_ask && address.ends_with(BLOCKED));
         outcome(is_right, format!("{figures}; a further round asks about {} recipients", asked.len()))

@@ -2,6 +2,7 @@
 
 use super::cases::{HostCase, HostRoute, host};
 use super::{CONTACT_LIMIT, HTTPS, SMTP, SPELLINGS, SsrfCampaign, counted, seen_all};
+use crate::failure::ensure;
 use crate::interop::process::wait_until;
 use crate::soak::api::Api;
 use crate::soak::client::{HttpReply, HttpRequest};
@@ -134,9 +135,7 @@ impl SsrfCampaign {
             let id = create(api, &format!("https://{host}/hook"))?;
             let path = format!("/v1/webhooks/{id}/test");
             let tested = call(api, "POST", &path, "")?;
-            if tested.status != 202 {
-                return Err(format!("{host}: {tested}"));
-            }
+            ensure!(tested.status == 202, "{host}: {tested}");
             Ok(Hook { id, case: &cases[*index], host })
         };
         indices.iter().map(make).collect()

@@ -21,7 +21,7 @@ use super::api::Api;
 use super::options::SoakOptions;
 use super::visitor::Visitor;
 use super::world::{CampaignFolder, Serve, no_panic};
-use crate::failure::{Context, Failure};
+use crate::failure::{Context, Failure, ensure};
 use crate::interop::process::{self, ServerProcess, own_path, sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use cases::{HostCase, HostRoute, address, expected, host, mixed, refused, zone};
@@ -95,9 +95,7 @@ fn network_namespace() -> Result<PathBuf, Failure> {
 }
 
 fn inside(options: &SoakOptions, outside: &PathBuf) -> Result<Tally, Failure> {
-    if network_namespace()? == *outside {
-        return Err(Failure("this is the network namespace of the machine".into()));
-    }
+    ensure!(network_namespace()? != *outside, "this is the network namespace of the machine");
     let world = CampaignFolder::make(options)?;
     prepare(&world)?;
     let mut campaign = SsrfCampaign::new(world, options.small)?;
@@ -300,9 +298,7 @@ impl SsrfCampaign {
         let wrong: Vec<&String> =
             rows.iter().filter(|row| said.get(*row).is_none_or(|(_, rule)| rule != "no_mail_host")).collect();
         let after = self.sniffer.seen()?;
-        if !wrong.is_empty() || after != before {
-            return Err(format!("{said:?}, and was sent: {after:?}, before: {before:?}"));
-        }
+        ensure!(wrong.is_empty() && after == before, "{said:?}, and was sent: {after:?}, before: {before:?}");
         self.seen_all(&self.mixed, Some(SMTP), &after)
     }
 
@@ -319,9 +315,7 @@ impl SsrfCampaign {
         {
             let host = host("oauth", 'm', index);
             let page = visitor.consent(&format!("https://{host}/1.json"))?;
-            if page.status != 400 {
-                return Err(format!("{}: {page}", case.name));
-            }
+            ensure!(page.status == 400, "{}: {page}", case.name);
             if !case.is_rebound() {
                 continue;
             }
@@ -418,9 +412,7 @@ impl SsrfCampaign {
     fn submit_until_seen(&self, api: Api<'_>, rows: &[String], cases: &[HostCase]) -> Result<String, String> {
         for rows in rows.chunks(BATCH_ROWS) {
             let answer = api.submit("", rows)?;
-            if answer.status != 202 {
-                return Err(answer.to_string());
-            }
+            ensure!(answer.status == 202, "{answer}");
         }
         let seen = self.wait_until_seen(cases)?;
         self.seen_all(cases, Some(SMTP), &seen)
@@ -476,9 +468,7 @@ fn seen_all(cases: &[&HostCase], port: Option<u16>, seen: &PacketLog) -> Result<
     let missing: Vec<&IpAddr> =
         all.iter().filter(|it| !seen.iter().any(|packet| packet.to == **it)).collect();
     let missing = if port.is_some() { missing } else { Vec::new() };
-    if !stray.is_empty() || !missing.is_empty() {
-        return Err(format!("packets to {stray:?}; none to {missing:?}"));
-    }
+    ensure!(stray.is_empty() && missing.is_empty(), "packets to {stray:?}; none to {missing:?}");
     Ok(format!("packets to {} addresses of {} hosts and to no other", all.len(), cases.len()))
 }
 

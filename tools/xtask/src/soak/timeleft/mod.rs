@@ -24,7 +24,7 @@ use super::installation::{expire_with_this_step, step_now};
 use super::options::SoakOptions;
 use super::peers::{self, clean_command};
 use super::world::CampaignFolder;
-use crate::failure::{Context, Failure};
+use crate::failure::{Context, Failure, ensure};
 use crate::interop::process::{self, ServerProcess, interrupted, sleep, target_folder};
 use crate::interop::report::{self, Tally};
 use judge::{Figures, KnownDelay, Sample};
@@ -51,9 +51,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let runs: Vec<TimedRun> =
         kinds::runs(seed, options.small).into_iter().filter(|run| options.wants(&run.name)).collect();
     report::line(&format!("timeleft: seed {seed}, {} runs", runs.len()));
-    if runs.is_empty() {
-        return Err(Failure("no run has such a name".into()));
-    }
+    ensure!(!runs.is_empty(), "no run has such a name");
     let world = CampaignFolder::make(options)?;
     let traces = target_folder()?.join("timeleft");
     fs::create_dir_all(&traces).at(&traces)?;
@@ -179,9 +177,7 @@ fn watch(
         }
         let line = terminal.line();
         samples.push(Sample { at: began.elapsed(), stated: stated(&line), line });
-        if began.elapsed() > RUN_LIMIT {
-            return Err(Failure(format!("does not end: {}", terminal.line())));
-        }
+        ensure!(began.elapsed() <= RUN_LIMIT, "does not end: {}", terminal.line());
     }
 }
 
