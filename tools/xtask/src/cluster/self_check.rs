@@ -83,7 +83,8 @@ impl RoundFault {
         )
     }
 
-    fn name(self) -> String {
+    /// The name of the fault on the command line and in tables.
+    pub fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 

@@ -9,7 +9,7 @@ use super::api::Api;
 use super::client::HttpReply;
 use super::crowd::each;
 use super::judge::{self, Claim};
-use super::options::SoakOptions;
+use super::options::{SoakOptions, sizes};
 use super::world::CampaignFolder;
 use crate::failure::{Failure, ensure};
 use crate::interop::report::{self, Tally, outcome};
@@ -22,23 +22,22 @@ const BATCH: usize = 200;
 /// How long the accepted batches may take to complete.
 const COMPLETION_LIMIT: Duration = Duration::from_secs(600);
 
-struct CreditSize {
-    credits: usize,
-    checks: usize,
-    /// How many batches the second account can pay.
-    paid: usize,
-    batches: usize,
+sizes! {
+    struct CreditSize {
+        credits: usize = 1000, 100;
+        checks: usize = 5000, 500;
+        /// How many batches the second account can pay.
+        paid: usize = 100, 5;
+        batches: usize = 500, 25;
+    }
 }
-
-const FULL: CreditSize = CreditSize { credits: 1000, checks: 5000, paid: 100, batches: 500 };
-const SMALL: CreditSize = CreditSize { credits: 100, checks: 500, paid: 5, batches: 25 };
 
 const SCENARIO: &str =
     "seed = 5\n[[group]]\nname = \"shop-{n}.example\"\ncount = 100\nmailboxes.ok = [\"user-#\"]\n";
 
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
-    let size = if options.small { SMALL } else { FULL };
+    let size = CreditSize::of(options.small);
     report::line(&format!(
         "credits: {CLIENTS} clients, {} checks for {} credits, {} batches of {BATCH} for {}",
         size.checks, size.credits, size.batches, size.paid

@@ -14,14 +14,15 @@
 mod asking;
 mod scenario;
 
+use super::api::Api;
 use super::crowd::joined;
-use super::options::SoakOptions;
+use super::options::{SoakOptions, sizes};
 use super::world::{CampaignFolder, Footprint, Mailnet, Serve};
 use crate::failure::{Context, Failure};
 use crate::interop::process;
 use crate::interop::report::{self, Tally, outcome};
-use asking::{Ask, ask_all};
-use scenario::{Copies, ExpectedReasons, Hostile};
+use asking::ask_all;
+use scenario::{Copies, Hostile};
 use std::time::Duration;
 
 /// The number of threads that ask about well-behaved domains during a round.
@@ -29,44 +30,30 @@ const WELL_BEHAVED_THREADS: usize = 8;
 /// More than any account of the campaign can spend.
 const CREDITS: u64 = 1_000_000;
 
-struct HostileSize {
-    copies: Copies,
-    /// The number of rounds before the baseline.
-    warm_up: usize,
-    rounds: usize,
-    /// The number of checks under way at once.
-    at_once: usize,
-    sessions_min: u64,
-    /// How many sessions must have been open at once.
-    peak_min: u64,
+sizes! {
+    /// The small version has no peers that only wait, each of which would take half a minute. Every round has its own set, since no
+    /// host is asked again within a minute. The limit on memory includes these first visits.
+    struct HostileSize {
+        copies: Copies =
+            Copies { sets: 3, copies: 22, waiting: true, holding: 180 },
+            Copies { sets: 8, copies: 4, waiting: false, holding: 0 };
+        /// The number of rounds before the baseline.
+        warm_up: usize = 3, 4;
+        rounds: usize = 5, 4;
+        /// The number of checks under way at once.
+        at_once: usize = 3600, 300;
+        sessions_min: u64 = 10_000, 2000;
+        /// How many sessions must have been open at once.
+        peak_min: u64 = 2000, 50;
+    }
 }
-
-const FULL: HostileSize = HostileSize {
-    copies: Copies { sets: 3, copies: 22, waiting: true, holding: 180 },
-    warm_up: 3,
-    rounds: 5,
-    at_once: 3600,
-    sessions_min: 10_000,
-    peak_min: 2000,
-};
 
 /// What the engine keeps about a host after the first visit: DNS answers, routes, pace, and the rounding of mimalloc.
 const FIRST_VISIT_KIB: u64 = 12;
 
-/// Without peers that only wait, each of which would take half a minute. Every round has its own set, since no host is
-/// asked again within a minute. The limit on memory includes these first visits.
-const SMALL: HostileSize = HostileSize {
-    copies: Copies { sets: 8, copies: 4, waiting: false, holding: 0 },
-    warm_up: 4,
-    rounds: 4,
-    at_once: 300,
-    sessions_min: 2000,
-    peak_min: 50,
-};
-
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
-    let size = if options.small { SMALL } else { FULL };
+    let size = HostileSize::of(options.small);
     let seed = options.seed();
     report::line(&format!("hostile: seed {seed}"));
     let world = CampaignFolder::make(options)?;
@@ -124,18 +111,11 @@ impl Soak {
         // Each round has its own account: repeats of an account would be answered from the store.
         let well = self.world.unlimited(&format!("well-behaved-{round}"), CREDITS)?;
         let hostile = self.hostile.round(round, round % self.size.copies.sets);
-        let asks = |(address, expected): ExpectedReasons| Ask { key: key.to_owned(), address, expected };
-        let hostile_asks: Vec<Ask> = hostile.into_iter().map(asks).collect();
-        let well_asks: Vec<Ask> = self
-            .hostile
-            .well_behaved(round)
-            .into_iter()
-            .map(|(address, expected)| Ask { key: well.clone(), address, expected })
-            .collect();
+        let well_behaved = self.hostile.well_behaved(round);
         let (address, at_once) = (self.serve.address, self.size.at_once);
         let (bad, good) = std::thread::scope(|scope| {
-            let bad = scope.spawn(|| ask_all(address, &hostile_asks, at_once));
-            let good = ask_all(address, &well_asks, WELL_BEHAVED_THREADS);
+            let bad = scope.spawn(|| ask_all(Api::new(address, key), &hostile, at_once));
+            let good = ask_all(Api::new(address, &well), &well_behaved, WELL_BEHAVED_THREADS);
             (joined(bad), good)
         });
         let (bad, good) = (bad?, good?);

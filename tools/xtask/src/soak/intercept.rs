@@ -68,18 +68,6 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_unlink,
 ];
 
-/// The kinds of calls, by the errors that they can get.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CallKind {
-    /// It needs space for data.
-    Write,
-    Sync,
-    /// It creates a file or folder.
-    Make,
-    /// It needs no space: it truncates, renames or removes.
-    Other,
-}
-
 /// The handling of the calls, which are always counted.
 #[derive(Debug, Clone, Copy)]
 pub enum InterceptPlan {
@@ -251,9 +239,11 @@ impl InterceptState {
     }
 
     fn decide(&self, process: &OwnedFd, asked: &seccomp_notif) -> io::Result<CallAnswer> {
-        let Some(kind) = self.kind(asked) else { return Ok(CallAnswer::Continue) };
+        let Some(change) = self.change(asked)? else { return Ok(CallAnswer::Continue) };
+        let is_write = matches!(change, FolderChange::Write(..));
+        let is_sync = matches!(change, FolderChange::Sync(_));
+        let needs_space = is_write || matches!(change, FolderChange::Make(..) | FolderChange::MakeFolder(_));
         if matches!(self.plan, InterceptPlan::Record) {
-            let change = self.change(asked)?;
             lock(&self.recorded).push(change);
         }
         // The counter changes after the record, so a reader of the counter finds at least as many changes.
@@ -263,17 +253,12 @@ impl InterceptState {
             return Ok(CallAnswer::Continue);
         }
         let is_first = !self.is_met();
-        let needs_space = matches!(kind, CallKind::Write | CallKind::Make);
         Ok(match fault {
             Fault::Error if number == at => self.meet(CallAnswer::Error(libc::EIO)),
             Fault::Full if needs_space => self.meet(CallAnswer::Error(libc::ENOSPC)),
-            Fault::Short if kind == CallKind::Write && is_first => {
-                self.meet(CallAnswer::Value(write_half(process, asked)?))
-            }
+            Fault::Short if is_write && is_first => self.meet(CallAnswer::Value(write_half(process, asked)?)),
             Fault::Short if needs_space && !is_first => CallAnswer::Error(libc::ENOSPC),
-            Fault::SlowSync if kind == CallKind::Sync && is_first => {
-                self.meet(CallAnswer::Later(Instant::now() + SLOW))
-            }
+            Fault::SlowSync if is_sync && is_first => self.meet(CallAnswer::Later(Instant::now() + SLOW)),
             _ => CallAnswer::Continue,
         })
     }
@@ -287,61 +272,43 @@ impl InterceptState {
         answer
     }
 
-    /// The kind of a call on the data folder; `None` for other files.
-    fn kind(&self, asked: &seccomp_notif) -> Option<CallKind> {
-        let [first, second, third, ..] = asked.data.args;
-        let of_descriptor = |kind| self.is_ours(asked.pid, first).then_some(kind);
-        let of_path = |at, kind| self.is_our_path(asked.pid, at).then_some(kind);
-        match libc::c_long::from(asked.data.nr) {
-            libc::SYS_write | libc::SYS_pwrite64 => of_descriptor(CallKind::Write),
-            libc::SYS_fsync | libc::SYS_fdatasync => of_descriptor(CallKind::Sync),
-            libc::SYS_ftruncate => of_descriptor(CallKind::Other),
-            libc::SYS_mkdirat => of_path(second, CallKind::Make),
-            libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_unlinkat => of_path(second, CallKind::Other),
+    /// The change that a call is about to make in the folder; `None` for other files. Only a record has the bytes of a write.
+    fn change(&self, asked: &seccomp_notif) -> io::Result<Option<FolderChange>> {
+        let ([first, second, third, fourth, ..], pid) = (asked.data.args, asked.pid);
+        let call = libc::c_long::from(asked.data.nr);
+        let path = match call {
+            libc::SYS_write
+            | libc::SYS_pwrite64
+            | libc::SYS_fsync
+            | libc::SYS_fdatasync
+            | libc::SYS_ftruncate => file_of(pid, first),
+            libc::SYS_openat if third & libc::O_CREAT as u64 == 0 => return Ok(None),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_mkdir => of_path(first, CallKind::Make),
+            libc::SYS_mkdir | libc::SYS_rename | libc::SYS_unlink => path_at(pid, first),
+            _ => path_at(pid, second),
+        };
+        let Some(path) = path.ok().filter(|path| path.starts_with(&self.folder)) else { return Ok(None) };
+        let written = || match self.plan {
+            InterceptPlan::Record => memory(pid, second, third),
+            _ => Ok(Vec::new()),
+        };
+        Ok(Some(match call {
+            libc::SYS_write => FolderChange::Write(path, position(pid, first)?, written()?),
+            libc::SYS_pwrite64 => FolderChange::Write(path, fourth, written()?),
+            libc::SYS_fsync | libc::SYS_fdatasync => FolderChange::Sync(path),
+            libc::SYS_ftruncate => FolderChange::SetLen(path, second),
+            libc::SYS_openat => FolderChange::Make(path, third & libc::O_TRUNC as u64 != 0),
+            libc::SYS_mkdirat => FolderChange::MakeFolder(path),
+            libc::SYS_renameat | libc::SYS_renameat2 => FolderChange::Rename(path, path_at(pid, fourth)?),
+            libc::SYS_unlinkat => FolderChange::Remove(path),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_rename | libc::SYS_unlink => of_path(first, CallKind::Other),
-            libc::SYS_openat if third & libc::O_CREAT as u64 != 0 => of_path(second, CallKind::Make),
-            _ => None,
-        }
-    }
-
-    fn is_ours(&self, pid: u32, descriptor: u64) -> bool {
-        file_of(pid, descriptor).is_ok_and(|path| path.starts_with(&self.folder))
-    }
-
-    fn is_our_path(&self, pid: u32, at: u64) -> bool {
-        path_at(pid, at).is_ok_and(|path| path.starts_with(&self.folder))
-    }
-
-    /// The change that the call is about to make in the folder.
-    fn change(&self, asked: &seccomp_notif) -> io::Result<FolderChange> {
-        let [first, second, third, fourth, ..] = asked.data.args;
-        let pid = asked.pid;
-        Ok(match libc::c_long::from(asked.data.nr) {
-            libc::SYS_write => {
-                FolderChange::Write(file_of(pid, first)?, position(pid, first)?, memory(pid, second, third)?)
-            }
-            libc::SYS_pwrite64 => {
-                FolderChange::Write(file_of(pid, first)?, fourth, memory(pid, second, third)?)
-            }
-            libc::SYS_fsync | libc::SYS_fdatasync => FolderChange::Sync(file_of(pid, first)?),
-            libc::SYS_ftruncate => FolderChange::SetLen(file_of(pid, first)?, second),
-            libc::SYS_openat => FolderChange::Make(path_at(pid, second)?, third & libc::O_TRUNC as u64 != 0),
-            libc::SYS_mkdirat => FolderChange::MakeFolder(path_at(pid, second)?),
-            libc::SYS_renameat | libc::SYS_renameat2 => {
-                FolderChange::Rename(path_at(pid, second)?, path_at(pid, fourth)?)
-            }
-            libc::SYS_unlinkat => FolderChange::Remove(path_at(pid, second)?),
+            libc::SYS_mkdir => FolderChange::MakeFolder(path),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_mkdir => FolderChange::MakeFolder(path_at(pid, first)?),
+            libc::SYS_rename => FolderChange::Rename(path, path_at(pid, second)?),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_rename => FolderChange::Rename(path_at(pid, first)?, path_at(pid, second)?),
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_unlink => FolderChange::Remove(path_at(pid, first)?),
+            libc::SYS_unlink => FolderChange::Remove(path),
             other => return Err(io::Error::other(format!("system call {other} is not known"))),
-        })
+        }))
     }
 }
 

@@ -13,7 +13,7 @@ pub mod parts;
 
 use super::list_output::{ListOutput, length};
 use super::list_rows::ListRows;
-use super::options::SoakOptions;
+use super::options::{SoakOptions, sizes};
 use super::peers::watch;
 use super::world::{CampaignFolder, Mailnet};
 use crate::failure::{Failure, ensure};
@@ -24,39 +24,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The size of a long list, and the limits of its runs.
-#[derive(Clone, Copy)]
-struct ListSize {
-    lines: u64,
-    domains: u64,
-    /// The time limit of a whole run.
-    limit: Duration,
-    /// The time after which a run is killed if it has not written the random number of bytes.
-    kill_at_last: Duration,
-    /// The limits in MiB: of rows and addresses, and of the whole process.
-    memory: &'static str,
-    resident_kib_max: u64,
-    max_wait: &'static str,
+sizes! {
+    /// The size of a long list, and the limits of its runs.
+    struct ListSize {
+        lines: u64 = 10_000_000, 20_000;
+        domains: u64 = 2000, 30;
+        /// The time limit of a whole run.
+        limit: Duration = Duration::from_secs(4 * 3600), Duration::from_secs(120);
+        /// The time after which a run is killed if it has not written the random number of bytes.
+        kill_at_last: Duration = Duration::from_secs(60), Duration::from_secs(4);
+        /// The limits in MiB: of rows and addresses, and of the whole process.
+        memory: &'static str = "96", "1";
+        resident_kib_max: u64 = 300 * 1024, u64::MAX;
+        max_wait: &'static str = "60", "2";
+    }
 }
-
-const FULL: ListSize = ListSize {
-    lines: 10_000_000,
-    domains: 2000,
-    limit: Duration::from_secs(4 * 3600),
-    kill_at_last: Duration::from_secs(60),
-    memory: "96",
-    resident_kib_max: 300 * 1024,
-    max_wait: "60",
-};
-const SMALL: ListSize = ListSize {
-    lines: 20_000,
-    domains: 30,
-    limit: Duration::from_secs(120),
-    kill_at_last: Duration::from_secs(4),
-    memory: "1",
-    resident_kib_max: u64::MAX,
-    max_wait: "2",
-};
 
 const KILLS: u64 = 5;
 
@@ -76,7 +58,7 @@ fn domain(draw: u64, n: u64, size: ListSize) -> String {
 
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
-    let size = if options.small { SMALL } else { FULL };
+    let size = ListSize::of(options.small);
     let seed = options.seed();
     report::line(&format!("list: seed {seed}, {} lines, {KILLS} kills in each of two runs", size.lines));
     let world = CampaignFolder::make(options)?;
@@ -249,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_list_has_what_makes_it_hard() {
-        let expected = [("soaked-grey", 30), ("soaked-dead", 10)];
-        hard(&scenario(SMALL.domains), SMALL, domain, 9000..14_000, &expected);
+        let (size, expected) = (ListSize::of(true), [("soaked-grey", 30), ("soaked-dead", 10)]);
+        hard(&scenario(size.domains), size, domain, 9000..14_000, &expected);
     }
 }

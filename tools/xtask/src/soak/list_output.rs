@@ -1,11 +1,11 @@
 //! The output of `mailprobe clean` of a list of [`ListRows`], for `soak list`, `soak parts`, `soak lists` and `soak stops`: its
 //! rows, the files beside it, and the search for plain addresses in those.
 
-use super::list_rows::{CLEANED_HEADER, ListRows, next_row};
-use crate::failure::{Context, ensure};
-use flate2::read::MultiGzDecoder;
+use super::list_rows::{CLEANED_HEADER, ListRows};
+use super::outputs::OutputReader;
+use crate::failure::ensure;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// A part of the domain of every address of the lists.
@@ -61,24 +61,16 @@ impl ListOutput<'_> {
     /// The numbers of the complete rows of a file in the form of this output. Each must have the verdict that mailnet expects,
     /// once, and they must be in order if that was requested.
     pub fn rows(&self, path: &Path) -> Result<Vec<u64>, String> {
-        let file = File::open(path).at(path)?;
-        let is_packed = path.extension().is_some_and(|ending| ending == "gz");
-        let plain: Box<dyn Read> =
-            if is_packed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
-        let mut input = BufReader::new(plain);
-        let mut row = String::new();
-        for _ in 0..self.titles {
-            input.read_line(&mut row).at(path)?;
-        }
         let is_right = |row: &str, expected: &str| match self.has_more_columns {
             true => row.strip_prefix(expected).is_some_and(|more| more.starts_with(',')),
             false => row == expected,
         };
-        if next_row(&mut input, &mut row).at(path)? && !is_right(&row, CLEANED_HEADER) {
-            return Err(format!("a strange header: {row}"));
-        }
+        let reader = OutputReader::open(path, self.titles)?;
+        let header = &reader.header;
+        ensure!(header.is_empty() || is_right(header, CLEANED_HEADER), "a strange header: {header}");
         let (mut came, mut rows) = (vec![false; self.list.lines as usize], Vec::new());
-        while next_row(&mut input, &mut row).at(path)? {
+        for row in reader {
+            let row = row?.text;
             let n = self.list.number(&row).ok_or_else(|| format!("a strange line: {row}"))?;
             let expected = self.list.cleaned(n);
             ensure!(is_right(&row, &expected), "{row}, not {expected}");

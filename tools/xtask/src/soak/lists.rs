@@ -14,7 +14,7 @@ use super::client::{HttpReply, HttpRequest};
 use super::judge::Claim;
 use super::list_output::ListOutput;
 use super::list_rows::ListRows;
-use super::options::SoakOptions;
+use super::options::{SoakOptions, sizes};
 use super::world::{CampaignFolder, Mailnet, Serve};
 use crate::failure::{Context, Failure};
 use crate::interop::process::{interrupted, sleep, wait_until};
@@ -31,41 +31,22 @@ const LIMIT: Duration = Duration::from_secs(7_200);
 const RETRY_LIMIT: Duration = Duration::from_secs(60);
 const ACCOUNT: &str = "lists";
 
-struct ApiListSize {
-    rows: u64,
-    /// Addresses that the account has checked before.
-    known: u64,
-    /// The smallest and the largest part of the upload in bytes.
-    part: (usize, usize),
-    upload_kills: usize,
-    work_kills: usize,
-    download_kills: usize,
-    /// The time between two kills during the check.
-    life: Duration,
-    /// Rows of the list that is cancelled.
-    slow_rows: u64,
+sizes! {
+    struct ApiListSize {
+        rows: u64 = 1_000_000, 3_000;
+        /// Addresses that the account has checked before.
+        known: u64 = 2_000, 200;
+        /// The smallest and the largest part of the upload in bytes.
+        part: (usize, usize) = (100_000, 4_000_000), (10_000, 60_000);
+        upload_kills: usize = 10, 2;
+        work_kills: usize = 20, 2;
+        download_kills: usize = 5, 1;
+        /// The time between two kills during the check.
+        life: Duration = Duration::from_secs(15), Duration::from_millis(700);
+        /// Rows of the list that is cancelled.
+        slow_rows: u64 = 10_000, 600;
+    }
 }
-
-const FULL: ApiListSize = ApiListSize {
-    rows: 1_000_000,
-    known: 2_000,
-    part: (100_000, 4_000_000),
-    upload_kills: 10,
-    work_kills: 20,
-    download_kills: 5,
-    life: Duration::from_secs(15),
-    slow_rows: 10_000,
-};
-const SMALL: ApiListSize = ApiListSize {
-    rows: 3_000,
-    known: 200,
-    part: (10_000, 60_000),
-    upload_kills: 2,
-    work_kills: 2,
-    download_kills: 1,
-    life: Duration::from_millis(700),
-    slow_rows: 600,
-};
 
 const SCENARIO: &str = "seed = 7\n[dns]\nlatency_ms = 20\n\
     [[group]]\nname = \"bulk-{n}.example\"\ncount = 200\nserver = { latency_ms = 20 }\n\
@@ -74,7 +55,7 @@ const SCENARIO: &str = "seed = 7\n[dns]\nlatency_ms = 20\n\
 
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
-    let size = if options.small { SMALL } else { FULL };
+    let size = ApiListSize::of(options.small);
     let seed = options.seed();
     report::line(&format!("lists: seed {seed}, {} rows", size.rows));
     let world = CampaignFolder::make(options)?;

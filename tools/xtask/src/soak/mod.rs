@@ -34,6 +34,7 @@ mod load;
 mod manners;
 mod options;
 mod outage;
+mod outputs;
 mod peers;
 mod power;
 mod races;

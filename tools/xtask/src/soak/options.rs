@@ -6,6 +6,25 @@ use std::path::PathBuf;
 /// The seed of the small versions.
 const SMALL_SEED: u64 = 1;
 
+/// Makes a struct of the figures of a campaign, each with its value in the full version and in the small one.
+macro_rules! sizes {
+    (
+        $(#[$about:meta])*
+        struct $name:ident { $($(#[$of_field:meta])* $field:ident: $type:ty = $full:expr, $small:expr;)+ }
+    ) => {
+        $(#[$about])*
+        #[derive(Clone, Copy)]
+        struct $name { $($(#[$of_field])* $field: $type,)+ }
+
+        impl $name {
+            const fn of(small: bool) -> $name {
+                if small { $name { $($field: $small,)+ } } else { $name { $($field: $full,)+ } }
+            }
+        }
+    };
+}
+pub(super) use sizes;
+
 /// The options of `cargo xtask soak`.
 #[derive(Args)]
 pub struct SoakOptions {

@@ -1,13 +1,13 @@
 //! Shared parts of `evidence` and `manners`: mailnet in this process, so that its records can be read at any time, and
 //! `mailprobe clean` against it.
 
+use super::outputs::OutputReader;
 use super::world::{CampaignFolder, no_panic};
 use crate::failure::{Context, Failure};
 use crate::interop::process::{self, Finished, ServerProcess, interrupted};
 use mailnet::{Mailnet, Running, Scenario};
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -97,25 +97,11 @@ pub fn clean(world: &CampaignFolder, net: &Running, run: &CleanRun<'_>) -> Resul
     let took = began.elapsed();
     no_panic(&finished.stderr)?;
     finished.success(&format!("mailprobe clean of {}", run.name))?;
-    let said = read(&output)?;
+    let rows = OutputReader::open(&output, 0)?;
+    let said = rows.map(|row| row.map(|row| (row.own().to_owned(), row.reason)));
+    let said = said.collect::<Result<HashMap<_, _>, _>>()?;
     if said.len() != run.rows.len() {
         return Err(Failure(format!("{}: {} verdicts for {} rows", run.name, said.len(), run.rows.len())));
     }
     Ok(Cleaned { said, took })
-}
-
-fn read(path: &Path) -> Result<HashMap<String, String>, Failure> {
-    let mut reader = csv::Reader::from_path(path).at(path)?;
-    let headers = reader.headers().at(path)?.clone();
-    let column = |name: &str| {
-        headers.iter().position(|header| header == name).ok_or(format!("no column {name}")).at(path)
-    };
-    let (email, reason) = (column("email")?, column("reason")?);
-    let mut said = HashMap::new();
-    for row in reader.records() {
-        let row = row.at(path)?;
-        let field = |index: usize| row.get(index).unwrap_or_default().to_owned();
-        said.insert(field(email), field(reason));
-    }
-    Ok(said)
 }

@@ -8,7 +8,7 @@
 //! - the state file has the sum of what the sites refused and accepted; after kills it has no refusal less, and more only for
 //!   recipients that a killed run was asking about.
 
-use super::options::SoakOptions;
+use super::options::{SoakOptions, sizes};
 use super::peers;
 use super::world::{CampaignFolder, engine_flags};
 use crate::failure::{Context, Failure, ensure};
@@ -22,17 +22,16 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-struct StateSize {
-    /// Sites that refuse all recipients of the lists, and as many that refuse half of them.
-    sites: usize,
-    /// Rows of each run for each site.
-    rows: usize,
-    kills: usize,
-    limit: Duration,
+sizes! {
+    struct StateSize {
+        /// Sites that refuse all recipients of the lists, and as many that refuse half of them.
+        sites: usize = 40, 8;
+        /// Rows of each run for each site.
+        rows: usize = 120, 60;
+        kills: usize = 60, 8;
+        limit: Duration = Duration::from_secs(900), Duration::from_secs(50);
+    }
 }
-
-const FULL: StateSize = StateSize { sites: 40, rows: 120, kills: 60, limit: Duration::from_secs(900) };
-const SMALL: StateSize = StateSize { sites: 8, rows: 60, kills: 8, limit: Duration::from_secs(50) };
 
 const RUNS: usize = 4;
 const LOOK: Duration = Duration::from_millis(20);
@@ -62,7 +61,7 @@ impl Counts {
 
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
-    let size = if options.small { &SMALL } else { &FULL };
+    let size = StateSize::of(options.small);
     let seed = options.seed();
     report::line(&format!("state: seed {seed}, {RUNS} runs at once, {} kills", size.kills));
     let world = CampaignFolder::make(options)?;
@@ -87,7 +86,7 @@ fn scenario(seed: u64, sites: usize) -> String {
 
 struct StateCampaign<'a> {
     world: &'a CampaignFolder,
-    size: &'static StateSize,
+    size: StateSize,
     net: &'a Running,
     part: String,
     random: fastrand::Rng,

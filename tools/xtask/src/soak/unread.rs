@@ -6,7 +6,7 @@
 //! and fast checks within a short time.
 
 use super::client::{HttpClient, HttpRequest};
-use super::options::SoakOptions;
+use super::options::{SoakOptions, sizes};
 use super::slow_peers::millis;
 use super::transport::{Certificate, ServerEndpoint, Stream};
 use super::visitor::Visitor;
@@ -21,33 +21,20 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-struct UnreadSize {
-    connections: usize,
-    /// The most resident memory in MiB, in clear and over TLS.
-    most_mib: [u64; 2],
-    /// How long the connections stay after the last one was opened.
-    stay: Duration,
-    /// The longest time in which a good client must be answered.
-    answered_within: Duration,
-    /// The rows of the list that is downloaded.
-    rows: usize,
+sizes! {
+    /// The small version has enough connections that answers which are copied for each of them would exceed the limit.
+    struct UnreadSize {
+        connections: usize = 4900, 300;
+        /// The most resident memory in MiB, in clear and over TLS.
+        most_mib: [u64; 2] = [300, 400], [180, 190];
+        /// How long the connections stay after the last one was opened.
+        stay: Duration = Duration::from_secs(6), Duration::from_millis(500);
+        /// The longest time in which a good client must be answered.
+        answered_within: Duration = Duration::from_secs(2), Duration::from_secs(5);
+        /// The rows of the list that is downloaded.
+        rows: usize = 20_000, 4_000;
+    }
 }
-
-const FULL: UnreadSize = UnreadSize {
-    connections: 4900,
-    most_mib: [300, 400],
-    stay: Duration::from_secs(6),
-    answered_within: Duration::from_secs(2),
-    rows: 20_000,
-};
-/// Enough that answers which are copied for each connection would exceed the limit.
-const SMALL: UnreadSize = UnreadSize {
-    connections: 300,
-    most_mib: [180, 190],
-    stay: Duration::from_millis(500),
-    answered_within: Duration::from_secs(5),
-    rows: 4_000,
-};
 
 /// How many addresses the connections come from.
 const ADDRESSES: usize = 50;
@@ -70,7 +57,7 @@ struct Opening {
 
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
-    let size = if options.small { SMALL } else { FULL };
+    let size = UnreadSize::of(options.small);
     report::line(&format!("unread: {} connections on each route", size.connections));
     let mut tally = Tally::default();
     let certificate = Certificate::make().about("a certificate")?;

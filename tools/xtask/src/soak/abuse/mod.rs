@@ -17,9 +17,9 @@ mod shapes;
 
 use super::crowd::joined;
 use super::customer::{Action, ActionTimes, Customer, DOMAINS, percentiles};
-use super::downloads::{self, DownloadLoad, Owners};
+use super::downloads::{DownloadLoad, DownloadSize, Owners};
 use super::judge::Claim;
-use super::options::SoakOptions;
+use super::options::{SoakOptions, sizes};
 use super::slow_peers::{Siege, SlowPeer, limit, millis};
 use super::transport::{Certificate, ServerEndpoint};
 use super::visitor::Visitor;
@@ -32,55 +32,31 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-struct AbuseSize {
-    /// The number of slow connections that stay.
-    slow_peers: usize,
-    /// The number of connections of one kind of abuse.
-    members: usize,
-    /// The number of good requests of each kind that are sent at a time.
-    requests: usize,
-    /// How much the latency may exceed that of an idle server.
-    slack: Duration,
-    /// How much it may exceed that beside a group of slow connections alone.
-    slack_beside_group: Duration,
-    /// How much it may exceed that beside abuse that uses all of the processor.
-    slack_beside_load: Duration,
-    /// The shortest duration of each kind of abuse.
-    stay: Duration,
-    /// The length of the silence that ends the answers.
-    quiet: Duration,
-    owners: usize,
-    lists: downloads::DownloadSize,
-    bombs: DownloadLoad,
+sizes! {
+    /// The small version runs on busy machines. So it finds starved clients, not delayed ones.
+    struct AbuseSize {
+        /// The number of slow connections that stay.
+        slow_peers: usize = 5000, 500;
+        /// The number of connections of one kind of abuse.
+        members: usize = 400, 40;
+        /// The number of good requests of each kind that are sent at a time.
+        requests: usize = 500, 15;
+        /// How much the latency may exceed that of an idle server.
+        slack: Duration = Duration::from_millis(10), Duration::from_millis(750);
+        /// How much it may exceed that beside a group of slow connections alone.
+        slack_beside_group: Duration = Duration::from_millis(10), Duration::from_millis(150);
+        /// How much it may exceed that beside abuse that uses all of the processor.
+        slack_beside_load: Duration = Duration::from_millis(100), Duration::from_millis(750);
+        /// The shortest duration of each kind of abuse.
+        stay: Duration = Duration::from_secs(25), Duration::from_secs(1);
+        /// The length of the silence that ends the answers.
+        quiet: Duration = Duration::from_millis(500), Duration::from_millis(500);
+        owners: usize = 6, 1;
+        lists: DownloadSize =
+            DownloadSize { bomb_mib: 256, rows: 400_000 }, DownloadSize { bomb_mib: 4, rows: 60_000 };
+        bombs: DownloadLoad = DownloadLoad { bombs: 12, unread: 30 }, DownloadLoad { bombs: 2, unread: 4 };
+    }
 }
-
-const FULL: AbuseSize = AbuseSize {
-    slow_peers: 5000,
-    members: 400,
-    requests: 500,
-    slack: Duration::from_millis(10),
-    slack_beside_group: Duration::from_millis(10),
-    slack_beside_load: Duration::from_millis(100),
-    stay: Duration::from_secs(25),
-    quiet: Duration::from_millis(500),
-    owners: 6,
-    lists: downloads::DownloadSize { bomb_mib: 256, rows: 400_000 },
-    bombs: DownloadLoad { bombs: 12, unread: 30 },
-};
-/// It runs on busy machines. So this finds starved clients, not delayed ones.
-const SMALL: AbuseSize = AbuseSize {
-    slow_peers: 500,
-    members: 40,
-    requests: 15,
-    slack: Duration::from_millis(750),
-    slack_beside_group: Duration::from_millis(150),
-    slack_beside_load: Duration::from_millis(750),
-    stay: Duration::from_secs(1),
-    quiet: Duration::from_millis(500),
-    owners: 1,
-    lists: downloads::DownloadSize { bomb_mib: 4, rows: 60_000 },
-    bombs: DownloadLoad { bombs: 2, unread: 4 },
-};
 
 /// The kinds of slow connections, in equal parts.
 const CROWDS: [SlowPeer; 4] = [SlowPeer::Silent, SlowPeer::Head, SlowPeer::Body, SlowPeer::Idle];
@@ -98,7 +74,7 @@ const MORE_MIB_MAX: u64 = 100;
 
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
-    let size = if options.small { SMALL } else { FULL };
+    let size = AbuseSize::of(options.small);
     report::line(&format!(
         "abuse: {} slow connections, {} good requests of each kind at a time",
         size.slow_peers, size.requests

@@ -3,7 +3,7 @@
 //! A check or a batch is repeated until it is answered, as a careful customer does. So at the end nearly every outcome is known.
 
 use super::calls::{CallLog, ClusterCall, NodeAnswer, NodeRequest, answer_of};
-use super::world::{ClusterAccount, NODES};
+use super::world::{ClusterAccount, ClusterWorld, NODES};
 use crate::failure::Failure;
 use crate::interop::process::interrupted;
 use crate::isolation::Namespace;
@@ -43,7 +43,7 @@ pub struct ClusterLoad<'w> {
     pub accounts: &'w [ClusterAccount],
     pub log: &'w CallLog,
     /// The load ends: clients finish what they have begun.
-    pub stop: &'w AtomicBool,
+    pub stop: AtomicBool,
     /// Numbers of addresses and of Idempotency-Keys.
     pub numbers: AtomicU64,
     pub batches: Mutex<Vec<OpenBatch>>,
@@ -63,13 +63,10 @@ pub struct ClusterClient<'l> {
 
 impl<'w> ClusterLoad<'w> {
     /// A load without clients yet.
-    pub fn new(
-        namespace: Namespace,
-        nodes: [SocketAddr; NODES],
-        accounts: &'w [ClusterAccount],
-        (log, stop): (&'w CallLog, &'w AtomicBool),
-    ) -> ClusterLoad<'w> {
-        let (numbers, batches, faults, ended) = Default::default();
+    pub fn new(world: &ClusterWorld, accounts: &'w [ClusterAccount], log: &'w CallLog) -> ClusterLoad<'w> {
+        let nodes = std::array::from_fn(|node| world.address(node));
+        let (stop, numbers, batches, faults, ended) = Default::default();
+        let namespace = world.client_namespace();
         ClusterLoad { namespace, nodes, accounts, log, stop, numbers, batches, faults, ended }
     }
 

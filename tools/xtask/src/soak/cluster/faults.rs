@@ -27,7 +27,7 @@ const WRITES_LIMIT: Duration = Duration::from_secs(90);
 const WRITES: usize = 2;
 
 /// A fault of the campaign.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CampaignFault {
     /// SIGKILL to a node, then a start.
     KillNode,
@@ -41,54 +41,43 @@ pub enum CampaignFault {
     PauseNodeLong,
     /// The link of a node is down.
     IsolateNode,
-    /// SIGKILL to Patroni and PostgreSQL of the primary.
-    KillPrimary,
-    /// The primary reaches no server and no etcd.
-    PartitionPrimary,
-    /// SIGKILL to the synchronous standby.
-    KillStandby,
-    /// SIGKILL to etcd.
-    KillEtcd,
-    /// Waits at COMMIT are cancelled, then SIGKILL to the primary.
-    CancelCommits,
+    /// A fault of the cluster of PostgreSQL.
+    Cluster(RoundFault),
 }
 
 impl CampaignFault {
     /// Each ten faults: a primary, five nodes, a standby, etcd, a partition, cancelled waits.
     const TEN: [CampaignFault; 10] = [
-        CampaignFault::KillPrimary,
+        CampaignFault::Cluster(RoundFault::KillPrimary),
         CampaignFault::KillNode,
         CampaignFault::KillNode,
         CampaignFault::KillNode,
         CampaignFault::PauseNode,
         CampaignFault::PauseNode,
-        CampaignFault::KillStandby,
-        CampaignFault::KillEtcd,
-        CampaignFault::PartitionPrimary,
-        CampaignFault::CancelCommits,
+        CampaignFault::Cluster(RoundFault::KillStandby),
+        CampaignFault::Cluster(RoundFault::KillEtcd),
+        CampaignFault::Cluster(RoundFault::PartitionPrimary),
+        CampaignFault::Cluster(RoundFault::CancelCommits),
     ];
     const SMALL: [CampaignFault; 4] = [
         CampaignFault::KillNode,
-        CampaignFault::CancelCommits,
+        CampaignFault::Cluster(RoundFault::CancelCommits),
         CampaignFault::PauseNode,
-        CampaignFault::PartitionPrimary,
+        CampaignFault::Cluster(RoundFault::PartitionPrimary),
     ];
 
     /// The word for tables.
-    pub fn name(self) -> &'static str {
-        match self {
+    pub fn name(self) -> String {
+        let name = match self {
             CampaignFault::KillNode => "kill-node",
             CampaignFault::UpgradeNode(_) => "upgrade-node",
             CampaignFault::DowngradeNode(_) => "downgrade-node",
             CampaignFault::PauseNode => "pause-node",
             CampaignFault::PauseNodeLong => "pause-node-60-s",
             CampaignFault::IsolateNode => "isolate-node",
-            CampaignFault::KillPrimary => "kill-primary",
-            CampaignFault::PartitionPrimary => "partition-primary",
-            CampaignFault::KillStandby => "kill-standby",
-            CampaignFault::KillEtcd => "kill-etcd",
-            CampaignFault::CancelCommits => "cancel-commits",
-        }
+            CampaignFault::Cluster(fault) => return fault.name(),
+        };
+        name.to_owned()
     }
 
     /// Every node gets the newer program, one after another; then the earlier one again; then the newer one for good.
@@ -116,22 +105,6 @@ impl CampaignFault {
         plan.truncate(count);
         plan
     }
-
-    fn of_cluster(self) -> Option<RoundFault> {
-        match self {
-            CampaignFault::KillPrimary => Some(RoundFault::KillPrimary),
-            CampaignFault::PartitionPrimary => Some(RoundFault::PartitionPrimary),
-            CampaignFault::KillStandby => Some(RoundFault::KillStandby),
-            CampaignFault::KillEtcd => Some(RoundFault::KillEtcd),
-            CampaignFault::CancelCommits => Some(RoundFault::CancelCommits),
-            CampaignFault::KillNode
-            | CampaignFault::UpgradeNode(_)
-            | CampaignFault::DowngradeNode(_)
-            | CampaignFault::PauseNode
-            | CampaignFault::PauseNodeLong
-            | CampaignFault::IsolateNode => None,
-        }
-    }
 }
 
 /// Does one fault, heals it, and waits until every node acknowledges writes again.
@@ -148,20 +121,16 @@ pub fn execute(
     sleep(WARM_UP)?;
     world.nodes_run()?;
     let begin = log.now();
-    let node = match fault.of_cluster() {
-        Some(fault) => {
-            fault_of_cluster(fault, world, log)?;
-            None
-        }
-        None => {
-            let node = match fault {
-                CampaignFault::UpgradeNode(node) | CampaignFault::DowngradeNode(node) => node,
-                _ => random.usize(0..NODES),
-            };
-            fault_of_node(fault, node, world, random)?;
-            Some(node)
-        }
+    let node = match fault {
+        CampaignFault::Cluster(_) => None,
+        CampaignFault::UpgradeNode(node) | CampaignFault::DowngradeNode(node) => Some(node),
+        _ => Some(random.usize(0..NODES)),
     };
+    match (fault, node) {
+        (CampaignFault::Cluster(fault), _) => fault_of_cluster(fault, world, log)?,
+        (fault, Some(node)) => fault_of_node(fault, node, world, random)?,
+        (_, None) => {}
+    }
     let healed = log.now();
     world.cluster.await_whole(WHOLE_LIMIT)?;
     for node in 0..NODES {
@@ -240,7 +209,7 @@ mod tests {
     #[test]
     fn the_full_run_has_the_mix_of_the_docs() {
         let plan = CampaignFault::plan(200, false, &mut fastrand::Rng::with_seed(1));
-        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         plan.iter().for_each(|fault| *counts.entry(fault.name()).or_default() += 1);
         let expected = [
             ("cancel-commits", 20),
@@ -252,6 +221,6 @@ mod tests {
             ("partition-primary", 10),
             ("pause-node", 40),
         ];
-        assert_eq!(counts.into_iter().collect::<Vec<_>>(), expected);
+        assert_eq!(counts, expected.map(|(name, count)| (name.to_owned(), count)).into());
     }
 }

@@ -20,7 +20,7 @@ const SHOWN: usize = 5;
 /// When a fault hit something, in milliseconds since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FaultWindow {
-    pub name: &'static str,
+    pub name: String,
     /// The node that it hit, if it was one.
     pub node: Option<usize>,
     pub begin: u64,

@@ -25,7 +25,6 @@ use clients::ClusterLoad;
 use faults::CampaignFault;
 use judge::{FaultWindow, longest_pause};
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use world::{ClusterAccount, ClusterWorld, NODES};
 
@@ -88,10 +87,9 @@ impl FaultRun {
         random: &mut fastrand::Rng,
         tally: &mut Tally,
     ) -> Result<(Vec<ClusterCall>, Vec<FaultWindow>), Failure> {
-        let (stop, accounts) = (AtomicBool::new(false), self.accounts.clone());
+        let accounts = self.accounts.clone();
         let (windows, old_holds, log) = (&mut self.windows, &mut self.old_holds, &self.log);
-        let nodes = std::array::from_fn(|node| world.address(node));
-        let load = ClusterLoad::new(world.client_namespace(), nodes, &accounts, (log, &stop));
+        let load = ClusterLoad::new(world, &accounts, log);
         // The other nodes hear of new keys within two seconds.
         sleep(CALM)?;
         load.during(&mut random.fork(), || {
@@ -134,7 +132,7 @@ impl FaultRun {
     fn pauses(&self, calls: &[ClusterCall], tally: &mut Tally) {
         let limit = u64::from(Setup::default().ttl) * 2000;
         let writes = writes(calls);
-        let pause = |window: &FaultWindow| (window.name, longest_pause(&writes, window));
+        let pause = |window: &FaultWindow| (window.name.clone(), longest_pause(&writes, window));
         let pauses: Vec<_> = self.windows.iter().map(pause).collect();
         let long: Vec<String> = pauses
             .iter()
@@ -153,7 +151,7 @@ impl FaultRun {
     fn table(&self, calls: &[ClusterCall]) {
         let writes = writes(calls);
         let mut kinds: BTreeMap<&str, Vec<&FaultWindow>> = BTreeMap::new();
-        self.windows.iter().for_each(|window| kinds.entry(window.name).or_default().push(window));
+        self.windows.iter().for_each(|window| kinds.entry(&window.name).or_default().push(window));
         report::line(
             "| fault | number | longest pause of writes (s) | longest time until everything worked again (s) | 503 | 429 | 409 | connection broken | not connected |",
         );

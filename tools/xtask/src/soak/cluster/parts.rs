@@ -15,7 +15,7 @@ use crate::soak::crowd::{each, joined, lock};
 use crate::soak::options::SoakOptions;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Others wait at most this long for the locks of a paused node, in milliseconds.
@@ -135,8 +135,7 @@ fn flights(
 ) -> Result<(), Failure> {
     let account = [world.account("flights", "unlimited")?];
     let log = CallLog::make(&world.path("flights.jsonl"))?;
-    let (stop, nodes) = (AtomicBool::new(false), std::array::from_fn(|node| world.address(node)));
-    let load = ClusterLoad::new(world.client_namespace(), nodes, &account, (&log, &stop));
+    let load = ClusterLoad::new(world, &account, &log);
     // The other nodes hear of new keys within two seconds.
     sleep(KEYS_KNOWN)?;
     let asked = ask_at_once(&load, addresses, random)?;
@@ -244,8 +243,7 @@ fn limits(
 ) -> Result<(), Failure> {
     let account = [world.account("limits", "free")?];
     let log = CallLog::make(&world.path("limits.jsonl"))?;
-    let (stop, nodes) = (AtomicBool::new(false), std::array::from_fn(|node| world.address(node)));
-    let load = ClusterLoad::new(world.client_namespace(), nodes, &account, (&log, &stop));
+    let load = ClusterLoad::new(world, &account, &log);
     let body = json!({ "email": "info@fast-1.example", "mode": "fast" });
     let request = HttpRequest::json("/v1/verify", &body);
     sleep(KEYS_KNOWN)?;

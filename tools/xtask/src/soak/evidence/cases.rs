@@ -104,40 +104,23 @@ pub fn cases(small: bool) -> Result<Vec<ServerCase>, Failure> {
 
 /// Adds servers that change after this many unknown recipients.
 fn changes(to: &str, small: bool, cases: &mut Vec<ServerCase>) {
+    let mut add = |after: u64, how: &str, nodes: &str, change: &str| {
+        let server =
+            format!("{{ {GENERIC}, {nodes}changes = [{{ after = {after}, to = \"{to}\", {change} }}] }}");
+        let (name, kind) = (format!("{to}-{after}-{how}"), CaseKind::Misleads);
+        cases.push(ServerCase { name, server, more: "", kind });
+    };
     for after in AFTER {
         for counted in COUNTED {
-            if small && !SMALL.contains(&(after, counted)) {
-                continue;
+            if !small || SMALL.contains(&(after, counted)) {
+                add(after, counted, "", &format!("counted = \"{counted}\""));
             }
-            let change = format!("after = {after}, counted = \"{counted}\", to = \"{to}\"");
-            let server = format!("{{ {GENERIC}, changes = [{{ {change} }}] }}");
-            cases.push(ServerCase {
-                name: format!("{to}-{after}-{counted}"),
-                server,
-                more: "",
-                kind: CaseKind::Misleads,
-            });
         }
-        let nodes = "nodes = [\"honest\", \"honest\", \"honest\"]";
-        let change = format!("after = {after}, counted = \"node\", to = \"{to}\"");
-        let server = format!("{{ {GENERIC}, {nodes}, changes = [{{ {change} }}] }}");
         if !small || after == 7 {
-            cases.push(ServerCase {
-                name: format!("{to}-{after}-node"),
-                server,
-                more: "",
-                kind: CaseKind::Misleads,
-            });
+            add(after, "node", "nodes = [\"honest\", \"honest\", \"honest\"], ", "counted = \"node\"");
         }
-        let change = format!("after = {after}, counted = \"host\", to = \"{to}\", begins = \"next_session\"");
-        let server = format!("{{ {GENERIC}, changes = [{{ {change} }}] }}");
         if !small || after == 12 {
-            cases.push(ServerCase {
-                name: format!("{to}-{after}-next"),
-                server,
-                more: "",
-                kind: CaseKind::Misleads,
-            });
+            add(after, "next", "", "counted = \"host\", begins = \"next_session\"");
         }
     }
 }

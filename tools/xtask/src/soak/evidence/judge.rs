@@ -220,44 +220,36 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_own_bar() {
-        let unverifiable = score(&[("z", Some(true), "unverifiable")], CaseKind::Misleads);
-        assert!(
-            unverifiable.judge(CaseKind::Misleads, Content::Mixed).is_ok()
-                && unverifiable.judge(CaseKind::Honest, Content::Mixed).is_err()
-        );
-        let lost = score(&[("a", Some(true), "unverifiable")], CaseKind::Misleads);
-        assert!(
-            lost.judge(CaseKind::Misleads, Content::Mixed).is_err()
-                && lost.judge(CaseKind::Filter, Content::Mixed).is_ok()
-        );
-        let led = score(&[("a", Some(true), "unverifiable")], CaseKind::Misleads);
-        assert!(led.judge(CaseKind::Misleads, Content::Led).is_ok(), "nothing shows when it changed");
-        let own = score(&[("a", Some(true), "catch_all")], CaseKind::Misleads);
-        assert_eq!((own.catch_all, own.spared), (1, 0));
-        let spared = score(&[("z", Some(true), "catch_all")], CaseKind::Pool);
-        assert!(
-            spared.judge(CaseKind::Pool, Content::Mixed).is_err()
-                && spared.judge(CaseKind::Misleads, Content::Mixed).is_ok()
-        );
-        let all = score(&[("a", Some(true), "catch_all")], CaseKind::CatchAll);
-        assert!(all.judge(CaseKind::CatchAll, Content::Mixed).is_ok());
-        let filtered = score(&[("a", Some(true), "mailbox_exists")], CaseKind::Filter);
-        assert!(filtered.judge(CaseKind::Filter, Content::Mixed).is_err(), "nobody can tell there");
-        let unclear = score(
-            &[("a", Some(false), "unverifiable"), ("b", Some(true), "mailbox_exists")],
-            CaseKind::Unclear,
-        );
-        assert_eq!((unclear.honest, unclear.definite), (1, 1));
-        let last = score(&[("late", Some(false), "unverifiable")], CaseKind::Misleads);
-        assert_eq!(last.honest, 0, "no reply behind it tells it from a change");
-        assert!(unclear.judge(CaseKind::Unclear, Content::Mixed).is_ok());
-        for kind in
-            [CaseKind::Misleads, CaseKind::Pool, CaseKind::Unclear, CaseKind::Filter, CaseKind::CatchAll]
-        {
-            assert!(
-                score(&[("a", Some(false), "mailbox_exists")], kind).judge(kind, Content::Mixed).is_err(),
-                "{kind:?}"
-            );
+        use CaseKind::{CatchAll, Filter, Honest, Misleads, Pool, Unclear};
+        use Content::{Led, Mixed};
+        let (exists, gone) = (Some(true), Some(false));
+        for (row, is_there, reason, kind, content, is_right) in [
+            ("z", exists, "unverifiable", Misleads, Mixed, true),
+            ("z", exists, "unverifiable", Honest, Mixed, false),
+            ("a", exists, "unverifiable", Misleads, Mixed, false),
+            ("a", exists, "unverifiable", Filter, Mixed, true),
+            // Nothing shows when it changed.
+            ("a", exists, "unverifiable", Misleads, Led, true),
+            ("z", exists, "catch_all", Pool, Mixed, false),
+            ("z", exists, "catch_all", Misleads, Mixed, true),
+            ("a", exists, "catch_all", CatchAll, Mixed, true),
+            // Nobody can tell there.
+            ("a", exists, "mailbox_exists", Filter, Mixed, false),
+            ("a", gone, "mailbox_exists", Misleads, Mixed, false),
+            ("a", gone, "mailbox_exists", Pool, Mixed, false),
+            ("a", gone, "mailbox_exists", Unclear, Mixed, false),
+            ("a", gone, "mailbox_exists", Filter, Mixed, false),
+            ("a", gone, "mailbox_exists", CatchAll, Mixed, false),
+        ] {
+            let judged = score(&[(row, is_there, reason)], kind).judge(kind, content);
+            assert_eq!(judged.is_ok(), is_right, "{row} {reason} {kind:?} {content:?}");
         }
+        let own = score(&[("a", exists, "catch_all")], Misleads);
+        assert_eq!((own.catch_all, own.spared), (1, 0));
+        let unclear = score(&[("a", gone, "unverifiable"), ("b", exists, "mailbox_exists")], Unclear);
+        assert_eq!((unclear.honest, unclear.definite), (1, 1));
+        assert!(unclear.judge(Unclear, Mixed).is_ok());
+        let last = score(&[("late", gone, "unverifiable")], Misleads);
+        assert_eq!(last.honest, 0, "no reply behind it tells it from a change");
     }
 }

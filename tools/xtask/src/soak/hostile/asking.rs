@@ -2,18 +2,10 @@
 
 use super::super::api::Api;
 use super::super::crowd::each;
+use super::scenario::ExpectedReasons;
 use crate::failure::Failure;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-
-/// One check with its expected reasons.
-pub struct Ask {
-    pub key: String,
-    pub address: String,
-    /// The reasons that are allowed.
-    pub expected: Vec<&'static str>,
-}
 
 /// The results of many checks.
 #[derive(Default)]
@@ -47,22 +39,22 @@ impl AskedTotals {
 }
 
 /// Makes all checks, `at_once` at a time.
-pub fn ask_all(server: SocketAddr, asks: &[Ask], at_once: usize) -> Result<AskedTotals, Failure> {
+pub fn ask_all(api: Api<'_>, asks: &[ExpectedReasons], at_once: usize) -> Result<AskedTotals, Failure> {
     let start = Instant::now();
     let mut asked = AskedTotals::default();
     let checks = each(asks.len(), at_once, |number| {
         let begin = Instant::now();
-        (check(server, &asks[number]), begin.elapsed())
+        (check(api, &asks[number]), begin.elapsed())
     })?;
-    for (ask, (outcome, taken)) in asks.iter().zip(checks) {
+    for ((address, expected), (outcome, taken)) in asks.iter().zip(checks) {
         if taken > asked.slowest.0 {
-            asked.slowest = (taken, ask.address.clone());
+            asked.slowest = (taken, address.clone());
         }
         match outcome {
             Ok(()) => asked.right += 1,
             Err(said) => {
-                let kind = format!("{}, {said} for {}", ask.kind(), ask.expected.join(" or "));
-                asked.wrong.entry(kind).or_insert_with(|| (0, ask.address.clone())).0 += 1;
+                let kind = format!("{}, {said} for {}", kind(address), expected.join(" or "));
+                asked.wrong.entry(kind).or_insert_with(|| (0, address.clone())).0 += 1;
             }
         }
     }
@@ -70,20 +62,18 @@ pub fn ask_all(server: SocketAddr, asks: &[Ask], at_once: usize) -> Result<Asked
     Ok(asked)
 }
 
-impl Ask {
-    /// The domain without the numbers of its copy.
-    fn kind(&self) -> &str {
-        let domain = self.address.rsplit_once('@').map_or("", |(_, domain)| domain);
-        let stem = domain.split('.').next().unwrap_or_default();
-        stem.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
-    }
+/// The domain of an address without the numbers of its copy.
+fn kind(address: &str) -> &str {
+    let domain = address.rsplit_once('@').map_or("", |(_, domain)| domain);
+    let stem = domain.split('.').next().unwrap_or_default();
+    stem.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-')
 }
 
 /// Makes one check; the error is a result that is not expected.
-fn check(server: SocketAddr, ask: &Ask) -> Result<(), String> {
-    let answer = Api::new(server, &ask.key).verify(&ask.address)?;
+fn check(api: Api<'_>, (address, expected): &ExpectedReasons) -> Result<(), String> {
+    let answer = api.verify(address)?;
     match (answer.status, answer.word("reason")) {
-        (200, reason) if ask.expected.contains(&reason.as_str()) => Ok(()),
+        (200, reason) if expected.contains(&reason.as_str()) => Ok(()),
         (200, reason) => Err(reason),
         (status, _) => Err(format!("{status} {}", answer.word("error"))),
     }

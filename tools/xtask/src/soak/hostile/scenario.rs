@@ -42,6 +42,7 @@ const HOLDING: [&str; 8] = [
 ];
 
 /// How many copies of hostile.toml the scenario has.
+#[derive(Clone, Copy)]
 pub struct Copies {
     /// How many sets of copies the rounds use in turn.
     pub sets: usize,

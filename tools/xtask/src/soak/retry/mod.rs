@@ -11,19 +11,17 @@
 //! - after ten rounds no row is open that a server would answer, and a further round changes nothing and asks nobody;
 //! - `--known` asks about each row that nobody was asked about, and about no row with a verdict.
 
-mod outputs;
-
 use super::crowd::each;
 use super::installation::pass_an_hour;
 use super::list_rows::ListRows;
 use super::options::SoakOptions;
+use super::outputs::{OutputReader, OutputRow};
 use super::peers::{self, clean_command, watch};
 use super::world::CampaignFolder;
 use crate::failure::{Context, Failure, ensure};
 use crate::interop::process::{self, ServerProcess};
 use crate::interop::report::{self, Tally, outcome};
 use mailnet::{Running, What};
-use outputs::{Output, OutputRow};
 use rustix::process::Signal;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -40,55 +38,32 @@ const RUN_LIMIT: Duration = Duration::from_secs(240);
 /// How many differences are printed.
 const SHOWN: usize = 3;
 
-struct RetrySize {
-    lines: u64,
-    forms: &'static [Form],
-}
+/// The rows of the list in the full version and in the small one.
+const LINES: [u64; 2] = [2_400, 400];
+/// The forms of output, one a line: those of the full version, and behind an empty line those of the small one.
+const FORMS: &str = include_str!("../../../soak/retry-forms.txt");
 
 /// A form of output.
 struct Form {
+    name: &'static str,
     /// The ending of the name of its files.
     ending: &'static str,
     /// The flags of its first run.
-    flags: &'static [&'static str],
+    flags: Vec<&'static str>,
     /// Each round replaces the output.
     replaces: bool,
     /// The first run of each round is stopped, and another one continues it.
     stops: bool,
 }
 
-const fn form(ending: &'static str, flags: &'static [&'static str]) -> Form {
-    Form { ending, flags, replaces: false, stops: false }
+impl Form {
+    fn read(name: &'static str) -> Form {
+        let (command, how) = name.split_once(", ").unwrap_or((name, ""));
+        let (ending, flags) = command.split_once(' ').unwrap_or((command, ""));
+        let (replaces, stops) = (how.contains("in place"), how.contains("with stops"));
+        Form { name, ending, flags: flags.split_whitespace().collect(), replaces, stops }
+    }
 }
-
-const fn stopped(ending: &'static str, flags: &'static [&'static str], replaces: bool) -> Form {
-    Form { ending, flags, replaces, stops: true }
-}
-
-const FULL: RetrySize = RetrySize {
-    lines: 2_400,
-    forms: &[
-        form("csv", &[]),
-        form("csv", &["--columns", "rule,checked_at"]),
-        form("csv.gz", &["--columns", "rule"]),
-        form("csv.gz", &[]),
-        form("jsonl", &[]),
-        form("jsonl", &["--columns", "rule,checked_at"]),
-        form("jsonl.gz", &["--columns", "rule"]),
-        Form { ending: "csv", flags: &["--columns", "rule,checked_at"], replaces: true, stops: false },
-        stopped("csv", &["--columns", "rule"], false),
-        stopped("csv.gz", &["--columns", "rule,checked_at"], true),
-        stopped("jsonl", &[], true),
-    ],
-};
-const SMALL: RetrySize = RetrySize {
-    lines: 400,
-    forms: &[
-        form("csv", &[]),
-        form("jsonl.gz", &["--columns", "rule"]),
-        stopped("csv", &["--columns", "rule,checked_at"], true),
-    ],
-};
 
 /// Its domains are those of `domain`.
 const SCENARIO: &str = include_str!("../../../soak/scenarios/retry.toml");
@@ -108,25 +83,35 @@ fn domain(draw: u64, n: u64) -> String {
 
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
-    let size = if options.small { &SMALL } else { &FULL };
-    let seed = options.seed();
-    report::line(&format!("retry: seed {seed}, {} lines in {} forms", size.lines, size.forms.len()));
+    let (full, small) = FORMS.split_once("\n\n").unwrap_or((FORMS, FORMS));
+    let forms: Vec<Form> = if options.small { small } else { full }.lines().map(Form::read).collect();
+    let (seed, lines) = (options.seed(), LINES[usize::from(options.small)]);
+    report::line(&format!("retry: seed {seed}, {lines} lines in {} forms", forms.len()));
     let world = CampaignFolder::make(options)?;
     let mut tally = Tally::default();
     // Most of the time is that of servers and of the pace at them.
-    let outcomes = each(size.forms.len() + 1, size.forms.len() + 1, |n| match size.forms.get(n) {
-        Some(form) => RetryChain::new(&world, size, seed, n, form)?.go(),
-        None => RetryChain::new(&world, size, seed, n, &size.forms[0])?.known(),
+    let outcomes = each(forms.len() + 1, forms.len() + 1, |n| match forms.get(n) {
+        Some(form) => RetryChain::new(&world, lines, seed, n, form)?.go(),
+        None => RetryChain::new(&world, lines, seed, n, &forms[0])?.known(),
     })?;
-    let names = size.forms.iter().map(|form| {
-        let replaces = if form.replaces { ", in place" } else { "" };
-        let stops = if form.stops { ", with stops" } else { "" };
-        format!("{} {}{replaces}{stops}", form.ending, form.flags.join(" "))
-    });
-    for (name, outcome) in names.chain(["--known".to_owned()]).zip(outcomes) {
-        tally.check(&name, outcome);
+    for (name, outcome) in forms.iter().map(|form| form.name).chain(["--known"]).zip(outcomes) {
+        tally.check(name, outcome);
     }
     Ok(tally)
+}
+
+/// All rows of an output, with the header of a CSV.
+#[derive(PartialEq, Eq)]
+struct Output {
+    header: String,
+    rows: Vec<OutputRow>,
+}
+
+impl Output {
+    fn read(path: &Path) -> Result<Output, Failure> {
+        let reader = OutputReader::open(path, 0)?;
+        Ok(Output { header: reader.header.clone(), rows: reader.collect::<Result<_, _>>()? })
+    }
 }
 
 /// The outputs of one form, each made of the one before it.
@@ -153,13 +138,13 @@ type RetryOutcome = Result<String, String>;
 impl<'a> RetryChain<'a> {
     fn new(
         world: &'a CampaignFolder,
-        size: &RetrySize,
+        lines: u64,
         seed: u64,
         n: usize,
         form: &'a Form,
     ) -> Result<RetryChain<'a>, Failure> {
         let net = peers::start(SCENARIO)?;
-        let list = ListRows::new(seed, size.lines, SCENARIO, domain)?;
+        let list = ListRows::new(seed, lines, SCENARIO, domain)?;
         let random = fastrand::Rng::with_seed(seed ^ (n as u64) << 32);
         let state = world.path(&format!("{n}.state"));
         Ok(RetryChain { world, list, form, net, n, state, seen: 0, kept: 0, random, stops: 0 })
@@ -172,7 +157,7 @@ impl<'a> RetryChain<'a> {
     /// Makes the first output, and retries it until no row is open.
     fn go(mut self) -> RetryOutcome {
         let mut path = self.first()?;
-        let mut old = outputs::read(&path)?;
+        let mut old = Output::read(&path)?;
         let mut figures = format!("{} rows open", self.open(&old).len());
         let mut rounds = 0;
         while !self.is_settled(&old) {
@@ -199,13 +184,13 @@ impl<'a> RetryChain<'a> {
     /// Makes the first output, and uses it as `--known` of the same list.
     fn known(mut self) -> RetryOutcome {
         let first = self.first()?;
-        let old = outputs::read(&first)?;
+        let old = Output::read(&first)?;
         let ever: HashSet<String> = self.asked_since(0).into_keys().collect();
         pass_an_hour(&self.state)?;
         let (input, output) = (self.file("list"), self.file("known"));
         self.clean(&[&input.to_string_lossy(), "--known", &first.to_string_lossy()], &output)?;
         let asked = self.asked();
-        let new = outputs::read(&output)?;
+        let new = Output::read(&output)?;
         let mut unasked = 0;
         let mut faults = Vec::new();
         for (n, (row, new)) in (0_u64..).zip(old.rows.iter().zip(&new.rows)) {
@@ -244,15 +229,15 @@ impl<'a> RetryChain<'a> {
     /// Cleans the list for the first time.
     fn first(&mut self) -> Result<PathBuf, Failure> {
         let (input, output) = (self.file("list"), self.file("0"));
-        match self.form.ending.starts_with("csv") {
-            true => self.list.write(&input.with_file_name(format!("{}-list.plain", self.n)))?,
-            false => self.write_json(&input.with_file_name(format!("{}-list.plain", self.n)))?,
+        let is_csv = self.form.ending.starts_with("csv");
+        if is_csv {
+            self.list.write(&input)?
+        } else {
+            self.write_json(&input)?
         }
-        let plain = input.with_file_name(format!("{}-list.plain", self.n));
-        fs::rename(&plain, &input).at(&plain)?;
         let input = input.to_string_lossy().into_owned();
-        let format = if self.form.ending.starts_with("csv") { "csv" } else { "jsonl" };
-        let flags = [&[&*input, "--format", format], self.form.flags].concat();
+        let format = if is_csv { "csv" } else { "jsonl" };
+        let flags = [&[&*input, "--format", format], self.form.flags.as_slice()].concat();
         self.clean(&flags, &output)?;
         Ok(output)
     }
@@ -292,7 +277,7 @@ impl<'a> RetryChain<'a> {
         if !is_complete {
             self.run(&flags, &new)?;
         }
-        let output = outputs::read(&new)?;
+        let output = Output::read(&new)?;
         Ok((new, output))
     }
 
@@ -422,14 +407,14 @@ mod tests {
 
     #[test]
     fn the_list_has_every_kind_of_row() {
-        for size in [&FULL, &SMALL] {
-            let list = ListRows::new(1, size.lines, SCENARIO, domain).unwrap();
-            let addresses: Vec<String> = (0..size.lines).map(|n| list.address(n).to_lowercase()).collect();
+        for lines in LINES {
+            let list = ListRows::new(1, lines, SCENARIO, domain).unwrap();
+            let addresses: Vec<String> = (0..lines).map(|n| list.address(n).to_lowercase()).collect();
             for kind in ["@spent.", "@grey-", "@down-", "@all.", "@blocked.", "nonsense"] {
                 let count = addresses.iter().filter(|address| address.contains(kind)).count();
                 assert!(count > 2, "{count} rows of {kind}");
             }
-            let reasons: HashSet<&str> = (0..size.lines).map(|n| list.reason(n)).collect();
+            let reasons: HashSet<&str> = (0..lines).map(|n| list.reason(n)).collect();
             assert!(reasons.len() >= 7, "{reasons:?}");
         }
     }

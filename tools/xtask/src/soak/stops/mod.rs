@@ -20,7 +20,7 @@ mod judge;
 use super::crowd::each;
 use super::list_output::{ListOutput, MARK};
 use super::list_rows::ListRows;
-use super::options::SoakOptions;
+use super::options::{SoakOptions, sizes};
 use super::peers::{self, clean_command, watch};
 use super::world::CampaignFolder;
 use crate::failure::{Context, Failure};
@@ -34,42 +34,23 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-struct StopsSize {
-    lines: u64,
-    domains: u64,
-    /// The number of stops in all.
-    stops: usize,
-    /// The number of chains, and of those that run at the same time.
-    chains: usize,
-    at_once: usize,
-    /// The longest time until a stop.
-    stop_at_last: Duration,
-    /// The first rows also have servers that cost the longest timeouts.
-    has_timeouts: bool,
-    /// The time limit of a run.
-    limit: Duration,
+sizes! {
+    struct StopsSize {
+        lines: u64 = 10_000, 1_500;
+        domains: u64 = 500, 75;
+        /// The number of stops in all.
+        stops: usize = 200, 16;
+        /// The number of chains, and of those that run at the same time.
+        chains: usize = 20, 4;
+        at_once: usize = 4, 4;
+        /// The longest time until a stop.
+        stop_at_last: Duration = Duration::from_secs(16), Duration::from_secs(4);
+        /// The first rows also have servers that cost the longest timeouts.
+        has_timeouts: bool = true, false;
+        /// The time limit of a run.
+        limit: Duration = Duration::from_secs(240), Duration::from_secs(60);
+    }
 }
-
-const FULL: StopsSize = StopsSize {
-    lines: 10_000,
-    domains: 500,
-    stops: 200,
-    chains: 20,
-    at_once: 4,
-    stop_at_last: Duration::from_secs(16),
-    has_timeouts: true,
-    limit: Duration::from_secs(240),
-};
-const SMALL: StopsSize = StopsSize {
-    lines: 1_500,
-    domains: 75,
-    stops: 16,
-    chains: 4,
-    at_once: 4,
-    stop_at_last: Duration::from_secs(4),
-    has_timeouts: false,
-    limit: Duration::from_secs(60),
-};
 
 /// One in this number of runs is stopped right after its start.
 const EARLY_SHARE: usize = 8;
@@ -100,7 +81,7 @@ const FORMS: [(&str, &str, &[&str]); 4] = [
     ("in order, more columns", "out.csv", &["--columns", "rule,checked_at"]),
 ];
 
-fn scenario(size: &StopsSize) -> String {
+fn scenario(size: StopsSize) -> String {
     let text =
         include_str!("../../../soak/scenarios/stops.toml").replace("DOMAINS", &size.domains.to_string());
     if size.has_timeouts { text + include_str!("../../../soak/scenarios/stops-timeouts.toml") } else { text }
@@ -110,7 +91,7 @@ fn scenario(size: &StopsSize) -> String {
 const FRONT: u64 = 3;
 
 /// The domain of a row. One in fifty rows is of the domains that take long, and so are most of the first ones.
-fn domain(draw: u64, n: u64, size: &StopsSize) -> String {
+fn domain(draw: u64, n: u64, size: StopsSize) -> String {
     let one = |count: u64| 1 + draw / 64 % count;
     let is_first = n < size.lines / 50;
     match draw % 50 {
@@ -124,13 +105,13 @@ fn domain(draw: u64, n: u64, size: &StopsSize) -> String {
     }
 }
 
-fn rows(seed: u64, size: &'static StopsSize) -> Result<ListRows, Failure> {
+fn rows(seed: u64, size: StopsSize) -> Result<ListRows, Failure> {
     ListRows::new(seed, size.lines, &scenario(size), move |draw, n| domain(draw, n, size))
 }
 
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
-    let size = if options.small { &SMALL } else { &FULL };
+    let size = StopsSize::of(options.small);
     let seed = options.seed();
     report::line(&format!("stops: seed {seed}, {} lines, {} stops", size.lines, size.stops));
     let world = CampaignFolder::make(options)?;
@@ -158,7 +139,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
 
 struct StopsCampaign<'a> {
     world: &'a CampaignFolder,
-    size: &'static StopsSize,
+    size: StopsSize,
     seed: u64,
     input: PathBuf,
 }
@@ -342,7 +323,7 @@ mod tests {
 
     #[test]
     fn the_first_rows_take_long() {
-        for size in [&FULL, &SMALL] {
+        for size in [StopsSize::of(false), StopsSize::of(true)] {
             let list = rows(1, size).unwrap();
             let first: Vec<String> = (0..size.lines / 50).map(|n| list.address(n).to_lowercase()).collect();
             for (kind, at_least) in [("-slow-", 2), ("-grey-", 2), ("-dead-", 2)] {

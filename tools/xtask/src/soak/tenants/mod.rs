@@ -10,7 +10,7 @@ mod attacks;
 
 use super::crowd::joined;
 use super::customer::{Action, ActionTimes, Customer, DOMAINS};
-use super::options::SoakOptions;
+use super::options::{SoakOptions, sizes};
 use super::slow_peers::{millis, percentile};
 use super::transport::ServerEndpoint;
 use super::visitor::Visitor;
@@ -24,39 +24,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-struct TenantsSize {
-    /// How often the victim does each of the short, the medium and the long actions.
-    samples: [usize; 3],
-    /// Free accounts of the attackers, and the keys of the first one.
-    accounts: usize,
-    keys: usize,
-    /// Users of the attackers.
-    visitors: usize,
-    connections: usize,
-    /// How long an attack goes on before the victim begins.
-    before: Duration,
-    /// Whether times are compared.
-    is_timed: bool,
+sizes! {
+    struct TenantsSize {
+        /// How often the victim does each of the short, the medium and the long actions.
+        samples: [usize; 3] = [200, 21, 5], [3, 1, 1];
+        /// Free accounts of the attackers, and the keys of the first one.
+        accounts: usize = 21, 4;
+        keys: usize = 58, 6;
+        /// Users of the attackers.
+        visitors: usize = 8, 2;
+        connections: usize = 4_500, 200;
+        /// How long an attack goes on before the victim begins.
+        before: Duration = Duration::from_secs(5), Duration::from_millis(400);
+        /// Whether times are compared.
+        is_timed: bool = true, false;
+    }
 }
-
-const FULL: TenantsSize = TenantsSize {
-    samples: [200, 21, 5],
-    accounts: 21,
-    keys: 58,
-    visitors: 8,
-    connections: 4_500,
-    before: Duration::from_secs(5),
-    is_timed: true,
-};
-const SMALL: TenantsSize = TenantsSize {
-    samples: [3, 1, 1],
-    accounts: 4,
-    keys: 6,
-    visitors: 2,
-    connections: 200,
-    before: Duration::from_millis(400),
-    is_timed: false,
-};
 
 /// The bytes of test batches that an account may have here, in MiB. With the default, the attack would have to last for minutes.
 const STORED_MIB: u64 = 4;
@@ -66,7 +49,7 @@ const MORE_FOLDER_MIB: u64 = 600;
 
 /// Runs the campaign and returns the counts of its checks.
 pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
-    let size = if options.small { SMALL } else { FULL };
+    let size = TenantsSize::of(options.small);
     report::line(&format!("tenants: {} attacks, each beside a victim", attacks::ALL.len()));
     let mut world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(&format!(

@@ -22,10 +22,10 @@ mod terminal;
 use super::crowd::each;
 use super::installation::{expire_with_this_step, step_now};
 use super::options::SoakOptions;
-use super::peers::{self, clean_command};
+use super::peers::{self, clean_command, watch};
 use super::world::CampaignFolder;
 use crate::failure::{Context, Failure, ensure};
-use crate::interop::process::{self, ServerProcess, interrupted, sleep, target_folder};
+use crate::interop::process::{self, ServerProcess, sleep, target_folder};
 use crate::interop::report::{self, Tally};
 use judge::{Figures, KnownDelay, Sample};
 use kinds::{SPENDING, SPENT, TimedRun};
@@ -41,7 +41,6 @@ const WITHHELD_MAX: Duration = Duration::from_secs(5);
 const WRONG_SHARE_MAX: usize = 10;
 const RUN_LIMIT: Duration = Duration::from_secs(900);
 const READ_INTERVAL: Duration = Duration::from_secs(1);
-const LOOK: Duration = Duration::from_millis(20);
 /// The shortest and the longest time until a spent budget is free, from the start of a run.
 const FREE_AFTER: std::ops::Range<Duration> = Duration::from_secs(50)..Duration::from_secs(210);
 
@@ -131,7 +130,7 @@ fn timed(world: &CampaignFolder, traces: &Path, run: &TimedRun) -> Result<Timed,
     let output = File::create(&log).at(&log)?;
     let began = Instant::now();
     let mut process = ServerProcess::start_with("mailprobe clean", command, &log, [output.into(), side])?;
-    let (samples, end) = watch(&mut process, &terminal, began)?;
+    let (samples, end) = read_lines(&mut process, &terminal, began)?;
     // All times are since the start of the run.
     let attempts = judge::attempts(&net.journal(), &run.rows, began - mailnet_began);
     let said: String = samples
@@ -158,27 +157,21 @@ fn timed(world: &CampaignFolder, traces: &Path, run: &TimedRun) -> Result<Timed,
 }
 
 /// Reads the line of a run every second until its end, and returns the time of its end.
-fn watch(
+fn read_lines(
     process: &mut ServerProcess,
     terminal: &Terminal,
     began: Instant,
 ) -> Result<(Vec<Sample>, Duration), Failure> {
-    let mut samples = Vec::new();
-    loop {
-        let next = READ_INTERVAL * (samples.len() as u32 + 1);
-        while began.elapsed() < next {
-            interrupted()?;
-            if let Some(status) = process.ended()? {
-                let end = began.elapsed();
-                let said = || Failure(format!("{status}: {}", terminal.text()));
-                return if status.success() { Ok((samples, end)) } else { Err(said()) };
-            }
-            std::thread::sleep(LOOK);
+    let mut samples: Vec<Sample> = Vec::new();
+    let watched = watch(process, RUN_LIMIT, |_| {
+        if began.elapsed() >= READ_INTERVAL * (samples.len() as u32 + 1) {
+            let line = terminal.line();
+            samples.push(Sample { at: began.elapsed(), stated: stated(&line), line });
         }
-        let line = terminal.line();
-        samples.push(Sample { at: began.elapsed(), stated: stated(&line), line });
-        ensure!(began.elapsed() <= RUN_LIMIT, "does not end: {}", terminal.line());
-    }
+        Ok(None::<()>)
+    });
+    let end = began.elapsed();
+    watched.map(|_| (samples, end)).map_err(|failure| Failure(format!("{}: {}", failure.0, terminal.text())))
 }
 
 /// Spends the budget of [`SPENT`], and returns when it is free again.

@@ -82,7 +82,7 @@ fn planted_faults_are_found() {
 
 #[test]
 fn unknown_outcomes_may_be_charged() {
-    let window = FaultWindow { name: "", node: Some(0), begin: 5, end: 8 };
+    let window = FaultWindow { name: String::new(), node: Some(0), begin: 5, end: 8 };
     let calls = [lost("a", (0, 10)), charged("b", (11, 20), 98), charged("c", (12, 30), 97)];
     assert!(broken(&calls, 2, std::slice::from_ref(&window)).is_empty());
     assert!(broken(&calls, 3, std::slice::from_ref(&window)).is_empty());
@@ -91,14 +91,14 @@ fn unknown_outcomes_may_be_charged() {
 
 #[test]
 fn pauses_begin_before_the_window() {
-    let window = FaultWindow { name: "", node: None, begin: 10, end: 60 };
+    let window = FaultWindow { name: String::new(), node: None, begin: 10, end: 60 };
     assert_eq!(longest_pause(&[1, 9, 40, 50, 61, 100], &window), 31);
     assert_eq!(longest_pause(&[], &window), 0);
 }
 
 #[test]
 fn a_stopped_node_may_refuse_what_it_had_begun() {
-    let window = |name, end| FaultWindow { name, node: Some(0), begin: 1000, end };
+    let window = |name: &str, end| FaultWindow { name: name.to_owned(), node: Some(0), begin: 1000, end };
     let fast = |end: u64| {
         let answer = NodeAnswer { status: 503, retry_after: true, ..NodeAnswer::default() };
         call(NodeRequest::Fast, (900, end), answer)

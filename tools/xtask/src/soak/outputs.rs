@@ -1,24 +1,15 @@
 //! The rows of an output of `mailprobe clean`, with the part that is of the list and the part that is of mailprobe.
 
+use super::list_rows::next_row;
 use crate::failure::{Context, Failure};
-use crate::soak::list_rows::next_row;
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 use std::fs::File;
-use std::io::{BufReader, Read};
-use std::path::Path;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 
 /// The columns that mailprobe adds; the first two always.
 const RESULTS: [&str; 4] = ["deliverable", "reason", "rule", "checked_at"];
-
-/// All rows of an output.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Output {
-    /// The header of a CSV; empty for JSON lines.
-    pub header: String,
-    /// The rows in their order.
-    pub rows: Vec<OutputRow>,
-}
 
 /// A row of an output.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,45 +29,60 @@ impl OutputRow {
     }
 }
 
-/// Reads an output in the form of its name: `.csv` or `.jsonl`, and `.gz` if it is compressed.
-///
-/// # Errors
-///
-/// The file cannot be read, or a row has no verdict.
-pub fn read(path: &Path) -> Result<Output, Failure> {
-    let name = path.to_string_lossy();
-    let file = File::open(path).at(path)?;
-    let plain: Box<dyn Read> =
-        if name.ends_with(".gz") { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
-    let mut input = BufReader::new(plain);
-    let is_json = name.trim_end_matches(".gz").ends_with(".jsonl");
-    let mut output = Output { header: String::new(), rows: Vec::new() };
-    let mut text = String::new();
-    loop {
+/// Reads the rows of an output in the form of its name: `.jsonl`, otherwise CSV, and `.gz` if it is compressed.
+pub struct OutputReader {
+    path: PathBuf,
+    input: BufReader<Box<dyn Read>>,
+    is_json: bool,
+    /// The header of a CSV; empty if there is none yet, and for JSON lines.
+    pub header: String,
+}
+
+impl OutputReader {
+    /// Opens an output with so many lines before its header.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn open(path: &Path, titles: usize) -> Result<OutputReader, Failure> {
+        let (file, name) = (File::open(path).at(path)?, path.to_string_lossy());
+        let plain: Box<dyn Read> =
+            if name.ends_with(".gz") { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
+        let is_json = name.trim_end_matches(".gz").ends_with(".jsonl");
+        let (path, input, mut header) = (path.to_owned(), BufReader::new(plain), String::new());
+        let mut reader = OutputReader { path, input, is_json, header: String::new() };
+        for _ in 0..titles {
+            reader.input.read_line(&mut header).at(&reader.path)?;
+        }
+        if !is_json && next_row(&mut reader.input, &mut header).at(&reader.path)? {
+            reader.header = header;
+        }
+        Ok(reader)
+    }
+
+    /// The next complete row.
+    fn next_row(&mut self) -> Result<Option<OutputRow>, Failure> {
+        let mut text = String::new();
         // A quote in JSON is behind a backslash or ends a text, and a text has no line end.
-        let more = match is_json {
-            true => next_line(&mut input, &mut text),
-            false => next_row(&mut input, &mut text),
+        let more = match self.is_json {
+            true => self.input.read_line(&mut text).map(|length| length > 0),
+            false => next_row(&mut self.input, &mut text),
         };
-        if !more.at(path)? {
-            return Ok(output);
+        if !more.at(&self.path)? {
+            return Ok(None);
         }
-        if !is_json && output.header.is_empty() {
-            output.header.clone_from(&text);
-            continue;
-        }
-        let row = if is_json { of_json(&text) } else { of_csv(&text, &output.header) };
-        output.rows.push(
-            row.ok_or_else(|| Failure(format!("{}: a row without a verdict: {text}", path.display())))?,
-        );
+        text.truncate(text.trim_end_matches('\n').len());
+        let row = if self.is_json { of_json(&text) } else { of_csv(&text, &self.header) };
+        row.map(Some).ok_or(format!("a row without a verdict: {text}")).at(&self.path)
     }
 }
 
-fn next_line(input: &mut impl std::io::BufRead, line: &mut String) -> std::io::Result<bool> {
-    line.clear();
-    let more = input.read_line(line)? > 0;
-    line.truncate(line.trim_end_matches('\n').len());
-    Ok(more)
+impl Iterator for OutputReader {
+    type Item = Result<OutputRow, Failure>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_row().transpose()
+    }
 }
 
 fn of_csv(text: &str, header: &str) -> Option<OutputRow> {
