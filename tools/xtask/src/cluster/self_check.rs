@@ -88,6 +88,28 @@ impl RoundFault {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
+    /// Does the fault, and ends it after its time. After a failover, within this limit, it waits for writes at the new primary.
+    /// Returns the member that it was done to.
+    pub fn happen(
+        self,
+        cluster: &mut Cluster,
+        failover_limit: Duration,
+        await_writes: impl FnOnce() -> Result<(), Failure>,
+    ) -> Result<Member, Failure> {
+        let primary = cluster.primary()?.ok_or_else(|| Failure("there is no primary".into()))?;
+        let (target, start) = (self.target(cluster, primary)?, Instant::now());
+        self.begin(cluster, target)?;
+        if self.fails_over() {
+            wait_until(&format!("{}: another primary", self.name()), failover_limit, || {
+                Ok(cluster.primary()?.is_some_and(|now| now != primary))
+            })?;
+            await_writes()?;
+        }
+        process::sleep(self.duration(cluster.setup.ttl).saturating_sub(start.elapsed()))?;
+        self.end(cluster, target)?;
+        Ok(target)
+    }
+
     /// The member that the fault is done to.
     pub fn target(self, cluster: &Cluster, primary: Member) -> Result<Member, Failure> {
         match self {
@@ -331,19 +353,9 @@ fn round(
     };
     process::sleep(WARM_UP)?;
     await_rows(log)?;
-    let primary = cluster.primary()?.ok_or_else(|| Failure("there is no primary".into()))?;
-    let target = fault.target(cluster, primary)?;
     let start = Instant::now();
-    fault.begin(cluster, target)?;
-    if fault.fails_over() {
-        let limit = FAILOVER_LIMIT + Duration::from_secs(u64::from(cluster.setup.ttl));
-        wait_until(&format!("{}: another primary", fault.name()), limit, || {
-            Ok(cluster.primary()?.is_some_and(|now| now != primary))
-        })?;
-        await_rows(log)?;
-    }
-    process::sleep(fault.duration(cluster.setup.ttl).saturating_sub(start.elapsed()))?;
-    fault.end(cluster, target)?;
+    let limit = FAILOVER_LIMIT + Duration::from_secs(u64::from(cluster.setup.ttl));
+    let target = fault.happen(cluster, limit, || await_rows(log))?;
     cluster.await_whole(START_LIMIT)?;
     await_rows(log)?;
     let primary_after = cluster.primary()?.ok_or_else(|| Failure("there is no primary".into()))?;

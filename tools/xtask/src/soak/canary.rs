@@ -31,15 +31,14 @@ const SCENARIO: &str = "seed = 11\n[[domain]]\nname = \"zqcanary7-home.example\"
     [[domain]]\nname = \"zqcanary7-all.example\"\nunknown = \"ok\"\n\
     [[domain]]\nname = \"zqcanary7-fail.example\"\ndns = \"servfail\"\n";
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     report::line("canary: addresses that must be found nowhere");
     let mut world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(SCENARIO)?;
-    let mut tally = Tally::default();
     let serve = start(&world, &mailnet)?;
     let live = world.unlimited("canary", 10_000)?;
-    let test = test_key(&world)?;
+    let test = world.key("canary", &["--test"])?;
     let api = Api::new(serve.address, &live);
     let mut flows = Flows { live: api, test: Api::new(serve.address, &test), refusals: Vec::new() };
     tally.check("every flow", flows.all());
@@ -68,16 +67,11 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     tally.check("the log does not tell after it", absent("the log", serve.log()?.as_bytes()));
     tally.check("the server ends in order", serve.end());
     mailnet.stop()?;
-    Ok(tally)
+    Ok(())
 }
 
 fn start(world: &CampaignFolder, mailnet: &Mailnet) -> Result<Serve, Failure> {
     world.serve(mailnet, &["--test-clock"])
-}
-
-fn test_key(world: &CampaignFolder) -> Result<String, Failure> {
-    let made = world.json(&["key", "create", "canary", "--test"])?;
-    made["key"].as_str().map(str::to_owned).ok_or_else(|| Failure("key create: no key".into()))
 }
 
 /// Requests of every kind that takes an address.

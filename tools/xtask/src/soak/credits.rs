@@ -35,8 +35,8 @@ sizes! {
 const SCENARIO: &str =
     "seed = 5\n[[group]]\nname = \"shop-{n}.example\"\ncount = 100\nmailboxes.ok = [\"user-#\"]\n";
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let size = CreditSize::of(options.small);
     report::line(&format!(
         "credits: {CLIENTS} clients, {} checks for {} credits, {} batches of {BATCH} for {}",
@@ -45,7 +45,6 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(SCENARIO)?;
     let serve = world.serve(&mailnet, &[])?;
-    let mut tally = Tally::default();
     let key = world.unlimited("checks", size.credits as u64)?;
     tally.check("checks", checks(&size, Api::new(serve.address, &key)));
     let claim = |credits: usize| Claim::exact(credits as u64, credits as u64);
@@ -55,7 +54,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     tally.check("the ledger after the batches", world.judge("batches", &claim(size.paid * BATCH)));
     tally.check("the server ends in order", serve.end());
     mailnet.stop()?;
-    Ok(tally)
+    Ok(())
 }
 
 fn address(number: usize) -> String {

@@ -2,6 +2,7 @@
 
 use crate::failure::{Context, Failure};
 use crate::interop::process::interrupted;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
@@ -77,6 +78,19 @@ pub fn spawn<'scope, T: Send + 'scope>(
 ) -> Result<ScopedJoinHandle<'scope, T>, Failure> {
     let spawned = Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
     spawned.about("no thread for a client")
+}
+
+/// Starts a host at a free port of loopback, which does something with each connection. It ends with the process.
+///
+/// # Errors
+///
+/// There is no port, or no thread.
+pub fn host(name: &str, mut take: impl FnMut(TcpStream) + Send + 'static) -> Result<SocketAddr, Failure> {
+    let listener = TcpListener::bind("127.0.0.1:0").about(name)?;
+    let address = listener.local_addr().about(name)?;
+    let accept = move || listener.incoming().flatten().for_each(&mut take);
+    Builder::new().name(name.to_owned()).spawn(accept).about(name)?;
+    Ok(address)
 }
 
 /// The result of a client; its panic continues here.

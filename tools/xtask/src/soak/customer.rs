@@ -2,7 +2,7 @@
 
 use super::api::Api;
 use super::client::{HttpClient, HttpRequest};
-use super::crowd::{each, lock};
+use super::crowd::{each, host, lock};
 use super::slow_peers::percentile;
 use super::transport::ServerEndpoint;
 use super::visitor::{Visitor, expect};
@@ -11,15 +11,13 @@ use crate::interop::process::{sleep, wait_until};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// The number of domains of the scenario: `a-1.example` and so on, with the mailboxes `user-#`.
-pub const DOMAINS: u64 = 50;
+const DOMAINS: u64 = 50;
 const ROWS: u64 = 1_000;
 const BATCH_ROWS: u64 = 20;
 const UPLOAD_BYTES: usize = 2 << 20;
@@ -264,6 +262,14 @@ impl Customer {
     }
 }
 
+/// The scenario of a customer and of those beside it, with servers of this personality.
+pub fn scenario(personality: &str) -> String {
+    format!(
+        "seed = 1\n[[group]]\nname = \"a-{{n}}.example\"\ncount = {DOMAINS}\nserver = \"{personality}\"\n\
+         mailboxes.ok = [\"user-#\"]\n"
+    )
+}
+
 /// The 99th percentile of the times of each action.
 pub fn percentiles(times: &ActionTimes) -> BTreeMap<Action, Duration> {
     times.iter().map(|(action, times)| (*action, percentile(times.clone()))).collect()
@@ -280,23 +286,16 @@ fn text(answer: &Value, field: &str) -> Result<String, Failure> {
 
 /// A receiver of webhooks, which tells when a message has arrived.
 fn receiver() -> Result<(String, Receiver<Instant>), Failure> {
-    let failed = |error: std::io::Error| Failure(format!("a receiver of webhooks: {error}"));
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
-    let url = format!("http://{}/", listener.local_addr().map_err(failed)?);
     let (arrived, arrivals) = channel();
-    let take = move || {
-        for stream in listener.incoming() {
-            let Ok(mut stream) = stream else { continue };
-            let mut request = [0; 16 * 1024];
-            // A message fits into one read, or the answer comes early, which the sender permits.
-            if stream.read(&mut request).is_ok_and(|length| length > 0)
-                && stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").is_ok()
-                && arrived.send(Instant::now()).is_err()
-            {
-                return;
-            }
+    let address = host("a receiver of webhooks", move |mut stream| {
+        let mut request = [0; 16 * 1024];
+        // A message fits into one read, or the answer comes early, which the sender permits.
+        if stream.read(&mut request).is_ok_and(|length| length > 0)
+            && stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").is_ok()
+        {
+            // The customer may have gone.
+            let _ = arrived.send(Instant::now());
         }
-    };
-    thread::Builder::new().name("receiver".into()).spawn(take).map_err(failed)?;
-    Ok((url, arrivals))
+    })?;
+    Ok((format!("http://{address}/"), arrivals))
 }

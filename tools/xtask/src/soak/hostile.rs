@@ -51,8 +51,8 @@ sizes! {
 /// What the engine keeps about a host after the first visit: DNS answers, routes, pace, and the rounding of mimalloc.
 const FIRST_VISIT_KIB: u64 = 12;
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let size = HostileSize::of(options.small);
     let seed = options.seed();
     report::line(&format!("hostile: seed {seed}"));
@@ -75,10 +75,8 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
         "false",
     ];
     let serve = world.serve(&mailnet, &more)?;
-    let mut tally = Tally::default();
-    let soaked = Soak { world, size, hostile, serve }.go(&mut tally)?;
-    finish(soaked, mailnet, &mut tally)?;
-    Ok(tally)
+    let soaked = Soak { world, size, hostile, serve }.go(tally)?;
+    finish(soaked, mailnet, tally)
 }
 
 struct Soak {

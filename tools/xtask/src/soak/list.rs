@@ -56,14 +56,13 @@ fn domain(draw: u64, n: u64, size: ListSize) -> String {
     }
 }
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let size = ListSize::of(options.small);
     let seed = options.seed();
     report::line(&format!("list: seed {seed}, {} lines, {KILLS} kills in each of two runs", size.lines));
     let world = CampaignFolder::make(options)?;
     let list = LongList::write(&world, size, seed, scenario(size.domains), domain)?;
-    let mut tally = Tally::default();
     for (name, file, is_ordered) in
         [("in order, packed", "out.csv.gz", true), ("out of order, plain", "out.csv", false)]
     {
@@ -73,9 +72,9 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
         let outcome = list.killed(&mailnet, &output, fastrand::Rng::with_seed(seed));
         let took = began.elapsed().as_secs_f64();
         tally.check(name, outcome.map(|figures| format!("{figures}, {took:.1} s")));
-        mailnet.end(&mut tally)?;
+        mailnet.end(tally)?;
     }
-    Ok(tally)
+    Ok(())
 }
 
 /// A long list in the folder of a campaign.

@@ -53,8 +53,8 @@ const SCENARIO: &str = "seed = 7\n[dns]\nlatency_ms = 20\n\
     mailboxes = { ok = [\"50% user-#\"], full = [\"15% user-#\"], disabled = [\"15% user-#\"] }\n\
     [[group]]\nname = \"slow-{n}.example\"\ncount = 20\nserver = { latency_ms = 4000 }\nmailboxes.ok = [\"user-#\"]\n";
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let size = ApiListSize::of(options.small);
     let seed = options.seed();
     report::line(&format!("lists: seed {seed}, {} rows", size.rows));
@@ -71,9 +71,8 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let key = world.unlimited(ACCOUNT, granted)?;
     let (server, serve) = (serve.address, Some(serve));
     let mut campaign = ApiListCampaign { world, mailnet, random, key, server, serve, kills: 0 };
-    let mut tally = Tally::default();
     campaign.check_before(&list, &size)?;
-    let id = campaign.upload(&text, &size, &mut tally)?;
+    let id = campaign.upload(&text, &size, tally)?;
     campaign.kill()?;
     tally.check("the list is read after a kill", numbers.judge(&campaign.wait(&id, "ready")?));
     campaign.order("POST", &format!("/{id}/start"))?;
@@ -98,8 +97,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     report::line(&format!("lists: {} kills", campaign.kills));
     let serve = campaign.serve.take().ok_or_else(|| Failure("there is no server".into()))?;
     tally.check("the server ends in order", serve.end());
-    campaign.mailnet.end(&mut tally)?;
-    Ok(tally)
+    campaign.mailnet.end(tally).map(drop)
 }
 
 /// The numbers that the server must find in the list.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 /// How many single checks a run has, and how many rows its batches have.
 const CHECKS: usize = 16;
 const BATCHES: usize = 2;
+const CHECKS_BETWEEN: usize = CHECKS / BATCHES;
 const ROWS: usize = 10;
 /// How long a batch may take to complete, and how long a store may take to report a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -37,51 +38,59 @@ struct Times {
     answered: u64,
 }
 
-/// The requests of a run with their answers.
+/// The requests of a run with their answers, in the order in which they are sent.
 #[derive(Clone)]
 pub struct RequestLoad {
-    checks: Vec<SingleCheck>,
-    batches: Vec<SubmittedBatch>,
+    requests: Vec<LoadRequest>,
     pub refused: u64,
     pub unknown: u64,
 }
 
+/// A single check, or a batch.
 #[derive(Clone)]
-struct SingleCheck {
-    address: String,
-    told: Told,
-    times: Times,
-}
-
-#[derive(Clone)]
-struct SubmittedBatch {
+struct LoadRequest {
+    addresses: Vec<String>,
+    /// The Idempotency-Key of a batch; empty for a check.
     once: String,
-    rows: Vec<String>,
     told: Told,
     times: Times,
     /// The id of the batch, if it is known.
     id: String,
 }
 
+impl LoadRequest {
+    fn new(once: String, numbers: std::ops::Range<usize>) -> LoadRequest {
+        let address = |number: usize| format!("user-{number}@shop-{}.example", number % 60 + 1);
+        let (addresses, id) = (numbers.map(address).collect(), String::new());
+        LoadRequest { addresses, once, told: Told::Nothing, times: NEVER, id }
+    }
+
+    fn is_batch(&self) -> bool {
+        !self.once.is_empty()
+    }
+}
+
 impl RequestLoad {
     /// The requests of a run, of which none is sent yet.
     pub fn new() -> RequestLoad {
-        let address = |number: usize| format!("user-{number}@shop-{}.example", number % 60 + 1);
-        let batch = |number: usize| SubmittedBatch {
-            once: format!("once-{number}"),
-            rows: (0..ROWS).map(|row| address(1_000 + number * ROWS + row)).collect(),
-            told: Told::Nothing,
-            times: NEVER,
-            id: String::new(),
-        };
-        RequestLoad {
-            checks: (0..CHECKS)
-                .map(|number| SingleCheck { address: address(number), told: Told::Nothing, times: NEVER })
-                .collect(),
-            batches: (0..BATCHES).map(batch).collect(),
-            refused: 0,
-            unknown: 0,
+        let mut requests = Vec::new();
+        for number in 0..CHECKS {
+            let (batch, rest) = (number / CHECKS_BETWEEN, number % CHECKS_BETWEEN);
+            if rest == 0 {
+                let first = 1_000 + batch * ROWS;
+                requests.push(LoadRequest::new(format!("once-{batch}"), first..first + ROWS));
+            }
+            requests.push(LoadRequest::new(String::new(), number..number + 1));
         }
+        RequestLoad { requests, refused: 0, unknown: 0 }
+    }
+
+    fn batches(&self) -> impl Iterator<Item = &LoadRequest> {
+        self.requests.iter().filter(|request| request.is_batch())
+    }
+
+    fn checks(&self) -> impl Iterator<Item = &LoadRequest> {
+        self.requests.iter().filter(|request| !request.is_batch())
     }
 
     /// What a client knows if the server lost power at that change. Requests answered by then count as done, and
@@ -93,8 +102,7 @@ impl RequestLoad {
             known => known,
         };
         let mut load = self.clone();
-        load.checks.iter_mut().for_each(|check| check.told = known(check.told, check.times));
-        load.batches.iter_mut().for_each(|batch| batch.told = known(batch.told, batch.times));
+        load.requests.iter_mut().for_each(|request| request.told = known(request.told, request.times));
         load
     }
 
@@ -104,35 +112,26 @@ impl RequestLoad {
     ///
     /// The server gave an answer that contradicts the plan of failures.
     pub fn run(&mut self, api: Api<'_>, calls: &Intercepted) -> Result<(), String> {
-        let batch_every = CHECKS / BATCHES;
-        for number in 0..CHECKS {
-            if number % batch_every == 0
-                && let Some(batch) = self.batches.get_mut(number / batch_every)
-            {
-                let sent = calls.operations();
-                let answer = api.submit(&batch.once, &batch.rows);
-                batch.times = Times { sent, answered: calls.operations() };
-                batch.told = told(&answer, 202)?;
-                if let (Told::Done, Ok(answer)) = (batch.told, &answer) {
-                    batch.id = answer.word("batch_id");
-                }
-            }
-            let check = &mut self.checks[number];
+        for request in &mut self.requests {
             let sent = calls.operations();
-            check.told = ask(api, &check.address)?;
-            check.times = Times { sent, answered: calls.operations() };
+            request.told = if request.is_batch() {
+                let answer = api.submit(&request.once, &request.addresses);
+                request.id = answer.as_ref().map(|answer| answer.word("batch_id")).unwrap_or_default();
+                told(&answer, 202)?
+            } else {
+                ask(api, &request.addresses[0])?
+            };
+            request.times = Times { sent, answered: calls.operations() };
         }
-        let all =
-            || self.checks.iter().map(|check| check.told).chain(self.batches.iter().map(|one| one.told));
-        self.refused = all().filter(|told| *told == Told::Nothing).count() as u64;
-        self.unknown = all().filter(|told| *told == Told::Unknown).count() as u64;
+        let count = |told| self.requests.iter().filter(|request| request.told == told).count() as u64;
+        (self.refused, self.unknown) = (count(Told::Nothing), count(Told::Unknown));
         // Reads must continue after any failure.
         let account = api.get("/v1/account")?;
         ensure!(account.status == 200, "the account: {account}");
         if self.refused + self.unknown > 0 {
             return if calls.is_met() { self.says_so(api) } else { Err("refused before the fault".into()) };
         }
-        self.batches.iter().try_for_each(|batch| match batch.told {
+        self.batches().try_for_each(|batch| match batch.told {
             Told::Done if !calls.is_met() => completes(api, batch),
             _ => Ok(()),
         })
@@ -141,7 +140,7 @@ impl RequestLoad {
     /// Checks that the server reports that it is not ready, or takes requests again.
     fn says_so(&mut self, api: Api<'_>) -> Result<(), String> {
         let end = Instant::now() + PATIENCE;
-        let check = &mut self.checks[CHECKS - 1];
+        let check = self.requests.last_mut().ok_or("there are no requests")?;
         loop {
             let ready = api.get("/readyz")?;
             if ready.status == 503 || check.told == Told::Done {
@@ -149,7 +148,7 @@ impl RequestLoad {
             }
             ensure!(Instant::now() <= end, "it takes no requests, and /readyz does not say so");
             std::thread::sleep(LOOK);
-            check.told = ask(api, &check.address)?;
+            check.told = ask(api, &check.addresses[0])?;
         }
     }
 
@@ -162,8 +161,8 @@ impl RequestLoad {
     ) -> Result<(), String> {
         // The server works on accepted batches meanwhile, so their cost so far is unknown. Only that of the checks is
         // known.
-        for batch in &mut self.batches {
-            let answer = api.submit(&batch.once, &batch.rows)?;
+        for batch in self.requests.iter_mut().filter(|request| request.is_batch()) {
+            let answer = api.submit(&batch.once, &batch.addresses)?;
             let id = answer.word("batch_id");
             let is_done = batch.told == Told::Done;
             if answer.status != 202 || (is_done && (id != batch.id || !answer.is_replay())) {
@@ -174,8 +173,8 @@ impl RequestLoad {
             }
             batch.id = id;
         }
-        self.batches.iter().try_for_each(|batch| completes(api, batch))?;
-        let count = |told: Told| self.checks.iter().filter(|check| check.told == told).count() as u64;
+        self.batches().try_for_each(|batch| completes(api, batch))?;
+        let count = |told: Told| self.checks().filter(|check| check.told == told).count() as u64;
         let lasting = (BATCHES * ROWS) as u64;
         judge(&Claim {
             granted: None,
@@ -184,7 +183,7 @@ impl RequestLoad {
             lasting,
             lasting_count: BATCHES as u64,
         })?;
-        for SingleCheck { address, .. } in &self.checks {
+        for address in self.checks().flat_map(|check| &check.addresses) {
             let answer = verify(api, address);
             if read_check(address, &answer)? != Told::Done {
                 return Err(format!("{address} gets no answer on a disk that works: {answer:?}"));
@@ -238,7 +237,7 @@ fn told(answer: &Result<HttpReply, String>, done: u16) -> Result<Told, String> {
 }
 
 /// Checks that the batch ends with each row once, in order, and right.
-fn completes(api: Api<'_>, batch: &SubmittedBatch) -> Result<(), String> {
-    let expected = judge::alike(&batch.rows, "mailbox_exists");
+fn completes(api: Api<'_>, batch: &LoadRequest) -> Result<(), String> {
+    let expected = judge::alike(&batch.addresses, "mailbox_exists");
     judge::rows(&batch.once, &expected, &api.complete(&batch.id, PATIENCE)?)
 }

@@ -51,40 +51,46 @@ mod unread;
 pub mod visitor;
 pub mod world;
 
+use crate::failure::Failure;
 use crate::interop::process;
-use crate::interop::report;
+use crate::interop::report::{self, Tally};
 use options::CampaignName;
 pub use options::SoakOptions;
 use std::process::ExitCode;
 
 /// Runs one campaign and prints its counts; the exit code is 0 if nothing failed.
 pub fn main(options: &SoakOptions) -> ExitCode {
-    let outcome = process::watch_signals().and_then(|()| match options.name {
-        CampaignName::Hostile => hostile::run(options),
-        CampaignName::Crash => kills::run(options, &kills::CRASH),
-        CampaignName::Kills => kills::run(options, &kills::KILLS),
-        CampaignName::Credits => credits::run(options),
-        CampaignName::Batches => kills::run(options, &kills::BATCHES),
-        CampaignName::Canary => canary::run(options),
-        CampaignName::Outage => outage::run(options),
-        CampaignName::List => list::run(options),
-        CampaignName::Lists => lists::run(options),
-        CampaignName::Parts => list::parts::run(options),
-        CampaignName::Stops => stops::run(options),
-        CampaignName::Retry => retry::run(options),
-        CampaignName::Races => races::run(options),
-        CampaignName::Timeleft => timeleft::run(options),
-        CampaignName::State => state::run(options),
-        CampaignName::Abuse => abuse::run(options),
-        CampaignName::Unread => unread::run(options),
-        CampaignName::Tenants => tenants::run(options),
-        CampaignName::Cluster => cluster::run(options),
-        CampaignName::Fuzz => fuzz::run(options),
-        CampaignName::Manners => manners::run(options),
-        CampaignName::Evidence => evidence::run(options),
-        CampaignName::Ssrf => ssrf::run(options),
-        CampaignName::Power => power::run(options),
-        CampaignName::Iofault => iofault::run(options),
-    });
-    report::end("soak", outcome)
+    let mut tally = Tally::default();
+    let outcome = process::watch_signals().and_then(|()| run(options, &mut tally));
+    report::end("soak", outcome.map(|()| tally))
+}
+
+fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
+    match options.name {
+        CampaignName::Hostile => hostile::run(options, tally),
+        CampaignName::Crash => kills::run(options, &kills::CRASH, tally),
+        CampaignName::Kills => kills::run(options, &kills::KILLS, tally),
+        CampaignName::Credits => credits::run(options, tally),
+        CampaignName::Batches => kills::run(options, &kills::BATCHES, tally),
+        CampaignName::Canary => canary::run(options, tally),
+        CampaignName::Outage => outage::run(options, tally),
+        CampaignName::List => list::run(options, tally),
+        CampaignName::Lists => lists::run(options, tally),
+        CampaignName::Parts => list::parts::run(options, tally),
+        CampaignName::Stops => stops::run(options, tally),
+        CampaignName::Retry => retry::run(options, tally),
+        CampaignName::Races => races::run(options, tally),
+        CampaignName::Timeleft => timeleft::run(options, tally),
+        CampaignName::State => state::run(options, tally),
+        CampaignName::Abuse => abuse::run(options, tally),
+        CampaignName::Unread => unread::run(options, tally),
+        CampaignName::Tenants => tenants::run(options, tally),
+        CampaignName::Cluster => cluster::run(options, tally),
+        CampaignName::Fuzz => fuzz::run(options, tally),
+        CampaignName::Manners => manners::run(options, tally),
+        CampaignName::Evidence => evidence::run(options, tally),
+        CampaignName::Ssrf => ssrf::run(options, tally),
+        CampaignName::Power => power::run(options, tally),
+        CampaignName::Iofault => iofault::run(options, tally),
+    }
 }

@@ -41,16 +41,14 @@ const BATCH_WAIT: &str = "5";
 
 const SCENARIO: &str = include_str!("../../soak/scenarios/outage.toml");
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     report::line(
         "outage: eight points at which no server can be asked, and one at which a server can be asked",
     );
     let world = CampaignFolder::make(options)?;
     let campaign = OutageCampaign { world, next: AtomicUsize::new(1), spent: AtomicU64::new(0) };
-    let mut tally = Tally::default();
-    campaign.go(&mut tally)?;
-    Ok(tally)
+    campaign.go(tally)
 }
 
 struct OutageCampaign {

@@ -59,13 +59,12 @@ impl Counts {
     }
 }
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let size = StateSize::of(options.small);
     let seed = options.seed();
     report::line(&format!("state: seed {seed}, {RUNS} runs at once, {} kills", size.kills));
     let world = CampaignFolder::make(options)?;
-    let mut tally = Tally::default();
     for (name, kills) in [("without kills", 0), ("with kills", size.kills)] {
         let net = peers::start(&scenario(seed, size.sites))?;
         let part = format!("part-{kills}");
@@ -76,7 +75,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
         let took = began.elapsed().as_secs_f64();
         tally.check(name, outcome.map(|figures| format!("{figures}, {took:.1} s")));
     }
-    Ok(tally)
+    Ok(())
 }
 
 fn scenario(seed: u64, sites: usize) -> String {

@@ -55,19 +55,18 @@ struct Opening {
     bytes: Vec<u8>,
 }
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let size = UnreadSize::of(options.small);
     report::line(&format!("unread: {} connections on each route", size.connections));
-    let mut tally = Tally::default();
     let certificate = Certificate::make().about("a certificate")?;
     for certificate in [None, Some(&certificate)] {
         let world = CampaignFolder::make(options)?;
         let mailnet = world.mailnet(SCENARIO)?;
-        run_on(options, &size, (&world, &mailnet), certificate, &mut tally)?;
+        run_on(options, &size, (&world, &mailnet), certificate, tally)?;
         mailnet.stop()?;
     }
-    Ok(tally)
+    Ok(())
 }
 
 /// Makes the requests of one kind, for a server and a key.

@@ -213,6 +213,12 @@ impl CampaignFolder {
         self.ready(self.start_serve(at, engine, more)?)
     }
 
+    /// Starts `mailprobe serve` on the data folder with this name, at any port.
+    pub fn serve_named(&self, name: &str, engine: (&str, &str), more: &[&str]) -> Result<Serve, Failure> {
+        let command = self.serve_on(&self.path(name), ANY_PORT, engine, more);
+        self.ready(ServerProcess::start("mailprobe serve", command, &self.path(&format!("{name}.log")))?)
+    }
+
     /// Starts `mailprobe serve` on the folder's data with only these flags and the plans.
     pub fn serve_bare(&self, flags: &[&str]) -> Result<Serve, Failure> {
         self.ready(self.start(self.serve_command(&self.data(), flags))?)
@@ -332,9 +338,14 @@ impl CampaignFolder {
         if credits > 0 {
             self.json(&["account", "grant", name, &credits.to_string(), "--note", "soak"])?;
         }
-        let made = self.json(&["key", "create", name])?;
-        let key = made.get("key").and_then(Value::as_str);
-        key.map(str::to_owned).ok_or_else(|| Failure(format!("key create {name}: no key in the answer")))
+        self.key(name, &[])
+    }
+
+    /// Creates a key of an account: a live one without flags.
+    pub fn key(&self, account: &str, flags: &[&str]) -> Result<String, Failure> {
+        let made = self.json(&[&["key", "create", account], flags].concat())?;
+        let key = made["key"].as_str().map(str::to_owned);
+        key.ok_or_else(|| Failure(format!("key create {account}: no key in the answer")))
     }
 
     /// A command of `mailprobe` on the caller's data folder.
@@ -617,7 +628,8 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).at(path)
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
+/// The text of a file; invalid UTF-8 is replaced.
+pub fn read(path: &Path) -> Result<String, Failure> {
     let bytes = fs::read(path).at(path)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

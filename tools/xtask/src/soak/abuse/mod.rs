@@ -16,7 +16,7 @@ mod greed;
 mod shapes;
 
 use super::crowd::joined;
-use super::customer::{Action, ActionTimes, Customer, DOMAINS, percentiles};
+use super::customer::{Action, ActionTimes, Customer, percentiles, scenario};
 use super::downloads::{DownloadLoad, DownloadSize, Owners};
 use super::judge::Claim;
 use super::options::{SoakOptions, sizes};
@@ -72,26 +72,23 @@ const GATHER_LIMIT: Duration = Duration::from_secs(120);
 const GATHER: Duration = Duration::from_millis(300);
 const MORE_MIB_MAX: u64 = 100;
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let size = AbuseSize::of(options.small);
     report::line(&format!(
         "abuse: {} slow connections, {} good requests of each kind at a time",
         size.slow_peers, size.requests
     ));
     let mut world = CampaignFolder::make(options)?;
-    let mailnet = world.mailnet(&format!(
-        "seed = 1\n[[group]]\nname = \"a-{{n}}.example\"\ncount = {DOMAINS}\nserver = \"generic\"\nmailboxes.ok = [\"user-#\"]\n"
-    ))?;
-    let mut tally = Tally::default();
-    groups(&mut world, &mailnet, options, &size, &mut tally)?;
+    let mailnet = world.mailnet(&scenario("generic"))?;
+    groups(&mut world, &mailnet, options, &size, tally)?;
     world.use_data("data");
-    campaign(&world, &mailnet, options, &size, None, &mut tally)?;
+    campaign(&world, &mailnet, options, &size, None, tally)?;
     let certificate = Certificate::make().about("a certificate")?;
     world.use_data("data-tls");
-    campaign(&world, &mailnet, options, &size, Some(&certificate), &mut tally)?;
+    campaign(&world, &mailnet, options, &size, Some(&certificate), tally)?;
     mailnet.stop()?;
-    Ok(tally)
+    Ok(())
 }
 
 /// Holds one group of slow connections after another, on a server with places for all of them, or for half of the idle ones.

@@ -3,7 +3,6 @@
 use super::calls::CallLog;
 use super::judge::FaultWindow;
 use super::world::{ClusterWorld, NODES};
-use crate::cluster::network::Member;
 use crate::cluster::self_check::RoundFault;
 use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep, wait_until};
@@ -127,7 +126,10 @@ pub fn execute(
         _ => Some(random.usize(0..NODES)),
     };
     match (fault, node) {
-        (CampaignFault::Cluster(fault), _) => fault_of_cluster(fault, world, log)?,
+        (CampaignFault::Cluster(fault), _) => {
+            let written = || await_writes("writes at the new primary", log, log.now(), None);
+            fault.happen(&mut world.cluster, PRIMARY_LIMIT, written)?;
+        }
         (fault, Some(node)) => fault_of_node(fault, node, world, random)?,
         (_, None) => {}
     }
@@ -146,23 +148,6 @@ fn await_writes(what: &str, log: &CallLog, since: u64, node: Option<usize>) -> R
         sleep(Duration::from_millis(100))?;
         Ok(log.writes_since(since, node) >= WRITES)
     })
-}
-
-fn fault_of_cluster(fault: RoundFault, world: &mut ClusterWorld, log: &CallLog) -> Result<(), Failure> {
-    let before = world.cluster.primary()?.ok_or_else(|| Failure("there is no primary".into()))?;
-    let target = fault.target(&world.cluster, before)?;
-    let begin = log.now();
-    fault.begin(&mut world.cluster, target)?;
-    if fault.fails_over() {
-        let cluster = &world.cluster;
-        let is_other = |now: Option<Member>| now.is_some_and(|now| now != before);
-        wait_until("another primary", PRIMARY_LIMIT, || cluster.primary().map(is_other))?;
-        let promoted = log.now();
-        await_writes("writes at the new primary", log, promoted, None)?;
-    }
-    let shortest = fault.duration(crate::cluster::setup::Setup::default().ttl);
-    sleep(shortest.saturating_sub(Duration::from_millis(log.now() - begin)))?;
-    fault.end(&mut world.cluster, target)
 }
 
 fn fault_of_node(

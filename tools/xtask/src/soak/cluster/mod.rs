@@ -41,25 +41,24 @@ const POLL_PAUSE: Duration = Duration::from_millis(500);
 /// Calls before the first fault and after the last one.
 const CALM: Duration = Duration::from_secs(3);
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let seed = options.seed();
     let mut random = fastrand::Rng::with_seed(seed);
     report::line(&format!("cluster: seed {seed}"));
     let mut world = ClusterWorld::start(options)?;
-    let mut tally = Tally::default();
     if options.wants("faults") {
         let count = options.faults.unwrap_or(if options.small { 4 } else { 200 });
         let plan = CampaignFault::plan(count, options.small, &mut random);
-        FaultRun::make(&world, "load")?.go(&mut world, &plan, &mut random, &mut tally)?;
+        FaultRun::make(&world, "load")?.go(&mut world, &plan, &mut random, tally)?;
     }
-    parts::run(&mut world, options, &mut random, &mut tally)?;
+    parts::run(&mut world, options, &mut random, tally)?;
     let bad = world.stop_nodes()?;
     if let Some(outcome) = world.count_probes()? {
         tally.check("an address that is asked for at once is probed once", outcome);
     }
     tally.check("the logs have no panic", outcome(&bad));
-    Ok(tally)
+    Ok(())
 }
 
 /// A run of faults under a load.

@@ -8,12 +8,12 @@ use crate::failure::{Context, Failure};
 use crate::interop::process::{self, ServerProcess, wait_until};
 use crate::isolation::Namespace;
 use crate::soak::options::SoakOptions;
-use crate::soak::world::{CampaignFolder, Ledger, Mailnet, engine_flags};
+use crate::soak::world::{CampaignFolder, Ledger, Mailnet, engine_flags, read};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -312,9 +312,4 @@ impl ClusterWorld {
         }
         Ok(bad)
     }
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    let bytes = std::fs::read(path).at(path)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -48,15 +48,6 @@ pub enum Content {
 impl Content {
     /// All kinds of lists that each server gets.
     pub const ALL: [Content; 4] = [Content::Mixed, Content::Existing, Content::Unknown, Content::Led];
-
-    fn word(self) -> &'static str {
-        match self {
-            Content::Mixed => "mixed",
-            Content::Existing => "existing",
-            Content::Unknown => "unknown",
-            Content::Led => "led",
-        }
-    }
 }
 
 /// Numbers of unknown recipients after which a server changes.
@@ -146,7 +137,7 @@ impl Subject {
         tag: &str,
         random: &mut fastrand::Rng,
     ) -> Subject {
-        let domain = format!("{}-{}-{tag}.example", case.name, content.word());
+        let domain = format!("{}-{content:?}-{tag}.example", case.name).to_lowercase();
         let existing = match content {
             Content::Mixed => size / 2,
             Content::Existing => size,

@@ -31,8 +31,8 @@ const CONFIRMED_MAX: usize = 20;
 const LIST_LIMIT: Duration = Duration::from_secs(600);
 const CLIENTS: usize = 12;
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let seed = options.seed();
     let cases: Vec<ServerCase> =
         cases(options.small)?.into_iter().filter(|case| options.wants(&case.name)).collect();
@@ -40,13 +40,11 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     report::line(&format!("evidence: seed {seed}, {} servers", cases.len()));
     let world = CampaignFolder::make(options)?;
     raise_open_files();
-    let mut tally = Tally::default();
-    lists(&world, &cases, seed, ("polite", ROWS), &mut tally)?;
+    lists(&world, &cases, seed, ("polite", ROWS), tally)?;
     if !options.small {
-        lists(&world, &cases, seed, ("lab", ROWS_MANY), &mut tally)?;
+        lists(&world, &cases, seed, ("lab", ROWS_MANY), tally)?;
     }
-    checks(&world, &cases, seed, &mut tally)?;
-    Ok(tally)
+    checks(&world, &cases, seed, tally)
 }
 
 /// Cleans one list of all servers: the first row of each, then the second of each, and so on.

@@ -8,7 +8,7 @@ use super::log::{self, FuzzFigures};
 use crate::failure::{Context, Failure};
 use crate::interop::process::{self, target_folder};
 use crate::interop::report::{self, Tally};
-use crate::soak::crowd::{each, into_inner, lock};
+use crate::soak::crowd::{each, lock};
 use crate::soak::options::SoakOptions;
 use fastrand::Rng;
 use fuzz::{Target, corpus, hex, input};
@@ -33,12 +33,12 @@ const BUILD_LIMIT: Duration = Duration::from_secs(1500);
 /// The time limit of one run.
 const RUN_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Runs the targets, [`JOBS`] at a time, and returns the counts.
+/// Runs the targets, [`JOBS`] at a time, and counts them.
 ///
 /// # Errors
 ///
 /// The binaries cannot be built, or a file cannot be written.
-pub fn run(options: &SoakOptions, targets: &[Target]) -> Result<Tally, Failure> {
+pub fn run(options: &SoakOptions, targets: &[Target], tally: &mut Tally) -> Result<(), Failure> {
     let folder = tempfile::tempdir().about("no temporary folder")?;
     let binaries = match &options.bin_dir {
         Some(folder) => folder.clone(),
@@ -46,14 +46,14 @@ pub fn run(options: &SoakOptions, targets: &[Target]) -> Result<Tally, Failure> 
     };
     let seed = options.seed();
     report::line(&format!("fuzz: seed {seed}, {} targets", targets.len()));
-    let tally = Mutex::new(Tally::default());
+    let tally = Mutex::new(tally);
     each(targets.len(), JOBS, |number| {
         let (target, binaries) = (&targets[number], binaries.as_path());
         let run = FuzzRun { options, target, seed, binaries, folder: folder.path().join(target.name) };
         let outcome = run.feed().map_err(String::from);
         lock(&tally).check(target.name, outcome);
-    })?;
-    Ok(into_inner(tally))
+    })
+    .map(drop)
 }
 
 /// Builds the binaries of all targets and returns their folder.

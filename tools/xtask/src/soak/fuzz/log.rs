@@ -26,10 +26,7 @@ impl FuzzFigures {
     /// Reads the figures; `None` if the run did not end regularly.
     pub fn read(log: &str) -> Option<FuzzFigures> {
         let mut figures = FuzzFigures {
-            edges: number_before(
-                log.lines().find(|line| line.contains("inline 8-bit counters)"))?,
-                " inline",
-            )?,
+            edges: number_after(log.lines().find(|line| line.contains(" inline 8-bit counters)"))?, "(")?,
             executions: stat(log, "number_of_executed_units")?,
             per_second: stat(log, "average_exec_per_sec")?,
             slowest_s: stat(log, "slowest_unit_time_sec")?,
@@ -83,12 +80,6 @@ fn number_after(line: &str, mark: &str) -> Option<u64> {
     let rest = &line[line.find(mark)? + mark.len()..];
     let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
     rest[..end].parse().ok()
-}
-
-fn number_before(line: &str, mark: &str) -> Option<u64> {
-    let before = &line[..line.find(mark)?];
-    let start = before.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
-    before[start..].parse().ok()
 }
 
 #[cfg(test)]

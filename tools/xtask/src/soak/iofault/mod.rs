@@ -8,6 +8,7 @@
 
 use super::api::Api;
 use super::crowd::each;
+use super::disk::remove_folder;
 use super::intercept::{self, Fault, InterceptPlan, Intercepted};
 use super::judge::Claim;
 use super::load::RequestLoad;
@@ -40,11 +41,10 @@ const SCENARIO: &str =
 const ACCOUNT: &str = "one";
 const GRANTED: u64 = 10_000;
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let seed = options.seed();
     report::line(&format!("iofault: seed {seed}"));
-    let mut tally = Tally::default();
     if !options.small && options.wants("store") {
         tally.check("the store alone", of_store(seed % 1_000_000));
     }
@@ -62,7 +62,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
         tally.check(&format!("{fault:?}"), campaign.every_operation(fault, operations, step));
     }
     campaign.mailnet.stop()?;
-    Ok(tally)
+    Ok(())
 }
 
 /// Tests every write and sync of the store's own loads.
@@ -134,32 +134,27 @@ impl IoFaultCampaign {
     /// failure.
     fn one_run(&self, at: u64, fault: Option<Fault>) -> Result<RunRecord, Failure> {
         let name = fault.map_or_else(|| "none".to_owned(), |fault| format!("{fault:?}-{at}"));
-        let folder = self.world.path(&name);
-        copy_folder(&self.template, &folder)?;
-        let mut load = RequestLoad::new();
-        let seen = self.failing_life(&folder, &name, fault.map(|fault| (at, fault)), &mut load)?;
-        self.healthy_life(&folder, &name, &mut load)?;
-        for path in [folder, self.log(&name, "failing"), self.log(&name, "healthy")] {
-            let removed =
-                if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
-            removed.at(&path)?;
-        }
+        let (place, mut load) = (self.world.path(&name), RequestLoad::new());
+        std::fs::create_dir(&place).at(&place)?;
+        copy_folder(&self.template, &place.join("data"))?;
+        let seen = self.failing_life(&place, fault.map(|fault| (at, fault)), &mut load)?;
+        self.healthy_life(&place, &mut load)?;
+        remove_folder(&place)?;
         Ok(seen)
     }
 
     fn failing_life(
         &self,
-        folder: &Path,
-        name: &str,
+        place: &Path,
         planned: Option<(u64, Fault)>,
         load: &mut RequestLoad,
     ) -> Result<RunRecord, Failure> {
         let plan = planned.map_or(InterceptPlan::Nothing, |(at, fault)| InterceptPlan::Fail(at, fault));
-        let mut command = self.command(folder);
+        let (folder, log) = (place.join("data"), place.join("failing.log"));
+        let mut command = self.command(&folder);
         intercept::ask_us(&mut command);
-        let log = self.log(name, "failing");
         let mut server = ServerProcess::start("mailprobe serve", command, &log)?;
-        let calls = Intercepted::attach(server.id(), folder, plan)?;
+        let calls = Intercepted::attach(server.id(), &folder, plan)?;
         let mut seen = RunRecord::default();
         match listening(&mut server)? {
             Some(address) => {
@@ -190,13 +185,13 @@ impl IoFaultCampaign {
         Ok(seen)
     }
 
-    fn healthy_life(&self, folder: &Path, name: &str, load: &mut RequestLoad) -> Result<(), Failure> {
-        let mut server =
-            ServerProcess::start("mailprobe serve", self.command(folder), &self.log(name, "healthy"))?;
+    fn healthy_life(&self, place: &Path, load: &mut RequestLoad) -> Result<(), Failure> {
+        let (folder, log) = (place.join("data"), place.join("healthy.log"));
+        let mut server = ServerProcess::start("mailprobe serve", self.command(&folder), &log)?;
         let Some(address) = listening(&mut server)? else {
             return Err(server.complain("it does not start after the fault"));
         };
-        let judge = |claim: &Claim| self.judge(folder, claim);
+        let judge = |claim: &Claim| self.judge(&folder, claim);
         load.settle(Api::new(address, &self.key), judge).map_err(|why| server.complain(&why))
     }
 
@@ -206,10 +201,6 @@ impl IoFaultCampaign {
 
     fn command(&self, folder: &Path) -> Command {
         self.world.serve_on(folder, ANY_PORT, self.mailnet.engine(), &[])
-    }
-
-    fn log(&self, name: &str, life: &str) -> PathBuf {
-        self.world.path(&format!("{name}-{life}.log"))
     }
 }
 

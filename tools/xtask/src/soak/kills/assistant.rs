@@ -33,11 +33,11 @@ impl Person<'_> {
         let records = self.records;
         let resource = format!("http://{}/mcp", records.server);
         let registration = assistants::registration();
-        let (reply, _) = records.insist(&mut self.program, "registration", "", &registration, &[201])?;
+        let (reply, _) = self.program.insist("registration", "", &registration, &[201])?;
         let client_id = reply.word("client_id");
         let (code, code_at) = (self.consent(&client_id, &resource)?, Instant::now());
         let request = assistants::redemption(&client_id, &code, &resource);
-        let (reply, doubt) = records.insist(&mut self.program, "token", "", &request, &[200, 400])?;
+        let (reply, doubt) = self.program.insist("token", "", &request, &[200, 400])?;
         if reply.status == 400 {
             // The attempt without an answer has used the code, or the code has expired.
             let is_right = doubt || code_at.elapsed() > CODE_LIFE;
@@ -53,7 +53,7 @@ impl Person<'_> {
             ("resource", &resource),
         ];
         let request = HttpRequest::form("/oauth/token", &fields);
-        let (reply, doubt) = records.insist(&mut self.program, "renewal", "", &request, &[200, 400])?;
+        let (reply, doubt) = self.program.insist("renewal", "", &request, &[200, 400])?;
         match reply.status {
             200 => {
                 records.verified("renewals", 1);
@@ -61,7 +61,7 @@ impl Person<'_> {
                 records.is_being_revoked(&connected.access);
                 let fields = [("token", connected.refresh.as_str()), ("client_id", &client_id)];
                 let request = HttpRequest::form("/oauth/revoke", &fields);
-                records.insist(&mut self.program, "revoke token", "", &request, &[200])?;
+                self.program.insist("revoke token", "", &request, &[200])?;
             }
             // The attempt without an answer was executed, so this request had a used token: that ends the connection.
             _ if doubt => records.is_being_revoked(&connected.access),
@@ -69,7 +69,7 @@ impl Person<'_> {
         }
         records.is_revoked(Secret::Token, &connected.access);
         let request = tools(&connected.access);
-        let (reply, _) = records.insist(&mut self.program, "revoked token", "", &request, &[200, 401])?;
+        let (reply, _) = self.program.insist("revoked token", "", &request, &[200, 401])?;
         if reply.status == 200 {
             return Err(records.stop(Rule::Secrets, format!("a token is revoked: {reply}")));
         }
@@ -82,12 +82,11 @@ impl Person<'_> {
         let records = self.records;
         let request = HttpRequest::get(assistants::consent_path(client_id, resource));
         loop {
-            let (page, _) =
-                records.insist(&mut self.browser, "page", "/oauth/authorize", &request, &[200])?;
+            let (page, _) = self.browser.insist("page", "/oauth/authorize", &request, &[200])?;
             let consent = assistants::consent(&page, ALLOWED);
             let consent =
                 consent.ok_or_else(|| records.wrong("a page of consent without its form", &page))?;
-            match records.ask(&mut self.browser, "consent", "", &consent)? {
+            match self.browser.ask("consent", "", &consent)? {
                 Ok(reply) if reply.status == 303 => {
                     return assistants::code(&reply).ok_or_else(|| records.wrong("consent", &reply));
                 }
@@ -109,7 +108,7 @@ impl Person<'_> {
             }
             let email = addresses::live(records.numbers(1));
             let fast = tool(&connected.access, &json!({ "email": email, "mode": "fast" }));
-            let outcome = records.ask(&mut self.program, "tool, fast", &email, &fast)?;
+            let outcome = self.program.ask("tool, fast", &email, &fast)?;
             records.expect("tool, fast", &outcome, &[200, 503])?;
             let single = records.single(&self.account, email);
             if !self.full_check_by_tool(connected, single)? {
@@ -125,7 +124,7 @@ impl Person<'_> {
         let full = tool(&connected.access, &json!({ "email": single.email, "mode": "full" }));
         loop {
             single.purchase.asks();
-            match records.ask(&mut self.program, "tool, full", &single.email, &full)? {
+            match self.program.ask("tool, full", &single.email, &full)? {
                 Ok(reply) if reply.status == 200 => {
                     let result = reply.json()["result"].take();
                     if result["isError"] == json!(false) {

@@ -49,7 +49,7 @@ impl Person<'_> {
         let request = HttpRequest::upload("/lists", &fields, (&list.name, list.content.as_bytes()));
         let mut doubts = 0;
         loop {
-            match self.records.ask(&mut self.browser, "upload", &list.name, &request)? {
+            match self.browser.ask("upload", &list.name, &request)? {
                 Ok(reply) if reply.status == 303 => {
                     self.records.verified("uploads", 1);
                     return Ok(reply.header("location").unwrap_or_default().to_owned());
@@ -108,7 +108,7 @@ impl Person<'_> {
                     return fault(Rule::Lists, "was started");
                 }
                 purchase.asks();
-                match records.ask(&mut self.browser, "list start", &list.name, &form)? {
+                match self.browser.ask("list start", &list.name, &form)? {
                     Ok(reply) if reply.status == 303 => (is_sent, started) = (true, Some(Instant::now())),
                     Err(Lost::NotSent) => {}
                     other => {
@@ -133,7 +133,7 @@ impl Person<'_> {
 
     fn list_page(&mut self, list: &UploadedList) -> ClientResult<String> {
         let request = HttpRequest::get(list.path.as_str());
-        let (page, _) = self.records.insist(&mut self.browser, "list", &list.name, &request, &[200, 404])?;
+        let (page, _) = self.browser.insist("list", &list.name, &request, &[200, 404])?;
         if page.status == 404 {
             return Err(self.records.stop(Rule::Lists, format!("{} is gone", list.name)));
         }
@@ -145,7 +145,7 @@ impl Person<'_> {
         let records = self.records;
         let request = HttpRequest::get(format!("{}/download", list.path));
         let download = |person: &mut Self| {
-            let downloaded = records.insist(&mut person.browser, "download", &list.name, &request, &[200])?;
+            let downloaded = person.browser.insist("download", &list.name, &request, &[200])?;
             Ok((downloaded.0, records.gate.now().life))
         };
         let (first, life) = download(self)?;
@@ -163,10 +163,9 @@ impl Person<'_> {
     fn delete(&mut self, list: &UploadedList) -> ClientResult {
         let form = HttpRequest::form(format!("{}/delete", list.path), &[("csrf", &self.csrf)]);
         // 404: an attempt without an answer has deleted it.
-        self.records.insist(&mut self.browser, "list delete", &list.name, &form, &[303, 404])?;
+        self.browser.insist("list delete", &list.name, &form, &[303, 404])?;
         let request = HttpRequest::get(list.path.as_str());
-        let (reply, _) =
-            self.records.insist(&mut self.browser, "deleted list", &list.name, &request, &[200, 404])?;
+        let (reply, _) = self.browser.insist("deleted list", &list.name, &request, &[200, 404])?;
         if reply.status == 200 {
             return Err(self.records.stop(Rule::Lists, format!("{} was deleted and is there", list.name)));
         }

@@ -31,7 +31,7 @@ use crate::interop::report::{self, Tally, outcome};
 use gate::EndOfClients;
 use mailnet::Scenario;
 use programs::{Program, ProgramLoad};
-use records::{Account, OF_BATCHES, OF_CHECKS, RULES, Records, Rule, Secret};
+use records::{Account, RULES, Records, Rule, Secret};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,8 +44,10 @@ pub struct KillPlan {
     /// How many accounts programs share, each with the number and the load of its programs.
     accounts: &'static [(usize, usize, ProgramLoad)],
     people: usize,
-    /// The rules that this load tests; `None`: all.
-    rules: Option<&'static [Rule]>,
+    /// Whether this load tests a rule.
+    tests: fn(Rule) -> bool,
+    /// Verified facts with their fewest number in the full version and in the small one.
+    facts_min: &'static [(&'static str, [u64; 2])],
     /// The number of timed checks on an idle server before the first kill, in the full version and in the small one.
     idle_checks: [usize; 2],
     /// The fewest requests per second of the full version while the server runs.
@@ -64,7 +66,8 @@ pub const KILLS: KillPlan = KillPlan {
     name: "kills",
     accounts: &[(4, 4, ProgramLoad::Everything)],
     people: 6,
-    rules: None,
+    tests: |_| true,
+    facts_min: &[],
     idle_checks: [0, 0],
     rate_min: 200.0,
     kills: [1000, 12],
@@ -77,7 +80,8 @@ pub const CRASH: KillPlan = KillPlan {
     name: "crash",
     accounts: &[(1, 150, ProgramLoad::SlowChecks), (50, 1, ProgramLoad::SlowChecks)],
     people: 0,
-    rules: Some(&OF_CHECKS),
+    tests: |rule| is_of_batches(rule) && !matches!(rule, Rule::Batches | Rule::Replays),
+    facts_min: &[],
     idle_checks: [0, 0],
     rate_min: 0.0,
     kills: [20, 3],
@@ -90,12 +94,18 @@ pub const CRASH: KillPlan = KillPlan {
 pub const BATCHES: KillPlan = KillPlan {
     name: "batches",
     accounts: &[(1, 8, ProgramLoad::Batches), (1, 4, ProgramLoad::TimedChecks)],
-    rules: Some(&OF_BATCHES),
+    tests: is_of_batches,
+    facts_min: &[("batches accepted", [1000, 20]), ("batches submitted at once", [200, 4])],
     idle_checks: [2000, 200],
     kills: [30, 3],
     life_max: Duration::from_secs(6),
     ..CRASH
 };
+
+/// Whether programs alone can break a rule.
+fn is_of_batches(rule: Rule) -> bool {
+    !matches!(rule, Rule::Lists | Rule::SignUps | Rule::Secrets)
+}
 
 /// How many accounts of programs may know the addresses of each other.
 const ACCOUNTS_SHARING: usize = 4;
@@ -119,8 +129,8 @@ const SECRETS: usize = 4;
 /// How many lines of the trace a failure shows.
 const TRACE_SHOWN: usize = 40;
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions, plan: &'static KillPlan) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, plan: &'static KillPlan, tally: &mut Tally) -> Result<(), Failure> {
     let kills = options.kills.unwrap_or(plan.kills[usize::from(options.small)]);
     let seed = options.seed();
     let programs: usize = plan.accounts.iter().map(|(accounts, each, _)| accounts * each).sum();
@@ -129,7 +139,7 @@ pub fn run(options: &SoakOptions, plan: &'static KillPlan) -> Result<Tally, Fail
     let world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(addresses::SCENARIO)?;
     let campaign = KillCampaign::prepare(plan, world, mailnet, fastrand::Rng::with_seed(seed))?;
-    campaign.go(kills, !options.small)
+    campaign.go(kills, !options.small, tally)
 }
 
 struct KillCampaign {
@@ -171,7 +181,7 @@ enum End {
 }
 
 impl KillCampaign {
-    fn go(mut self, kills: u32, is_full: bool) -> Result<Tally, Failure> {
+    fn go(mut self, kills: u32, is_full: bool, tally: &mut Tally) -> Result<(), Failure> {
         let (serve, each) = self.with_clients(|campaign| campaign.kill(kills, is_full))?;
         let open = self.finish(serve, kills + 1)?;
         let (median, slowest) = self.figures.median_and_slowest_start();
@@ -179,12 +189,11 @@ impl KillCampaign {
             self.records.fault(Rule::Starts, format!("median {median:?}, {slowest:?} at most"));
         }
         let faults = self.records.take_faults();
-        let mut tally = self.report(is_full, each, open, &faults);
+        self.report(is_full, each, open, &faults, tally);
         if faults.is_empty() {
             tally.check("an older ledger is noticed", self.plant(kills + 2)?);
         }
-        self.mailnet.end(&mut tally)?;
-        Ok(tally)
+        self.mailnet.end(tally).map(drop)
     }
 
     /// Runs the clients while `work` does, and until they have ended.
@@ -193,14 +202,14 @@ impl KillCampaign {
         work: impl FnOnce(&mut KillCampaign) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let records = Arc::clone(&self.records);
-        let (records, mut programs) = (records.as_ref(), std::mem::take(&mut self.programs));
+        let (records, mut programs) = (&records, std::mem::take(&mut self.programs));
         records.gate.reset();
         let outcome = std::thread::scope(|scope| {
             // If a step fails or panics, no client waits for a server.
             let _end = EndOfClients(&records.gate);
             for program in &mut programs {
                 let active = records.gate.register();
-                spawn(scope, move || program.work(records).map(|()| drop(active)))?;
+                spawn(scope, move || program.work().map(|()| drop(active)))?;
             }
             for _ in 0..self.plan.people {
                 let (active, random) = (records.gate.register(), self.random.fork());
@@ -420,7 +429,7 @@ impl KillCampaign {
         Ok(())
     }
 
-    fn report(&self, is_full: bool, each: f64, open: u64, faults: &[(Rule, String)]) -> Tally {
+    fn report(&self, is_full: bool, each: f64, open: u64, faults: &[(Rule, String)], tally: &mut Tally) {
         let (figures, rate) = (self.records.figures(), self.figures.rate());
         for (kind, [answered, refused, lost]) in self.records.totals() {
             report::line(&format!(
@@ -433,10 +442,7 @@ impl KillCampaign {
             let trace = self.records.trace();
             trace[trace.len().saturating_sub(TRACE_SHOWN)..].iter().for_each(|text| report::line(text));
         }
-        let mut tally = Tally::default();
-        let tested =
-            RULES.into_iter().filter(|(rule, ..)| self.plan.rules.is_none_or(|rules| rules.contains(rule)));
-        for (rule, name, counted) in tested {
+        for (rule, name, counted) in RULES.into_iter().filter(|(rule, ..)| (self.plan.tests)(*rule)) {
             let broken: Vec<&String> =
                 faults.iter().filter(|(of, _)| *of == rule).map(|(_, what)| what).collect();
             let outcome = match broken.first() {
@@ -447,11 +453,17 @@ impl KillCampaign {
         }
         let said = format!("{rate:.0} requests/s while the server was up, {each:.2} s a kill");
         tally.check("the load", outcome(!is_full || rate >= self.plan.rate_min, said));
+        let (ends, version) = (self.figures.killed + self.figures.terminated, usize::from(!is_full));
+        for (fact, least) in self.plan.facts_min {
+            let count = figures.get(fact).copied().unwrap_or_default();
+            // Another number of kills has its share of them.
+            let least = least[version] * u64::from(ends) / u64::from(self.plan.kills[version]);
+            tally.check(&format!("enough {fact}"), outcome(count >= least, format!("{count} of {least}")));
+        }
         if self.plan.idle_checks != [0, 0] {
             let compared = compare_waits(&self.idle, &lock(&self.records.waits), is_full);
             tally.check("single checks meanwhile", compared);
         }
-        tally
     }
 
     fn note(&self, rule: Rule, counted: &[&str], open: u64) -> String {

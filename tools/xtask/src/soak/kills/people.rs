@@ -15,7 +15,7 @@ const CHECKS_OF_A_KEY: usize = 4;
 
 /// A user who has signed up, with the clients and the session.
 pub struct Person<'s> {
-    pub records: &'s Records,
+    pub records: &'s Arc<Records>,
     /// The client with the cookies of the session.
     pub browser: KilledClient,
     /// The client for keys and tokens.
@@ -30,7 +30,7 @@ pub struct Person<'s> {
 type PersonAction = fn(&mut Person<'_>) -> ClientResult;
 
 /// Lets users act one after the other until the clients finish. Each of them does everything in random order.
-pub fn live(records: &Records, mut random: fastrand::Rng) -> ClientResult {
+pub fn live(records: &Arc<Records>, mut random: fastrand::Rng) -> ClientResult {
     loop {
         let email = format!("person-{}@people.example", records.numbers(1));
         let Some(mut person) = Person::sign_up(records, &email, random.fork())? else { return Ok(()) };
@@ -47,10 +47,10 @@ pub fn live(records: &Records, mut random: fastrand::Rng) -> ClientResult {
 }
 
 /// Signs in without an earlier cookie.
-fn sign_in(records: &Records, email: &str) -> ClientResult {
-    let mut browser = KilledClient::browser(records.server);
+fn sign_in(records: &Arc<Records>, email: &str) -> ClientResult {
+    let mut browser = KilledClient::browser(records);
     let request = credentials(records, &mut browser, "/signin", email)?;
-    let (reply, _) = records.insist(&mut browser, "sign-in", email, &request, &[303, 401])?;
+    let (reply, _) = browser.insist("sign-in", email, &request, &[303, 401])?;
     if reply.status == 401 {
         return Err(records.stop(Rule::SignUps, format!("{email} cannot sign in")));
     }
@@ -60,20 +60,24 @@ fn sign_in(records: &Records, email: &str) -> ClientResult {
 
 /// The form to sign up or in, filled in.
 fn credentials(
-    records: &Records,
+    records: &Arc<Records>,
     browser: &mut KilledClient,
     action: &str,
     email: &str,
 ) -> ClientResult<HttpRequest> {
-    let (page, _) = records.insist(browser, "page", action, &HttpRequest::get(action), &[200])?;
+    let (page, _) = browser.insist("page", action, &HttpRequest::get(action), &[200])?;
     let request = page.filled(action, &[("email", email), ("password", PASSWORD)]);
     request.ok_or_else(|| records.wrong(action, &page))
 }
 
 impl<'s> Person<'s> {
     /// Signs up; `None` if the clients finish before the form was sent.
-    fn sign_up(records: &'s Records, email: &str, random: fastrand::Rng) -> ClientResult<Option<Person<'s>>> {
-        let (mut browser, account) = (KilledClient::browser(records.server), Account::of_user(email));
+    fn sign_up(
+        records: &'s Arc<Records>,
+        email: &str,
+        random: fastrand::Rng,
+    ) -> ClientResult<Option<Person<'s>>> {
+        let (mut browser, account) = (KilledClient::browser(records), Account::of_user(email));
         let mut doubt = false;
         loop {
             if records.gate.now().is_finishing() && !doubt {
@@ -83,7 +87,7 @@ impl<'s> Person<'s> {
             if !doubt {
                 records.signing_up.fetch_add(1, Ordering::SeqCst);
             }
-            match records.ask(&mut browser, "sign-up", email, &request)? {
+            match browser.ask("sign-up", email, &request)? {
                 Ok(reply) if reply.status == 303 => break,
                 Err(Lost::NotSent) if !doubt => drop(records.signing_up.fetch_sub(1, Ordering::SeqCst)),
                 other => {
@@ -96,7 +100,7 @@ impl<'s> Person<'s> {
         records.signed_up.fetch_add(1, Ordering::SeqCst);
         records.add(Arc::clone(&account));
         records.verified("sign-ups", 1);
-        let program = KilledClient::program(records.server);
+        let program = KilledClient::program(records);
         let mut person = Person { records, browser, program, account, csrf: String::new(), random };
         let page = person.look("/lists")?;
         let csrf = page.hidden("/lists", "csrf");
@@ -107,7 +111,7 @@ impl<'s> Person<'s> {
     /// A page for signed-in users.
     pub fn look(&mut self, path: &str) -> ClientResult<HttpReply> {
         let request = HttpRequest::get(path);
-        let (page, _) = self.records.insist(&mut self.browser, "page", path, &request, &[200, 303])?;
+        let (page, _) = self.browser.insist("page", path, &request, &[200, 303])?;
         if page.status == 303 {
             let fault = format!("{path}: a session that was acknowledged is gone");
             return Err(self.records.stop(Rule::SignUps, fault));
@@ -126,7 +130,7 @@ impl<'s> Person<'s> {
             for check in 0..CHECKS_OF_A_KEY {
                 if check == 0 || !records.gate.now().is_finishing() {
                     let single = records.single(&self.account, addresses::live(records.numbers(1)));
-                    records.full_check(&mut self.program, "full check", key, single)?;
+                    self.program.full_check("full check", key, single)?;
                 }
             }
             records.is_being_revoked(key);
@@ -136,7 +140,7 @@ impl<'s> Person<'s> {
         records.is_revoked(Secret::Key, &key);
         let body = json!({ "email": addresses::live(1) });
         let request = HttpRequest::json("/v1/verify", &body).bearer(&key);
-        let (reply, _) = records.insist(&mut self.program, "revoked key", &label, &request, &[200, 401])?;
+        let (reply, _) = self.program.insist("revoked key", &label, &request, &[200, 401])?;
         if reply.status == 200 {
             return Err(records.stop(Rule::Secrets, format!("{label} is revoked, and works")));
         }
@@ -150,7 +154,7 @@ impl<'s> Person<'s> {
         let mut fields = vec![("label", label), ("mode", "live"), ("expires", "")];
         fields.extend(["fast", "full", "batches", "lists", "account"].map(|scope| (scope, "1")));
         let form = page.filled("/keys", &fields).ok_or_else(|| self.records.wrong("/keys", &page))?;
-        let (page, doubt) = self.records.insist(&mut self.browser, "new key", label, &form, &[200, 409])?;
+        let (page, doubt) = self.browser.insist("new key", label, &form, &[200, 409])?;
         if page.status == 409 && doubt {
             return Ok(None);
         }
@@ -174,7 +178,7 @@ impl<'s> Person<'s> {
             // If the button is missing, an attempt without an answer has revoked the key.
             let Some((_, id)) = id else { return Ok(()) };
             let form = HttpRequest::form("/keys/revoke", &[("csrf", &self.csrf), ("id", &id)]);
-            match self.records.ask(&mut self.browser, "revoke key", label, &form)? {
+            match self.browser.ask("revoke key", label, &form)? {
                 Ok(reply) if reply.status == 303 => return Ok(()),
                 other => self.records.expect("revoke key", &other, &[503])?,
             }

@@ -11,7 +11,6 @@ use crate::soak::crowd::each;
 use crate::soak::judge::{self, Reasons};
 use serde_json::json;
 use std::collections::{BTreeSet, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -55,6 +54,7 @@ pub enum ProgramLoad {
 
 /// A client with the keys of an account, and its batches.
 pub struct Program {
+    records: Arc<Records>,
     client: KilledClient,
     account: Arc<Account>,
     /// The index of the account among those of the programs.
@@ -90,14 +90,15 @@ struct ProgramBatch {
 impl Program {
     /// A program with the keys of an account.
     pub fn new(
-        server: SocketAddr,
+        records: &Arc<Records>,
         (place, account): (u32, &Arc<Account>),
         keys: [String; 2],
         load: ProgramLoad,
         seed: u64,
     ) -> Program {
         Program {
-            client: KilledClient::program(server),
+            records: Arc::clone(records),
+            client: KilledClient::program(records),
             account: Arc::clone(account),
             place,
             keys,
@@ -110,86 +111,84 @@ impl Program {
 
     /// Sends requests until the clients finish, waits for its batches, and reads all of them again, as it also does after every
     /// [`REPORT_EVERY`] lives.
-    pub fn work(&mut self, records: &Records) -> ClientResult {
+    pub fn work(&mut self) -> ClientResult {
         let mut reports = 0;
         loop {
-            let now = records.gate.now();
+            let now = self.records.gate.now();
             if now.is_finishing() {
                 break;
             }
             if now.life / REPORT_EVERY > reports {
                 reports = now.life / REPORT_EVERY;
-                self.read_all_again(records)?;
+                self.read_all_again()?;
             }
-            self.act(records)?;
+            self.act()?;
         }
         while let Some(at) = self.batches.iter().position(|batch| batch.complete.is_none()) {
-            self.poll(records, at)?;
+            self.poll(at)?;
             std::thread::sleep(LOOK);
         }
-        self.read_all_again(records)
+        self.read_all_again()
     }
 
-    fn act(&mut self, records: &Records) -> ClientResult {
+    fn act(&mut self) -> ClientResult {
         match self.load {
-            ProgramLoad::Everything => self.act_at_random(records),
-            ProgramLoad::SlowChecks => self.check(records, "full check", addresses::slow(records.numbers(1))),
-            ProgramLoad::TimedChecks => {
-                self.check(records, TIMED_CHECK, addresses::single(records.numbers(1)))
-            }
+            ProgramLoad::Everything => self.act_at_random(),
+            ProgramLoad::SlowChecks => self.check("full check", addresses::slow(self.records.numbers(1))),
+            ProgramLoad::TimedChecks => self.check(TIMED_CHECK, addresses::single(self.records.numbers(1))),
             // The first life is that of an idle server.
-            ProgramLoad::Batches if records.pass()? == 0 => {
+            ProgramLoad::Batches if self.records.pass()? == 0 => {
                 std::thread::sleep(LOOK);
                 Ok(())
             }
             ProgramLoad::Batches => {
                 std::thread::sleep(BULK_PAUSE);
                 match self.random.u32(0..10) {
-                    0..2 => self.submit_bulk(records, FEW_ROWS, SAME_AT_ONCE),
-                    2..5 => self.submit_bulk(records, BULK_ROWS, 1),
-                    _ => self.any_batch(records, Program::poll),
+                    0..2 => self.submit_bulk(FEW_ROWS, SAME_AT_ONCE),
+                    2..5 => self.submit_bulk(BULK_ROWS, 1),
+                    _ => self.any_batch(Program::poll),
                 }
             }
         }
     }
 
-    fn act_at_random(&mut self, records: &Records) -> ClientResult {
+    fn act_at_random(&mut self) -> ClientResult {
         match self.random.u32(0..100) {
-            0..22 => self.check_another(records),
-            22..42 => self.fast(records),
-            42..50 => self.made_up(records),
-            50..66 => self.repeat(records),
-            66..72 => self.submit(records),
-            72..90 => self.any_batch(records, Program::poll),
-            90..94 => self.any_batch(records, Program::replay),
-            94..97 => self.any_batch(records, Program::reuse_key),
-            _ => self.look_at_account(records),
+            0..22 => self.check_another(),
+            22..42 => self.fast(),
+            42..50 => self.made_up(),
+            50..66 => self.repeat(),
+            66..72 => self.submit(),
+            72..90 => self.any_batch(Program::poll),
+            90..94 => self.any_batch(Program::replay),
+            94..97 => self.any_batch(Program::reuse_key),
+            _ => self.look_at_account(),
         }
     }
 
     /// Reads every complete batch again and compares it.
-    fn read_all_again(&mut self, records: &Records) -> ClientResult {
+    fn read_all_again(&mut self) -> ClientResult {
         for at in (0..self.batches.len()).rev() {
             if self.batches[at].complete.is_some() {
-                self.poll(records, at)?;
+                self.poll(at)?;
             }
         }
         Ok(())
     }
 
-    fn check_another(&mut self, records: &Records) -> ClientResult {
-        let shared = (self.random.u32(0..4) == 0).then(|| records.known_to_others(self.place)).flatten();
+    fn check_another(&mut self) -> ClientResult {
+        let shared = (self.random.u32(0..4) == 0).then(|| self.records.known_to_others(self.place)).flatten();
         let number = shared.unwrap_or_else(|| {
-            let number = records.numbers(1);
-            records.is_known(number, self.place);
+            let number = self.records.numbers(1);
+            self.records.is_known(number, self.place);
             number
         });
-        self.check(records, "full check", addresses::live(number))
+        self.check("full check", addresses::live(number))
     }
 
-    fn check(&mut self, records: &Records, kind: &'static str, email: String) -> ClientResult {
-        let single = records.single(&self.account, email);
-        let answered = records.full_check(&mut self.client, kind, &self.keys[0], single)?;
+    fn check(&mut self, kind: &'static str, email: String) -> ClientResult {
+        let single = self.records.single(&self.account, email);
+        let answered = self.client.full_check(kind, &self.keys[0], single)?;
         if self.answered.len() >= ANSWERED_MAX {
             // A random one is removed, so that some are repeated after a long time.
             self.answered.remove(self.random.usize(0..ANSWERED_MAX));
@@ -198,44 +197,43 @@ impl Program {
         Ok(())
     }
 
-    fn repeat(&mut self, records: &Records) -> ClientResult {
+    fn repeat(&mut self) -> ClientResult {
         if self.answered.is_empty() {
-            return self.check_another(records);
+            return self.check_another();
         }
         let (email, reasons) = &self.answered[self.random.usize(0..self.answered.len())];
         let request = HttpRequest::json("/v1/verify", &json!({ "email": email })).bearer(&self.keys[0]);
-        let outcome = records.ask(&mut self.client, "repeat", email, &request)?;
+        let outcome = self.client.ask("repeat", email, &request)?;
         if let Ok(reply) = &outcome
             && reply.status == 200
         {
             let outcome = judge::single(true, false, &reply.json(), email, reasons);
-            records.judge(Rule::Charges, "repeats", outcome);
+            self.records.judge(Rule::Charges, "repeats", outcome);
         }
-        records.expect("repeat", &outcome, &[200, 503])
+        self.records.expect("repeat", &outcome, &[200, 503])
     }
 
-    fn fast(&mut self, records: &Records) -> ClientResult {
-        let email = addresses::live(records.numbers(1));
+    fn fast(&mut self) -> ClientResult {
+        let email = addresses::live(self.records.numbers(1));
         let body = json!({ "email": email, "mode": "fast" });
         let request = HttpRequest::json("/v1/verify", &body).bearer(&self.keys[0]);
-        self.free(records, "fast check", &email, &request, None)
+        self.free("fast check", &email, &request, None)
     }
 
-    fn made_up(&mut self, records: &Records) -> ClientResult {
-        let (email, reason) = addresses::made_up(records.numbers(1));
+    fn made_up(&mut self) -> ClientResult {
+        let (email, reason) = addresses::made_up(self.records.numbers(1));
         let request = HttpRequest::json("/v1/verify", &json!({ "email": email })).bearer(&self.keys[1]);
-        self.free(records, "test check", &email, &request, Some(reason))
+        self.free("test check", &email, &request, Some(reason))
     }
 
     fn free(
         &mut self,
-        records: &Records,
         kind: &'static str,
         email: &str,
         request: &HttpRequest,
         reason: Option<&str>,
     ) -> ClientResult {
-        let outcome = records.ask(&mut self.client, kind, email, request)?;
+        let outcome = self.client.ask(kind, email, request)?;
         if let Ok(reply) = &outcome
             && reply.status == 200
         {
@@ -244,17 +242,17 @@ impl Program {
                 || !body["credits_remaining"].is_null()
                 || reason.is_some_and(|reason| body["reason"] != reason)
             {
-                return Err(records.wrong(kind, reply));
+                return Err(self.records.wrong(kind, reply));
             }
         }
-        records.expect(kind, &outcome, &[200, 503])
+        self.records.expect(kind, &outcome, &[200, 503])
     }
 
-    fn look_at_account(&mut self, records: &Records) -> ClientResult {
+    fn look_at_account(&mut self) -> ClientResult {
         let request = HttpRequest::get("/v1/account").bearer(&self.keys[0]);
-        match records.ask(&mut self.client, "account", "", &request)? {
+        match self.client.ask("account", "", &request)? {
             Ok(reply) if reply.status == 200 && reply.json()["credits_remaining"].is_u64() => Ok(()),
-            other => records.expect("account", &other, &[503]),
+            other => self.records.expect("account", &other, &[503]),
         }
     }
 
@@ -264,19 +262,19 @@ impl Program {
     }
 
     /// Submits a batch until it is accepted.
-    fn submit(&mut self, records: &Records) -> ClientResult {
+    fn submit(&mut self) -> ClientResult {
         if self.has_open(OPEN_MAX) {
-            return self.any_batch(records, Program::poll);
+            return self.any_batch(Program::poll);
         }
         let (count, test) = (self.random.u64(5..=46), self.random.u32(0..8) == 0);
-        let first = records.numbers(count);
+        let first = self.records.numbers(count);
         let row = |number| {
             if test {
                 let (email, reason) = addresses::made_up(number);
                 return (email, vec![reason.to_owned()]);
             }
             let email = addresses::live(number);
-            let reasons = judge::reasons(&records.scenario, &email);
+            let reasons = judge::reasons(&self.records.scenario, &email);
             (email, reasons)
         };
         let mut rows: Vec<(String, Reasons)> = (first..first + count).map(row).collect();
@@ -287,25 +285,25 @@ impl Program {
         let request = batch.request(&self.keys, usize::MAX);
         loop {
             batch.purchase.asks();
-            match records.ask(&mut self.client, "batch", &batch.once, &request)? {
-                Ok(reply) if reply.status == 202 => return self.accept(records, batch, reply),
+            match self.client.ask("batch", &batch.once, &request)? {
+                Ok(reply) if reply.status == 202 => return self.accept(batch, reply),
                 other => {
                     batch.purchase.is_open(&other);
-                    records.expect("batch", &other, &[409, 503])?;
+                    self.records.expect("batch", &other, &[409, 503])?;
                 }
             }
         }
     }
 
     /// Submits a batch so many times at once, and again those without an answer. All answers must name one batch.
-    fn submit_bulk(&mut self, records: &Records, rows: u64, copies: usize) -> ClientResult {
+    fn submit_bulk(&mut self, rows: u64, copies: usize) -> ClientResult {
         if self.has_open(OPEN_BULK_MAX) {
-            return self.any_batch(records, Program::poll);
+            return self.any_batch(Program::poll);
         }
-        let first = records.numbers(rows);
+        let first = self.records.numbers(rows);
         let row = |number| {
             let email = addresses::bulk(number);
-            let reasons = judge::reasons(&records.scenario, &email);
+            let reasons = judge::reasons(&self.records.scenario, &email);
             (email, reasons)
         };
         let rows = (first..first + rows).map(row).collect();
@@ -315,16 +313,16 @@ impl Program {
         while accepted.len() < copies {
             batch.purchase.asks();
             batch.purchase.unknown();
-            let life = records.pass()?;
+            let life = self.records.pass()?;
             let unanswered = copies - accepted.len();
             let answers = each(unanswered, unanswered, |_| {
-                let mut client = KilledClient::program(records.server);
-                records.send(&mut client, life, "batch", &batch.once, &request)
+                let mut client = KilledClient::program(&self.records);
+                client.send(life, "batch", &batch.once, &request)
             });
             for answer in answers.map_err(|_| Over)? {
                 match answer {
                     Ok(reply) if reply.status == 202 => accepted.push(reply),
-                    other => records.expect("batch", &other, &[409, 503])?,
+                    other => self.records.expect("batch", &other, &[409, 503])?,
                 }
             }
         }
@@ -332,76 +330,72 @@ impl Program {
         let originals = accepted.iter().filter(|reply| !reply.is_replay()).count();
         if ids.len() > 1 || originals > 1 {
             let fault = format!("{} has {} batches, {originals} originals", batch.once, ids.len());
-            return Err(records.stop(Rule::Batches, fault));
+            return Err(self.records.stop(Rule::Batches, fault));
         }
-        records.verified("batches submitted at once", u64::from(copies > 1));
-        self.accept(records, batch, accepted.swap_remove(0))
+        self.records.verified("batches submitted at once", u64::from(copies > 1));
+        self.accept(batch, accepted.swap_remove(0))
     }
 
-    fn accept(&mut self, records: &Records, mut batch: ProgramBatch, reply: HttpReply) -> ClientResult {
+    fn accept(&mut self, mut batch: ProgramBatch, reply: HttpReply) -> ClientResult {
         let rows = batch.rows.len() as u64;
         batch.id = reply.word("batch_id");
         if batch.id.is_empty() || reply.json()["emails_submitted"] != rows {
-            return Err(records.wrong("batch", &reply));
+            return Err(self.records.wrong("batch", &reply));
         }
         if reply.header("idempotent-replayed").is_some() && !batch.purchase.in_doubt() {
-            records.fault(Rule::Batches, format!("{}: it was refused, and there is one", batch.once));
+            self.records.fault(Rule::Batches, format!("{}: it was refused, and there is one", batch.once));
         }
         batch.created = reply.body;
         batch.began = Instant::now();
         batch.purchase.paid();
-        records.verified("batches accepted", 1);
-        records.verified("rows accepted", rows);
+        self.records.verified("batches accepted", 1);
+        self.records.verified("rows accepted", rows);
         self.batches.push(batch);
         Ok(())
     }
 
     /// Applies a function to one of the batches.
-    fn any_batch(
-        &mut self,
-        records: &Records,
-        what: fn(&mut Program, &Records, usize) -> ClientResult,
-    ) -> ClientResult {
+    fn any_batch(&mut self, what: fn(&mut Program, usize) -> ClientResult) -> ClientResult {
         if self.batches.is_empty() {
-            return self.fast(records);
+            return self.fast();
         }
         let at = self.random.usize(0..self.batches.len());
-        what(self, records, at)
+        what(self, at)
     }
 
-    fn poll(&mut self, records: &Records, at: usize) -> ClientResult {
+    fn poll(&mut self, at: usize) -> ClientResult {
         let batch = &mut self.batches[at];
         let request = HttpRequest::get(format!("/v1/verify/batch/{}", batch.id)).bearer(&self.keys[0]);
-        let (reply, _) = records.insist(&mut self.client, "poll", &batch.id, &request, &[200])?;
-        let (body, life) = (reply.json(), records.gate.now().life);
+        let (reply, _) = self.client.insist("poll", &batch.id, &request, &[200])?;
+        let (body, life) = (reply.json(), self.records.gate.now().life);
         let checked = body["checked"].as_u64().unwrap_or_default();
         if checked < batch.checked || body["total"] != batch.rows.len() as u64 {
             let fault = format!("{}: {} rows were checked, now {body}", batch.id, batch.checked);
-            records.fault(Rule::Batches, fault);
+            self.records.fault(Rule::Batches, fault);
         }
         batch.checked = checked;
         if body["status"] != "completed" {
             let late = batch.began.elapsed();
             if late > BATCH_WAIT + BATCH_SLACK {
                 let fault = format!("{} is open after {} s: {body}", batch.id, late.as_secs());
-                records.fault(Rule::Holds, fault);
+                self.records.fault(Rule::Holds, fault);
             }
             if batch.complete.is_some() {
-                records.fault(Rule::Batches, format!("{} was complete: {body}", batch.id));
+                self.records.fault(Rule::Batches, format!("{} was complete: {body}", batch.id));
             }
             return Ok(());
         }
         match &batch.complete {
             None => {
                 let outcome = judge::rows(&batch.id, &batch.rows, &body);
-                records.judge(Rule::Batches, "batches complete", outcome);
+                self.records.judge(Rule::Batches, "batches complete", outcome);
                 batch.purchase.ended();
                 batch.complete = Some(reply.body);
                 batch.complete_in = life;
             }
             Some(first) => {
                 let outcome = judge::same(&batch.id, first, &reply.body);
-                records.judge(Rule::Replays, "batches read again", outcome);
+                self.records.judge(Rule::Replays, "batches read again", outcome);
                 batch.read_again |= life > batch.complete_in;
             }
         }
@@ -420,32 +414,32 @@ impl Program {
         }
     }
 
-    fn replay(&mut self, records: &Records, at: usize) -> ClientResult {
+    fn replay(&mut self, at: usize) -> ClientResult {
         let batch = &self.batches[at];
         let request = batch.request(&self.keys, usize::MAX);
-        let outcome = records.ask(&mut self.client, "replay", &batch.once, &request)?;
+        let outcome = self.client.ask("replay", &batch.once, &request)?;
         if let Ok(reply) = &outcome
             && reply.status == 202
         {
             let what = format!("the replay of {}", batch.once);
             let same = judge::same(&what, &batch.created, &reply.body);
-            records.judge(Rule::Replays, "replays of batches", same);
+            self.records.judge(Rule::Replays, "replays of batches", same);
             if !reply.is_replay() {
-                records.fault(Rule::Replays, format!("{what} does not say that it is one"));
+                self.records.fault(Rule::Replays, format!("{what} does not say that it is one"));
             }
         }
-        records.expect("replay", &outcome, &[202, 409, 503])
+        self.records.expect("replay", &outcome, &[202, 409, 503])
     }
 
     /// Checks that another body with the same Idempotency-Key is refused, also after restarts.
-    fn reuse_key(&mut self, records: &Records, at: usize) -> ClientResult {
+    fn reuse_key(&mut self, at: usize) -> ClientResult {
         let batch = &self.batches[at];
         let request = batch.request(&self.keys, batch.rows.len() - 1);
-        match records.ask(&mut self.client, "other body", &batch.once, &request)? {
-            Ok(reply) if reply.status == 422 => records.verified("keys with another body refused", 1),
+        match self.client.ask("other body", &batch.once, &request)? {
+            Ok(reply) if reply.status == 422 => self.records.verified("keys with another body refused", 1),
             Ok(reply) if !matches!(reply.status, 409 | 503) => {
                 let fault = format!("{} with another body: {reply}", self.batches[at].once);
-                records.fault(Rule::Replays, fault);
+                self.records.fault(Rule::Replays, fault);
             }
             _ => {}
         }

@@ -73,21 +73,6 @@ pub const RULES: [(Rule, &str, &[&str]); 11] = [
 
 /// The kind of full checks whose times are recorded.
 pub const TIMED_CHECK: &str = "timed check";
-/// The rules that a load of batches beside checks tests.
-pub const OF_BATCHES: [Rule; 8] = [
-    Rule::Charges,
-    Rule::Batches,
-    Rule::Holds,
-    Rule::Replays,
-    Rule::Answers,
-    Rule::Starts,
-    Rule::Ends,
-    Rule::Log,
-];
-/// The rules that a load of checks alone tests.
-pub const OF_CHECKS: [Rule; 6] =
-    [Rule::Charges, Rule::Holds, Rule::Answers, Rule::Starts, Rule::Ends, Rule::Log];
-
 /// An account of the service, with its charges.
 pub struct Account {
     /// The name in `account list`. That of a user is known after it was looked up.
@@ -147,10 +132,14 @@ pub struct Records {
     pub signing_up: AtomicU64,
 }
 
+/// The answer to a request, or why there is none.
+pub type KilledReply = Result<HttpReply, Lost>;
+
 /// A client of the server, whose connection ends with each life.
 pub struct KilledClient {
     http: HttpClient,
     life: u32,
+    records: Arc<Records>,
 }
 
 /// A full check of one address, with its charge.
@@ -162,13 +151,109 @@ pub struct Single {
 
 impl KilledClient {
     /// A client that acts like a program, without cookies.
-    pub fn program(server: SocketAddr) -> KilledClient {
-        KilledClient { http: HttpClient::program(server), life: 0 }
+    pub fn program(records: &Arc<Records>) -> KilledClient {
+        KilledClient { http: HttpClient::program(records.server), life: 0, records: Arc::clone(records) }
     }
 
     /// A client that acts like a browser, with cookies.
-    pub fn browser(server: SocketAddr) -> KilledClient {
-        KilledClient { http: HttpClient::browser(server), life: 0 }
+    pub fn browser(records: &Arc<Records>) -> KilledClient {
+        KilledClient { http: HttpClient::browser(records.server), ..KilledClient::program(records) }
+    }
+
+    /// Sends a request, once a server runs, and records its result. A missing answer is a fault unless the server was ended, and so
+    /// is a 5xx other than 503.
+    pub fn ask(
+        &mut self,
+        kind: &'static str,
+        what: &str,
+        request: &HttpRequest,
+    ) -> ClientResult<KilledReply> {
+        let life = self.records.pass()?;
+        Ok(self.send(life, kind, what, request))
+    }
+
+    /// Sends a request to a server in this life, as [`KilledClient::ask`] does.
+    pub fn send(&mut self, life: u32, kind: &'static str, what: &str, request: &HttpRequest) -> KilledReply {
+        if std::mem::replace(&mut self.life, life) != life {
+            self.http.hang_up();
+        }
+        let began = Instant::now();
+        let (outcome, records) = (self.http.send(request), &self.records);
+        let (place, said) = match &outcome {
+            Ok(reply) => {
+                let refused = matches!(reply.status, 409 | 429 | 503);
+                if reply.status >= 500 && reply.status != 503 {
+                    records.fault(Rule::Answers, format!("{kind} {what}: {} {}", reply.status, reply.text()));
+                }
+                (usize::from(refused), reply.status.to_string())
+            }
+            Err(lost) => (2, format!("{lost:?}")),
+        };
+        let is_ending = records.gate.now().is_ending;
+        if kind == TIMED_CHECK && place == 0 && !is_ending {
+            lock(&records.waits).push(began.elapsed());
+        }
+        if place == 2 && !is_ending {
+            let after = began.elapsed().as_millis();
+            records
+                .fault(Rule::Answers, format!("{kind} {what}: {said} after {after} ms, and the server ran"));
+        }
+        lock(&records.totals).entry(kind).or_default()[place] += 1;
+        let mut trace = lock(&records.trace);
+        if trace.len() >= TRACE_MAX {
+            trace.pop_front();
+        }
+        trace.push_back(format!("life {life}: {kind} {what}: {said}"));
+        drop(trace);
+        if place != 0 {
+            std::thread::sleep(PAUSE);
+        }
+        outcome
+    }
+
+    /// Repeats a request until its answer has one of these statuses. Returns the answer, and whether an earlier attempt may have
+    /// been executed.
+    pub fn insist(
+        &mut self,
+        kind: &'static str,
+        what: &str,
+        request: &HttpRequest,
+        statuses: &[u16],
+    ) -> ClientResult<(HttpReply, bool)> {
+        let mut doubt = false;
+        loop {
+            match self.ask(kind, what, request)? {
+                Ok(reply) if statuses.contains(&reply.status) => return Ok((reply, doubt)),
+                other => {
+                    doubt |= !matches!(other, Err(Lost::NotSent));
+                    self.records.expect(kind, &other, &[503])?;
+                }
+            }
+        }
+    }
+
+    /// Repeats a full check until it is answered.
+    pub fn full_check(
+        &mut self,
+        kind: &'static str,
+        key: &str,
+        mut single: Single,
+    ) -> ClientResult<(String, Reasons)> {
+        let request = HttpRequest::json("/v1/verify", &json!({ "email": single.email })).bearer(key);
+        loop {
+            single.purchase.asks();
+            match self.ask(kind, &single.email, &request)? {
+                Ok(reply) if reply.status == 200 => {
+                    self.records.judge(Rule::Charges, "checks", single.judge(&reply.json()));
+                    single.purchase.paid();
+                    return Ok((single.email, single.reasons));
+                }
+                other => {
+                    single.purchase.is_open(&other);
+                    self.records.expect(kind, &other, &[503])?;
+                }
+            }
+        }
     }
 }
 
@@ -234,7 +319,7 @@ impl Purchase {
     }
 
     /// Records that there was no answer, or one that does not acknowledge the charge.
-    pub fn is_open(&mut self, outcome: &Result<HttpReply, Lost>) {
+    pub fn is_open(&mut self, outcome: &KilledReply) {
         match outcome {
             Ok(reply) if reply.status == 503 && reply.nothing_was_charged() => self.refused(),
             Err(Lost::NotSent) => {}
@@ -413,19 +498,6 @@ impl Records {
         some
     }
 
-    /// Sends a request, once a server runs, and records its result. A missing answer is a fault unless the server was ended, and so
-    /// is a 5xx other than 503.
-    pub fn ask(
-        &self,
-        client: &mut KilledClient,
-        kind: &'static str,
-        what: &str,
-        request: &HttpRequest,
-    ) -> ClientResult<Result<HttpReply, Lost>> {
-        let life = self.pass()?;
-        Ok(self.send(client, life, kind, what, request))
-    }
-
     /// Waits until a server runs, and returns the number of its life. A client that is not done in the last life has a fault.
     pub fn pass(&self) -> ClientResult<u32> {
         let life = self.gate.pass()?;
@@ -437,98 +509,6 @@ impl Records {
         }
     }
 
-    /// Sends a request to a server in this life, as [`Records::ask`] does.
-    pub fn send(
-        &self,
-        client: &mut KilledClient,
-        life: u32,
-        kind: &'static str,
-        what: &str,
-        request: &HttpRequest,
-    ) -> Result<HttpReply, Lost> {
-        if std::mem::replace(&mut client.life, life) != life {
-            client.http.hang_up();
-        }
-        let began = Instant::now();
-        let outcome = client.http.send(request);
-        let (place, said) = match &outcome {
-            Ok(reply) => {
-                let refused = matches!(reply.status, 409 | 429 | 503);
-                if reply.status >= 500 && reply.status != 503 {
-                    self.fault(Rule::Answers, format!("{kind} {what}: {} {}", reply.status, reply.text()));
-                }
-                (usize::from(refused), reply.status.to_string())
-            }
-            Err(lost) => (2, format!("{lost:?}")),
-        };
-        let is_ending = self.gate.now().is_ending;
-        if kind == TIMED_CHECK && place == 0 && !is_ending {
-            lock(&self.waits).push(began.elapsed());
-        }
-        if place == 2 && !is_ending {
-            let after = began.elapsed().as_millis();
-            self.fault(Rule::Answers, format!("{kind} {what}: {said} after {after} ms, and the server ran"));
-        }
-        lock(&self.totals).entry(kind).or_default()[place] += 1;
-        let mut trace = lock(&self.trace);
-        if trace.len() >= TRACE_MAX {
-            trace.pop_front();
-        }
-        trace.push_back(format!("life {life}: {kind} {what}: {said}"));
-        drop(trace);
-        if place != 0 {
-            std::thread::sleep(PAUSE);
-        }
-        outcome
-    }
-
-    /// Repeats a request until its answer has one of these statuses. Returns the answer, and whether an earlier attempt may have
-    /// been executed.
-    pub fn insist(
-        &self,
-        client: &mut KilledClient,
-        kind: &'static str,
-        what: &str,
-        request: &HttpRequest,
-        statuses: &[u16],
-    ) -> ClientResult<(HttpReply, bool)> {
-        let mut doubt = false;
-        loop {
-            match self.ask(client, kind, what, request)? {
-                Ok(reply) if statuses.contains(&reply.status) => return Ok((reply, doubt)),
-                other => {
-                    doubt |= !matches!(other, Err(Lost::NotSent));
-                    self.expect(kind, &other, &[503])?;
-                }
-            }
-        }
-    }
-
-    /// Repeats a full check until it is answered.
-    pub fn full_check(
-        &self,
-        client: &mut KilledClient,
-        kind: &'static str,
-        key: &str,
-        mut single: Single,
-    ) -> ClientResult<(String, Reasons)> {
-        let request = HttpRequest::json("/v1/verify", &json!({ "email": single.email })).bearer(key);
-        loop {
-            single.purchase.asks();
-            match self.ask(client, kind, &single.email, &request)? {
-                Ok(reply) if reply.status == 200 => {
-                    self.judge(Rule::Charges, "checks", single.judge(&reply.json()));
-                    single.purchase.paid();
-                    return Ok((single.email, single.reasons));
-                }
-                other => {
-                    single.purchase.is_open(&other);
-                    self.expect(kind, &other, &[503])?;
-                }
-            }
-        }
-    }
-
     /// A full check of an address, for an account.
     pub fn single(&self, account: &Arc<Account>, email: String) -> Single {
         let reasons = judge::reasons(&self.scenario, &email);
@@ -536,7 +516,7 @@ impl Records {
     }
 
     /// Stops the client unless the answer is missing or has one of these statuses.
-    pub fn expect(&self, kind: &str, outcome: &Result<HttpReply, Lost>, statuses: &[u16]) -> ClientResult {
+    pub fn expect(&self, kind: &str, outcome: &KilledReply, statuses: &[u16]) -> ClientResult {
         match outcome {
             Ok(reply) if !statuses.contains(&reply.status) => Err(self.wrong(kind, reply)),
             _ => Ok(()),

@@ -35,14 +35,13 @@ impl KillCampaign {
         for (number, (count, load)) in of_accounts.enumerate() {
             let name = format!("programs-{number}");
             let live = world.account(&name, 0)?;
-            let test = world.json(&["key", "create", &name, "--test"])?;
-            let test = test["key"].as_str().ok_or_else(|| Failure("key create: no key".into()))?;
+            let test = world.key(&name, &["--test"])?;
             let account = Account::named(&name);
             records.add(Arc::clone(&account));
             for _ in 0..count {
                 let place = (number as u32, &account);
-                let keys = [live.clone(), test.to_owned()];
-                programs.push(Program::new(server, place, keys, load, random.u64(..)));
+                let keys = [live.clone(), test.clone()];
+                programs.push(Program::new(&records, place, keys, load, random.u64(..)));
             }
         }
         let listed = world.json(&["account", "list"])?;

@@ -64,8 +64,8 @@ fn times(address: &str) -> u32 {
     }
 }
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let size = size(options.small);
     let seed = options.seed();
     report::line(&format!("parts: seed {seed}, {} lines in {PARTS} parts, one kill in each", size.lines));
@@ -76,7 +76,6 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
         part_of: HashMap::new(),
         came: vec![false; size.lines as usize],
     };
-    let mut tally = Tally::default();
     tally.check("one run", campaign.whole());
     for index in 0..PARTS {
         tally.check(&format!("part {index} of {PARTS}"), campaign.part(index));
@@ -84,7 +83,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     tally.check("each row in one part", campaign.all_rows());
     tally.check("a complete part, started again", campaign.again());
     tally.check("the join is the output of one run", campaign.join());
-    Ok(tally)
+    Ok(())
 }
 
 struct PartsCampaign<'a> {

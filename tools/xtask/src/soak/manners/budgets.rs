@@ -32,7 +32,7 @@ fn unknown(place: &CheckSetting<'_>, name: &str, server: &str, most: u64) -> Che
     let (mut refused, mut took, mut confirmed) = (Vec::new(), Vec::new(), 0);
     for run in 0..2 {
         let rows = rows("gone", run * size..(run + 1) * size);
-        let cleaned = place.clean(&net, &format!("{name}-{run}"), name, &rows)?;
+        let cleaned = place.clean(&net, (&format!("{name}-{run}"), name), &rows, &[])?;
         refused.push(net.journal().refusals_within(HOST, HOUR));
         took.push(format!("{:.0} s", cleaned.took.as_secs_f64()));
         confirmed += size - count(&cleaned, "mailbox_not_found") - count(&cleaned, "unverifiable");
@@ -52,7 +52,7 @@ fn unknown(place: &CheckSetting<'_>, name: &str, server: &str, most: u64) -> Che
 fn existing(place: &CheckSetting<'_>) -> CheckOutcome {
     let net = place.net("{ personality = \"generic\" }")?;
     let size = place.of(3000, 600);
-    let cleaned = place.clean(&net, "existing", "existing", &rows("real", 0..size))?;
+    let cleaned = place.clean(&net, ("existing", "existing"), &rows("real", 0..size), &[])?;
     let right = count(&cleaned, "mailbox_exists");
     let figures = format!("{right} of {size} confirmed in {:.0} s", cleaned.took.as_secs_f64());
     outcome(right == size && cleaned.took <= EXISTING_LIMIT, figures)

@@ -47,7 +47,7 @@ fn short_list(place: &CheckSetting<'_>, name: &str, at: &str, size: usize) -> Ch
     ))?;
     let mut list = rows("real", 0..size / 2);
     list.extend(rows("gone", 0..size / 2));
-    let cleaned = place.clean(&net, name, name, &list)?;
+    let cleaned = place.clean(&net, (name, name), &list, &[])?;
     let sessions = net.host_stats(HOST).map_or(0, |host| host.sessions);
     let wrong = cleaned.said.iter().filter(|(row, reason)| {
         let right = net.expected(row).reason.as_str();
@@ -69,7 +69,7 @@ fn rate(place: &CheckSetting<'_>) -> CheckOutcome {
     let net = peers::start(&place.scenario(&(few.to_owned() + &domain("d.example", server))))?;
     // A session with existing recipients has one refusal, that of the control recipient. The other sessions have five.
     let list = [rows("real", 0..180), rows("gone", 0..40), rows("real", 180..260)].concat();
-    let cleaned = place.clean_patiently(&net, "rate", RATE_WAIT_S, &list)?;
+    let cleaned = place.clean(&net, ("rate", "rate"), &list, &["--max-wait", RATE_WAIT_S])?;
     let journal = net.journal();
     let soonest = journal.waits_after_closing(HOST).into_iter().min();
     let (before, after) = begun(&journal, HOST, RATE_SPAN);

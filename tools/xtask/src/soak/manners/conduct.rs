@@ -52,7 +52,7 @@ fn controls(place: &CheckSetting<'_>) -> CheckOutcome {
             let row = |word| (0..DOMAINS).map(move |n| format!("{word}-{run}@d{n}.example"));
             let rows: Vec<String> = words.flat_map(row).collect();
             let name = format!("controls-{installation}-{run}");
-            place.clean(&net, &name, &format!("controls-{installation}"), &rows)?;
+            place.clean(&net, (&name, &format!("controls-{installation}")), &rows, &[])?;
         }
         let journal = net.journal();
         let of = |n| {
@@ -111,7 +111,7 @@ fn tarpit(place: &CheckSetting<'_>) -> CheckOutcome {
     );
     let net = place.net(&server)?;
     let size = 60;
-    let cleaned = place.clean(&net, "tarpit", "tarpit", &rows("gone", 0..size))?;
+    let cleaned = place.clean(&net, ("tarpit", "tarpit"), &rows("gone", 0..size), &[])?;
     let sessions = net.host_stats(HOST).map_or(0, |host| host.sessions) as usize;
     let right = count(&cleaned, "mailbox_not_found");
     let figures =
@@ -127,7 +127,7 @@ fn blanket(place: &CheckSetting<'_>, name: &str, text: &str) -> CheckOutcome {
     let size = 300;
     let mut rows = rows("real", 0..size / 2);
     rows.extend(super::rows("gone", 0..size / 2));
-    let cleaned = place.clean(&net, name, name, &rows)?;
+    let cleaned = place.clean(&net, (name, name), &rows, &[])?;
     let asked = net.host_stats(HOST).map_or(0, |host| host.rcpt);
     let unverifiable = count(&cleaned, "unverifiable");
     let figures = format!(
@@ -148,7 +148,7 @@ fn ipv6(place: &CheckSetting<'_>, at: &str, text: &str) -> CheckOutcome {
     let mut list = rows("real", 0..10);
     list.extend(rows("gone", 0..10));
     let name = format!("ipv6-{at}");
-    let cleaned = place.clean(&net, &name, &name, &list)?;
+    let cleaned = place.clean(&net, (&name, &name), &list, &[])?;
     let by_ipv6 = net.journal().events.iter().any(|event| event.client.is_ipv6());
     let wrong = wrong(&net, &cleaned);
     let figures = format!(

@@ -46,8 +46,8 @@ fn check(
     MannersCheck { name: name.into(), go: Box::new(go) }
 }
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let seed = options.seed();
     report::line(&format!("manners: seed {seed}"));
     let world = CampaignFolder::make(options)?;
@@ -61,7 +61,6 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let computing: Vec<MannersCheck> =
         budgets::checks().into_iter().filter(|check| options.wants(&check.name)).collect();
     ensure!(!waiting.is_empty() || !computing.is_empty(), "no check has such a name");
-    let mut tally = Tally::default();
     std::thread::scope(|scope| {
         let under_way: Vec<_> =
             waiting.iter().map(|check| (check, scope.spawn(|| (check.go)(&place)))).collect();
@@ -72,7 +71,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
             tally.check(&check.name, joined(thread));
         }
     });
-    Ok(tally)
+    Ok(())
 }
 
 /// The time limit of a list at the default pace, which may wait for rows that are due within a minute.
@@ -84,22 +83,15 @@ impl CheckSetting<'_> {
         if self.small { small } else { full }
     }
 
-    /// Cleans a list with the defaults of the product. Runs with the same `state` are of one installation.
-    fn clean(&self, net: &Running, name: &str, state: &str, rows: &[String]) -> Result<Cleaned, Failure> {
-        let run = CleanRun { name, rows, flags: &[], named: true, state, limit: LIST_LIMIT };
-        peers::clean(self.world, net, &run)
-    }
-
-    /// Does the same with a wait for rows that a server defers.
-    fn clean_patiently(
+    /// Cleans a list with the defaults of the product and these flags. Runs with the same `state` are of one installation.
+    fn clean(
         &self,
         net: &Running,
-        name: &str,
-        wait: &str,
+        (name, state): (&str, &str),
         rows: &[String],
+        flags: &[&str],
     ) -> Result<Cleaned, Failure> {
-        let flags = &["--max-wait", wait];
-        let run = CleanRun { name, rows, flags, named: true, state: name, limit: LIST_LIMIT };
+        let run = CleanRun { name, rows, flags, named: true, state, limit: LIST_LIMIT };
         peers::clean(self.world, net, &run)
     }
 

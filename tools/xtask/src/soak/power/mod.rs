@@ -21,17 +21,16 @@ const SEEDS_PLANTED: u64 = 200;
 const IN_RECOVERY_MIN: u64 = 1_000;
 const TEST: &str = "tests::crash::power::campaign";
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let first = options.seed().saturating_mul(1_000_000) % 1_000_000_000_000;
     let seeds = if options.small { SEEDS_SMALL } else { SEEDS };
     report::line(&format!("power: {seeds} seeds from {first}"));
-    let mut tally = Tally::default();
     if options.wants("folder") {
         tally.check("a server's folder", folder::run(options, options.seed()));
     }
     if !options.wants("ledger") {
-        return Ok(tally);
+        return Ok(());
     }
     let run = |seeds: u64, plant: bool| {
         let variables = [
@@ -44,7 +43,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     };
     tally.check("no seed loses anything that was answered", survived(&run(seeds, false)?, options));
     tally.check("a sync that does nothing is found", found(&run(SEEDS_PLANTED, true)?));
-    Ok(tally)
+    Ok(())
 }
 
 /// The last line of the campaign: seeds, rounds, and how many of them lost power.

@@ -34,22 +34,19 @@ const NODES: &str = "nodes";
 /// The variable of [`postgres`] with the URL of the server.
 const POSTGRES: &str = "MAILPROBE_TEST_POSTGRES";
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
-    let mut tally = Tally::default();
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     if options.wants(SERVER) {
-        races(options, RaceSite::single(CampaignFolder::make(options)?)?, SERVER, &mut tally)?;
+        races(options, RaceSite::single(CampaignFolder::make(options)?)?, SERVER, tally)?;
     }
     // The small version is for `.ci/run`, where nothing else needs a PostgreSQL at that time.
     if options.wants(NODES) && !(options.small && options.only.is_none()) {
         match std::env::var(POSTGRES) {
-            Ok(url) => {
-                races(options, RaceSite::two(CampaignFolder::make(options)?, &url)?, NODES, &mut tally)?
-            }
+            Ok(url) => races(options, RaceSite::two(CampaignFolder::make(options)?, &url)?, NODES, tally)?,
             Err(_) => tally.check("beside a PostgreSQL", beside_postgres(options)?),
         }
     }
-    Ok(tally)
+    Ok(())
 }
 
 /// Runs the part of the nodes in a process that finds a PostgreSQL.

@@ -1,15 +1,11 @@
 //! The servers of the races: one on redb, or two nodes on one PostgreSQL, and the commands of their operator.
 
-use crate::failure::{Failure, ensure};
-use crate::interop::process::ServerProcess;
+use crate::failure::Failure;
 use crate::soak::transport::ServerEndpoint;
-use crate::soak::world::{ANY_PORT, CampaignFolder, listening};
+use crate::soak::world::{CampaignFolder, Serve};
 use serde_json::Value;
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
-const END_LIMIT: Duration = Duration::from_secs(90);
 /// Nothing listens there: no race needs a verdict.
 const NOWHERE: (&str, &str) = ("127.0.0.1:1", "1");
 
@@ -22,8 +18,7 @@ pub struct RaceSite {
 
 struct RaceNode {
     data: PathBuf,
-    process: ServerProcess,
-    address: SocketAddr,
+    serve: Serve,
 }
 
 impl RaceSite {
@@ -54,12 +49,8 @@ impl RaceSite {
     fn start(&mut self, name: &str) -> Result<(), Failure> {
         // All clients have one address, so the limits of networks do not apply.
         let flags = ["--connections-per-peer", "0", "--self-checks", "false"];
-        let data = self.folder.path(name);
-        let command = self.folder.serve_on(&data, ANY_PORT, NOWHERE, &flags);
-        let log = self.folder.path(&format!("{name}.log"));
-        let mut process = ServerProcess::start("mailprobe serve", command, &log)?;
-        let address = listening(&mut process)?.ok_or_else(|| process.complain("ended"))?;
-        self.nodes.push(RaceNode { data, process, address });
+        let (data, serve) = (self.folder.path(name), self.folder.serve_named(name, NOWHERE, &flags)?);
+        self.nodes.push(RaceNode { data, serve });
         Ok(())
     }
 
@@ -70,7 +61,7 @@ impl RaceSite {
 
     /// The address of a server.
     pub fn endpoint(&self, node: usize) -> ServerEndpoint {
-        self.nodes[node].address.into()
+        self.nodes[node].serve.address.into()
     }
 
     /// Runs a command of the operator at a node, with this standard input.
@@ -85,11 +76,7 @@ impl RaceSite {
 
     /// Ends all servers in order.
     pub fn stop(self) -> Result<String, String> {
-        for node in self.nodes {
-            let log = node.process.log()?;
-            let status = node.process.terminate(END_LIMIT)?;
-            ensure!(status.success() && !log.contains("panicked"), "{status}: {log}");
-        }
+        self.nodes.into_iter().try_for_each(|node| node.serve.end().map(drop))?;
         Ok("status 0, and no panic".to_owned())
     }
 }

@@ -81,14 +81,13 @@ fn domain(draw: u64, n: u64) -> String {
     }
 }
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let (full, small) = FORMS.split_once("\n\n").unwrap_or((FORMS, FORMS));
     let forms: Vec<Form> = if options.small { small } else { full }.lines().map(Form::read).collect();
     let (seed, lines) = (options.seed(), LINES[usize::from(options.small)]);
     report::line(&format!("retry: seed {seed}, {lines} lines in {} forms", forms.len()));
     let world = CampaignFolder::make(options)?;
-    let mut tally = Tally::default();
     // Most of the time is that of servers and of the pace at them.
     let outcomes = each(forms.len() + 1, forms.len() + 1, |n| match forms.get(n) {
         Some(form) => RetryChain::new(&world, lines, seed, n, form)?.go(),
@@ -97,7 +96,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     for (name, outcome) in forms.iter().map(|form| form.name).chain(["--known"]).zip(outcomes) {
         tally.check(name, outcome);
     }
-    Ok(tally)
+    Ok(())
 }
 
 /// All rows of an output, with the header of a CSV.

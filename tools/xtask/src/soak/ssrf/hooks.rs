@@ -1,13 +1,12 @@
 //! URLs of webhooks. An account has ten endpoints, so ten hosts are tested at once: each gets a test message.
 
 use super::cases::{HostCase, HostRoute, host};
-use super::{CONTACT_LIMIT, HTTPS, SMTP, SPELLINGS, SsrfCampaign, counted, seen_all};
+use super::{CONTACT_LIMIT, HTTPS, SMTP, SsrfCampaign, counted, seen_all};
 use crate::failure::ensure;
 use crate::interop::process::wait_until;
 use crate::soak::api::Api;
 use crate::soak::client::{HttpReply, HttpRequest};
 use serde_json::{Value, json};
-use std::net::IpAddr;
 use std::time::Duration;
 
 /// The endpoints of an account.
@@ -15,7 +14,7 @@ const AT_ONCE: usize = 10;
 /// Longer than an attempt, and the wait before the next one.
 const ATTEMPT_LIMIT: Duration = Duration::from_secs(60);
 
-/// More URLs that must not be accepted, one a line; [`SPELLINGS`] are hosts of others.
+/// More URLs that must not be accepted, one a line; [`super::SPELLINGS`] are hosts of others.
 const URLS: &str = include_str!("../../../soak/refused-urls.txt");
 /// A URL with a line end in it.
 const TWO_LINES: &str = "https://hooks.example:6379/\r\nSET x y";
@@ -49,13 +48,8 @@ impl SsrfCampaign {
 
     /// URLs that are refused when an endpoint is created or changed.
     pub(super) fn refuses_hook_urls(&self, api: Api<'_>) -> Result<String, String> {
-        let literals = self.refused.iter().filter(|case| case.way == HostRoute::Mx);
-        let literals = literals.flat_map(|case| case.first.clone()).map(|address| match address {
-            IpAddr::V4(v4) => v4.to_string(),
-            IpAddr::V6(v6) => format!("[{v6}]"),
-        });
-        let hosts = literals.chain(SPELLINGS.lines().map(str::to_owned));
-        let urls = hosts.flat_map(|host| {
+        let (_, hosts) = self.literals();
+        let urls = hosts.iter().flat_map(|host| {
             [format!("https://{host}/"), format!("https://{host}:8443/"), format!("http://{host}/")]
         });
         let urls: Vec<String> = urls.chain(URLS.lines().chain([TWO_LINES]).map(str::to_owned)).collect();
@@ -97,8 +91,8 @@ impl SsrfCampaign {
         let seen = self.sniffer.seen()?;
         // Sessions of the checks before may still begin.
         let seen = seen.into_iter().filter(|packet| packet.port != SMTP).collect();
-        let asked: Vec<&HostCase> = asked.iter().map(|index| &self.mixed[*index]).collect();
-        Ok(format!("{}, {rebound} of them rebound", seen_all(&asked, Some(HTTPS), &seen)?))
+        let asked = asked.iter().map(|index| &self.mixed[*index]);
+        Ok(format!("{}, {rebound} of them rebound", seen_all(asked, Some(HTTPS), &seen)?))
     }
 
     /// Without the filter, the same hosts are contacted.
@@ -116,10 +110,9 @@ impl SsrfCampaign {
             }
             delete(api, &hooks)?;
         }
-        let cases: Vec<&HostCase> = cases.iter().map(|(_, case)| case).collect();
         let seen = self.sniffer.seen()?;
         let seen = seen.into_iter().filter(|packet| packet.port == HTTPS).collect();
-        seen_all(&cases, Some(HTTPS), &seen)
+        seen_all(cases.iter().map(|(_, case)| case), Some(HTTPS), &seen)
     }
 
     /// Creates an endpoint for each of these hosts, and sends a test to it.

@@ -70,11 +70,11 @@ const SMALL_FETCHES: usize = 6;
 /// Spellings that the resolver of a system may read as addresses of this host or of the link, one a line.
 const SPELLINGS: &str = include_str!("../../../soak/spellings.txt");
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     match &options.outside {
         None => enter(options).map(|never| match never {}),
-        Some(outside) => inside(options, outside),
+        Some(outside) => inside(options, outside, tally),
     }
 }
 
@@ -94,7 +94,7 @@ fn network_namespace() -> Result<PathBuf, Failure> {
     std::fs::read_link(path).about(path)
 }
 
-fn inside(options: &SoakOptions, outside: &PathBuf) -> Result<Tally, Failure> {
+fn inside(options: &SoakOptions, outside: &PathBuf, tally: &mut Tally) -> Result<(), Failure> {
     ensure!(network_namespace()? != *outside, "this is the network namespace of the machine");
     let world = CampaignFolder::make(options)?;
     prepare(&world)?;
@@ -104,10 +104,9 @@ fn inside(options: &SoakOptions, outside: &PathBuf) -> Result<Tally, Failure> {
         campaign.refused.len(),
         campaign.mixed.len()
     ));
-    let mut tally = Tally::default();
-    campaign.go(&mut tally)?;
+    campaign.go(tally)?;
     campaign.sniffer.stop()?;
-    Ok(tally)
+    Ok(())
 }
 
 /// Creates a device without a peer, default routes to it, and a configuration that makes our resolver the system's.
@@ -185,10 +184,7 @@ impl SsrfCampaign {
         }
         let log = serve.log()?;
         serve.kill();
-        tally.check(
-            "no packet but to public addresses",
-            self.seen_all(&self.mixed, None, &self.sniffer.seen()?),
-        );
+        tally.check("no packet but to public addresses", seen_all(&self.mixed, None, &self.sniffer.seen()?));
         tally.check("no panic", no_panic(&log));
 
         self.sniffer.forget()?;
@@ -250,19 +246,8 @@ impl SsrfCampaign {
 
     /// Tests addresses in the position of names: in the URL of a client, and in the address of a recipient.
     fn refuses_literals(&self, api: Api<'_>, visitor: &Visitor) -> Result<String, String> {
-        let literals: Vec<IpAddr> = self
-            .refused
-            .iter()
-            .filter(|case| case.way == HostRoute::Mx)
-            .flat_map(|case| case.first.clone())
-            .collect();
+        let (literals, hosts) = self.literals();
         let mut said = Vec::new();
-        let in_brackets = |address: &IpAddr| match address {
-            IpAddr::V4(v4) => v4.to_string(),
-            IpAddr::V6(v6) => format!("[{v6}]"),
-        };
-        let hosts: Vec<String> =
-            literals.iter().map(in_brackets).chain(SPELLINGS.lines().map(str::to_owned)).collect();
         for host in &hosts {
             for port in ["", ":25"] {
                 let url = format!("https://{host}{port}/client.json");
@@ -282,6 +267,18 @@ impl SsrfCampaign {
         counted(hosts.len() * 2 + literals.len(), &said)
     }
 
+    /// The addresses, and what stands for the name of a host: they, and [`SPELLINGS`].
+    fn literals(&self) -> (Vec<IpAddr>, Vec<String>) {
+        let literals = self.refused.iter().filter(|case| case.way == HostRoute::Mx);
+        let literals: Vec<IpAddr> = literals.flat_map(|case| case.first.clone()).collect();
+        let in_brackets = |address: &IpAddr| match address {
+            IpAddr::V4(v4) => v4.to_string(),
+            IpAddr::V6(v6) => format!("[{v6}]"),
+        };
+        let hosts = literals.iter().map(in_brackets).chain(SPELLINGS.lines().map(str::to_owned)).collect();
+        (literals, hosts)
+    }
+
     fn nothing_sent(&self) -> Result<String, String> {
         let seen = self.sniffer.seen()?;
         report::outcome(seen.is_empty(), format!("packets: {seen:?}"))
@@ -299,7 +296,7 @@ impl SsrfCampaign {
             rows.iter().filter(|row| said.get(*row).is_none_or(|(_, rule)| rule != "no_mail_host")).collect();
         let after = self.sniffer.seen()?;
         ensure!(wrong.is_empty() && after == before, "{said:?}, and was sent: {after:?}, before: {before:?}");
-        self.seen_all(&self.mixed, Some(SMTP), &after)
+        seen_all(&self.mixed, Some(SMTP), &after)
     }
 
     fn asks_mail(&self, api: Api<'_>) -> Result<String, String> {
@@ -331,9 +328,8 @@ impl SsrfCampaign {
         let seen = self.sniffer.seen()?;
         // Sessions of the check over the API may still begin.
         let seen = seen.into_iter().filter(|packet| packet.port != SMTP).collect();
-        let asked: Vec<&HostCase> =
-            self.mixed.iter().filter(|case| case.way != HostRoute::Implicit).collect();
-        Ok(format!("{}, {rebound} of them rebound", seen_all(&asked, Some(HTTPS), &seen)?))
+        let asked = self.mixed.iter().filter(|case| case.way != HostRoute::Implicit);
+        Ok(format!("{}, {rebound} of them rebound", seen_all(asked, Some(HTTPS), &seen)?))
     }
 
     /// Checks that the engine asks DNS again and uses the changed address.
@@ -352,22 +348,19 @@ impl SsrfCampaign {
         counted(count, &said)
     }
 
-    fn seen_all(&self, cases: &[HostCase], port: Option<u16>, seen: &PacketLog) -> Result<String, String> {
-        seen_all(&cases.iter().collect::<Vec<_>>(), port, seen)
-    }
-
     fn open_check(&self) -> Result<String, String> {
-        let open = self.open_cases();
-        let rows: Vec<String> = open.iter().map(|(index, _)| address("check", 'r', *index)).collect();
-        let cases: Vec<HostCase> = open.into_iter().map(|(_, case)| case).collect();
+        let (rows, cases) = self.open("check");
         self.check_until_seen(&rows, &cases, FILTER_OFF)
     }
 
     fn open_mail(&self, api: Api<'_>) -> Result<String, String> {
-        let open = self.open_cases();
-        let rows: Vec<String> = open.iter().map(|(index, _)| address("open", 'r', *index)).collect();
-        let cases: Vec<HostCase> = open.into_iter().map(|(_, case)| case).collect();
+        let (rows, cases) = self.open("open");
         self.submit_until_seen(api, &rows, &cases)
+    }
+
+    /// The open cases, each behind an address of its domain at a place.
+    fn open(&self, place: &str) -> (Vec<String>, Vec<HostCase>) {
+        self.open_cases().into_iter().map(|(index, case)| (address(place, 'r', index), case)).unzip()
     }
 
     fn open_clients(&self, visitor: &Visitor) -> Result<String, String> {
@@ -383,7 +376,7 @@ impl SsrfCampaign {
         }
         let seen = self.sniffer.seen()?;
         let seen = seen.into_iter().filter(|packet| packet.port == HTTPS).collect();
-        seen_all(&cases.iter().map(|(_, case)| case).collect::<Vec<_>>(), Some(HTTPS), &seen)
+        seen_all(cases.iter().map(|(_, case)| case), Some(HTTPS), &seen)
     }
 
     /// The hosts that must be contacted when every address is permitted, with their index in [`SsrfCampaign::refused`].
@@ -406,7 +399,7 @@ impl SsrfCampaign {
         let checking = checking?;
         let seen = self.wait_until_seen(cases)?;
         drop(checking);
-        self.seen_all(cases, Some(SMTP), &seen)
+        seen_all(cases, Some(SMTP), &seen)
     }
 
     fn submit_until_seen(&self, api: Api<'_>, rows: &[String], cases: &[HostCase]) -> Result<String, String> {
@@ -415,7 +408,7 @@ impl SsrfCampaign {
             ensure!(answer.status == 202, "{answer}");
         }
         let seen = self.wait_until_seen(cases)?;
-        self.seen_all(cases, Some(SMTP), &seen)
+        seen_all(cases, Some(SMTP), &seen)
     }
 
     /// Waits until packets to all public addresses of the cases were sent, and returns all recorded packets.
@@ -458,7 +451,12 @@ impl SsrfCampaign {
 }
 
 /// Checks that packets went to each public address of the cases, and to no other; with a port, only to that port.
-fn seen_all(cases: &[&HostCase], port: Option<u16>, seen: &PacketLog) -> Result<String, String> {
+fn seen_all<'c>(
+    cases: impl IntoIterator<Item = &'c HostCase>,
+    port: Option<u16>,
+    seen: &PacketLog,
+) -> Result<String, String> {
+    let cases: Vec<&HostCase> = cases.into_iter().collect();
     let all: BTreeSet<IpAddr> =
         cases.iter().flat_map(|case| &case.public).map(|it| on_the_wire(*it)).collect();
     let stray: Vec<_> = seen

@@ -35,18 +35,9 @@ const EMBEDDINGS: &[Embedding] = &[
     ("ISATAP in 6to4", |v4| 0x2002_0808_0808_0001 << 64 | 0x5efe << 32 | v4),
 ];
 
-/// Addresses that may be contacted. The filter must admit them: otherwise the tests would pass with a filter that
+/// Addresses that may be contacted, one a line. The filter must admit them: otherwise the tests would pass with a filter that
 /// refuses everything.
-const PUBLIC: &[&str] = &[
-    "8.8.8.8",
-    "2a00:1450:4001::1a",
-    "::ffff:8.8.4.4",
-    "9.255.255.255",
-    "11.0.0.0",
-    "64:ff9b::8.8.8.8",
-    "2002:808:808::1",
-    "2a00:1450:4001:1:200:5efe:8.8.8.8",
-];
+const PUBLIC: &str = include_str!("../../../soak/public-addresses.txt");
 
 const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);
 
@@ -96,11 +87,11 @@ fn networks() -> impl Iterator<Item = (IpAddr, u32, &'static str)> {
 
 /// Every address that may be contacted, as IPv4 or IPv6.
 pub fn public() -> Vec<Vector> {
-    let vector = |text: &&str| {
+    let vector = |text: &str| {
         let address = text.parse().ok()?;
         Some(Vector { name: format!("public: {text}"), address, is_sample: true })
     };
-    PUBLIC.iter().filter_map(vector).collect()
+    PUBLIC.lines().filter_map(vector).collect()
 }
 
 /// The destination of packets for an address: the IPv4 address of a mapped one, and this host for an unspecified one.
@@ -150,7 +141,7 @@ mod tests {
         for (network, ..) in networks() {
             assert!(vectors.iter().any(|vector| vector.address == network), "{network}");
         }
-        assert_eq!(public().len(), PUBLIC.len());
+        assert_eq!(public().len(), PUBLIC.lines().count());
         assert!(vectors.len() >= 40 + EMBEDDINGS.len() * EMBEDDED.len());
     }
 

@@ -109,8 +109,8 @@ fn rows(seed: u64, size: StopsSize) -> Result<ListRows, Failure> {
     ListRows::new(seed, size.lines, &scenario(size), move |draw, n| domain(draw, n, size))
 }
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let size = StopsSize::of(options.small);
     let seed = options.seed();
     report::line(&format!("stops: seed {seed}, {} lines, {} stops", size.lines, size.stops));
@@ -121,7 +121,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
 
     // The first chain is the run without a stop.
     let chains = each(size.chains + 1, size.at_once, |n| campaign.chain(n))?;
-    let (mut tally, mut again, mut stops) = (Tally::default(), Again::default(), 0);
+    let (mut again, mut stops) = (Again::default(), 0);
     for (n, chain) in chains.into_iter().enumerate() {
         let chain = chain?;
         tally.check(&campaign.name(n), chain.verdict);
@@ -134,7 +134,7 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     tally.check("nobody is asked again", again.verdict());
     let trace = target_folder()?.join("stops.txt");
     fs::write(&trace, again.all()).at(&trace)?;
-    Ok(tally)
+    Ok(())
 }
 
 struct StopsCampaign<'a> {
@@ -187,16 +187,11 @@ impl StopsCampaign<'_> {
             let log = self.world.path(&format!("{n}.log"));
             let began = Instant::now();
             let mut process = ServerProcess::start("mailprobe clean", command, &log)?;
-            let ended = self.watch(&mut process, &output, stop, began)?;
+            let (run, more) = self.watch(&mut process, &output, stop, (mailnet_began, began))?;
             took += began.elapsed();
-            faults.extend(ended.faults);
-            past.push(PastRun {
-                began: began - mailnet_began,
-                signalled: ended.signalled - mailnet_began,
-                ended: ended.at - mailnet_began,
-                stop: ended.stop,
-            });
-            if ended.stop.is_none() {
+            faults.extend(more);
+            past.push(run);
+            if past.last().is_some_and(|run| run.stop.is_none()) {
                 is_complete = true;
                 break;
             }
@@ -237,34 +232,37 @@ impl StopsCampaign<'_> {
         (after, stop)
     }
 
-    /// Stops a run as planned, or waits for its end.
+    /// Stops a run as planned, or waits for its end. Returns its times by mailnet's clock, and what is wrong with its end.
     fn watch(
         &self,
         process: &mut ServerProcess,
         output: &ListOutput<'_>,
         plan: Option<(Duration, Stop)>,
-        began: Instant,
-    ) -> Result<EndedRun, Failure> {
+        (mailnet_began, began): (Instant, Instant),
+    ) -> Result<(PastRun, Vec<String>), Failure> {
+        let past = |signalled: Instant, stop| PastRun {
+            began: began - mailnet_began,
+            signalled: signalled - mailnet_began,
+            ended: mailnet_began.elapsed(),
+            stop,
+        };
         let stopped = watch(process, self.size.limit, |process| {
             let Some((after, stop)) = plan.filter(|(after, _)| began.elapsed() >= *after) else {
                 return Ok(None);
             };
             let signalled = Instant::now();
             let status = self.end(process, stop)?;
-            let at = Instant::now();
             // It may have ended by itself in the moment of the signal.
             if status.success() {
-                return Ok(Some(EndedRun { signalled, at, stop: None, faults: Vec::new() }));
+                return Ok(Some((past(signalled, None), Vec::new())));
             }
-            let mut faults = complaint(stop, status, at - signalled, &process.log()?, after);
+            let run = past(signalled, Some(stop));
+            let mut faults = complaint(stop, status, run.ended - run.signalled, &process.log()?, after);
             faults.extend(output.eyes().look().err());
-            let faults = faults
-                .into_iter()
-                .map(|fault| format!("{stop:?} after {:.1} s: {fault}", after.as_secs_f64()));
-            Ok(Some(EndedRun { signalled, at, stop: Some(stop), faults: faults.collect() }))
+            let told = |fault| format!("{stop:?} after {:.1} s: {fault}", after.as_secs_f64());
+            Ok(Some((run, faults.into_iter().map(told).collect())))
         })?;
-        let at = Instant::now();
-        Ok(stopped.unwrap_or(EndedRun { signalled: at, at, stop: None, faults: Vec::new() }))
+        Ok(stopped.unwrap_or_else(|| (past(Instant::now(), None), Vec::new())))
     }
 
     /// Sends the signals of a stop, and waits for the end.
@@ -286,15 +284,6 @@ impl StopsCampaign<'_> {
         };
         process.end_by(signal, END_MAX * 10)
     }
-}
-
-/// The end of a run.
-struct EndedRun {
-    signalled: Instant,
-    at: Instant,
-    /// How it was stopped; `None`: it was complete.
-    stop: Option<Stop>,
-    faults: Vec<String>,
 }
 
 /// What is wrong with the end of a stopped run.

@@ -2,14 +2,14 @@
 
 use super::super::api::Api;
 use super::super::client::{HttpClient, HttpReply, HttpRequest};
-use super::super::crowd::{lock, repeat};
+use super::super::crowd::{host, lock, repeat};
 use super::super::transport::ServerEndpoint;
 use super::super::visitor::Visitor;
 use crate::failure::{Context, Failure};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -104,7 +104,7 @@ pub const ALL: [Attack; 11] = [
     }),
     attack("metadata of assistants on silent hosts", |by, answers, ended| {
         clients(CLIENTS, ended, |number| {
-            let client = format!("https%3A%2F%2Flocalhost%3A{}%2Fc{number}", by.silent.address.port());
+            let client = format!("https%3A%2F%2Flocalhost%3A{}%2Fc{number}", by.silent.port());
             let path = format!("/oauth/authorize?response_type=code&client_id={client}&redirect_uri=x");
             let mut browser = by.visitors[number % by.visitors.len()].client();
             note(answers, browser.send(&HttpRequest::get(path)));
@@ -132,7 +132,7 @@ pub struct Attackers {
     /// The connections of an attack that only holds them.
     pub connections: usize,
     /// A host that accepts connections and says nothing.
-    pub silent: Silent,
+    pub silent: SocketAddr,
 }
 
 /// The answers of the server to an attack: how many of each status, and one text of each refusal.
@@ -186,7 +186,7 @@ fn webhooks(by: &Attackers, answers: &Answers, ended: &AtomicBool) -> Result<(),
     let mut endpoints = Vec::new();
     for key in &by.live {
         for number in 0..10 {
-            let url = format!("http://{}/{number}", by.silent.address);
+            let url = format!("http://{}/{number}", by.silent);
             let made = Api::new(address, key).post("/v1/webhooks", &json!({ "url": url }))?;
             if made.status != 201 {
                 answers.note(made.status, &made.text());
@@ -267,33 +267,19 @@ fn hold(server: &ServerEndpoint, source: IpAddr, sent: &str, answers: Option<&An
     }
 }
 
-/// A host that accepts connections and never says anything.
-pub struct Silent {
-    address: std::net::SocketAddr,
-}
-
-impl Silent {
-    /// Starts it. It ends with the process.
-    ///
-    /// # Errors
-    ///
-    /// There is no port.
-    pub fn start() -> Result<Silent, Failure> {
-        let failed = |error: std::io::Error| Failure(format!("a silent host: {error}"));
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        let accept = move || {
-            let mut open = std::collections::VecDeque::new();
-            for stream in listener.incoming().flatten() {
-                open.push_back(stream);
-                if open.len() > 512 {
-                    open.pop_front();
-                }
-            }
-        };
-        thread::Builder::new().name("silent".into()).spawn(accept).map_err(failed)?;
-        Ok(Silent { address })
-    }
+/// Starts a host that accepts connections and never says anything.
+///
+/// # Errors
+///
+/// There is no port.
+pub fn silent_host() -> Result<SocketAddr, Failure> {
+    let mut open = VecDeque::new();
+    host("a silent host", move |stream| {
+        open.push_back(stream);
+        if open.len() > 512 {
+            open.pop_front();
+        }
+    })
 }
 
 /// Spreadsheets of some KiB whose conversion takes much more than their bytes suggest, and a line of JSON with many keys.

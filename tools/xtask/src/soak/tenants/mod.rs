@@ -9,7 +9,7 @@
 mod attacks;
 
 use super::crowd::joined;
-use super::customer::{Action, ActionTimes, Customer, DOMAINS};
+use super::customer::{Action, ActionTimes, Customer, scenario};
 use super::options::{SoakOptions, sizes};
 use super::slow_peers::{millis, percentile};
 use super::transport::ServerEndpoint;
@@ -18,7 +18,7 @@ use super::world::{CampaignFolder, Mailnet, Serve};
 use crate::failure::{Context, Failure};
 use crate::interop::process::sleep;
 use crate::interop::report::{self, Tally, outcome};
-use attacks::{Answers, Attack, Attackers, Silent};
+use attacks::{Answers, Attack, Attackers};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -47,24 +47,21 @@ const MORE_MEMORY_MIB: u64 = 200;
 /// What the folders may take beside the victim: the shares of all attackers' accounts for batches, and their lists.
 const MORE_FOLDER_MIB: u64 = 600;
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let size = TenantsSize::of(options.small);
     report::line(&format!("tenants: {} attacks, each beside a victim", attacks::ALL.len()));
     let mut world = CampaignFolder::make(options)?;
-    let mailnet = world.mailnet(&format!(
-        "seed = 1\n[[group]]\nname = \"a-{{n}}.example\"\ncount = {DOMAINS}\nmailboxes.ok = [\"user-#\"]\n"
-    ))?;
-    let mut tally = Tally::default();
+    let mailnet = world.mailnet(&scenario("postfix"))?;
     for attack in attacks::ALL {
         if options.wants(attack.name) {
             // A folder for each, so that no attack finds the shares used up.
             world.use_data(attack.name);
-            beside(&world, &mailnet, &attack, &size, &mut tally)?;
+            beside(&world, &mailnet, &attack, &size, tally)?;
         }
     }
     mailnet.stop()?;
-    Ok(tally)
+    Ok(())
 }
 
 /// Runs one attack on a server with a folder of its own.
@@ -125,17 +122,15 @@ fn attackers(
     }
     let mut test = Vec::new();
     for number in 0..size.keys {
-        let flags = if number % 2 == 0 { &["--test"][..] } else { &[] };
-        let made = world.json(&[&["key", "create", "taker-0"], flags].concat())?;
-        let key = made["key"].as_str().ok_or_else(|| Failure("key create: no key".into()))?.to_owned();
-        if number % 2 == 0 { &mut test } else { &mut live }.push(key);
+        let (keys, flags) = if number % 2 == 0 { (&mut test, &["--test"][..]) } else { (&mut live, &[][..]) };
+        keys.push(world.key("taker-0", flags)?);
     }
     let mut visitors = Vec::new();
     for number in 0..size.visitors {
         let server = server.at_source(attacks::source(60_000 + number));
         visitors.push(Visitor::sign_up(&server, &format!("taker-{number}@people.example"))?);
     }
-    let (server, silent) = (server.clone(), Silent::start()?);
+    let (server, silent) = (server.clone(), attacks::silent_host()?);
     Ok(Attackers { server, live, test, visitors, connections: size.connections, silent })
 }
 

@@ -1,4 +1,12 @@
-//! The runs of `soak timeleft`: lists whose time depends on different things.
+//! The runs of `soak timeleft`: lists whose time depends on different things, beside domains that answer at an even pace.
+//!
+//! - `even`: nothing else;
+//! - `sizes`: a few large domains and many small ones;
+//! - `dead`: domains that no connection reaches, in the first rows;
+//! - `silent`: servers that hang at the recipient, in the first rows;
+//! - `grey`: greylisted mailboxes;
+//! - `budget`: a site whose budget of refused recipients is spent;
+//! - `all`: dead, silent and greylisted domains, and different sizes.
 
 use std::time::Duration;
 
@@ -21,70 +29,33 @@ pub const SPENT: &str = "spent.example";
 /// The number of addresses that spend it.
 pub const SPENDING: usize = 130;
 
-/// What makes the time of a run, beside domains that answer at an even pace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// Nothing else.
-    Even,
-    /// A few large domains and many small ones.
-    Sizes,
-    /// Domains that no connection reaches, in the first rows.
-    Dead,
-    /// Servers that hang at the recipient, in the first rows.
-    Silent,
-    /// Greylisted mailboxes.
-    Grey,
-    /// A site whose budget of refused recipients is spent.
-    Budget,
-    /// Dead, silent and greylisted domains, and different sizes.
-    All,
-}
+/// The names of the runs of the full version, and behind an empty line those of the small one. A name has the kind of the run, its
+/// seconds at an even pace, and its wait for greylisting in seconds.
+const RUNS: &str = include_str!("../../../soak/timeleft-runs.txt");
 
-/// The runs of the full version, or the four of the small one.
+/// The runs of the full version, or those of the small one.
 pub fn runs(seed: u64, small: bool) -> Vec<TimedRun> {
-    use Kind::{All, Budget, Dead, Even, Grey, Silent, Sizes};
-    // For each run, its seconds at an even pace, and its wait for greylisting.
-    let runs: &[(Kind, u64, u64)] = if small {
-        &[(Even, 25, 0), (Sizes, 25, 0), (Dead, 30, 0), (Grey, 20, 30)]
-    } else {
-        &[
-            (Even, 25, 0),
-            (Even, 60, 0),
-            (Even, 130, 0),
-            (Sizes, 30, 0),
-            (Sizes, 60, 0),
-            (Sizes, 120, 0),
-            (Dead, 30, 0),
-            (Dead, 60, 0),
-            (Dead, 120, 0),
-            (Silent, 60, 0),
-            (Silent, 100, 0),
-            (Grey, 20, 40),
-            (Grey, 30, 90),
-            (Grey, 100, 40),
-            (Budget, 20, 330),
-            (Budget, 60, 330),
-            (Budget, 30, 330),
-            (All, 40, 60),
-            (All, 60, 80),
-            (All, 70, 90),
-        ]
-    };
-    runs.iter().enumerate().map(|(n, &run)| made(run, seed.wrapping_add(n as u64))).collect()
+    let (full, few) = RUNS.split_once("\n\n").unwrap_or((RUNS, RUNS));
+    let names = if small { few } else { full }.lines();
+    names.zip(seed..).filter_map(|(name, seed)| made(name, seed)).collect()
 }
 
-fn made((kind, seconds, wait): (Kind, u64, u64), seed: u64) -> TimedRun {
+/// The run with this name; `None` if the name has another form.
+fn made(name: &str, seed: u64) -> Option<TimedRun> {
+    let (kind, times) = name.split_once('-')?;
+    let (seconds, wait) = times.split_once('-')?;
+    let (seconds, wait): (u64, u64) = (seconds.parse().ok()?, wait.parse().ok()?);
     let mut random = fastrand::Rng::with_seed(seed);
     let mut making =
         Making { scenario: format!("seed = {seed}\njournal = true\n{STEADY}"), rows: Vec::new() };
-    let is_all = kind == Kind::All;
+    let is_all = kind == "all";
     // A list grows by a session each two seconds, up to ten sessions at a site: this number of recipients takes so long at a server
     // that answers one each half second.
     let rows_of = |seconds: u64| (0..seconds).map(|second| 2 * (1 + second / 2).min(10)).sum::<u64>();
     let full = rows_of(seconds);
     // Most mailboxes exist, so no budget is spent.
     let steady = format!("mailboxes.ok = [\"95% user-#\"]\n{PACE}");
-    if matches!(kind, Kind::Sizes | Kind::All) {
+    if is_all || kind == "sizes" {
         making.domains("large", 3, full, &steady);
         making.domains("small", 120, (full / 60).clamp(2, 30), &steady);
     } else {
@@ -92,16 +63,16 @@ fn made((kind, seconds, wait): (Kind, u64, u64), seed: u64) -> TimedRun {
     }
     random.shuffle(&mut making.rows);
     let even = std::mem::take(&mut making.rows);
-    if is_all || kind == Kind::Dead {
+    if is_all || kind == "dead" {
         for (name, state) in [("gone", "blackhole"), ("shut", "refused")] {
             making.scenario += &format!("[[host]]\nname = \"mx.{name}.example\"\nstate = \"{state}\"\n");
             making.domains(name, 40, 4, &format!("mx = [\"10 mx.{name}.example\"]"));
         }
     }
-    if is_all || kind == Kind::Silent {
+    if is_all || kind == "silent" {
         making.domains("silent", 2, 20, &format!("mailboxes.silent = [\"user-#\"]\n{PACE}"));
     }
-    if is_all || kind == Kind::Grey {
+    if is_all || kind == "grey" {
         // Greylisting ends long before the last try, at the end of `--max-wait`.
         let grey = format!(
             "mailboxes.greylisted = [\"user-#\"]\ngreylist_ms = {}\n\
@@ -110,27 +81,19 @@ fn made((kind, seconds, wait): (Kind, u64, u64), seed: u64) -> TimedRun {
         );
         making.domains("grey", 5, 40, &grey);
     }
-    let spent = kind == Kind::Budget;
+    let spent = kind == "budget";
     if spent {
         making.scenario += &format!("[[domain]]\nname = \"{SPENT}\"\nmailboxes.ok = [\"user-#\"]\n");
         making.rows.extend((0..60).map(|n| format!("gone.{n}@{SPENT}")));
     }
     let mut rows = making.rows;
     // Dead and silent domains come first; rows that wait are anywhere.
-    if matches!(kind, Kind::Grey | Kind::Budget) {
-        rows.extend(even);
+    rows.extend(even);
+    if matches!(kind, "grey" | "budget") {
         random.shuffle(&mut rows);
-    } else {
-        rows.extend(even);
     }
-    let kind = format!("{kind:?}").to_lowercase();
-    TimedRun {
-        name: format!("{kind}-{seconds}-{wait}"),
-        scenario: making.scenario,
-        rows,
-        max_wait: Duration::from_secs(wait),
-        spent,
-    }
+    let (scenario, max_wait) = (making.scenario, Duration::from_secs(wait));
+    Some(TimedRun { name: name.to_owned(), scenario, rows, max_wait, spent })
 }
 
 /// A server that answers one recipient each half second or so.

@@ -44,8 +44,8 @@ const READ_INTERVAL: Duration = Duration::from_secs(1);
 /// The shortest and the longest time until a spent budget is free, from the start of a run.
 const FREE_AFTER: std::ops::Range<Duration> = Duration::from_secs(50)..Duration::from_secs(210);
 
-/// Runs the campaign and returns the counts of its checks.
-pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
+/// Runs the campaign and counts its checks.
+pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let seed = options.seed();
     let runs: Vec<TimedRun> =
         kinds::runs(seed, options.small).into_iter().filter(|run| options.wants(&run.name)).collect();
@@ -55,7 +55,6 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let traces = target_folder()?.join("timeleft");
     fs::create_dir_all(&traces).at(&traces)?;
     let timed = each(runs.len(), runs.len(), |n| timed(&world, &traces, &runs[n]))?;
-    let mut tally = Tally::default();
     let mut wrong_medians = 0;
     for (run, timed) in runs.iter().zip(timed) {
         match timed {
@@ -69,11 +68,11 @@ pub fn run(options: &SoakOptions) -> Result<Tally, Failure> {
     let outcome = format!("{wrong_medians} of {} runs have a larger median error", runs.len());
     if options.small {
         report::line(&outcome);
-        return Ok(tally);
+        return Ok(());
     }
     let holds = wrong_medians <= runs.len().div_ceil(WRONG_SHARE_MAX);
     tally.check("the median error is at most 30 %", report::outcome(holds, outcome));
-    Ok(tally)
+    Ok(())
 }
 
 /// A run and what is known of it.
