@@ -38,7 +38,8 @@ pub fn each<T: Send>(
     Ok(done.into_iter().map(|(_, result)| result).collect())
 }
 
-/// Does a job again and again in each of `count` threads, until `ended` is set. A failure ends its thread; the first one is returned.
+/// Does a job again and again in each of `count` threads, until `ended` is set, and returns how often it succeeded. A failure ends its
+/// thread; the first one is returned.
 ///
 /// # Errors
 ///
@@ -47,16 +48,17 @@ pub fn repeat(
     count: usize,
     ended: &AtomicBool,
     job: impl Fn(usize) -> Result<(), Failure> + Sync,
-) -> Result<(), Failure> {
-    let first = Mutex::new(Ok(()));
+) -> Result<u64, Failure> {
+    let first = Mutex::new(Ok(0));
     let work = |number: usize| {
         while !ended.load(Ordering::Relaxed) {
-            if let Err(failure) = interrupted().and_then(|()| job(number)) {
-                let mut first = lock(&first);
-                if first.is_ok() {
-                    *first = Err(failure);
-                }
-                return;
+            let done = interrupted().and_then(|()| job(number));
+            let mut first = lock(&first);
+            match (done, &mut *first) {
+                (Ok(()), Ok(times)) => *times += 1,
+                (Ok(()), Err(_)) => {}
+                (Err(failure), Ok(_)) => return *first = Err(failure),
+                (Err(_), Err(_)) => return,
             }
         }
     };

@@ -110,6 +110,7 @@ impl Owners {
             None => self.read_bomb(&self.people[number % self.people.len()], counts),
             Some(number) => leave_unread(server, &self.people[number % self.people.len()], ended, counts),
         })
+        .map(drop)
     }
 
     fn read_bomb(&self, owner: &Owner, counts: &DownloadCounts) -> Result<(), Failure> {

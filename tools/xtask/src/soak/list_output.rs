@@ -49,7 +49,7 @@ impl ListOutput<'_> {
 
     /// The eyes that search for addresses in the files beside it.
     pub fn eyes(&self) -> Eyes {
-        Eyes(SECRET.map(|ending| Eye { ending, path: self.beside(ending), looked: 0 }))
+        Eyes(SECRET.map(|ending| (ending, self.beside(ending), 0)))
     }
 
     /// Checks that each row of the list is written once, with its verdict, and at its position if order was requested.
@@ -84,43 +84,34 @@ impl ListOutput<'_> {
     }
 }
 
-/// Searches the files beside an output for addresses while they grow and change.
-pub struct Eyes([Eye; 2]);
+/// Searches the files beside an output for addresses while they grow and change: each by its ending and its path, with the length
+/// up to which it was searched.
+pub struct Eyes([(&'static str, PathBuf, u64); 2]);
 
 impl Eyes {
     /// An error if one of the files has an address in it.
     pub fn look(&mut self) -> Result<(), String> {
-        for eye in &mut self.0 {
-            ensure!(!eye.sees_an_address(), "OUT{} has an address in it", eye.ending);
+        for (ending, path, looked) in &mut self.0 {
+            ensure!(!sees_an_address(path, looked), "OUT{ending} has an address in it");
         }
         Ok(())
     }
 }
 
-struct Eye {
-    ending: &'static str,
-    path: PathBuf,
-    looked: u64,
-}
-
-impl Eye {
-    /// Searches the new part, and also the beginning each time, where blocks are reused.
-    fn sees_an_address(&mut self) -> bool {
-        const AGAIN: u64 = 1 << 20;
-        let Ok(mut file) = File::open(&self.path) else { return false };
-        let length = file.metadata().map_or(0, |data| data.len());
-        let from = self.looked.min(length).saturating_sub(MARK.len() as u64);
-        let mut look = |from: u64, most: u64| {
-            let mut bytes = Vec::new();
-            let read =
-                file.seek(SeekFrom::Start(from)).and_then(|_| (&file).take(most).read_to_end(&mut bytes));
-            let folded = bytes.to_ascii_lowercase();
-            read.is_ok() && folded.windows(MARK.len()).any(|window| window == MARK.as_bytes())
-        };
-        let seen = look(from, 64 << 20) || look(0, AGAIN);
-        self.looked = length;
-        seen
-    }
+/// Searches the new part, and also the beginning each time, where blocks are reused.
+fn sees_an_address(path: &Path, looked: &mut u64) -> bool {
+    const AGAIN: u64 = 1 << 20;
+    let Ok(mut file) = File::open(path) else { return false };
+    let length = file.metadata().map_or(0, |data| data.len());
+    let from = length.min(*looked).saturating_sub(MARK.len() as u64);
+    *looked = length;
+    let mut look = |from: u64, most: u64| {
+        let mut bytes = Vec::new();
+        let read = file.seek(SeekFrom::Start(from)).and_then(|_| (&file).take(most).read_to_end(&mut bytes));
+        let folded = bytes.to_ascii_lowercase();
+        read.is_ok() && folded.windows(MARK.len()).any(|window| window == MARK.as_bytes())
+    };
+    look(from, 64 << 20) || look(0, AGAIN)
 }
 
 /// The length of a file; 0 if there is none.

@@ -12,7 +12,7 @@ use crate::failure::{Context, Failure, ensure};
 use crate::interop::process::interrupted;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How many connections send many requests at once, and how many requests each sends.
@@ -122,14 +122,11 @@ fn unfinished(means: &Means<'_>) -> Vec<Habit> {
 
 fn fields(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     let request = format!("GET /livez HTTP/1.1\r\nHost: t\r\n{}\r\n", shapes::fields());
-    let sent = AtomicU64::new(0);
-    repeat(FEW, ended, |_| {
+    let sent = repeat(FEW, ended, |_| {
         let answers = answers::of(&means.server, request.as_bytes(), means.quiet);
-        let answers = answers.about("10,000 fields")?;
-        sent.fetch_add(1, Ordering::Relaxed);
-        judge("10,000 fields", &answers, &[400, 431])
+        judge("10,000 fields", &answers.about("10,000 fields")?, &[400, 431])
     })?;
-    Ok(format!("{} requests", sent.into_inner()))
+    Ok(format!("{sent} requests"))
 }
 
 /// Checks that there is at most one answer, with an allowed status.
@@ -171,12 +168,11 @@ fn one(means: &Means<'_>, shape: &Shape) -> Result<(), Failure> {
 }
 
 fn pipelines(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
-    let whole = AtomicU64::new(0);
     let live = "GET /livez HTTP/1.1\r\nHost: t\r\n\r\n".to_owned();
     let account =
         format!("GET /v1/account HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\n\r\n", means.key);
     let requests = [live.repeat(REQUESTS), account.repeat(REQUESTS)];
-    repeat(PIPELINES, ended, |number| {
+    let whole = repeat(PIPELINES, ended, |number| {
         let wrong = |what: &dyn std::fmt::Display| Failure(format!("pipelined requests: {what}"));
         let mut stream = means.server.connect(CONNECT_LIMIT).about("pipelined requests")?;
         let timed = stream.tcp().set_read_timeout(Some(ANSWER_LIMIT));
@@ -196,10 +192,9 @@ fn pipelines(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
             answered += answers.statuses.len();
             came = answers.rest;
         }
-        whole.fetch_add(1, Ordering::Relaxed);
         if answered == REQUESTS { Ok(()) } else { Err(wrong(&format!("{answered} answers"))) }
     })?;
-    match whole.into_inner() {
+    match whole {
         0 => Err(Failure("pipelined requests: none were answered to their end".into())),
         whole => Ok(format!("{whole} times 1,000 answers")),
     }
@@ -215,9 +210,9 @@ fn resets(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     let half = hello.get(..hello.len() / 2).unwrap_or_default().to_vec();
     let nonsense = [&[0x16, 3, 1, 2, 0][..], &[0xff; 600]].concat();
     let says = if means.server.is_over_tls() { vec![hello, half, nonsense, head] } else { vec![head] };
-    let sent = AtomicU64::new(0);
-    repeat(FEW, ended, |_| {
-        let number = sent.fetch_add(1, Ordering::Relaxed) as usize;
+    let next = AtomicUsize::new(0);
+    let sent = repeat(FEW, ended, |_| {
+        let number = next.fetch_add(1, Ordering::Relaxed);
         let reset = || -> io::Result<()> {
             let mut stream = TcpStream::connect_timeout(&means.server.address, CONNECT_LIMIT)?;
             stream.write_all(&says[number % says.len()])?;
@@ -237,7 +232,7 @@ fn resets(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
         std::thread::sleep(Duration::from_millis(2));
         Ok(())
     })?;
-    Ok(format!("{} resets", sent.into_inner()))
+    Ok(format!("{sent} resets"))
 }
 
 fn downloads(means: &Means<'_>, load: DownloadLoad, ended: &AtomicBool) -> Result<String, Failure> {

@@ -151,43 +151,37 @@ impl FaultRun {
         let writes = writes(calls);
         let mut kinds: BTreeMap<&str, Vec<&FaultWindow>> = BTreeMap::new();
         self.windows.iter().for_each(|window| kinds.entry(&window.name).or_default().push(window));
-        report::line(
-            "| fault | number | longest pause of writes (s) | longest time until everything worked again (s) | 503 | 429 | 409 | connection broken | not connected |",
+        table_head(
+            "fault | number | longest pause of writes (s) | longest time until everything worked again (s)",
         );
-        report::line("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
         for (name, windows) in kinds {
             let pause = windows.iter().map(|window| longest_pause(&writes, window)).max().unwrap_or_default();
             let took = windows.iter().map(|window| window.end - window.begin).max().unwrap_or_default();
-            let within = calls
-                .iter()
-                .filter(|call| windows.iter().any(|window| (window.begin..=window.end).contains(&call.end)));
-            let cells = (pause as f64 / 1000.0, took as f64 / 1000.0, errors(within));
-            report::line(&format!(
-                "| {name} | {} | {:.1} | {:.1} | {} |",
-                windows.len(),
-                cells.0,
-                cells.1,
-                cells.2
-            ));
+            let is_within = |call: &&ClusterCall| {
+                windows.iter().any(|window| (window.begin..=window.end).contains(&call.end))
+            };
+            let (pause, took) = (pause as f64 / 1000.0, took as f64 / 1000.0);
+            let (number, errors) = (windows.len(), errors(calls.iter().filter(is_within)));
+            report::line(&format!("| {name} | {number} | {pause:.1} | {took:.1} | {errors} |"));
         }
         report::line("");
-        report::line(
-            "| call | number | 2xx | slowest 2xx (s) | 503 | 429 | 409 | connection broken | not connected |",
-        );
-        report::line("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
+        table_head("call | number | 2xx | slowest 2xx (s)");
         let mut kinds: BTreeMap<&str, Vec<&ClusterCall>> = BTreeMap::new();
         calls.iter().for_each(|call| kinds.entry(call.kind.name()).or_default().push(call));
         for (name, calls) in kinds {
-            let good: Vec<u64> = calls
-                .iter()
-                .filter(|call| call.success().is_some())
-                .map(|call| call.end - call.begin)
-                .collect();
+            let good = calls.iter().filter(|call| call.success().is_some());
+            let good: Vec<u64> = good.map(|call| call.end - call.begin).collect();
             let slowest = good.iter().max().copied().unwrap_or_default() as f64 / 1000.0;
             let errors = errors(calls.iter().copied());
             report::line(&format!("| {name} | {} | {} | {slowest:.1} | {errors} |", calls.len(), good.len()));
         }
     }
+}
+
+/// Prints the head of a table with these columns and those of [`errors`].
+fn table_head(columns: &str) {
+    report::line(&format!("| {columns} | 503 | 429 | 409 | connection broken | not connected |"));
+    report::line("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
 }
 
 /// The times of all acknowledged writes, in order.

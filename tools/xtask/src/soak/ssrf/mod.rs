@@ -67,6 +67,9 @@ const KEPT: Duration = Duration::from_secs(62);
 /// How many clients' URLs the small version tests: each fetch takes two seconds, and they run one after the other.
 const SMALL_FETCHES: usize = 6;
 
+/// The commands of ip(8), one a line, that make a device without a peer, from which packets leave without address resolution, and
+/// default routes to it.
+const NETWORK: &str = include_str!("../../../soak/ssrf-network.txt");
 /// Spellings that the resolver of a system may read as addresses of this host or of the link, one a line.
 const SPELLINGS: &str = include_str!("../../../soak/spellings.txt");
 
@@ -117,22 +120,7 @@ fn prepare(world: &CampaignFolder) -> Result<(), Failure> {
         let name = format!("{program} {words}");
         process::run(command, "", world.folder(), COMMAND_LIMIT)?.success(&name).map(drop)
     };
-    for words in [
-        "link set lo up",
-        "link add name out0 type veth peer name out1",
-        // Packets leave without address resolution.
-        "link set dev out0 arp off",
-        "link set dev out0 addrgenmode none",
-        "link set dev out1 addrgenmode none",
-        "link set dev out1 up",
-        "link set dev out0 up",
-        "address add 25.0.0.1/32 dev out0",
-        "-6 address add 2a05:d000::1/128 dev out0 nodad",
-        "route add default dev out0",
-        "-6 route add default dev out0",
-    ] {
-        run("ip", words)?;
-    }
+    NETWORK.lines().try_for_each(|words| run("ip", words))?;
     for (path, text) in
         [("/etc/resolv.conf", "nameserver 127.0.0.1\n"), ("/etc/nsswitch.conf", "hosts: files dns\n")]
     {

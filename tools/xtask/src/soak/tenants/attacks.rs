@@ -211,6 +211,7 @@ fn clients(count: usize, ended: &AtomicBool, client: impl Fn(usize) + Sync) -> R
         thread::sleep(PAUSE);
         Ok(())
     })
+    .map(drop)
 }
 
 /// An address of loopback for each client, as of a network of its own.
