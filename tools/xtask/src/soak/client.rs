@@ -141,6 +141,11 @@ impl HttpClient {
         HttpClient { server: self.server.clone(), stream: None, cookies: self.cookies.clone() }
     }
 
+    /// The same at another server, which has the same data.
+    pub fn at(&self, server: &ServerEndpoint) -> HttpClient {
+        HttpClient { server: server.clone(), ..self.beside() }
+    }
+
     /// Sends all further requests to this server.
     pub fn moves(&mut self, server: ServerEndpoint) {
         (self.server, self.stream) = (server, None);

@@ -87,52 +87,31 @@ impl Disk {
     /// The change concerns a file that the model does not have.
     pub fn apply(&mut self, change: &FolderChange) -> Result<(), Failure> {
         match change {
-            FolderChange::Make(path, empties) => {
-                match self.names.get(path) {
-                    None => {
-                        self.files.push(File::default());
-                        self.name(NamedEntries::New(path.clone(), Some(self.files.len() - 1)));
-                    }
-                    Some(_) if *empties => self.file(path)?.set_len(0),
-                    Some(_) => {}
+            FolderChange::Make(path, empties) => match self.names.get(path) {
+                None => {
+                    self.files.push(File::default());
+                    self.name(NamedEntries::New(path.clone(), Some(self.files.len() - 1)));
                 }
-                Ok(())
-            }
-            FolderChange::MakeFolder(path) => {
-                if !self.names.contains_key(path) {
-                    self.name(NamedEntries::New(path.clone(), None));
+                Some(_) if *empties => self.file(path)?.set_len(0),
+                Some(_) => {}
+            },
+            FolderChange::MakeFolder(path) if self.names.contains_key(path) => {}
+            FolderChange::MakeFolder(path) => self.name(NamedEntries::New(path.clone(), None)),
+            FolderChange::Write(path, offset, octets) => self.file(path)?.write(*offset as usize, octets),
+            FolderChange::SetLen(path, len) => self.file(path)?.set_len(*len as usize),
+            FolderChange::Sync(path) => match self.names.get(path) {
+                Some(Some(file)) => self.files[*file].sync(),
+                _ => {
+                    let unsynced = std::mem::take(&mut self.unsynced).into_iter();
+                    let (synced, rest): (Vec<_>, Vec<_>) = unsynced.partition(|named| named.is_in(path));
+                    self.unsynced = rest;
+                    synced.iter().for_each(|named| named.happen(&mut self.kept));
                 }
-                Ok(())
-            }
-            FolderChange::Write(path, offset, octets) => {
-                self.file(path)?.write(*offset as usize, octets);
-                Ok(())
-            }
-            FolderChange::SetLen(path, len) => {
-                self.file(path)?.set_len(*len as usize);
-                Ok(())
-            }
-            FolderChange::Sync(path) => {
-                if let Some(Some(file)) = self.names.get(path) {
-                    self.files[*file].sync();
-                    return Ok(());
-                }
-                let (synced, rest) =
-                    std::mem::take(&mut self.unsynced).into_iter().partition(|named| named.is_in(path));
-                self.unsynced = rest;
-                let synced: Vec<NamedEntries> = synced;
-                synced.iter().for_each(|named| named.happen(&mut self.kept));
-                Ok(())
-            }
-            FolderChange::Rename(from, to) => {
-                self.name(NamedEntries::Renamed(from.clone(), to.clone()));
-                Ok(())
-            }
-            FolderChange::Remove(path) => {
-                self.name(NamedEntries::Removed(path.clone()));
-                Ok(())
-            }
+            },
+            FolderChange::Rename(from, to) => self.name(NamedEntries::Renamed(from.clone(), to.clone())),
+            FolderChange::Remove(path) => self.name(NamedEntries::Removed(path.clone())),
         }
+        Ok(())
     }
 
     fn name(&mut self, named: NamedEntries) {

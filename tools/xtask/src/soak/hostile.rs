@@ -17,7 +17,7 @@ mod scenario;
 use super::api::Api;
 use super::crowd::joined;
 use super::options::{SoakOptions, sizes};
-use super::world::{CampaignFolder, Footprint, Mailnet, Serve};
+use super::world::{CampaignFolder, Footprint, Serve};
 use crate::failure::{Context, Failure};
 use crate::interop::process;
 use crate::interop::report::{self, Tally, outcome};
@@ -61,49 +61,54 @@ pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let mailnet = world.mailnet(&hostile.text)?;
     let traps = world.path("traps");
     std::fs::write(&traps, &hostile.spamtraps).about("traps")?;
-    let traps = traps.to_string_lossy();
-    let sessions = size.at_once.to_string();
     // A verdict of one round must not answer a check of another round.
-    let more = [
-        "--sessions",
-        &sessions,
-        "--connections",
-        "4096",
-        "--spamtraps",
-        &traps,
-        "--reuse-verdicts",
-        "false",
-    ];
-    let serve = world.serve(&mailnet, &more)?;
-    let soaked = Soak { world, size, hostile, serve }.go(tally)?;
-    finish(soaked, mailnet, tally)
+    let flags = format!(
+        "--sessions {} --connections 4096 --reuse-verdicts false --spamtraps {}",
+        size.at_once,
+        traps.display()
+    );
+    let serve = world.serve(&mailnet, &flags.split(' ').collect::<Vec<_>>())?;
+    let key = world.unlimited("hostile", CREDITS)?;
+    let mut soak = HostileSoak { world, size, hostile, serve };
+    for round in 0..size.warm_up {
+        soak.round(round, &key, tally)?;
+    }
+    // Idle sessions end before that.
+    process::sleep(Duration::from_secs(5))?;
+    let baseline = soak.serve.footprint()?;
+    report::line(&format!(
+        "after the warm-up: {} KiB resident, {} descriptors",
+        baseline.resident_kib, baseline.descriptors
+    ));
+    let mut first_visits = 0;
+    for round in size.warm_up..size.warm_up + size.rounds {
+        soak.round(round, &key, tally)?;
+        if round < size.copies.sets {
+            first_visits += soak.hostile.hosts(round) as u64;
+        }
+    }
+    let allowance = baseline.resident_kib / 10 + first_visits * FIRST_VISIT_KIB;
+    let [memory, open] = soak.serve.settle(baseline, allowance)?;
+    tally.check("memory is back", memory);
+    tally.check("descriptors are back", open);
+    tally.check("the server ends in order", soak.serve.end());
+    let counted = mailnet.end(tally)?;
+    let [sessions, peak, misdeeds] =
+        ["sessions", "sessions_peak", "misdeeds"].map(|field| counted[field].as_u64().unwrap_or_default());
+    let figures = format!("{sessions} sessions, {peak} at once at the peak, {misdeeds} misdeeds done");
+    let enough = sessions >= size.sessions_min && peak >= size.peak_min;
+    tally.check("enough sessions, and at once", outcome(enough, figures));
+    Ok(())
 }
 
-struct Soak {
+struct HostileSoak {
     world: CampaignFolder,
     size: HostileSize,
     hostile: Hostile,
     serve: Serve,
 }
 
-impl Soak {
-    fn go(mut self, tally: &mut Tally) -> Result<Soak, Failure> {
-        let key = self.world.unlimited("hostile", CREDITS)?;
-        for round in 0..self.size.warm_up {
-            self.round(round, &key, tally)?;
-        }
-        let baseline = self.rest()?;
-        report::line(&format!(
-            "after the warm-up: {} KiB resident, {} descriptors",
-            baseline.resident_kib, baseline.descriptors
-        ));
-        for round in self.size.warm_up..self.size.warm_up + self.size.rounds {
-            self.round(round, &key, tally)?;
-        }
-        self.settle(baseline, tally)?;
-        Ok(self)
-    }
-
+impl HostileSoak {
     /// Asks about one address of every copy of a set, and of every well-behaved domain.
     fn round(&mut self, round: usize, key: &str, tally: &mut Tally) -> Result<(), Failure> {
         // Each round has its own account: repeats of an account would be answered from the store.
@@ -126,45 +131,4 @@ impl Soak {
         tally.check(&format!("round {round}, well-behaved peers meanwhile"), good.judge());
         Ok(())
     }
-
-    /// The footprint after idle sessions have ended.
-    fn rest(&self) -> Result<Footprint, Failure> {
-        process::sleep(Duration::from_secs(5))?;
-        self.serve.footprint()
-    }
-
-    /// How many hosts were visited for the first time after the baseline.
-    fn first_visits(&self) -> u64 {
-        let rounds = self.size.warm_up..self.size.warm_up + self.size.rounds;
-        rounds
-            .filter(|&round| round < self.size.copies.sets)
-            .map(|round| self.hostile.hosts(round) as u64)
-            .sum()
-    }
-
-    /// Waits until the footprint is again that of the baseline.
-    fn settle(&mut self, baseline: Footprint, tally: &mut Tally) -> Result<(), Failure> {
-        let allowance = baseline.resident_kib / 10 + self.first_visits() * FIRST_VISIT_KIB;
-        let [memory, open] = self.serve.settle(baseline, allowance)?;
-        tally.check("memory is back", memory);
-        tally.check("descriptors are back", open);
-        Ok(())
-    }
-}
-
-/// Ends both programs and checks what they leave.
-fn finish(soaked: Soak, mailnet: Mailnet, tally: &mut Tally) -> Result<(), Failure> {
-    let Soak { serve, size, .. } = soaked;
-    tally.check("the server ends in order", serve.end());
-    let counted = mailnet.end(tally)?;
-    let number = |field: &str| counted.get(field).and_then(serde_json::Value::as_u64).unwrap_or_default();
-    let figures = format!(
-        "{} sessions, {} at once at the peak, {} misdeeds done",
-        number("sessions"),
-        number("sessions_peak"),
-        number("misdeeds")
-    );
-    let enough = number("sessions") >= size.sessions_min && number("sessions_peak") >= size.peak_min;
-    tally.check("enough sessions, and at once", outcome(enough, figures));
-    Ok(())
 }

@@ -22,7 +22,6 @@ use crate::interop::report::{self, Tally, outcome};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::fs;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Addresses of a batch that checks addresses before the list.
@@ -69,8 +68,7 @@ pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let serve = world.serve(&mailnet, &[])?;
     let granted = size.rows + size.slow_rows + size.known;
     let key = world.unlimited(ACCOUNT, granted)?;
-    let (server, serve) = (serve.address, Some(serve));
-    let mut campaign = ApiListCampaign { world, mailnet, random, key, server, serve, kills: 0 };
+    let mut campaign = ApiListCampaign { world, mailnet, random, key, serve, kills: 0 };
     campaign.check_before(&list, &size)?;
     let id = campaign.upload(&text, &size, tally)?;
     campaign.kill()?;
@@ -95,8 +93,7 @@ pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let cancelled = campaign.cancelled(&size, granted, spent);
     tally.check("a cancelled list costs what has an answer", cancelled);
     report::line(&format!("lists: {} kills", campaign.kills));
-    let serve = campaign.serve.take().ok_or_else(|| Failure("there is no server".into()))?;
-    tally.check("the server ends in order", serve.end());
+    tally.check("the server ends in order", campaign.serve.end());
     campaign.mailnet.end(tally).map(drop)
 }
 
@@ -137,28 +134,24 @@ struct ApiListCampaign {
     mailnet: Mailnet,
     random: fastrand::Rng,
     key: String,
-    /// The address of all servers.
-    server: SocketAddr,
-    serve: Option<Serve>,
+    serve: Serve,
     kills: usize,
 }
 
 impl ApiListCampaign {
     fn api(&self) -> Api<'_> {
-        Api::new(self.server, &self.key)
+        Api::new(self.serve.address, &self.key)
     }
 
     /// Kills the server and starts another one on the same data.
     fn kill(&mut self) -> Result<(), Failure> {
         self.kills += 1;
-        let old = self.serve.take().ok_or_else(|| Failure("there is no server".into()))?;
-        self.serve = Some(self.world.restart(old, &self.mailnet, &[])?);
-        Ok(())
+        self.world.restart(&mut self.serve, &self.mailnet, &[])
     }
 
     /// Kills the server some time after the start of a request, whose answer does not count.
     fn kill_during(&mut self, request: HttpRequest, after_ms: u64) -> Result<(), Failure> {
-        let (server, key) = (self.server, self.key.clone());
+        let (server, key) = (self.serve.address, self.key.clone());
         let after = Duration::from_millis(self.random.u64(0..after_ms));
         std::thread::scope(|scope| {
             scope.spawn(|| Api::new(server, &key).send(request));

@@ -12,6 +12,8 @@ const ROUND: Duration = Duration::from_secs(1);
 const STEPS: usize = 20;
 /// Requests of one burst of clients that read no answers.
 const BURST: usize = 50;
+/// A complete request.
+const WHOLE: &str = "GET /livez HTTP/1.1\r\nHost: t\r\n\r\n";
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The behaviour of all slow peers of one kind.
@@ -53,39 +55,32 @@ pub struct Siege {
 }
 
 impl SlowPeer {
+    /// The name of the kind in the report, and what its members send first and in each round. KEY stands for a key.
+    fn habits(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            SlowPeer::Silent => ("silent connections", "", ""),
+            SlowPeer::Head => ("slow heads", "GET /livez HTTP/1.1\r\nHost: t\r\nX-Slow: ", "x"),
+            SlowPeer::Body => (
+                "slow bodies",
+                "POST /v1/verify HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer KEY\r\nContent-Length: 10000\r\n\r\n",
+                "x",
+            ),
+            SlowPeer::Unread => ("answers that nobody takes", WHOLE, WHOLE),
+            SlowPeer::Idle => ("idle connections, twice as many as places", WHOLE, ""),
+        }
+    }
+
     /// The name of the kind in the report.
     pub fn name(self) -> &'static str {
-        match self {
-            SlowPeer::Silent => "silent connections",
-            SlowPeer::Head => "slow heads",
-            SlowPeer::Body => "slow bodies",
-            SlowPeer::Unread => "answers that nobody takes",
-            SlowPeer::Idle => "idle connections, twice as many as places",
-        }
+        self.habits().0
     }
 
     /// The habit of the members of this kind; `key` is the key in their requests.
     pub fn habit(self, key: &str) -> Habit {
-        let whole = "GET /livez HTTP/1.1\r\nHost: t\r\n\r\n";
-        let opening = match self {
-            SlowPeer::Silent => String::new(),
-            SlowPeer::Head => "GET /livez HTTP/1.1\r\nHost: t\r\nX-Slow: ".into(),
-            SlowPeer::Body => format!(
-                "POST /v1/verify HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\nContent-Length: 10000\r\n\r\n"
-            ),
-            SlowPeer::Unread | SlowPeer::Idle => whole.into(),
-        };
-        let more = match self {
-            SlowPeer::Silent | SlowPeer::Idle => String::new(),
-            SlowPeer::Head | SlowPeer::Body => "x".into(),
-            SlowPeer::Unread => whole.repeat(BURST),
-        };
-        Habit {
-            opening: opening.into_bytes(),
-            more: more.into_bytes(),
-            reads: self != SlowPeer::Unread,
-            is_silent: self == SlowPeer::Silent,
-        }
+        let (_, opening, more) = self.habits();
+        let (reads, is_silent) = (self != SlowPeer::Unread, self == SlowPeer::Silent);
+        let more = more.repeat(if reads { 1 } else { BURST }).into_bytes();
+        Habit { opening: opening.replace("KEY", key).into_bytes(), more, reads, is_silent }
     }
 }
 

@@ -169,7 +169,8 @@ impl StateCampaign<'_> {
             }
         }
         self.random.shuffle(&mut rows);
-        let (list, output) = (self.path(&format!("{name}.txt")), self.path(&format!("{name}.out")));
+        let (list, output) =
+            (self.world.path(&format!("{name}.txt")), self.world.path(&format!("{name}.out")));
         fs::write(&list, rows.concat()).at(&list)?;
         let mut command = self.command("clean");
         command.arg(&list).arg("-o").arg(&output).args([
@@ -177,7 +178,7 @@ impl StateCampaign<'_> {
             "--sessions",
             &SESSIONS.to_string(),
         ]);
-        let log = self.path(&format!("{name}.log"));
+        let log = self.world.path(&format!("{name}.log"));
         let process = ServerProcess::start(&format!("mailprobe clean {name}"), command, &log)?;
         Ok(CleanOfList { process, output, rows: rows.len() })
     }
@@ -196,15 +197,11 @@ impl StateCampaign<'_> {
 
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(self.world.binary("mailprobe"));
-        command.arg(name).arg("--state").arg(self.path(&format!("{}-state", self.part)));
+        command.arg(name).arg("--state").arg(self.world.path(&format!("{}-state", self.part)));
         let engine = (self.net.dns().to_string(), self.net.smtp_port().to_string());
         engine_flags(&mut command, (&engine.0, &engine.1), true);
         command.env("RUST_BACKTRACE", "0");
         command
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.world.path(name)
     }
 
     fn judge(&self, killed: usize) -> Result<String, String> {
@@ -254,7 +251,7 @@ impl StateCampaign<'_> {
 
     /// What the state file has of each site.
     fn kept(&self) -> Result<Vec<Counts>, String> {
-        let path = self.path(&format!("{}-state", self.part));
+        let path = self.world.path(&format!("{}-state", self.part));
         let text = fs::read_to_string(&path).at(&path)?;
         let sites = text.lines().filter_map(|line| line.strip_prefix("site "));
         let number = |text: Option<&str>| text.and_then(|text| text.parse().ok()).ok_or(format!("{path:?}"));

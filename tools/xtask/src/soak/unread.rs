@@ -49,11 +49,8 @@ const BATCH_LIMIT: Duration = Duration::from_secs(120);
 const SCENARIO: &str =
     "seed = 1\n[[group]]\nname = \"a-{n}.example\"\ncount = 1\nmailboxes.ok = [\"user-#\"]\n";
 
-/// What each connection sends.
-struct Opening {
-    name: String,
-    bytes: Vec<u8>,
-}
+/// What each connection sends, with its name.
+type Opening = (String, Vec<u8>);
 
 /// Runs the campaign and counts its checks.
 pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
@@ -89,10 +86,10 @@ fn run_on(
         let most_mib = size.most_mib[usize::from(server.is_over_tls())];
         let before = serve.footprint()?;
         report::line(&format!("      {server}: {} MiB before", before.resident_kib / 1024));
-        for opening in openings {
-            let name = format!("{server} {}", opening.name);
+        for (name, bytes) in openings {
+            let name = format!("{server} {name}");
             if options.wants(&name) {
-                tally.check(&name, hold(&opening.bytes, size, &serve, (&server, &key), most_mib));
+                tally.check(&name, hold(&bytes, size, &serve, (&server, &key), most_mib));
                 serve.running()?;
             }
         }
@@ -108,7 +105,7 @@ fn unread_answers(server: &ServerEndpoint, key: &str, size: &UnreadSize) -> Resu
     let (batch, head) = (checked_batch(server, key)?, format!("Host: {}\r\n", server.address));
     let bearer = format!("{head}Authorization: Bearer {key}\r\n");
     let mut openings = Vec::new();
-    let mut open = |name: &str, bytes: Vec<u8>| openings.push(Opening { name: name.to_owned(), bytes });
+    let mut open = |name: &str, bytes: Vec<u8>| openings.push((name.to_owned(), bytes));
     let get = |path: &str, fields: &str| format!("GET {path} HTTP/1.1\r\n{fields}\r\n").into_bytes();
     // So often that the kernel does not take all answers.
     for path in ["/docs", "/v1/openapi.json"] {
@@ -138,7 +135,7 @@ fn unfinished_requests(server: &ServerEndpoint, key: &str, _: &UnreadSize) -> Re
     let head = format!("Host: {}\r\n", server.address);
     let bearer = format!("{head}Authorization: Bearer {key}\r\n");
     let mut openings = Vec::new();
-    let mut open = |name: &str, bytes: Vec<u8>| openings.push(Opening { name: name.to_owned(), bytes });
+    let mut open = |name: &str, bytes: Vec<u8>| openings.push((name.to_owned(), bytes));
     let filler = |length: usize| "x".repeat(length);
     open("a head without its end", format!("GET /livez HTTP/1.1\r\n{head}X: {}", filler(30_000)).into());
     let body = |line: &str, fields: &str, stated: usize, sent: usize| {

@@ -225,11 +225,11 @@ impl CampaignFolder {
     }
 
     /// Kills a server, whose log must have no panic, and starts another one on the same data and at the same address.
-    pub fn restart(&self, serve: Serve, mailnet: &Mailnet, more: &[&str]) -> Result<Serve, Failure> {
+    pub fn restart(&self, serve: &mut Serve, mailnet: &Mailnet, more: &[&str]) -> Result<(), Failure> {
         no_panic(&serve.log()?)?;
-        let at = serve.address.to_string();
-        serve.kill();
-        self.serve_at(&at, mailnet.engine(), more)
+        serve.server.kill()?;
+        *serve = self.serve_at(&serve.address.to_string(), mailnet.engine(), more)?;
+        Ok(())
     }
 
     fn ready(&self, mut server: ServerProcess) -> Result<Serve, Failure> {

@@ -8,7 +8,7 @@ use super::judge::{FaultWindow, judge};
 use super::world::{ClusterWorld, NODES};
 use super::{FaultRun, finish};
 use crate::failure::{Failure, ensure};
-use crate::interop::process::{interrupted, sleep};
+use crate::interop::process::{interrupted, sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use crate::soak::client::{HttpClient, HttpRequest, Lost};
 use crate::soak::crowd::{each, joined, lock};
@@ -322,12 +322,9 @@ fn revocation(world: &ClusterWorld, clients: &mut [HttpClient], round: usize) ->
         let reply = clients[node].send(&request);
         reply.map(|reply| reply.status).map_err(|lost| Failure(format!("node {}: {lost:?}", node + 1)))
     };
-    let end = Instant::now() + KEY_LIMIT;
     for node in 0..NODES {
-        while status(node)? != 200 {
-            ensure!(Instant::now() <= end, "round {round}: the new key is unknown at node {}", node + 1);
-            sleep(Duration::from_millis(50))?;
-        }
+        let what = format!("round {round}: the new key is known at node {}", node + 1);
+        wait_until(&what, KEY_LIMIT, || Ok(status(node)? == 200))?;
     }
     world.text(revoker, &["key", "revoke", &id])?;
     let (revoked, mut last) = (Instant::now(), 0);

@@ -87,7 +87,7 @@ impl FuzzRun<'_> {
         let mut inputs = corpus::read(self.target.name).map_err(|error| Failure(error.to_string()))?;
         inputs.extend((0..GROWN).map(|_| (self.target.grow)(&mut random)));
         for (number, input) in inputs.iter().enumerate() {
-            write(&known.join(format!("{number:05}")), input)?;
+            fs::write(known.join(format!("{number:05}")), input).at(&known)?;
         }
         let mut command = self.command();
         let runs = self.options.runs.unwrap_or(self.target.runs);
@@ -156,8 +156,4 @@ fn files(folder: &Path) -> Result<Vec<Vec<u8>>, Failure> {
     let entries = fs::read_dir(folder).at(folder)?;
     let content = |entry: std::io::Result<fs::DirEntry>| fs::read(entry?.path());
     entries.map(content).collect::<std::io::Result<_>>().at(folder)
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    fs::write(path, bytes).at(path)
 }

@@ -31,8 +31,7 @@ pub struct GateState {
     /// Clients start nothing new, and must have finished at this time.
     pub finish_by: Option<Instant>,
     is_over: bool,
-    /// The number of clients that have not ended, and of those among them that do not wait at the gate.
-    clients: usize,
+    /// The number of clients that have not ended and do not wait at the gate.
     active: usize,
 }
 
@@ -76,7 +75,7 @@ impl Gate {
 
     /// Counts a client that is about to start.
     pub fn register(&self) -> RegisteredClient<'_> {
-        self.change(|state| (state.clients, state.active) = (state.clients + 1, state.active + 1));
+        self.change(|state| state.active += 1);
         RegisteredClient(self)
     }
 
@@ -107,11 +106,6 @@ impl Gate {
         self.change(|state| state.is_over = true);
     }
 
-    /// Waits until all clients have ended.
-    pub fn wait_for_clients(&self) {
-        drop(self.wait_while(lock(&self.state), |state| state.clients > 0));
-    }
-
     /// Waits until a server runs, and returns the number of its life.
     pub fn pass(&self) -> ClientResult<u32> {
         let mut state = lock(&self.state);
@@ -127,7 +121,7 @@ impl Gate {
 
 impl Drop for RegisteredClient<'_> {
     fn drop(&mut self) {
-        self.0.change(|state| (state.clients, state.active) = (state.clients - 1, state.active - 1));
+        self.0.change(|state| state.active -= 1);
     }
 }
 

@@ -20,7 +20,7 @@ mod start;
 
 use super::assistants::tools;
 use super::client::{self, HttpClient, HttpRequest};
-use super::crowd::{lock, spawn};
+use super::crowd::{joined, lock, spawn};
 use super::judge;
 use super::options::SoakOptions;
 use super::slow_peers::{limit, millis, percentile_at};
@@ -97,7 +97,7 @@ pub const BATCHES: KillPlan = KillPlan {
     tests: is_of_batches,
     facts_min: &[("batches accepted", [1000, 20]), ("batches submitted at once", [200, 4])],
     idle_checks: [2000, 200],
-    kills: [30, 3],
+    kills: [80, 3],
     life_max: Duration::from_secs(6),
     ..CRASH
 };
@@ -207,16 +207,18 @@ impl KillCampaign {
         let outcome = std::thread::scope(|scope| {
             // If a step fails or panics, no client waits for a server.
             let _end = EndOfClients(&records.gate);
+            let mut clients = Vec::new();
             for program in &mut programs {
                 let active = records.gate.register();
-                spawn(scope, move || program.work().map(|()| drop(active)))?;
+                clients.push(spawn(scope, move || program.work().map(|()| drop(active)))?);
             }
             for _ in 0..self.plan.people {
                 let (active, random) = (records.gate.register(), self.random.fork());
-                spawn(scope, move || people::live(records, random).map(|()| drop(active)))?;
+                clients.push(spawn(scope, move || people::live(records, random).map(|()| drop(active)))?);
             }
             let outcome = work(self)?;
-            records.gate.wait_for_clients();
+            // A client that has stopped early has recorded a fault.
+            clients.into_iter().for_each(|client| drop(joined(client)));
             Ok(outcome)
         });
         self.programs = programs;

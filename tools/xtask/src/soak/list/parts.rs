@@ -122,7 +122,7 @@ impl PartsCampaign<'_> {
         // Both ends of the file say too little: the first and the last rows.
         let about = length(&self.list.world.path("whole.csv")) / PARTS;
         let kill_at = self.random.u64(about / 20..about * 3 / 10);
-        let mailnet = self.mailnet()?;
+        let mailnet = self.list.world.mailnet(&self.list.scenario)?;
         let mut run = self.list.start(&mailnet, &named, &["--part", &flag])?;
         let killed = self.list.watch(&mut run, &mut peak, |run| {
             if length(&partial) > kill_at { run.kill().map(Some) } else { Ok(None) }
@@ -190,13 +190,9 @@ impl PartsCampaign<'_> {
         Ok(took)
     }
 
-    fn mailnet(&self) -> Result<Mailnet, Failure> {
-        self.list.world.mailnet(&self.list.scenario)
-    }
-
     /// Makes a run to its end, with a mailnet of its own, which counts the recipients.
     fn run(&self, output: &Path, flags: &[&str], peak: &mut u64) -> Result<Asked, String> {
-        let mailnet = self.mailnet()?;
+        let mailnet = self.list.world.mailnet(&self.list.scenario)?;
         let mut run = self.list.start(&mailnet, output, flags)?;
         self.list.watch(&mut run, peak, |_| Ok(None::<()>))?;
         asked(mailnet)

@@ -214,8 +214,7 @@ impl Race<'_> {
     ) -> Result<(Instant, Option<HttpClient>, Option<BTreeSet<String>>), String> {
         process::sleep(pause)?;
         let server = self.site.endpoint(node);
-        let mut browser = owner.beside();
-        browser.moves(server.clone());
+        let mut browser = owner.at(&server);
         let operate = |arguments: &[&str], input: &str| {
             self.site.operate(node, arguments, input).map(drop).map_err(String::from)
         };

@@ -76,8 +76,7 @@ pub fn enter(
 
 /// Whether a session is open.
 pub fn is_open(browser: &HttpClient, server: &ServerEndpoint) -> Result<bool, String> {
-    let mut browser = browser.beside();
-    browser.moves(server.clone());
+    let mut browser = browser.at(server);
     let reply = browser.ask(&HttpRequest::get("/sessions"))?;
     match reply.status {
         200 => Ok(true),
@@ -113,8 +112,7 @@ pub fn by_session(
     client: &str,
     pause: Duration,
 ) -> Result<Option<Step>, String> {
-    let mut browser = browser.beside();
-    browser.moves(server.clone());
+    let mut browser = browser.at(server);
     let resource = format!("{}/mcp", server.origin());
     let (path, action) = match what {
         "key" => ("/keys".to_owned(), "/keys"),
@@ -224,8 +222,7 @@ fn slowly(server: &ServerEndpoint, bytes: &[u8], pause: Duration) -> Result<Http
 
 /// The ids of all that an account has: keys, connections, endpoints, lists and batches.
 pub fn possessions(browser: &HttpClient, server: &ServerEndpoint) -> Result<BTreeSet<String>, String> {
-    let mut browser = browser.beside();
-    browser.moves(server.clone());
+    let mut browser = browser.at(server);
     let mut found = BTreeSet::new();
     for path in ["/keys", "/connections", "/webhooks", "/lists", "/batches"] {
         let page = browser.ask(&HttpRequest::get(path))?;

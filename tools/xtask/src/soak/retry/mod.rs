@@ -159,7 +159,7 @@ impl<'a> RetryChain<'a> {
         let mut old = Output::read(&path)?;
         let mut figures = format!("{} rows open", self.open(&old).len());
         let mut rounds = 0;
-        while !self.is_settled(&old) {
+        while !self.open(&old).is_empty() {
             ensure!(rounds < ROUNDS_MAX, "{figures}; still open after {rounds} rounds");
             rounds += 1;
             pass_an_hour(&self.state)?;
@@ -195,7 +195,9 @@ impl<'a> RetryChain<'a> {
         for (n, (row, new)) in (0_u64..).zip(old.rows.iter().zip(&new.rows)) {
             let address = self.list.address(n).to_lowercase();
             let was_asked = ever.contains(&address);
-            let is_unasked = row.reason == "unverifiable" && !was_asked && self.is_reachable(&address);
+            // The servers of the other domains answer in their first session.
+            let is_reachable = address.contains('@') && !address.contains("@down-");
+            let is_unasked = row.reason == "unverifiable" && !was_asked && is_reachable;
             unasked += usize::from(is_unasked);
             // The budget of the hour may not be enough for all rows.
             if row.reason != "unverifiable" && asked.contains_key(&address) {
@@ -218,11 +220,6 @@ impl<'a> RetryChain<'a> {
             faults.push("they are used again".to_owned());
         }
         shown(figures, &faults)
-    }
-
-    /// Whether a server answers about the address in its first session.
-    fn is_reachable(&self, address: &str) -> bool {
-        address.contains('@') && !address.contains("@down-")
     }
 
     /// Cleans the list for the first time.
@@ -344,11 +341,6 @@ impl<'a> RetryChain<'a> {
     /// The numbers of the open rows.
     fn open(&self, output: &Output) -> Vec<u64> {
         (0_u64..).zip(&output.rows).filter(|(n, row)| self.is_open(row, *n)).map(|(n, _)| n).collect()
-    }
-
-    /// Whether only rows are open that no server answers.
-    fn is_settled(&self, output: &Output) -> bool {
-        self.open(output).is_empty()
     }
 
     /// Judges a round, and returns the number of addresses of the list that were asked about.

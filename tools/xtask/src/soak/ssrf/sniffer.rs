@@ -80,24 +80,20 @@ impl Sniffer {
         let to = SocketAddr::from((MARK.0, port));
         self.marker.send_to(b"mark", to).about("a mark")?;
         let mark = Packet { to: to.ip(), protocol: UDP, port };
-        wait_until("the sniffer's mark", MARK_LIMIT, || Ok(self.lock().contains(&mark)))?;
+        wait_until("the sniffer's mark", MARK_LIMIT, || Ok(lock(&self.seen).contains(&mark)))?;
         Ok(self.so_far())
     }
 
     /// The packets that were recorded until now, without marks.
     pub fn so_far(&self) -> PacketLog {
-        self.lock().iter().filter(|packet| packet.to != MARK.0).copied().collect()
+        lock(&self.seen).iter().filter(|packet| packet.to != MARK.0).copied().collect()
     }
 
     /// Removes all packets that were sent before this call.
     pub fn forget(&self) -> Result<(), Failure> {
         self.seen()?;
-        self.lock().clear();
+        lock(&self.seen).clear();
         Ok(())
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, PacketLog> {
-        lock(&self.seen)
     }
 
     /// Ends the sniffer.
