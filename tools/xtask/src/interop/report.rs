@@ -56,6 +56,11 @@ pub fn outcome(is_right: bool, figures: String) -> Result<String, String> {
     if is_right { Ok(figures) } else { Err(figures) }
 }
 
+/// The outcome of a check that may find several faults: the figures if there are none.
+pub fn faultless(figures: String, faults: &[String]) -> Result<String, String> {
+    if faults.is_empty() { Ok(figures) } else { Err(faults.join("\n      ")) }
+}
+
 /// Prints a line. Errors are ignored: a closed standard output must not leave servers running.
 pub fn line(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");

@@ -10,6 +10,7 @@ use super::answers::{self, AnswerCounts};
 use super::shapes::{self, Shape};
 use crate::failure::{Context, Failure, ensure};
 use crate::interop::process::interrupted;
+use crate::interop::report;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -153,12 +154,7 @@ fn malformed(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
         faults.extend(ends.into_iter().filter_map(|end| end.err().map(String::from)));
         rounds += 1;
     }
-    let shapes = means.shapes.len();
-    if faults.is_empty() {
-        Ok(format!("{shapes} shapes, {rounds} rounds"))
-    } else {
-        Err(Failure(faults.join("\n      ")))
-    }
+    Ok(report::faultless(format!("{} shapes, {rounds} rounds", means.shapes.len()), &faults)?)
 }
 
 fn one(means: &Means<'_>, shape: &Shape) -> Result<(), Failure> {

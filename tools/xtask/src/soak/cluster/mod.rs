@@ -57,7 +57,7 @@ pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     if let Some(outcome) = world.count_probes()? {
         tally.check("an address that is asked for at once is probed once", outcome);
     }
-    tally.check("the logs have no panic", outcome(&bad));
+    tally.check("the logs have no panic", report::faultless("all".to_owned(), &bad));
     Ok(())
 }
 
@@ -106,8 +106,11 @@ impl FaultRun {
         })?;
         let mut faults = finish(world, &load)?;
         faults.extend(lock(&load.faults).drain(..));
-        tally.check("batches are complete, each row answered, and no hold is left", outcome(&faults));
-        tally.check("no hold is older than 200 s", outcome(old_holds));
+        tally.check(
+            "batches are complete, each row answered, and no hold is left",
+            report::faultless("all".to_owned(), &faults),
+        );
+        tally.check("no hold is older than 200 s", report::faultless("all".to_owned(), old_holds));
         let calls = self.log.calls();
         self.judge(world, &calls, tally)?;
         Ok((calls, self.windows))
@@ -133,17 +136,11 @@ impl FaultRun {
         let writes = writes(calls);
         let pause = |window: &FaultWindow| (window.name.clone(), longest_pause(&writes, window));
         let pauses: Vec<_> = self.windows.iter().map(pause).collect();
-        let long: Vec<String> = pauses
-            .iter()
-            .filter(|(_, pause)| *pause > limit)
-            .map(|(name, pause)| format!("{name}: {pause} ms"))
-            .collect();
+        let long = pauses.iter().filter(|(_, pause)| *pause > limit);
+        let long: Vec<String> = long.map(|(name, pause)| format!("{name}: {pause} ms")).collect();
         let longest = pauses.iter().map(|(_, pause)| *pause).max().unwrap_or_default();
         let told = format!("{longest} ms at most, {limit} ms allowed");
-        tally.check(
-            "writes pause for at most twice the lock",
-            if long.is_empty() { Ok(told) } else { Err(long.join(", ")) },
-        );
+        tally.check("writes pause for at most twice the lock", report::faultless(told, &long));
     }
 
     /// Prints a line for each kind of fault, and one for the errors of each kind of call.
@@ -208,10 +205,6 @@ fn errors<'c>(calls: impl Iterator<Item = &'c ClusterCall>) -> String {
         counts[kind] += 1;
     }
     counts.map(|count| count.to_string()).join(" | ")
-}
-
-fn outcome(wrong: &[String]) -> Result<String, String> {
-    if wrong.is_empty() { Ok("all".into()) } else { Err(wrong.join("\n      ")) }
 }
 
 /// Holds that are older than this, one text for each.

@@ -117,10 +117,7 @@ fn upgrade(world: &mut ClusterWorld, random: &mut fastrand::Rng, tally: &mut Tal
     let wrong = errors.iter().filter(|call| !is_drain(call)).take(5).map(|call| call.to_json().to_string());
     let wrong: Vec<String> = wrong.collect();
     let told = format!("{} calls, {drains} turned away by a node that ended", calls.len());
-    tally.check(
-        "an upgrade and the way back have no error but drains",
-        if wrong.is_empty() { Ok(told) } else { Err(wrong.join("\n      ")) },
-    );
+    tally.check("an upgrade and the way back have no error but drains", report::faultless(told, &wrong));
     let said = world.text(0, &["cluster", "upgrade"])?;
     tally.check("the format is raised at the end", Ok(said.trim().to_owned()));
     Ok(())
@@ -150,7 +147,7 @@ fn flights(
     let windows = keys_under_kills(world, &load, keys, random)?;
     let missing = finish(world, &load)?;
     let wrong: Vec<String> = missing.into_iter().chain(lock(&load.faults).drain(..)).collect();
-    tally.check("batches of repeated keys are complete", super::outcome(&wrong));
+    tally.check("batches of repeated keys are complete", report::faultless("all".to_owned(), &wrong));
     let calls = log.calls();
     let batches: BTreeSet<&str> = calls
         .iter()
@@ -273,7 +270,7 @@ fn limits(
     let strange =
         calls.iter().filter(|call| !call.answer().is_some_and(|answer| matches!(answer.status, 200 | 429)));
     let strange: Vec<String> = strange.map(|call| call.to_json().to_string()).take(5).collect();
-    tally.check("only 200 and 429 under pressure", super::outcome(&strange));
+    tally.check("only 200 and 429 under pressure", report::faultless("all".to_owned(), &strange));
     Ok(())
 }
 
@@ -306,8 +303,7 @@ fn revocations(world: &ClusterWorld, count: usize, tally: &mut Tally) -> Result<
     };
     let (wrong, longest) = std::thread::scope(|scope| joined(scope.spawn(rounds)))?;
     let told = format!("{count} keys, accepted for {longest} ms at most after the revocation");
-    let outcome = if wrong.is_empty() { Ok(told) } else { Err(wrong.join("\n      ")) };
-    tally.check("a revoked key is refused at all nodes within 2 s", outcome);
+    tally.check("a revoked key is refused at all nodes within 2 s", report::faultless(told, &wrong));
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use crate::cluster::network::{Member, signal};
 use crate::cluster::setup::Setup;
 use crate::failure::{Context, Failure};
 use crate::interop::process::{self, ServerProcess, wait_until};
+use crate::interop::report;
 use crate::isolation::Namespace;
 use crate::soak::options::SoakOptions;
 use crate::soak::world::{CampaignFolder, Ledger, Mailnet, engine_flags, read};
@@ -284,13 +285,10 @@ impl ClusterWorld {
                 *count.unwrap_or(&mut 0) += 1;
             }
         }
-        let wrong: Vec<_> = counts.iter().filter(|(_, count)| **count != 1).collect();
-        let outcome = if wrong.is_empty() {
-            Ok(format!("{} addresses", counts.len()))
-        } else {
-            Err(format!("{wrong:?}"))
-        };
-        Ok((!counts.is_empty()).then_some(outcome))
+        let wrong = counts.iter().filter(|(_, count)| **count != 1);
+        let wrong: Vec<String> = wrong.map(|(address, count)| format!("{address}: {count}")).collect();
+        let figures = format!("{} addresses", counts.len());
+        Ok((!counts.is_empty()).then(|| report::faultless(figures, &wrong)))
     }
 
     /// Ends the nodes in order, and returns the lines of their logs that must not be there.

@@ -14,7 +14,7 @@ const DEFINITE_PERCENT: usize = 90;
 const SPARED_PERCENT: usize = 10;
 
 /// The counts of one list.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Score {
     pub rows: usize,
     /// Nonexistent mailboxes that were confirmed, and any that was confirmed at a server that does not distinguish
@@ -188,32 +188,18 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_counted() {
+        let none = Score { rows: 1, ..Score::default() };
+        let (exists, gone) = (Some(true), Some(false));
         let rows: [(&str, Option<bool>, &str, Score); 7] = [
-            (
-                "a",
-                Some(false),
-                "mailbox_exists",
-                Score { confirmed: 1, honest: 1, other: 1, ..Score::default() },
-            ),
-            ("z", Some(false), "role_account", Score { confirmed: 1, other: 1, ..Score::default() }),
-            (
-                "late",
-                Some(true),
-                "mailbox_not_found",
-                Score { denied: 1, honest: 1, other: 1, ..Score::default() },
-            ),
-            (
-                "early",
-                Some(true),
-                "mailbox_not_found",
-                Score { denied_blind: 1, other: 1, ..Score::default() },
-            ),
-            ("a", Some(true), "unverifiable", Score { honest: 1, other: 1, ..Score::default() }),
-            ("b", Some(false), "mailbox_not_found", Score { honest: 1, definite: 1, ..Score::default() }),
-            ("z", Some(true), "catch_all", Score { catch_all: 1, spared: 1, other: 1, ..Score::default() }),
+            ("a", gone, "mailbox_exists", Score { confirmed: 1, honest: 1, other: 1, ..none }),
+            ("z", gone, "role_account", Score { confirmed: 1, other: 1, ..none }),
+            ("late", exists, "mailbox_not_found", Score { denied: 1, honest: 1, other: 1, ..none }),
+            ("early", exists, "mailbox_not_found", Score { denied_blind: 1, other: 1, ..none }),
+            ("a", exists, "unverifiable", Score { honest: 1, other: 1, ..none }),
+            ("b", gone, "mailbox_not_found", Score { honest: 1, definite: 1, ..none }),
+            ("z", exists, "catch_all", Score { catch_all: 1, spared: 1, other: 1, ..none }),
         ];
         for (row, exists, reason, expected) in rows {
-            let expected = Score { rows: 1, ..expected };
             assert_eq!(score(&[(row, exists, reason)], CaseKind::Misleads), expected, "{row} {reason}");
         }
     }

@@ -1,6 +1,7 @@
 //! Single checks that get a transient reply: they are repeated once within their time, but not at a greylisting server.
 
 use super::{CheckOutcome, CheckSetting, MannersCheck, check};
+use crate::interop::report::faultless;
 use crate::soak::api::Api;
 use crate::soak::crowd::each;
 use crate::soak::peers;
@@ -51,7 +52,7 @@ fn singles(place: &CheckSetting<'_>) -> CheckOutcome {
         figures.push(format!("{word}@{}: {reason} after {:.1} s", server.0, took.as_secs_f64()));
         complaints.extend(judge(server, word, &reason, took).err());
     }
-    if complaints.is_empty() { Ok(figures.join("; ")) } else { Err(complaints.join("; ")) }
+    faultless(figures.join("; "), &complaints)
 }
 
 fn judge((domain, again): (&str, bool), word: &str, reason: &str, took: Duration) -> Result<(), String> {

@@ -45,8 +45,7 @@ fn short_list(place: &CheckSetting<'_>, name: &str, at: &str, size: usize) -> Ch
         "{{ personality = \"generic\", faults = [{{ {at}, does = \"reply\", \
          text = \"421 4.3.2 Service not available, closing transmission channel\" }}] }}"
     ))?;
-    let mut list = rows("real", 0..size / 2);
-    list.extend(rows("gone", 0..size / 2));
+    let list = [rows("real", 0..size / 2), rows("gone", 0..size / 2)].concat();
     let cleaned = place.clean(&net, (name, name), &list, &[])?;
     let sessions = net.host_stats(HOST).map_or(0, |host| host.sessions);
     let wrong = cleaned.said.iter().filter(|(row, reason)| {

@@ -125,8 +125,7 @@ fn blanket(place: &CheckSetting<'_>, name: &str, text: &str) -> CheckOutcome {
         "{{ personality = \"generic\", faults = [{{ at = \"rcpt\", does = \"reply\", text = \"{text}\" }}] }}"
     ))?;
     let size = 300;
-    let mut rows = rows("real", 0..size / 2);
-    rows.extend(super::rows("gone", 0..size / 2));
+    let rows = [rows("real", 0..size / 2), rows("gone", 0..size / 2)].concat();
     let cleaned = place.clean(&net, (name, name), &rows, &[])?;
     let asked = net.host_stats(HOST).map_or(0, |host| host.rcpt);
     let unverifiable = count(&cleaned, "unverifiable");
@@ -145,8 +144,7 @@ fn ipv6(place: &CheckSetting<'_>, at: &str, text: &str) -> CheckOutcome {
         "[[host]]\nname = \"mx.d.example\"\naddresses = [\"::1\", \"127.1.66.1\"]\nserver = {server}\n\
          [[domain]]\nname = \"d.example\"\nmx = [\"10 mx.d.example\"]\nmailboxes.ok = [\"real-#\"]\n"
     )))?;
-    let mut list = rows("real", 0..10);
-    list.extend(rows("gone", 0..10));
+    let list = [rows("real", 0..10), rows("gone", 0..10)].concat();
     let name = format!("ipv6-{at}");
     let cleaned = place.clean(&net, (&name, &name), &list, &[])?;
     let by_ipv6 = net.journal().events.iter().any(|event| event.client.is_ipv6());

@@ -98,13 +98,10 @@ fn races(options: &SoakOptions, site: RaceSite, part: &str, tally: &mut Tally) -
     let RaceCount { allowed, refused, late } = sums;
     let told =
         format!("{count} races: {allowed} steps allowed, {refused} refused, {late} answered after the end");
-    let outcome = if faults.is_empty() { Ok(told) } else { Err(faults.join("; ")) };
-    tally.check(
-        &format!("{part}: nothing that was begun with what was replaced works after its end"),
-        outcome,
-    );
+    let name = format!("{part}: nothing that was begun with what was replaced works after its end");
+    tally.check(&name, report::faultless(told, &faults));
     let is_hit =
-        if late > 0 && refused > 0 { Ok(String::new()) } else { Err("no step was under way".into()) };
+        report::outcome(late > 0 && refused > 0, format!("{late} steps were under way, {refused} refused"));
     tally.check(&format!("{part}: steps were under way at the ends"), is_hit);
     let planted = match race(count, RaceEnd::Nothing).run(&mut random) {
         Err(fault) if [OPEN, LATE].iter().any(|complaint| fault.contains(complaint)) => Ok(fault),

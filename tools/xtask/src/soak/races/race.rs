@@ -155,11 +155,8 @@ impl Race<'_> {
     /// The other nodes learn of a new key within the same time.
     fn key_is_known(&self, key: &str) -> Result<(), String> {
         for node in 0..self.site.len() {
-            let mut known = false;
-            process::wait_until("the key to be known", OTHER_NODES, || {
-                known = visits::is_accepted(&self.site.endpoint(node), key)?;
-                Ok(known)
-            })?;
+            let is_known = || Ok(visits::is_accepted(&self.site.endpoint(node), key)?);
+            process::wait_until("the key to be known", OTHER_NODES, is_known)?;
         }
         Ok(())
     }

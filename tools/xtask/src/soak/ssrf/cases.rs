@@ -8,6 +8,7 @@ use std::net::IpAddr;
 const PLACES: [&str; 5] = ["api", "check", "hook", "oauth", "open"];
 
 /// A host with its DNS records.
+#[derive(Clone)]
 pub struct HostCase {
     pub name: String,
     pub way: HostRoute,

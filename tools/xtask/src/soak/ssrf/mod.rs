@@ -363,11 +363,8 @@ impl SsrfCampaign {
     /// The hosts that must be contacted when every address is permitted, with their index in [`SsrfCampaign::refused`].
     fn open_cases(&self) -> Vec<(usize, HostCase)> {
         let connectable = |(index, case): (usize, &HostCase)| {
-            let HostCase { name, way, is_sample, .. } = case;
             let public: Vec<IpAddr> = case.first.iter().copied().filter(|it| is_connectable(*it)).collect();
-            let (first, later) = (public.clone(), public.clone());
-            let case =
-                HostCase { name: name.clone(), way: *way, first, later, public, is_sample: *is_sample };
+            let case = HostCase { first: public.clone(), later: public.clone(), public, ..case.clone() };
             (!case.public.is_empty()).then_some((index, case))
         };
         self.refused.iter().enumerate().filter_map(connectable).collect()
@@ -452,5 +449,5 @@ fn seen_all<'c>(
 }
 
 fn counted(count: usize, wrong: &[String]) -> Result<String, String> {
-    if wrong.is_empty() { Ok(format!("{count} refused")) } else { Err(wrong.join("\n      ")) }
+    report::faultless(format!("{count} refused"), wrong)
 }

@@ -196,16 +196,12 @@ impl StopsCampaign<'_> {
                 break;
             }
         }
-        if !is_complete {
-            faults.push("the last run was stopped".to_owned());
-        }
+        faults.extend((!is_complete).then(|| "the last run was stopped".to_owned()));
         faults.extend(output.nothing_beside().err());
         faults.extend(output.judge().err());
         let journal = net.journal();
         let again = judge::judge(&journal, &list, &past);
-        if journal.lost > 0 {
-            faults.push("mailnet's journal is not complete".to_owned());
-        }
+        faults.extend((journal.lost > 0).then(|| "mailnet's journal is not complete".to_owned()));
         let stops = past.len() - 1;
         let stats = net.stop();
         if !stats.violations.is_empty() {
@@ -289,21 +285,15 @@ impl StopsCampaign<'_> {
 /// What is wrong with the end of a stopped run.
 fn complaint(stop: Stop, status: ExitStatus, took: Duration, said: &str, ran: Duration) -> Vec<String> {
     let (Stop::Once(signal) | Stop::Twice(signal)) = stop else { return Vec::new() };
-    let mut faults = Vec::new();
-    if status.signal() != Some(signal.as_raw()) {
-        faults.push(format!("ended: {status}"));
-    }
-    if took > END_MAX + Duration::from_millis(500) {
-        faults.push(format!("took {:.1} s", took.as_secs_f64()));
-    }
     let says_how = said.trim_end().ends_with("--resume");
-    if matches!(stop, Stop::Once(_)) && ran > WATCHES_AFTER && !says_how {
-        faults.push(format!("does not say how to continue: {}", said.trim_end()));
-    }
-    if said.contains(MARK) && said.contains('@') {
-        faults.push("an address is in a message".to_owned());
-    }
-    faults
+    let must_say = matches!(stop, Stop::Once(_)) && ran > WATCHES_AFTER;
+    let faults = [
+        (status.signal() != Some(signal.as_raw()), format!("ended: {status}")),
+        (took > END_MAX + Duration::from_millis(500), format!("took {:.1} s", took.as_secs_f64())),
+        (must_say && !says_how, format!("does not say how to continue: {}", said.trim_end())),
+        (said.contains(MARK) && said.contains('@'), "an address is in a message".to_owned()),
+    ];
+    faults.into_iter().filter(|(is_wrong, _)| *is_wrong).map(|(_, fault)| fault).collect()
 }
 
 #[cfg(test)]
