@@ -26,10 +26,7 @@ const COMPLETION_LIMIT: Duration = Duration::from_secs(60);
 /// The purge runs at least once a minute without a request.
 const PURGE_LIMIT: Duration = Duration::from_secs(90);
 
-const SCENARIO: &str = "seed = 11\n[[domain]]\nname = \"zqcanary7-home.example\"\n\
-    mailboxes = { ok = [\"zqcanary7-#\"], full = [\"zqcanary7-full-#\"], policy = [\"zqcanary7-policy-#\"] }\n\
-    [[domain]]\nname = \"zqcanary7-all.example\"\nunknown = \"ok\"\n\
-    [[domain]]\nname = \"zqcanary7-fail.example\"\ndns = \"servfail\"\n";
+const SCENARIO: &str = include_str!("../../soak/scenarios/canary.toml");
 
 /// Runs the campaign and counts its checks.
 pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {

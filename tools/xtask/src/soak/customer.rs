@@ -202,8 +202,7 @@ impl Customer {
         let body = json!({ "emails": emails });
         let made = self.send(HttpRequest::json("/v1/verify/batch", &body), 202)?;
         let path = format!("/v1/verify/batch/{}", text(&made, "batch_id")?);
-        let mut last = Value::Null;
-        self.wait_for(&path, &mut last, "completed")?;
+        let last = self.wait_for(&path, "completed")?;
         let exist = last["results"]
             .as_array()
             .map(|rows| rows.iter().filter(|row| row["reason"] == "mailbox_exists").count() as u64);
@@ -235,10 +234,9 @@ impl Customer {
     fn list(&self) -> Result<(), Failure> {
         let rows: String = (0..ROWS).map(|_| format!("{}\n", self.address())).collect();
         let path = self.upload(&format!("email\n{rows}"), "checked")?;
-        let mut last = Value::Null;
-        self.wait_for(&path, &mut last, "ready")?;
+        self.wait_for(&path, "ready")?;
         self.send(HttpRequest::json(format!("{path}/start"), &json!({})), 202)?;
-        self.wait_for(&path, &mut last, "completed")?;
+        let last = self.wait_for(&path, "completed")?;
         right(last["credits_charged"] == ROWS, &last)?;
         self.delete(&path)
     }
@@ -247,13 +245,15 @@ impl Customer {
         self.send(HttpRequest::new("DELETE", path, ""), 204).map(drop)
     }
 
-    fn wait_for(&self, path: &str, last: &mut Value, status: &str) -> Result<(), Failure> {
+    fn wait_for(&self, path: &str, status: &str) -> Result<Value, Failure> {
+        let mut last = Value::Null;
         let waited = wait_until(path, STEP_LIMIT, || {
-            *last = self.send(HttpRequest::get(path), 200)?;
+            last = self.send(HttpRequest::get(path), 200)?;
             sleep(LOOK)?;
             Ok(last["status"] == status)
         });
-        waited.map_err(|failure| Failure(format!("{}: {last}", failure.0)))
+        waited.map_err(|failure| Failure(format!("{}: {last}", failure.0)))?;
+        Ok(last)
     }
 
     fn send(&self, request: HttpRequest, status: u16) -> Result<Value, Failure> {

@@ -3,7 +3,7 @@
 //!
 //! The file is text: lines `site KEY STEP:REFUSED:ACCEPTED ...`, where a step is five minutes, and a last line with a checksum.
 
-use crate::failure::{Context, Failure};
+use crate::failure::{Context, Failure, ensure};
 use ring::digest::{SHA256, digest};
 use std::fs;
 use std::io::ErrorKind;
@@ -29,10 +29,9 @@ pub fn step_now() -> (u64, Duration) {
 /// The file cannot be read or written, or has no refusals.
 pub fn expire_with_this_step(file: &Path) -> Result<(), Failure> {
     let (now, _) = step_now();
-    match rewrite(file, |_| now - LAST_AGE)? {
-        0 => Err(Failure(format!("{}: no counts of refused recipients in it", file.display()))),
-        _ => Ok(()),
-    }
+    let counts = rewrite(file, |_| now - LAST_AGE)?;
+    ensure!(counts > 0, "{}: no counts of refused recipients in it", file.display());
+    Ok(())
 }
 
 /// Makes all refusals of a state file, if it has any, so old that they no longer count: an hour passes.

@@ -87,12 +87,6 @@ struct LongList<'w> {
     input: PathBuf,
 }
 
-enum Watched {
-    Killed,
-    /// A forbidden content was found.
-    Told(String),
-}
-
 impl LongList<'_> {
     /// Writes the list. `domain` is the domain of a row that is no duplicate, from a random number and the number of the row.
     fn write(
@@ -174,7 +168,7 @@ impl LongList<'_> {
             let mut eyes = output.eyes();
             let watched = self.watch(&mut run, &mut peak, |run| {
                 if let Err(told) = eyes.look() {
-                    return Ok(Some(Watched::Told(told)));
+                    return Ok(Some(Err(told)));
                 }
                 let is_due = || {
                     length(&partial) > before.saturating_add(more) || began.elapsed() > self.size.kill_at_last
@@ -183,12 +177,11 @@ impl LongList<'_> {
                     return Ok(None);
                 }
                 run.kill()?;
-                let told = eyes.look().err().map(|told| Watched::Told(told + " after a kill"));
-                Ok(Some(told.unwrap_or(Watched::Killed)))
+                Ok(Some(eyes.look().map_err(|told| told + " after a kill")))
             })?;
             match watched {
-                Some(Watched::Killed) => kills += 1,
-                Some(Watched::Told(address)) => return Err(address),
+                Some(Ok(())) => kills += 1,
+                Some(Err(told)) => return Err(told),
                 None => break,
             }
         }

@@ -40,11 +40,8 @@ impl ListOutput<'_> {
     /// An error if a file of the run is still beside it.
     pub fn nothing_beside(&self) -> Result<(), String> {
         let left: Vec<&str> = BESIDE.into_iter().filter(|ending| self.beside(ending).exists()).collect();
-        if left.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("left behind beside the output: {}", left.join(", ")))
-        }
+        ensure!(left.is_empty(), "left behind beside the output: {}", left.join(", "));
+        Ok(())
     }
 
     /// The eyes that search for addresses in the files beside it.

@@ -47,10 +47,7 @@ sizes! {
     }
 }
 
-const SCENARIO: &str = "seed = 7\n[dns]\nlatency_ms = 20\n\
-    [[group]]\nname = \"bulk-{n}.example\"\ncount = 200\nserver = { latency_ms = 20 }\n\
-    mailboxes = { ok = [\"50% user-#\"], full = [\"15% user-#\"], disabled = [\"15% user-#\"] }\n\
-    [[group]]\nname = \"slow-{n}.example\"\ncount = 20\nserver = { latency_ms = 4000 }\nmailboxes.ok = [\"user-#\"]\n";
+const SCENARIO: &str = include_str!("../../soak/scenarios/lists.toml");
 
 /// Runs the campaign and counts its checks.
 pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {

@@ -48,7 +48,47 @@ pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     );
     let world = CampaignFolder::make(options)?;
     let campaign = OutageCampaign { world, next: AtomicUsize::new(1), spent: AtomicU64::new(0) };
-    campaign.go(tally)
+    let ports = Ports::draw()?;
+    let silent = UdpSocket::bind(("127.0.0.1", ports.dns)).about("a silent resolver")?;
+    let serve = campaign.serve(&ports, &[])?;
+    let key = campaign.world.unlimited("outage", GRANTED)?;
+    let api = Api::new(serve.address, &key);
+    tally.check("1: no resolver from the start", campaign.goes_down(api, "provider_unavailable"));
+    let batch = campaign.submit(api);
+    drop(silent);
+    let mailnet = campaign.mailnet(&ports)?;
+    tally.check("2: the resolver is back", campaign.comes_back(api));
+    tally.check("2: the batch that waited", batch.and_then(|batch| campaign.completes(api, &batch, false)));
+    tally.check("a dead domain is no outage", campaign.dead_domain(api));
+    let vanishing = campaign.vanishes(api, mailnet);
+    tally.check("3: resolver and mail servers stop during checks", vanishing);
+    tally.check("3: every check gets 503", campaign.goes_down(api, "provider_unavailable"));
+    tally.check("no panic", serve.end());
+
+    let serve = campaign.serve(&ports, &["--batch-outage-wait", BATCH_WAIT])?;
+    let api = Api::new(serve.address, &key);
+    let batch = campaign.submit(api);
+    tally.check("4: a batch is given up", batch.and_then(|batch| campaign.completes(api, &batch, true)));
+    tally.check("no panic", serve.end());
+
+    let closed = Ports::draw()?;
+    let mailnet = campaign.mailnet(&ports)?;
+    let serve = campaign.serve(&Ports { dns: ports.dns, ..closed }, &[])?;
+    let api = Api::new(serve.address, &key);
+    tally.check("5: mail servers refuse", campaign.goes_down(api, "provider_unavailable"));
+    let other = campaign.mailnet(&closed)?;
+    tally.check("6: mail servers are back", campaign.comes_back(api));
+    other.stop()?;
+    tally.check("no panic", serve.end());
+
+    let serve = campaign.serve(&ports, &["--queue", "8"])?;
+    let api = Api::new(serve.address, &key);
+    tally.check("7: a full queue", campaign.overflows(api));
+    tally.check("8: a drain", campaign.drains(serve, api));
+    let serve = campaign.serve(&ports, &[])?;
+    tally.check("8: the ledger after the drain", campaign.paid());
+    tally.check("no panic", serve.end());
+    mailnet.stop().map(drop)
 }
 
 struct OutageCampaign {
@@ -79,51 +119,6 @@ struct Ports {
 }
 
 impl OutageCampaign {
-    fn go(&self, tally: &mut Tally) -> Result<(), Failure> {
-        let ports = Ports::draw()?;
-        let silent = UdpSocket::bind(("127.0.0.1", ports.dns)).about("a silent resolver")?;
-        let serve = self.serve(&ports, &[])?;
-        let key = self.world.unlimited("outage", GRANTED)?;
-        let api = Api::new(serve.address, &key);
-        tally.check("1: no resolver from the start", self.goes_down(api, "provider_unavailable"));
-        let batch = self.submit(api);
-        drop(silent);
-        let mailnet = self.mailnet(&ports)?;
-        tally.check("2: the resolver is back", self.comes_back(api));
-        tally.check("2: the batch that waited", batch.and_then(|batch| self.completes(api, &batch, false)));
-        tally.check("a dead domain is no outage", self.dead_domain(api));
-        let vanishing = self.vanishes(api, mailnet);
-        tally.check("3: resolver and mail servers stop during checks", vanishing);
-        tally.check("3: every check gets 503", self.goes_down(api, "provider_unavailable"));
-        tally.check("no panic", serve.end());
-
-        let serve = self.serve(&ports, &["--batch-outage-wait", BATCH_WAIT])?;
-        let api = Api::new(serve.address, &key);
-        let batch = self.submit(api);
-        tally.check("4: a batch is given up", batch.and_then(|batch| self.completes(api, &batch, true)));
-        tally.check("no panic", serve.end());
-
-        let closed = Ports::draw()?;
-        let mailnet = self.mailnet(&ports)?;
-        let serve = self.serve(&Ports { dns: ports.dns, ..closed }, &[])?;
-        let api = Api::new(serve.address, &key);
-        tally.check("5: mail servers refuse", self.goes_down(api, "provider_unavailable"));
-        let other = self.mailnet(&closed)?;
-        tally.check("6: mail servers are back", self.comes_back(api));
-        other.stop()?;
-        tally.check("no panic", serve.end());
-
-        let serve = self.serve(&ports, &["--queue", "8"])?;
-        let api = Api::new(serve.address, &key);
-        tally.check("7: a full queue", self.overflows(api));
-        tally.check("8: a drain", self.drains(serve, api));
-        let serve = self.serve(&ports, &[])?;
-        tally.check("8: the ledger after the drain", self.paid());
-        tally.check("no panic", serve.end());
-        mailnet.stop()?;
-        Ok(())
-    }
-
     fn serve(&self, ports: &Ports, more: &[&str]) -> Result<Serve, Failure> {
         let engine = (format!("127.0.0.1:{}", ports.dns), ports.smtp.to_string());
         self.world.serve_at(ANY_PORT, (&engine.0, &engine.1), more)

@@ -35,16 +35,7 @@ const PLANS: &str = "plans.toml";
 pub const ANY_PORT: &str = "127.0.0.1:0";
 
 /// The limits of a plan that restrict nothing.
-const NO_LIMITS: &str = "[plan.limits]
-fast = 1000000000
-verify = 1000000000
-batch = 1000000000
-poll = 1000000000
-account = 1000000000
-list = 1000000000
-fair_use_per_second = 1000000000
-fair_use_burst = 1000000000
-";
+const NO_LIMITS: &str = include_str!("../../soak/unlimited.toml");
 
 /// The binaries and a temporary folder, which is removed with this value.
 pub struct CampaignFolder {

@@ -150,17 +150,15 @@ fn malformed(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     let mut rounds = 0;
     let mut faults: Vec<String> = Vec::new();
     while faults.is_empty() && (rounds == 0 || !ended.load(Ordering::Relaxed)) {
-        let ends = each(means.shapes.len(), means.shapes.len(), |number| one(means, &means.shapes[number]))?;
+        let ends = each(means.shapes.len(), means.shapes.len(), |number| {
+            let Shape { name, bytes, may } = &means.shapes[number];
+            let answers = answers::of(&means.server, bytes, means.quiet);
+            judge(name, &answers.about(name)?, may)
+        })?;
         faults.extend(ends.into_iter().filter_map(|end| end.err().map(String::from)));
         rounds += 1;
     }
     Ok(report::faultless(format!("{} shapes, {rounds} rounds", means.shapes.len()), &faults)?)
-}
-
-fn one(means: &Means<'_>, shape: &Shape) -> Result<(), Failure> {
-    let answers = answers::of(&means.server, &shape.bytes, means.quiet);
-    let answers = answers.about(&shape.name)?;
-    judge(&shape.name, &answers, &shape.may)
 }
 
 fn pipelines(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
@@ -190,10 +188,8 @@ fn pipelines(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
         }
         if answered == REQUESTS { Ok(()) } else { Err(wrong(&format!("{answered} answers"))) }
     })?;
-    match whole {
-        0 => Err(Failure("pipelined requests: none were answered to their end".into())),
-        whole => Ok(format!("{whole} times 1,000 answers")),
-    }
+    ensure!(whole > 0, "pipelined requests: none were answered to their end");
+    Ok(format!("{whole} times 1,000 answers"))
 }
 
 /// Resets connections: over TLS in an incomplete, a valid or a malformed handshake, otherwise in a head.

@@ -15,7 +15,7 @@ pub mod world;
 use super::client::Lost;
 use super::crowd::{joined, lock};
 use super::options::SoakOptions;
-use super::world::Ledger;
+use super::world::{CampaignFolder, Ledger};
 use crate::cluster::setup::Setup;
 use crate::failure::Failure;
 use crate::interop::process::{interrupted, sleep, wait_until};
@@ -26,7 +26,7 @@ use faults::CampaignFault;
 use judge::{FaultWindow, longest_pause};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use world::{ClusterAccount, ClusterWorld, NODES};
+use world::{ClusterAccount, ClusterWorld, NODES, SCENARIO, WorldProfile};
 
 /// The accounts of the load.
 const ACCOUNTS: usize = 3;
@@ -46,7 +46,8 @@ pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let seed = options.seed();
     let mut random = fastrand::Rng::with_seed(seed);
     report::line(&format!("cluster: seed {seed}"));
-    let mut world = ClusterWorld::start(options)?;
+    let profile = WorldProfile { scenario: SCENARIO, flags: &[], previous: options.previous.clone() };
+    let mut world = ClusterWorld::of(CampaignFolder::make(options)?, profile)?;
     if options.wants("faults") {
         let count = options.faults.unwrap_or(if options.small { 4 } else { 200 });
         let plan = CampaignFault::plan(count, options.small, &mut random);

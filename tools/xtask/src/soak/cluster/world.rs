@@ -8,7 +8,6 @@ use crate::failure::{Context, Failure};
 use crate::interop::process::{self, ServerProcess, wait_until};
 use crate::interop::report;
 use crate::isolation::Namespace;
-use crate::soak::options::SoakOptions;
 use crate::soak::world::{CampaignFolder, Ledger, Mailnet, engine_flags, read};
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -31,7 +30,7 @@ const END_LIMIT: Duration = Duration::from_secs(90);
 pub const GRANTED: u64 = 50_000_000;
 
 /// Fast servers, whose mailboxes nearly all exist.
-const SCENARIO: &str = include_str!("../../../soak/scenarios/cluster.toml");
+pub const SCENARIO: &str = include_str!("../../../soak/scenarios/cluster.toml");
 
 /// What differs between worlds.
 pub struct WorldProfile {
@@ -78,19 +77,6 @@ pub struct ClusterWorld {
 }
 
 impl ClusterWorld {
-    /// Starts everything for the campaign.
-    ///
-    /// # Errors
-    ///
-    /// As [`ClusterWorld::of`].
-    pub fn start(options: &SoakOptions) -> Result<ClusterWorld, Failure> {
-        let previous = options.previous.clone();
-        ClusterWorld::of(
-            CampaignFolder::make(options)?,
-            WorldProfile { scenario: SCENARIO, flags: &[], previous },
-        )
-    }
-
     /// Starts everything.
     ///
     /// # Errors

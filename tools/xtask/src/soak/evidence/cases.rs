@@ -60,6 +60,16 @@ const GENERIC: &str = "personality = \"generic\"";
 /// The servers that do not change after a number of unknown recipients.
 const WRITTEN: &str = include_str!("../../../soak/evidence.toml");
 
+/// The tables of these servers.
+const KINDS: [(&str, CaseKind); 6] = [
+    ("misleads", CaseKind::Misleads),
+    ("pool", CaseKind::Pool),
+    ("unclear", CaseKind::Unclear),
+    ("filter", CaseKind::Filter),
+    ("honest", CaseKind::Honest),
+    ("catch-all", CaseKind::CatchAll),
+];
+
 /// All servers. The small version has every kind, with fewer numbers.
 ///
 /// # Errors
@@ -71,15 +81,7 @@ pub fn cases(small: bool) -> Result<Vec<ServerCase>, Failure> {
         changes(to, small, &mut cases);
     }
     let written = WRITTEN.parse::<Table>().about("evidence.toml")?;
-    let kinds = [
-        ("misleads", CaseKind::Misleads),
-        ("pool", CaseKind::Pool),
-        ("unclear", CaseKind::Unclear),
-        ("filter", CaseKind::Filter),
-        ("honest", CaseKind::Honest),
-        ("catch-all", CaseKind::CatchAll),
-    ];
-    for (table, kind) in kinds {
+    for (table, kind) in KINDS {
         for (name, server) in written.get(table).and_then(Value::as_table).into_iter().flatten() {
             let more = match kind {
                 CaseKind::Filter | CaseKind::CatchAll => "*",
@@ -202,15 +204,7 @@ mod tests {
                 let led = scenario.exists(&subject.rows[0]) == Some(true);
                 assert!(led || *content != Content::Led);
             }
-            let kinds = [
-                CaseKind::Misleads,
-                CaseKind::Pool,
-                CaseKind::Unclear,
-                CaseKind::Filter,
-                CaseKind::Honest,
-                CaseKind::CatchAll,
-            ];
-            assert!(kinds.iter().all(|kind| all.iter().any(|case| case.kind == *kind)));
+            assert!(KINDS.iter().all(|(_, kind)| all.iter().any(|case| case.kind == *kind)));
         }
     }
 }

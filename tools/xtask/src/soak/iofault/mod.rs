@@ -106,7 +106,10 @@ impl IoFaultCampaign {
                 Ok(run) => {
                     met += usize::from(run.met);
                     missed += usize::from(!run.met && *at <= certain);
-                    seen.add(&run);
+                    seen.not_started += run.not_started;
+                    seen.refused += run.refused;
+                    seen.unknown += run.unknown;
+                    seen.slowest_livez = seen.slowest_livez.max(run.slowest_livez);
                 }
                 Err(Failure(why)) => failed.push(format!("operation {at}: {why}")),
             }
@@ -201,15 +204,6 @@ impl IoFaultCampaign {
 
     fn command(&self, folder: &Path) -> Command {
         self.world.serve_on(folder, ANY_PORT, self.mailnet.engine(), &[])
-    }
-}
-
-impl RunRecord {
-    fn add(&mut self, other: &RunRecord) {
-        self.not_started += other.not_started;
-        self.refused += other.refused;
-        self.unknown += other.unknown;
-        self.slowest_livez = self.slowest_livez.max(other.slowest_livez);
     }
 }
 

@@ -251,10 +251,9 @@ fn equal<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> R
 /// An error if more recipients were asked about than expected, or one was more often. The results of some were in OUT.results.
 fn is_at_most(asked: &Asked, expected: &Asked) -> Result<(), String> {
     let is_too_many = |(times, count): (&u32, &u64)| *count > expected.get(times).copied().unwrap_or(0);
-    match asked.iter().any(is_too_many) {
-        true => Err(format!("recipients by the number of questions: {asked:?}, at most {expected:?}")),
-        false => Ok(()),
-    }
+    let is_right = !asked.iter().any(is_too_many);
+    ensure!(is_right, "recipients by the number of questions: {asked:?}, at most {expected:?}");
+    Ok(())
 }
 
 fn costs(began: Instant, peak: u64) -> String {

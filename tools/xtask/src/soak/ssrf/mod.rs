@@ -420,11 +420,8 @@ impl SsrfCampaign {
             let text = |field: &str| row[field].as_str().unwrap_or_default().to_owned();
             said.insert(text("email"), (text("reason"), text("rule")));
         }
-        if said.len() == rows.len() {
-            Ok(said)
-        } else {
-            Err(format!("{} {}", finished.stdout, finished.stderr))
-        }
+        ensure!(said.len() == rows.len(), "{} {}", finished.stdout, finished.stderr);
+        Ok(said)
     }
 }
 

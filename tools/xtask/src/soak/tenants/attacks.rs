@@ -5,7 +5,7 @@ use super::super::client::{HttpClient, HttpReply, HttpRequest};
 use super::super::crowd::{host, lock, repeat};
 use super::super::transport::ServerEndpoint;
 use super::super::visitor::Visitor;
-use crate::failure::{Context, Failure};
+use crate::failure::{Context, Failure, ensure};
 use serde_json::json;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
@@ -167,10 +167,8 @@ impl Answers {
         let named = [413, 429]
             .iter()
             .any(|status| counts.get(status).is_some_and(|(_, text)| text.contains("share")));
-        match must_name_share && !named {
-            true => Err(format!("{line}; no refusal names the share: {:?}", *counts)),
-            false => Ok(line),
-        }
+        ensure!(named || !must_name_share, "{line}; no refusal names the share: {:?}", *counts);
+        Ok(line)
     }
 }
 
