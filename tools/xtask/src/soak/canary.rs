@@ -9,7 +9,7 @@
 use super::api::Api;
 use super::client::{HttpReply, HttpRequest};
 use super::options::SoakOptions;
-use super::world::{CampaignFolder, Ledger, Mailnet, Serve};
+use super::world::{CampaignFolder, Ledger, key_files};
 use crate::failure::{Context, Failure, ensure};
 use crate::interop::process::wait_until;
 use crate::interop::report::{self, Tally};
@@ -21,6 +21,7 @@ use std::time::Duration;
 
 /// A part of every address of the campaign and of nothing else. The search ignores case.
 const CANARY: &str = "zqcanary7";
+const TEST_CLOCK: [&str; 1] = ["--test-clock"];
 const DAY_MS: u64 = 24 * 3600 * 1000;
 const COMPLETION_LIMIT: Duration = Duration::from_secs(60);
 /// The purge runs at least once a minute without a request.
@@ -33,12 +34,12 @@ pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     report::line("canary: addresses that must be found nowhere");
     let mut world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(SCENARIO)?;
-    let serve = start(&world, &mailnet)?;
+    let serve = world.serve(&mailnet, &TEST_CLOCK)?;
     let live = world.unlimited("canary", 10_000)?;
     let test = world.key("canary", &["--test"])?;
     let api = Api::new(serve.address, &live);
-    let mut flows = Flows { live: api, test: Api::new(serve.address, &test), refusals: Vec::new() };
-    tally.check("every flow", flows.all());
+    let mut flows = Flows::default();
+    tally.check("every flow", flows.all(api, Api::new(serve.address, &test)));
     let refusals = flows.refusals.join("\n");
     tally.check("no refusal tells", absent("the refusals", refusals.as_bytes()));
     let metrics = world.text(&["metrics"])?;
@@ -56,7 +57,7 @@ pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
 
     world.use_data("restored");
     world.text(&["restore", &copy.to_string_lossy()])?;
-    let serve = start(&world, &mailnet)?;
+    let serve = world.serve(&mailnet, &TEST_CLOCK)?;
     let api = Api::new(serve.address, &live);
     tally.check("the backup serves exactly", serves_exactly(&world, api, &batch, &before));
     let judged = forgets(&world, api, &batch, &keys_before);
@@ -67,20 +68,14 @@ pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     Ok(())
 }
 
-fn start(world: &CampaignFolder, mailnet: &Mailnet) -> Result<Serve, Failure> {
-    world.serve(mailnet, &["--test-clock"])
-}
-
-/// Requests of every kind that takes an address.
-struct Flows<'a> {
-    live: Api<'a>,
-    test: Api<'a>,
+/// The refusals of requests of every kind that takes an address.
+#[derive(Default)]
+struct Flows {
     refusals: Vec<String>,
 }
 
-impl Flows<'_> {
-    fn all(&mut self) -> Result<String, String> {
-        let (live, test) = (self.live, self.test);
+impl Flows {
+    fn all(&mut self, live: Api<'_>, test: Api<'_>) -> Result<String, String> {
         let mut count = 0;
         for (number, api) in [(1, live), (2, test)] {
             for address in [
@@ -179,12 +174,6 @@ fn forgets(
         Ok(()) => Ok(format!("{} key files before, {} after", keys_before.len(), left.len())),
         Err(failure) => Err(format!("{}: {expired:?}", failure.0)),
     }
-}
-
-fn key_files(data: &Path) -> Result<BTreeSet<String>, Failure> {
-    let folder = data.join("keys");
-    let entries = fs::read_dir(&folder).at(&folder)?;
-    Ok(entries.filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned())).collect())
 }
 
 fn absent(what: &str, bytes: &[u8]) -> Result<String, String> {

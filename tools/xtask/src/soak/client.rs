@@ -146,11 +146,6 @@ impl HttpClient {
         HttpClient { server: server.clone(), ..self.beside() }
     }
 
-    /// Sends all further requests to this server.
-    pub fn moves(&mut self, server: ServerEndpoint) {
-        (self.server, self.stream) = (server, None);
-    }
-
     /// Closes the connection, because its server has ended.
     pub fn hang_up(&mut self) {
         self.stream = None;
@@ -173,7 +168,8 @@ impl HttpClient {
             self.stream = Some(stream);
         }
         if let Some(cookies) = &mut self.cookies {
-            reply.all("set-cookie").for_each(|cookie| keep(cookies, cookie));
+            let of_cookies = reply.headers.iter().filter(|(name, _)| name == "set-cookie");
+            of_cookies.for_each(|(_, cookie)| keep(cookies, cookie));
         }
         Ok(reply)
     }
@@ -221,10 +217,6 @@ impl HttpReply {
     /// The value of a header; names ignore case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
-    }
-
-    fn all<'r>(&'r self, name: &'r str) -> impl Iterator<Item = &'r str> {
-        self.headers.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
     /// The body as text; invalid UTF-8 is replaced.

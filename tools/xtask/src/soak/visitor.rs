@@ -83,7 +83,7 @@ impl Visitor {
 
     /// Sends all further requests to this server, which has the same data.
     pub fn moves(&mut self, server: &ServerEndpoint) {
-        self.browser.moves(server.clone());
+        self.browser = self.browser.at(server);
     }
 
     /// Uploads a list, has it checked, and returns the path of its download.

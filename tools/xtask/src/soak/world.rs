@@ -9,7 +9,7 @@ use crate::interop::process::{self, ServerProcess, target_folder, wait_until};
 use crate::interop::report::{Tally, outcome};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -585,6 +585,13 @@ fn awaited_line(server: &mut ServerProcess, prefix: &str) -> Result<Option<Strin
     });
     waited.map_err(|failure| server.complain(&failure.0))?;
     Ok(found)
+}
+
+/// The names of the keys of a data folder.
+pub fn key_files(data: &Path) -> Result<BTreeSet<String>, Failure> {
+    let folder = data.join("keys");
+    let entries = fs::read_dir(&folder).at(&folder)?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
 }
 
 /// Copies a folder with everything in it.

@@ -194,12 +194,10 @@ impl IoFaultCampaign {
         let Some(address) = listening(&mut server)? else {
             return Err(server.complain("it does not start after the fault"));
         };
-        let judge = |claim: &Claim| self.judge(&folder, claim);
+        let judge = |claim: &Claim| {
+            self.world.judge_in(&folder, ACCOUNT, &Claim { granted: Some(GRANTED), ..*claim })
+        };
         load.settle(Api::new(address, &self.key), judge).map_err(|why| server.complain(&why))
-    }
-
-    fn judge(&self, folder: &Path, claim: &Claim) -> Result<String, String> {
-        self.world.judge_in(folder, ACCOUNT, &Claim { granted: Some(GRANTED), ..*claim })
     }
 
     fn command(&self, folder: &Path) -> Command {

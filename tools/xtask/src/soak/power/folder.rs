@@ -15,11 +15,10 @@ use crate::soak::disk::{Disk, FolderChange, remove_folder};
 use crate::soak::intercept::{self, InterceptPlan, Intercepted};
 use crate::soak::load::RequestLoad;
 use crate::soak::options::SoakOptions;
-use crate::soak::world::{ANY_PORT, CampaignFolder, Mailnet, listening};
+use crate::soak::world::{ANY_PORT, CampaignFolder, Mailnet, key_files, listening};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -99,10 +98,8 @@ impl FolderCampaign {
         let (server, calls, _) = self.recorded_life(&folder, &["--test-clock"])?;
         // Without the two folders that remain, which have no time in their names.
         let expiring = || {
-            let entries =
-                std::fs::read_dir(folder.join("keys")).map_err(|error| Failure(error.to_string()))?;
-            let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-            Ok::<_, Failure>(names.filter(|name| name.contains('-')).collect::<BTreeSet<String>>())
+            let names = key_files(&folder)?.into_iter().filter(|name| name.contains('-'));
+            Ok::<_, Failure>(names.collect::<BTreeSet<String>>())
         };
         let before = expiring()?;
         let advance = self.world.mailprobe_on(&folder, &["clock", "advance", &LATER_MS.to_string()]);
@@ -118,7 +115,7 @@ impl FolderCampaign {
         folder: &Path,
         more: &[&str],
     ) -> Result<(ServerProcess, Intercepted, SocketAddr), Failure> {
-        let mut command = self.serve(folder, more);
+        let mut command = self.world.serve_on(folder, ANY_PORT, self.mailnet.engine(), more);
         intercept::ask_us(&mut command);
         let mut server = ServerProcess::start("mailprobe serve", command, &self.world.path("recorded.log"))?;
         let calls = Intercepted::attach(server.id(), folder, InterceptPlan::Record)?;
@@ -182,7 +179,8 @@ impl FolderCampaign {
         // A folder with a loss is kept for inspection, until the next cut at the same change.
         remove_folder(&folder)?;
         disk.write_left(&recorded.folder, &folder, &mut random)?;
-        let mut server = ServerProcess::start("mailprobe serve", self.serve(&folder, &[]), &log)?;
+        let command = self.world.serve_on(&folder, ANY_PORT, self.mailnet.engine(), &[]);
+        let mut server = ServerProcess::start("mailprobe serve", command, &log)?;
         let address = listening(&mut server)?
             .ok_or_else(|| server.complain("it does not start after the power failure"))?;
         // Before the server listens, no client knows its first account.
@@ -202,9 +200,5 @@ impl FolderCampaign {
         drop(server);
         remove_folder(&folder)?;
         std::fs::remove_file(&log).at(&log)
-    }
-
-    fn serve(&self, folder: &Path, more: &[&str]) -> Command {
-        self.world.serve_on(folder, ANY_PORT, self.mailnet.engine(), more)
     }
 }

@@ -283,9 +283,8 @@ impl<'a> RetryChain<'a> {
     }
 
     fn run(&self, flags: &[&str], output: &Path) -> Result<(), Failure> {
-        process::run(self.command(flags, output), "", self.world.folder(), RUN_LIMIT)?
-            .success("mailprobe clean")?;
-        Ok(())
+        let finished = process::run(self.command(flags, output), "", self.world.folder(), RUN_LIMIT)?;
+        finished.success("mailprobe clean").map(drop)
     }
 
     fn command(&self, flags: &[&str], output: &Path) -> Command {

@@ -208,7 +208,7 @@ impl SsrfCampaign {
                 said.push(format!("{}: {answer}", case.name));
             }
         }
-        counted(self.refused.len(), &said)
+        report::faultless(format!("{} refused", self.refused.len()), &said)
     }
 
     fn refuses_by_check(&self) -> Result<String, String> {
@@ -218,7 +218,10 @@ impl SsrfCampaign {
             let (reason, _) = said.get(row).map_or(("", ""), |(reason, rule)| (reason, rule));
             (reason != expected(case)).then(|| format!("{}: {:?}", case.name, said.get(row)))
         };
-        counted(rows.len(), &self.refused.iter().zip(&rows).filter_map(wrong).collect::<Vec<_>>())
+        report::faultless(
+            format!("{} refused", rows.len()),
+            &self.refused.iter().zip(&rows).filter_map(wrong).collect::<Vec<_>>(),
+        )
     }
 
     fn refuses_clients(&self, visitor: &Visitor) -> Result<String, String> {
@@ -232,7 +235,7 @@ impl SsrfCampaign {
                 said.push(format!("{}: another resolver was asked", case.name));
             }
         }
-        counted(self.refused.len(), &said)
+        report::faultless(format!("{} refused", self.refused.len()), &said)
     }
 
     /// Tests addresses in the position of names: in the URL of a client, and in the address of a recipient.
@@ -255,7 +258,7 @@ impl SsrfCampaign {
                 said.push(format!("user@{domain}: {answer}"));
             }
         }
-        counted(hosts.len() * 2 + literals.len(), &said)
+        report::faultless(format!("{} refused", hosts.len() * 2 + literals.len()), &said)
     }
 
     /// The addresses, and what stands for the name of a host: they, and [`SPELLINGS`].
@@ -336,7 +339,7 @@ impl SsrfCampaign {
                 said.push(format!("{}: {answer}, DNS asked {asked} times", case.name));
             }
         }
-        counted(count, &said)
+        report::faultless(format!("{} refused", count), &said)
     }
 
     /// The open cases, each behind an address of its domain at a place.
@@ -443,8 +446,4 @@ fn seen_all<'c>(
     let missing = if port.is_some() { missing } else { Vec::new() };
     ensure!(stray.is_empty() && missing.is_empty(), "packets to {stray:?}; none to {missing:?}");
     Ok(format!("packets to {} addresses of {} hosts and to no other", all.len(), cases.len()))
-}
-
-fn counted(count: usize, wrong: &[String]) -> Result<String, String> {
-    report::faultless(format!("{count} refused"), wrong)
 }
