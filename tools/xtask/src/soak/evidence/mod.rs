@@ -17,7 +17,7 @@ use crate::interop::process::interrupted;
 use crate::interop::report::{self, Tally, outcome};
 use cases::{CaseKind, Content, ServerCase, Subject, cases, scenario};
 use judge::AnswerWitness;
-use mailnet::{Running, raise_open_files};
+use mailnet::Running;
 use std::time::{Duration, Instant};
 
 /// The rows of a list at the default pace: fewer than the hourly budget of refusals at an unknown host.
@@ -39,7 +39,6 @@ pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     ensure!(!cases.is_empty(), "no server has such a name");
     report::line(&format!("evidence: seed {seed}, {} servers", cases.len()));
     let world = CampaignFolder::make(options)?;
-    raise_open_files();
     lists(&world, &cases, seed, ("polite", ROWS), tally)?;
     if !options.small {
         lists(&world, &cases, seed, ("lab", ROWS_MANY), tally)?;

@@ -20,7 +20,7 @@ use super::peers::{self, CleanRun, Cleaned};
 use super::world::CampaignFolder;
 use crate::failure::{Failure, ensure};
 use crate::interop::report::{self, Tally};
-use mailnet::{Running, raise_open_files};
+use mailnet::Running;
 use std::time::Duration;
 
 /// The figures of a check, or its fault. One that cannot be made has failed; the other checks continue.
@@ -51,7 +51,6 @@ pub fn run(options: &SoakOptions, tally: &mut Tally) -> Result<(), Failure> {
     let seed = options.seed();
     report::line(&format!("manners: seed {seed}"));
     let world = CampaignFolder::make(options)?;
-    raise_open_files();
     let place = CheckSetting { world: &world, small: options.small, seed };
     let waiting: Vec<MannersCheck> = [closing::checks(), conduct::checks(), again::checks()]
         .into_iter()
