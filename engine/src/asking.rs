@@ -73,6 +73,11 @@ impl AskingState {
         group.budget.as_ref().map(|key| self.refusals.budget(key))
     }
 
+    /// Whether as many sessions are open as the sites count together.
+    pub(crate) fn is_sum_of_sites(&self) -> bool {
+        self.open == self.sites.values().map(|site| site.state().open as usize).sum::<usize>()
+    }
+
     /// Works that wait for their turn at a site.
     pub(crate) fn queued(&self) -> usize {
         self.active.values().map(|group| group.waiting()).sum()
@@ -129,7 +134,8 @@ impl Asking {
     /// and another one in each installation. `second`: a name of another shape.
     pub(crate) fn control_recipient(&self, domain: &Domain, second: bool, now: Instant) -> String {
         let secret = &self.shared().config.installation;
-        let day = (self.shared().since_epoch(now).as_secs() / DAY_S).to_string();
+        let lasts_s = if planted(Fault::ManyControls) { 60 } else { DAY_S };
+        let day = (self.shared().since_epoch(now).as_secs() / lasts_s).to_string();
         let which = if second { "second" } else { "first" };
         let hash = seed::keyed_hash(secret, &["control", domain.as_str(), &day, which]);
         let shape = ControlShape::draw(seed::keyed_hash(secret, &["control shape"]));
@@ -281,21 +287,23 @@ impl Asking {
     /// Drops the groups and sites that had no work for a while.
     pub(crate) fn forget(&self, now: Instant) {
         rest::count_ended(self, now);
-        if planted(Fault::LeakGroup) {
-            return;
-        }
         let state = &mut *self.state();
         let room = (GROUPS_BYTES_MAX / self.shared().shards.len()).max(SHARD_CACHE_BYTES_MIN);
         let too_many = state.groups.values().map(|group| group.bytes()).sum::<usize>() > room;
         state.has_too_many_groups = too_many;
         state.groups.retain(|_, group| {
-            let goes = group.is_forgotten(now, too_many);
+            let goes = group.is_forgotten(now, too_many) && !planted(Fault::LeakGroup);
             holds(Invariant::GroupIdle, || !goes || !group.is_active());
             !goes
         });
         state.refusals.forget(self.shared().refusal_step(now));
         // A site is kept as long as a group of it.
-        state.sites.retain(|_, site| Rc::strong_count(site) > 1);
+        let own = 1 + usize::from(planted(Fault::Break(Invariant::SiteKept)));
+        state.sites.retain(|_, site| Rc::strong_count(site) > own);
+        let sites = &state.sites;
+        let is_kept =
+            |group: &Rc<Group>| sites.get(&group.site_name).is_some_and(|site| Rc::ptr_eq(site, &group.site));
+        holds(Invariant::SiteKept, || state.groups.values().all(is_kept));
     }
 
     /// Answers all that is under way: the engine stops.

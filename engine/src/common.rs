@@ -1,5 +1,6 @@
 //! What both halves of a shard use: the one that resolves domains (`resolution.rs`), and the one that asks mail servers (`asking.rs`).
 
+use crate::invariants::{Invariant, holds};
 use crate::shared::Shared;
 use crate::work::{Message, Work};
 use engine_proto::retry::{SINGLE_RETRY_MIN, SINGLE_RETRY_SPREAD};
@@ -47,7 +48,10 @@ impl Common {
     /// Answers with what is known, or has the address begin anew where that may bring more.
     pub(crate) fn give_up(&self, mut work: Work, now: Instant) {
         match work.begin_anew(now) {
-            Some(after) => self.state.borrow_mut().later.push((now + after, work)),
+            Some(after) => {
+                holds(Invariant::AnewInTime, || now + after < work.deadline);
+                self.state.borrow_mut().later.push((now + after, work));
+            }
             None => self.shared.give_up(work, now),
         }
     }

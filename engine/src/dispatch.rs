@@ -9,6 +9,7 @@ use crate::runtime::Runtime;
 use crate::site::{Group, Next, Site};
 use crate::work::{Plan, Work};
 use crate::{Outage, Priority};
+use engine_proto::limits::REST_SHORT;
 use engine_proto::pace::Start;
 use engine_proto::verdict::Reason;
 use std::marker::PhantomData;
@@ -97,9 +98,10 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
         let start = {
             let state = &mut *site.state();
             state.pace.share_among(asking.shared().config.egress_nodes.load(Ordering::Relaxed), now);
-            state.pace.may_start(now, state.open)
+            let ending = u32::from(planted(Fault::Break(Invariant::SiteCeiling)));
+            state.pace.may_start(now, state.open.saturating_sub(ending))
         };
-        let Some(start) = mistaken(start, group) else { return };
+        let Some(start) = mistaken(start, group, now) else { return };
         match start {
             Start::Now => {}
             Start::At(until) => return wait::<R>(asking, group, until),
@@ -162,10 +164,13 @@ fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
 }
 
 /// When a session may begin, with the defect that is planted, if any; `None` if never.
-fn mistaken(start: Start, group: &Group) -> Option<Start> {
+fn mistaken(start: Start, group: &Group, now: Instant) -> Option<Start> {
     match start {
         Start::WhenOneEnds if planted(Fault::IgnoreSessions) => Some(Start::Now),
         Start::At(_) if planted(Fault::IgnoreStarts) => Some(Start::Now),
+        Start::At(until) if planted(Fault::Break(Invariant::SitePaused)) && until <= now + REST_SHORT => {
+            Some(Start::Now)
+        }
         _ if planted(Fault::StarveSite) && group.site_name.bytes().map(u32::from).sum::<u32>() % 8 == 0 => {
             None
         }
@@ -187,6 +192,7 @@ impl<R: Runtime> Seat<R> {
         let open = &mut asking.state().open;
         *open += 1;
         holds(Invariant::ShardOpen, || *open <= asking.sessions_max);
+        holds(Invariant::SitePaused, || group.site.state().pace.pause(R::now()).is_none());
         let session = group.on_session_opened(R::now());
         Seat { asking: Rc::clone(asking), group: Rc::clone(group), session, runtime: PhantomData }
     }
@@ -195,10 +201,17 @@ impl<R: Runtime> Seat<R> {
 impl<R: Runtime> Drop for Seat<R> {
     fn drop(&mut self) {
         let (asking, group) = (&self.asking, &self.group);
-        asking.state().open -= 1;
+        asking.state().open -= usize::from(!sometimes(Fault::Break(Invariant::ShardSum)));
         group.on_session_closed(self.session, R::now());
+        holds(Invariant::ShardSum, || asking.state().is_sum_of_sites());
+        let asked = || asking.state().budget(group).map_or(0, |budget| budget.asked());
+        holds(Invariant::AskedBack, || group.site.state().open > 0 || asked() == 0);
         if sometimes(Fault::LeakTask) {
-            R::spawn(std::future::pending());
+            let kept = Rc::clone(asking);
+            R::spawn(async move {
+                std::future::pending::<()>().await;
+                drop(kept);
+            });
         }
         if asking.shared().stopping.load(Ordering::Relaxed) {
             return;

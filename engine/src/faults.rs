@@ -53,6 +53,24 @@ pub enum Fault {
     /// A 421 to a recipient that follows refusals in its session is taken for the end of a session that has had its
     /// share. To plant: its words pause no site, lower no rate and rest no source; the next session begins at once.
     IgnoreBusy,
+    /// A reply is read as if it had an enhanced status code in its first five bytes: a short one ends the task in a panic.
+    Panic,
+    /// A session that waits for work wakes itself at once, again and again.
+    Spin,
+    /// Equal refusals are not counted: a host that refuses every recipient in the same words is asked on.
+    AskOn,
+    /// The control recipient of a domain is another one each minute.
+    ManyControls,
+    /// No route is down or rests, whatever its host did.
+    NeverRest,
+    /// One write in 16 is repeated, as if nothing of it had been sent.
+    WriteTwice,
+    /// What a session has asked about before does not limit its next transaction.
+    IgnoreSessionLimits,
+    /// If nothing can be found out about an address, our own network is to blame.
+    BlameNetwork,
+    /// Accepted recipients count as refused in the budget.
+    CountAccepts,
     /// The defect that breaks a rule which the engine asserts.
     Break(Invariant),
 }

@@ -45,6 +45,27 @@ invariants! {
     RouteRested, "route-rested", "No session is opened over a route that rests.";
     Admitted, "admitted", "Every patient work in a queue has a place among those of its site.";
     StarvedWoken, "starved-woken", "No group waits for a session while the shard has room for one.";
+    TicketsCounted, "tickets-counted", "No client has more tickets than are under way over all clients.";
+    WalkFresh, "walk-fresh", "The result of a walk is not used after its time.";
+    WalkAwaited, "walk-awaited", "Every walk under way has at least one waiter.";
+    LookupJoined, "lookup-joined", "A question joins only a lookup that has not ended.";
+    LookupWoken, "lookup-woken", "No task waits for a lookup that has ended.";
+    LookupQueued, "lookup-queued", "A lookup that counts as waiting for room is in the queue of its resolver.";
+    AnewInTime, "anew-in-time", "A work begins anew only before its deadline.";
+    AdmittedHere, "admitted-here", "A work in a queue has its place at the site of this queue.";
+    Returns, "returns", "No work is put back more often than the limit.";
+    TakenUntried, "taken-untried", "No work is asked about over a route that it has tried.";
+    SiteKept, "site-kept", "Every group belongs to the site that its shard has under this name.";
+    SiteCeiling, "site-ceiling", "A site has no more sessions open than its ceiling.";
+    SitePaused, "site-paused", "No session begins while its site has a pause.";
+    ShardSum, "shard-sum", "A shard has as many sessions open as its sites together.";
+    AskedBack, "asked-back", "No recipient counts as asked about at a site without a session.";
+    ProofFirst, "proof-first", "A session asks about no further recipients while its checkpoint is due.";
+    DomainShut, "domain-shut", "A host is not asked about a domain that it refuses as a whole.";
+    CarriedHere, "carried-here", "A carried refusal counts only at the host that gave it.";
+    ControlOther, "control-other", "A control recipient is not the address that it is to prove.";
+    KnownFresh, "known-fresh", "A known mailbox is not asked about after its time.";
+    KnownBy, "known-by", "The numbers of a domain are not used for another domain.";
 }
 
 #[cfg(feature = "sim")]

@@ -72,6 +72,7 @@ use engine_proto::verdict::{ObservedReply, Reason};
 use inbox::Inbox;
 pub use inquiry::{Asker, MailHosts, PendingInquiry, pending_inquiry};
 use inquiry::{Inquiry, InquiryPlace};
+use invariants::{Invariant, holds};
 pub use machine::{Identity, identities, system_resolvers};
 pub use refusals::{RefusalTable, TableFault, counts_are_of};
 use runtime::{Chosen, Flavor};
@@ -621,8 +622,10 @@ impl Client {
     }
 
     fn release(&self) {
+        let under_way = &self.mailbox.under_way;
+        holds(Invariant::TicketsCounted, || self.own.get() <= under_way.load(Ordering::Relaxed));
         self.own.set(self.own.get().saturating_sub(1));
-        self.mailbox.under_way.fetch_sub(1, Ordering::Relaxed);
+        under_way.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -168,10 +168,11 @@ async fn transact<R: Runtime>(
 ) -> SessionEnd {
     let (asking, group) = (place.asking, place.group);
     loop {
-        let (is_due, holds, accepts) = {
+        let (is_due, has_answers, accepts) = {
             let evidence = &place.works().evidence;
             let accepts = evidence.recipient(None, Some(Held::Accepted)).is_some();
-            (evidence.is_due(), !evidence.is_empty(), accepts)
+            let is_due = evidence.is_due() && !planted(Fault::Break(Invariant::ProofFirst));
+            (is_due, !evidence.is_empty(), accepts)
         };
         let is_shut = place.state().is_shut(&place.route().host, R::now());
         if is_shut && !accepts {
@@ -181,7 +182,7 @@ async fn transact<R: Runtime>(
             if is_due || is_shut { SessionRoom::Proof } else { room(&place.at(R::now()), session, state) };
         let after = match room {
             SessionRoom::Proof => prove(place, session, state).await,
-            SessionRoom::Spent | SessionRoom::OverBudget if holds => prove(place, session, state).await,
+            SessionRoom::Spent | SessionRoom::OverBudget if has_answers => prove(place, session, state).await,
             SessionRoom::Spent => return SessionEnd::Quit(NextSession::Again),
             SessionRoom::OverBudget => {
                 if !asking.answer_if_over_budget(group, R::now()) {
@@ -192,7 +193,7 @@ async fn transact<R: Runtime>(
             }
             SessionRoom::Recipients(most) => match proving::open_with_known(place, session, state).await {
                 Some(after) => after,
-                None => match next(place, session, state, most, holds).await {
+                None => match next(place, session, state, most, has_answers).await {
                     Ok(after) => after,
                     Err(end) => return end,
                 },
@@ -214,9 +215,10 @@ async fn next<R: Runtime>(
     session: &mut Session<R>,
     state: &mut SessionState,
     most: usize,
-    holds: bool,
+    has_answers: bool,
 ) -> Result<NextStep, SessionEnd> {
     let (asking, group) = (place.asking, place.group);
+    holds(Invariant::ProofFirst, || !place.works().evidence.is_due());
     let works = group.take(place.index, most, R::now());
     let any = !works.is_empty();
     let works = works::to_ask(&place.at(R::now()), works, session.dialog.extensions().smtputf8);
@@ -227,7 +229,7 @@ async fn next<R: Runtime>(
     if any {
         return Ok(NextStep::Open);
     }
-    if holds {
+    if has_answers {
         return Ok(prove(place, session, state).await);
     }
     if let Some(after) = greylisting::introduce(place, session, state).await {
@@ -267,6 +269,9 @@ async fn idle<R: Runtime>(place: Place<'_>) -> bool {
                 return Poll::Ready(());
             }
             group.add_idle(context.waker());
+            if planted(Fault::Spin) {
+                context.waker().wake_by_ref();
+            }
             waker = Some(context.waker().clone());
             Poll::Pending
         });

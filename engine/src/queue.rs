@@ -19,7 +19,7 @@
 //! - for decisions about sessions: [`Queue::len`], [`Queue::singles`] and [`Queue::first_single`]
 
 use crate::Priority;
-use crate::faults::{Fault, planted};
+use crate::faults::{Fault, planted, sometimes};
 use crate::invariants::{Invariant, holds};
 use crate::work::Work;
 use engine_proto::address::Domain;
@@ -205,7 +205,7 @@ impl Queue {
         let count = self.lanes.len();
         let open = |lane: &Lane, class: usize| {
             lane.counts[class] > 0
-                && lane.has_before(1 << route)
+                && (lane.has_before(1 << route) || sometimes(Fault::Break(Invariant::TakenUntried)))
                 && (alone || !lane.suspect || planted(Fault::Break(Invariant::TakenAlone)))
                 && (class == SINGLE || lane.tried & awaited == awaited)
         };

@@ -9,6 +9,7 @@ mod table;
 
 use crate::config::EngineConfig;
 use crate::faults::{Fault, planted};
+use crate::invariants::Invariant;
 use crate::seed::{HashMap, keyed_number};
 use engine_proto::limits::{REFUSALS_KEPT_FOR_PROOF, REFUSALS_SITES_MAX};
 use engine_proto::refusals::{KeptRefusals, RefusalBudget, RefusalCounts, step_at};
@@ -105,6 +106,11 @@ impl SiteRefusals {
         self.budget = self.budget.min(budget);
     }
 
+    /// Recipients that this run is asking about.
+    pub(crate) fn asked(&self) -> u64 {
+        self.current_place().map_or(0, |place| self.table.asked_by_own(place))
+    }
+
     fn budget(&self) -> RefusalBudget {
         self.budget.divided(self.nodes.load(Ordering::Relaxed))
     }
@@ -197,9 +203,10 @@ impl AskedRecipients {
         self.step = step;
         let Some((table, place)) = &self.counts else { return };
         if reply.is_transient() {
-            table.on_unanswered(*place, 1);
+            let is_forgotten = planted(Fault::Break(Invariant::AskedBack));
+            table.on_unanswered(*place, u32::from(!is_forgotten));
         } else {
-            let accepted = u32::from(reply.is_positive());
+            let accepted = u32::from(reply.is_positive() && !planted(Fault::CountAccepts));
             table.on_answered(*place, step, 1 - accepted, accepted);
         }
     }

@@ -18,6 +18,8 @@ mod tcp;
 mod tests;
 
 use crate::config::EngineConfig;
+use crate::faults::{Fault, planted, sometimes};
+use crate::invariants::{Invariant, holds};
 use crate::runtime::Runtime;
 use crate::seed::{self, HashMap, Hashing};
 use doubts::Doubts;
@@ -242,6 +244,8 @@ impl<R: Runtime> Resolver<R> {
             return outcome;
         }
         let known = inner.pending.borrow().get(question).cloned();
+        let has_ended = |known: &Rc<PendingLookup<R>>| known.ended.borrow().is_some();
+        holds(Invariant::LookupJoined, || !known.as_ref().is_some_and(has_ended));
         let pending = known.unwrap_or_else(|| {
             let pending = inner.begin(question, urgent, false);
             pending.leave_out(left_out);
@@ -295,7 +299,13 @@ impl<R: Runtime> PendingLookup<R> {
 
     fn finish(&self, outcome: Arc<Outcome>, answered: bool) {
         self.ended.replace(Some((outcome, answered)));
-        self.waiting.take().into_iter().for_each(Waker::wake);
+        let mut waiting = self.waiting.take();
+        if planted(Fault::Break(Invariant::LookupWoken)) {
+            let others = waiting.split_off(waiting.len().min(1));
+            self.waiting.replace(others);
+        }
+        waiting.into_iter().for_each(Waker::wake);
+        holds(Invariant::LookupWoken, || self.waiting.borrow().is_empty());
     }
 }
 
@@ -395,7 +405,9 @@ impl<R: Runtime> Inner<R> {
 
     /// Keeps the outcome and wakes the tasks that wait for it.
     fn settle(&self, question: Question, pending: &PendingLookup<R>, outcome: Outcome, now: Instant) {
-        self.pending.borrow_mut().remove(&question);
+        if !sometimes(Fault::Break(Invariant::LookupJoined)) {
+            self.pending.borrow_mut().remove(&question);
+        }
         let outcome = self.cache.borrow_mut().insert(question, outcome, now);
         pending.finish(outcome, true);
     }

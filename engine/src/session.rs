@@ -148,7 +148,10 @@ impl<R: Runtime> Session<R> {
     }
 
     async fn write(&mut self) {
-        let bytes = self.dialog.take_outgoing(Vec::new());
+        let mut bytes = self.dialog.take_outgoing(Vec::new());
+        if sometimes(Fault::WriteTwice) {
+            bytes.extend_from_within(..);
+        }
         self.note('C', &bytes);
         let (result, _) = self.transport.write(bytes, self.deadline()).await;
         self.judge(result.err());

@@ -2,6 +2,7 @@
 
 use crate::config::{EngineConfig, Pace};
 use crate::egress::Pool;
+use crate::faults::{Fault, planted};
 use crate::inbox::Inbox;
 use crate::refusals::RefusalTable;
 use crate::seed::Hashing;
@@ -112,7 +113,8 @@ impl Shared {
     /// Answers with what is known, because nothing more can be found out. If our own network is to blame, the answer is an outage.
     pub(crate) fn give_up(&self, work: Work, now: Instant) {
         let unheard = matches!(work.fallback.rule, "no_connection" | "no_answer_in_time");
-        if unheard && self.pool.sources[work.source].connections.are_to_blame(self.age(now)) {
+        let is_ours = || self.pool.sources[work.source].connections.are_to_blame(self.age(now));
+        if unheard && (is_ours() || planted(Fault::BlameNetwork)) {
             work.fail(Outage::Unavailable);
         } else {
             work.give_up();

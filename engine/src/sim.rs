@@ -108,7 +108,7 @@ impl Wire {
 }
 
 /// Every fault with its name on the command line.
-pub const FAULTS: [(Fault, &str); 11] = [
+pub const FAULTS: [(Fault, &str); 20] = [
     (Fault::LoseTicket, "lose-ticket"),
     (Fault::AnswerTwice, "answer-twice"),
     (Fault::AnswerLate, "answer-late"),
@@ -120,6 +120,15 @@ pub const FAULTS: [(Fault, &str); 11] = [
     (Fault::LeakTask, "leak-task"),
     (Fault::LeakSession, "leak-session"),
     (Fault::LeakGroup, "leak-group"),
+    (Fault::Panic, "panic"),
+    (Fault::Spin, "spin"),
+    (Fault::AskOn, "ask-on"),
+    (Fault::ManyControls, "many-controls"),
+    (Fault::NeverRest, "never-rest"),
+    (Fault::WriteTwice, "write-twice"),
+    (Fault::IgnoreSessionLimits, "ignore-session-limits"),
+    (Fault::BlameNetwork, "blame-network"),
+    (Fault::CountAccepts, "count-accepts"),
 ];
 
 /// The faults of evidence by session and of budgets of refusals, with their names on the command line.

@@ -32,9 +32,9 @@ use crate::refusals::BudgetKey;
 use crate::work::{Plan, PlannedRoute, Work};
 use engine_proto::limits::{
     BULK_PATIENCE, GROUP_IDLE, GROUP_IDLE_FRESH, HOST_DOWN, MX_ADDRESSES_MAX, PROVEN_ANSWERS_A_SESSION,
-    REST_SHORT, ROUTES_MAX, SINGLE_PATIENCE, SITE_LAST_TRY, SITE_SESSIONS_MIN, SITE_WORKS_A_SESSION,
-    SITES_TO_FILL, SLOW_GROUP_AFTER, SLOW_GROUP_SHARES_MAX, STUCK_AFTER, STUCK_SESSIONS_MAX,
-    UNPROVEN_SESSION_AFTER,
+    REST_SHORT, RETURNS_MAX, ROUTES_MAX, SINGLE_PATIENCE, SITE_LAST_TRY, SITE_SESSIONS_MIN,
+    SITE_WORKS_A_SESSION, SITES_TO_FILL, SLOW_GROUP_AFTER, SLOW_GROUP_SHARES_MAX, STUCK_AFTER,
+    STUCK_SESSIONS_MAX, UNPROVEN_SESSION_AFTER,
 };
 use engine_proto::pace::{SitePace, Start};
 pub(crate) use held::{SessionNotes, SessionWorks, UnclearWait};
@@ -205,7 +205,8 @@ impl Site {
     /// Admits a work, or returns it if the site has as many patient works as it may have; `tickets_max` is the total of the engine.
     /// If the site has given no answer for [`BULK_PATIENCE`], a new work waits for one more try only.
     pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
-        let is_here = work.admission.as_ref().is_some_and(|admission| self.quota.has(admission));
+        let any = planted(Fault::Break(Invariant::AdmittedHere));
+        let is_here = work.admission.as_ref().is_some_and(|admission| any || self.quota.has(admission));
         if work.priority == Priority::Single || is_here {
             return Ok(work);
         }
@@ -312,6 +313,7 @@ impl Group {
 
     /// Puts work behind what waits, and wakes a session that has none.
     pub(crate) fn enqueue(&self, work: Work) {
+        self.holds_for(&work);
         let mut state = self.state();
         state.queue.push_back(work);
         state.wake_one();
@@ -319,9 +321,17 @@ impl Group {
 
     /// Puts work back in front of what waits, and wakes a session that has none.
     pub(crate) fn put_back(&self, work: Work) {
+        self.holds_for(&work);
         let mut state = self.state();
         state.queue.push_front(work);
         state.wake_one();
+    }
+
+    /// Checks the rules for a work that comes into the queue.
+    fn holds_for(&self, work: &Work) {
+        let admission = work.admission.as_ref();
+        holds(Invariant::AdmittedHere, || admission.is_none_or(|place| self.site.quota.has(place)));
+        holds(Invariant::Returns, || work.returns <= RETURNS_MAX);
     }
 
     /// Asks no route more until then, because of this rule.
@@ -384,6 +394,7 @@ impl Group {
         let room = most + usize::from(planted(Fault::Break(Invariant::TakenMost)));
         let taken = state.queue.take(route, awaited, room);
         holds(Invariant::TakenMost, || taken.len() <= most);
+        holds(Invariant::TakenUntried, || taken.iter().all(|work| work.tried & (1 << route) == 0));
         holds(Invariant::TakenAlone, || taken.len() <= 1 || taken.iter().all(|work| !work.suspect));
         taken
     }
@@ -577,6 +588,7 @@ impl Group {
     pub(crate) fn on_session_opened(&self, now: Instant) -> usize {
         let site = &mut *self.site.state();
         site.open += 1;
+        holds(Invariant::SiteCeiling, || site.open <= site.pace.ceiling().sessions);
         let state = &mut site.groups[self.slot];
         if state.open == 0 {
             state.open_since = now;

@@ -121,7 +121,9 @@ impl Walks {
     pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
         // A walk without a trace is repeated for a request that wants one; the answers are in the DNS cache.
         let has_trace = |walk: &Walk| !waiter.wants_trace() || !walk.trace.is_empty();
-        if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > now && has_trace(walk)) {
+        let is_fresh = |walk: &Walk| walk.until > now || planted(Fault::Break(Invariant::WalkFresh));
+        if let Some(walk) = self.known.get(domain).filter(|walk| is_fresh(walk) && has_trace(walk)) {
+            holds(Invariant::WalkFresh, || walk.until > now);
             return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.trace));
         }
         let urgent = !waiter.is_patient();
@@ -213,7 +215,10 @@ impl Walks {
             expired.extend(walk.waiting.extract_if(.., |waiter| waiter.deadline() <= now));
         }
         // A walk without waiters may be lost; the next work of the domain starts a new one.
-        self.under_way.retain(|_, walk| !walk.waiting.is_empty());
+        if !planted(Fault::Break(Invariant::WalkAwaited)) {
+            self.under_way.retain(|_, walk| !walk.waiting.is_empty());
+        }
+        holds(Invariant::WalkAwaited, || self.under_way.values().all(|walk| !walk.waiting.is_empty()));
         expired
     }
 

@@ -2,6 +2,8 @@
 
 use super::transaction::SessionState;
 use crate::asking::Asking;
+use crate::faults::{Fault, planted};
+use crate::invariants::{Invariant, holds};
 use crate::knowledge::DomainAtHost;
 use crate::refusals::AskedRecipients;
 use crate::site::{Group, KnownBy, Route, RouteState, SessionWorks};
@@ -117,7 +119,13 @@ impl ProbeContext<'_> {
         let at = DomainAtHost { domain: domain.clone(), host: Rc::clone(host) };
         let number = self.asking.knowledge.borrow().number(&at);
         let evidence = self.asking.evidence_key(domain, host);
-        of(last.insert(KnownBy { domain: at.domain, number, evidence }))
+        let new = KnownBy { domain: at.domain, number, evidence };
+        let known = match planted(Fault::Break(Invariant::KnownBy)) {
+            true => last.get_or_insert(new),
+            false => last.insert(new),
+        };
+        holds(Invariant::KnownBy, || known.domain == *domain);
+        of(known)
     }
 
     /// The facts beside the session that its evidence depends on.
@@ -152,7 +160,11 @@ impl ProbeContext<'_> {
     /// operator's. With the host that accepted it.
     pub(super) fn known_mailbox(&self) -> Option<(String, Rc<str>)> {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
-        let kept = |host: &Rc<str>| knowledge.mailbox(host, now).map(|mailbox| (mailbox, Rc::clone(host)));
+        let kept = |host: &Rc<str>| {
+            let mailbox = knowledge.mailbox(host, now)?;
+            holds(Invariant::KnownFresh, || knowledge.has_mailbox(host, now));
+            Some((mailbox, Rc::clone(host)))
+        };
         self.hosts()
             .find_map(kept)
             .or_else(|| self.canary().map(|canary| (canary, Rc::clone(&self.route().host))))

@@ -7,6 +7,8 @@ use super::control_replies::{AskedControls, control_answered};
 use super::endings::blame;
 use super::replies::mail_refused;
 use super::transaction::{Answered, NextStep, Recipients, SessionState, hear};
+use crate::faults::{Fault, planted};
+use crate::invariants::{Invariant, holds};
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::SessionNotes;
@@ -140,8 +142,13 @@ fn recipient(context: &ProbeContext<'_>, question: ProofQuestion) -> Option<(Str
     let of = |domain: Option<u64>, held| works.evidence.recipient(domain, held).map(|work| &work.address);
     match question {
         ProofQuestion::Control { domain, second } => {
-            let domain = of(Some(domain), None)?.domain();
-            Some((context.asking.control_recipient(domain, second, context.now), false, None))
+            let asked = of(Some(domain), None)?;
+            let control = match planted(Fault::Break(Invariant::ControlOther)) {
+                true => asked.as_str().to_owned(),
+                false => context.asking.control_recipient(asked.domain(), second, context.now),
+            };
+            holds(Invariant::ControlOther, || control != asked.as_str());
+            Some((control, false, None))
         }
         ProofQuestion::RefusedBefore { domain } => {
             of(Some(domain), Some(Held::Refused)).map(|address| (address.as_str().to_owned(), true, None))

@@ -6,7 +6,8 @@ use super::transaction::Answered;
 use crate::Priority;
 use crate::asking::Asking;
 use crate::egress::rest;
-use crate::faults::{Fault, planted};
+use crate::faults::{Fault, planted, sometimes};
+use crate::invariants::Invariant;
 use crate::site::{Group, SessionNotes};
 use crate::work::Work;
 use engine_proto::decision::recipient::{
@@ -33,8 +34,9 @@ pub(super) fn answered(
 ) -> ReplyEffect {
     let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let Answered { reply, behind_others, at, .. } = *heard;
+    let status = if planted(Fault::Panic) { &reply.text()[..5] } else { "" };
     let said = classify(&context.view(Stage::Rcpt, reply, Some(work.address.as_str())));
-    work.note(|| in_words(&said));
+    work.note(|| status.to_owned() + &in_words(&said));
     context.tell(&mut work, reply, &said, at);
     let Some(mut work) = mistaken(work, &said) else { return ReplyEffect::Answer };
     let repeated = context.state().is_repeated(said.rule);
@@ -222,7 +224,8 @@ pub(super) fn come_back(group: &Group, work: Work, rule: &'static str, now: Inst
 pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Option<Work> {
     work.returns += 1;
     work.leave_heard(rule, Some(HOST_DOWN));
-    if work.returns > RETURNS_MAX || work.deadline <= now {
+    let is_last = work.returns > RETURNS_MAX && !sometimes(Fault::Break(Invariant::Returns));
+    if is_last || work.deadline <= now {
         work.give_up();
         return None;
     }

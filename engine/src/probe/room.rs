@@ -2,9 +2,11 @@
 
 use super::context::ProbeContext;
 use super::transaction::SessionState;
+use crate::faults::{Fault, planted};
 use crate::runtime::Runtime;
 use crate::session::Session;
 use engine_proto::limits::TRANSACTION_RECIPIENTS_MAX;
+use engine_proto::pace::Tally;
 
 /// What the next transaction of a session may contain.
 pub(super) enum SessionRoom {
@@ -28,7 +30,8 @@ pub(super) fn room<R: Runtime>(
     let extensions = session.dialog.extensions();
     let (mut recipients, bounds_errors) = {
         let pace = &group.site.state().pace;
-        (pace.next_transaction(&state.tally), pace.bounds_errors())
+        let tally = if planted(Fault::IgnoreSessionLimits) { Tally::default() } else { state.tally };
+        (pace.next_transaction(&tally), pace.bounds_errors())
     };
     let transactions = |most: u32| most.saturating_sub(state.tally.transactions);
     let transactions = extensions.transactions_max.map_or(u32::MAX, transactions);

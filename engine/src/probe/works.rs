@@ -6,6 +6,8 @@ use super::proving::Questions;
 use super::replies::{answered, mail_refused};
 use super::transaction::{self, Answered, NextStep, Recipients, SessionState};
 use crate::Priority;
+use crate::faults::{Fault, planted};
+use crate::invariants::{Invariant, holds};
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::SessionNotes;
@@ -33,11 +35,12 @@ fn carry(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
             continue;
         };
         let number = context.number(work.address.domain());
-        if carried.number != number {
+        if carried.number != number && !planted(Fault::Break(Invariant::CarriedHere)) {
             // Another host has to be asked itself.
             others.push(work);
             continue;
         }
+        holds(Invariant::CarriedHere, || carried.number == number);
         let urgent = work.priority == Priority::Single;
         context.works().evidence.carry(work, carried.held, carried.said, number, urgent);
     }
@@ -58,7 +61,8 @@ fn refuse_utf8(host: &str, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
 fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     let now = context.now;
     let is_shut = |work: &Work| context.state().shut_rule(work.address.domain(), now).is_some();
-    let (shut, open): (Vec<_>, Vec<_>) = works.into_iter().partition(is_shut);
+    let misses = planted(Fault::Break(Invariant::DomainShut));
+    let (shut, open): (Vec<_>, Vec<_>) = works.into_iter().partition(|work| is_shut(work) && !misses);
     for mut work in shut {
         context.group.pass_over_shut(&mut work, now);
         context.group.put_back(work);
@@ -87,6 +91,8 @@ pub(super) async fn ask<R: Runtime>(
 ) -> NextStep {
     let now = R::now();
     let context = &place.at(now);
+    let is_shut = |work: &Work| context.state().shut_rule(work.address.domain(), now).is_some();
+    holds(Invariant::DomainShut, || !works.iter().any(is_shut));
     let mut controls = Questions::beside(context, state, &works);
     let asked = |works: &Vec<Work>, controls: &Questions| works.len() + controls.recipients().count();
     let wanted = asked(&works, &controls);

@@ -281,6 +281,11 @@ impl RefusalTable {
         u32::try_from(asked).unwrap_or(u32::MAX)
     }
 
+    /// The recipients at a place that this run is asking about.
+    pub(super) fn asked_by_own(&self, place: usize) -> u64 {
+        self.asked(self.run, place).load(SeqCst)
+    }
+
     /// This run asks about this number of recipients more.
     pub(super) fn on_asked(&self, place: usize, recipients: u32) {
         self.asked(self.run, place).fetch_add(recipients.into(), SeqCst);

@@ -4,6 +4,8 @@
 use super::ports::{self, Outgoing, Sent};
 use super::tcp::converse;
 use super::{Inner, PendingLookup};
+use crate::faults::{Fault, planted};
+use crate::invariants::{Invariant, holds};
 use crate::runtime::Runtime;
 use engine_proto::dns::lookup::{Lookup, Received, Transmit, Transport};
 use engine_proto::dns::window::{Overdue, Place, Window};
@@ -72,7 +74,11 @@ impl<R: Runtime> Inner<R> {
             self.window(upstream).join();
         }
         match pending.queued.get() {
-            Some(before) if before == upstream => return None,
+            Some(before) if before == upstream => {
+                let is_it = |waiting: &Rc<PendingLookup<R>>| Rc::ptr_eq(waiting, pending);
+                holds(Invariant::LookupQueued, || room.queue(pending).borrow().iter().any(is_it));
+                return None;
+            }
             Some(before) => {
                 let queue = self.rooms[before].queue(pending);
                 queue.borrow_mut().retain(|waiting| !Rc::ptr_eq(waiting, pending));
@@ -103,7 +109,9 @@ impl<R: Runtime> Inner<R> {
         while room.waiting() > 0 {
             let Some(place) = self.take(upstream) else { return };
             let Some(pending) = room.next() else { return self.give_back(upstream, place) };
-            pending.queued.set(None);
+            if !planted(Fault::Break(Invariant::LookupQueued)) {
+                pending.queued.set(None);
+            }
             if pending.wants() == Some(upstream) {
                 self.transmit(&pending, upstream, place, now);
             } else {

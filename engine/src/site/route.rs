@@ -23,6 +23,7 @@
 //!   `held.rs`).
 
 use super::alike::{BlanketRefusal, RefusedAlike, ShutDomains};
+use crate::faults::{Fault, planted};
 use crate::knowledge::MailboxKept;
 use engine_proto::address::Domain;
 use engine_proto::limits::CHANGES_MAX;
@@ -187,6 +188,9 @@ impl RouteState {
         settled: bool,
         domain: &Domain,
     ) {
+        if planted(Fault::AskOn) {
+            return;
+        }
         let before = self.refused_alike.take().filter(|alike| alike.rule() == said.rule);
         let mut alike = before.unwrap_or_else(|| RefusedAlike::new(said));
         alike.on_refused(block, settled, domain);
@@ -263,7 +267,8 @@ impl RouteState {
 
     /// The rule because of which the route is not asked now.
     pub(crate) fn down_rule(&self, now: Instant) -> Option<&'static str> {
-        self.down.filter(|(until, _)| *until > now).map(|(_, rule)| rule)
+        let is_now = |until: Instant| until > now && !planted(Fault::NeverRest);
+        self.down.filter(|(until, _)| is_now(*until)).map(|(_, rule)| rule)
     }
 
     /// The reply because of which the route is not asked now, if there was one.
@@ -273,6 +278,6 @@ impl RouteState {
 
     /// When the route may be used again, if it rests now.
     pub(crate) fn resting_until(&self, now: Instant) -> Option<Instant> {
-        self.resting.filter(|&until| until > now)
+        self.resting.filter(|&until| until > now && !planted(Fault::NeverRest))
     }
 }
