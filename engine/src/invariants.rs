@@ -47,7 +47,6 @@ invariants! {
     StarvedWoken, "starved-woken", "No group waits for a session while the shard has room for one.";
     TicketsCounted, "tickets-counted", "No client has more tickets than are under way over all clients.";
     WalkFresh, "walk-fresh", "The result of a walk is not used after its time.";
-    WalkAwaited, "walk-awaited", "Every walk under way has at least one waiter.";
     LookupJoined, "lookup-joined", "A question joins only a lookup that has not ended.";
     LookupWoken, "lookup-woken", "No task waits for a lookup that has ended.";
     LookupQueued, "lookup-queued", "A lookup that counts as waiting for room is in the queue of its resolver.";

@@ -108,7 +108,7 @@ impl Wire {
 }
 
 /// Every fault with its name on the command line.
-pub const FAULTS: [(Fault, &str); 20] = [
+pub const FAULTS: [(Fault, &str); 27] = [
     (Fault::LoseTicket, "lose-ticket"),
     (Fault::AnswerTwice, "answer-twice"),
     (Fault::AnswerLate, "answer-late"),
@@ -129,10 +129,6 @@ pub const FAULTS: [(Fault, &str); 20] = [
     (Fault::IgnoreSessionLimits, "ignore-session-limits"),
     (Fault::BlameNetwork, "blame-network"),
     (Fault::CountAccepts, "count-accepts"),
-];
-
-/// The faults of evidence by session and of budgets of refusals, with their names on the command line.
-pub const FAULTS_OF_EVIDENCE: [(Fault, &str); 7] = [
     (Fault::BelieveAccept, "believe-accept"),
     (Fault::BelieveRefusals, "believe-refusals"),
     (Fault::IgnoreBudget, "ignore-budget"),
