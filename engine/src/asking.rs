@@ -1,8 +1,8 @@
-//! The half of a shard that asks mail servers: the sites and groups of hosts that the shard owns, and what its sessions share. No I/O:
-//! `dispatch.rs` decides when a session begins, and `probe.rs` holds it.
+//! The half of a shard that asks mail servers: the sites and groups of hosts that the shard owns, and what its sessions share. No
+//! I/O: `dispatch.rs` decides when a session begins, and `probe.rs` runs it.
 //!
-//! All that changes is in [`AskingState`], in the [`Knowledge`] of hosts, and in the state of each site (`site.rs`): one `RefCell` each.
-//! Like the state of a site, the other two are borrowed for one statement, or by a method that calls nothing that borrows them again.
+//! All that changes is in [`AskingState`], in the [`Knowledge`] of hosts, and in the state of each site (`site.rs`): one `RefCell`
+//! each. Borrow each of them for one statement, or in a method that calls nothing that borrows it again.
 
 #[cfg(feature = "sim")]
 use crate::census::Census;
@@ -38,14 +38,14 @@ pub(crate) struct Asking {
     /// What the sessions from each source share.
     pub(crate) sessions: Vec<Rc<SessionConfig>>,
     pub(crate) smtp_port: u16,
-    /// No session task waits longer than this for anything.
+    /// Time limit for opening a session, and for a transaction of control recipients.
     pub(crate) session_limit: Duration,
     pub(crate) sessions_max: usize,
     pub(crate) knowledge: RefCell<Knowledge>,
     state: RefCell<AskingState>,
 }
 
-/// All that changes of the sites and groups of a shard, but for what is a site's own.
+/// The mutable state of a shard's sites and groups, except what each site keeps itself.
 #[derive(Default)]
 pub(crate) struct AskingState {
     /// The sources that rest at sites of this shard.
@@ -55,7 +55,7 @@ pub(crate) struct AskingState {
     groups: HashMap<Box<str>, Rc<Group>>,
     /// Whether the groups take more memory than they should. Then idle ones are forgotten at once.
     pub(crate) has_too_many_groups: bool,
-    /// The groups that something waits in, by their numbers: the order of their first work.
+    /// Groups with waiting works or open sessions, by number, which is the order in which they were created.
     pub(crate) active: BTreeMap<u64, Rc<Group>>,
     /// The number of the next group.
     number: u64,
@@ -90,7 +90,7 @@ impl Asking {
         let shared = &common.shared;
         let config = &shared.config;
         let count = shared.shards.len();
-        // The total is shared out exactly: the first shards take what does not divide.
+        // The total is shared out exactly: the first shards take the remainder.
         let sessions_max = config.sessions / count + usize::from(index < config.sessions % count);
         let patience = shared.pool.sources[0].dialog.patience;
         let sessions = shared.pool.sources.iter().map(|source| {
@@ -112,12 +112,12 @@ impl Asking {
         &self.common.shared
     }
 
-    /// The state, for one statement: see the module.
+    /// Borrows the state. Do not keep the borrow beyond one statement (see the module).
     pub(crate) fn state(&self) -> RefMut<'_, AskingState> {
         self.state.borrow_mut()
     }
 
-    /// Counts of the state that is kept.
+    /// How many sessions, groups, sites and waiting works there are.
     #[cfg(feature = "sim")]
     pub(crate) fn census(&self) -> Census {
         let state = self.state();
@@ -130,8 +130,8 @@ impl Asking {
         }
     }
 
-    /// A control recipient of the domain. It is the same for a day, because greylisting and address verification remember recipients,
-    /// and another one in each installation. `second`: a name of another shape.
+    /// A control recipient of the domain. It stays the same for a day, because greylisting and address verification remember
+    /// recipients; each installation uses a different one. `second`: a name of another shape.
     pub(crate) fn control_recipient(&self, domain: &Domain, second: bool, now: Instant) -> String {
         let secret = &self.shared().config.installation;
         let lasts_s = if planted(Fault::ManyControls) { 60 } else { DAY_S };
@@ -163,13 +163,13 @@ impl Asking {
         self.state().budget(group).map_or(usize::MAX, room)
     }
 
-    /// As [`Asking::refusal_room`], for what proves the answers that sessions hold.
+    /// As [`Asking::refusal_room`], for recipients that are asked about only to prove held answers.
     pub(crate) fn refusal_room_for_proof(&self, group: &Group, now: Instant) -> usize {
         let room = |budget: &mut SiteRefusals| budget.room_for_proof(self.shared().refusal_step(now));
         self.state().budget(group).map_or(usize::MAX, room)
     }
 
-    /// Answers all works of the group if the budget of refusals is used up; true if so.
+    /// If the budget of refusals is used up, answers all waiting works of the site at this source, and returns true.
     pub(crate) fn answer_if_over_budget(&self, group: &Group, now: Instant) -> bool {
         let used_up = |budget: &mut SiteRefusals| {
             let is_used_up = budget.is_used_up(self.shared().refusal_step(now));
@@ -177,12 +177,12 @@ impl Asking {
         };
         let Some(wait) = self.state().budget(group).and_then(used_up) else { return false };
         for other in self.groups_of(&group.site_name, group.source) {
-            other.take_expired(None).into_iter().for_each(|work| work.fail(Outage::OverBudget(wait)));
+            other.take_all_waiting().into_iter().for_each(|work| work.fail(Outage::OverBudget(wait)));
         }
         true
     }
 
-    /// Answers a work where that needs no question: the host that would be asked is known to accept everyone.
+    /// Answers the work without asking if the host that would be asked is known to accept everyone; otherwise returns it.
     pub(crate) fn answer_if_known_catch_all(&self, group: &Group, work: Work, now: Instant) -> Option<Work> {
         if !group.state().catch_alls || work.address.needs_smtputf8() {
             return Some(work);
@@ -264,7 +264,7 @@ impl Asking {
         let is_swept = |group: &Rc<Group>| !group.is_active() || state.active.contains_key(&group.number);
         holds(Invariant::GroupActive, || state.groups.values().all(is_swept));
         for group in state.active.values() {
-            group.take_expired(Some(now)).into_iter().for_each(|work| self.shared().give_up(work, now));
+            group.take_expired(now).into_iter().for_each(|work| self.shared().give_up(work, now));
         }
     }
 
@@ -309,7 +309,7 @@ impl Asking {
     /// Answers all that is under way: the engine stops.
     pub(crate) fn abandon(&self) {
         for group in self.state().active.values() {
-            group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Stopping));
+            group.take_all_waiting().into_iter().for_each(|work| work.fail(Outage::Stopping));
         }
     }
 }

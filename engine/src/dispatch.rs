@@ -1,4 +1,4 @@
-//! When a session begins: if the works of a group are worth one, and the site, the total of the shard and the routes allow it.
+//! When a session begins: if a group has enough works to justify one, and the site, the total of the shard and the routes allow it.
 
 use crate::asking::Asking;
 use crate::egress::rest;
@@ -61,21 +61,21 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
     if !sometimes(Fault::Break(Invariant::GroupActive)) {
         asking.state().active.entry(group.number).or_insert_with(|| Rc::clone(&group));
     }
-    // It is known already that the host is down, so the works are answered at once.
+    // If all hosts are already known to be down, the works are answered at once.
     if group.next(now) == Next::Nothing {
         group.take_unroutable(now).into_iter().for_each(|work| asking.shared().give_up(work, now));
     }
     dispatch::<R>(asking, &group, now);
 }
 
-/// Begins the sessions that groups want by now: time alone may have earned them another one.
+/// Begins sessions for groups that want one. A group may come to want one only because time has passed.
 pub(crate) fn begin_wanted<R: Runtime>(asking: &Rc<Asking>, now: Instant) {
     let wants = |group: &&Rc<Group>| group.wants_session(WORKS_A_SESSION, now);
     let wanting: Vec<Rc<Group>> = asking.state().active.values().filter(wants).cloned().collect();
     wanting.iter().for_each(|group| dispatch::<R>(asking, group, now));
 }
 
-/// Starts sessions for a group: as many as its works are worth, and the site, the total of the shard and the routes allow.
+/// Starts sessions for a group: as many as its works justify, and the site, the total of the shard and the routes allow.
 fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
     let site = &group.site;
     loop {
@@ -88,8 +88,8 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
             Next::Nothing => return,
         }
         if asking.refusal_room(group, now) == 0 {
-            // Recipients under way may make room when they are answered. The end of a session of this run wakes the group;
-            // for those of other runs `begin_wanted` looks again.
+            // Recipients under way may make room when they are answered. If one of our own sessions ends, that wakes the group. For
+            // the sessions of other processes, `begin_wanted` looks again.
             if !asking.answer_if_over_budget(group, now) {
                 group.queue_at_site();
             }
@@ -101,7 +101,7 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
             let ending = u32::from(planted(Fault::Break(Invariant::SiteCeiling)));
             state.pace.may_start(now, state.open.saturating_sub(ending))
         };
-        let Some(start) = mistaken(start, group, now) else { return };
+        let Some(start) = with_planted_fault(start, group, now) else { return };
         match start {
             Start::Now => {}
             Start::At(until) => return wait::<R>(asking, group, until),
@@ -119,7 +119,7 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
     }
 }
 
-/// Queues a group for a session, and dispatches what is queued at its site again at `until`.
+/// Queues a group for a session, and at `until` dispatches every group that is queued at its site.
 fn wait<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, until: Instant) {
     let site = Rc::clone(&group.site);
     group.queue_at_site();
@@ -163,8 +163,8 @@ fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
     holds(Invariant::StarvedWoken, || state.open >= asking.sessions_max || state.starved.is_empty());
 }
 
-/// When a session may begin, with the defect that is planted, if any; `None` if never.
-fn mistaken(start: Start, group: &Group, now: Instant) -> Option<Start> {
+/// `start`, changed by a planted defect if there is one; `None` means that no session ever starts.
+fn with_planted_fault(start: Start, group: &Group, now: Instant) -> Option<Start> {
     match start {
         Start::WhenOneEnds if planted(Fault::IgnoreSessions) => Some(Start::Now),
         Start::At(_) if planted(Fault::IgnoreStarts) => Some(Start::Now),

@@ -34,9 +34,8 @@ pub enum Fault {
     /// same domain and host was refused after it in the same session. It suffices that one was refused before it, at any
     /// time. To plant: the test "a refusal follows this accept" is always true.
     BelieveAccept,
-    /// A run of refusals denies its mailboxes although no known mailbox was accepted behind it. To plant: the positive
-    /// control (a mailbox that was accepted before, a canary, postmaster) is neither asked nor waited for, and the run
-    /// counts as honest.
+    /// A run of refusals denies its mailboxes although no known mailbox was accepted after it. To plant: the positive control (a
+    /// mailbox that was accepted before, a canary, postmaster) is neither asked nor waited for, and the run counts as honest.
     BelieveRefusals,
     /// The budget of refused recipients never says no. To plant: the room that is left is always unlimited; what is
     /// refused and accepted is counted as before. This holds for real recipients and for controls.

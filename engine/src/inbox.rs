@@ -1,8 +1,8 @@
-//! The one way between threads: every thread owns a bounded inbox.
+//! Threads pass works and answers to each other only through inboxes: each thread owns one, and it is bounded.
 //!
-//! A producer pushes and wakes the owner only if it said that it sleeps, so a busy owner costs its producers no
-//! system call. Room is reserved with the ticket at admission (see [`crate::Client::submit`]), so a push between
-//! threads of the engine never finds an inbox full.
+//! A producer pushes, and wakes the owner only if the owner has declared itself asleep, so a busy owner costs its producers no
+//! system call. Room is reserved with the ticket at admission (see [`crate::Client::submit`]), so a push between threads of the
+//! engine never finds an inbox full.
 
 use atomic_waker::AtomicWaker;
 use crossbeam::queue::ArrayQueue;
@@ -68,8 +68,8 @@ impl<T> Inbox<T> {
             return None;
         }
         let deadline = Instant::now() + patience;
-        // An owner that went to sleep at once would be woken for each item, which costs the producer a system call and
-        // both a switch of threads.
+        // An owner that went to sleep at once would be woken for each item, which costs a system call for the producer and a
+        // context switch for both.
         std::thread::sleep(GATHERING.min(patience));
         if let Some(item) = self.queue.pop() {
             return Some(item);

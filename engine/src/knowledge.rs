@@ -1,7 +1,7 @@
-//! What a shard remembers of how hosts treat recipients: control recipients by domain and host, contradictions, and hosts
-//! without a postmaster. No work is kept here: a session proves its own answers ([`engine_proto::verdict::evidence`]), and
-//! what is remembered spares questions where that is allowed. How a host treats connections, commands and whole sessions is in
-//! `site/route.rs`; how many sessions, transactions and recipients a site takes is in [`engine_proto::pace`].
+//! What a shard remembers of how hosts treat recipients: control recipients by domain and host, contradictions, and hosts without a
+//! postmaster. No work is kept here: a session proves its own answers ([`engine_proto::verdict::evidence`]), and what is remembered
+//! saves questions where the rules allow it. How a host treats connections, commands and whole sessions is in `site/route.rs`; how
+//! many sessions, transactions and recipients a site takes is in [`engine_proto::pace`].
 
 use crate::Priority;
 use crate::faults::{Fault, planted};
@@ -19,16 +19,16 @@ use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// A domain at a host. One host shows nothing about another: a backup often accepts everyone and finds out later, so its accept must
-/// not be confirmed by the refusal of a host that knows its mailboxes.
+/// A domain at a host. One host shows nothing about another: a backup MX often accepts everyone and bounces later, so its accept
+/// must not be confirmed by the refusal of a host that knows its mailboxes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct DomainAtHost {
     pub(crate) domain: Domain,
     pub(crate) host: Rc<str>,
 }
 
-/// The knowledge, by keyed hashes of 64 bits, which take a fifth of the memory of names. Even with a full table, one question in 10^14
-/// finds the entry of another domain, and the key is secret, so no peer can cause that.
+/// The knowledge, by keyed hashes of 64 bits, which take a fifth of the memory of names. Even with a full table, only one look-up
+/// in 10^14 finds the entry of another domain, and the key is secret, so no peer can cause that.
 #[derive(Default)]
 pub(crate) struct Knowledge {
     known: NumberMap<Known>,
@@ -58,19 +58,20 @@ struct SingleRun {
 /// A mailbox that a host accepted.
 struct KnownMailbox {
     address: String,
-    /// That counts until then.
+    /// Until when the accept counts.
     until: Instant,
     /// The host told mailboxes apart in the session that accepted it.
     proven: bool,
-    /// It was asked about in front of others, and was not accepted.
+    /// When it was last asked about before the other recipients and not accepted.
     failed: Option<Instant>,
-    /// The host has refused it since: it is soon forgotten, but another one that is not proven either shows no more.
+    /// The host has refused it since. It is forgotten soon; another mailbox without a proof would be no better, so none replaces
+    /// it.
     refused: bool,
 }
 
 impl KnownMailbox {
     fn kept(&self, changes: u64) -> MailboxKept {
-        // It was accepted no longer ago than it may be old.
+        // Until then it is younger than [`KNOWN_MAILBOX_AGE`].
         let fresh = (self.until + KNOWN_MAILBOX_AGE).checked_sub(KNOWN_MAILBOX_TTL);
         // An accept without proof may be worth nothing.
         let from_proven = fresh.filter(|_| self.proven);
@@ -83,9 +84,9 @@ impl KnownMailbox {
 /// A note at a route that the known mailbox of its host need not be replaced. It saves a look-up for each accepted recipient.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MailboxKept {
-    /// As long as no known mailbox was changed.
+    /// The number of changes of known mailboxes when the note was made. If the number has changed, the note is void.
     changes: u64,
-    /// By one that is proven, and by one that is not, each until then.
+    /// Until when it need not be replaced by a proven mailbox, and until when by one without a proof.
     from_proven: Option<Instant>,
     from_unproven: Option<Instant>,
 }
@@ -94,13 +95,13 @@ pub(crate) struct MailboxKept {
 #[derive(Debug, Clone, Copy)]
 struct Known {
     finding: ControlFinding,
-    /// It was shown last.
+    /// When the finding was last shown.
     at: Instant,
     /// Sessions in a row that showed it, up to two.
     sessions: u8,
     /// Sessions contradicted each other: each has to prove its own answers until then.
     contradicted: Option<Instant>,
-    /// `postmaster@` the domain was refused.
+    /// The postmaster of the domain was refused.
     no_postmaster: Option<Instant>,
     /// The last reply was transient, so another reply may come soon.
     passes: bool,
@@ -146,7 +147,7 @@ impl Knowledge {
         (known.at + ttl > now && !known.is_contradicted(now)).then_some(known.finding)
     }
 
-    /// Whether the domain refused a control recipient here within the hour.
+    /// Whether the domain refused a control recipient here within the last hour.
     pub(crate) fn has_refused(&self, number: u64, now: Instant) -> bool {
         self.known.get(&number).is_some_and(|known| {
             known.finding == ControlFinding::RefusesUnknown && known.at + CONTROL_TTL > now
@@ -167,12 +168,13 @@ impl Knowledge {
         known.refused_at = Some(now);
     }
 
-    /// Whether sessions saw it refuse many within the hour: it cannot be a domain that accepts everyone.
+    /// Whether sessions saw the host refuse many recipients of the domain within the last hour, so that the domain cannot be one
+    /// that accepts everyone.
     pub(crate) fn has_refused_many(&self, number: u64, now: Instant) -> bool {
         self.known.get(&number).is_some_and(|known| known.has_refused_many(now))
     }
 
-    /// Whether two sessions in a row showed, within the hour, that every recipient of the domain is accepted here.
+    /// Whether two sessions in a row showed, within the last hour, that every recipient of the domain is accepted here.
     pub(crate) fn is_catch_all(&self, number: u64, now: Instant) -> bool {
         let sessions = 2;
         let sessions = if planted(Fault::SpareEarly) { 1 } else { sessions };
@@ -183,12 +185,12 @@ impl Knowledge {
         })
     }
 
-    /// Whether `postmaster@` the domain was refused here within the hour.
+    /// Whether the postmaster of the domain was refused here within the last hour.
     pub(crate) fn has_no_postmaster(&self, number: u64, now: Instant) -> bool {
         self.known.get(&number).and_then(|known| known.no_postmaster).is_some_and(|at| at + CONTROL_TTL > now)
     }
 
-    /// `postmaster@` the domain was refused.
+    /// The postmaster of the domain was refused.
     pub(crate) fn on_no_postmaster(&mut self, number: u64, now: Instant) {
         self.entry(number, now).no_postmaster = Some(now);
     }
@@ -212,15 +214,15 @@ impl Knowledge {
         self.mailbox(host, now).filter(|_| is_open)
     }
 
-    /// The mailbox that was asked about in front of others was not accepted.
+    /// The mailbox that was asked about before the other recipients was not accepted.
     pub(crate) fn on_mailbox_first_failed(&mut self, host: &Rc<str>, now: Instant) {
         if let Some(known) = self.mailboxes.get_mut(host) {
             known.failed = Some(now);
         }
     }
 
-    /// The host accepted this mailbox. `proven`: and tells mailboxes apart. One is enough: a proven one replaces another
-    /// one, and one that has become old.
+    /// The host accepted this mailbox. `proven`: the session also showed that the host tells mailboxes apart. One known mailbox per
+    /// host is enough: it is replaced when it is old, and by a proven one if it has no proof itself.
     pub(crate) fn on_mailbox(
         &mut self,
         host: &Rc<str>,
@@ -248,7 +250,7 @@ impl Knowledge {
         kept
     }
 
-    /// The host accepted its known mailbox again; false if it is not this one.
+    /// The host accepted its known mailbox again; false if its known mailbox is another address.
     pub(crate) fn on_mailbox_again(&mut self, host: &Rc<str>, address: &str, now: Instant) -> bool {
         let Some(known) = self.mailboxes.get_mut(host).filter(|known| known.address == address) else {
             return false;
@@ -264,7 +266,7 @@ impl Knowledge {
         kept.changes == self.mailbox_changes && until.is_some_and(|until| until > now)
     }
 
-    /// The session that accepted this mailbox did not prove that: unless another one did, it is no known mailbox.
+    /// The session that accepted this mailbox did not prove the accept. Forgets the mailbox, unless another session has proven it.
     pub(crate) fn on_mailbox_unproven(&mut self, host: &Rc<str>, address: &str) {
         if self.mailboxes.get(host).is_some_and(|known| !known.proven && known.address == address) {
             self.mailboxes.remove(host);
@@ -272,8 +274,8 @@ impl Knowledge {
         }
     }
 
-    /// The host refuses the mailbox now. True where it was proven, so that the host has changed: it stays known, for such
-    /// a host goes on to refuse others. Otherwise the host may never have known it, and it is soon forgotten.
+    /// The host refuses the mailbox now. True if it was proven, so that the host has changed. Then it stays known, because such a
+    /// host will go on to refuse other mailboxes. Otherwise the host may never have known it, and it is forgotten soon.
     pub(crate) fn on_mailbox_refused(&mut self, host: &Rc<str>, now: Instant) -> bool {
         let Some(known) = self.mailboxes.get_mut(host) else { return false };
         if !known.proven {
@@ -296,7 +298,8 @@ impl Knowledge {
         };
     }
 
-    /// The host accepts everyone where it refused unknown recipients: it is not believed before it refuses one again.
+    /// The host accepts everyone now, although it used to refuse unknown recipients. It is not believed before it refuses one
+    /// again.
     pub(crate) fn on_changed(&mut self, host: &Rc<str>, now: Instant) {
         if self.changed.len() >= KNOWN_MAILBOXES_MAX && !self.changed.contains_key(host) {
             self.changed.clear();
@@ -307,7 +310,7 @@ impl Knowledge {
         }
     }
 
-    /// Whether the host changed its behaviour within the hour.
+    /// Whether the host changed its behaviour within the last hour.
     pub(crate) fn has_changed(&self, host: &Rc<str>, now: Instant) -> bool {
         self.changed.get(host).is_some_and(|at| *at + CONTROL_TTL > now)
     }
@@ -319,14 +322,15 @@ impl Knowledge {
         }
     }
 
-    /// The host accepted a recipient that was asked about as a proof.
+    /// The host accepted a recipient that was asked about to prove held answers.
     pub(crate) fn on_mailbox_accepted(&mut self, host: &Rc<str>) {
         if let Some(run) = self.singles.get_mut(host) {
             run.refused = 0;
         }
     }
 
-    /// Whether a control recipient that was refused earlier still speaks for single checks at the host: not for too many.
+    /// Whether a control recipient that was refused earlier still vouches for single checks at the host. It does so for a limited
+    /// number of accepts.
     pub(crate) fn is_believed(&self, host: &Rc<str>) -> bool {
         if planted(Fault::BelieveControl) {
             return true;
@@ -339,13 +343,13 @@ impl Knowledge {
         self.singles.get(host).is_some_and(|run| run.refused >= REFUSALS_SINGLE_MAX)
     }
 
-    /// Whether the host changed its behaviour towards the domain within the hour, or contradicted itself.
+    /// Whether the host changed its behaviour towards the domain within the last hour, or contradicted itself.
     pub(crate) fn has_contradicted(&self, number: u64, now: Instant) -> bool {
         self.known.get(&number).is_some_and(|known| known.is_contradicted(now))
     }
 
-    /// A session showed this of the domain; `again`: it has shown something before. True where it contradicts what an
-    /// earlier session showed within the hour.
+    /// Records what a session showed of the domain; `again`: the same session had shown something of it before. True if this
+    /// contradicts what an earlier session showed within the last hour.
     pub(crate) fn on_shown(
         &mut self,
         number: u64,
@@ -385,7 +389,7 @@ impl Knowledge {
         self.entry(number, now).contradicted = Some(now + CONTROL_TTL);
     }
 
-    /// A session ended before the control recipient was answered for; true when it is to be asked again.
+    /// A session ended before the reply to the control recipient; true when it is to be asked again.
     pub(crate) fn on_unanswered(&mut self, number: u64, now: Instant) -> bool {
         if self.unanswered.len() >= KNOWN_DOMAINS_MAX {
             self.unanswered.clear();
@@ -399,9 +403,9 @@ impl Knowledge {
         false
     }
 
-    /// Whether a row of a list or batch needs no question: two sessions showed that every recipient of its domain is
-    /// accepted at the host that would be asked. Whoever waits for the answer is asked about all the same, and so is one
-    /// that was asked about before: a server that accepts strangers may still refuse the mailbox that it closed.
+    /// Whether a row of a list or batch needs no question: two sessions showed that every recipient of its domain is accepted at
+    /// the host that would be asked. Single checks are asked about all the same, and so are works that were asked about before: a
+    /// server that accepts strangers may still refuse the mailbox that it closed.
     pub(crate) fn needs_no_question(&self, work: &Work, host: &Rc<str>, now: Instant) -> bool {
         if work.priority == Priority::Single || work.tried != 0 || work.returns > 0 {
             return false;

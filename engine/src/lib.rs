@@ -171,7 +171,7 @@ pub enum Outage {
     /// The site has as many works as it may have. Submit the address again after some of them are answered. A
     /// [`Priority::Single`] never gets this.
     SiteFull,
-    /// The site has refused as many recipients within the hour as the budget allows, so nothing was asked. Submit the address
+    /// The site has refused as many recipients within the last hour as the budget allows, so nothing was asked. Submit the address
     /// again after this time.
     OverBudget(Duration),
     /// The engine stops, and answers all requests under way so.

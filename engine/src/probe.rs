@@ -154,7 +154,7 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
 
 /// How a session ended.
 enum SessionEnd {
-    /// We end it, and do this behind it.
+    /// We end it, and do this after it.
     Quit(NextSession),
     /// The connection has ended.
     Lost,

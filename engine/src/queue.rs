@@ -14,7 +14,7 @@
 //!
 //! - for a work that arrives: [`Queue::push_back`]; for one whose session could not ask about it: [`Queue::push_front`]
 //! - for a session that begins a transaction: [`Queue::has_for`] and [`Queue::take`]
-//! - for the sweep of the shard, and for what is found out about a route: [`Queue::take_expired`], [`Queue::take_where`],
+//! - for the sweep of the shard, and for what is found out about a route: [`Queue::take_expired`], [`Queue::take_all`], [`Queue::take_where`],
 //!   [`Queue::take_unroutable`] and [`Queue::take_singles`], which return works that no session should ask about
 //! - for decisions about sessions: [`Queue::len`], [`Queue::singles`] and [`Queue::first_single`]
 
@@ -109,12 +109,21 @@ impl Queue {
         taken
     }
 
-    /// Takes all works whose deadline has passed, or all works if `now` is `None`.
-    pub(crate) fn take_expired(&mut self, now: Option<Instant>) -> Vec<Work> {
+    /// Takes all works whose deadline has passed.
+    pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Work> {
+        self.take_due(|deadline| deadline <= now)
+    }
+
+    /// Takes all works, in the order of their deadlines.
+    pub(crate) fn take_all(&mut self) -> Vec<Work> {
+        self.take_due(|_| true)
+    }
+
+    fn take_due(&mut self, is_due: impl Fn(Instant) -> bool) -> Vec<Work> {
         let mut taken = Vec::new();
         for class in 0..CLASSES {
             while let Some(&(deadline, number)) = self.deadlines[class].first()
-                && now.is_none_or(|now| deadline <= now)
+                && is_due(deadline)
             {
                 taken.extend(self.remove(number));
             }

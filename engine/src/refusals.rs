@@ -1,8 +1,9 @@
 //! The budgets of refused recipients of a shard's sites. The rules are [`engine_proto::refusals`]. The counts are in a table
 //! (`table.rs`), which outlives the shards and may be shared with other processes.
 //!
-//! A budget is no part of the record of a host (`site/route.rs`): its key is a site and a source, it counts single recipients,
-//! and it outlives the process. It is part of the state of the shard ([`RefusalBook`]), and the groups of its site have a key.
+//! A budget is no part of the record of a host (`site/route.rs`): it belongs to a site and a source, it counts single recipients,
+//! and its counts outlive the process. The budget itself is in the state of the shard ([`RefusalBook`]); the groups of the site
+//! have its key.
 
 mod shared_file;
 mod table;
@@ -27,7 +28,7 @@ pub(crate) struct SiteRefusals {
     key: u64,
     /// The place of the counts in the table when it was last looked for.
     place: Option<usize>,
-    /// The budget of the site for one address.
+    /// The budget of the site for one IP address of ours.
     budget: RefusalBudget,
     /// Number of nodes that ask from the same address, which divide the budget.
     nodes: Arc<AtomicU32>,
@@ -41,12 +42,12 @@ pub(crate) struct RefusalBook {
     keys: HashMap<u64, BudgetKey>,
 }
 
-/// Finds a budget in the book, which keeps it at least as long as a group has its key.
+/// The key of a budget in the book, which keeps the budget as long as any group has the key.
 #[derive(Clone)]
 pub(crate) struct BudgetKey(Rc<usize>);
 
-/// Recipients that are being asked about. If it is dropped before its end, because the run ends, those without an answer count
-/// as refused: their replies may be on the way.
+/// Recipients that are being asked about. If it is dropped before [`AskedRecipients::end`], because the process stops, those
+/// without an answer count as refused: their replies may be on the way.
 pub(crate) struct AskedRecipients {
     /// The table, and the place of the site's counts in it.
     counts: Option<(Arc<RefusalTable>, usize)>,
@@ -88,7 +89,7 @@ impl SiteRefusals {
         if planted(Fault::IgnoreBudget) {
             return false;
         }
-        // Each work asks this: while answers are awaited, the counts need not be read.
+        // This is called for every work that arrives. While answers are awaited, the counts need not be read.
         self.place(step).is_some_and(|place| {
             self.table.asked_by_all(place) == 0
                 && self.table.counts(place, step).left(self.budget()) as usize <= REFUSALS_KEPT_FOR_PROOF
@@ -120,7 +121,7 @@ impl SiteRefusals {
         self.place(step).map(|place| self.table.counts(place, step))
     }
 
-    /// The place of the counts, which they get if they have none. They keep it while this run asks about recipients.
+    /// The place of the counts. If they have none, they get one. They keep it while this run asks about recipients.
     fn place(&mut self, step: u64) -> Option<usize> {
         if self.current_place().is_none() {
             self.place = self.table.place_of(self.key, step);
@@ -156,8 +157,8 @@ impl SiteRefusals {
 }
 
 impl AskedRecipients {
-    /// Reserves room in the budget for up to `count` recipients, so that `keep` more could be asked about. The site gets no
-    /// more questions than [`AskedRecipients::count`].
+    /// Reserves room in the budget for up to `count` recipients, and leaves room for `keep` more. The site gets no more questions
+    /// than [`AskedRecipients::count`].
     pub(crate) fn reserve(
         site: Option<&mut SiteRefusals>,
         count: usize,
@@ -273,7 +274,8 @@ impl RefusalBook {
     }
 }
 
-/// The key of the counts of a site and a source. With a node, its low bits are those of all counts of that node.
+/// The key of the counts of a site and a source. If there is a node, the low 16 bits name it: they are the same in all keys of that
+/// node.
 fn counts_key(config: &EngineConfig, site: &str, source: &str) -> u64 {
     match config.node {
         None => keyed_number(&config.installation, &["refusals", site, source]),
@@ -289,8 +291,8 @@ fn node_bits(node: i64) -> u64 {
     keyed_number(&[0; 32], &["node", &node.to_string()]) & NODE_BITS
 }
 
-/// Whether counts are those of this node, and not those of another one that shares the store. Two of 65,536 nodes may be
-/// taken for one.
+/// Whether counts are those of this node, and not those of another one that shares the store. Two nodes are taken for one with a
+/// probability of 1 in 65,536.
 pub fn counts_are_of(node: Option<i64>, kept: &KeptRefusals) -> bool {
     node.is_none_or(|node| kept.key & NODE_BITS == node_bits(node))
 }

@@ -1,5 +1,5 @@
-//! DNS I/O of a shard: the lookup machine of engine-proto, driven over a pool of UDP sockets, with a cache that
-//! this thread alone owns.
+//! DNS I/O of a shard: the lookups of engine-proto ([`Lookup`], a state machine), driven over a pool of UDP sockets, with a cache
+//! that this thread alone owns.
 //!
 //! ```text
 //! look_up ─> cache ─> the same question under way? ─> window (room.rs) ─> socket (ports.rs)
@@ -7,8 +7,8 @@
 //! caller  <─ cache <─ doubts (doubts.rs) <─ the lookup machine <─ answer ─────┘
 //! ```
 //!
-//! A question has no task and no timer of its own. What it sends goes out with what others send at the same time, what
-//! comes for it is looked at where it is received, and one task looks for what is overdue.
+//! A question has no task and no timer of its own. Its datagrams are sent in batches with those of other questions, answers are
+//! handled where they arrive, and one task checks for timeouts.
 
 mod doubts;
 mod ports;
@@ -45,9 +45,9 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// How late it may be noticed that something is overdue.
+/// How often timeouts are checked.
 const TICK: Duration = Duration::from_millis(20);
-/// The same while questions wait for room, which another shard may have made.
+/// The same while questions wait for room: a shard is not told when another shard makes room in the window that all share.
 const TICK_CROWDED: Duration = Duration::from_millis(5);
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -62,11 +62,11 @@ struct Inner<R: Runtime> {
     cache: RefCell<Cache<Hashing>>,
     /// The lookups under way, by question.
     pending: RefCell<HashMap<Question, Rc<PendingLookup<R>>>>,
-    /// The lookups that show something of the resolvers; their outcomes are not kept.
+    /// Lookups that test the resolvers. No other question joins them.
     probes: RefCell<Vec<Rc<PendingLookup<R>>>>,
-    /// Our own name is asked for.
+    /// A lookup of our own name is under way.
     calling: Cell<bool>,
-    /// A task looks for what is overdue.
+    /// A task checks for timeouts.
     ticking: Cell<bool>,
     outbox: RefCell<Outbox<R>>,
     ports: Ports<R>,
@@ -78,7 +78,7 @@ struct Inner<R: Runtime> {
     record: RefCell<Upstreams>,
     /// The state of the resolvers, which all shards share.
     health: Arc<Resolvers>,
-    /// How many outages were over when the cache was last used.
+    /// How many outages had ended when the cache was last used.
     outages: Cell<u32>,
     /// The engine's start: what [`Inner::age`] counts from.
     started: Instant,
@@ -88,12 +88,12 @@ struct Inner<R: Runtime> {
 
 /// A question under way, with the tasks that wait for it.
 struct PendingLookup<R: Runtime> {
-    /// Until it has ended.
+    /// `None` once it has ended.
     lookup: RefCell<Option<Lookup>>,
     /// A single check waits for it, so it comes before questions of lists.
     urgent: bool,
     is_probe: bool,
-    /// The resolver for which it waits until there is room.
+    /// The resolver in whose window it waits for room.
     queued: Cell<Option<usize>>,
     /// The messages whose answers are awaited.
     sent: RefCell<Vec<Sent<R>>>,
@@ -166,17 +166,17 @@ impl<R: Runtime> Resolver<R> {
         }
     }
 
-    /// The resolvers that denied the addresses of a name without proof where another one did not, since this was last asked.
+    /// Takes the resolvers that denied the addresses of a name without proof while another resolver had them.
     pub(crate) fn take_dispute(&self, name: &Name) -> Option<Vec<usize>> {
         self.inner.doubts.take_dispute(name)
     }
 
-    /// Has the question asked again, if the answer was that there is no such record.
+    /// Removes an answer "no such record" from the cache, so that the question is asked again.
     pub(crate) fn forget_no_data(&self, question: &Question) {
         self.inner.cache.borrow_mut().forget_no_data(question);
     }
 
-    /// Asks each of several resolvers that answer at all, whatever the cache knows: what one of them has that others denied.
+    /// Asks every resolver that works, without the cache, and returns the records that any of them has. `None` if only one works.
     pub(crate) async fn look_up_at_each(&self, question: &Question) -> Option<Arc<Outcome>> {
         let (inner, now) = (&self.inner, R::now());
         let (count, record) = (inner.upstreams.len(), inner.record.borrow().clone());
@@ -194,7 +194,7 @@ impl<R: Runtime> Resolver<R> {
     }
 
     /// Why no resolver has answered since the start; `None` if one has. Other lookups may be silent because the servers of their
-    /// domains are dead, so after [`DNS_START_PATIENCE`] a question about our own name finds out.
+    /// domains are dead, so after [`DNS_START_PATIENCE`] a lookup of our own name shows whether the resolvers are to blame.
     pub(crate) async fn silence_at_start(&self) -> Option<Failure> {
         let inner = &self.inner;
         R::sleep(DNS_START_PATIENCE).await;
@@ -292,7 +292,7 @@ impl<R: Runtime> PendingLookup<R> {
         self.lookup.borrow().as_ref().and_then(Lookup::wants).map(|(upstream, _)| upstream)
     }
 
-    /// Shows the lookup something, unless it has ended.
+    /// Applies `show` to the lookup, unless it has ended.
     fn show<T>(&self, show: impl FnOnce(&mut Lookup) -> T) -> Option<T> {
         self.lookup.borrow_mut().as_mut().map(show)
     }
@@ -324,7 +324,7 @@ impl<R: Runtime> Inner<R> {
         })
     }
 
-    /// Asks for what the answer shows of the resolvers, whatever the cache knows; not those that are left out.
+    /// Starts a lookup that tests the resolvers, without the cache. It leaves out the resolvers in `left_out`.
     fn probe(self: &Rc<Self>, question: &Question, left_out: &[usize], now: Instant) -> Rc<PendingLookup<R>> {
         let probe = self.begin(question, true, true);
         probe.leave_out(left_out);
@@ -333,7 +333,7 @@ impl<R: Runtime> Inner<R> {
         probe
     }
 
-    /// Sends what a lookup has to send as soon as there is room for it, and ends it where it has come to its end.
+    /// Sends what a lookup has to send as soon as there is room for it, and finishes the lookup if it is complete.
     fn go_on(self: &Rc<Self>, pending: &Rc<PendingLookup<R>>, now: Instant) {
         while let Some(upstream) = pending.wants() {
             match self.room_for(pending, upstream) {
@@ -394,7 +394,7 @@ impl<R: Runtime> Inner<R> {
             (Outcome::Failed { why: Failure::Unproven, .. }, Some(asked)) => {
                 return self.doubt(asked, question, pending, outcome, now);
             }
-            // "No such record" is an honest word where a filter falsifies addresses alone, and shows nothing.
+            // A filter that falsifies only addresses still says "no such record" correctly, so that answer proves nothing.
             (Outcome::Records { .. } | Outcome::NxDomain { .. }, Some(asked)) => {
                 self.health.denials.on_honest(asked, self.age(now));
             }
@@ -423,13 +423,13 @@ impl<R: Runtime> Inner<R> {
         self.pending.borrow().values().chain(self.probes.borrow().iter()).cloned().collect()
     }
 
-    /// How long the engine has run; never nothing.
+    /// How long the engine has run; never zero.
     fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.started) + Duration::from_millis(1)
     }
 }
 
-/// Looks for what is overdue, as long as anything is under way.
+/// Checks for timeouts, as long as any lookup is under way.
 async fn tick<R: Runtime>(inner: Rc<Inner<R>>) {
     loop {
         let is_crowded = inner.rooms.iter().any(|room| room.waiting() > 0);
@@ -465,7 +465,7 @@ pub(crate) fn addresses(outcome: &Outcome) -> Vec<IpAddr> {
     }
 }
 
-/// All futures at once, in their order.
+/// Awaits all futures at once, and returns their outputs in the same order.
 pub(crate) async fn all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
     let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();

@@ -19,10 +19,11 @@ use std::time::{Duration, Instant, SystemTime};
 /// How often a shard records that it is alive.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
 
-/// Works of one domain that go to a shard in a row under `lab`, and how many runs stay at the shard that is at home for
-/// the domain: a short list gets no second session and no second control recipient.
+/// Under `lab`, the works of one domain go to a shard in runs of this number.
 const WORKS_A_RUN: usize = 500;
-const RUNS_AT_HOME: usize = 2;
+/// The last run that stays at the home shard of the domain, counted from 0: a short list gets no second session and no second control
+/// recipient.
+const LAST_RUN_AT_HOME: usize = 2;
 
 /// The state that all threads of the engine share.
 pub(crate) struct Shared {
@@ -81,7 +82,7 @@ impl Shared {
         }
         let run = plan.handed.fetch_add(1, Ordering::Relaxed) / WORKS_A_RUN;
         let first = self.hasher.hash_one(domain.as_str()) as usize;
-        &self.shards[first.wrapping_add(run.saturating_sub(RUNS_AT_HOME)) % self.shards.len()]
+        &self.shards[first.wrapping_add(run.saturating_sub(LAST_RUN_AT_HOME)) % self.shards.len()]
     }
 
     /// How long ago the Unix epoch was, by the wall clock of the start and the time since then.

@@ -2,11 +2,12 @@
 //!
 //! A site has one pace. Below it, domains with the same set of MX hosts form a group and share a queue, routes and sessions.
 //!
-//! [`Site`], [`Group`] and [`Route`] are what does not change: names, addresses, what is known of an operator. All that changes is in
-//! [`SiteState`], with a [`GroupState`] for each group and a [`RouteState`] for each of its routes. It has one owner and one
-//! `RefCell`, [`Site::state`], and its fields are plain values. Also the works that a session asks about and holds are part of it
-//! ([`SessionWorks`]), because they are answered when their time is over; the session has a number to find them. Whoever borrows the
-//! state of a site does so for one statement or one method that does not borrow it again, and never over an `.await`.
+//! [`Site`], [`Group`] and [`Route`] have what does not change: names, addresses, what is known of an operator. All that changes is
+//! in [`SiteState`], with a [`GroupState`] for each group and a [`RouteState`] for each of its routes. It has one owner and one
+//! `RefCell`, [`Site::state`], and its fields are plain values. The works of a session, those it asks about and those whose answers
+//! it holds, are part of it too ([`SessionWorks`]), so that the sweep can answer them when their time is over. The session finds
+//! them by a number. Whoever borrows the state of a site does so for one statement or one method that does not borrow it again, and
+//! never over an `.await`.
 //!
 //! The methods of a group are of four kinds:
 //!
@@ -14,8 +15,8 @@
 //!   [`Group::wants_session`], [`Group::next`], [`Group::queue_at_site`], [`Group::leave_session_queue`]
 //! - from a session, at its steps: [`Group::on_session_opened`], [`Group::take`], [`Group::busy`], [`Group::works`],
 //!   [`Group::put_back`], [`Group::add_idle`], [`Group::on_session_closed`]
-//! - from the meaning of replies (`probe/`): [`Group::on_proven`], [`Group::on_changed`], [`Group::release_singles`], and the
-//!   methods of [`RouteState`], which all record what a host said
+//! - from the code that interprets replies (`probe/`): [`Group::on_proven`], [`Group::on_changed`], [`Group::release_singles`], and
+//!   the methods of [`RouteState`], which all record what a host said
 //! - from the sweep of the shard (`asking.rs`): `take_...`, which take works out to answer them, and [`Group::is_forgotten`]
 
 mod alike;
@@ -76,7 +77,7 @@ pub(crate) struct Group {
     /// From which source it is asked.
     pub(crate) source: usize,
     pub(crate) routes: Vec<Route>,
-    /// The budget of recipients that the site may refuse our source, where that is counted.
+    /// The budget of recipients that the site may refuse our source; `None` if the site has none.
     pub(crate) budget: Option<BudgetKey>,
     /// Its operator is known to tell mailboxes apart at all times.
     honest: bool,
@@ -90,8 +91,9 @@ pub(crate) struct Group {
 /// transaction is unsupported"), although the domains share their hosts.
 const ONE_DOMAIN_SITES: &[&str] = &["google"];
 
-/// Operators that have not been seen to change what they say of a mailbox: no report of a server that fails open, or that
-/// mutes a client at RCPT, names them. They say what they think of us in words (421, 550 5.7.1).
+/// Operators that have not been seen to change what they say of a mailbox. No known report names one of them as accepting every
+/// recipient under load, or as refusing every recipient of a client without saying so. If they object to us, their replies say so
+/// (421, 550 5.7.1).
 const HONEST_SITES: &[&str] = &["google", "microsoft365", "outlook", "icloud", "zoho", "fastmail", "proton"];
 
 /// Whether the operator of a site is known to tell mailboxes apart at all times.
@@ -112,7 +114,7 @@ impl Drop for Busy<'_> {
 pub(crate) struct GroupState {
     /// Whether a domain of the group accepts everyone, or did.
     pub(crate) catch_alls: bool,
-    /// How many outages were over when it was last asked.
+    /// How many outages had ended when it was last asked.
     pub(crate) outages: u32,
     /// By the indices of the group's routes.
     routes: Vec<RouteState>,
@@ -122,7 +124,7 @@ pub(crate) struct GroupState {
     /// The next number in the order of sessions and transactions.
     number: u64,
     open: u32,
-    /// Since when any is.
+    /// Since when at least one session is open.
     open_since: Instant,
     /// Sessions that wait for answers.
     busy: u32,
@@ -140,7 +142,7 @@ impl GroupState {
         self.number
     }
 
-    /// The works that are taken from each session, in the order of the numbers beside them.
+    /// The works that `take` takes from each session, in the order of the numbers that it returns with them.
     fn take_in_order(
         &mut self,
         take: impl Fn(&mut SessionWorks) -> (u64, Vec<Work>),
@@ -197,7 +199,7 @@ impl Site {
         Site { quota: SiteQuota::default(), state: RefCell::new(state) }
     }
 
-    /// The state, for one statement: see the module.
+    /// Borrows the state. Do not keep the borrow beyond one statement (see the module).
     pub(crate) fn state(&self) -> RefMut<'_, SiteState> {
         self.state.borrow_mut()
     }
@@ -236,8 +238,7 @@ impl Site {
     }
 }
 
-/// The routes that there is room for: of each host its first addresses, as many of all as there is room for, in their
-/// order.
+/// Chooses up to `ROUTES_MAX` routes: the same number of addresses of each host, its first ones, and as many as fit.
 fn chosen(routes: &[PlannedRoute]) -> Vec<&PlannedRoute> {
     let hosts = || routes.chunk_by(|a, b| a.host == b.host);
     let fits = |&most: &usize| hosts().map(|host| host.len().min(most)).sum::<usize>() <= ROUTES_MAX;
@@ -291,12 +292,12 @@ impl Group {
         }
     }
 
-    /// The state, for one statement: see the module.
+    /// Borrows the state. Do not keep the borrow beyond one statement (see the module).
     pub(crate) fn state(&self) -> RefMut<'_, GroupState> {
         RefMut::map(self.site.state(), |site| &mut site.groups[self.slot])
     }
 
-    /// The state of the route with this index, for one statement: see the module.
+    /// Borrows the state of the route with this index. Do not keep the borrow beyond one statement (see the module).
     pub(crate) fn route_state(&self, index: usize) -> RefMut<'_, RouteState> {
         RefMut::map(self.site.state(), |site| &mut site.groups[self.slot].routes[index])
     }
@@ -311,7 +312,7 @@ impl Group {
         self.honest
     }
 
-    /// Puts work behind what waits, and wakes a session that has none.
+    /// Puts a work behind those that wait, and wakes an idle session.
     pub(crate) fn enqueue(&self, work: Work) {
         self.holds_for(&work);
         let mut state = self.state();
@@ -319,7 +320,7 @@ impl Group {
         state.wake_one();
     }
 
-    /// Puts work back in front of what waits, and wakes a session that has none.
+    /// Puts a work back in front of those that wait, and wakes an idle session.
     pub(crate) fn put_back(&self, work: Work) {
         self.holds_for(&work);
         let mut state = self.state();
@@ -334,7 +335,7 @@ impl Group {
         holds(Invariant::Returns, || work.returns <= RETURNS_MAX);
     }
 
-    /// Asks no route more until then, because of this rule.
+    /// Takes all routes out of use until `until`, because of this rule.
     pub(crate) fn set_down(&self, until: Instant, rule: &'static str) {
         self.state().routes.iter_mut().for_each(|route| route.set_down(until, rule));
     }
@@ -361,7 +362,7 @@ impl Group {
         asked.address.is_ipv6() && self.routes.iter().zip(&state.routes).any(beside)
     }
 
-    /// Does not try the routes that are left alone for the domain of a work.
+    /// Marks the routes that must not be asked about the domain of a work now as tried for it.
     pub(crate) fn pass_over_shut(&self, work: &mut Work, now: Instant) {
         for (index, known) in self.state().routes.iter().enumerate() {
             if let Some(rule) = known.shut_rule(work.address.domain(), now) {
@@ -404,8 +405,8 @@ impl Group {
         self.state().routes.iter().all(|route| route.down_rule(now).is_some())
     }
 
-    /// Routes that patient work waits for rather than to try `route`: hosts that are preferred to it, and rest for a
-    /// moment only.
+    /// The routes that patient works wait for instead of trying `route`: hosts that are preferred to it, and that rest for a moment
+    /// only.
     fn awaited(&self, state: &GroupState, route: usize, now: Instant) -> u64 {
         let preference = self.routes[route].preference;
         self.routes_where(|at, other| {
@@ -415,7 +416,7 @@ impl Group {
         })
     }
 
-    /// The session task with this number has a session.
+    /// The session task with this number has opened a session, which has no works yet.
     pub(crate) fn on_session_begun(&self, session: usize) {
         let state = &mut *self.state();
         let begun_at = state.next_number();
@@ -430,21 +431,24 @@ impl Group {
         (session.asked_at, session.in_flight) = (asked_at, InFlight::new(works));
     }
 
-    /// The works of the session task with this number, for one statement: see the module.
+    /// Borrows the works of the session task with this number. Do not keep the borrow beyond one statement (see the module).
     pub(crate) fn works(&self, session: usize) -> RefMut<'_, SessionWorks> {
         RefMut::map(self.state(), |group| &mut *group.sessions[session])
     }
 
-    /// Takes all works whose deadline has passed, with those under way; or all works that wait, if `now` is `None`.
-    pub(crate) fn take_expired(&self, now: Option<Instant>) -> Vec<Work> {
+    /// Takes all works whose deadline has passed, also those that sessions ask about or hold.
+    pub(crate) fn take_expired(&self, now: Instant) -> Vec<Work> {
         let state = &mut *self.state();
         let mut expired = state.queue.take_expired(now);
-        if let Some(now) = now {
-            expired.extend(state.take_in_order(|works| (works.asked_at, works.in_flight.take_expired(now))));
-            let is_over = |work: &Work| work.deadline <= now;
-            expired.extend(state.take_in_order(|works| (works.begun_at, works.evidence.take_where(is_over))));
-        }
+        expired.extend(state.take_in_order(|works| (works.asked_at, works.in_flight.take_expired(now))));
+        let is_over = |work: &Work| work.deadline <= now;
+        expired.extend(state.take_in_order(|works| (works.begun_at, works.evidence.take_where(is_over))));
         expired
+    }
+
+    /// Takes all works that wait.
+    pub(crate) fn take_all_waiting(&self) -> Vec<Work> {
+        self.state().queue.take_all()
     }
 
     /// Takes the waiting works for which the condition holds.
@@ -461,8 +465,8 @@ impl Group {
         taken
     }
 
-    /// Whether single checks need not wait: the site has pushed back for a while, will admit no session for a while, and no other session is
-    /// open.
+    /// Whether single checks need not wait: the site has pushed back for a while, will admit no session for a while, and at most
+    /// one session is open.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
         let site = self.site.state();
         let shut = site.pace.pause(now).is_some_and(|until| until > now + REST_SHORT);
@@ -510,7 +514,7 @@ impl Group {
         rest.map_or(Next::Nothing, Next::Rest)
     }
 
-    /// The route that a work would take that comes in now, if it need not wait for one.
+    /// The route that a new work would take now; `None` if it would have to wait.
     pub(crate) fn first_open(&self, now: Instant) -> Option<&Route> {
         let state = self.state();
         let first = state.routes.iter().position(|route| route.down_rule(now).is_none())?;
@@ -522,8 +526,8 @@ impl Group {
         self.state().queue.len()
     }
 
-    /// Lets single checks leave a silent route, because they cannot wait for another try. True if patient works wait, for which the host
-    /// is asked again.
+    /// Lets single checks leave a silent route, because they cannot wait for another try. False only if all works that waited were
+    /// single checks; otherwise the host is asked again for the others.
     pub(crate) fn release_singles(&self, route: usize, rule: &'static str) -> bool {
         let queue = &mut self.state().queue;
         if queue.singles() == 0 {
@@ -597,7 +601,7 @@ impl Group {
         state.sessions.insert(Box::default())
     }
 
-    /// The session task with this number has ended. Works that it still has answer for themselves.
+    /// The session task with this number has ended. Works that it still has are dropped, which answers them (`Drop` of [`Work`]).
     pub(crate) fn on_session_closed(&self, session: usize, now: Instant) {
         let works = self.state().sessions.remove(session);
         drop(works);
@@ -665,9 +669,9 @@ impl Group {
         state.queue.len() > 0 || state.open > 0
     }
 
-    /// Whether the group may be forgotten: it had no work and no session for a while. The while is shorter if nothing is known of the
-    /// group; a long list leaves thousands of such groups in a minute. If groups take too much memory (`crowded`), it is zero, and a
-    /// domain that accepts everyone is asked about again later.
+    /// Whether the group may be forgotten: it had no work and no session for a while. The time is shorter if nothing is known of
+    /// the group; a long list leaves thousands of such groups in a minute. If groups take too much memory (`crowded`), it is zero,
+    /// at the cost of asking again about domains that accept everyone.
     pub(crate) fn is_forgotten(&self, now: Instant, crowded: bool) -> bool {
         let site = &mut *self.site.state();
         let state = &site.groups[self.slot];
@@ -693,7 +697,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let state = self.site.state().groups.remove(self.slot);
-        // Its works answer for themselves, outside of the borrow.
+        // It is dropped outside of the borrow, because dropped works send answers.
         drop(state);
     }
 }

@@ -70,7 +70,7 @@ async fn addresses<R: Runtime>(
 ) -> Result<Found, Dead> {
     let ipv6 = resolution.common.shared.ipv6;
     match hosts(resolution, plan, (ipv6, urgent), trace).await {
-        // Hosts on IPv6 alone take mail; that we cannot reach them says nothing about the domain.
+        // Hosts that have only IPv6 addresses do take mail. That we cannot reach them says nothing about the domain.
         Err(Dead::TakesNoMail(NoMail::NoMailHost)) if !ipv6 => {
             hosts(resolution, plan, (true, urgent), trace).await.map(|_| Found::OutOfReach)
         }
@@ -142,8 +142,8 @@ fn list(records: &Records) -> String {
     words.join(", ")
 }
 
-/// The routes in order, and a name for the set of hosts that does not depend on how equal ones were shuffled: their
-/// names, or their addresses where every domain has names of its own for them.
+/// The routes in order, and a name for the set of hosts, which does not depend on the order of hosts with equal preference. It is
+/// made of their names, or of their addresses if each domain has its own names for the same hosts.
 fn plan(set: &MxSet) -> Plan {
     let mut group = set.site.as_str().to_owned();
     if set.by_address {

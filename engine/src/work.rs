@@ -28,23 +28,23 @@ pub(crate) struct WorkState {
     pub(crate) priority: Priority,
     /// The caller's number of the owner.
     pub(crate) owner: u64,
-    /// When it is answered with what is known, whatever goes on.
+    /// At this time it is answered with what is known, even in the middle of a session.
     pub(crate) deadline: Instant,
     /// From which source its site is asked.
     pub(crate) source: usize,
-    /// Routes of its group that have said what they have to say about it, a bit each.
+    /// The routes of its group that are not to be asked (again), as a set of bits.
     pub(crate) tried: u64,
     /// How often it was put back: by throttling, or by a session that ended at it.
     pub(crate) returns: u8,
     /// Its local part names a function, by the lists.
     pub(crate) role: bool,
-    /// A session got no answer to it: it is asked about alone, for it may happen again.
+    /// A session got no answer about it. It is asked about alone, because that may happen again.
     pub(crate) suspect: bool,
-    /// It was refused, permanently and for itself, in a session that did not prove that.
+    /// It was refused permanently, for a reason of its own, in a session that did not prove the refusal.
     pub(crate) was_refused: bool,
-    /// It was accepted in a session that did not prove that.
+    /// It was accepted in a session that did not prove the accept.
     pub(crate) was_accepted: bool,
-    /// It was refused in a session that ended behind that; the next one at the host is to prove it.
+    /// It was refused in a session that ended after that; the next session at the host is to prove the refusal.
     pub(crate) carried: Option<Box<CarriedRefusal>>,
     /// Whether the answer has the host and the reply that decided.
     observed: bool,
@@ -62,7 +62,7 @@ pub(crate) struct WorkState {
     pub(crate) trace: Option<Vec<String>>,
     /// How often its client had recalled all requests when it was handed over.
     recalls: u32,
-    /// A server has spoken about it: see [`Mailbox::answers`].
+    /// A server has replied about it: see [`Mailbox::answers`].
     was_held: bool,
     answered: bool,
 }
@@ -75,7 +75,7 @@ pub(crate) struct CarriedRefusal {
     pub(crate) said: Classification,
 }
 
-/// The inbox of a client for its answers, and the number of answers that it may still get.
+/// The inbox of a client for its answers, and what is known of the client.
 pub(crate) struct Mailbox {
     pub(crate) inbox: Inbox<Answer>,
     /// Tickets under way of all clients together.
@@ -86,7 +86,7 @@ pub(crate) struct Mailbox {
     recalls: AtomicU32,
     /// The client asks about nothing more, and waits only for what is being asked.
     is_draining: AtomicBool,
-    /// About how many requests a server has said something that is held until its session shows what it is worth.
+    /// Number of requests that got a reply whose answer is still held, until its session proves it. The number is approximate.
     answers: AtomicU64,
     /// The tickets of these requests, if the client has asked for them.
     held: SegQueue<u64>,
@@ -107,13 +107,13 @@ impl Mailbox {
         }
     }
 
-    /// Appends the tickets of requests about which a server has spoken since the last call. The first call begins to collect them.
+    /// Appends the tickets of requests about which a server has replied since the last call. The first call begins to collect them.
     pub(crate) fn held(&self, into: &mut Vec<u64>) {
         self.watches_held.store(true, Ordering::Relaxed);
         into.extend(std::iter::from_fn(|| self.held.pop()));
     }
 
-    /// About how many requests servers have spoken so far.
+    /// Number of requests that have had a reply so far. The number is approximate.
     pub(crate) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
@@ -278,12 +278,12 @@ impl Work {
         self.answer(Ok(finding));
     }
 
-    /// Answers that nothing can be said, through no fault of the address.
+    /// Answers with an outage: nothing is known, through no fault of the address.
     pub(crate) fn fail(mut self, outage: Outage) {
         self.answer(Err(outage));
     }
 
-    /// Remembers the best reason so far for not knowing.
+    /// Sets the finding that is used if no better one is made.
     pub(crate) fn leave(&mut self, rule: &'static str, retry_after: Option<Duration>) {
         self.fallback = unverifiable(rule, retry_after);
         self.again = None;
@@ -295,7 +295,8 @@ impl Work {
         self.fallback.observed = self.heard.clone();
     }
 
-    /// As [`Work::leave`], because of a host that was not asked about the address: of the reply that it gave instead, if any.
+    /// As [`Work::leave`], for a host that was not asked about the address. `reply` is what it said instead, such as its greeting,
+    /// if anything.
     pub(crate) fn leave_at(
         &mut self,
         host: &str,
@@ -324,7 +325,8 @@ impl Work {
         self.asked_again = false;
     }
 
-    /// Begins anew, where that may help and there is time for it: how long from now. Once only.
+    /// If another try may help and there is time for it, resets the work and returns the delay before the try. It does so only
+    /// once.
     pub(crate) fn begin_anew(&mut self, now: Instant) -> Option<Duration> {
         let after = self.again.take()?;
         let has_time = now + after + ASKING_TAKES <= self.deadline;
@@ -380,7 +382,7 @@ impl Work {
     }
 }
 
-/// There has to be so much time left to ask once more.
+/// The time that must be left for another try.
 const ASKING_TAKES: Duration = Duration::from_secs(5);
 
 /// The finding for an address about which nothing is known.
@@ -476,7 +478,7 @@ mod tests {
             }),
             at("mx1", Some(450))
         );
-        // A rule of another host, of no host, or of none that was asked, does not keep the reply of an earlier rule.
+        // A later rule that concerns another host, no host, or one that was not asked, drops the reply of an earlier rule.
         assert_eq!(
             single(&|mut work| {
                 deferred(&mut work);

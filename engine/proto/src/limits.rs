@@ -406,7 +406,8 @@ const _: () = assert!(RUN_MIN <= CHECKPOINT_MIN && REFUSALS_CARRIED_MAX < RUN_MI
 
 /// How long a single check may take in all: a caller waits for it.
 pub const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
-/// How long a row of a batch or a line of a list may take while its site pushes back.
+/// How long a row of a batch or a line of a list may take in all; what is open then is answered with what is known. A site that has
+/// pushed back for so long gets one more try only.
 pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
 /// Longest interval in a transient reply after which a single check is asked about once more.
 pub const SINGLE_NAMED_INTERVAL_MAX: Duration = Duration::from_secs(30);

@@ -39,12 +39,12 @@ pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now
         source.label,
         time.as_secs() / 60
     );
-    for work in group.take_expired(None) {
+    for work in group.take_all_waiting() {
         rested(work, rule, time);
     }
     for other in asking.groups_of(&group.site_name, index) {
         other.set_down(now + time, RESTED);
-        other.take_expired(None).into_iter().for_each(|work| rested(work, RESTED, time));
+        other.take_all_waiting().into_iter().for_each(|work| rested(work, RESTED, time));
         // This answers control recipients, and the works that wait for their result.
         asking.answer_unroutable(&other, now);
     }

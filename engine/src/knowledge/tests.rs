@@ -32,7 +32,7 @@ fn sessions_that_contradict_each_other_are_not_believed() {
         assert!(knowledge.on_shown(NUMBER, second, false, now), "{first:?} and {second:?}");
         assert_eq!(knowledge.believed(NUMBER, true, now), None);
         assert!(!knowledge.on_shown(NUMBER, second, false, now));
-        assert!(!knowledge.is_catch_all(NUMBER, now), "contradicted within the hour");
+        assert!(!knowledge.is_catch_all(NUMBER, now), "contradicted within the last hour");
     }
     let mut knowledge = Knowledge::default();
     knowledge.on_shown(NUMBER, RefusesUnknown, false, now);

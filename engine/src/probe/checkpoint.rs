@@ -1,5 +1,5 @@
-//! The end of a checkpoint: what the replies of a session mean together, and so for each answer that the session holds. The rules
-//! are [`engine_proto::verdict::evidence`].
+//! The end of a checkpoint: what the replies of a session mean together, and what follows for each answer that the session holds.
+//! The rules are [`engine_proto::verdict::evidence`].
 
 use super::context::ProbeContext;
 use super::replies::{ask_elsewhere, finish, returned};
@@ -50,7 +50,7 @@ pub(super) fn release(context: &ProbeContext<'_>, state: &mut SessionState, aliv
     let leaves = released.iter().any(is_untold) || confirms;
     let after = if leaves { NextStep::Leave } else { NextStep::Open };
     let (mut again, now) = (Vec::new(), context.now);
-    // Sessions that end there are counted, not the answers that they held.
+    // Sessions that ended there are counted, each once, and not the answers that they held.
     let ended = state.notes.ended_at_control.take();
     let without_control =
         ended.filter(|&domain| !context.asking.knowledge.borrow_mut().on_unanswered(domain, now));
@@ -85,7 +85,7 @@ fn learn_refusals(context: &ProbeContext<'_>, released: &[Released<Work>], now: 
     refused.into_iter().for_each(|(domain, count)| knowledge.on_refusals(domain, count, now));
 }
 
-/// The domain, where all that was released shows that this one domain accepts everyone, and nothing else.
+/// The domain, if every released answer is about it and says that it accepts everyone; otherwise `None`.
 fn only_catch_all(released: &[Released<Work>]) -> Option<&Domain> {
     let domain = released.first()?.item.address.domain();
     let is_such = |one: &Released<Work>| one.proof == Proof::CatchAll && one.item.address.domain() == domain;
@@ -147,7 +147,7 @@ fn settle_released(
     now: Instant,
 ) -> Option<Work> {
     let Released { item: mut work, held, said, proof } = one;
-    let proof = mistaken(held, proof);
+    let proof = with_planted_fault(held, proof);
     let evidence = Some(context.evidence_key(work.address.domain()));
     let doubted = proof == Proof::Assumed
         && !closed.has_accepted
@@ -207,8 +207,8 @@ fn is_answer(proof: Proof) -> bool {
     matches!(proof, Proof::Proven | Proof::Assumed)
 }
 
-/// Takes an answer for proven, where such a defect is planted.
-fn mistaken(held: Held, proof: Proof) -> Proof {
+/// Treats an answer as proven if a test has planted this defect.
+fn with_planted_fault(held: Held, proof: Proof) -> Proof {
     match held {
         Held::Accepted if planted(Fault::BelieveAccept) => Proof::Proven,
         Held::Refused | Held::Denied if planted(Fault::BelieveRefusals) => Proof::Proven,

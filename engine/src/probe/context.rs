@@ -142,8 +142,8 @@ impl ProbeContext<'_> {
         Context { honest: self.group.is_honest(), known, no_postmaster }
     }
 
-    /// Whether refusals of a session without an accept show nothing: the host changed its behaviour within the hour, and this is
-    /// the refusal of a single check, or there are more refusals in a row than the pace of the site allows per session.
+    /// Whether refusals of a session without an accept show nothing: the host changed its behaviour within the last hour, and this
+    /// is the refusal of a single check, or there are more refusals in a row than the pace of the site allows per session.
     pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
         let changed = self.asking.knowledge.borrow().has_changed(&self.route().host, self.now);
         let borne = || self.group.site.state().pace.errors_borne();

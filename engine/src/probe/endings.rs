@@ -27,7 +27,7 @@ pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
             source.on_failed(why, time);
             context.state().set_resting(now + HOST_RETRY);
             if source.connections.are_down(time) {
-                group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Unavailable));
+                group.take_all_waiting().into_iter().for_each(|work| work.fail(Outage::Unavailable));
             }
             return;
         }

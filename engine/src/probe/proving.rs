@@ -57,7 +57,7 @@ pub(super) async fn prove<R: Runtime>(
     NextStep::Leave
 }
 
-/// Asks about a known mailbox first, at a host that ends sessions after a refusal or two: nothing can be asked behind those.
+/// Asks about a known mailbox first, at a host that ends sessions after a refusal or two, since nothing can be asked after those.
 /// `None` where there is no such host, or no such mailbox.
 pub(super) async fn open_with_known<R: Runtime>(
     place: Place<'_>,
@@ -94,7 +94,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     Some(if after == NextStep::Open { NextStep::Leave } else { after })
 }
 
-/// Whether the session has room for recipients behind one more transaction.
+/// Whether the session has room for recipients after one more transaction.
 fn bears_another<R: Runtime>(context: &ProbeContext<'_>, session: &Session<R>, tally: &Tally) -> bool {
     let (transactions, asked, answers) = (tally.transactions + 1, tally.asked + 1, tally.answers + 1);
     let behind = Tally { transactions, asked, answers, ..*tally };

@@ -38,7 +38,7 @@ pub(super) fn answered(
     let said = classify(&context.view(Stage::Rcpt, reply, Some(work.address.as_str())));
     work.note(|| status.to_owned() + &in_words(&said));
     context.tell(&mut work, reply, &said, at);
-    let Some(mut work) = mistaken(work, &said) else { return ReplyEffect::Answer };
+    let Some(mut work) = with_planted_fault(work, &said) else { return ReplyEffect::Answer };
     let repeated = context.state().is_repeated(said.rule);
     let facts = RcptFacts {
         permanent: reply.is_permanent(),
@@ -90,7 +90,7 @@ pub(super) fn answered(
     effects.session
 }
 
-/// Whether an IPv6 address of ours may be why we are refused: the host has an IPv4 address that was not refused yet.
+/// Whether we may be refused because of our IPv6 address: the host has an IPv4 address that was not refused yet.
 pub(super) fn is_refused_for_ipv6(context: &ProbeContext<'_>, said: &Classification) -> bool {
     let about_us = matches!(said.scope, Scope::Us | Scope::Sender | Scope::Session);
     about_us && context.group.has_ipv4_beside(context.index, context.now)
@@ -123,7 +123,7 @@ pub(super) fn accepted(
         notes.refused_in_a_row = 0;
     }
     if accepts_all != Some(ControlFinding::AcceptsAll) && !work.was_refused {
-        // Other sessions may ask about it behind their refusals before this one has proven it.
+        // Other sessions may use it to prove their refusals, even before this session has proven it.
         context.on_known(work.address.as_str(), false, now);
     }
     let mut works = context.works();
@@ -202,7 +202,7 @@ pub(super) fn again_after(asking: &Asking, work: &Work, reply: &Reply) -> Option
 }
 
 /// Misreads a reply if this defect is planted.
-pub(super) fn mistaken(work: Work, said: &Classification) -> Option<Work> {
+pub(super) fn with_planted_fault(work: Work, said: &Classification) -> Option<Work> {
     if planted(Fault::SessionAsRecipient) && said.scope != Scope::Recipient {
         work.settle(Reason::MailboxNotFound, "planted");
     } else if planted(Fault::ConfirmWithoutControl) && said.class == Class::Accepted {
@@ -232,8 +232,8 @@ pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Opti
     Some(work)
 }
 
-/// The host has nothing to say about the recipient: the other hosts are asked, if there are any; or another address of
-/// this one, where an IPv6 address of ours may be why.
+/// The host says nothing about the recipient. The other hosts are asked, if there are any, or another address of this host if the
+/// cause may be our IPv6 address.
 pub(super) fn ask_elsewhere(context: &ProbeContext<'_>, mut work: Work, said: &Classification) {
     let group = context.group;
     work.tried |= if is_refused_for_ipv6(context, said) {
@@ -259,7 +259,7 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
     if throttled {
         push_back(context, said.rule);
     } else if !utf8 && (block || reply.is_permanent()) {
-        // It is about us or our reverse-path: the host would say it to each of thousands.
+        // It is about us or our reverse-path, so the host would refuse each of thousands of messages in the same way.
         context.state().set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
     }
     for mut work in works.into_iter().rev() {

@@ -12,7 +12,7 @@ use engine_proto::pace::Tally;
 pub(super) enum SessionRoom {
     /// Up to this number of recipients.
     Recipients(usize),
-    /// One for what proves the answers that are held: behind another one there would be no room for that.
+    /// A transaction that proves the answers that are held: after another one there would be no room for the proof.
     Proof,
     /// No further transaction in this session.
     Spent,
@@ -66,7 +66,7 @@ pub(super) fn room<R: Runtime>(
                 }
             }
             0 => 1,
-            // One that is refused in unclear words needs a second one, and a known mailbox behind it.
+            // One that is refused in unclear words needs a second one, and a known mailbox after it.
             wanted => wanted + 2,
         };
         let is_first = state.tally.asked == state.opened.unwrap_or(0);

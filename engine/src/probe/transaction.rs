@@ -83,7 +83,7 @@ pub(super) struct SessionState {
     pub(super) notes: SessionNotes,
     /// The server takes one transaction a session: control recipients go into the one of their domain's recipients.
     pub(super) one_transaction: bool,
-    /// How many known mailboxes were asked about in front of all others, once that was decided.
+    /// How many known mailboxes were asked about before all others, once that was decided.
     pub(super) opened: Option<u32>,
     tarpit: Tarpit,
 }

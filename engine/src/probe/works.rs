@@ -111,7 +111,7 @@ pub(super) async fn ask<R: Runtime>(
     }
     session.limit = works.iter().map(|work| work.deadline).max().unwrap_or(now).max(now);
     if works.len() > 1 && works.iter().any(|work| work.priority == Priority::Single) {
-        // A server may hang at one of them, and others wait behind it.
+        // A server may hang at one of them, and others wait after it.
         session.limit = session.limit.min(now + COMPANY_PATIENCE);
     }
     let smtputf8 = works.iter().any(|work| work.address.needs_smtputf8());

@@ -1,4 +1,4 @@
-//! QuestionRoom for questions: each resolver has a window that all shards share ([`engine_proto::dns::window`]), and what does not fit
+//! Room for questions: each resolver has a window that all shards share ([`engine_proto::dns::window`]), and what does not fit
 //! into it waits here. Nothing that waits is late: a question's time counts from when it is sent.
 
 use super::ports::{self, Outgoing, Sent};

@@ -27,7 +27,7 @@ pub(crate) struct SessionWorks {
 pub(crate) struct SessionNotes {
     /// The session ended at the control recipient of this domain.
     pub(crate) ended_at_control: Option<u64>,
-    /// `postmaster@` this domain was accepted, and the control recipient was not asked behind it yet.
+    /// The postmaster of this domain was accepted, and the control recipient was not asked about after that yet.
     pub(crate) postmaster: Option<(u64, String)>,
     /// The domains of which the session showed how they treat unknown recipients.
     pub(crate) learned: BTreeSet<u64>,

@@ -42,7 +42,7 @@ fn those_who_are_left_without_a_route_may_come_again() {
     stranded.into_iter().for_each(Work::give_up);
     assert_eq!(answer(&client), Some((Reason::Unverifiable, "test", true)));
     assert_eq!(group.waiting(), 1);
-    group.take_expired(None).into_iter().for_each(Work::give_up);
+    group.take_all_waiting().into_iter().for_each(Work::give_up);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::verdict::classify::{Classification, reason_at_rcpt};
 use crate::verdict::evidence::Held;
 use crate::verdict::{Class, Reason, Scope};
 
-/// The rule of a code of the recipient's beside words that were not understood.
+/// The rule for a code about the recipient whose words were not understood.
 const UNCERTAIN: &str = "uncertain-5.1.1";
 
 /// What is known beside the meaning of the reply.
@@ -20,9 +20,9 @@ pub struct RcptFacts {
     pub returned: bool,
     /// An earlier session got the same refusal, and none has got a reply about a recipient since.
     pub repeated: bool,
-    /// Said to everyone, the reply is a block of our source.
+    /// If the host says it to everyone, the reply is a block of our source.
     pub block: bool,
-    /// Our IPv6 address may be why, because the host can be reached at an IPv4 address as well.
+    /// The cause may be our IPv6 address, because the host can be reached at an IPv4 address as well.
     pub for_ipv6: bool,
 }
 
@@ -62,7 +62,7 @@ pub enum HostEffect {
 /// The effect of a reply to RCPT on its recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecipientEffect {
-    /// The answer counts if the replies behind it prove it.
+    /// The answer counts if the replies after it prove it.
     Hold(Held),
     /// It is answered with this reason and rule.
     Settle(Reason, &'static str),
@@ -101,7 +101,7 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
     let RcptFacts { permanent, repeated, .. } = facts;
     let session = ReplyEffect::Answer;
     let answer = |recipient| RcptEffects { alike: None, host: HostEffect::Nothing, recipient, session };
-    // The host may say so to everyone, for as long as the code promises.
+    // The host may say so to everyone. A code 5yz promises that this lasts.
     let lasting = |recipient| match permanent {
         true => RcptEffects {
             alike: Some(Alike { block: false, settled: true }),
@@ -128,7 +128,8 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
             ..lasting(RecipientEffect::AnotherSession { elsewhere: false })
         },
         Class::Greylisted => answer(RecipientEffect::Greylisted),
-        // Twice the same, from it or from others here: another address may do, above all one of the other family.
+        // The same refusal came before, for this recipient or for others at this host. Another address of the host may accept us,
+        // above all one of the other IP family.
         _ if said.scope == Scope::Session => RcptEffects {
             alike: (said.to_all || permanent).then_some(Alike { block: false, settled: repeated }),
             host: HostEffect::SessionRefused,
@@ -140,7 +141,7 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
         Class::Unclear if said.permanent && said.scope == Scope::Recipient && said.rule == UNCERTAIN => {
             answer(RecipientEffect::Hold(Held::Unclear))
         }
-        // If it says so of every recipient, its disk is full, or it counts something else.
+        // If it says so of every recipient, the server's own disk is full, or it counts something other than one mailbox.
         Class::Full => lasting(RecipientEffect::Settle(reason, said.rule)),
         Class::NotFound if reason != Reason::Unverifiable => answer(RecipientEffect::Hold(Held::Refused)),
         _ if reason != Reason::Unverifiable => answer(RecipientEffect::Hold(Held::Denied)),

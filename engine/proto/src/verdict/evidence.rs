@@ -4,8 +4,8 @@
 //! Some refuse everyone to a client that asked about too many unknown recipients. A pool may have a node that does either. So a
 //! session holds its answers until a *checkpoint*, and releases them because of later replies of the same session:
 //! - An accept counts if a recipient of the same domain was refused permanently, for itself, after it: another row, or the control
-//!   recipient if no row was refused. A row serves only if a control recipient of the domain was refused within the hour, because a
-//!   domain that accepts everyone may still refuse a mailbox that it closed.
+//!   recipient if no row was refused. A row serves only if a control recipient of the domain was refused within the last hour,
+//!   because a domain that accepts everyone may still refuse a mailbox that it closed.
 //! - Refusals count if a mailbox was accepted after them: another row, or a *known mailbox*, which this host accepted before. If none
 //!   is known, a run of [`RUN_MIN`] refusals asks about `postmaster@` the domain (RFC 5321 4.5.1). If that is refused too, the refusals
 //!   count. If it is accepted, the control recipient shows whether it is a mailbox.
