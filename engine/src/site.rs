@@ -21,6 +21,7 @@
 
 mod alike;
 mod held;
+mod operators;
 mod route;
 
 use crate::Priority;
@@ -85,20 +86,6 @@ pub(crate) struct Group {
     one_domain: bool,
     /// The place of its state at the site.
     slot: usize,
-}
-
-/// Sites that answer 451 4.3.0 to recipients of a second domain in one transaction ("Multiple destination domains per
-/// transaction is unsupported"), although the domains share their hosts.
-const ONE_DOMAIN_SITES: &[&str] = &["google"];
-
-/// Operators that have not been seen to change what they say of a mailbox. No known report names one of them as accepting every
-/// recipient under load, or as refusing every recipient of a client without saying so. If they object to us, their replies say so
-/// (421, 550 5.7.1).
-const HONEST_SITES: &[&str] = &["google", "microsoft365", "outlook", "icloud", "zoho", "fastmail", "proton"];
-
-/// Whether the operator of a site is known to tell mailboxes apart at all times.
-fn is_honest(site: &str) -> bool {
-    HONEST_SITES.contains(&site)
 }
 
 /// A session that waits for answers.
@@ -263,7 +250,7 @@ impl Group {
             Route::new(Rc::clone(&last), planned.preference, planned.address)
         });
         let routes: Vec<Route> = routes.collect();
-        let one_domain = ONE_DOMAIN_SITES.contains(&&*plan.site);
+        let one_domain = operators::wants_one_domain(&plan.site);
         let slot = site.state().groups.insert(GroupState {
             catch_alls: false,
             outages: 0,
@@ -286,7 +273,7 @@ impl Group {
             source,
             routes,
             budget,
-            honest: is_honest(&plan.site),
+            honest: operators::is_honest(&plan.site),
             one_domain,
             slot,
         }
