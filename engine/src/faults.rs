@@ -1,7 +1,8 @@
 //! The seam for defects that a test plants in the engine, to show that the checks of a simulation notice them.
 //!
 //! Product code asks [`planted`] or [`sometimes`] at the place of a defect. Without the feature `sim` both are constant, and the
-//! compiler removes the defect.
+//! compiler removes the defect. A further defect also needs a name (`FAULTS` in `sim.rs`) and the breach by which the simulation finds
+//! it (`broken_by` in `tools/xtask/src/sim/mod.rs`). A defect that breaks an asserted rule gets both from its row in `invariants.rs`.
 
 use crate::invariants::Invariant;
 

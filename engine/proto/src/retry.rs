@@ -6,7 +6,7 @@
 //! (`frontend/clean/src/driver/answers.rs`) ask again by their [`Schedule`] for the cause of the retry. The caller keeps the times
 //! and the [`Tries`] of each address.
 //!
-//! The delay after greylisting is [`GREYLISTING_WAIT`], whatever schedule applies: a schedule bounds the delays that a server names,
+//! All causes of the first row share the number of retries. The delay after greylisting is [`GREYLISTING_WAIT`], whatever schedule applies: a schedule bounds the delays that a server names,
 //! and says how often and until when an address is asked again.
 //!
 //! | cause | batch or uploaded list | list of the command line |

@@ -18,7 +18,8 @@
 //!   they outlive groups.
 //! - `refusals.rs`: the number of recipients that a site refused a source. It is a budget for a site and outlives the process.
 //! - `egress/rest.rs`: the rest of a source at a site that blocks it. It concerns all groups of the site and outlives them.
-//! - `engine_proto::pace`: the limits of a site, over all its hosts.
+//! - `engine_proto::pace`: the limits of a site, over all its hosts, also the number of refusals after which it delays its replies
+//!   (seen by `Tarpit` in `probe/transaction.rs`).
 //! - the extensions in the answer to EHLO, and greylisting: they count for one session (`engine_proto::smtp::dialog`,
 //!   `held.rs`).
 
