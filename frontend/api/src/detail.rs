@@ -21,7 +21,7 @@ pub struct Detail {
     #[cfg_attr(test, schema(minimum = 0, maximum = 100))]
     pub score: Option<u8>,
     /// The operator of the mailboxes, or of the filter in front of them: `google`, `microsoft`, `yahoo`, `icloud`, `zoho`,
-    /// `proton`, `fastmail`, `yandex`, `mailru`, `gmx`, `ionos`, `t-online`, `qq`, `netease`, `aliyun`, `naver`, `kakao`,
+    /// `proton`, `fastmail`, `yandex`, `mailru`, `gmx`, `ionos`, `t-online`, `orange`, `qq`, `netease`, `aliyun`, `naver`, `kakao`,
     /// `proofpoint`, `mimecast`, `barracuda`, `cisco`, `symantec`, `trendmicro`, `trellix`, `sophos`, `hornetsecurity`,
     /// `spamexperts`, `siteground`, `cloudflare`, `godaddy`, `rackspace`, `namecheap`, `hostinger`, `titan`, `ovh`, `gandi`,
     /// `migadu`, `mailbox.org`, `tuta`, `mailgun`, `sendgrid`, `improvmx`, `forwardemail`, or `other`. Null without a mail host,
