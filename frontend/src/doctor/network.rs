@@ -224,7 +224,7 @@ fn first_answer(resolvers: &[SocketAddr], name: &str, kind: RecordType) -> Optio
 
 fn reach(bind: Option<IpAddr>, to: SocketAddr, patience: Duration) -> Reach {
     let greeting = connect(bind, to).and_then(|stream| match greet(stream, patience) {
-        // Another error than that of a connection which nobody accepts.
+        // Somebody accepted the connection, so this is not the silence of a firewall.
         Err(error) if is_timeout(&error) => Ok(None),
         greeting => greeting.map(Some),
     });
@@ -255,7 +255,7 @@ fn connect(bind: Option<IpAddr>, to: SocketAddr) -> io::Result<TcpStream> {
     Ok(TcpStream::from(socket))
 }
 
-/// The first line of a mail server's banner, which has to be complete after this time. It takes leave with QUIT.
+/// The first line of a mail server's banner, which has to be complete within `patience`. Ends the session with QUIT.
 fn greet(mut stream: TcpStream, patience: Duration) -> io::Result<String> {
     let end = Instant::now() + patience;
     stream.set_write_timeout(Some(patience))?;

@@ -47,7 +47,7 @@ pub enum EndEffect<'a> {
     NotSmtp,
 }
 
-/// Decides what the end of a session shows that gave no answer. `classify` reads the reply of the server.
+/// Decides what the end of a session without any answer shows. `classify` reads the reply of the server.
 pub fn on_session_refused<'a>(
     closure: &'a Closure,
     classify: impl Fn(Stage, &Reply) -> Classification,

@@ -128,8 +128,8 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
             ..lasting(RecipientEffect::AnotherSession { elsewhere: false })
         },
         Class::Greylisted => answer(RecipientEffect::Greylisted),
-        // The same refusal came before, for this recipient or for others at this host. Another address of the host may accept us,
-        // above all one of the other IP family.
+        // If the same refusal came before, for this recipient or for others at this host, another address of the host may still
+        // accept us, above all one of the other IP family.
         _ if said.scope == Scope::Session => RcptEffects {
             alike: (said.to_all || permanent).then_some(Alike { block: false, settled: repeated }),
             host: HostEffect::SessionRefused,

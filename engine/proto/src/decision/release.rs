@@ -8,10 +8,10 @@ use crate::verdict::evidence::{Held, Proof};
 /// The rule of an address if the later behaviour of the server contradicts its answer.
 pub const CHANGED: &str = "behaviour_changed";
 
-/// The rule of a refusal behind which no mailbox was accepted.
+/// The rule of a refusal after which no mailbox was accepted.
 pub const UNPROVEN: &str = "refusal_unproven";
 
-/// The rule of an accept behind which the session ended.
+/// The rule of an accept after which the session ended.
 pub const UNANSWERED: &str = "control_unanswered";
 
 /// What is known beside the answer and its proof.
