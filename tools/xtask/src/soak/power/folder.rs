@@ -50,11 +50,11 @@ pub fn run(options: &SoakOptions, seed: u64) -> Result<String, String> {
     let campaign = FolderCampaign { world, mailnet, seed };
     let recorded = campaign.record()?;
     let (step, draws) = if options.small { (STEP_SMALL, 1) } else { (1, DRAWS) };
-    let survived = campaign.cut_everywhere(&recorded, step, draws, &[])?;
+    let survived = campaign.cut_everywhere(&recorded, step, draws, &[])??;
     // Proof that the campaign can fail: a disk that does not sync folders, or the database, loses answered requests.
     let folders = [recorded.folder.clone(), recorded.folder.join("keys")];
     for unsynced in [&folders[..], &[recorded.folder.join(DATABASE)]] {
-        if campaign.cut_everywhere(&recorded, STEP_SMALL, 1, unsynced).is_ok() {
+        if campaign.cut_everywhere(&recorded, STEP_SMALL, 1, unsynced)?.is_ok() {
             return Err(format!("nothing is lost where {} is not synced", unsynced[0].display()));
         }
     }
@@ -123,56 +123,62 @@ impl FolderCampaign {
         Ok((server, calls, address))
     }
 
-    /// Cuts the power at every `step`-th change, on a disk that does not sync some paths.
+    /// Cuts the power at every `step`-th change, on a disk that does not sync some paths. The inner error says what was lost.
     fn cut_everywhere(
         &self,
         recorded: &Recorded,
         step: u64,
         draws: u64,
         unsynced: &[PathBuf],
-    ) -> Result<u64, String> {
+    ) -> Result<Result<u64, String>, Failure> {
         let next = AtomicU64::new(0);
         // Each worker applies the changes to its own disk, up to the cut.
         let worker = |_| {
-            let (mut disk, mut applied, mut done, mut failed) = (Disk::default(), 0, 0, Vec::new());
+            let (mut disk, mut applied, mut done, mut lost) = (Disk::default(), 0, 0, Vec::new());
             loop {
                 let cut = next.fetch_add(step, Ordering::SeqCst);
                 if cut > recorded.changes.len() as u64 || interrupted().is_err() {
-                    return (done, failed);
+                    return Ok((done, lost));
                 }
-                let mut apply = || {
-                    for at in applied..cut {
-                        // Between its lives all changes of the folder were synced.
-                        if at == recorded.until_later {
-                            disk.settle();
-                        }
-                        match &recorded.changes[at as usize] {
-                            FolderChange::Sync(path) if unsynced.contains(path) => {}
-                            change => disk.apply(change)?,
-                        }
+                for at in applied..cut {
+                    // Between its lives all changes of the folder were synced.
+                    if at == recorded.until_later {
+                        disk.settle();
                     }
-                    (0..draws).try_for_each(|draw| self.cut(recorded, &disk, cut, draw))
-                };
-                match apply() {
-                    Ok(()) => done += draws,
-                    Err(Failure(why)) => failed.push(format!("change {cut}: {why}")),
+                    match &recorded.changes[at as usize] {
+                        FolderChange::Sync(path) if unsynced.contains(path) => {}
+                        change => disk.apply(change)?,
+                    }
+                }
+                for draw in 0..draws {
+                    match self.cut(recorded, &disk, cut, draw)? {
+                        Ok(()) => done += 1,
+                        Err(why) => lost.push(format!("change {cut}: {why}")),
+                    }
                 }
                 applied = cut;
             }
         };
-        let (done, failed): (Vec<u64>, Vec<Vec<String>>) =
-            each(WORKERS, WORKERS, worker)?.into_iter().unzip();
-        match failed.concat().as_slice() {
-            [] => Ok(done.iter().sum()),
-            [first, ..] => {
-                let count = failed.concat().len();
-                Err(format!("seed {}: {count} cuts lost something, such as {first}", self.seed))
+        let outcomes: Result<Vec<(u64, Vec<String>)>, Failure> =
+            each(WORKERS, WORKERS, worker)?.into_iter().collect();
+        let (done, lost): (Vec<u64>, Vec<Vec<String>>) = outcomes?.into_iter().unzip();
+        let lost = lost.concat();
+        Ok(match lost.first() {
+            None => Ok(done.iter().sum()),
+            Some(first) => {
+                Err(format!("seed {}: {} cuts lost something, such as {first}", self.seed, lost.len()))
             }
-        }
+        })
     }
 
-    /// Tests one state after a power failure, and a server on it.
-    fn cut(&self, recorded: &Recorded, disk: &Disk, cut: u64, draw: u64) -> Result<(), Failure> {
+    /// Tests one state after a power failure, and a server on it. The inner error says what was lost.
+    fn cut(
+        &self,
+        recorded: &Recorded,
+        disk: &Disk,
+        cut: u64,
+        draw: u64,
+    ) -> Result<Result<(), String>, Failure> {
         let mut random = fastrand::Rng::with_seed(self.seed ^ (cut << 8) ^ draw);
         let folder = self.world.path(&format!("cut-{cut}-{draw}"));
         let log = self.world.path(&format!("cut-{cut}-{draw}.log"));
@@ -181,14 +187,15 @@ impl FolderCampaign {
         disk.write_left(&recorded.folder, &folder, &mut random)?;
         let command = self.world.serve_on(&folder, ANY_PORT, self.mailnet.engine(), &[]);
         let mut server = ServerProcess::start("mailprobe serve", command, &log)?;
-        let address = listening(&mut server)?
-            .ok_or_else(|| server.complain("it does not start after the power failure"))?;
+        let Some(address) = listening(&mut server)? else {
+            return Ok(Err(server.complain("it does not start after the power failure").0));
+        };
         // Before the server listens, no client knows its first account.
         let key = if cut >= recorded.listened { recorded.key.clone() } else { first_key(&folder, "live")? };
         let api = Api::new(address, &key);
         let account = api.get("/v1/account")?;
         if account.status != 200 {
-            return Err(server.complain(&format!("the first key: {account}")));
+            return Ok(Err(server.complain(&format!("the first key: {account}")).0));
         }
         let judge = |claim: &_| self.world.judge_in(&folder, ACCOUNT, claim);
         let is_right = if cut <= recorded.until_later {
@@ -196,9 +203,12 @@ impl FolderCampaign {
         } else {
             judge(&RequestLoad::whole_claim()).map(drop)
         };
-        is_right.map_err(|why| server.complain(&why))?;
+        if let Err(why) = is_right {
+            return Ok(Err(server.complain(&why).0));
+        }
         drop(server);
         remove_folder(&folder)?;
-        std::fs::remove_file(&log).at(&log)
+        std::fs::remove_file(&log).at(&log)?;
+        Ok(Ok(()))
     }
 }
