@@ -2,7 +2,7 @@
 //! I/O: `dispatch.rs` decides when a session begins, and `probe.rs` runs it.
 //!
 //! All that changes is in [`AskingState`], in the [`Knowledge`] of hosts, and in the state of each site (`site.rs`): one `RefCell`
-//! each. Borrow each of them for one statement, or in a method that calls nothing that borrows it again.
+//! each. Borrow it for one statement only, or in a method that calls nothing that borrows it again.
 
 #[cfg(feature = "sim")]
 use crate::census::Census;
@@ -61,24 +61,24 @@ pub(crate) struct AskingState {
     number: u64,
     /// Sessions that are open.
     pub(crate) open: usize,
-    /// Answers to recipients so far.
+    /// Number of answers about recipients so far.
     pub(crate) answers: u64,
-    /// Groups that wait for a session only because the shard has as many as it may have.
+    /// Groups that wait for a session only because the shard has as many sessions as it may have.
     pub(crate) starved: VecDeque<Weak<Group>>,
 }
 
 impl AskingState {
-    /// The budget of refusals of a group; `None` where it has none.
+    /// The budget of refusals of a group; `None` if it has none.
     pub(crate) fn budget(&mut self, group: &Group) -> Option<&mut SiteRefusals> {
         group.budget.as_ref().map(|key| self.refusals.budget(key))
     }
 
-    /// Whether as many sessions are open as the sites count together.
+    /// Whether the shard has as many open sessions as its sites count together.
     pub(crate) fn is_sum_of_sites(&self) -> bool {
         self.open == self.sites.values().map(|site| site.state().open as usize).sum::<usize>()
     }
 
-    /// Works that wait for their turn at a site.
+    /// Number of works that wait for their turn at a site.
     pub(crate) fn queued(&self) -> usize {
         self.active.values().map(|group| group.waiting()).sum()
     }
@@ -148,7 +148,8 @@ impl Asking {
         seed::keyed_number(&self.shared().config.installation, &["evidence", domain.as_str(), host])
     }
 
-    /// Verdicts that rest on this evidence are not to be used again.
+    /// Withdraws the verdicts that rest on this evidence, so that they are not used again. If too many withdrawals wait already,
+    /// this one is left out: such verdicts live for a limited time anyway.
     pub(crate) fn withdraw(&self, evidence: u64, now: Instant) {
         let at = SystemTime::UNIX_EPOCH + self.shared().since_epoch(now);
         let mut withdrawn = self.shared().withdrawn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -209,7 +210,8 @@ impl Asking {
         None
     }
 
-    /// The group of a plan; `None` where no source reaches any of its hosts.
+    /// The group of a plan. It is created, with its site and its budget, if it does not exist yet. `None` if no source reaches any
+    /// of its hosts.
     pub(crate) fn group(&self, plan: &Plan, now: Instant) -> Option<Rc<Group>> {
         let state = &mut *self.state();
         if let Some(group) = state.groups.get(&plan.group) {
@@ -297,7 +299,7 @@ impl Asking {
             !goes
         });
         state.refusals.forget(self.shared().refusal_step(now));
-        // A site is kept as long as a group of it.
+        // A site is kept as long as one of its groups is.
         let own = 1 + usize::from(planted(Fault::Break(Invariant::SiteKept)));
         state.sites.retain(|_, site| Rc::strong_count(site) > own);
         let sites = &state.sites;
@@ -306,7 +308,7 @@ impl Asking {
         holds(Invariant::SiteKept, || state.groups.values().all(is_kept));
     }
 
-    /// Answers all that is under way: the engine stops.
+    /// Answers all works that wait in queues, because the engine stops. Works of sessions are answered when they are dropped.
     pub(crate) fn abandon(&self) {
         for group in self.state().active.values() {
             group.take_all_waiting().into_iter().for_each(|work| work.fail(Outage::Stopping));

@@ -68,14 +68,14 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
     dispatch::<R>(asking, &group, now);
 }
 
-/// Begins sessions for groups that want one. A group may come to want one only because time has passed.
+/// Begins sessions for groups that want one. A group may come to want one merely because time has passed.
 pub(crate) fn begin_wanted<R: Runtime>(asking: &Rc<Asking>, now: Instant) {
     let wants = |group: &&Rc<Group>| group.wants_session(WORKS_A_SESSION, now);
     let wanting: Vec<Rc<Group>> = asking.state().active.values().filter(wants).cloned().collect();
     wanting.iter().for_each(|group| dispatch::<R>(asking, group, now));
 }
 
-/// Starts sessions for a group: as many as its works justify, and the site, the total of the shard and the routes allow.
+/// Starts as many sessions for a group as its works justify, and as the site, the total of the shard and the routes allow.
 fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
     let site = &group.site;
     loop {
@@ -84,7 +84,7 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
         }
         match group.next(now) {
             Next::Route(_) => {}
-            Next::Rest(until) => return wait::<R>(asking, group, until),
+            Next::Rest(until) => return dispatch_at::<R>(asking, group, until),
             Next::Nothing => return,
         }
         if asking.refusal_room(group, now) == 0 {
@@ -104,7 +104,7 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
         let Some(start) = with_planted_fault(start, group, now) else { return };
         match start {
             Start::Now => {}
-            Start::At(until) => return wait::<R>(asking, group, until),
+            Start::At(until) => return dispatch_at::<R>(asking, group, until),
             Start::WhenOneEnds => return group.queue_at_site(),
         }
         if asking.state().open >= asking.sessions_max && !planted(Fault::Break(Invariant::ShardOpen)) {
@@ -119,8 +119,9 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
     }
 }
 
-/// Queues a group for a session, and at `until` dispatches every group that is queued at its site.
-fn wait<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, until: Instant) {
+/// Queues a group for a session, and at `until` dispatches every group that is queued at its site. A later timer that is already
+/// running still wakes the site, which does no harm.
+fn dispatch_at<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, until: Instant) {
     let site = Rc::clone(&group.site);
     group.queue_at_site();
     {
@@ -147,7 +148,7 @@ fn wake<R: Runtime>(asking: &Rc<Asking>, site: &Site) {
     groups.iter().for_each(|group| dispatch::<R>(asking, group, R::now()));
 }
 
-/// A session has ended, so a group that waited only because of the total may begin one.
+/// A session has ended, so groups that waited only because of the total may begin one.
 fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
     while asking.state().open < asking.sessions_max {
         if planted(Fault::Break(Invariant::StarvedWoken)) {

@@ -1,8 +1,9 @@
-//! The seam for defects that a test plants in the engine, to show that the checks of a simulation notice them.
+//! Defects that a test plants in the engine, to show that the checks of a simulation notice them.
 //!
 //! Product code asks [`planted`] or [`sometimes`] at the place of a defect. Without the feature `sim` both are constant, and the
-//! compiler removes the defect. A further defect also needs a name (`FAULTS` in `sim.rs`) and the breach by which the simulation finds
-//! it (`broken_by` in `tools/xtask/src/sim/mod.rs`). A defect that breaks an asserted rule gets both from its row in `invariants.rs`.
+//! compiler removes the defect. A new defect also needs a name (`FAULTS` in `sim.rs`) and the breach by which the simulation finds
+//! it (`broken_by` in `tools/xtask/src/sim/mod.rs`). A defect that breaks an asserted rule gets both from its row in
+//! `invariants.rs`.
 
 use crate::invariants::Invariant;
 
@@ -13,7 +14,7 @@ pub enum Fault {
     LoseTicket,
     /// One answer in 16 is delivered twice.
     AnswerTwice,
-    /// A work whose time is over is not answered.
+    /// The sweep does nothing, so a work whose deadline has passed is not answered in time.
     AnswerLate,
     /// A refusal that is not about the recipient denies the mailbox.
     SessionAsRecipient,
@@ -27,47 +28,45 @@ pub enum Fault {
     StarveSite,
     /// A task outlives its session.
     LeakTask,
-    /// The state of a session is not freed.
+    /// The connection of one session in 16 that ends with QUIT is never closed.
     LeakSession,
     /// A group without work is not forgotten.
     LeakGroup,
-    /// An accept of patient work is confirmed when its checkpoint closes or its session ends, although no recipient of the
-    /// same domain and host was refused after it in the same session. It suffices that one was refused before it, at any
-    /// time. To plant: the test "a refusal follows this accept" is always true.
+    /// A held accept is confirmed when it is released, whether or not a recipient of its domain was refused after it.
     BelieveAccept,
-    /// A run of refusals denies its mailboxes although no known mailbox was accepted after it. To plant: the positive control (a
-    /// mailbox that was accepted before, a canary, postmaster) is neither asked nor waited for, and the run counts as honest.
+    /// A held refusal is released as proven, even if no mailbox was accepted after it. The questions that would prove it are still
+    /// asked, but their answers do not matter.
     BelieveRefusals,
-    /// The budget of refused recipients never says no. To plant: the room that is left is always unlimited; what is
-    /// refused and accepted is counted as before. This holds for real recipients and for controls.
+    /// The budget of refused recipients never says no, neither for works nor for control recipients. Refusals and accepts are
+    /// counted as before.
     IgnoreBudget,
-    /// Recipients that were sent and not answered yet take nothing from the budget. To plant: the room that is left is
-    /// computed from the refusals that were heard alone, and the recipients under way count as none.
+    /// Recipients take nothing from the budget: neither those that are under way nor those that were refused are counted.
     ForgetReserved,
-    /// A refused control recipient is believed for ever by single checks. To plant: neither the 10 minutes nor the 20
-    /// accepts of a host end it, and no evidence against it does.
+    /// Single checks believe for ever what a control recipient once showed: neither age, nor a contradiction, nor the number of
+    /// accepts since then ends it.
     BelieveControl,
-    /// Rows of a domain are answered `catch_all` without being asked about after one accepted control. To plant: the
-    /// second control in another session is not waited for.
+    /// After one accepted control recipient, the rows of its domain are answered `catch_all` without being asked about, although no
+    /// second session has confirmed it.
     SpareEarly,
-    /// A 421 to a recipient that follows refusals in its session is taken for the end of a session that has had its
-    /// share. To plant: its words pause no site, lower no rate and rest no source; the next session begins at once.
+    /// A 421 after refusals that says that we are too fast or not wanted is treated like any other end of a session: the site gets
+    /// no pause, its rate is not lowered and the source does not rest, so the next session begins at once.
     IgnoreBusy,
     /// A reply is read as if it had an enhanced status code in its first five bytes: a short one ends the task in a panic.
     Panic,
     /// A session that waits for work wakes itself at once, again and again.
     Spin,
-    /// Equal refusals are not counted: a host that refuses every recipient in the same words is asked on.
+    /// Identical refusals are not counted, so a host that refuses everyone for the same reason is asked about more and more
+    /// recipients.
     AskOn,
-    /// The control recipient of a domain is another one each minute.
+    /// The control recipient of a domain changes every minute, not every day.
     ManyControls,
-    /// No route is down or rests, whatever its host did.
+    /// No route counts as down or as resting, whatever its host did.
     NeverRest,
-    /// One write in 16 is repeated, as if nothing of it had been sent.
+    /// One write in 16 is sent twice, as if the first attempt had sent nothing.
     WriteTwice,
-    /// What a session has asked about before does not limit its next transaction.
+    /// The recipients that a session has asked about before do not limit its next transaction.
     IgnoreSessionLimits,
-    /// If nothing can be found out about an address, our own network is to blame.
+    /// If a host cannot be reached or does not answer, our own network is blamed in any case.
     BlameNetwork,
     /// Accepted recipients count as refused in the budget.
     CountAccepts,
@@ -104,13 +103,13 @@ pub(crate) fn sometimes(fault: Fault) -> bool {
     count % 16 == 15
 }
 
-/// No defect is planted in a product.
+/// In production builds, no defect is planted.
 #[cfg(not(feature = "sim"))]
 pub(crate) const fn planted(_fault: Fault) -> bool {
     false
 }
 
-/// No defect is planted in a product.
+/// In production builds, no defect is planted.
 #[cfg(not(feature = "sim"))]
 pub(crate) const fn sometimes(_fault: Fault) -> bool {
     false

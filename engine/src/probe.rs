@@ -127,7 +127,7 @@ async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
 async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) -> NextSession {
     let group = place.group;
     let one_transaction = session.dialog.extensions().transactions_max == Some(1)
-        || group.site.state().pace.bears_one_transaction();
+        || group.site.state().pace.has_one_transaction();
     let mut state = SessionState::new(one_transaction);
     group.on_session_begun(place.session);
     let end = transact(place, &mut session, &mut state).await;

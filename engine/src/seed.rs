@@ -1,5 +1,5 @@
-//! Where the engine's randomness comes from: the operating system, and in a simulation (`sim.rs`) the seed of the
-//! thread that runs it, so that the same seed draws and orders everything alike.
+//! Where the engine's randomness comes from: the operating system or, in a simulation (`sim.rs`), the seed of the thread that runs
+//! it. So the same seed gives the same numbers and the same order of every map.
 
 use rand::Rng;
 #[cfg(feature = "sim")]
@@ -20,19 +20,19 @@ pub(crate) type Hashing = std::hash::RandomState;
 #[cfg(feature = "sim")]
 pub(crate) use simulated::SeededHashing as Hashing;
 
-/// A map by numbers that are keyed hashes already: it does not hash them again.
-pub type NumberMap<V> = std::collections::HashMap<u64, V, BuildHasherDefault<Number>>;
+/// A map whose keys are numbers that are already keyed hashes, so it does not hash them again.
+pub type NumberMap<V> = std::collections::HashMap<u64, V, BuildHasherDefault<IdentityHasher>>;
 
-/// Takes a number for its own hash.
+/// Uses a number as its own hash.
 #[derive(Debug, Default)]
-pub struct Number(u64);
+pub struct IdentityHasher(u64);
 
-impl Hasher for Number {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
 
-    /// Required of every hasher; a `u64` goes through `write_u64`.
+    /// Every hasher must have this method; a `u64` goes through `write_u64`.
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
     }
@@ -42,7 +42,7 @@ impl Hasher for Number {
     }
 }
 
-/// A generator of random numbers of its own.
+/// A new generator of random numbers, with a seed of its own.
 pub(crate) fn rng() -> StdRng {
     #[cfg(feature = "sim")]
     if let Some(seed) = simulated::draw() {
@@ -51,7 +51,7 @@ pub(crate) fn rng() -> StdRng {
     rand::make_rng()
 }
 
-/// The wall clock at the start of an engine. In a simulation it follows from the seed, at any time of a day.
+/// The wall clock at the start of an engine. In a simulation it is drawn from the seed, within a fixed period of 24 hours.
 pub(crate) fn wall_clock() -> SystemTime {
     #[cfg(feature = "sim")]
     if let Some(drawn) = simulated::draw() {
@@ -67,7 +67,7 @@ pub(crate) fn secret() -> [u8; 32] {
     secret
 }
 
-/// A keyed hash that is the same over restarts and releases, as long as the key is: of the parts in their order.
+/// A keyed hash of the parts, in their order. With the same key it is the same across restarts and releases.
 pub(crate) fn keyed_hash(key: &[u8; 32], parts: &[&str]) -> [u8; 16] {
     let (first, second) = key.split_at(16);
     let mut sip = [0; 16];
@@ -98,7 +98,7 @@ pub(crate) mod simulated {
         static SEED: Cell<Option<u64>> = const { Cell::new(None) };
     }
 
-    /// From here on all randomness of this thread follows from `seed`; with `None` from the operating system again.
+    /// From here on, all randomness of this thread follows from `seed`. With `None`, it comes from the operating system again.
     pub(crate) fn plant(seed: Option<u64>) {
         SEED.set(seed);
     }
@@ -110,14 +110,14 @@ pub(crate) mod simulated {
         Some(mix(seed))
     }
 
-    /// The finalizer of splitmix64: every bit of the input reaches every bit of the output.
+    /// The finalizer of splitmix64: every bit of the input influences every bit of the output.
     pub(crate) fn mix(mut bits: u64) -> u64 {
         bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         bits ^ bits >> 31
     }
 
-    /// The standard library's hashing, keyed by the thread's seed where it has one.
+    /// The standard library's hashing. It is keyed by the thread's seed if there is one.
     #[derive(Clone)]
     pub(crate) enum SeededHashing {
         Random(RandomState),

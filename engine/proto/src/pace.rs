@@ -1,14 +1,15 @@
 //! The pace of a site: sessions, new sessions in a minute, recipients in a transaction and in a session.
 //!
 //! The profile and the table of providers give the ceiling. Below it the pace adapts. A site begins with [`PACE_SESSIONS_INITIAL`]
-//! sessions, and gets one more for each successful transaction until it pushes back (421, 4.7.x, a hang-up) for the first time. Then
-//! the number is halved, with a pause that doubles, and grows slowly.
+//! sessions, and gets one more for each successful transaction until it pushes back (421, 4.7.x, a hang-up) for the first time.
+//! Then the number is halved and grows slowly. Each time the site also gets a pause, which doubles until a transaction succeeds.
 //!
 //! Sites have limits of their own, and most show them only by their behaviour. So the limits of a session are learned: refused
-//! recipients, recipients, transactions, and recipients in one transaction (RFC 5321 4.5.3.1.10). Postfix slows down after 10 refusals
-//! (`smtpd_soft_error_limit`) and hangs up after 20 (`smtpd_hard_error_limit`), under stress after 1. So a transaction never has more
-//! recipients than are left of a limit that the site has shown or that the profile sets. If few recipients of the session were refused,
-//! what is left of the limit of refusals counts for more recipients.
+//! recipients, recipients, transactions, and recipients in one transaction (RFC 5321 4.5.3.1.10). Postfix slows down after 10
+//! refusals (`smtpd_soft_error_limit`) and hangs up after 20 (`smtpd_hard_error_limit`), or after 1 if it is under stress. So a
+//! transaction never has more recipients than are left of each limit that the site has shown or that the profile sets. The limit of
+//! refusals is an exception: if few recipients of the session were refused so far, a transaction may have more recipients than
+//! there are refusals left.
 
 mod ceiling;
 #[cfg(test)]
@@ -29,14 +30,14 @@ pub enum Start {
     Now,
     /// No session may begin before this instant.
     At(Instant),
-    /// When one of the open ones has ended.
+    /// A session may begin when one of the open ones has ended.
     WhenOneEnds,
 }
 
 /// Counts of one session, from its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Number of transactions that were begun.
+    /// Number of transactions that have begun.
     pub transactions: u32,
     /// Recipients that were asked about.
     pub asked: u32,
@@ -49,54 +50,55 @@ pub struct Tally {
 /// The step of a session at which the site ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Between two transactions, before it took the command (RSET) that ends the last one.
+    /// Between two transactions, before it accepted the command (RSET) that ends the last one.
     Between,
-    /// At MAIL, after it had taken RSET: a server that allows no further error takes no command at all.
+    /// At MAIL, after it had accepted RSET. So refusals were not the cause: a server that allows no further error accepts no
+    /// command at all.
     Mail,
-    /// It ended in place of the reply to a recipient.
+    /// In place of the reply to a recipient.
     Recipient,
 }
 
 /// The pace of one site.
 #[derive(Debug)]
 pub struct SitePace {
-    /// The ceiling of the profile and the provider, for one address.
+    /// The ceiling of the profile and the provider, for one public IP address of ours.
     whole: Ceiling,
-    /// Number of nodes that ask from the same address.
+    /// Number of nodes that ask from the same public address.
     nodes: u32,
-    /// The part of this node.
+    /// The share of this node in that ceiling.
     ceiling: Ceiling,
-    /// Sessions that may be open at once now; grows by fractions.
+    /// Sessions that may be open at the same time now; grows by fractions.
     window: f64,
-    /// It never pushed back: the window grows fast.
-    unbent: bool,
-    /// Refusals that a session may collect: it grows towards what is known of the limit.
+    /// The site never pushed back, so the number of sessions grows fast.
+    never_pushed: bool,
+    /// Refusals that a session may collect at present. The number grows towards the limit in `errors`.
     budget: u32,
     errors: Learned,
     recipients: Learned,
     transactions: Learned,
     /// Recipients of one transaction.
     transaction_recipients: Learned,
-    /// Bucket of new sessions, and when it was last filled.
+    /// Session starts that are available now (a token bucket), and when they were last counted.
     starts: f64,
     filled: Instant,
     paused_until: Option<Instant>,
     pushes: u32,
-    /// The share of new sessions in a minute that is allowed. It is halved if the site says that we are too fast.
+    /// The fraction of the rate of new sessions that is allowed now. It is halved if the site says that we are too fast.
     share: f64,
-    /// Since when it has pushed back and given no answer.
+    /// Since when the site has pushed back without giving an answer.
     pushing_since: Option<Instant>,
 }
 
 impl SitePace {
-    /// The pace of a site that nothing is known of.
+    /// The pace of a site about which nothing is known.
     pub fn new(ceiling: Ceiling, now: Instant) -> SitePace {
         SitePace {
             whole: ceiling,
             nodes: 1,
             ceiling,
             window: f64::from(ceiling.sessions.min(PACE_SESSIONS_INITIAL)),
-            unbent: true,
+            never_pushed: true,
             budget: PACE_ERRORS_INITIAL.min(ceiling.session_errors),
             errors: Learned::new(ceiling.session_errors),
             recipients: Learned::new(ceiling.session_recipients),
@@ -111,12 +113,12 @@ impl SitePace {
         }
     }
 
-    /// The limits of the profile and the provider, of which this node has its part ([`SitePace::share_among`]).
+    /// The limits of the profile and the provider. This node has its share of them ([`SitePace::share_among`]).
     pub fn ceiling(&self) -> &Ceiling {
         &self.ceiling
     }
 
-    /// From now on this number of nodes ask from the same address, this one among them: each has its part of the ceiling.
+    /// From now on, this number of nodes ask from the same address, this one included. Each gets its share of the ceiling.
     pub fn share_among(&mut self, nodes: u32, now: Instant) {
         if nodes == self.nodes {
             return;
@@ -139,28 +141,28 @@ impl SitePace {
         self.fill(now);
         if self.starts < 1.0 {
             let wait = (1.0 - self.starts) / self.starts_a_second();
-            // The rest of a start may be shorter than any clock can measure.
+            // The wait for the missing fraction of a start may be shorter than any clock can measure.
             return Start::At(now + Duration::from_secs_f64(wait).max(PACE_WAIT_MIN));
         }
         Start::Now
     }
 
-    /// Until when no session begins because the site pushed back.
+    /// The end of the pause that the site got because it pushed back.
     pub fn pause(&self, now: Instant) -> Option<Instant> {
         self.paused_until.filter(|&until| until > now)
     }
 
-    /// Since when the site has pushed back and given no answer.
+    /// Since when the site has pushed back without giving an answer.
     pub fn pushing_since(&self) -> Option<Instant> {
         self.pushing_since
     }
 
-    /// Whether a pace that is made anew would be no other in anything that the site has shown or may count: it never
-    /// pushed back, no limit was learned, and every session that was begun is paid for.
+    /// Whether a new pace would differ from this one in nothing that matters: the site has not pushed back, no limit was learned,
+    /// and all session starts are available again.
     pub fn is_fresh(&mut self, now: Instant) -> bool {
         self.fill(now);
         let learned = [&self.errors, &self.recipients, &self.transactions, &self.transaction_recipients];
-        self.unbent
+        self.never_pushed
             && self.share >= 1.0
             && self.pushing_since.is_none()
             && self.pause(now).is_none()
@@ -169,28 +171,28 @@ impl SitePace {
             && learned.iter().all(|learned| learned.limit == learned.most)
     }
 
-    /// How many sessions may be open at once now.
+    /// How many sessions may be open at the same time now.
     pub fn sessions(&self) -> u32 {
         self.window.max(1.0) as u32
     }
 
-    /// A session begins; it counts for the rate of starts.
+    /// A session begins. It counts for the rate of new sessions.
     pub fn on_started(&mut self) {
         self.starts -= 1.0;
     }
 
-    /// The site answered for a recipient, whatever it said: it does not only push back.
+    /// The site answered for a recipient, in whatever way, so it is not only pushing back.
     pub fn on_answer(&mut self) {
         self.pushing_since = None;
     }
 
-    /// A transaction of `recipients` got all its answers, `refused` of them refusals.
+    /// A transaction ended as it should, with answers for this number of recipients.
     pub fn on_transaction(&mut self, recipients: u32) {
         self.pushes = 0;
         self.on_answer();
-        let step = if self.unbent { 1.0 } else { 1.0 / self.window.max(1.0) };
+        let step = if self.never_pushed { 1.0 } else { 1.0 / self.window.max(1.0) };
         if self.share >= 1.0 {
-            // A site that says that we are too fast gets more sessions only after it takes the full rate of new ones.
+            // A site that said that we are too fast gets more sessions only after the rate of new ones is back to normal.
             self.window = (self.window + step).min(f64::from(self.ceiling.sessions));
         }
         self.share = (self.share + PACE_SHARE_STEP).min(1.0);
@@ -199,10 +201,11 @@ impl SitePace {
         }
     }
 
-    /// The site pushed back while `open` sessions were open. `entropy` spreads the sessions that wait.
+    /// The site pushed back while `open` sessions were open. `entropy` varies the pause by up to a quarter, so that not all nodes come
+    /// back at the same time.
     pub fn on_pushed_back(&mut self, now: Instant, open: u32, entropy: u64) {
         if self.pause(now).is_some() {
-            // The sessions of one burst are refused together: that is one sign, not many.
+            // If a site refuses several sessions at the same time, they count as one sign.
             return;
         }
         self.halve(open);
@@ -213,11 +216,11 @@ impl SitePace {
         self.paused_until = Some(now + pause.mul_f64(spread));
     }
 
-    /// The site said that we are too fast, or ask about too many unknown recipients: it gets a pause of at least
+    /// The site said that we are too fast, or ask about too many unknown recipients. It gets a pause of at least
     /// [`PACE_PAUSE_TOO_FAST`], and the rate of new sessions is halved.
     pub fn on_too_fast(&mut self, now: Instant, open: u32, entropy: u64) {
         if self.pause(now).is_none() {
-            // The sessions of one burst are ended together: that is one sign, not many.
+            // If a site ends several sessions at the same time, they count as one sign.
             self.share = (self.share / 2.0).max(PACE_SHARE_MIN);
             self.starts = self.starts.min(1.0);
         }
@@ -225,12 +228,12 @@ impl SitePace {
         let least = now + PACE_PAUSE_TOO_FAST;
         let until = self.paused_until.map_or(least, |until| until.max(least));
         self.paused_until = Some(until);
-        // The pause earns no burst of sessions behind it.
+        // No starts accumulate during the pause, so no burst of sessions follows it.
         self.filled = until;
     }
 
-    /// Whether a session of the site takes one transaction only.
-    pub fn bears_one_transaction(&self) -> bool {
+    /// Whether a session of the site may have only one transaction.
+    pub fn has_one_transaction(&self) -> bool {
         self.transactions.limit == 1
     }
 
@@ -239,25 +242,27 @@ impl SitePace {
         self.errors.limit < self.errors.most || self.errors.most <= PACE_ERRORS_INITIAL
     }
 
-    /// Refusals after which the site ends a session, or takes its time.
-    pub fn errors_borne(&self) -> u32 {
+    /// Number of refusals after which the site ends a session or slows down.
+    pub fn errors_allowed(&self) -> u32 {
         self.errors.limit
     }
 
-    /// How many more recipients a session may have, and how many more may be refused, going by the profile.
+    /// How many more recipients the profile allows in a session, and how many more refusals.
     pub fn left(&self, tally: &Tally) -> (usize, usize) {
         let recipients = self.ceiling.session_recipients.saturating_sub(tally.asked);
         let refusals = self.ceiling.session_errors.saturating_sub(tally.errors);
         (recipients as usize, refusals as usize)
     }
 
-    /// The site ended a session that had got answers, while `open` were open: it bore so much and no more.
+    /// The site ended a session that had got answers, while `open` sessions were open. Which of its limits the session reached can
+    /// only be guessed: at MAIL, the number of transactions. Otherwise the number of refusals, if there were any. If not, the
+    /// number of transactions or of recipients, by the step at which the session ended.
     pub fn on_cut_off(&mut self, tally: &Tally, end: End, open: u32) {
         if end == End::Mail {
-            // The last one that was begun is the one that it refused.
+            // The site refused the last transaction, so it allows the ones before.
             self.transactions.lower(tally.transactions.saturating_sub(1));
         } else if tally.errors > 0 {
-            // A site that allows far less than before is under stress (Postfix: all its processes are in use).
+            // A site that allows far fewer refusals than before is under stress (Postfix: all its processes are in use).
             if tally.errors < self.budget.min(self.errors.limit) / 2 {
                 self.halve(open);
             }
@@ -270,23 +275,23 @@ impl SitePace {
         }
     }
 
-    /// The site broke the protocol, or fell silent, where a transaction was to begin behind others.
+    /// The site broke the protocol or fell silent when another transaction was to begin.
     pub fn on_broke_between(&mut self, tally: &Tally) {
         self.transactions.lower(tally.transactions.saturating_sub(1));
     }
 
-    /// From `errors` refusals on the site takes its time with each further one: a new session is quicker.
+    /// The site slows down with each refusal after this number, so a new session is quicker.
     pub fn on_tarpitted(&mut self, errors: u32) {
         self.errors.lower(errors);
         self.budget = self.budget.min(self.errors.limit);
     }
 
-    /// The site took `recipients` in a transaction, and no more.
+    /// The site accepted this number of recipients in a transaction, and no more.
     pub fn on_transaction_full(&mut self, recipients: u32) {
         self.transaction_recipients.lower(recipients);
     }
 
-    /// We end a session that has used up what it may ask, and that was not hung up on: the next may try more.
+    /// We end a session that has used up its limits without being hung up on. The next one may try more.
     pub fn on_spent(&mut self, tally: &Tally) {
         if tally.errors >= self.budget {
             self.errors.kept();
@@ -300,7 +305,7 @@ impl SitePace {
         }
     }
 
-    /// How many recipients the next transaction of a session may have; 0: take a new session.
+    /// How many recipients the next transaction of a session may have. 0 means that a new session is needed.
     pub fn next_transaction(&self, tally: &Tally) -> usize {
         if tally.transactions >= self.transactions.limit {
             return 0;
@@ -311,8 +316,8 @@ impl SitePace {
         left.min(self.transaction_recipients.limit) as usize
     }
 
-    /// Number of recipients that probably use up no more than half of the `left` refusals, by the replies of the session. It is never more
-    /// than the limit allows if all of them are refused.
+    /// Number of recipients that probably use up no more than half of the `left` refusals, judging by the replies of the session so
+    /// far. Even if all of them are refused, the limit is kept.
     fn stretched(&self, left: u32, tally: &Tally) -> u32 {
         if left == 0 || tally.answers < PACE_STRETCH_ANSWERS {
             return 0;
@@ -322,7 +327,7 @@ impl SitePace {
     }
 
     fn halve(&mut self, open: u32) {
-        self.unbent = false;
+        self.never_pushed = false;
         self.window = (self.window.min(f64::from(open)) / 2.0).max(1.0);
     }
 
@@ -336,42 +341,43 @@ impl SitePace {
         f64::from(self.ceiling.starts_a_minute) * self.share / 60.0
     }
 
-    /// Most sessions that may begin at once.
+    /// The largest number of sessions that may begin at the same moment.
     fn starts_max(&self) -> f64 {
         let most = f64::from(self.ceiling.starts_a_minute.min(self.ceiling.sessions));
         (most * self.share).max(1.0)
     }
 }
 
-/// A limit that a site shows by what it does. It is forgotten in steps: the site may have been under stress, or a
-/// recipient was the cause. Where it turns out to hold, the next step comes later.
+/// A limit that a site shows by what it does. It is raised again step by step, because the site may have been under stress, or a
+/// recipient may have been the cause. If the limit turns out to be real, the next attempt to raise it comes later.
 #[derive(Debug)]
 struct Learned {
     limit: u32,
     most: u32,
-    kept: u32,
-    to_try: u32,
+    times_kept: u32,
+    keeps_to_raise: u32,
 }
 
 impl Learned {
     fn new(most: u32) -> Learned {
-        Learned { limit: most, most, kept: 0, to_try: PACE_TRY_AFTER }
+        Learned { limit: most, most, times_kept: 0, keeps_to_raise: PACE_TRY_AFTER }
     }
 
-    /// It is `limit` at most; 1 at least, for nothing could be asked otherwise.
+    /// The limit is at most `limit` from now on, but at least 1: with 0, nothing could be asked.
     fn lower(&mut self, limit: u32) {
         if self.limit < self.most && limit <= self.limit {
-            self.to_try = (self.to_try * 2).min(PACE_TRY_AFTER_MAX);
+            self.keeps_to_raise = (self.keeps_to_raise * 2).min(PACE_TRY_AFTER_MAX);
         }
-        self.kept = 0;
+        self.times_kept = 0;
         self.limit = self.limit.min(limit.max(1));
     }
 
-    /// It was reached and not broken, and nothing happened.
+    /// A session reached the limit without going over it, and the site did not object. After `keeps_to_raise` such times the limit
+    /// is doubled.
     fn kept(&mut self) {
-        self.kept += 1;
-        if self.kept >= self.to_try {
-            self.kept = 0;
+        self.times_kept += 1;
+        if self.times_kept >= self.keeps_to_raise {
+            self.times_kept = 0;
             self.limit = self.limit.saturating_mul(2).min(self.most);
         }
     }

@@ -146,7 +146,7 @@ impl ProbeContext<'_> {
     /// is the refusal of a single check, or there are more refusals in a row than the pace of the site allows per session.
     pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
         let changed = self.asking.knowledge.borrow().has_changed(&self.route().host, self.now);
-        let borne = || self.group.site.state().pace.errors_borne();
+        let borne = || self.group.site.state().pace.errors_allowed();
         changed && !self.group.is_honest() && (single || in_a_row > borne())
     }
 

@@ -1,5 +1,5 @@
 //! Checkpoints: the questions that prove the answers that a session holds, and the transactions in which they are asked.
-//! `control_replies.rs` has the meaning of a reply to them, `checkpoint.rs` the meaning of all of them.
+//! `control_replies.rs` interprets the reply to each question, and `checkpoint.rs` all replies of the session together.
 
 use super::checkpoint::release;
 use super::context::{Place, ProbeContext};
@@ -22,7 +22,7 @@ use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::evidence::{Held, ProofQuestion, Told};
 use std::rc::Rc;
 
-/// Asks what proves the answers that the session holds, and releases them.
+/// Asks the questions that prove the answers that the session holds, and releases these answers.
 pub(super) async fn prove<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -37,7 +37,7 @@ pub(super) async fn prove<R: Runtime>(
         }
         let mut asked = askable(context, questions);
         if asked.is_empty() {
-            // No question has a recipient. That was recorded, and the next round finds no question.
+            // No question has a recipient. This is recorded, so the next round finds no question.
             continue;
         }
         if asked.len() > context.asking.refusal_room_for_proof(context.group, context.now) {
@@ -58,25 +58,25 @@ pub(super) async fn prove<R: Runtime>(
 }
 
 /// Asks about a known mailbox first, at a host that ends sessions after a refusal or two, since nothing can be asked after those.
-/// `None` where there is no such host, or no such mailbox.
+/// `None` if nothing was asked, for example because the host is not of this kind or no mailbox of it is known.
 pub(super) async fn open_with_known<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
     state: &mut SessionState,
 ) -> Option<NextStep> {
-    let ends_soon = place.group.site.state().pace.errors_borne() <= REFUSALS_CARRIED_MAX;
+    let ends_soon = place.group.site.state().pace.errors_allowed() <= REFUSALS_CARRIED_MAX;
     let is_wanted = ends_soon && !place.group.is_honest() && !state.one_transaction;
-    if !is_wanted || state.opened.is_some() || place.works().evidence.has_accepted() {
+    if !is_wanted || state.known_asked_first.is_some() || place.works().evidence.has_accepted() {
         return None;
     }
-    state.opened = Some(0);
+    state.known_asked_first = Some(0);
     let context = &place.at(R::now());
     let host = Rc::clone(&context.route().host);
     let recipient = context.asking.knowledge.borrow().mailbox_first(&host, context.now)?;
-    if !bears_another(context, session, &state.tally) {
+    if !has_room_after_one_more(context, session, &state.tally) {
         return None;
     }
-    state.opened = Some(1);
+    state.known_asked_first = Some(1);
     let asked = AskedControls {
         question: ProofQuestion::KnownFirst,
         recipient,
@@ -84,7 +84,7 @@ pub(super) async fn open_with_known<R: Runtime>(
         elsewhere: Some(Rc::clone(&host)),
     };
     let Some(after) = ask(place, session, state, vec![asked]).await else {
-        state.opened = Some(0);
+        state.known_asked_first = Some(0);
         return None;
     };
     if place.works().evidence.has_accepted() {
@@ -95,7 +95,11 @@ pub(super) async fn open_with_known<R: Runtime>(
 }
 
 /// Whether the session has room for recipients after one more transaction.
-fn bears_another<R: Runtime>(context: &ProbeContext<'_>, session: &Session<R>, tally: &Tally) -> bool {
+fn has_room_after_one_more<R: Runtime>(
+    context: &ProbeContext<'_>,
+    session: &Session<R>,
+    tally: &Tally,
+) -> bool {
     let (transactions, asked, answers) = (tally.transactions + 1, tally.asked + 1, tally.answers + 1);
     let behind = Tally { transactions, asked, answers, ..*tally };
     let most = session.dialog.extensions().transactions_max;
@@ -106,7 +110,7 @@ fn bears_another<R: Runtime>(context: &ProbeContext<'_>, session: &Session<R>, t
         && pace.left(&behind).0 > 0
 }
 
-/// The questions of one transaction. A question without a recipient is answered at once, with nothing.
+/// The questions of one transaction. A question for which there is no recipient gets the result [`Told::Nothing`] at once.
 fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<AskedControls> {
     let mut asked: Vec<AskedControls> = Vec::new();
     for question in questions.into_iter().take(TRANSACTION_RECIPIENTS_MAX) {
@@ -126,8 +130,9 @@ fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<Ask
     asked
 }
 
-/// Keeps the questions that the session has room for: this number of recipients and of refusals. A server that has changed refuses
-/// known mailboxes too. The rest is asked in another session.
+/// Limits the questions to what the session has room for. Every recipient may be refused (a server that has changed refuses known
+/// mailboxes too), so they need room among the recipients and among the refusals. If not all fit, only the first control recipients
+/// are kept: they decide about the most answers. The rest is asked later, mostly in another session.
 fn fit(asked: &mut Vec<AskedControls>, (recipients, refusals): (usize, usize)) {
     let most = recipients.min(refusals);
     if asked.len() > most {
@@ -136,7 +141,8 @@ fn fit(asked: &mut Vec<AskedControls>, (recipients, refusals): (usize, usize)) {
     }
 }
 
-/// The recipient of a question, whether it is another's mailbox, and whether it was accepted in another session.
+/// The recipient of a question, whether it is somebody else's mailbox, and the host that accepted it in another session, if one
+/// did.
 fn recipient(context: &ProbeContext<'_>, question: ProofQuestion) -> Option<(String, bool, Option<Rc<str>>)> {
     let works = context.works();
     let of = |domain: Option<u64>, held| works.evidence.recipient(domain, held).map(|work| &work.address);
@@ -157,7 +163,7 @@ fn recipient(context: &ProbeContext<'_>, question: ProofQuestion) -> Option<(Str
             let domain = of(None, Some(Held::Refused)).or_else(|| of(None, Some(Held::Denied)))?.domain();
             Some((format!("postmaster@{}", domain.as_str()), false, None))
         }
-        // The caller chooses the recipient.
+        // The caller has chosen this recipient already.
         ProofQuestion::KnownFirst => None,
         ProofQuestion::Known { domain } => {
             let held =
@@ -169,7 +175,7 @@ fn recipient(context: &ProbeContext<'_>, question: ProofQuestion) -> Option<(Str
     }
 }
 
-/// Asks questions in one transaction; `None` if another run has used up the budget meanwhile.
+/// Asks questions in one transaction; `None` if another process has used up the budget of refusals in the meantime.
 async fn ask<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -189,15 +195,15 @@ async fn ask<R: Runtime>(
     Some(hear(place, session, counted, state, recipients).await)
 }
 
-/// Questions by their places in the transaction, until they have their answers.
+/// The questions by their places in the transaction, until they are answered.
 pub(super) struct Questions {
     asked: Vec<Option<AskedControls>>,
-    /// The transaction names another's mailbox.
+    /// The transaction names somebody else's mailbox.
     private: bool,
 }
 
 impl Questions {
-    /// The control recipients of the works' domains, where they have to be asked in the works' own transaction.
+    /// The control recipients of the works' domains, if they have to be asked in the same transaction as the works.
     pub(super) fn beside(context: &ProbeContext<'_>, state: &SessionState, works: &[Work]) -> Questions {
         let mut asked: Vec<Option<AskedControls>> = Vec::new();
         for work in works.iter().filter(|_| state.one_transaction) {
@@ -211,7 +217,7 @@ impl Questions {
         Questions { asked, private: false }
     }
 
-    /// The recipients of those that have no answer yet.
+    /// The recipients of the questions that are not answered yet.
     pub(super) fn recipients(&self) -> impl Iterator<Item = &str> {
         self.asked.iter().flatten().map(|asked| asked.recipient.as_str())
     }
@@ -222,7 +228,7 @@ impl Recipients for Questions {
         self.private |= self.asked.iter().flatten().any(|asked| asked.private);
         let lines: Vec<String> = match self.private {
             false => trace.clone(),
-            // The text of such a reply may name the mailbox, so the trace gets its code alone.
+            // The text of such a reply may name the mailbox, so the trace shows its code only.
             true => trace.iter().filter_map(|line| without_names(line)).collect(),
         };
         context.works().evidence.each(|work| {
@@ -246,7 +252,7 @@ impl Recipients for Questions {
     }
 
     fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool {
-        // The answers that are held are released after this.
+        // The caller releases the held answers after this.
         mail_refused(context, Vec::new(), false, reply);
         true
     }
@@ -280,7 +286,7 @@ impl Recipients for Questions {
     }
 }
 
-/// A line of a session's trace without the names in it; `None` for one that is better left out.
+/// A line of a session's trace without the names in it; `None` for a line that must not be shown.
 fn without_names(line: &str) -> Option<String> {
     let (who, said) = line.split_once(": ")?;
     match who {

@@ -69,7 +69,7 @@ pub(super) fn room<R: Runtime>(
             // One that is refused in unclear words needs a second one, and a known mailbox after it.
             wanted => wanted + 2,
         };
-        let is_first = state.tally.asked == state.opened.unwrap_or(0);
+        let is_first = state.tally.asked == state.known_asked_first.unwrap_or(0);
         match recipients.checked_sub(kept) {
             Some(left) if left > 0 => recipients = left,
             _ if is_first => recipients = 1,

@@ -31,7 +31,7 @@ pub(super) trait Recipients {
     /// MAIL was refused. True if the session is to end, because the next MAIL would get the same reply.
     fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool;
 
-    /// Puts back the recipients without an answer; true if there are none.
+    /// Puts back the recipients without an answer. True if the session may go on: there were none, or they need no other session.
     fn put_back(&mut self, context: &ProbeContext<'_>) -> bool;
 
     /// The deadlines of some recipients have passed, and the server is not at fault.
@@ -52,14 +52,15 @@ pub(super) struct Answered<'a> {
     /// Which of the recipients it is about.
     pub(super) place: usize,
     pub(super) reply: &'a Reply,
-    /// Others had their answers before, in the same transaction.
+    /// Other recipients of the same transaction were answered before this one.
     pub(super) behind_others: bool,
-    /// The time at which it arrived.
+    /// When it arrived.
     pub(super) at: Instant,
 }
 
 impl Answered<'_> {
-    /// The effect of a reply after the deadline of its work. A refusal may be one that the host gives to everyone.
+    /// The effect of a reply that came after the deadline of its work. A permanent refusal has none, because the host may give it
+    /// to everyone.
     pub(super) fn too_late(&self) -> ReplyEffect {
         if self.reply.is_permanent() { ReplyEffect::Nothing } else { ReplyEffect::Answer }
     }
@@ -68,9 +69,9 @@ impl Answered<'_> {
 /// The state of a session after a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextStep {
-    /// The session takes another transaction.
+    /// The session may have another transaction.
     Open,
-    /// The session is open, but another session is better for the next works: here they would get the same replies.
+    /// The session is open, but the next works are better asked about in another one: here they would get the same replies.
     Leave,
     /// The session has ended.
     Over,
@@ -81,14 +82,15 @@ pub(super) enum NextStep {
 pub(super) struct SessionState {
     pub(super) tally: Tally,
     pub(super) notes: SessionNotes,
-    /// The server takes one transaction a session: control recipients go into the one of their domain's recipients.
+    /// The server takes one transaction per session, so control recipients go into the same transaction as the recipients of their
+    /// domain.
     pub(super) one_transaction: bool,
-    /// How many known mailboxes were asked about before all others, once that was decided.
-    pub(super) opened: Option<u32>,
+    /// How many known mailboxes were asked about before all others; `None` until that is decided.
+    pub(super) known_asked_first: Option<u32>,
     tarpit: Tarpit,
 }
 
-/// Hears the answers to a transaction of the `counted` recipients that was begun.
+/// Handles the events of a transaction that has begun, up to its end or that of the session. `counted` are its recipients.
 pub(super) async fn hear<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -132,7 +134,7 @@ pub(super) async fn hear<R: Runtime>(
                     ReplyEffect::Push => after = NextStep::Leave,
                     ReplyEffect::Nothing => {}
                 }
-                // Whatever the reply says, the session reached this recipient.
+                // Whatever the reply says, the site answered for a recipient, so it is not only pushing back.
                 site.state().pace.on_answer();
                 let is_enough = place.state().is_blanket(host);
                 if session.dialog.holds_back() && (after == NextStep::Leave || is_enough) {
@@ -161,7 +163,7 @@ pub(super) async fn hear<R: Runtime>(
                 if answers + refusals > 0 && after == NextStep::Open {
                     site.state().pace.on_transaction(answers + refusals);
                 }
-                // Every recipient has its answer, or MAIL was refused and all were seen to.
+                // Every recipient has its answer, or MAIL was refused and `on_mail_refused` has dealt with all of them.
                 break if recipients.put_back(context) { after } else { NextStep::Leave };
             }
             Event::Over(Closure::TimedOut(_)) if session.limit <= context.now => {
@@ -173,8 +175,8 @@ pub(super) async fn hear<R: Runtime>(
                 if !matches!(closure, Closure::Refused { .. }) {
                     counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 }
-                // The accept of a known mailbox before them answered no work.
-                let answers = state.tally.answers.saturating_sub(state.opened.unwrap_or(0));
+                // The known mailbox that was asked about first is not a work, so its answer does not count here.
+                let answers = state.tally.answers.saturating_sub(state.known_asked_first.unwrap_or(0));
                 let tally = Tally { answers, ..state.tally };
                 recipients.on_cut_off(context, &mut state.notes, &closure, &tally);
                 break NextStep::Over;
@@ -210,8 +212,8 @@ impl SessionState {
     }
 }
 
-/// Notices that a server which answered quickly takes its time from some refusal on (Postfix: a second before every reply, also to
-/// recipients that it accepts, after 10 refusals; `smtpd_error_sleep_time`). Then a new session is quicker than to wait.
+/// Notices that a server which answered quickly slows down after a number of refusals (Postfix: a second before every reply, also
+/// to recipients that it accepts, after 10 refusals; `smtpd_error_sleep_time`). Then a new session is quicker than waiting.
 #[derive(Default)]
 struct Tarpit {
     last: Option<Instant>,
@@ -219,12 +221,12 @@ struct Tarpit {
     /// The number of transactions with a quick first reply. This reply also waits for the reply to MAIL, which is slow at some
     /// servers from the start.
     quick_firsts: u32,
-    /// The next reply is the first one of a transaction.
+    /// Whether the next reply is the first one of a transaction.
     is_first: bool,
-    /// Slow replies in a row, over transactions. The first of them is a refusal: accepts alone may take their time at a server
-    /// that asks another one about each recipient.
+    /// Slow replies in a row, counted across transactions. The first of them is a refusal: a server that asks another one about
+    /// each recipient may be slow to accept.
     slow: u32,
-    /// Refusals before the first slow one.
+    /// Number of refusals before the first slow one.
     errors: u32,
 }
 
@@ -234,8 +236,8 @@ impl Tarpit {
         self.is_first = true;
     }
 
-    /// A reply has come; `errors`: refusals in the session, with this one. How many there were before the server
-    /// became slow, once that is certain.
+    /// A reply has come; `errors` is the number of refusals in the session, including this one. Returns how many there were before
+    /// the server became slow, once that is certain.
     fn on_reply(&mut self, now: Instant, reply: &Reply, errors: u32) -> Option<u32> {
         let wait = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         self.last = Some(now);
@@ -246,7 +248,8 @@ impl Tarpit {
                 self.quick_firsts += 1;
                 self.slow = 0;
             }
-            // The replies of one read come at once, behind the pause that was made before the first of them.
+            // Replies that arrive in one read share the pause before the first of them, so a quick one does not end a run of slow
+            // ones.
             return None;
         }
         let quick = if is_first { self.quick_firsts } else { self.quick };
@@ -272,7 +275,7 @@ mod tests {
         play_all(&[pauses])
     }
 
-    /// The same, of several transactions.
+    /// As `play`, over several transactions.
     fn play_all(transactions: &[&[i64]]) -> Option<u32> {
         let mut now = Instant::now();
         let mut tarpit = Tarpit::default();

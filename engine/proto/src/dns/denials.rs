@@ -1,8 +1,9 @@
 //! Resolvers that deny everything: a filter, a captive portal or an outage makes one say "no such name" to every question.
 //!
-//! One denial without proof ([`super::message::Doubt`]) concerns the domain: the address is unverifiable. If the root is denied so,
-//! or [`DNS_DENIALS_IN_A_ROW`] names, nothing is said of any address with such a denial. One honest answer does not end that, so a
-//! resolver that denies some names does not begin and end an outage in turn.
+//! One denial without proof ([`super::message::Doubt`]) concerns its domain: the address is unverifiable. If the root is denied
+//! without proof, or [`DNS_DENIALS_IN_A_ROW`] names in a row, or a top-level domain while no name was answered with proof for a
+//! while, the resolvers count as down. Then no verdict rests on such a denial. One answer with proof does not end that, so a
+//! resolver that denies only some names does not keep switching between up and down.
 //!
 //! All shards share this record, so it consists of atomics, as [`crate::outage`] does.
 
@@ -14,18 +15,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
-/// The record of denials by the resolvers. Times count from any fixed instant, at least 1 ms after it.
+/// The record of denials by the resolvers. Times count from one fixed instant and are at least 1 ms after it, because 0 stands for
+/// "never".
 #[derive(Debug, Default)]
 pub struct Denials {
-    rows: [Row; 2],
-    /// When a name was last answered with proof, in milliseconds; 0: never.
+    runs: [Run; 2],
+    /// When a name was last answered with proof, in milliseconds; 0 if never.
     honest_at: AtomicU64,
     ended: AtomicU32,
     /// When the resolvers may be tested again.
     probe_at: AtomicU64,
 }
 
-/// Which questions count in a row of their own: a filter may falsify addresses and nothing else.
+/// The kind of a question. Denials are counted in a run for each kind, because a filter may falsify addresses and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// A question for MX records.
@@ -35,8 +37,8 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// The row in which questions of this kind count. Networks deny some kinds for their own reasons (IPv6, names of private addresses),
-    /// and mail does not need others: these count in none.
+    /// The run in which questions of this kind count; `None` if they count in none. Networks deny some kinds for reasons of their
+    /// own (IPv6 addresses, names of private addresses), and others are not needed for mail.
     pub fn of(kind: RecordKind) -> Option<Asked> {
         match kind {
             RecordKind::Mx => Some(Asked::Exchanges),
@@ -47,16 +49,16 @@ impl Asked {
 }
 
 #[derive(Debug, Default)]
-struct Row {
-    /// The hashes of the first names that were denied in a row.
+struct Run {
+    /// The hashes of the first names that were denied in this run.
     names: [AtomicU64; DNS_DENIALS_IN_A_ROW],
     count: AtomicUsize,
-    /// Names answered with proof in a row, while everything counts as denied.
+    /// The number of names in a row that were answered with proof while the resolvers count as down.
     honest: AtomicU32,
     down: AtomicBool,
 }
 
-impl Row {
+impl Run {
     fn on_denied(&self, name: u64) {
         self.honest.store(0, Relaxed);
         let count = self.count.load(Relaxed);
@@ -67,77 +69,79 @@ impl Row {
         next.store(name, Relaxed);
         self.count.store(count + 1, Relaxed);
         if count + 1 == DNS_DENIALS_IN_A_ROW {
-            self.open();
+            self.set_down();
         }
     }
 
-    /// True when that ends an outage.
+    /// Returns whether this ended an outage.
     fn on_honest(&self) -> bool {
         if self.count.load(Relaxed) != 0 {
             self.count.store(0, Relaxed);
         }
         let ends = self.down.load(Relaxed) && self.honest.fetch_add(1, Relaxed) + 1 >= DNS_HONEST_IN_A_ROW;
-        ends && self.close()
+        ends && self.set_up()
     }
 
-    fn open(&self) {
+    fn set_down(&self) {
         self.honest.store(0, Relaxed);
         self.down.store(true, Relaxed);
     }
 
-    /// True when it was open.
-    fn close(&self) -> bool {
+    /// Returns whether it was down.
+    fn set_up(&self) -> bool {
         self.count.store(0, Relaxed);
         self.down.swap(false, Relaxed)
     }
 }
 
 impl Denials {
-    /// The name with this hash was denied without proof, by every resolver that answered. One name counts once in a row.
+    /// The name with this hash was denied without proof by every resolver that answered. One name counts once per run.
     pub fn on_denied(&self, asked: Asked, name: u64) {
-        self.rows[asked as usize].on_denied(name);
+        self.runs[asked as usize].on_denied(name);
     }
 
-    /// A name was answered with records, or denied with proof.
+    /// A name was answered with records, or with a proven "no such name".
     pub fn on_honest(&self, asked: Asked, now: Duration) {
         let now = millis(now);
         if self.honest_at.load(Relaxed) != now {
             self.honest_at.store(now, Relaxed);
         }
-        if self.rows[asked as usize].on_honest() {
+        if self.runs[asked as usize].on_honest() {
             self.ended.fetch_add(1, Relaxed);
         }
     }
 
     /// The root was denied without proof.
     pub fn on_root_denied(&self) {
-        self.rows.iter().for_each(Row::open);
+        self.runs.iter().for_each(Run::set_down);
     }
 
-    /// A top-level domain was denied without proof: that is everything, unless other names were just answered.
+    /// A top-level domain was denied without proof. This counts as denying everything, unless some name was answered with proof
+    /// within [`DNS_HONEST_WINDOW`].
     pub fn on_top_level_denied(&self, now: Duration) {
         let honest_at = self.honest_at.load(Relaxed);
         if honest_at == 0 || millis(now).saturating_sub(honest_at) >= millis(DNS_HONEST_WINDOW) {
-            self.rows.iter().for_each(Row::open);
+            self.runs.iter().for_each(Run::set_down);
         }
     }
 
-    /// Denied names were asked for again, with their top-level domains and the root: `honest` were answered with proof, `denied` were
-    /// denied again. If three in four are honest, the outage ends. It also ends if the only denials are of one and the same name,
-    /// which resolvers may deny for ever: a server with few checks learns of no other name.
+    /// Denied names were asked for again, with their top-level domains and the root: `honest` were answered, and `denied` were
+    /// denied without proof again. If at least three in four were answered, the outage ends. It also ends if something was answered
+    /// and all denials are of one name: resolvers may deny that name for good, and an engine with few checks may have no other name
+    /// to ask for.
     pub fn on_probe(&self, honest: u32, denied: u32, of_one_name: bool) {
         if honest > 0 && (of_one_name || honest >= 3 * denied) {
-            let closed = self.rows.iter().filter(|row| row.close()).count();
+            let closed = self.runs.iter().filter(|run| run.set_up()).count();
             self.ended.fetch_add(closed as u32, Relaxed);
         }
     }
 
     /// True while the resolvers count as denying everything.
     pub fn are_down(&self) -> bool {
-        self.rows.iter().any(|row| row.down.load(Relaxed))
+        self.runs.iter().any(|run| run.down.load(Relaxed))
     }
 
-    /// How often it has ended.
+    /// How often a run of denials has stopped being down. An outage of both runs counts twice.
     pub fn ended(&self) -> u32 {
         self.ended.load(Relaxed)
     }
@@ -229,6 +233,6 @@ mod tests {
         assert_eq!(denials.ended(), 0);
         denials.on_probe(2, 0, false);
         denials.on_probe(2, 0, false);
-        assert_eq!(denials.ended(), 2, "for both rows");
+        assert_eq!(denials.ended(), 2, "for both runs");
     }
 }

@@ -1,4 +1,4 @@
-//! A bound on what all holders have of a thing, and a share for each.
+//! A shared resource with a bound on what all holders take together, and a bound (the share) on what each of them takes.
 
 use super::{Bounds, ShareUse, UsedUp};
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ pub struct Quota<K> {
     held: Mutex<HashMap<K, u64>>,
 }
 
-/// What a holder has taken, until this is dropped.
+/// An amount that a holder has taken from a quota. Dropping this gives it back.
 #[derive(Debug)]
 pub struct Taken<K: Eq + Hash + Clone> {
     quota: Arc<Quota<K>>,
@@ -21,7 +21,7 @@ pub struct Taken<K: Eq + Hash + Clone> {
 }
 
 impl<K: Eq + Hash + Clone> Quota<K> {
-    /// A quota of which nothing is taken.
+    /// A quota from which nothing is taken yet.
     pub fn new(name: &'static str, bounds: Bounds) -> Arc<Quota<K>> {
         Arc::new(Quota { figures: Arc::new(ShareUse::new(name, bounds)), held: Mutex::default() })
     }
@@ -52,7 +52,7 @@ impl<K: Eq + Hash + Clone> Quota<K> {
 }
 
 impl<K: Eq + Hash + Clone> Taken<K> {
-    /// The amount that was taken.
+    /// The amount that is taken now.
     pub fn amount(&self) -> u64 {
         self.amount
     }
@@ -84,7 +84,7 @@ impl<K: Eq + Hash + Clone> Taken<K> {
         Err(refusal)
     }
 
-    /// Gives back a part.
+    /// Gives back this much, or the whole amount if it is less.
     pub fn shrink(&mut self, by: u64) {
         let by = by.min(self.amount);
         if by == 0 {

@@ -126,7 +126,7 @@ pub(crate) fn tasks() -> usize {
 
 /// Connections that the engine has not closed.
 pub(crate) fn connections() -> usize {
-    with(|core| core.net.borrow().open())
+    with(|core| core.net.borrow().open_connections())
 }
 
 /// Has [`drive`] hand over `index` at `at`.

@@ -1,4 +1,4 @@
-//! Connections and datagrams in memory, and what is under way on them.
+//! Connections and datagrams in memory, and the data that is on its way over them.
 
 use crate::sim::{Act, Connect, Link, Wire, World};
 use std::cell::RefCell;
@@ -9,28 +9,28 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Something of the net that is due.
+/// What an event delivers to: a connection or a UDP port on which something arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
     Connection(u32),
     Port(u32),
 }
 
-/// All that is open, by numbers that are not used again.
+/// All open connections and ports. Each is found by its number, and numbers are never reused.
 #[derive(Default)]
 pub(crate) struct Net {
     pub(crate) world: Option<Rc<RefCell<dyn World>>>,
     connections: Vec<Option<Connection>>,
     ports: Vec<Option<BoundPort>>,
     wire: Wire,
-    /// Events that the last call added, for the clock.
+    /// Arrivals that the last call scheduled; the executor moves them into its queue of events.
     pub(crate) later: Vec<(Duration, Due)>,
 }
 
 #[derive(Default)]
 struct Connection {
     under_way: VecDeque<Act>,
-    /// When the last of what is under way arrives.
+    /// When the last thing that was sent arrives.
     last: Duration,
     arrived: VecDeque<u8>,
     finished: bool,
@@ -51,7 +51,7 @@ impl Net {
     }
 
     /// Connections that are not closed.
-    pub(crate) fn open(&self) -> usize {
+    pub(crate) fn open_connections(&self) -> usize {
         self.connections.iter().flatten().count()
     }
 
@@ -76,7 +76,7 @@ impl Net {
         self.ask(id, now, |world, link, _| world.hung_up(link));
     }
 
-    /// Has the world act on a connection, and puts what it does on the way.
+    /// Lets the world react on a connection, and schedules the arrival of whatever it sends.
     fn ask<T>(&mut self, id: u32, now: Duration, act: impl FnOnce(&mut dyn World, Link, &mut Wire) -> T) -> T
     where
         T: Default,
@@ -127,7 +127,8 @@ impl Net {
     pub(crate) fn send(&mut self, id: u32, datagram: &[u8], now: Duration) {
         let (Some(world), Some(port)) = (self.world.clone(), &mut self.ports[id as usize]) else { return };
         for (after, answer) in world.borrow_mut().datagram(now, port.peer, datagram) {
-            // Answers on one socket keep their order: which of two questions comes first is drawn elsewhere.
+            // The answers on one socket arrive in the order in which they were sent. The executor already shuffles the order of the
+            // questions, because it draws the task that runs next.
             port.under_way.push_back(answer);
             self.later.push((now + after, Due::Port(id)));
         }
@@ -144,7 +145,7 @@ impl Net {
         }
     }
 
-    /// Something arrives.
+    /// Delivers the oldest thing that is on its way. Returns the waker of the task that waits for it, if there is one.
     pub(crate) fn arrive(&mut self, due: Due) -> Option<Waker> {
         match due {
             Due::Connection(id) => {

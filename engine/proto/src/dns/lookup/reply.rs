@@ -1,4 +1,5 @@
-//! What a reply does to a lookup: it ends it, moves it on to the next resolver, or has the same one asked in another way.
+//! What a reply does to a lookup: it may end the lookup, move it on to the next resolver, or have the same resolver asked again in
+//! another way.
 
 use super::{Lookup, Next, Received, Transport};
 use crate::dns::message::{self, Doubt, Extension, Response, Unrelated};
@@ -34,13 +35,13 @@ impl Lookup {
             Ok(response) => {
                 let refused = response == Response::Failed(Failure::Refused);
                 self.upstreams[upstream].answered = true;
-                self.take(upstream, transport, extension, response, now);
+                self.apply(upstream, transport, extension, response, now);
                 if refused { Received::Refusal } else { Received::Answer }
             }
         }
     }
 
-    fn take(
+    fn apply(
         &mut self,
         upstream: usize,
         transport: Transport,
@@ -63,8 +64,8 @@ impl Lookup {
         });
     }
 
-    /// A denial without proof. One that lacks only the SOA record may come from a cache that does not keep them; what asks for
-    /// DNSSEC records has to be asked for anew.
+    /// A denial without proof. If it lacks only the SOA record, it may come from a cache that does not keep SOA records. So the
+    /// question is repeated with a request for DNSSEC records, which such a resolver cannot answer from that cache.
     fn doubt(&mut self, upstream: usize, transport: Transport, extension: Extension, doubt: Doubt) {
         if doubt == Doubt::NoSoa && extension == Extension::Edns {
             self.upstreams[upstream].wants_dnssec = true;
@@ -75,7 +76,8 @@ impl Lookup {
         }
     }
 
-    /// REFUSED: the next resolver is asked; where there is none, this one again after a pause.
+    /// REFUSED: the next resolver of the round is asked at once. After the last one of a round, the next round begins after a
+    /// pause. A resolver that has refused [`DNS_REFUSALS_MAX`] times is not asked again.
     fn refused(&mut self, upstream: usize, now: Instant) {
         let known = &mut self.upstreams[upstream];
         known.refusals += 1;
@@ -96,7 +98,7 @@ impl Lookup {
         }
     }
 
-    /// The same question over TCP, unless that was tried.
+    /// Asks the same question over TCP. A resolver with which TCP has already failed is not asked again.
     fn move_to_tcp(&mut self, upstream: usize) {
         let under_way = self.sent.iter().any(|s| s.upstream == upstream && s.transport == Transport::Tcp);
         if self.upstreams[upstream].no_tcp || under_way && !self.waits_for(upstream, Transport::Tcp) {
@@ -106,20 +108,20 @@ impl Lookup {
         }
     }
 
-    /// The same question without EDNS: RFC 6891 7.
+    /// Asks the same question without EDNS (RFC 6891 7).
     fn without_edns(&mut self, upstream: usize, transport: Transport) {
         if !std::mem::replace(&mut self.upstreams[upstream].no_edns, true) {
             self.again(upstream, transport);
         }
     }
 
-    /// The resolver is asked in another way; its answers to what was sent before are not awaited any more.
+    /// Asks the resolver in another way. Answers to what was sent to it before no longer count.
     fn again(&mut self, upstream: usize, transport: Transport) {
         self.sent.retain(|s| s.upstream != upstream);
         self.next = Next::Send { upstream, transport };
     }
 
-    /// The resolver has had its say and is not asked again.
+    /// The resolver is spent: this lookup does not ask it again.
     fn spend(&mut self, upstream: usize, why: Failure) {
         self.failure = Some(why);
         self.upstreams[upstream].spent = true;
@@ -132,7 +134,7 @@ impl Lookup {
         }
     }
 
-    /// Asks the next resolver, over the rounds; ends the lookup if none is left.
+    /// Moves on to the next resolver that is not spent, round after round. Ends the lookup if the rounds are over or all are spent.
     pub(super) fn go_on(&mut self) {
         while !self.all_spent() && self.tries < self.count() * self.config.rounds {
             let upstream = (self.first + self.tries as usize) % self.config.upstreams;
