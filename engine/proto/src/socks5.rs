@@ -1,16 +1,16 @@
-//! The client side of a SOCKS5 handshake, as a machine without I/O: greeting, user name and password, CONNECT to an IP address
-//! (RFC 1928, RFC 1929).
+//! The client side of a SOCKS5 handshake, as a state machine without I/O: greeting, user name and password, CONNECT to an IP
+//! address (RFC 1928, RFC 1929).
 //!
-//! The destination is always an address and never a name: the address that was checked is the one that is connected to, and the
-//! proxy asks no DNS. A reply of the proxy counts against the destination only after a correct handshake. Everything else is a fault
-//! of the proxy, and so of ours, and of no mail host.
+//! The destination is always an IP address and never a name. So the proxy connects to exactly the address that mailprobe has
+//! checked, and makes no DNS look-ups. Only a reply to CONNECT, or a hang-up in its place, can count against the destination. Every
+//! other failure is a fault of the proxy or of its configuration, and says nothing about a mail host.
 
 use crate::limits::SOCKS_CREDENTIAL_BYTES_MAX;
 use std::fmt;
 use std::net::SocketAddr;
 
 const VERSION: u8 = 5;
-/// RFC 1929 has a version of its own.
+/// The version of the exchange of user name and password. RFC 1929 numbers it separately from SOCKS.
 const AUTH_VERSION: u8 = 1;
 const NO_AUTHENTICATION: u8 = 0;
 const USER_AND_PASSWORD: u8 = 2;
@@ -19,7 +19,7 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// The login at a proxy. [`fmt::Debug`] shows neither part.
+/// The user name and the password for a proxy. [`fmt::Debug`] shows neither.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     user: Box<str>,
@@ -27,7 +27,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// `None` unless both have 1 to [`SOCKS_CREDENTIAL_BYTES_MAX`] bytes.
+    /// Returns `None` unless the user name and the password have 1 to [`SOCKS_CREDENTIAL_BYTES_MAX`] bytes each.
     pub fn new(user: &str, password: &str) -> Option<Credentials> {
         let fits = |text: &str| (1..=SOCKS_CREDENTIAL_BYTES_MAX).contains(&text.len());
         (fits(user) && fits(password)).then(|| Credentials { user: user.into(), password: password.into() })
@@ -48,20 +48,20 @@ impl fmt::Debug for Credentials {
 /// The reply that a handshake waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandshakeStep {
-    /// The proxy's choice of a method.
+    /// The method of authentication that the proxy chooses.
     Method,
-    /// Its answer to user name and password.
+    /// The proxy's reply to the user name and the password.
     Authentication,
-    /// Its answer to CONNECT: until then it is busy with the destination.
+    /// The proxy's reply to CONNECT. Until it arrives, the proxy is trying to reach the destination.
     Connect,
-    /// Nothing: what comes now is the destination's.
+    /// No reply: the handshake is complete, and all further bytes come from the destination.
     Done,
 }
 
-/// Why a handshake came to nothing.
+/// Why a handshake failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandshakeFailure {
-    /// The proxy cannot be used: our fault, and it says nothing about the destination.
+    /// The proxy cannot be used. The fault is on our side, and says nothing about the destination.
     Proxy(Fault),
     /// The proxy could not connect to the destination.
     Destination(Unreached),
@@ -72,18 +72,18 @@ pub enum HandshakeFailure {
 pub enum Fault {
     /// The proxy requires a user name and a password, and none are set; or it chose a method that was not offered.
     WantsAuthentication,
-    /// It does not take the user name and the password.
+    /// The proxy rejects the user name and the password.
     RefusesCredentials,
-    /// It is none for SOCKS5, or breaks the protocol.
+    /// The proxy does not speak SOCKS5, or violates the protocol.
     Garbled,
-    /// It hung up before it was asked to connect.
+    /// The proxy closed the connection before it was asked to connect.
     HungUp,
-    /// It does not know CONNECT.
+    /// The proxy does not support CONNECT.
     NoConnect,
 }
 
 impl Fault {
-    /// In words, for the operator.
+    /// The fault in words, for the operator.
     pub fn as_str(self) -> &'static str {
         match self {
             Fault::WantsAuthentication => {
@@ -97,12 +97,12 @@ impl Fault {
     }
 }
 
-/// The reply of a proxy about a destination: RFC 1928 6.
+/// Why the proxy could not connect to the destination: its reply to CONNECT (RFC 1928 6), or no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreached {
-    /// Reply 1: general failure (RFC 1928 6).
+    /// Reply 1: general failure.
     General,
-    /// 2: not allowed by its rules, as a local firewall would say.
+    /// Reply 2: the rules of the proxy do not allow the connection.
     Forbidden,
     /// Reply 3: the network cannot be reached.
     NetworkUnreachable,
@@ -110,11 +110,11 @@ pub enum Unreached {
     HostUnreachable,
     /// Reply 5: the host refused the connection.
     Refused,
-    /// 6: TTL expired, which many use for a connection that timed out.
+    /// Reply 6: TTL expired. Many proxies use it for a connection that timed out.
     TimedOut,
-    /// 8: it does not reach addresses of this family.
+    /// Reply 8: the proxy does not reach addresses of this family.
     FamilyUnsupported,
-    /// It hung up in place of a reply.
+    /// The proxy closed the connection without a reply to CONNECT.
     HungUp,
 }
 
@@ -134,20 +134,21 @@ impl Unreached {
     }
 }
 
-/// One handshake. [`fmt::Debug`] is not derived: it holds the password.
+/// One handshake. [`fmt::Debug`] is not derived, because the handshake holds the password.
 pub struct Handshake<'c> {
     credentials: Option<&'c Credentials>,
     destination: SocketAddr,
     step: HandshakeStep,
     outgoing: Vec<u8>,
-    /// The bytes of an incomplete reply; never more than [`crate::limits::SOCKS_REPLY_BYTES_MAX`] and one read.
+    /// The bytes that are not parsed yet: an incomplete reply, or what follows the handshake. Never more than
+    /// [`crate::limits::SOCKS_REPLY_BYTES_MAX`] and one read.
     received: Vec<u8>,
 }
 
 impl<'c> Handshake<'c> {
-    /// A handshake on a connection that has just been made.
+    /// Begins a handshake on a new connection.
     pub fn new(destination: SocketAddr, credentials: Option<&'c Credentials>) -> Handshake<'c> {
-        // A proxy that knows its clients by their addresses may choose to take no password.
+        // A proxy that identifies its clients by their addresses may want no password, so that is offered too.
         let outgoing = match credentials {
             Some(_) => vec![VERSION, 2, NO_AUTHENTICATION, USER_AND_PASSWORD],
             None => vec![VERSION, 1, NO_AUTHENTICATION],
@@ -155,20 +156,20 @@ impl<'c> Handshake<'c> {
         Handshake { credentials, destination, step: HandshakeStep::Method, outgoing, received: Vec::new() }
     }
 
-    /// The reply of the proxy that is awaited.
+    /// The reply that the handshake waits for.
     pub fn step(&self) -> HandshakeStep {
         self.step
     }
 
-    /// The bytes that are to be sent now; empty when there are none.
+    /// Takes the bytes that are to be sent now. Empty if there are none.
     pub fn take_outgoing(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.outgoing)
     }
 
-    /// Bytes came from the proxy.
+    /// Takes in bytes from the proxy.
     ///
     /// # Errors
-    /// Why there will be no connection; the handshake is over then.
+    /// The reason for the failure. The handshake is then over.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(), HandshakeFailure> {
         self.received.extend_from_slice(bytes);
         match self.step {
@@ -179,7 +180,7 @@ impl<'c> Handshake<'c> {
         }
     }
 
-    /// The proxy closed the connection, or it broke.
+    /// The failure of a handshake if the connection was closed or broke.
     pub fn on_closed(&self) -> HandshakeFailure {
         match self.step {
             HandshakeStep::Connect | HandshakeStep::Done => HandshakeFailure::Destination(Unreached::HungUp),
@@ -187,7 +188,7 @@ impl<'c> Handshake<'c> {
         }
     }
 
-    /// The bytes after the handshake: the first bytes of the destination.
+    /// The bytes after the handshake: the first bytes from the destination.
     pub fn into_rest(self) -> Vec<u8> {
         self.received
     }
@@ -218,7 +219,8 @@ impl<'c> Handshake<'c> {
         Ok(())
     }
 
-    /// The second byte of a reply of two. Nothing can come behind it: the proxy was not asked.
+    /// The second byte of a reply of two bytes; `None` if the reply is incomplete. More bytes are a fault, because the proxy has
+    /// not been asked anything else yet.
     fn pair(&mut self, version: u8) -> Result<Option<u8>, HandshakeFailure> {
         match *self.received {
             [] => Ok(None),
@@ -247,8 +249,8 @@ impl<'c> Handshake<'c> {
         self.step = HandshakeStep::Connect;
     }
 
-    /// RFC 1928 6. The bound address behind a success is of no use, and a failure needs none: proxies close right
-    /// behind it, and some leave it out.
+    /// Reads the reply to CONNECT (RFC 1928 6). In a success, the bound address is read and ignored. A failure counts without its
+    /// bound address, because some proxies leave it out, and many close the connection directly after the code.
     fn connected(&mut self) -> Result<(), HandshakeFailure> {
         let (version, code) = match *self.received {
             [version, code, ..] => (version, code),

@@ -1,9 +1,10 @@
 //! Domains that look like a typing mistake of a popular provider.
 //!
-//! A wrong suggestion costs the caller an address, so the limits are strict. One slip is allowed: a letter left out, added, swapped with
-//! its neighbour or replaced; never the first letter unless it is swapped, never in a name of fewer than five letters, and never for
-//! a domain that is itself free or popular. Names of nine letters and more may have a second slip. Lists of disposable domains have
-//! many mistypings of the largest providers (`gmial.com`), because squatters run them: for these a mistake is the better guess.
+//! A wrong suggestion costs the caller an address, so the limits are strict. One slip is allowed, in the name (the text before the
+//! first dot) or in the ending: a letter that is left out, added, replaced, or swapped with its neighbour. A name of nine letters
+//! or more may have two. The first letter must be right, or swapped with the second. A name of fewer than five letters must be
+//! right. A domain that is itself free or popular gets no suggestion. A disposable domain gets one only if a single slip leads to
+//! one of the largest providers: squatters own many such domains (`gmial.com`), so a mistake is the better guess there.
 
 use crate::limits::TYPO_DOMAIN_CHARS_MAX;
 use crate::lists::TYPO_TARGETS;
@@ -11,20 +12,20 @@ use crate::public_suffix::has_known_suffix;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// Shortest name (the text before the first dot) in which a slip differs from another name.
+/// Shortest name of a target in which one slip is allowed. In a shorter name, a slip often makes another real name.
 const NAME_CHARS_MIN: usize = 5;
-/// Shortest name in which two slips can be.
+/// Shortest name of a target in which two slips are allowed.
 const NAME_CHARS_MIN_TWO: usize = 9;
 
-/// Endings that exist, and are still mistakes of `com` after a popular name.
+/// Endings that exist, but count as mistakes of `com` after a name of at least [`NAME_CHARS_MIN`] letters.
 const MISTAKES_OF_COM: [&str; 3] = ["co", "cm", "om"];
 
-/// The preferred targets among equally near ones: those with the most users.
+/// The targets with the most users. Among equally near targets, the earliest of these is suggested.
 const FIRST_CHOICES: [&str; 6] =
     ["gmail.com", "yahoo.com", "hotmail.com", "outlook.com", "icloud.com", "googlemail.com"];
 
-/// The domain that `domain` (A-label form) looks like a mistyping of: a popular provider, or one of `own`. It is none if the domain
-/// `is_right`.
+/// The domain that was probably meant by `domain` (in A-label form): a popular provider, or one of `own`. `None` if there is no
+/// such domain, or if `is_right` holds for `domain`.
 pub(crate) fn suggest(
     domain: &str,
     own: &ByLetter,
@@ -35,7 +36,7 @@ pub(crate) fn suggest(
     if !domain.is_ascii() || domain.len() > TYPO_DOMAIN_CHARS_MAX {
         return None;
     }
-    // Few domains are near any target, so the few near ones are searched first.
+    // Few domains are near a target, so the targets are searched first, and the lists are asked only for these few.
     let (slips, rank, target) = BUILT_IN
         .near(name)
         .chain(own.near(name))
@@ -48,13 +49,14 @@ pub(crate) fn suggest(
     (near_a_large_one || !is_disposable(domain)).then(|| target.clone())
 }
 
-/// A domain that a suggestion can name, taken apart once.
+/// A domain that can be suggested, with the place where its name ends.
 #[derive(Clone)]
 struct TypoTarget {
     domain: Cow<'static, str>,
-    /// The place of its first dot.
+    /// The index of the first dot.
     dot: usize,
-    /// Its place among [`FIRST_CHOICES`]; the domains of the operator come next, then the others.
+    /// The index in [`FIRST_CHOICES`]. The domains of the operator have the number after the last index, and all others have
+    /// `usize::MAX`.
     rank: usize,
 }
 
@@ -63,18 +65,18 @@ impl TypoTarget {
         Some(TypoTarget { dot: domain.find('.')?, domain, rank })
     }
 
-    /// The text before its first dot.
+    /// The text before the first dot.
     fn name(&self) -> &str {
         &self.domain[..self.dot]
     }
 
-    /// The text after its first dot.
+    /// The text after the first dot.
     fn ending(&self) -> &str {
         &self.domain[self.dot + 1..]
     }
 }
 
-/// The targets by the first letter of their names: no mistake is made in it, unless it is swapped with the second.
+/// The targets by the first letter of their names. In a mistyped name, this letter is the first or the second.
 #[derive(Clone, Default)]
 pub(crate) struct ByLetter(Vec<Vec<TypoTarget>>);
 
@@ -100,7 +102,7 @@ impl ByLetter {
         ByLetter::new(domains.map(|domain| (domain, FIRST_CHOICES.len())))
     }
 
-    /// Those that begin with one of the first two letters of `name`.
+    /// The targets with a name that begins with one of the first two letters of `name`.
     fn near(&self, name: &str) -> impl Iterator<Item = &TypoTarget> {
         let mut letters = name.bytes().take(2);
         let first = letters.next();
@@ -116,7 +118,7 @@ impl ByLetter {
     }
 }
 
-/// How many slips lead from `target` to `name.ending`; none when it takes more than may be.
+/// The number of slips between the target and `name.ending`. `None` if there are none, or more than allowed.
 fn slips(name: &str, ending: &str, target: &TypoTarget) -> Option<usize> {
     if name == target.name() {
         return ending_slips(name, ending, target.ending());
@@ -137,7 +139,7 @@ fn name_slips(name: &str, target: &str) -> Option<usize> {
     (slips <= most).then_some(slips)
 }
 
-/// The same first letter, or the first two swapped.
+/// Whether both have the same first letter, or the first two letters are swapped.
 fn begins_alike(name: &str, target: &str) -> bool {
     match (name.as_bytes(), target.as_bytes()) {
         ([a, ..], [b, ..]) if a == b => true,
@@ -146,7 +148,8 @@ fn begins_alike(name: &str, target: &str) -> bool {
     }
 }
 
-/// The slips of a domain with the right name and a wrong ending: only if no such ending exists, or nobody uses it.
+/// The number of slips in the ending of a domain with the right name: one, or `None`. An ending that exists is no slip, except for
+/// [`MISTAKES_OF_COM`].
 fn ending_slips(name: &str, ending: &str, target: &str) -> Option<usize> {
     if ending == target {
         return None;

@@ -1,8 +1,8 @@
-//! From what servers said to a verdict about an address.
+//! Turns the replies of mail servers into a verdict about an address.
 //!
-//! A reply is first classified on its own: what it means ([`Class`]), about whom it speaks ([`Scope`]) and
-//! which rule said so. Only a permanent refusal of the recipient may say that a mailbox is undeliverable;
-//! everything else is retried elsewhere or later, or ends as [`Reason::Unverifiable`].
+//! Each reply is first classified by itself: what it states ([`Class`]), what it is about ([`Scope`]), and which rule decided. A
+//! refusal counts against an address only if it is about the recipient or the domain, and if it is permanent or says that the
+//! mailbox is full. After any other refusal mailprobe asks elsewhere or later, or the address ends as [`Reason::Unverifiable`].
 
 pub mod catch_all;
 pub mod classify;
@@ -21,8 +21,8 @@ mod words;
 pub use classify::{Classification, ReplyView, Us, classify, reason_at_rcpt};
 pub use observed::ObservedReply;
 
-/// Why an address is deliverable or not: the closed set of reasons of full checks. The crate `api` has the reasons of the contract,
-/// with those of fast checks; `convert.rs` of the crate `checks` maps these to those.
+/// Why an address is deliverable or not: the reasons of full checks. The crate `api` has the reasons of the contract, which also
+/// cover fast checks; `convert.rs` of the crate `checks` maps the reasons of this type to those.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// The mailbox accepts mail, and its domain refuses mailboxes that do not exist.
@@ -35,20 +35,20 @@ pub enum Reason {
     Disposable,
     /// The operator's list names the address or its domain as a spam trap.
     Spamtrap,
-    /// The mailbox exists and has no room left.
+    /// The mailbox exists, and is full.
     InboxFull,
-    /// The mailbox exists and takes no mail.
+    /// The mailbox exists, and takes no mail.
     MailboxDisabled,
     /// The domain accepts every recipient.
     CatchAll,
-    /// There is no such mailbox, or the domain takes no mail at all.
+    /// There is no such mailbox, or the domain takes no mail.
     MailboxNotFound,
-    /// It could not be found out.
+    /// No reply shows whether the mailbox exists.
     Unverifiable,
 }
 
 impl Reason {
-    /// All of them, in the order of the contract's table.
+    /// All reasons, in the order of the contract's table.
     pub const ALL: [Reason; 10] = [
         Reason::MailboxExists,
         Reason::RoleAccount,
@@ -62,12 +62,12 @@ impl Reason {
         Reason::Unverifiable,
     ];
 
-    /// The strict yes or no of the contract: true only for a confirmed mailbox.
+    /// The strict yes or no of the contract. It is true only for a confirmed mailbox.
     pub fn deliverable(self) -> bool {
         matches!(self, Reason::MailboxExists | Reason::RoleAccount)
     }
 
-    /// The code of the contract, such as `mailbox_exists`.
+    /// The name of the reason in the contract, such as `mailbox_exists`.
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::MailboxExists => "mailbox_exists",
@@ -84,74 +84,74 @@ impl Reason {
     }
 }
 
-/// Which of our commands a reply answers.
+/// The step of a session that a reply answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// The greeting of the server, before any command.
     Banner,
     /// The reply to EHLO, HELO or STARTTLS.
     Ehlo,
-    /// The reply to MAIL, or to RSET before it.
+    /// The reply to MAIL, or to RSET in front of MAIL.
     Mail,
-    /// RCPT of the address that is asked about.
+    /// The reply to RCPT of the address that is checked.
     Rcpt,
-    /// The reply to RCPT of a control recipient, which nobody owns.
+    /// The reply to RCPT of another recipient, such as a control recipient.
     Control,
 }
 
-/// The statement of a reply.
+/// What a reply states. docs/verdicts.md has a table of the classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// The command, or the recipient, was accepted.
     Accepted,
     /// The mailbox does not exist.
     NotFound,
-    /// The mailbox has no room left.
+    /// The mailbox is full.
     Full,
-    /// The mailbox exists and takes no mail.
+    /// The mailbox exists, and takes no mail.
     Disabled,
-    /// It is about us: our address, name, reputation or conduct.
+    /// The refusal is about us: our address, name, reputation or conduct.
     Policy,
-    /// Greylisting: come back later from the same source.
+    /// Greylisting: the server wants a later try from the same source.
     Greylisted,
-    /// We are too fast or too many.
+    /// We ask too fast or too much.
     Throttled,
-    /// The mailbox exists, but takes no more mail just now.
+    /// The mailbox exists, but takes no more mail at the moment.
     ExistsThrottled,
     /// The mailbox exists, but takes mail from authenticated or internal senders only.
     ExistsRestricted,
-    /// Authentication or TLS is asked for, and nothing is said about the mailbox.
+    /// The server requires authentication or TLS, and says nothing about the mailbox.
     AuthRequired,
     /// The host does not serve this domain.
     Relay,
     /// The domain takes no mail.
     DomainDead,
-    /// Temporary, and about neither us nor the mailbox.
+    /// The cause is temporary and not about us, and the state of the mailbox is not certain.
     Temporary,
-    /// Nothing can be read from it.
+    /// The reply has no meaning that mailprobe can read.
     Unclear,
 }
 
-/// About whom a reply speaks; how far its meaning reaches (after the header of Postfix's `smtp_trouble.c`).
+/// What a reply is about, and so how far its statement applies (after the header of Postfix's `smtp_trouble.c`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// The recipient that RCPT named, and no other.
     Recipient,
     /// The reverse-path of MAIL.
     Sender,
-    /// This session: a new one may fare better.
+    /// This session: a new one may succeed.
     Session,
-    /// This host: another MX host may fare better.
+    /// This host: another MX host may accept.
     Host,
     /// All hosts of the site, or the domain.
     Site,
-    /// Our source address or name, wherever we ask.
+    /// Our source address or our name, at any host.
     Us,
 }
 
 impl Class {
-    /// The short name, as tables and `mailprobe classify` write it. [`Class::Unclear`] shares the name
-    /// of [`Class::Policy`]: a refusal that says nothing of the mailbox.
+    /// The short name in tables and in the output of `mailprobe classify`. [`Class::Unclear`] shares the name of [`Class::Policy`],
+    /// because both are refusals that say nothing about the mailbox.
     pub fn as_str(self) -> &'static str {
         match self {
             Class::Accepted => "EX",

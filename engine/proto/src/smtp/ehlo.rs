@@ -9,16 +9,16 @@ pub struct Extensions {
     pub pipelining: bool,
     /// The server offers STARTTLS (RFC 3207).
     pub starttls: bool,
-    /// SMTPUTF8 (RFC 6531): local parts beyond ASCII can be asked about.
+    /// SMTPUTF8 (RFC 6531): the server takes local parts that are not ASCII.
     pub smtputf8: bool,
-    /// LIMITS RCPTMAX (RFC 9422): most recipients in one transaction.
+    /// LIMITS RCPTMAX (RFC 9422): the highest number of recipients in one transaction.
     pub recipients_max: Option<u32>,
-    /// LIMITS MAILMAX (RFC 9422): most transactions in one session.
+    /// LIMITS MAILMAX (RFC 9422): the highest number of transactions in one session.
     pub transactions_max: Option<u32>,
 }
 
 impl Extensions {
-    /// Reads them from a positive reply to EHLO. The first line greets; keywords that are not known are skipped.
+    /// Reads the extensions from a positive reply to EHLO. Skips the first line, which is a greeting, and unknown keywords.
     pub fn read(reply: &Reply) -> Extensions {
         let mut extensions = Extensions::default();
         for line in reply.lines().skip(1) {
@@ -39,7 +39,7 @@ impl Extensions {
 
     fn read_limit(&mut self, limit: &str) {
         let Some((name, value)) = limit.split_once('=') else { return };
-        // RFC 9422 4: a value is a number of 1 to 6 digits without a leading zero; anything else is void.
+        // RFC 9422 4: a value has one to six digits and is not 0. Other values are ignored.
         let Some(value) = value.parse().ok().filter(|&n: &u32| n > 0 && n < 1_000_000) else { return };
         if name.eq_ignore_ascii_case("RCPTMAX") {
             self.recipients_max = Some(value);

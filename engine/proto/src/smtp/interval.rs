@@ -1,10 +1,11 @@
-//! The interval after which a server wants to be asked again, where its reply names one: "greylisted for 5 minutes",
-//! "try again in 300 seconds", "retry after 00:04:30".
+//! The interval after which a server wants to be asked again, if its reply names one: "greylisted for 5 minutes", "try again in 300
+//! seconds", "retry after 00:04:30".
 
 use crate::limits::NAMED_INTERVAL_MAX;
 use std::time::Duration;
 
-/// The first interval that the text names, with its unit.
+/// The interval that the text names. A time with colons is preferred, then a number with its unit as the next word, then a number
+/// with an attached unit. Of several in one form, the first is taken. `None` if it is longer than [`NAMED_INTERVAL_MAX`].
 pub fn named(text: &str) -> Option<Duration> {
     let words =
         text.split(|c: char| c.is_whitespace() || "()[],;".contains(c)).filter(|word| !word.is_empty());
@@ -15,25 +16,25 @@ pub fn named(text: &str) -> Option<Duration> {
     clock.or(counted).or_else(joined).filter(|interval| *interval <= NAMED_INTERVAL_MAX)
 }
 
-/// `00:04:30`
+/// Reads hours, minutes and seconds, such as `00:04:30`.
 fn clock(word: &str) -> Option<Duration> {
     let parts: Vec<u64> = word.split(':').map(number).collect::<Option<_>>()?;
     let [hours, minutes, seconds] = parts[..] else { return None };
     Some(Duration::from_secs(hours * 3600 + minutes * 60 + seconds))
 }
 
-/// `5` and `minutes`
+/// Reads a number and its unit as two words, such as `5` and `minutes`.
 fn counted(count: &str, unit: &str) -> Option<Duration> {
     Some(Duration::from_secs(number(count)? * unit_s(unit)?))
 }
 
-/// `300s`
+/// Reads a number and its unit as one word, such as `300s`.
 fn joined(word: &str) -> Option<Duration> {
     let end = word.find(|c: char| !c.is_ascii_digit())?;
     counted(&word[..end], &word[end..])
 }
 
-/// A number of five digits at most.
+/// Reads a number of at most five digits.
 fn number(word: &str) -> Option<u64> {
     let digits = !word.is_empty() && word.len() <= 5 && word.bytes().all(|byte| byte.is_ascii_digit());
     if digits { word.parse().ok() } else { None }

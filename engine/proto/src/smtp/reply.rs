@@ -1,13 +1,13 @@
 //! The bounded, incremental reply parser (RFC 5321 4.2).
 //!
-//! Peers are hostile: every line, every reply and every count has a bound, and what breaks a bound or the
-//! grammar is an error after which the session must not be used again. Feeding the same bytes in other
-//! pieces never changes what comes out.
+//! Peers are hostile, so the length of a line, the length of a reply and the number of its lines are bounded. A reply that exceeds
+//! a bound or violates the grammar is an error, and the session must not be used afterwards. The result does not depend on how the
+//! bytes are divided among the calls of [`ReplyParser::feed`].
 
 use crate::limits::{REPLY_BYTES_MAX, REPLY_LINE_BYTES_MAX, REPLY_LINES_MAX};
 use std::fmt;
 
-/// One whole reply of a server.
+/// One complete reply of a server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     code: u16,
@@ -15,7 +15,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A reply from its code (200 to 599) and its text, lines separated by `\n`, as a table or a test states it.
+    /// Makes a reply from a code (200 to 599) and a text that has its lines separated by `\n`. It checks neither.
     pub fn new(code: u16, text: &str) -> Reply {
         Reply { code, text: text.into() }
     }
@@ -23,7 +23,7 @@ impl Reply {
     /// Parses one reply, such as a line of a log: `550-5.1.1 no\r\n550 5.1.1 such user`. The last line end may be missing.
     ///
     /// # Errors
-    /// [`ReplyError`] of the incremental parser; [`ReplyError::NotAReply`] if the text ends early or continues after the reply.
+    /// The error of the incremental parser, or [`ReplyError::NotAReply`] if the text ends within the reply or continues after it.
     pub fn parse(text: &str) -> Result<Reply, ReplyError> {
         let mut parser = ReplyParser::default();
         parser.feed(text.trim_end_matches(['\r', '\n']).as_bytes());
@@ -39,8 +39,9 @@ impl Reply {
         self.code
     }
 
-    /// The text after the code, with lines separated by `\n`. A byte that is not UTF-8 is read as Windows-1252. Control characters,
-    /// incomplete characters and bytes without a meaning become U+FFFD, so a terminal can show the text.
+    /// The text after the code, with lines separated by `\n`. A byte that is not UTF-8 is read as Windows-1252. Control characters
+    /// other than tabs, truncated UTF-8 sequences of several bytes, and bytes without a meaning become U+FFFD, so a terminal can
+    /// show the text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -73,7 +74,7 @@ impl fmt::Debug for Reply {
     }
 }
 
-/// Why the bytes of a server are no reply. The session is over after any of these.
+/// Why the bytes of a server are not a valid reply. After any of these errors, the session must not be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyError {
     /// A line does not begin with three digits (200 to 599) and a space, a hyphen or the line's end.
@@ -103,9 +104,9 @@ impl std::error::Error for ReplyError {}
 #[derive(Default)]
 pub struct ReplyParser {
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that are spent.
+    /// The number of bytes at the front of `buffer` that have been parsed.
     start: usize,
-    /// Bytes of `buffer` that are known to hold no line end.
+    /// The number of bytes at the front of `buffer` that have been searched for a line end.
     scanned: usize,
     code: u16,
     lines: usize,
@@ -114,17 +115,17 @@ pub struct ReplyParser {
 }
 
 impl ReplyParser {
-    /// Takes bytes as they came. They are kept until [`ReplyParser::next`] has used them.
+    /// Takes in bytes as they arrive, and keeps them until [`ReplyParser::next`] has parsed them. Ignores them after an error.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.failed.is_none() {
             self.buffer.extend_from_slice(bytes);
         }
     }
 
-    /// The next whole reply; `None` when more bytes are needed.
+    /// Returns the next complete reply, or `None` if more bytes are needed.
     ///
     /// # Errors
-    /// The first error stays: every later call returns it again.
+    /// After the first error, every call returns this error.
     #[expect(clippy::should_implement_trait, reason = "an iterator would have to yield errors for ever")]
     pub fn next(&mut self) -> Result<Option<Reply>, ReplyError> {
         if let Some(error) = self.failed {
@@ -136,13 +137,13 @@ impl ReplyParser {
         })
     }
 
-    /// Whether the parser has no bytes and no part of a reply. Otherwise the server sent something before a command (RFC 5321 4.3.1), or
-    /// after its reply to STARTTLS (RFC 3207 4).
+    /// Whether the parser holds no bytes and no part of a reply. If it holds some when no reply is due, the server sent something
+    /// before a command (RFC 5321 4.3.1), or after its reply to STARTTLS (RFC 3207 4).
     pub fn is_empty(&self) -> bool {
         self.start == self.buffer.len() && self.lines == 0
     }
 
-    /// Drops all that is held, as RFC 3207 4.2 asks of a client after STARTTLS.
+    /// Discards all bytes and lines, as RFC 3207 4.2 requires of a client after STARTTLS.
     pub fn clear(&mut self) {
         *self = ReplyParser::default();
     }
@@ -177,7 +178,7 @@ impl ReplyParser {
         }
     }
 
-    /// Reads the line `start..end` (its LF excluded); true when it ends the reply.
+    /// Parses the line `start..end` of `buffer`, without its LF. Returns whether the line ends the reply.
     fn line(&mut self, start: usize, end: usize) -> Result<bool, ReplyError> {
         let line = &self.buffer[start..end];
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -209,7 +210,7 @@ impl ReplyParser {
         Ok(last)
     }
 
-    /// Frees what is spent, once no whole line is left in it: an idle session holds no buffer.
+    /// Removes the parsed bytes. If no others are left, the buffer is freed, so an idle session holds no memory for it.
     fn compact(&mut self) {
         if self.start == self.buffer.len() {
             self.buffer = Vec::new();
@@ -222,7 +223,7 @@ impl ReplyParser {
 }
 
 fn push_printable(text: &mut String, bytes: &[u8]) {
-    // Nearly every reply is of this kind, and a machine looks at many bytes at once.
+    // Nearly every reply is printable ASCII. A check without an early exit lets the processor compare many bytes at once.
     let plain = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
     if bytes.iter().fold(true, |all, byte| all & plain(byte)) {
         text.extend(std::str::from_utf8(bytes));
@@ -240,14 +241,14 @@ fn push_printable(text: &mut String, bytes: &[u8]) {
         match chunk.invalid() {
             [] => {}
             [byte] => text.push(printable(from_windows_1252(*byte))),
-            // The beginning of a character of UTF-8 that was cut.
+            // A truncated UTF-8 sequence of several bytes.
             _ => text.push('\u{fffd}'),
         }
     }
 }
 
-/// The characters of the bytes 0x80 to 0x9f in Windows-1252 (index "windows-1252" of the WHATWG encoding standard). Five have none and
-/// are U+FFFD. Every other byte is the character of its own number.
+/// The characters of the bytes 0x80 to 0x9f in Windows-1252 (index "windows-1252" of the WHATWG encoding standard). Five of these
+/// bytes are undefined and become U+FFFD. A byte above 0x9f is the character with the same number in Unicode.
 const WINDOWS_1252_HIGH: [char; 32] = [
     '€', '\u{fffd}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{fffd}', 'Ž', '\u{fffd}',
     '\u{fffd}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{fffd}', 'ž', 'Ÿ',

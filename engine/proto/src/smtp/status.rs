@@ -1,8 +1,9 @@
-//! Enhanced status codes (RFC 3463, RFC 5248): found in the text of a reply and compared with its reply code.
+//! Finds enhanced status codes (RFC 3463, RFC 5248) in the text of a reply, and compares them with its reply code.
 //!
 //! RFC 2034 puts the code directly after the reply code. Many servers put it elsewhere ("#5.1.0 Address rejected", "User unknown
-//! (#5.1.1)", "rejected: 5.7.1 ..."), and many texts have dotted numbers that are no code: IP addresses, versions, sizes, local parts. A
-//! code counts only as a separate word whose class agrees with the reply code (RFC 2034 4). The first such word counts.
+//! (#5.1.1)", "rejected: 5.7.1 ..."), and many texts have dotted numbers that are not codes: IP addresses, versions, sizes, local
+//! parts. A number counts as a code only if it is a separate word and its class agrees with the reply code (RFC 2034 4). The first
+//! such number counts.
 
 use crate::limits::STATUS_SUBJECT_MAX;
 use crate::smtp::reply::Reply;
@@ -11,7 +12,7 @@ use std::fmt;
 /// An enhanced status code, `class.subject.detail`, such as 5.1.1 (RFC 3463 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EnhancedCode {
-    /// 2 done, 4 transient, 5 permanent.
+    /// The class: 2 for success, 4 for a transient failure, 5 for a permanent one.
     pub class: u8,
     /// The subject, from 0 to [`STATUS_SUBJECT_MAX`] (RFC 3463 3).
     pub subject: u16,
@@ -19,25 +20,25 @@ pub struct EnhancedCode {
     pub detail: u16,
 }
 
-/// Words before a number that is no code: a version or a name.
+/// A dotted number after one of these words is a version or a name, and not a code.
 const NOT_AFTER: &str = "version ver v release rev build exim postfix sendmail smtpd esmtp qmail milter ip user mailbox \
     account recipient address addr";
 
-/// Words after a number that is a size or a time.
+/// A dotted number before one of these words is a size or a time, and not a code.
 const NOT_BEFORE: &str = "b byte bytes k kb kib m mb mib gb s seconds";
 
 impl EnhancedCode {
-    /// A code from its three numbers.
+    /// Makes a code from its three numbers.
     pub const fn new(class: u8, subject: u16, detail: u16) -> EnhancedCode {
         EnhancedCode { class, subject, detail }
     }
 
-    /// The code that a reply carries, if it carries one that agrees with its reply code.
+    /// The first code in the text of the reply that agrees with the reply code.
     pub fn find(reply: &Reply) -> Option<EnhancedCode> {
         EnhancedCode::find_in(reply.text(), reply.code())
     }
 
-    /// As [`EnhancedCode::find`], for a text and a reply code.
+    /// Like [`EnhancedCode::find`], for a text and a reply code.
     pub fn find_in(text: &str, reply_code: u16) -> Option<EnhancedCode> {
         let bytes = text.as_bytes();
         let mut at = 0;
@@ -59,7 +60,7 @@ impl fmt::Display for EnhancedCode {
     }
 }
 
-/// The code with its class digit at `start`, and the index after it.
+/// Parses the code that has its class digit at `start` and a dot after it. Returns the code and the index after it.
 fn parse_at(bytes: &[u8], start: usize) -> Option<(EnhancedCode, usize)> {
     let class = match bytes[start] {
         digit @ (b'2' | b'4' | b'5') => digit - b'0',
@@ -73,7 +74,7 @@ fn parse_at(bytes: &[u8], start: usize) -> Option<(EnhancedCode, usize)> {
     Some((EnhancedCode { class, subject, detail }, end))
 }
 
-/// A number of one to three digits at `start`, and where it ends.
+/// Parses a number of one to three digits at `start`. Returns the number and the index after it.
 fn number(bytes: &[u8], start: usize) -> Option<(u16, usize)> {
     let digits = bytes.get(start..)?.iter().take(4).take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 || digits > 3 {
@@ -92,7 +93,7 @@ fn stands_alone(text: &str, start: usize, end: usize) -> bool {
 fn begins_a_word(before: &[u8]) -> bool {
     match before.last() {
         None => true,
-        // "550-5.1.1" inside a text that quotes another server's reply, but not "pool-5.1.1".
+        // "550-5.1.1" occurs in a text that quotes the reply of another server. "pool-5.1.1" is a name.
         Some(b'-') => {
             let digits = before[..before.len() - 1].iter().rev().take_while(|b| b.is_ascii_digit()).count();
             let lead = before.len() - 1 - digits;
@@ -104,12 +105,13 @@ fn begins_a_word(before: &[u8]) -> bool {
 
 fn ends_a_word(after: &[u8]) -> bool {
     let run = after.iter().take_while(|byte| is_address_byte(**byte)).count();
+    // Before an `@`, the number belongs to a local part.
     if after.get(run) == Some(&b'@') {
         return false;
     }
     match after.first() {
         None => true,
-        // A full stop may end a sentence; a dot that goes on makes it an IP address or a host name.
+        // A dot may end a sentence. With a letter or digit after it, the number is part of an IP address or a host name.
         Some(b'.') => !after.get(1).is_some_and(|byte| byte.is_ascii_alphanumeric()),
         Some(byte) => !byte.is_ascii_alphanumeric() && !b"_/%+>".contains(byte) && byte.is_ascii(),
     }

@@ -1,25 +1,26 @@
 //! The control recipient: does a domain refuse mailboxes that do not exist?
 //!
-//! No reply text says "catch-all". An accept proves the mailbox only if a recipient that does not exist is refused, permanently and
-//! for itself. Any other reply to the control recipient proves nothing, and the address ends as unverifiable.
+//! No reply text says "catch-all". An accept proves a mailbox only if the server refuses a recipient of the domain that does not
+//! exist, permanently and because it does not exist. If the server accepts that recipient too, the domain is a catch-all. Any other
+//! reply to the control recipient proves nothing by itself, and the address is unverifiable.
 
 use super::classify::{Classification, reason_at_rcpt};
 use super::provider::Provider;
 use super::{Class, Reason, Scope};
 
-/// The behaviour of a domain towards its control recipient.
+/// What the reply to a control recipient shows about its domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ControlFinding {
-    /// It was refused, permanently and for itself: the domain tells its mailboxes apart.
+    /// The control recipient was refused, permanently and because it does not exist. So the domain distinguishes its mailboxes.
     RefusesUnknown,
-    /// It was accepted: the domain accepts every recipient.
+    /// The control recipient was accepted. So the domain accepts every recipient.
     AcceptsAll,
-    /// Neither: a transient reply, a policy, a full mailbox of that name, a hang-up.
+    /// Neither, for example after a transient reply, a refusal about us, a "mailbox full" or a hang-up.
     Unknown,
 }
 
 impl ControlFinding {
-    /// The finding of the reply to RCPT for the control recipient. A hang-up or a timeout is [`ControlFinding::Unknown`].
+    /// The finding that a reply to RCPT of a control recipient gives. Without a reply, the finding is [`ControlFinding::Unknown`].
     pub fn of(control: &Classification) -> ControlFinding {
         match control.class {
             Class::Accepted if control.scope == Scope::Recipient => ControlFinding::AcceptsAll,
@@ -31,8 +32,8 @@ impl ControlFinding {
     }
 }
 
-/// The verdict's reason from the address's own reply and, where that was an accept, from what the control
-/// recipient showed. `role` is true for a role address such as `info@`.
+/// The reason of the verdict: from the reply to the address itself and, if this reply shows a mailbox, from the finding of the
+/// control recipient. `role`: the address is a role address such as `info@`.
 pub fn settle(real: &Classification, control: Option<ControlFinding>, role: bool) -> Reason {
     match (reason_at_rcpt(real), control) {
         (Reason::MailboxExists, Some(ControlFinding::RefusesUnknown)) if role => Reason::RoleAccount,
@@ -43,23 +44,24 @@ pub fn settle(real: &Classification, control: Option<ControlFinding>, role: bool
     }
 }
 
-/// True for MX hosts that accept every RCPT and refuse only after DATA: their accepts, of the control recipient
-/// too, show nothing, and addresses they accept end as [`Reason::Unverifiable`].
+/// Whether an MX host accepts every RCPT and refuses only after DATA. The accepts of such a host show nothing, not even for a
+/// control recipient, so the addresses that it accepts are [`Reason::Unverifiable`].
 pub fn accepts_everything(mx: &str) -> bool {
     Provider::of_mx(mx) == Some(Provider::Yahoo)
 }
 
-/// Fewest and most characters of a control recipient's local part.
+/// The length of a control recipient's local part, from the shortest to the longest.
 pub const CONTROL_LOCAL_PART_CHARS: std::ops::RangeInclusive<usize> = 11..=24;
 
 const CONSONANTS: &[u8; 16] = b"bcdfghjklmnprstv";
 const VOWELS: &[u8; 4] = b"aeio";
 const SEPARATORS: [&str; 4] = [".", "_", "-", ""];
 
-/// How the local parts of an installation's control recipients look: two words, what separates them, and digits.
+/// The shape of the local parts of an installation's control recipients: the lengths of two words, the separator between them, and
+/// the number of digits at the end.
 ///
-/// Each installation has a shape of its own. With one shape for all, one regular expression would find every control
-/// recipient of every installation, and a server could treat them apart.
+/// Each installation has a shape of its own. If all had the same shape, a server could recognize the control recipients of every
+/// installation by one regular expression, and treat them differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ControlShape {
     first: usize,
@@ -69,7 +71,7 @@ pub struct ControlShape {
 }
 
 impl ControlShape {
-    /// The shape that 16 random bytes draw.
+    /// Chooses a shape by random bytes.
     pub fn draw(random: [u8; 16]) -> ControlShape {
         ControlShape {
             first: 6 + usize::from(random[0] % 5),
@@ -79,7 +81,8 @@ impl ControlShape {
         }
     }
 
-    /// Another shape, for a second control recipient: a domain that accepts everyone may filter names of one shape.
+    /// The shape of the second control recipient. A domain that accepts every recipient may filter names of one shape, but hardly
+    /// of both.
     pub fn second(self) -> ControlShape {
         ControlShape {
             first: 6 + (self.first - 4) % 5,
@@ -89,8 +92,9 @@ impl ControlShape {
         }
     }
 
-    /// A local part that nobody owns, from 16 bytes of a keyed hash. It can be pronounced like a name, because spam traps and filters
-    /// look for patterns such as long hexadecimal strings or the word "test". A name of eleven and more random letters belongs to nobody.
+    /// A local part that nobody has, made from 16 bytes of a keyed hash. It can be pronounced like a name, because spam traps and
+    /// filters look for patterns such as long hexadecimal strings or the word "test". It has at least eleven random letters, so no
+    /// real mailbox has this name.
     pub fn local_part(self, hash: [u8; 16]) -> String {
         let mut letters = hash[..10].iter().flat_map(|byte| {
             let consonant = CONSONANTS[usize::from(byte & 15)];
@@ -171,7 +175,7 @@ mod tests {
         assert!(!accepts_everything("aspmx.l.google.com"));
     }
 
-    /// Letters as `a`, digits as `0`.
+    /// The local part with `a` for each letter and `0` for each digit.
     fn outline(local: &str) -> String {
         let mark = |c: char| match c {
             _ if c.is_ascii_digit() => '0',

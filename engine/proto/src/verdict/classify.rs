@@ -1,11 +1,12 @@
-//! The meaning of one reply: its class, its scope, and the rule that decided.
+//! The meaning of one reply: its class, its scope, and the rule that decides.
 //!
 //! The text is reduced to words (`words.rs`), the words raise signals (`lexicon.rs`), and the first rule that fits the stage, the
 //! codes, the provider and the signals decides (`patterns.rs`). Each invariant has a test:
-//! - before RCPT no reply has recipient scope;
+//! - before RCPT, no reply has the scope of the recipient;
 //! - a transient reply never says that there is no mailbox;
 //! - a code never outweighs a text that is about us;
-//! - case, line breaks, echoes and missing enhanced codes turn no other reply into one about the mailbox.
+//! - a reply that says nothing about the mailbox does not begin to do so if only its case, its line breaks or its echoes differ, or
+//!   if it has no enhanced code (except 521 and 556, which have a meaning without a text).
 
 use super::echo::Parties;
 use super::lexicon::signals;
@@ -18,55 +19,56 @@ use crate::smtp::reply::Reply;
 use crate::smtp::status::EnhancedCode;
 use std::net::IpAddr;
 
-/// A reply with the facts that its meaning depends on.
+/// A reply, and the facts on which its meaning depends.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplyView<'a> {
-    /// The stage of the session to which it replies.
+    /// The stage of the session that the reply answers.
     pub stage: Stage,
-    /// Name of the MX host that sent it; empty if it is not known.
+    /// The name of the MX host that sent the reply. Empty if it is not known.
     pub mx: &'a str,
     /// The reply with its code and text.
     pub reply: &'a Reply,
-    /// The recipient that RCPT named, an address or a control recipient; `None` at other stages, or if it is not known.
+    /// The recipient that RCPT named, an address or a control recipient. `None` at other stages, or if it is not known.
     pub recipient: Option<&'a str>,
     /// Our own names and address, as the server sees them.
     pub us: Us<'a>,
 }
 
 impl<'a> ReplyView<'a> {
-    /// A reply of which neither the recipient nor our names are known.
+    /// A view of a reply if neither the recipient nor our names are known.
     pub fn of_unknown(stage: Stage, mx: &'a str, reply: &'a Reply) -> ReplyView<'a> {
         ReplyView { stage, mx, reply, recipient: None, us: Us::default() }
     }
 }
 
-/// Our own names and address, as the server sees them. A text that repeats one of them is about us. An unknown part is empty.
+/// Our own names and address, as the server sees them. A text that repeats one of them is often about us. A name that is not known
+/// is empty.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Us<'a> {
     /// The reverse-path of MAIL, without angle brackets; empty for the null reverse-path.
     pub reverse_path: &'a str,
     /// The argument of EHLO: a host name or an address literal.
     pub ehlo: &'a str,
-    /// The public address from which the connection comes.
+    /// The public address from which the connection comes. `None` if it is not known.
     pub source: Option<IpAddr>,
 }
 
 /// The meaning of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Classification {
-    /// The statement of the reply.
+    /// What the reply states.
     pub class: Class,
     /// The subject of the statement: the recipient, the sender, us, the host and so on.
     pub scope: Scope,
-    /// The same question will get the same reply: the code is 5yz, and the class is none that passes with time.
+    /// The same command would get the same reply again: the code is 5yz, and the class is not a temporary one.
     pub permanent: bool,
-    /// Its words or its code leave no doubt that it is about us or the session, so any recipient may get it.
+    /// The words or the code leave no doubt that the reply is about us or the session. So every recipient may get it.
     pub to_all: bool,
     /// Name of the rule that decided; docs/verdicts.md lists them.
     pub rule: &'static str,
 }
 
-/// Classifies a reply. Never fails: what cannot be read is [`Class::Unclear`].
+/// Classifies a reply. There is always a result, because the last rule fits every reply.
 pub fn classify(view: &ReplyView<'_>) -> Classification {
     let reply = view.reply;
     let mut facts = Facts {
@@ -77,7 +79,7 @@ pub fn classify(view: &ReplyView<'_>) -> Classification {
         signals: Default::default(),
         echoes_us_alone: false,
     };
-    // An accept needs no more, and nearly every reply to a good list is one.
+    // Most replies to a good list are accepts, and the first rules need only the code of an accept. So its text is not read.
     let first = RULES.iter().take_while(|rule| rule.asks_for_code_alone()).find(|rule| rule.fits(&facts));
     let rule = first.unwrap_or_else(|| {
         if !reply.is_positive() {
@@ -98,20 +100,20 @@ pub fn classify(view: &ReplyView<'_>) -> Classification {
     }
 }
 
-/// Every rule in the order in which they are asked: its name, what follows from it, and where the fact is from
-/// (S sisimai, F smtp-field-manual, Z zone-mta, R an RFC or the IANA registry, O replies of such a server in the
-/// interoperability suite, W general wording).
+/// Every rule, in the order in which the rules are tried: its name, its class, its scope, and its sources by letters: S is
+/// sisimai, F smtp-field-manual, Z zone-mta, R an RFC or the IANA registry, O replies that the interoperability suite observed, and
+/// W wording in general use.
 pub fn rules() -> impl Iterator<Item = (&'static str, Class, Scope, &'static str)> {
     RULES.iter().map(|rule| (rule.name, rule.class, rule.scope, rule.source))
 }
 
-/// The reason that one reply to RCPT gives for its recipient. [`Reason::MailboxExists`] holds only after the control recipient was
+/// The reason that one reply to RCPT gives for its recipient. [`Reason::MailboxExists`] holds only if the control recipient is
 /// refused: see [`super::catch_all::settle`].
 pub fn reason_at_rcpt(classification: &Classification) -> Reason {
     let Classification { class, scope, permanent, .. } = *classification;
     match class {
         Class::Accepted if scope == Scope::Recipient => Reason::MailboxExists,
-        // A 5yz reply is a refusal, whatever its words promise.
+        // A 5yz reply is a refusal, even if its words say that the mailbox exists.
         Class::ExistsThrottled if !permanent && scope == Scope::Recipient => Reason::MailboxExists,
         Class::Full if scope == Scope::Recipient => Reason::InboxFull,
         Class::Disabled | Class::ExistsRestricted if permanent && scope == Scope::Recipient => {
@@ -125,7 +127,7 @@ pub fn reason_at_rcpt(classification: &Classification) -> Reason {
     }
 }
 
-/// Before RCPT no recipient is named, and a host replies for itself alone.
+/// The scope at a stage. Before RCPT no recipient is named, and a host speaks only for itself.
 fn scope_at(stage: Stage, scope: Scope) -> Scope {
     match (stage, scope) {
         (Stage::Rcpt | Stage::Control, scope) => scope,
@@ -136,7 +138,7 @@ fn scope_at(stage: Stage, scope: Scope) -> Scope {
     }
 }
 
-/// True for the classes that pass with time, whatever the reply code says.
+/// Whether the cause passes with time, whatever the reply code says.
 fn passes(class: Class) -> bool {
     matches!(class, Class::Greylisted | Class::Throttled | Class::Temporary)
 }

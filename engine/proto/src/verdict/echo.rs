@@ -1,11 +1,11 @@
-//! Echoes in a reply: names of the recipient, of us, or of others.
+//! Determines whether a name or address that a reply repeats (an echo) belongs to the recipient, to us or to somebody else.
 
 use super::classify::Us;
 use crate::address::registrable;
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The party that a name in a text belongs to.
+/// The party to which a name or an address in a text belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Echo {
     /// The address that RCPT named.
@@ -14,12 +14,12 @@ pub(super) enum Echo {
     RecipientDomain,
     /// Our reverse-path or its domain, our EHLO name or its domain, or our source address.
     Us,
-    /// Another address; that of the recipient where it is not known.
+    /// Any other address, even that of the recipient if the recipient is not known.
     Other,
 }
 
 impl Echo {
-    /// The control character that replaces the echo in a folded text, which has no others.
+    /// The control character that stands for the echo in a folded text. Folding has removed all others.
     pub(super) fn char(self) -> u8 {
         match self {
             Echo::Recipient => 1,
@@ -29,7 +29,7 @@ impl Echo {
         }
     }
 
-    /// The echo that a control character replaces.
+    /// The echo for which a control character stands.
     pub(super) fn of_char(c: char) -> Option<Echo> {
         match c {
             '\u{1}' => Some(Echo::Recipient),
@@ -41,24 +41,24 @@ impl Echo {
     }
 }
 
-/// Everyone whom a reply may name.
+/// The names and addresses of all parties that a reply may name.
 #[derive(Debug, Default)]
 pub(super) struct Parties<'a> {
-    /// The host that answered.
+    /// The host that sent the reply.
     pub(super) mx: &'a str,
     recipient: &'a str,
     recipient_domain: &'a str,
     reverse_path: &'a str,
     ehlo: &'a str,
-    /// The registrable domains of our reverse-path and of our EHLO name; empty where there is none.
+    /// The registrable domains of our reverse-path and of our EHLO name. One that does not exist is empty.
     our_domains: OnceCell<[&'a str; 2]>,
     source: Option<IpAddr>,
-    /// The address of an EHLO that is an address literal.
+    /// The IP address in our EHLO name, if this is an address literal.
     literal: Option<IpAddr>,
 }
 
 impl<'a> Parties<'a> {
-    /// The parties of one reply: the host that answered, the recipient where it is known, and us.
+    /// The parties of one reply: the host that sent it, the recipient if it is known, and us.
     pub(super) fn new(mx: &'a str, recipient: Option<&'a str>, us: Us<'a>) -> Parties<'a> {
         let recipient = recipient.unwrap_or_default();
         let literal = us.ehlo.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
@@ -74,7 +74,7 @@ impl<'a> Parties<'a> {
         }
     }
 
-    /// The party of an address in a text.
+    /// The party to which an address in a text belongs.
     pub(super) fn of_address(&self, address: &[u8]) -> Echo {
         let address = address.strip_suffix(b".").unwrap_or(address);
         if is_within(address, self.recipient, b"=/'`{|") {
@@ -86,7 +86,8 @@ impl<'a> Parties<'a> {
         if ours { Echo::Us } else { Echo::Other }
     }
 
-    /// The party of a host name in a text; `None` for other hosts and for the server's own name.
+    /// The party to which a host name in a text belongs. `None` for other hosts, and for a domain of ours to which the server
+    /// belongs too.
     pub(super) fn of_host(&self, host: &str) -> Option<Echo> {
         let host = host.as_bytes();
         if is_within(host, self.recipient_domain, b".") {
@@ -97,21 +98,21 @@ impl<'a> Parties<'a> {
         (!is_within(self.mx.trim_end_matches('.').as_bytes(), ours, b".")).then_some(Echo::Us)
     }
 
-    /// The party of a token in brackets or quotes.
+    /// The party to which a token in brackets or quotation marks belongs.
     pub(super) fn of_token(&self, token: &[u8]) -> Option<Echo> {
         let token = std::str::from_utf8(token).ok()?.trim_matches(['[', ']', '.']);
         let source = self.is_source_v4(token) || self.is_source_v6(token);
         if source { Some(Echo::Us) } else { self.of_host(token) }
     }
 
-    /// True for our source address, written as IPv4.
+    /// Whether the text is our source address or our address literal, written as IPv4.
     pub(super) fn is_source_v4(&self, text: &str) -> bool {
         let ours = [self.source, self.literal];
         ours.iter().any(Option::is_some)
             && text.parse::<Ipv4Addr>().is_ok_and(|address| ours.contains(&Some(address.into())))
     }
 
-    /// True for a chunk of text that is or holds our source address, written as IPv6.
+    /// Whether the chunk of text is or contains our source address or our address literal, written as IPv6.
     pub(super) fn is_source_v6(&self, chunk: &str) -> bool {
         if ![self.source, self.literal].iter().flatten().any(IpAddr::is_ipv6) {
             return false;
@@ -125,25 +126,26 @@ impl<'a> Parties<'a> {
     }
 }
 
-/// The part behind the last `@`; empty where there is none.
+/// The text after the last `@`; empty without an `@`.
 fn domain_of(address: &str) -> &str {
     address.rsplit_once('@').map_or("", |(_, domain)| domain)
 }
 
-/// The registrable domain of a host name of ours. A name of one label may be any word, and is not looked for.
+/// The registrable domain of our host name. It is empty for an address literal and for a name of one label, because such a name may
+/// be any word of the text.
 fn own_domain(host: &str) -> &str {
     let host = host.trim_end_matches('.');
     if host.contains('.') && !host.starts_with('[') { registrable(host) } else { "" }
 }
 
-/// The address inside the brackets of an address literal (RFC 5321 4.1.3).
+/// The IP address that an address literal has between its brackets (RFC 5321 4.1.3).
 fn literal_address(text: &str) -> Option<IpAddr> {
     let (head, rest) = text.split_at_checked(5).unwrap_or(("", text));
     let address = if head.eq_ignore_ascii_case("ipv6:") { rest } else { text };
     address.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
-/// True when `text` is `name`, or ends with it behind one of `before`. An empty name is in nothing.
+/// Whether `text` is `name`, or ends with `name` after one of the bytes `before`. Case does not matter. False for an empty name.
 fn is_within(text: &[u8], name: &str, before: &[u8]) -> bool {
     let Some(start) = text.len().checked_sub(name.len()) else { return false };
     !name.is_empty()
