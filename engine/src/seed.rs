@@ -73,6 +73,7 @@ pub(crate) fn keyed_hash(key: &[u8; 32], parts: &[&str]) -> [u8; 16] {
     let mut sip = [0; 16];
     sip.copy_from_slice(first);
     let mut hasher = SipHasher24::new_with_key(&sip);
+    // SipHash has a key of 16 bytes, so the other half of ours is its first data.
     hasher.write(second);
     for part in parts {
         hasher.write(&(part.len() as u64).to_le_bytes());

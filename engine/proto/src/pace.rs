@@ -201,8 +201,8 @@ impl SitePace {
         }
     }
 
-    /// The site pushed back while `open` sessions were open. `entropy` varies the pause by up to a quarter, so that not all nodes come
-    /// back at the same time.
+    /// The site pushed back while `open` sessions were open. `entropy` varies the pause by up to a quarter, so that not all nodes
+    /// come back at the same time.
     pub fn on_pushed_back(&mut self, now: Instant, open: u32, entropy: u64) {
         if self.pause(now).is_some() {
             // If a site refuses several sessions at the same time, they count as one sign.
@@ -352,9 +352,13 @@ impl SitePace {
 /// recipient may have been the cause. If the limit turns out to be real, the next attempt to raise it comes later.
 #[derive(Debug)]
 struct Learned {
+    /// The limit that holds now, at most `most`.
     limit: u32,
+    /// The limit of the profile.
     most: u32,
+    /// How often in a row a session reached the limit without an objection.
     times_kept: u32,
+    /// After so many times the limit is raised.
     keeps_to_raise: u32,
 }
 

@@ -69,6 +69,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     if !is_wanted || state.known_asked_first.is_some() || place.works().evidence.has_accepted() {
         return None;
     }
+    // Decided from here on, so it is not tried again in this session: 0 unless the question is really asked.
     state.known_asked_first = Some(0);
     let context = &place.at(R::now());
     let host = Rc::clone(&context.route().host);
@@ -104,6 +105,7 @@ fn has_room_after_one_more<R: Runtime>(
     let behind = Tally { transactions, asked, answers, ..*tally };
     let most = session.dialog.extensions().transactions_max;
     let pace = &context.group.site.state().pace;
+    // One for the known mailbox, which may be refused too, and one for what follows.
     context.asking.refusal_room_for_proof(context.group, context.now) > 1
         && most.is_none_or(|most| most > transactions)
         && pace.next_transaction(&behind) > 0

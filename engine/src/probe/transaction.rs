@@ -172,6 +172,8 @@ pub(super) async fn hear<R: Runtime>(
                 break NextStep::Over;
             }
             Event::Over(closure) => {
+                // A server that ends a session with a reply has not looked at the recipients that it left unanswered. If it just
+                // hangs up, it may have refused them.
                 if !matches!(closure, Closure::Refused { .. }) {
                     counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 }

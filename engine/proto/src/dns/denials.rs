@@ -22,6 +22,7 @@ pub struct Denials {
     runs: [Run; 2],
     /// When a name was last answered with proof, in milliseconds; 0 if never.
     honest_at: AtomicU64,
+    /// How often a run has stopped being down.
     ended: AtomicU32,
     /// When the resolvers may be tested again.
     probe_at: AtomicU64,
@@ -48,6 +49,8 @@ impl Asked {
     }
 }
 
+/// Denials of one kind in a row. Shards change it without a lock, so a count may miss one of two changes at the same moment. That
+/// is harmless: the outage then begins or ends one name later.
 #[derive(Debug, Default)]
 struct Run {
     /// The hashes of the first names that were denied in this run.

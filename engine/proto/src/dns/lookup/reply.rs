@@ -20,6 +20,7 @@ impl Lookup {
         }
         let mut result = Err(Unrelated::NotOurs);
         let mut extension = Extension::None;
+        // Each try has an ID of its own, so the response belongs to one try at most.
         for sent in self.sent.iter().filter(|s| s.upstream == upstream && s.transport == transport) {
             match message::decode(&sent.encoded, &self.question, bytes) {
                 Err(Unrelated::NotOurs) => {}
@@ -148,6 +149,7 @@ impl Lookup {
     }
 
     pub(super) fn fail(&mut self) {
+        // A denial that lacks a proof says more about the domain than any other failure.
         let why =
             if self.has_any_doubt() { Failure::Unproven } else { self.failure.unwrap_or(Failure::Timeout) };
         self.outcome = Some(Outcome::Failed { why, ttl: ttl::failure(why) });
