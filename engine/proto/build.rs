@@ -1,4 +1,5 @@
-//! Writes the hashes of the longest lists of domains, in rising order, as eight bytes each: half of the bytes of a list.
+//! Writes the hashes of the entries of the two longest lists of domains, in rising order and eight bytes each. The program contains
+//! these hashes and not the lists, which take about twice as many bytes.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,11 +1,11 @@
-//! Mail addresses: the `Mailbox` of RFC 5321 4.1.2 with the UTF-8 of RFC 6531 3.3, domains by UTS 46.
+//! Mail addresses: the `Mailbox` of RFC 5321 4.1.2, with UTF-8 in the local part (RFC 6531 3.3) and with the domain by UTS 46.
 //!
-//! What is refused although some RFC has it: address literals and domains of one label (no public mailbox lives
-//! there), comments, folding white space and the obsolete forms (they belong to message headers, RFC 5322), and
-//! domains that end in a dot or in an all-numeric label.
+//! Some forms are refused although an RFC has them: address literals and domains of one label, because no public mailbox has such
+//! an address; comments, folding white space and obsolete forms, because they belong to message headers (RFC 5322); domains that
+//! end in a dot; and domains with an all-numeric last label.
 //!
-//! An address is kept in one form: the domain in lower-case A-labels, and the local part with the least quoting
-//! that it can do with, as RFC 5321 4.1.2 asks of senders. So `"joe"@Example.COM` and `joe@example.com` are equal.
+//! An address is kept in one form: the domain in lower-case A-labels, and the local part with as few quotes and backslashes as
+//! possible, as RFC 5321 4.1.2 asks of senders. So `"joe"@Example.COM` and `joe@example.com` are equal.
 
 mod domain;
 mod local;
@@ -20,16 +20,16 @@ use std::fmt;
 /// A mail address that obeys the grammar.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
-    /// `local@domain`.
+    /// The whole address, `local@domain`.
     text: Box<str>,
     domain: Domain,
 }
 
 impl Address {
-    /// Parses an address. Nothing is trimmed.
+    /// Parses an address. White space around it is an error and is not trimmed.
     ///
     /// # Errors
-    /// [`AddressError`] names the first rule that is broken.
+    /// [`AddressError`] names the first rule that the text breaks.
     pub fn parse(text: &str) -> Result<Address, AddressError> {
         if text.is_empty() {
             return Err(AddressError::Empty);
@@ -37,7 +37,7 @@ impl Address {
         if text.len() > ADDRESS_INPUT_BYTES_MAX {
             return Err(AddressError::TooLong);
         }
-        // A quoted local part can have an at sign and a domain cannot. So the last one separates them.
+        // A quoted local part may contain an at sign, and a domain may not. So the last at sign separates them.
         let at = text.bytes().rposition(|byte| byte == b'@').ok_or(AddressError::NoAtSign)?;
         let local = local::parse(&text[..at])?;
         let domain = Domain::parse(&text[at + 1..])?;
@@ -57,7 +57,7 @@ impl Address {
         &self.text
     }
 
-    /// The local part, in quotes where it cannot do without them; its case is kept.
+    /// The local part, in quotes only if it needs them. Its letter case is kept.
     pub fn local(&self) -> &str {
         &self.text[..self.text.len() - self.domain.as_str().len() - 1]
     }
@@ -67,28 +67,28 @@ impl Address {
         &self.domain
     }
 
-    /// The form by which addresses are held to be the same: [`Address::as_str`] with ASCII letters in lower case.
-    /// RFC 5321 2.4 lets a server tell `Joe` from `joe`; none of note does. Other letters keep their case, for
-    /// folding those is for the server to define (RFC 6530 10.1).
+    /// The form in which equal addresses are equal: [`Address::as_str`] with ASCII letters in lower case. RFC 5321 2.4 lets a
+    /// server distinguish `Joe` from `joe`, but no major provider does. Other letters keep their case, because only the server can
+    /// define how to fold it (RFC 6530 10.1).
     pub fn canonical(&self) -> String {
         self.text.to_ascii_lowercase()
     }
 
-    /// True when only a server that offers SMTPUTF8 (RFC 6531) can be asked about the address. A domain never
-    /// needs it, for it goes out in A-labels.
+    /// True if only a server that offers SMTPUTF8 (RFC 6531) can be asked about the address. This depends on the local part alone,
+    /// because a domain is sent in A-labels.
     pub fn needs_smtputf8(&self) -> bool {
         !self.text.is_ascii()
     }
 }
 
-/// An address is personal data and `Debug` ends up in logs: the domain alone is shown.
+/// Shows only the domain, because an address is personal data and the output of `Debug` ends up in logs.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Address(..@{})", self.domain.as_str())
     }
 }
 
-/// Why a text is no address.
+/// Why a text is not an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AddressError {
     /// The text is empty.
@@ -101,11 +101,11 @@ pub enum AddressError {
     LocalEmpty,
     /// The local part is longer than RFC 5321 4.5.3.1.1 allows.
     LocalTooLong,
-    /// A dot begins or ends the local part, or follows on another.
+    /// A dot begins or ends the local part, or follows another dot.
     LocalDot,
-    /// The local part has a character that is not allowed, or not without quotes.
+    /// The local part has a character that is not allowed, or allowed only in quotes.
     LocalCharacter,
-    /// A quoted local part is not closed, or goes on after its closing quote.
+    /// The closing quote of a quoted local part is missing, or is not at its end.
     LocalQuote,
     /// The domain is empty.
     DomainEmpty,
@@ -113,7 +113,7 @@ pub enum AddressError {
     DomainLiteral,
     /// The domain has one label only.
     DomainOneLabel,
-    /// A dot begins or ends the domain, or follows on another.
+    /// A dot begins or ends the domain, or follows another dot.
     DomainDot,
     /// A label of the domain is longer than RFC 1035 2.3.4 allows.
     DomainLabelTooLong,

@@ -1,10 +1,10 @@
-//! DNS as a stub resolver's client speaks it: messages, the lookup machine, lifetimes, and the way from an MX
-//! set to the hosts of a site.
+//! DNS as a client of recursive resolvers needs it: messages, the state machine of a lookup, lifetimes, and the way from a domain's
+//! MX records to the hosts to ask.
 //!
-//! A [`Question`] is asked by a [`lookup::Lookup`], which ends with an [`Outcome`]; [`cache::Cache`] keeps it for
-//! as long as [`ttl`] says. From the outcome of a domain's MX question, [`mx`] makes the plan that probing follows.
+//! A [`lookup::Lookup`] asks a [`Question`] and ends with an [`Outcome`]. [`cache::Cache`] keeps the outcome for as long as [`ttl`]
+//! says. From the outcomes for a domain's MX records and for the addresses of its hosts, [`mx`] makes the list of hosts to ask.
 //!
-//! [`message`] alone names the library that knows the wire format.
+//! Only [`message`] uses the library that knows the wire format.
 
 pub mod cache;
 pub mod denials;
@@ -23,31 +23,31 @@ pub use message::{Exchange, Mx, Question, RecordKind, Records};
 pub use name::Name;
 use std::time::Duration;
 
-/// The end of a question: records, a denial, or a failure.
+/// The result of a lookup: records, a denial, or a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The name has records of this kind.
     Records {
-        /// One or more, of the kind that was asked for.
+        /// One or more records, of the kind that was asked for.
         records: Records,
-        /// How long they may be kept.
+        /// How long the records may be kept.
         ttl: Duration,
     },
-    /// The name exists and has no record of the kind (RFC 2308 2.2).
+    /// The name exists, but has no record of this kind (RFC 2308 2.2).
     NoData {
-        /// How long that may be kept.
+        /// How long the denial may be kept.
         ttl: Duration,
     },
     /// The name does not exist (RFC 2308 2.1).
     NxDomain {
-        /// How long that may be kept.
+        /// How long the denial may be kept.
         ttl: Duration,
     },
     /// The question got no usable answer.
     Failed {
-        /// Why.
+        /// The cause of the failure.
         why: Failure,
-        /// How long not to ask again.
+        /// How long the failure may be kept, so that the question is not asked again.
         ttl: Duration,
     },
 }
@@ -67,9 +67,9 @@ impl Outcome {
 /// Why a question ended without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
-    /// The resolvers could not find out: the domain's own servers are broken, or DNSSEC validation failed.
+    /// The resolvers could not find the answer: for example, the domain's own servers are broken, or DNSSEC validation failed.
     ServFail,
-    /// The resolvers do not want to answer us.
+    /// The resolvers refuse to answer us.
     Refused,
     /// No resolver answered in time.
     Timeout,
@@ -81,13 +81,13 @@ pub enum Failure {
     NotImp,
     /// The resolvers sent another response code.
     OtherCode,
-    /// The answer cannot be read or contradicts itself.
+    /// The answer cannot be read or contradicts itself, or it has to come over TCP and does not come whole.
     Malformed,
-    /// The CNAMEs of the answer lead back or go on for too long.
+    /// The CNAMEs of the answer form a loop or a chain that is too long.
     CnameLoop,
-    /// The resolvers sent us on to other servers: they are no recursive resolvers.
+    /// The resolvers refer us to other servers, so they are not recursive resolvers.
     Referral,
-    /// The name or its records were denied, and nothing shows that the zone says so: a filter may.
+    /// The resolvers deny the name or its records without proof that its zone does so. The denial may come from a filter.
     Unproven,
 }
 
@@ -109,8 +109,8 @@ impl Failure {
         }
     }
 
-    /// Whether the same question may get an answer a moment later: it was lost, the resolver had too much load, or it denied names for
-    /// a while.
+    /// Whether the same question may get an answer a moment later, because a message was lost, or because the resolvers had too
+    /// much load or denied names for a while.
     pub fn may_pass(self) -> bool {
         matches!(self, Failure::Timeout | Failure::Unreachable | Failure::Refused | Failure::Unproven)
     }

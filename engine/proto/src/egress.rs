@@ -2,8 +2,8 @@
 //!
 //! The choice is a rendezvous hash (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998). Every source
 //! has a weight at the site. The source with the greatest weight that can reach the site is chosen. The weight depends on the two
-//! names only, so the choice is the same after a restart, and a new source in the pool takes its own share of the sites and moves no
-//! others. Greylisting needs that: a second try has to come from the same address as the first.
+//! names only, so the choice is the same after a restart, and a new source in the pool takes its own share of the sites and moves
+//! no others. Greylisting needs that: a second try has to come from the same address as the first.
 //!
 //! A source that a site blocks rests there, for a longer time after each block. No other source replaces it, because to evade a
 //! block from another address is the behaviour of spammers.
@@ -52,8 +52,8 @@ impl Families {
     }
 }
 
-/// The index of the source for `site`, whose hosts have addresses of these families; `None` if no source reaches one. A source is its
-/// lasting name and the families that it reaches.
+/// The index of the source for `site`, whose hosts have addresses of these families; `None` if no source reaches one. A source is
+/// its lasting name and the families that it reaches.
 pub fn choose<'s>(
     sources: impl Iterator<Item = (&'s str, Families)>,
     site: &str,

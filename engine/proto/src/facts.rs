@@ -12,8 +12,8 @@ use crate::limits::TXT_TAGS_MAX;
 pub struct DnsFacts {
     /// The operator of the mailboxes, or of the filter before them; `None` if no host takes the domain's mail.
     pub provider: Option<&'static str>,
-    /// The hosts that take the domain's mail, by preference: the domain itself if it has no MX records (RFC 5321 5.1), none if DNS says
-    /// that no host does.
+    /// The hosts that take the domain's mail, by preference: the domain itself if it has no MX records (RFC 5321 5.1), none if DNS
+    /// says that no host does.
     pub mx_hosts: Vec<Box<str>>,
     /// There is one SPF record.
     pub spf: bool,

@@ -56,8 +56,8 @@ impl Hashes {
         Hashes(bytes.as_chunks().0)
     }
 
-    /// Whether the list holds `entry`. Letter case does not matter. A domain that the list lacks has the hash of a listed one with a
-    /// probability of 2^-48. Somebody can choose a domain with such a hash, but the verdicts of no other domain change by it.
+    /// Whether the list holds `entry`. Letter case does not matter. A domain that the list lacks has the hash of a listed one with
+    /// a probability of 2^-48. Somebody can choose a domain with such a hash, but the verdicts of no other domain change by it.
     fn contains(&self, entry: &str) -> bool {
         let hash = hash::fnv(entry);
         self.0.binary_search_by(|listed| u64::from_le_bytes(*listed).cmp(&hash)).is_ok()
@@ -126,8 +126,8 @@ pub struct ListFault {
 }
 
 impl SpamTraps {
-    /// Reads one address or domain per line. A `#` at the beginning of a line or after white space begins a comment. A domain covers
-    /// all its addresses, and not those of its subdomains.
+    /// Reads one address or domain per line. A `#` at the beginning of a line or after white space begins a comment. A domain
+    /// covers all its addresses, and not those of its subdomains.
     ///
     /// # Errors
     /// [`ListFault`] names the first line that cannot be read. No line is skipped, because a trap that is not known would be asked

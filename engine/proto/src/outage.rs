@@ -5,8 +5,8 @@
 //! takes a lock. A race between two shards gives one address its verdict a moment too early or too late, and has no other effect.
 //!
 //! One dead host is never an outage, and neither are dead hosts among live ones. An outage needs [`OUTAGE_SITES_MIN`] sites in the
-//! last [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] without a connection. The first reply of any mail server ends it. During an outage
-//! one attempt is made each [`OUTAGE_PROBE_INTERVAL`], and all other addresses are answered at once.
+//! last [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] without a connection. The first reply of any mail server ends it. During an
+//! outage one attempt is made each [`OUTAGE_PROBE_INTERVAL`], and all other addresses are answered at once.
 
 use crate::dns::denials::Denials;
 use crate::dns::window::Window;
@@ -41,8 +41,8 @@ impl Resolvers {
         self.answered.load(Relaxed)
     }
 
-    /// A lookup has ended that began when `before` lookups were answered. `answered`: any resolver replied to it. If others were answered
-    /// meanwhile, its silence is a loss: a burst can lose several, and they end together.
+    /// A lookup has ended that began when `before` lookups were answered. `answered`: any resolver replied to it. If others were
+    /// answered meanwhile, its silence is a loss: a burst can lose several, and they end together.
     pub fn note(&self, answered: bool, before: u32) {
         if answered {
             let was_down = self.are_down();
@@ -63,8 +63,8 @@ impl Resolvers {
         self.silent.load(Relaxed) + 1 >= DNS_SILENT_LOOKUPS_MAX
     }
 
-    /// Whether silence is the fault of the resolvers and not of the domains. The first answer ends this, so lookups have to continue
-    /// meanwhile.
+    /// Whether silence is the fault of the resolvers and not of the domains. The first answer ends this, so lookups have to
+    /// continue meanwhile.
     pub fn are_down(&self) -> bool {
         !self.has_answered() || self.are_silent()
     }
@@ -139,8 +139,8 @@ impl Connections {
         self.judge(now, now + millis(OUTAGE_PROBE_INTERVAL));
     }
 
-    /// No connection could be tried, for a reason that is certainly ours: a source address that is gone, or a proxy that refuses us. It
-    /// counts as much as failures at [`OUTAGE_SITES_MIN`] sites.
+    /// No connection could be tried, for a reason that is certainly ours: a source address that is gone, or a proxy that refuses
+    /// us. It counts as much as failures at [`OUTAGE_SITES_MIN`] sites.
     pub fn on_failed_ourselves(&self, now: Duration) {
         (0..OUTAGE_SITES_MIN as u64).for_each(|site| self.on_failed(site, now));
     }

@@ -15,8 +15,8 @@ use std::time::Duration;
 pub struct RefusalBudget {
     /// Recipients in an hour while the site refuses more recipients than it accepts.
     pub mostly_refused: u32,
-    /// Recipients in an hour while the site accepts more than it refuses; or a quarter of the accepts of that hour, if that is more. A value
-    /// not above `mostly_refused` means that accepts make no room.
+    /// Recipients in an hour while the site accepts more than it refuses; or a quarter of the accepts of that hour, if that is
+    /// more. A value not above `mostly_refused` means that accepts make no room.
     pub mostly_accepted: u32,
 }
 

@@ -6,8 +6,8 @@
 //! (`frontend/clean/src/driver/answers.rs`) ask again by their [`Schedule`] for the cause of the retry. The caller keeps the times
 //! and the [`Tries`] of each address.
 //!
-//! All causes of the first row share the number of retries. The delay after greylisting is [`GREYLISTING_WAIT`], whatever schedule applies: a schedule bounds the delays that a server names,
-//! and says how often and until when an address is asked again.
+//! All causes of the first row share the number of retries. The delay after greylisting is [`GREYLISTING_WAIT`], whatever schedule
+//! applies: a schedule bounds the delays that a server names, and says how often and until when an address is asked again.
 //!
 //! | cause | batch or uploaded list | list of the command line |
 //! | --- | --- | --- |
@@ -15,12 +15,12 @@
 //! | the budget of refused recipients is used up | [`BATCH_BUDGET`] | [`CLEAN_BUDGET`] |
 //! | DNS or our network is out of order | [`BATCH_OUTAGE`] | each row every [`CLEAN_OUTAGE_PAUSE`] |
 //!
-//! For "later": a batch runs for hours without a user, so its delays double, and a row is answered at once if the server wants a longer
-//! delay than the rest of the wait. The user of a command waits for the list, and has chosen the time of the wait: delays do not
-//! double, and a row has a last try at the end of the wait. The other causes differ: each [`Schedule`] says why.
+//! For "later": a batch runs for hours without a user, so its delays double, and a row is answered at once if the server wants a
+//! longer delay than the rest of the wait. The user of a command waits for the list, and has chosen the time of the wait: delays do
+//! not double, and a row has a last try at the end of the wait. The other causes differ: each [`Schedule`] says why.
 //!
-//! A retry on another day (UTC) meets another control recipient, which a greylisting server does not know yet (`control_recipient` in
-//! `engine/src/asking.rs`). Delays of several hours have to take this into account.
+//! A retry on another day (UTC) meets another control recipient, which a greylisting server does not know yet (`control_recipient`
+//! in `engine/src/asking.rs`). Delays of several hours have to take this into account.
 
 use crate::limits::CONTROL_TRANSIENT_TTL;
 use crate::verdict::classify::rules;
@@ -58,8 +58,8 @@ pub struct Tries {
 pub const SINGLE_RETRY_MIN: Duration = Duration::from_secs(5);
 /// The random part of that delay.
 pub const SINGLE_RETRY_SPREAD: Duration = Duration::from_secs(3);
-/// A row that met a transient failure is asked about once more after this time. The cause of such a reply (a failed look-up, too many
-/// processes) ends within seconds or lasts for hours.
+/// A row that met a transient failure is asked about once more after this time. The cause of such a reply (a failed look-up, too
+/// many processes) ends within seconds or lasts for hours.
 pub const TRANSIENT_WAIT: Duration = Duration::from_secs(10);
 /// A greylisted recipient may be asked about again after this time, whatever time the server names: the default delay of Postgrey.
 pub const GREYLISTING_WAIT: Duration = Duration::from_secs(300);

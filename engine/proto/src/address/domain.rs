@@ -1,4 +1,4 @@
-//! Domains: UTS 46 to A-labels, and the registrable domain by the public suffix list.
+//! Domains: their conversion to A-labels by UTS 46, and their registrable domains by the public suffix list.
 
 use super::AddressError;
 use crate::limits::{DOMAIN_BYTES_MAX, LABEL_BYTES_MAX};
@@ -7,13 +7,13 @@ use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use std::fmt;
 use std::sync::Arc;
 
-/// A domain in A-label form, lower case, of two labels or more, without a root dot. A clone shares the text.
+/// A domain in A-label form and lower case, with at least two labels and without the dot of the root. A clone shares the text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Domain(Arc<str>);
 
 impl Domain {
-    /// Parses a domain in A-labels or U-labels, in any case, by UTS 46: non-transitional processing, STD3 rules. Hyphens in
-    /// the third and fourth place are allowed, for registries sold such names before `xn--` was thought of.
+    /// Parses a domain in A-labels or U-labels, in any case, by UTS 46: non-transitional processing, STD3 rules. Hyphens in the
+    /// third and fourth place are allowed, because registries sold such names before `xn--` was invented.
     ///
     /// # Errors
     /// One of the `Domain...` values of [`AddressError`].
@@ -32,7 +32,7 @@ impl Domain {
     }
 
     fn by_uts46(text: &str) -> Result<Domain, AddressError> {
-        // The lengths are checked below, to say which one is broken.
+        // `check` finds out which length is exceeded, so the library need not check them.
         let ascii = Uts46::new()
             .to_ascii(text.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Ignore)
             .map_err(|_| AddressError::DomainCharacter)?;
@@ -45,18 +45,18 @@ impl Domain {
         &self.0
     }
 
-    /// The text of the A-label form, shared.
+    /// The text of the A-label form, without a copy.
     pub(crate) fn shared(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
 
-    /// The registrable domain by the public suffix list: `example.co.uk` for `mail.example.co.uk`. A top-level domain that the list does
-    /// not have counts as a suffix. The registrable domain of a suffix is the suffix itself.
+    /// The registrable domain by the public suffix list: `example.co.uk` for `mail.example.co.uk`. A top-level domain that the list
+    /// does not have counts as a suffix. The registrable domain of a suffix is the suffix itself.
     pub fn registrable(&self) -> &str {
         registrable(&self.0)
     }
 
-    /// Whether a host, by its name in lower case, is named below the domain that is registered for this one.
+    /// Whether the host with this name, in lower case, has the same registrable domain as this domain.
     pub fn has_own(&self, host: &str) -> bool {
         self.registrable() == registrable(host)
     }
@@ -78,8 +78,8 @@ pub(crate) fn registrable(name: &str) -> &str {
     public_suffix::registrable(name).unwrap_or(name)
 }
 
-/// Whether UTS 46 has nothing to map or to refuse: labels of lower-case letters, digits and inner hyphens, none of which is
-/// or looks like an A-label.
+/// Whether UTS 46 would leave the text as it is: each label has only lower-case letters, digits and single hyphens between them, so
+/// none is or looks like an A-label. [`check`] has to follow.
 fn is_plain(text: &str) -> bool {
     let mut before = b'.';
     let good = text.bytes().all(|byte| {
@@ -90,7 +90,7 @@ fn is_plain(text: &str) -> bool {
     good && before != b'-'
 }
 
-/// Number, length and last of the labels.
+/// Checks the lengths of the labels and of the domain, the number of labels, and that the last label is not a number.
 fn check(ascii: &str) -> Result<(), AddressError> {
     let bytes = ascii.as_bytes();
     let (mut start, mut shortest, mut longest) = (0, usize::MAX, 0);
@@ -113,7 +113,7 @@ fn check(ascii: &str) -> Result<(), AddressError> {
     if start == 0 {
         return Err(AddressError::DomainOneLabel);
     }
-    // RFC 3696 2: no top-level domain is all-numeric, so that none is taken for an IPv4 address.
+    // RFC 3696 2: no top-level domain is all-numeric, so that no domain can be mistaken for an IPv4 address.
     if top.iter().all(|b| b.is_ascii_digit()) { Err(AddressError::DomainNumeric) } else { Ok(()) }
 }
 

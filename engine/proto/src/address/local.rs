@@ -4,7 +4,7 @@ use super::AddressError;
 use crate::limits::LOCAL_PART_BYTES_MAX;
 use std::borrow::Cow;
 
-/// The local part with the least quoting that it can do with.
+/// Parses a local part, and returns it with as few quotes and backslashes as possible.
 pub(super) fn parse(text: &str) -> Result<Cow<'_, str>, AddressError> {
     if text.is_empty() {
         return Err(AddressError::LocalEmpty);
@@ -18,7 +18,7 @@ pub(super) fn parse(text: &str) -> Result<Cow<'_, str>, AddressError> {
     }
 }
 
-/// Whether the whole of `text` is a `Dot-string`.
+/// Checks that the whole of `text` is a `Dot-string`.
 fn dot_string(text: &str) -> Result<(), AddressError> {
     if is_plain(text) {
         return Ok(());
@@ -34,7 +34,8 @@ fn dot_string(text: &str) -> Result<(), AddressError> {
     Ok(())
 }
 
-/// Whether `text` is a `Dot-string` of ASCII letters, digits, hyphens and underscores, as nearly all are: told at once.
+/// Whether `text` is a `Dot-string` of ASCII letters, digits, hyphens and underscores. Nearly all local parts are, so this fast
+/// check comes before the full one.
 fn is_plain(text: &str) -> bool {
     let mut before = b'.';
     let good = text.bytes().all(|byte| {
@@ -45,7 +46,7 @@ fn is_plain(text: &str) -> bool {
     good && before != b'.'
 }
 
-/// Reads a `Quoted-string` from behind its opening quote.
+/// Reads a `Quoted-string`. `text` begins after the opening quote.
 fn quoted(text: &str) -> Result<Cow<'static, str>, AddressError> {
     let mut content = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -53,7 +54,7 @@ fn quoted(text: &str) -> Result<Cow<'static, str>, AddressError> {
         match chars.next() {
             None => return Err(AddressError::LocalQuote),
             Some('"') => break,
-            // quoted-pairSMTP: any printable ASCII, and nothing beyond it, may follow the backslash.
+            // quoted-pairSMTP: only a printable ASCII character, or a space, may follow the backslash.
             Some('\\') => match chars.next() {
                 Some(c @ ' '..='~') => content.push(c),
                 Some(_) => return Err(AddressError::LocalCharacter),
@@ -86,14 +87,14 @@ fn is_atext(c: char) -> bool {
     c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c) || is_international(c)
 }
 
-/// `qtextSMTP` and the UTF-8 of RFC 6531 3.3; space counts, tab does not.
+/// `qtextSMTP` (with the space, but without the tab) and the UTF-8 of RFC 6531 3.3.
 fn is_qtext(c: char) -> bool {
     matches!(c, ' ' | '!' | '#'..='[' | ']'..='~') || is_international(c)
 }
 
-/// Whether a character beyond ASCII can be seen and typed. RFC 6531 allows all of Unicode. Characters that are invisible, change the
-/// direction of the text or have no meaning of their own serve deceit only (RFC 6530 13), and no mailbox has them. The zero-width
-/// joiners are allowed, because Persian and the scripts of India need them.
+/// Whether this is a visible character beyond ASCII. RFC 6531 allows all of Unicode, but characters that are invisible, change the
+/// direction of the text or have no meaning of their own serve only to deceive (RFC 6530 13), and no mailbox has them. The
+/// zero-width joiners are allowed, because Persian and the scripts of India need them.
 fn is_international(c: char) -> bool {
     let refused = matches!(c,
         '\0'..='\u{9f}'                          // ASCII, and the C1 controls

@@ -1,7 +1,7 @@
-//! What was learned, for as long as it holds.
+//! A cache of DNS outcomes, each kept for its lifetime.
 //!
-//! Meant for one thread. The cache is bounded by the bytes that it takes; when it is full, the entries that go are those that
-//! were not read since the hand of the clock last passed them.
+//! One thread uses a cache. Its bound is a number of bytes. If it is full, it evicts entries by the clock algorithm: a hand goes
+//! round all slots, and evicts an entry that has expired or was not read since the hand last passed it.
 
 use super::{Exchange, Mx, Name, Outcome, Question, Records};
 use crate::limits::DNS_FAILURE_TTL;
@@ -16,29 +16,31 @@ pub struct Cache<S> {
     index: HashTable<u32>,
     keyed: S,
     slots: Vec<Slot>,
-    /// The bytes that the slots take, and may take.
+    /// The bytes that all entries take now, and the most that they may take.
     bytes: usize,
     bytes_max: usize,
+    /// The slot that the next eviction looks at first.
     hand: usize,
 }
 
 struct Slot {
-    /// Of the question, so that to forget it does not take reading its name.
+    /// The hash of the question. With it, an entry can be removed or moved without hashing its name again.
     hash: u64,
     question: Question,
     outcome: Arc<Outcome>,
     expires: Instant,
     bytes: usize,
+    /// Whether the entry was read since the hand last passed it.
     read: bool,
 }
 
 impl<S: BuildHasher> Cache<S> {
-    /// A cache that takes `bytes_max` bytes at most, as [`size_of_entry`] counts them. Memory is taken as it fills.
+    /// A cache that takes `bytes_max` bytes at most, as [`size_of_entry`] counts them. Memory is allocated only as the cache fills.
     pub fn new(bytes_max: usize, keyed: S) -> Cache<S> {
         Cache { index: HashTable::new(), keyed, slots: Vec::new(), bytes: 0, bytes_max, hand: 0 }
     }
 
-    /// The outcome of the question, if it is fresh at `now`.
+    /// The outcome of the question, if one is kept that has not expired at `now`.
     pub fn get(&mut self, question: &Question, now: Instant) -> Option<Arc<Outcome>> {
         let at = self.place(self.keyed.hash_one(question), question)?;
         let slot = &mut self.slots[at];
@@ -49,8 +51,8 @@ impl<S: BuildHasher> Cache<S> {
         Some(Arc::clone(&slot.outcome))
     }
 
-    /// Keeps an outcome for its lifetime and returns it. A failure never replaces an answer that still holds; one that may
-    /// pass and comes twice in a row is kept for as long as any failure.
+    /// Keeps an outcome for its lifetime, and returns it. A failure replaces no outcome that has not expired. The second failure in
+    /// a row that may pass is kept for [`DNS_FAILURE_TTL`], if it comes within this time after the first has expired.
     pub fn insert(&mut self, question: Question, outcome: Outcome, now: Instant) -> Arc<Outcome> {
         let failed = matches!(outcome, Outcome::Failed { .. });
         let mut expires = now + outcome.ttl();
@@ -86,14 +88,14 @@ impl<S: BuildHasher> Cache<S> {
         at.map(|&at| at as usize)
     }
 
-    /// Forgets every failure that may pass.
+    /// Lets every failure that may pass expire now.
     pub fn forget_failures(&mut self, now: Instant) {
         for slot in self.slots.iter_mut().filter(|slot| may_pass(&slot.outcome)) {
             slot.expires = now;
         }
     }
 
-    /// Forgets that there is no such record, if that is what is held.
+    /// Forgets the outcome of the question if it is [`Outcome::NoData`].
     pub fn forget_no_data(&mut self, question: &Question) {
         if let Some(at) = self.place(self.keyed.hash_one(question), question)
             && matches!(*self.slots[at].outcome, Outcome::NoData { .. })
@@ -102,22 +104,23 @@ impl<S: BuildHasher> Cache<S> {
         }
     }
 
-    /// Number of outcomes, with those that have expired.
+    /// Number of outcomes, including those that have expired.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// True when none is held.
+    /// True if the cache has no outcome.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Bytes that all entries take, estimated.
+    /// Bytes that all entries take, as an estimate.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Forgets one outcome. One round of the hand marks all entries unread, so that the second ends.
+    /// Evicts one entry. The first round of the hand marks all entries as unread, so the loop ends in the second round at the
+    /// latest.
     fn evict(&mut self, now: Instant) {
         loop {
             self.hand = if self.hand >= self.slots.len() { 0 } else { self.hand };
@@ -127,7 +130,7 @@ impl<S: BuildHasher> Cache<S> {
             if goes {
                 self.remove(self.hand);
             }
-            // The entry in this slot is the newest now.
+            // After a removal, this slot has the entry that was the last: one of the newest, so the hand passes it.
             self.hand += 1;
             if goes {
                 return;
@@ -135,7 +138,7 @@ impl<S: BuildHasher> Cache<S> {
         }
     }
 
-    /// Removes an entry; the last one takes its place.
+    /// Removes an entry. The last entry takes its slot.
     fn remove(&mut self, at: usize) {
         let last = self.slots.len() - 1;
         if let Ok(entry) = self.index.find_entry(self.slots[at].hash, |&other| other as usize == at) {
@@ -154,13 +157,13 @@ fn may_pass(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed { why, .. } if why.may_pass())
 }
 
-/// Bytes that an allocation costs in addition, with the count of an `Arc`.
+/// Bytes that an allocation takes in addition to its content, with the counts of an `Arc`.
 const ALLOCATION: usize = 24;
-/// Bytes of an entry without its name and records: its slot (up to half of the table is empty, because it doubles), its place in the
-/// index, and the outcome.
+/// Bytes of an entry without its name and records: its slot, counted twice because up to half of the vector is empty after it
+/// grows; its place in the index; and the outcome.
 const ENTRY: usize = 2 * size_of::<Slot>() + 16 + size_of::<Outcome>() + ALLOCATION;
 
-/// How many bytes of memory an entry takes, about.
+/// About how many bytes of memory an entry takes.
 pub fn size_of_entry(question: &Question, outcome: &Outcome) -> usize {
     let records = match outcome {
         Outcome::Records { records, .. } => size_of_records(records),
@@ -206,7 +209,7 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    /// With room for so many of the questions below.
+    /// A cache with room for `capacity` of the entries below.
     fn cache(capacity: usize) -> Cache<BuildHasherDefault<DefaultHasher>> {
         let entry = size_of_entry(&question(10), &no_data(1));
         Cache::new(capacity * entry, BuildHasherDefault::default())
@@ -328,7 +331,8 @@ mod tests {
     }
 
     proptest! {
-        /// Against a map without bound: the cache never invents and never exceeds its bound.
+        /// Compares the cache with a map without a bound: the cache invents no outcome, returns none that has expired, and stays
+        /// within its bound.
         #[test]
         fn a_cache_tells_the_truth(steps in proptest::collection::vec((0..12usize, 0..3u8, 1..90u32), 1..200)) {
             let start = Instant::now();

@@ -1,17 +1,18 @@
 //! The lookup of one question: which resolver is asked, when, over which transport, and which message counts as the answer
 //! (RFC 5452, RFC 7766, RFC 6891 7, RFC 9520).
 //!
-//! The caller sends the messages of [`Lookup::poll_transmit`] until there are none, hands over the messages that arrive, and calls the
-//! machine at [`Lookup::deadline`], until there is an [`Lookup::outcome`]:
+//! The caller sends the messages of [`Lookup::poll_transmit`] until there are none, hands over the messages that arrive, and calls
+//! [`Lookup::on_timeout`] at [`Lookup::deadline`], until there is an [`Lookup::outcome`]. The rules:
 //!
-//! - Each try differs from the one before in its id, its capitals and, by the caller, its source port.
-//! - A message that does not match a try is ignored. A late answer to an earlier try of this lookup counts.
-//! - A resolver that says SERVFAIL or nonsense is not asked again (RFC 9520 2: it would repeat itself). A silent one is asked again in
-//!   its turn, with a doubled wait.
-//! - REFUSED may be load: the resolver is asked again after a pause, a few times.
-//! - A denial without proof is not believed. If only the SOA record is missing, it is asked for once; then the next resolver is
-//!   asked.
-//! - After truncation the try moves to TCP, and so it does for a resolver that does not keep the case of letters.
+//! - Each UDP try has a new id and new capitals, both at random, and the caller chooses its source port at random.
+//! - A message that matches no try is ignored. A late answer to an earlier try of this lookup counts.
+//! - A resolver that answers with SERVFAIL or nonsense is not asked again, because it would repeat its answer (RFC 9520 2). A
+//!   silent resolver is asked again in each round, and each round waits twice as long for its answer.
+//! - REFUSED may mean that the resolver has too much load, so it is asked again in further rounds, a few times. If the resolver is
+//!   the last of its round, a pause comes before the next round.
+//! - A denial without proof is not believed. If only the SOA record is missing, the same resolver is asked once more, in a way that
+//!   makes it fetch the denial anew. Otherwise the next resolver is asked.
+//! - If an answer is truncated or changes the case of letters in the question, the same question is asked over TCP.
 
 mod reply;
 #[cfg(test)]
@@ -22,18 +23,18 @@ use super::{Failure, Outcome};
 use crate::limits::{DNS_ROUNDS, DNS_TCP_TIMEOUT, DNS_TOTAL_TIMEOUT, DNS_TRY_TIMEOUT_MAX, DNS_UPSTREAMS_MAX};
 use std::time::{Duration, Instant};
 
-/// How lookups are done; the same for all of them.
+/// The settings of all lookups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LookupConfig {
-    /// How many resolvers there are. At least one; those beyond [`DNS_UPSTREAMS_MAX`] are not used.
+    /// Number of resolvers. 0 counts as 1, and resolvers beyond [`DNS_UPSTREAMS_MAX`] are not used.
     pub upstreams: usize,
-    /// How often each is asked.
+    /// Number of rounds over all resolvers. A resolver gets one turn in each round, until it is spent.
     pub rounds: u32,
-    /// The longest that a try waits.
+    /// The longest wait for the answer to a UDP try.
     pub try_timeout_max: Duration,
-    /// How long an answer over TCP may take, connecting included.
+    /// How long an answer over TCP may take, including the time to connect.
     pub tcp_timeout: Duration,
-    /// How long the whole may take, from when the question is first sent.
+    /// How long the whole lookup may take, from its first message.
     pub total_timeout: Duration,
 }
 
@@ -50,55 +51,56 @@ impl LookupConfig {
     }
 }
 
-/// Over what a try goes out.
+/// The transport of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// One datagram, from a fresh socket with a random port (RFC 5452 9.2). The socket is kept open until the
-    /// lookup ends.
+    /// One datagram, from one of several sockets with random ports (RFC 5452 9.2). The socket has to take answers until the lookup
+    /// ends.
     Udp,
-    /// A TCP connection, for an answer that was truncated.
+    /// A TCP connection, after an answer was truncated or had the letters in another case.
     Tcp,
 }
 
 /// A message that is to be sent to a resolver.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Transmit {
-    /// To which resolver: an index below [`LookupConfig::upstreams`].
+    /// The index of the resolver, below [`LookupConfig::upstreams`].
     pub upstream: usize,
     /// The transport over which it is to be sent.
     pub transport: Transport,
-    /// The bytes: over TCP with the two length bytes before them.
+    /// The bytes of the message. For TCP, they begin with its two length bytes.
     pub payload: Vec<u8>,
     /// The id of the message; the answer has the same id.
     pub id: u16,
 }
 
-/// The kind of a message that arrived.
+/// What a message that arrived means for its lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// Nothing that the resolver said to this question, or nothing that is still awaited.
+    /// Nothing: it matches no try that still awaits an answer, or the lookup has ended.
     Nothing,
-    /// The message is the answer of the resolver.
+    /// The resolver has answered, perhaps with an error other than REFUSED.
     Answer,
-    /// The resolver's word: REFUSED, which may mean that too many questions are under way.
+    /// The resolver has answered REFUSED, which may mean that it has too many questions under way.
     Refusal,
-    /// The message may come from the resolver or from a forger, so the question is repeated over TCP. The answer to the datagram is still
-    /// awaited.
+    /// The question in the message has letters in another case than we sent. The message may come from the resolver or from a
+    /// forger, so the question is repeated over TCP if possible. The answer to the datagram is still awaited.
     Folded,
 }
 
-/// A question on its way to an answer.
+/// The state of one lookup.
 pub struct Lookup {
     question: Question,
     config: LookupConfig,
     /// The resolver that is asked first.
     first: usize,
-    /// Since it was first sent.
+    /// When the whole lookup ends at the latest. Set with the first message.
     give_up: Option<Instant>,
-    /// Tries made or begun, over all resolvers; TCP does not count.
+    /// Turns of resolvers so far, with the present one, and with those that were skipped because the resolver is spent. To ask the
+    /// same resolver in another way, such as over TCP, is no new turn.
     tries: u32,
     next: Next,
-    /// The messages that may still get an answer, the latest last.
+    /// Messages to which an answer may still come, the latest last.
     sent: Vec<Try>,
     upstreams: [Upstream; DNS_UPSTREAMS_MAX],
     failure: Option<Failure>,
@@ -120,21 +122,22 @@ struct Try {
 
 #[derive(Clone, Copy, Default)]
 struct Upstream {
-    /// It said something that it would only repeat.
+    /// It is not asked any more, because it would only repeat its answer or because the caller leaves it out.
     spent: bool,
     asked: bool,
     answered: bool,
     no_edns: bool,
     no_tcp: bool,
-    /// It denied without an SOA record and is asked for DNSSEC records, with which it has to have one.
+    /// Its denial had no SOA record. So it is asked for DNSSEC records: to get these, it has to fetch the denial anew, with the SOA
+    /// record.
     wants_dnssec: bool,
-    /// It denied without proof.
+    /// It sent a denial without proof.
     doubted: bool,
     refusals: u8,
 }
 
 impl Lookup {
-    /// A lookup that begins with the resolver `first` (taken modulo their number).
+    /// A lookup that asks the resolver `first` (modulo the number of resolvers) before the others.
     pub fn new(question: Question, config: &LookupConfig, first: usize) -> Lookup {
         let count = config.upstreams.clamp(1, DNS_UPSTREAMS_MAX);
         let config = LookupConfig { upstreams: count, ..*config };
@@ -153,7 +156,7 @@ impl Lookup {
         }
     }
 
-    /// Does not ask this resolver, unless there is no other. Holds for a lookup of which nothing was sent.
+    /// Leaves out this resolver, unless no other is left. To be called before the first message is sent.
     pub fn leave_out(&mut self, upstream: usize) {
         let mut others = (0..self.config.upstreams).map(|after| (self.first + after) % self.config.upstreams);
         let other = others.find(|&other| other != upstream && !self.upstreams[other].spent);
@@ -170,8 +173,8 @@ impl Lookup {
         &self.question
     }
 
-    /// To which resolver and over what the next message goes, if one is due. It may be held back: time counts from when
-    /// it is sent.
+    /// The resolver and the transport of the next message, if one is due. The caller may hold it back, because its timeout begins
+    /// only when [`Lookup::poll_transmit`] returns it.
     pub fn wants(&self) -> Option<(usize, Transport)> {
         match self.next {
             Next::Send { upstream, transport } if self.outcome.is_none() => Some((upstream, transport)),
@@ -179,13 +182,14 @@ impl Lookup {
         }
     }
 
-    /// Whether anything was sent so far.
+    /// Whether a message was sent so far.
     pub fn is_sent(&self) -> bool {
         self.give_up.is_some()
     }
 
-    /// The next message to send, if one is due. `timeout` is the resolver's retransmission time: how long the first round waits
-    /// for it; doubled with each round. `random` has to be unpredictable to others: an id and the capitals are drawn from it.
+    /// The next message to send, if one is due. `timeout` is the resolver's retransmission time. A UDP try waits that long in the
+    /// first round, and twice as long in each further one. `random` has to be unpredictable for others, because the id and the
+    /// capitals come from it.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -200,7 +204,7 @@ impl Lookup {
         };
         let capitals = match transport {
             Transport::Udp => [random(), random(), random(), random()],
-            // A forger cannot answer in a connection that it does not see.
+            // A forger cannot answer in a connection that it does not see, so capitals add nothing.
             Transport::Tcp => [0; 4],
         };
         let id = (random() >> 48) as u16;
@@ -217,7 +221,7 @@ impl Lookup {
         Some(Transmit { upstream, transport, payload, id })
     }
 
-    /// When [`Lookup::on_timeout`] has to be called; `None` when the lookup has ended, or was not yet sent.
+    /// When [`Lookup::on_timeout`] has to be called; `None` if the lookup has ended, or if nothing was sent yet.
     pub fn deadline(&self) -> Option<Instant> {
         match self.next {
             _ if self.outcome.is_some() => None,
@@ -226,30 +230,30 @@ impl Lookup {
         }
     }
 
-    /// Ends the lookup, because no resolver would answer.
+    /// Ends the lookup with a failure.
     pub fn abandon(&mut self) {
         if self.outcome.is_none() {
             self.fail();
         }
     }
 
-    /// How it ended, once it has.
+    /// The outcome, once the lookup has ended.
     pub fn outcome(&self) -> Option<&Outcome> {
         self.outcome.as_ref()
     }
 
-    /// The outcome by value, as [`Lookup::outcome`].
+    /// Takes the outcome, once the lookup has ended.
     pub fn into_outcome(self) -> Option<Outcome> {
         self.outcome
     }
 
-    /// Whether any resolver answered so far, be it with an error: when none does for all lookups, the fault is
-    /// ours or theirs and not the domain's.
+    /// Whether any resolver has answered so far, even with an error. If no resolver answers any lookup, the cause is the network or
+    /// the resolvers and not the domains.
     pub fn has_any_answer(&self) -> bool {
         self.upstreams.iter().any(|u| u.answered)
     }
 
-    /// Why it will fail if no resolver answers: nobody has, or the network cannot reach one.
+    /// The cause of failure that is known so far; [`Failure::Timeout`] if there is none.
     pub fn failure(&self) -> Failure {
         self.failure.unwrap_or(Failure::Timeout)
     }
@@ -269,7 +273,7 @@ impl Lookup {
         self.upstreams.get(upstream).is_some_and(|u| u.doubted)
     }
 
-    /// Whether any resolver did so.
+    /// Whether any resolver denied the name or its records without proof.
     pub fn has_any_doubt(&self) -> bool {
         self.upstreams.iter().any(|u| u.doubted)
     }
@@ -279,12 +283,12 @@ impl Lookup {
         self.handle(upstream, Transport::Udp, bytes, now)
     }
 
-    /// Takes a message, without its length bytes, that came over a connection of this lookup.
+    /// Takes a message, without its length bytes, that came over a TCP connection of this lookup.
     pub fn on_tcp(&mut self, upstream: usize, bytes: &[u8], now: Instant) -> Received {
         self.handle(upstream, Transport::Tcp, bytes, now)
     }
 
-    /// The connection could not be made, or ended before a message had come.
+    /// The TCP connection could not be made, or ended before a message came. The lookup stops waiting for it.
     pub fn on_tcp_failed(&mut self, upstream: usize) {
         if let Some(known) = self.upstreams.get_mut(upstream) {
             known.no_tcp = true;
@@ -294,8 +298,9 @@ impl Lookup {
         }
     }
 
-    /// The network says that the resolver cannot be reached (such as ICMP "port unreachable"). The next one is
-    /// asked at once; where there is none, the try's time is waited out, for a resolver may be restarting.
+    /// The network says that the resolver cannot be reached, for example by ICMP "port unreachable". The next resolver is asked at
+    /// once. If this was the last one of the round, the lookup first waits until the try times out, because a resolver may be
+    /// restarting.
     pub fn on_unreachable(&mut self, upstream: usize) {
         if self.outcome.is_some() || !self.waits_for(upstream, Transport::Udp) {
             return;
@@ -306,7 +311,7 @@ impl Lookup {
         }
     }
 
-    /// Time has passed; nothing happens before [`Lookup::deadline`].
+    /// Time has passed. From [`Lookup::deadline`] on, this asks the next resolver or ends the lookup; before, it does nothing.
     pub fn on_timeout(&mut self, now: Instant) {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return;

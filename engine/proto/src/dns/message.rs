@@ -1,8 +1,8 @@
-//! The boundary to the wire format (RFC 1035 4, RFC 6891): questions are encoded, and their answers are decoded.
+//! Encodes questions and decodes their answers. No other module knows the wire format (RFC 1035 4, RFC 6891).
 //!
-//! The first bytes of a message decide whether it answers a question: the id, the question and the case of every letter (0x20) are
-//! compared with those that were sent. Other messages did not come from the resolver, or not for us, and are ignored. Only an answer
-//! is decoded.
+//! The first bytes of a message show whether it answers a question: the id, the question and the case of every letter (0x20) have
+//! to be those that were sent. Only such a message is decoded. If only the case differs, the lookup repeats the question over TCP.
+//! All other messages are ignored, because the resolver did not send them, or not for this question.
 
 mod answer;
 #[cfg(test)]
@@ -24,7 +24,7 @@ pub enum RecordKind {
     Aaaa,
     /// Texts (RFC 1035 3.3.14).
     Txt,
-    /// Names of an address (RFC 1035 3.3.12).
+    /// Names of an IP address (RFC 1035 3.3.12).
     Ptr,
 }
 
@@ -46,9 +46,9 @@ pub enum Records {
     A(Vec<Ipv4Addr>),
     /// The IPv6 addresses of the name.
     Aaaa(Vec<Ipv6Addr>),
-    /// Texts, the strings of each record joined, bytes that are no UTF-8 as U+FFFD.
+    /// One text for each TXT record: its strings are joined, and bytes that are not UTF-8 become U+FFFD.
     Txt(Vec<Box<str>>),
-    /// The names of an address.
+    /// The names of the IP address.
     Ptr(Vec<Name>),
 }
 
@@ -57,75 +57,77 @@ pub enum Records {
 pub struct Mx {
     /// The preference. A lower number is tried earlier (RFC 5321 5.1).
     pub preference: u16,
-    /// The exchange of the record: a host, or none.
+    /// The exchange: the name of a host, the root, or neither.
     pub exchange: Exchange,
 }
 
 /// The target of an MX record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exchange {
-    /// At the root: alone, it says that the domain takes no mail (RFC 7505).
+    /// The root. If the domain has no other MX record, it takes no mail (RFC 7505).
     Null,
     /// The name of a mail host.
     Host(Name),
-    /// At something that cannot be a host's name.
+    /// Something that cannot be the name of a host.
     Invalid,
 }
 
 /// The content of a message that answers the question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Response {
-    /// There are records; the TTL is the least of theirs and of the CNAMEs that led to them, in seconds.
+    /// The records, and the lowest TTL among them and the CNAMEs that led to them, in seconds.
     Records(Records, u32),
-    /// The name has no such record; the TTL is the SOA record's, in seconds (RFC 2308 5).
+    /// The name has no such record, or none that can be read. The TTL, in seconds, is that of the SOA record (RFC 2308 5) or of the
+    /// unreadable records.
     NoData(u32),
-    /// There is no such name; the TTL as with [`Response::NoData`].
+    /// The name does not exist. The TTL, in seconds, is that of the SOA record.
     NxDomain(u32),
-    /// The name or its records are denied, or forged, and nothing shows that the zone says so.
+    /// The name or its records are denied without proof that the zone does so, or the answer is forged.
     Unproven(Doubt),
-    /// The answer is longer than a datagram: ask over TCP (RFC 7766 5).
+    /// The answer is truncated, so the question has to be asked over TCP (RFC 7766 5).
     Truncated,
-    /// There is no answer in it. [`Failure::FormErr`] and [`Failure::NotImp`] may be about EDNS (RFC 6891 7).
+    /// The message has no usable answer. The cause of [`Failure::FormErr`] and [`Failure::NotImp`] may be EDNS (RFC 6891 7).
     Failed(Failure),
 }
 
 /// Why a denial proves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt {
-    /// It has no SOA record of a zone of the name, which RFC 2308 3 demands. Some caches, old ones of dnsmasq among them, leave it out where they answer
-    /// from what they keep.
+    /// It lacks the SOA record of a zone with the name, which RFC 2308 3 demands. Some resolvers, such as old versions of dnsmasq,
+    /// leave out this record if they answer from their cache.
     NoSoa,
-    /// It says itself that a filter or a failure made it: one of the codes of [`FORGED`].
+    /// The message itself says that the answer was forged or filtered, with this one of the codes in [`FORGED`].
     Extended(u16),
-    /// The address is 0.0.0.0 or `::`, as filters answer for what they block.
+    /// All addresses are 0.0.0.0 or `::`: the answer of filters for names that they block.
     Unspecified,
 }
 
-/// The Extended DNS Errors that say so: Forged Answer, Blocked, Censored, Filtered, Prohibited (RFC 8914 4).
+/// The Extended DNS Errors that say that an answer was forged or filtered: Forged Answer, Blocked, Censored, Filtered, Prohibited
+/// (RFC 8914 4).
 pub const FORGED: [u16; 5] = [4, 15, 16, 17, 18];
 
-/// How a question speaks of EDNS (RFC 6891).
+/// How a question uses EDNS (RFC 6891).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extension {
-    /// Not at all.
+    /// The question has no EDNS record.
     None,
-    /// It says how long a datagram may be, and that Extended DNS Errors are understood.
+    /// The EDNS record says how long a datagram may be, and lets the resolver add Extended DNS Errors.
     Edns,
-    /// It also asks for DNSSEC records (DO, RFC 3225). They are not read; but what a resolver has in its cache without them it
-    /// has to ask for anew.
+    /// The EDNS record also asks for DNSSEC records (DO, RFC 3225). We do not read these, but a resolver that has the answer in its
+    /// cache without them has to fetch it anew.
     Dnssec,
 }
 
-/// Why a message is no answer to the question and is to be ignored.
+/// Why a message is not an answer to the question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unrelated {
-    /// The id, the kind of message or the question is another.
+    /// It has another id or another question, or is not a response.
     NotOurs,
-    /// All is right but the case of the question's letters: it was guessed, or the resolver does not keep case.
+    /// Only the case of letters in the question differs: a forger guessed it, or the resolver does not keep it.
     CaseDiffers,
 }
 
-/// A question as it goes over the wire, with what is needed to know its answer.
+/// An encoded question, with what is needed to recognize its answer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Encoded {
     bytes: Vec<u8>,
@@ -138,8 +140,7 @@ impl Encoded {
         &self.bytes
     }
 
-    /// The message behind its two length bytes, as it goes over TCP (RFC 1035 4.2.2); in one piece, as RFC 7766 8
-    /// asks.
+    /// The message after its two length bytes, as it is sent over TCP (RFC 1035 4.2.2): in one piece, as RFC 7766 8 asks.
     pub fn framed(&self) -> Vec<u8> {
         // A question has 300 bytes at most.
         let length = u16::try_from(self.bytes.len()).unwrap_or(u16::MAX).to_be_bytes();
@@ -155,13 +156,13 @@ impl Encoded {
 /// Encodes a question. The n-th letter of the name is a capital if the n-th bit of `capitals` is set, so a forger has to guess
 /// those bits too.
 ///
-/// The library decodes messages, but it takes longer to encode one than the kernel takes to send it. A question is a fixed header, a
-/// name with checked labels, and a fixed record for EDNS, so it is encoded here.
+/// The library is used only to decode, because it takes longer to encode a message than the kernel takes to send it. Encoding a
+/// question is simple: it consists of a fixed header, a name with checked labels, its kind and class, and a fixed record for EDNS.
 pub fn encode(question: &Question, id: u16, capitals: [u64; 4], extension: Extension) -> Encoded {
     let room = HEADER_BYTES + question.name.as_str().len() + 2 + 4 + OPT_BYTES;
     let mut bytes = Vec::with_capacity(room);
     bytes.extend_from_slice(&id.to_be_bytes());
-    // A query that desires recursion, with one question and perhaps a record: RFC 1035 4.1.1.
+    // A query that desires recursion, with one question and perhaps one additional record: RFC 1035 4.1.1.
     let records = u8::from(extension != Extension::None);
     bytes.extend_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, records]);
     for label in question.name.labels() {
@@ -189,7 +190,7 @@ pub fn encode(question: &Question, id: u16, capitals: [u64; 4], extension: Exten
     Encoded { bytes, question_end }
 }
 
-/// OPT at the root, how much we take over UDP, version 0, no flags and no options: RFC 6891 6.1.2.
+/// The EDNS record (RFC 6891 6.1.2): OPT at the root, the longest datagram that we take, version 0, no flags and no options.
 const OPT: [u8; OPT_BYTES] = {
     let [high, low] = DNS_UDP_PAYLOAD_BYTES.to_be_bytes();
     [0, 0, 41, high, low, 0, 0, 0, 0, 0, 0]
@@ -199,10 +200,10 @@ const OPT_BYTES: usize = 11;
 const OPT_FLAGS: usize = 7;
 const DO: u8 = 0x80;
 
-/// Reads a message that came from where `sent` went.
+/// Reads a message that came from the resolver to which `sent` was sent.
 ///
 /// # Errors
-/// [`Unrelated`] when it does not answer `sent`.
+/// [`Unrelated`] if it does not answer `sent`.
 pub fn decode(sent: &Encoded, question: &Question, bytes: &[u8]) -> Result<Response, Unrelated> {
     match relation(sent, bytes)? {
         Relation::Answer => Ok(answer::read(question, bytes)),
@@ -215,7 +216,7 @@ const HEADER_BYTES: usize = 12;
 
 enum Relation {
     Answer,
-    /// A bare header that says FORMERR or NOTIMP, as servers send it that cannot read EDNS (RFC 6891 7).
+    /// Nothing but a header that says FORMERR or NOTIMP. Servers that cannot read EDNS send this (RFC 6891 7).
     Rejected,
 }
 
@@ -223,14 +224,14 @@ enum Relation {
 fn relation(sent: &Encoded, bytes: &[u8]) -> Result<Relation, Unrelated> {
     let header = bytes.get(..HEADER_BYTES).ok_or(Unrelated::NotOurs)?;
     let [_, _, flags, code, rest @ ..] = header else { return Err(Unrelated::NotOurs) };
-    // QR has to be set, and the opcode to be 0, QUERY.
+    // The QR bit has to be set, and the opcode has to be 0 (QUERY).
     if header[..2] != sent.bytes[..2] || flags & 0xf8 != 0x80 {
         return Err(Unrelated::NotOurs);
     }
     if rest[..2] == [0, 0] && bytes.len() == HEADER_BYTES && matches!(code & 15, 1 | 4) {
         return Ok(Relation::Rejected);
     }
-    // One question: a name is never compressed there, for nothing precedes it.
+    // There has to be one question, equal to ours byte by byte: its name is never compressed, because no other name precedes it.
     let asked = &sent.bytes[HEADER_BYTES..sent.question_end];
     let echoed = bytes.get(HEADER_BYTES..sent.question_end).ok_or(Unrelated::NotOurs)?;
     if rest[..2] != [0, 1] || !asked.eq_ignore_ascii_case(echoed) {
@@ -249,16 +250,15 @@ fn record_type(kind: RecordKind) -> RecordType {
     }
 }
 
-/// Cuts messages out of a TCP stream (RFC 1035 4.2.2). It holds one message at most: no more than
-/// [`FrameReader::wanted`] bytes should be read at once.
+/// Divides a TCP stream into messages (RFC 1035 4.2.2). It holds at most one message, so the caller should not read more than
+/// [`FrameReader::wanted`] bytes at once.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     buffer: Vec<u8>,
 }
 
 impl FrameReader {
-    /// Takes bytes as they came, and returns how many of them were used: those behind the end of a message are
-    /// left to the caller.
+    /// Takes the next bytes of the stream, and returns how many it has used. It does not use bytes after the end of a message.
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         let mut used = 0;
         while used < bytes.len() {
@@ -272,7 +272,7 @@ impl FrameReader {
         used
     }
 
-    /// How many bytes are missing: of the length first, then of the message; 0 when there is a message.
+    /// How many bytes are missing, first of the length and then of the message. 0 if the message is whole.
     pub fn wanted(&self) -> usize {
         match self.buffer[..] {
             [] => 2,
@@ -281,7 +281,7 @@ impl FrameReader {
         }
     }
 
-    /// The message, once it is whole; the reader is empty then.
+    /// Takes the message, once it is whole. The reader is empty afterwards.
     pub fn message(&mut self) -> Option<Vec<u8>> {
         if self.wanted() > 0 {
             return None;

@@ -1,8 +1,8 @@
 //! From a domain's MX records to the hosts that are asked: RFC 5321 5.1, RFC 7505, RFC 3974.
 //!
-//! [`MxPlan::new`] reads the outcome of the MX question and says which address questions are to be asked;
-//! [`MxPlan::hosts`] reads their outcomes and gives the hosts in the order in which they are tried. A domain takes
-//! no mail only where answers say so; a failure on the way proves nothing.
+//! [`MxPlan::new`] reads the outcome of the MX question and says which address questions are to be asked; [`MxPlan::hosts`] reads
+//! their outcomes and returns the hosts in the order in which they are tried. Only answers prove that a domain takes no mail. A
+//! failed lookup proves nothing.
 
 mod site;
 #[cfg(test)]
@@ -14,14 +14,15 @@ use crate::limits::{MX_ADDRESSES_MAX, MX_HOSTS_MAX};
 pub use site::{Site, inbox_providers};
 use std::net::IpAddr;
 
-/// Why a domain takes no mail, for certain.
+/// The proof that a domain takes no mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NoMail {
-    /// It says so with a null MX: RFC 7505.
+    /// The domain has a null MX (RFC 7505).
     NullMx,
-    /// It does not exist.
+    /// The domain does not exist.
     NxDomain,
-    /// No host of its MX records, nor the domain itself where it has none, has an address that may be contacted.
+    /// None of the hosts has an address that may be contacted. The hosts are those of the MX records, or the domain itself if it
+    /// has none.
     NoMailHost,
 }
 
@@ -50,26 +51,26 @@ pub enum Dead {
 pub struct MxPlan {
     targets: Vec<Target>,
     site: Site,
-    /// The best host has a name in the domain itself, which does not show its operator.
+    /// The name of the best host belongs to the domain itself, so the name does not show its operator.
     own: bool,
     implicit: bool,
 }
 
-/// One of them.
+/// One of these hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Target {
     preference: u16,
     name: Name,
 }
 
-/// The hosts to ask, the first first; never empty, and none without an address.
+/// The hosts to ask. There is at least one, and each has an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MxSet {
-    /// In the order in which they are tried.
+    /// The hosts, in the order in which they are tried.
     pub hosts: Vec<MxHost>,
     /// The operator of the hosts.
     pub site: Site,
-    /// The site is told by the address of its best host, and not by a name.
+    /// The site is identified by the address of its best host, and not by a name.
     pub by_address: bool,
     /// There are no MX records: the domain itself is the host (RFC 5321 5.1).
     pub implicit: bool,
@@ -116,12 +117,12 @@ impl MxPlan {
         MxPlan { targets: vec![Target { preference: 0, name }], site, own: true, implicit: true }
     }
 
-    /// The site: the operator of the hosts.
+    /// The site of the hosts, by their names. [`MxPlan::hosts`] may identify it by an address instead.
     pub fn site(&self) -> &Site {
         &self.site
     }
 
-    /// True when the domain has no MX records and is its own host.
+    /// True if the domain has no MX records and is its own host.
     pub fn is_implicit(&self) -> bool {
         self.implicit
     }
@@ -131,14 +132,14 @@ impl MxPlan {
         self.targets.iter().map(|target| &target.name)
     }
 
-    /// The hosts' names by preference, those of equal preference in the order of the alphabet.
+    /// The hosts' names by preference. Those of equal preference are in alphabetical order.
     pub fn listed(&self) -> Vec<&Name> {
         let mut listed: Vec<&Target> = self.targets.iter().collect();
         listed.sort_by_key(|target| (target.preference, &target.name));
         listed.into_iter().map(|target| &target.name).collect()
     }
 
-    /// The address questions: A of each host, and AAAA before it where IPv6 can be used.
+    /// The address questions: A for each host, and AAAA before it if `ipv6` is set.
     pub fn questions(&self, ipv6: bool) -> Vec<Question> {
         let kinds: &[RecordKind] = if ipv6 { &[RecordKind::Aaaa, RecordKind::A] } else { &[RecordKind::A] };
         let of =
@@ -146,15 +147,15 @@ impl MxPlan {
         self.names().flat_map(of).collect()
     }
 
-    /// Reads the outcomes of the address questions, which `outcome_of` looks up. `may_contact` says which addresses
-    /// are contacted at all: [`super::public::is_public`] and what the operator adds.
+    /// Reads the outcomes of the address questions, which `outcome_of` looks up. `may_contact` says which addresses may be
+    /// contacted: those that are [public](super::public::is_public), and those that the operator adds.
     ///
-    /// A host about which nothing is known counts as one that could not be looked up. Hosts without an address are
-    /// left out, and so are addresses that an earlier host has.
+    /// A question without an outcome counts as a failure. Hosts without an address are left out, and so are addresses that an
+    /// earlier host has.
     ///
     /// # Errors
-    /// [`Dead`] when no host is left: [`NoMail::NoMailHost`] when all outcomes are answers, and
-    /// [`Dead::CannotTell`] when one is a failure.
+    /// [`Dead`] if no host is left: [`NoMail::NoMailHost`] if all outcomes are answers, and [`Dead::CannotTell`] if at least one is
+    /// a failure.
     pub fn hosts<'a>(
         &self,
         ipv6: bool,
@@ -191,8 +192,9 @@ impl MxPlan {
         }
     }
 
-    /// A thousand domains may be served by one machine, each by a name of its own for it. Such a site is told by the
-    /// least address of the best hosts; but an operator that is known by its hosts' names is one site everywhere.
+    /// Makes the result, with the site of the hosts. One machine may serve a thousand domains, under another name in each. So if
+    /// the best host has a name in the domain itself, the lowest address of the hosts with the best preference identifies the site.
+    /// But an operator in the table of [`Site`] is one site everywhere.
     fn set(&self, hosts: Vec<MxHost>) -> MxSet {
         let best = hosts.iter().map(|host| host.preference).min();
         let equal = hosts.iter().filter(|host| Some(host.preference) == best);
@@ -220,13 +222,13 @@ fn targets(records: &[Mx]) -> Vec<Target> {
     targets
 }
 
-/// Whether a name can be that of a public host: it has a dot and does not end in a number, as an IPv4 address in place of a name does.
-/// `_` is allowed, because hosting panels make such names.
+/// Whether a name can be that of a public host: it has a dot, and its last label is not a number, so it is not an IPv4 address in
+/// place of a name. `_` is allowed, because hosting panels make such names.
 fn is_host(name: &Name) -> bool {
     name.as_str().rsplit_once('.').is_some_and(|(_, top)| !top.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Shuffles within each preference: Fisher and Yates, driven by SplitMix64.
+/// Shuffles the hosts of each preference: Fisher and Yates, driven by SplitMix64.
 fn shuffle(targets: &mut [Target], random: u64) {
     let mut state = random;
     let mut next = || {
@@ -243,7 +245,7 @@ fn shuffle(targets: &mut [Target], random: u64) {
     }
 }
 
-/// The addresses in an outcome, each once.
+/// The addresses in these records, each once.
 fn addresses(records: &Records) -> Vec<IpAddr> {
     let all: Vec<IpAddr> = match records {
         Records::A(found) => found.iter().copied().map(IpAddr::V4).collect(),
@@ -259,7 +261,8 @@ fn addresses(records: &Records) -> Vec<IpAddr> {
     once
 }
 
-/// IPv6, IPv4, IPv6, ...: a broken family costs one try and not all of them (after RFC 8305 4).
+/// Mixes both families: IPv6, IPv4, IPv6 and so on. If one family is broken, only one try is lost before the other gets its turn
+/// (RFC 8305 4).
 fn interleave(v6: Vec<IpAddr>, v4: Vec<IpAddr>) -> Vec<IpAddr> {
     let (mut v6, mut v4) = (v6.into_iter(), v4.into_iter());
     let mut mixed = Vec::with_capacity(v6.len() + v4.len());

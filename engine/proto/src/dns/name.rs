@@ -1,4 +1,4 @@
-//! Names that are asked for or come back in answers (RFC 1035 2.3.1, RFC 2181 11).
+//! Names in questions and answers (RFC 1035 2.3.1, RFC 2181 11).
 
 use crate::address::Domain;
 use crate::limits::{DOMAIN_BYTES_MAX, LABEL_BYTES_MAX};
@@ -8,36 +8,37 @@ use std::sync::Arc;
 
 /// A DNS name: lower-case labels of letters, digits, `-` and `_`, without a root dot. The root itself is the empty text.
 ///
-/// Wider than [`Domain`], for `_dmarc.example.com` and a host named `x` are names too; a clone shares the text, with the domain that it was
-/// made of too.
+/// More general than [`Domain`], because `_dmarc.example.com` and a host named `x` are names too. A clone shares the text, and so
+/// does a name that was made from a domain.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Parses a name in ASCII, in any case. A dot at the end is the root and is dropped. `None` if a label is empty, too long or has
-    /// another character, or if the name is too long.
+    /// Parses a name in ASCII, in any case. A dot at the end means the root and is dropped. `None` if a label is empty or too long,
+    /// if the whole name is too long, or if there is a character that a [`Name`] does not have.
     pub fn parse(text: &str) -> Option<Name> {
         let text = text.strip_suffix('.').unwrap_or(text);
         let fits = text.len() <= DOMAIN_BYTES_MAX && text.split('.').all(is_label);
         fits.then(|| Name(text.to_ascii_lowercase().into()))
     }
 
-    /// The root, which has no label. No text is parsed to it.
+    /// The root, which has no label. [`Name::parse`] never returns it.
     pub fn root() -> Name {
         Name("".into())
     }
 
-    /// The last label as a name of its own; the root of the root.
+    /// The last label as a name of its own. For the root, this is the root.
     pub fn top_level(&self) -> Name {
         Name(self.0.rsplit('.').next().unwrap_or_default().into())
     }
 
-    /// A name under a domain: `_dmarc` under `example.com`. `None` when the whole is too long.
+    /// A name under a domain, such as `_dmarc` under `example.com`. `None` if [`Name::parse`] refuses the result, for example
+    /// because it is too long.
     pub fn under(prefix: &str, domain: &Domain) -> Option<Name> {
         Name::parse(&format!("{prefix}.{domain}"))
     }
 
-    /// The name of the PTR records of an address (RFC 1035 3.5, RFC 3596 2.5).
+    /// The name that has the PTR records of an address (RFC 1035 3.5, RFC 3596 2.5).
     pub fn reverse(address: IpAddr) -> Name {
         let mut text = String::with_capacity(72);
         match address {

@@ -1,14 +1,14 @@
-//! Which addresses belong to public hosts: the IANA special-purpose registries (RFC 6890) in code.
+//! Decides which addresses can be those of public hosts, by the IANA special-purpose registries (RFC 6890).
 //!
-//! A domain's owner chooses the addresses of its mail hosts, so they may point into our own network. Only what is
-//! globally reachable unicast is contacted. The blocks for services of the network itself (PCP, TURN, AS112, AMT, ORCHID, drone
-//! remote ID) are refused too, though the registries call them globally reachable: the nearest network answers there, which may
-//! be our own, and no mail or web server has such an address.
+//! A domain's owner chooses the addresses of its mail hosts, so they may point into our own network. Only globally reachable
+//! unicast addresses are contacted. The blocks for services of the network itself (PCP, TURN, AS112, AMT, ORCHID, drone remote ID)
+//! are refused too, although the registries call them globally reachable: the nearest network answers at such an address, and this
+//! may be our own. No mail or web server has such an address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether the address is globally reachable unicast, and holds none within that is not (RFC 4291 2.5.5.2, RFC 3056,
-/// RFC 5214, RFC 6052).
+/// Whether the address is globally reachable unicast. If it contains an IPv4 address, that one has to be so too (RFC 4291 2.5.5.2,
+/// RFC 3056, RFC 5214, RFC 6052).
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -16,7 +16,7 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Network, prefix length. <https://www.iana.org/assignments/iana-ipv4-special-registry/>, and multicast.
+/// Networks with their prefix lengths: <https://www.iana.org/assignments/iana-ipv4-special-registry/>, and multicast.
 const SPECIAL_V4: &[(Ipv4Addr, u32)] = &[
     (Ipv4Addr::new(0, 0, 0, 0), 8),       // "this network": RFC 791 3.2
     (Ipv4Addr::new(10, 0, 0, 0), 8),      // private use: RFC 1918
@@ -38,7 +38,7 @@ const SPECIAL_V4: &[(Ipv4Addr, u32)] = &[
     (Ipv4Addr::new(240, 0, 0, 0), 4),     // reserved: RFC 1112 4, and the limited broadcast: RFC 8190
 ];
 
-/// Network, prefix length, within 2000::/3, which alone is global unicast (RFC 4291 2.4).
+/// Networks with their prefix lengths, within 2000::/3. No other block has global unicast addresses so far (RFC 4291 2.4).
 /// <https://www.iana.org/assignments/iana-ipv6-special-registry/>
 const SPECIAL_V6: &[(Ipv6Addr, u32)] = &[
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // IETF protocol assignments, Teredo: RFC 2928, 4380
@@ -67,10 +67,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     };
     let embedded = |shift: u32| is_public_v4(Ipv4Addr::from_bits((address.to_bits() >> shift) as u32));
     if let Some(mapped) = address.to_ipv4_mapped() {
-        // The kernel contacts the IPv4 address.
+        // For such an address, the kernel contacts the IPv4 address.
         return is_public_v4(mapped);
     }
-    // A host with an ISATAP interface sends such a packet to the IPv4 address within, whatever the prefix is.
+    // A host with an ISATAP interface sends packets for this address to the IPv4 address in it, whatever the prefix is.
     if ISATAP.contains(&((address.to_bits() >> 32) as u32)) && !embedded(0) {
         return false;
     }

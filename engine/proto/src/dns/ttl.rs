@@ -1,4 +1,4 @@
-//! How long what was learned may be kept: RFC 1035 3.2.1, RFC 2181 8, RFC 2308 5, RFC 9520 3.2.
+//! How long the outcomes of lookups may be kept: RFC 1035 3.2.1, RFC 2181 8, RFC 2308 5, RFC 9520 3.2.
 
 use super::Failure;
 use crate::limits::{
@@ -6,18 +6,18 @@ use crate::limits::{
 };
 use std::time::Duration;
 
-/// The lifetime of records with this TTL, between the floor and the cap.
+/// The lifetime of records with this TTL, limited to [`DNS_TTL_MIN`] to [`DNS_TTL_MAX`].
 pub fn positive(seconds: u32) -> Duration {
     wire(seconds).clamp(DNS_TTL_MIN, DNS_TTL_MAX)
 }
 
-/// The lifetime of a negative answer; `seconds` is the lesser of the SOA record's TTL and its MINIMUM field
-/// (RFC 2308 5).
+/// The lifetime of a denial, limited to [`DNS_NEGATIVE_TTL_MIN`] to [`DNS_NEGATIVE_TTL_MAX`]. `seconds` is the TTL of the SOA
+/// record or its MINIMUM field, whichever is lower (RFC 2308 5).
 pub fn negative(seconds: u32) -> Duration {
     wire(seconds).clamp(DNS_NEGATIVE_TTL_MIN, DNS_NEGATIVE_TTL_MAX)
 }
 
-/// The lifetime of a failure: short where it may be a loss, the resolver's load or a passing lie.
+/// The lifetime of a failure. It is shorter if the failure [may pass](Failure::may_pass).
 pub fn failure(why: Failure) -> Duration {
     if why.may_pass() { DNS_SILENCE_TTL } else { DNS_FAILURE_TTL }
 }

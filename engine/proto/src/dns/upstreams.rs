@@ -1,28 +1,29 @@
-//! The resolvers' record of answers: it decides which resolver is asked first.
+//! Records which resolvers answer, to decide which of them is asked first.
 
 use super::lookup::Lookup;
 use crate::limits::DNS_UPSTREAMS_MAX;
 
-/// The record of the resolvers: whether each answers.
+/// For each resolver, whether it answers.
 #[derive(Debug, Clone)]
 pub struct Upstreams {
-    /// How often in a row each was asked and did not answer, or answered what proves nothing.
+    /// For each resolver, the number of lookups in a row in which it was asked and did not answer, or sent a denial without proof.
     silent: Vec<u32>,
 }
 
 impl Upstreams {
-    /// The record of `count` resolvers, in the order of [`super::lookup::LookupConfig::upstreams`].
+    /// A record of `count` resolvers, in the order of [`super::lookup::LookupConfig::upstreams`].
     pub fn new(count: usize) -> Upstreams {
         Upstreams { silent: vec![0; count.clamp(1, DNS_UPSTREAMS_MAX)] }
     }
 
-    /// Whom to ask first: the first in the operator's order of those that were silent least often.
+    /// The resolver to ask first: the one with the fewest such lookups in a row. If there are several, the first of them in the
+    /// operator's order.
     pub fn first(&self) -> usize {
         let least = self.silent.iter().enumerate().min_by_key(|(_, silent)| **silent);
         least.map_or(0, |(at, _)| at)
     }
 
-    /// Whether it answered when it was last asked, and with proof.
+    /// Whether the resolver answered when it was last asked, and sent no denial without proof. True if it was never asked.
     pub fn is_well(&self, upstream: usize) -> bool {
         self.silent.get(upstream) == Some(&0)
     }
@@ -49,12 +50,12 @@ mod tests {
     use hickory_proto::op::ResponseCode;
     use std::time::Instant;
 
-    /// A lookup in which the resolvers up to `answers`, which alone answers, were asked.
+    /// A lookup that begins with the resolver `first` and goes on until the resolver `answers`. Only this one answers.
     fn lookup(first: usize, answers: Option<usize>) -> Lookup {
         lookup_with(first, answers, None)
     }
 
-    /// And `denies` denies without proof.
+    /// The same, but the resolver `denies` sends a denial without proof.
     fn lookup_with(first: usize, answers: Option<usize>, denies: Option<usize>) -> Lookup {
         let mut now = Instant::now();
         let mut lookup = Lookup::new(question("h.example", RecordKind::A), &LookupConfig::new(3), first);

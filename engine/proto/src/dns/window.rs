@@ -1,15 +1,16 @@
-//! The number of questions that may be under way at a resolver, and the time of its answers: congestion control as in RFC 5681 and
-//! RFC 6298 for TCP.
+//! How many questions may be under way at a resolver, and how long its answers take: congestion control like that of TCP in RFC
+//! 5681 and RFC 6298.
 //!
-//! All shards share the window of a resolver. It consists of atomics, because nothing on the path of an address takes a lock. A race
-//! between two shards makes the window one question too wide, or a measurement old. The count of questions under way is exact.
+//! All shards share the window of a resolver. It consists of atomics, because nothing on the path of an address takes a lock. A
+//! race between two shards may lose one change of the size or one measurement, and later answers make up for that. The count of
+//! questions under way is exact.
 //!
-//! - Each answer widens the window: by one question until [`DNS_WINDOW_SLOW_START`] or the size at which questions were lost, then
-//!   by one question for each window of answers.
-//! - A loss halves it, once for all questions that were sent before.
-//! - Silence alone is no loss. A name with silent servers is answered late or never, even if few questions are under way. A question
-//!   counts as lost if a later try was answered and the earlier one was not, or if the resolver sends nothing at all for as long as
-//!   a try waits.
+//! - Each answer widens a window that is at least half used. Up to a threshold, it does so by one question, and beyond it by one
+//!   question for each window of answers. The threshold is [`DNS_WINDOW_SLOW_START`] at first. After a loss, it is the halved size.
+//! - A loss halves the window. Further losses among the questions that were sent before do not halve it again.
+//! - Silence alone is no loss. A name with silent servers is answered late or never, even if few questions are under way. A
+//!   question counts as lost if a later try was answered and the earlier one was not, or if the resolver sends nothing at all for
+//!   as long as a try waits.
 
 #[cfg(test)]
 mod tests;
@@ -22,36 +23,37 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// The size counts in such parts of a question, so that it can grow by less than one.
+/// The unit of sizes is a question divided by this number, so that a size can grow by less than one question.
 const PARTS: u32 = 4096;
-/// How exact timers are, at most: the least that a timeout is above the round trip (the G of RFC 6298 2.3).
+/// The precision that timers have at best (G in RFC 6298 2.3). A timeout is longer than the round trip by at least this.
 const GRANULARITY: Duration = Duration::from_millis(50);
 
 /// The window of one resolver.
 #[derive(Debug)]
 pub struct Window {
-    /// In [`PARTS`] of a question.
+    /// How many questions may be under way, in units of 1/[`PARTS`] question.
     size: AtomicU32,
-    /// Below it each answer widens the window by a whole question; in the same unit.
+    /// Below this size, each answer widens the window by a whole question. The unit is the same.
     threshold: AtomicU32,
     under_way: AtomicU32,
     /// Shards that have questions for this resolver.
     sharers: AtomicU32,
-    /// Questions sent so far: the number of the next one.
+    /// Questions sent so far. This is also the number that the next question gets.
     sent: AtomicU64,
     answered: AtomicU64,
     lost: AtomicU64,
-    /// Losses among the questions before this one are paid for.
+    /// The losses of questions with lower numbers have halved the window already.
     paid: AtomicU64,
-    /// Smoothed round trip and its variation, in microseconds, 32 bits each; 0: none was measured.
+    /// The smoothed round trip and its variation, in microseconds and 32 bits each. 0 if none was measured yet.
     round_trip: AtomicU64,
 }
 
-/// The place of a question under way. It returns to its window with the result, and counts until then.
+/// The place of one question under way in the window. It is taken until the caller gives it back, with the result of the question.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a place that is not given back stays taken"]
 pub struct Place {
     number: u64,
+    /// The answers of the resolver before the question was sent.
     answered: u64,
 }
 
@@ -88,7 +90,8 @@ impl Window {
         self.sharers.fetch_sub(1, Relaxed);
     }
 
-    /// A place for one question of a shard that has `own` under way; `None` if the window is full, or if the shard has its share of it.
+    /// Takes a place for a question of a shard that has `own` questions under way. `None` if the window is full, or if the shard
+    /// already has its equal share of it.
     pub fn take(&self, own: u32) -> Option<Place> {
         let size = self.size();
         let sharers = self.sharers.load(Relaxed).max(1);
@@ -106,7 +109,7 @@ impl Window {
         let before = self.free(&place);
         self.answered.fetch_add(1, Relaxed);
         let size = self.size.load(Relaxed);
-        // A window that is not used shows nothing of a wider one (RFC 7661 4.1).
+        // Answers with a window that is less than half used do not show that a wider one would do (RFC 7661 4.1).
         if before * 2 * PARTS < size || size >= DNS_WINDOW_MAX * PARTS {
             return;
         }
@@ -114,22 +117,22 @@ impl Window {
         self.size.store((size + more).min(DNS_WINDOW_MAX * PARTS), Relaxed);
     }
 
-    /// The resolver said REFUSED, as it does when it has too much to do.
+    /// The resolver answered REFUSED, as resolvers with too much load do. The window is halved.
     pub fn on_refusal(&self, place: Place) {
         self.free(&place);
         self.answered.fetch_add(1, Relaxed);
         self.halve(place.number, DNS_WINDOW_MIN);
     }
 
-    /// The question was not answered within [`Window::timeout`] of when it was sent. It does not count as under way any more,
-    /// however long its answer is awaited. When another try is answered and this one still is not, it
-    /// [was lost](Window::on_loss).
+    /// The question was not answered within [`Window::timeout`] after it was sent. Its place becomes free, even if its answer is
+    /// still awaited. If a later try is answered and this one is not, it [was lost](Window::on_loss).
     pub fn on_timeout(&self, place: Place) -> Overdue {
         self.free(&place);
-        // Whatever it means, it is no time to grow fast.
+        // Whatever the cause is, the window should not grow fast now.
         self.threshold.fetch_min(self.size.load(Relaxed).max(DNS_WINDOW_INITIAL * PARTS), Relaxed);
         if self.answered.load(Relaxed) == place.answered {
-            // A few questions about silent names are no reason to stop.
+            // Nothing at all was answered meanwhile. But a few questions about names with silent servers may be the cause, so the
+            // window stays at its initial size or above.
             self.halve(place.number, DNS_WINDOW_INITIAL);
         }
         Overdue { number: place.number }
@@ -141,7 +144,7 @@ impl Window {
         self.halve(overdue.number, DNS_WINDOW_MIN);
     }
 
-    /// The answer is not awaited any more; that shows nothing.
+    /// Gives back the place of a question that nobody waits for any more. This shows nothing about the resolver.
     pub fn give_back(&self, place: Place) {
         self.free(&place);
     }
@@ -161,8 +164,8 @@ impl Window {
         (self.sent.load(Relaxed), self.lost.load(Relaxed))
     }
 
-    /// Notes the round trip of a question that was sent once (Karn's rule: RFC 6298 3; a resolver that is at work on a question
-    /// already answers its second try too soon).
+    /// Notes the round trip of a question that was sent only once. That of a repeated question would be too short, because the
+    /// resolver was at work on it already (Karn's rule: RFC 6298 3).
     pub fn on_round_trip(&self, time: Duration) {
         let time = u32::try_from(time.as_micros()).unwrap_or(u32::MAX).max(1);
         let (smoothed, variation) = match unpack(self.round_trip.load(Relaxed)) {
@@ -176,7 +179,7 @@ impl Window {
         self.round_trip.store(u64::from(smoothed.max(1)) << 32 | u64::from(variation), Relaxed);
     }
 
-    /// How long a first try waits: RFC 6298 2, between [`DNS_TRY_TIMEOUT_MIN`] and [`DNS_TRY_TIMEOUT`].
+    /// How long the first try of a question waits (RFC 6298 2): between [`DNS_TRY_TIMEOUT_MIN`] and [`DNS_TRY_TIMEOUT`].
     pub fn timeout(&self) -> Duration {
         match unpack(self.round_trip.load(Relaxed)) {
             (0, _) => DNS_TRY_TIMEOUT,
@@ -188,12 +191,13 @@ impl Window {
         }
     }
 
-    /// How many were under way with it.
+    /// Frees the place, and returns how many questions were under way, including this one.
     fn free(&self, _place: &Place) -> u32 {
         self.under_way.fetch_sub(1, Relaxed)
     }
 
-    /// Halves the window, though not below `least`, for a loss of the question with this number.
+    /// Halves the window for a loss of the question with this number, but not below `least` questions. Does nothing if the window
+    /// was halved after the question was sent.
     fn halve(&self, number: u64, least: u32) {
         let paid = self.paid.load(Relaxed);
         let sent = self.sent.load(Relaxed);
@@ -211,7 +215,7 @@ fn unpack(round_trip: u64) -> (u32, u32) {
     ((round_trip >> 32) as u32, round_trip as u32)
 }
 
-/// The mean of two, of which the newer counts one part in `parts`.
+/// The weighted mean of two values, in which the newer one has the weight 1/`parts`.
 fn weigh(old: u32, new: u32, parts: u64) -> u32 {
     ((u64::from(old) * (parts - 1) + u64::from(new)) / parts) as u32
 }

@@ -31,8 +31,8 @@ pub struct Ceiling {
     pub waits_out_tarpits: bool,
 }
 
-/// Refusals an hour at a site of which nothing is known. The lowest known limit is the default of Cisco, 25 invalid recipients an hour
-/// and client. Most servers that count at all allow 100 and more.
+/// Refusals an hour at a site of which nothing is known. The lowest known limit is the default of Cisco, 25 invalid recipients an
+/// hour and client. Most servers that count at all allow 100 and more.
 const REFUSALS_UNKNOWN: RefusalBudget = RefusalBudget { mostly_refused: 100, mostly_accepted: 600 };
 
 /// The default of Cisco Secure Email: "Max. Invalid Recipients Per Hour" 25 (facts of its administration guide).
@@ -58,9 +58,9 @@ const REFUSALS: &[(&str, RefusalBudget)] = &[
 ];
 
 /// Providers that publish, or are known for, stricter ceilings than others: the sessions and the recipients of a session with
-/// `polite`, from KumoMTA's shaping tables (connections, and messages per connection). [`Ceiling::of`] has what `fast` and `lab` make
-/// of them. `data/operators.txt` says which hosts belong to a site of this name. `loadtest/src/providers.rs` has the same numbers for
-/// its plans, and a test there compares them.
+/// `polite`, from KumoMTA's shaping tables (connections, and messages per connection). [`Ceiling::of`] has what `fast` and `lab`
+/// make of them. `data/operators.txt` says which hosts belong to a site of this name. `loadtest/src/providers.rs` has the same
+/// numbers for its plans, and a test there compares them.
 const PROVIDERS: &[(&str, u32, u32)] = &[
     ("google", 5, 50),
     ("microsoft365", 5, 50),

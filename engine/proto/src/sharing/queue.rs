@@ -64,8 +64,8 @@ impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
         Arc::clone(&self.figures)
     }
 
-    /// Adds an item at the end of those of its holder. If the queue is full, the newest item of the holder with the most items gives
-    /// way, and is returned: who has put in much does not keep out who has little.
+    /// Adds an item at the end of those of its holder. If the queue is full, the newest item of the holder with the most items
+    /// gives way, and is returned: who has put in much does not keep out who has little.
     ///
     /// # Errors
     /// The bound that is used up, and the item.

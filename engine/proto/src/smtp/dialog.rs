@@ -233,12 +233,12 @@ impl Dialog {
     }
 
     /// Begins a transaction: MAIL, then RCPT for each recipient. Each recipient gets an [`Event::Answered`], and then follows
-    /// [`Event::Ready`]. Otherwise [`Event::MailRefused`] or [`Event::Over`] follows. If the server ended the session together with its
-    /// last reply, nothing is sent, and [`Event::Over`] follows at once.
+    /// [`Event::Ready`]. Otherwise [`Event::MailRefused`] or [`Event::Over`] follows. If the server ended the session together with
+    /// its last reply, nothing is sent, and [`Event::Over`] follows at once.
     ///
     /// # Panics
-    /// If the session was never ready, if its end was reported already, or with more than [`limits::TRANSACTION_RECIPIENTS_MAX`] recipients.
-    /// The caller can know all of these, and no peer can cause them.
+    /// If the session was never ready, if its end was reported already, or with more than [`limits::TRANSACTION_RECIPIENTS_MAX`]
+    /// recipients. The caller can know all of these, and no peer can cause them.
     pub fn transact<'a>(&mut self, now: Instant, recipients: impl Iterator<Item = &'a str>, smtputf8: bool) {
         if self.over && !self.events.is_empty() {
             return;

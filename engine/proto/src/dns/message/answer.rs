@@ -1,4 +1,4 @@
-//! What a message says that answers the question: its CNAMEs are followed, and what is not on their way is ignored.
+//! Reads messages that answer the question: the CNAMEs are followed, and records of names that they do not lead to are ignored.
 
 use super::{Doubt, Exchange, FORGED, Mx, Question, RecordKind, Records, Response, record_type};
 use crate::dns::{Failure, Name};
@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Reads a message that is known to answer the question.
 pub(super) fn read(question: &Question, bytes: &[u8]) -> Response {
-    // A cut message may end within a record and need not be readable: its TC bit is looked at first.
+    // A truncated message may end within a record and be unreadable, so the TC bit is checked first.
     if bytes.get(2).is_some_and(|flags| flags & 0x02 != 0) {
         return Response::Truncated;
     }
@@ -19,7 +19,7 @@ pub(super) fn read(question: &Question, bytes: &[u8]) -> Response {
     };
     Response::Failed(match message.metadata.response_code {
         ResponseCode::NoError | ResponseCode::NXDomain => return answer(question, &message),
-        // 16 is BADVERS in a message without TSIG, under whichever of its two names the library has it.
+        // The code 16 means BADVERS in a message without TSIG. The library may give it either of its two names.
         ResponseCode::FormErr | ResponseCode::BADVERS | ResponseCode::BADSIG => Failure::FormErr,
         ResponseCode::NotImp => Failure::NotImp,
         ResponseCode::ServFail => Failure::ServFail,
@@ -29,7 +29,7 @@ pub(super) fn read(question: &Question, bytes: &[u8]) -> Response {
 }
 
 fn answer(question: &Question, message: &Message) -> Response {
-    // It echoes the question, as was seen before it was decoded.
+    // The message repeats the question: this was checked before it was decoded.
     let Some(asked) = message.queries.first() else { return Response::Failed(Failure::Malformed) };
     let Ok((owner, cname_ttl)) = follow(asked.name(), &message.answers) else {
         return Response::Failed(Failure::CnameLoop);
@@ -41,7 +41,7 @@ fn answer(question: &Question, message: &Message) -> Response {
     let is_there = found.clone().next().is_some();
     let records = collect(question.kind, found);
     if records.is_some() && !exists {
-        // Records of a name that does not exist: one of the two is wrong.
+        // There are records, but the response code says that the name does not exist.
         return Response::Failed(Failure::Malformed);
     }
     if let Some(code) = forged(message) {
@@ -50,15 +50,15 @@ fn answer(question: &Question, message: &Message) -> Response {
     match (records, ttl) {
         (Some(records), _) if is_unspecified(&records) => Response::Unproven(Doubt::Unspecified),
         (Some(records), Some(ttl)) => Response::Records(records, ttl),
-        // There are records, and none that is read.
+        // There are records of this kind, but none can be read.
         (None, Some(ttl)) if is_there => Response::NoData(ttl),
         _ if exists && is_referral(message) => Response::Failed(Failure::Referral),
         _ => denial(exists, soa_ttl(message, &owner)),
     }
 }
 
-/// "No" to the last name of the CNAMEs (RFC 6604 3), which is where the mail would go. Without an SOA record it is no
-/// proof (RFC 2308 3).
+/// A denial. It is about the last name of the CNAMEs (RFC 6604 3), to which the mail would go. Without an SOA record it proves
+/// nothing (RFC 2308 3).
 fn denial(exists: bool, soa_ttl: Option<u32>) -> Response {
     match soa_ttl {
         Some(ttl) if exists => Response::NoData(ttl),
@@ -67,7 +67,7 @@ fn denial(exists: bool, soa_ttl: Option<u32>) -> Response {
     }
 }
 
-/// The first Extended DNS Error that says that a filter made the answer (RFC 8914 2).
+/// The first Extended DNS Error (RFC 8914 2) that says that the answer was forged or filtered.
 fn forged(message: &Message) -> Option<u16> {
     let options = message.edns.as_ref()?.options().as_ref();
     let mut errors = options.iter().filter_map(|(_, option)| match option {
@@ -77,10 +77,10 @@ fn forged(message: &Message) -> Option<u16> {
     errors.find(|code| FORGED.contains(code))
 }
 
-/// The option of RFC 8914 2.
+/// The EDNS option with an Extended DNS Error (RFC 8914 2).
 const EXTENDED_ERROR: u16 = 15;
 
-/// No host has this address (RFC 1122 3.2.1.3, RFC 4291 2.5.2), so such an answer is a denial.
+/// Whether the records are addresses that no host has (RFC 1122 3.2.1.3, RFC 4291 2.5.2). Such an answer amounts to a denial.
 fn is_unspecified(records: &Records) -> bool {
     match records {
         Records::A(found) => found.iter().all(Ipv4Addr::is_unspecified),
@@ -96,7 +96,7 @@ fn at<'a>(records: &'a [Record], owner: &'a rr::Name) -> impl Iterator<Item = &'
 
 struct EndlessCnames;
 
-/// The name at the end of the CNAMEs of the one that was asked for, and the least TTL on the way.
+/// Follows the CNAMEs from the name that was asked for. Returns the last name and the lowest TTL of these CNAMEs, if there are any.
 fn follow(asked: &rr::Name, answers: &[Record]) -> Result<(rr::Name, Option<u32>), EndlessCnames> {
     let mut owner = asked.clone();
     let mut least: Option<u32> = None;
@@ -112,8 +112,8 @@ fn follow(asked: &rr::Name, answers: &[Record]) -> Result<(rr::Name, Option<u32>
     Err(EndlessCnames)
 }
 
-/// The lifetime of a "no": the lesser of the SOA record's TTL and its MINIMUM (RFC 2308 5). A zone can speak only
-/// of the names under it.
+/// The lifetime of a denial: the TTL or the MINIMUM of the SOA record, whichever is lower (RFC 2308 5). The name has to be in the
+/// zone of the record, because a zone can deny no other names.
 fn soa_ttl(message: &Message, name: &rr::Name) -> Option<u32> {
     message.authorities.iter().find_map(|r| match &r.data {
         RData::SOA(soa) if r.name.zone_of(name) => Some(r.ttl.min(soa.minimum)),
@@ -121,14 +121,15 @@ fn soa_ttl(message: &Message, name: &rr::Name) -> Option<u32> {
     })
 }
 
-/// RFC 2308 2.2: NS records and no SOA record, from a server without authority.
+/// Whether the message refers us to other servers (RFC 2308 2.2): it has no answer, and NS records but no SOA record, and comes
+/// from a server without authority.
 fn is_referral(message: &Message) -> bool {
     let has = |kind| message.authorities.iter().any(|r| r.record_type() == kind);
     let empty = message.answers.is_empty() && !message.metadata.authoritative;
     empty && has(RecordType::NS) && !has(RecordType::SOA)
 }
 
-/// The records in our own types; `None` when none is left.
+/// The records in our own types; `None` if none of them can be read.
 fn collect<'a>(kind: RecordKind, records: impl Iterator<Item = &'a Record>) -> Option<Records> {
     let data = records.map(|r| &r.data);
     match kind {
@@ -167,7 +168,7 @@ fn ptr(data: &RData) -> Option<Name> {
     if let RData::PTR(host) = data { name(&host.0) } else { None }
 }
 
-/// Joined without a space: RFC 7208 3.3.
+/// The strings of the record, joined without spaces (RFC 7208 3.3); `None` if they are longer than [`DNS_TXT_BYTES_MAX`].
 fn txt(data: &RData) -> Option<Box<str>> {
     let RData::TXT(txt) = data else { return None };
     let bytes = txt.txt_data.concat();
@@ -177,7 +178,7 @@ fn txt(data: &RData) -> Option<Box<str>> {
 fn name(name: &rr::Name) -> Option<Name> {
     let mut text = String::with_capacity(name.len());
     for label in name.iter() {
-        // A dot in a label would be read as its end.
+        // A dot within a label would be taken for the end of the label.
         if label.contains(&b'.') {
             return None;
         }

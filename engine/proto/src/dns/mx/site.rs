@@ -1,4 +1,4 @@
-//! The operator of a domain's mail hosts: the unit of pacing, pooling and sharding.
+//! Sites: which hosts have the same operator. A site is the unit of pace and of sharding.
 
 use crate::address::registrable;
 use crate::dns::Name;
@@ -8,8 +8,8 @@ use std::sync::LazyLock;
 
 /// A set of mail hosts with one operator.
 ///
-/// By default it is the registrable domain of the best host, or the address of the host if that domain is the recipient's own. A
-/// table has the operators with hosts under many domains, or with names of customers under one.
+/// By default, the registrable domain of the best host identifies the site. If it is also that of the recipients, an address of the
+/// best hosts identifies the site instead. A table has the exceptions, such as operators with hosts under many domains.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site {
     name: Cow<'static, str>,
@@ -17,7 +17,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// The site of a host.
+    /// The site of a host, by its name.
     pub fn of(host: &Name) -> Site {
         match OPERATORS.iter().find(|[suffix, ..]| host.is_under(suffix)) {
             Some(&[_, site, provider]) => Site { name: Cow::Borrowed(site), provider },
@@ -25,12 +25,12 @@ impl Site {
         }
     }
 
-    /// The site of the operator of the host at an address.
+    /// The site that is identified by the address of a host.
     pub fn at(address: IpAddr) -> Site {
         Site { name: Cow::Owned(format!("[{address}]")), provider: OTHER }
     }
 
-    /// Whether the table has the operator.
+    /// Whether the site is one of the table.
     pub fn is_known(&self) -> bool {
         matches!(self.name, Cow::Borrowed(_))
     }
@@ -40,23 +40,23 @@ impl Site {
         &self.name
     }
 
-    /// The inbox provider's slug, as the API's `inbox_provider` has it; `other` when it is in no table.
+    /// The inbox provider, as in the API's field `inbox_provider`; `other` if the site is not in the table.
     pub fn provider(&self) -> &'static str {
         self.provider
     }
 }
 
-/// Suffix of the host, site, inbox provider.
+/// The rows of the table: the end of the host's name, the site and the inbox provider.
 static OPERATORS: LazyLock<Vec<[&'static str; 3]>> = LazyLock::new(|| {
     let lines = include_str!("../../../data/operators.txt").lines();
     let rows = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     rows.filter_map(|line| line.split(' ').collect::<Vec<_>>().try_into().ok()).collect()
 });
 
-/// The inbox provider of all other hosts.
+/// The inbox provider of all hosts that are not in the table.
 const OTHER: &str = "other";
 
-/// The values of the API's `inbox_provider`, of which some repeat.
+/// All values of the API's `inbox_provider`, some of them more than once.
 pub fn inbox_providers() -> impl Iterator<Item = &'static str> {
     OPERATORS.iter().map(|[_, _, provider]| *provider).chain([OTHER])
 }
