@@ -1,25 +1,28 @@
 //! The proof of the answers of one session.
 //!
-//! A reply has a meaning only while the server tells mailboxes apart. Some servers accept everyone when their directory is down.
-//! Some refuse everyone to a client that asked about too many unknown recipients. A pool may have a node that does either. So a
-//! session holds its answers until a *checkpoint*, and releases them because of later replies of the same session:
-//! - An accept counts if a recipient of the same domain was refused permanently, for itself, after it: another row, or the control
-//!   recipient if no row was refused. A row serves only if a control recipient of the domain was refused within the last hour,
-//!   because a domain that accepts everyone may still refuse a mailbox that it closed.
-//! - Refusals count if a mailbox was accepted after them: another row, or a *known mailbox*, which this host accepted before. If none
-//!   is known, a run of [`RUN_MIN`] refusals asks about `postmaster@` the domain (RFC 5321 4.5.1). If that is refused too, the refusals
-//!   count. If it is accepted, the control recipient shows whether it is a mailbox.
-//! - A control recipient with an unclear refusal also shows discrimination, if a mailbox of the domain is accepted again after it, and
-//!   once more after a second control recipient of another shape.
+//! An answer means something only while the server distinguishes its mailboxes. Some servers accept every recipient while their
+//! directory is down. Some refuse every recipient if the client has asked about too many unknown ones. A pool may have one node
+//! that does either. So a session holds its answers until a *checkpoint*. There, the later replies of the session decide whether
+//! the answers count:
+//! - An accept counts if a recipient of the same domain was refused after it, permanently and because it does not exist: another
+//!   row, or the control recipient if no row was refused. A row is enough only if the domain refused a control recipient within the
+//!   last hour, because a domain that accepts every recipient may still refuse a mailbox that it closed.
+//! - A refusal counts if a mailbox was accepted after it: another row, or a *known mailbox*, which this host accepted before. If
+//!   there is no known mailbox, mailprobe asks about `postmaster@` the domain (RFC 5321 4.5.1) after [`RUN_MIN`] refusals in a row;
+//!   fewer count without a question. If `postmaster@` is refused too, the refusals count. If it is accepted, the reply to the
+//!   control recipient shows whether it is a mailbox.
+//! - If the control recipient is refused in unclear words, mailprobe asks about a mailbox of the domain, then about a second
+//!   control recipient of another shape, and then about the mailbox again. If the mailbox is accepted both times and the second
+//!   control recipient is refused, the domain distinguishes its mailboxes.
 //!
-//! If a session ends after few refusals, before they are proven, they are carried into the next session at the host
-//! ([`SessionEvidence::carry`]): an accept there proves them. Everything else is no proof. Then the recipients are asked about in
-//! another session, or end as unverifiable.
+//! If a session ends after few refusals, before they are proven, the next session at the host takes them over
+//! ([`SessionEvidence::carry`]), and an accept there proves them. All other answers without a proof do not count: mailprobe asks
+//! about these recipients in another session, or they end as unverifiable.
 //!
-//! A checkpoint closes after [`CHECKPOINT_MIN`] answers and at the end of the session. Each checkpoint that finds the server
-//! unchanged doubles the next one, up to [`CHECKPOINT_MAX`].
+//! The first checkpoint is due after [`CHECKPOINT_MIN`] answers, and the last one at the end of the session. Each checkpoint that
+//! finds the server unchanged doubles the length of the next one, up to [`CHECKPOINT_MAX`].
 //!
-//! Domains are keyed hashes. Recipients are values of the caller.
+//! Here, a domain is a keyed hash, and a recipient is a value of the caller.
 
 use super::catch_all::ControlFinding;
 use super::classify::Classification;
@@ -27,37 +30,40 @@ use super::{Class, Scope};
 use crate::limits::{CHECKPOINT_MAX, CHECKPOINT_MIN, REFUSALS_CARRIED_MAX, RUN_MIN};
 use std::collections::BTreeMap;
 
-/// The kind of an answer to a recipient of the caller.
+/// The kind of an answer about a recipient of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
     /// The recipient was accepted.
     Accepted,
-    /// It was refused permanently and for itself: there is no such mailbox.
+    /// The recipient was refused permanently, because there is no such mailbox.
     Refused,
-    /// It was refused permanently and for itself, for another reason: it is disabled, or its domain takes no mail.
+    /// The recipient was refused permanently for another reason of its own, for example because it is disabled, or because its
+    /// domain takes no mail.
     Denied,
-    /// It was refused permanently, with a code that is of the recipient and words that were not understood.
+    /// The recipient was refused permanently with the enhanced code of a missing mailbox, but in words that mailprobe does not
+    /// understand.
     Unclear,
 }
 
-/// A question that the checkpoint needs an answer to.
+/// A question to the server. The checkpoint needs the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProofQuestion {
-    /// The control recipient of this domain. `second`: one of another shape.
+    /// The control recipient of a domain.
     Control {
         /// The domain.
         domain: u64,
-        /// Of another shape than the first.
+        /// Whether it is the second control recipient, which has another shape.
         second: bool,
     },
-    /// A mailbox that was accepted before: of this domain, or any of the host.
+    /// A mailbox that was accepted before, at one domain or at any domain of the host.
     Known {
-        /// The domain, where it has to be this one.
+        /// The domain, if the mailbox must be of this domain.
         domain: Option<u64>,
     },
-    /// A mailbox that was accepted before, in front of recipients that the session may end at.
+    /// A mailbox that was accepted before. It is asked about before all others if the host may end the session after the first
+    /// refusal.
     KnownFirst,
-    /// A recipient of this domain that was refused before: the control recipient was accepted behind it.
+    /// A recipient of this domain. The domain refused it earlier, and then accepted the control recipient.
     RefusedBefore {
         /// The domain.
         domain: u64,
@@ -69,13 +75,13 @@ pub enum ProofQuestion {
 /// The result of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// The recipient of the question was accepted.
+    /// The recipient was accepted.
     Accepted,
-    /// It was refused permanently and for itself.
+    /// The recipient was refused permanently, because it does not exist.
     Refused,
-    /// It was refused permanently in words that prove nothing alone.
+    /// The recipient was refused permanently, in words that prove nothing by themselves.
     RefusedUnclearly,
-    /// Neither: a transient reply, a block, no reply.
+    /// Anything else: a transient reply, a block, no reply, or no recipient to ask about.
     Nothing,
 }
 
@@ -91,40 +97,41 @@ impl Told {
     }
 }
 
-/// A permanent refusal that may still be about the recipient: "access denied" and a bare 550 are used loosely. A refusal for everyone
-/// is not, and a host that does not relay refuses domains.
+/// Whether a permanent refusal may still be about the recipient: many servers say "access denied" or send a bare 550 for a missing
+/// mailbox. A refusal that everyone may get is not about the recipient, and neither is one about the session or about relaying.
 fn is_unclear(said: &Classification) -> bool {
     matches!(said.class, Class::Unclear | Class::Policy) && !said.to_all && said.scope != Scope::Session
 }
 
-/// The facts beside the session that its proofs depend on.
+/// Facts from outside the session on which its proofs depend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Context {
-    /// The host's operator is known to tell mailboxes apart at all times.
+    /// The operator of the host is trusted to distinguish its mailboxes at all times.
     pub honest: bool,
-    /// The host has a known mailbox: it accepted one within [`crate::limits::KNOWN_MAILBOX_TTL`].
+    /// There is a known mailbox to ask about, which was accepted within [`crate::limits::KNOWN_MAILBOX_TTL`] or is a canary.
     pub known: bool,
-    /// `postmaster@` the domain was refused within the last hour.
+    /// `postmaster@` the domain need not be asked about, for example because it was refused within the last hour.
     pub no_postmaster: bool,
 }
 
-/// The value of an answer.
+/// What an answer is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
     /// The answer counts.
     Proven,
-    /// A refusal without a contradiction and without an accept after it. It counts if nothing else is known of the host.
+    /// A refusal without an accept after it, and without a contradiction. It counts, unless the caller knows of a recent change of
+    /// the host.
     Assumed,
-    /// An accept that shows nothing: the domain accepts everyone.
+    /// An accept that shows nothing, because the domain accepts every recipient.
     CatchAll,
-    /// The server changed its behaviour, or contradicts what it showed before: it proves nothing.
+    /// The server changed its behaviour, or contradicted what it showed before, so the answer proves nothing.
     Changed,
-    /// The questions after it got no clear reply.
+    /// The questions that were to prove the answer got no clear reply.
     Unclear,
-    /// The session ended before it could be proven, and the next one at the host can still prove it: see
+    /// The session ended before the answer was proven, but the next session at the host can still prove it: see
     /// [`SessionEvidence::carry`].
     Carried,
-    /// The session ended before it could be proven.
+    /// The session ended before the answer was proven.
     Lost,
 }
 
@@ -135,13 +142,13 @@ pub struct Released<T> {
     pub item: T,
     /// The kind of the answer.
     pub held: Held,
-    /// The reply as it was read.
+    /// The meaning of the reply.
     pub said: Classification,
-    /// The value of the answer, by the replies after it.
+    /// What the answer is worth, by the later replies.
     pub proof: Proof,
 }
 
-/// The time of answers of an earlier session: before all of this one.
+/// The time of answers of an earlier session. It is before all answers of this session.
 const CARRIED_AT: u32 = 0;
 
 /// An answer that is held.
@@ -154,76 +161,78 @@ struct Entry<T> {
     at: u32,
 }
 
-/// What a session has shown about a domain.
+/// What a session has shown about one domain.
 #[derive(Debug, Clone, Copy, Default)]
 struct Shown {
-    /// When a recipient of the domain was last refused, permanently and for itself.
+    /// The time at which the domain last refused a recipient permanently because it does not exist.
     refused: Option<u32>,
-    /// Whether a control recipient of the domain was refused, in this session or an earlier one.
+    /// Whether the domain refused a control recipient, in this session or an earlier one.
     control_refused: bool,
     refused_elsewhere: bool,
-    /// The results of the control recipients in this checkpoint.
+    /// The results of the first and the second control recipient in this checkpoint.
     first: Option<Told>,
     second: Option<Told>,
-    /// A mailbox of the domain was accepted behind the first, and behind the second.
+    /// Whether a mailbox of the domain was accepted between the two control recipients, and after the second.
     accepted_between: bool,
     accepted_behind: bool,
-    /// A recipient that was refused before the first control recipient was accepted: whether it still is.
+    /// If the domain refused a recipient and then accepted its control recipient: whether it still refuses the first one. `None` if
+    /// it was not asked again.
     refused_again: Option<bool>,
 }
 
 impl Shown {
-    /// Two control recipients were refused in unclear words, with an accept behind each.
+    /// Whether both control recipients were refused, if only in unclear words, and a mailbox was accepted after each.
     fn discriminates(&self) -> bool {
         let refused = |told| matches!(told, Some(Told::Refused | Told::RefusedUnclearly));
         refused(self.first) && self.accepted_between && refused(self.second) && self.accepted_behind
     }
 
-    /// Forgets what holds for one checkpoint alone.
+    /// Forgets the results that are valid for one checkpoint only.
     fn close(&mut self) {
         let Shown { refused, control_refused, refused_elsewhere, .. } = *self;
         *self = match self.refused_again {
-            // It accepts everyone but those that it closed.
+            // The domain accepts every recipient except mailboxes that it closed. So its refusals show nothing.
             Some(true) => Shown::default(),
             _ => Shown { refused, control_refused, refused_elsewhere, ..Shown::default() },
         };
     }
 
-    /// Whether a refusal of the domain followed an accept at this time, and the domain refused unknown recipients then: a
-    /// control recipient, or one that it accepts now that it accepts everyone.
+    /// Whether an accept at this time is proven. The domain must have refused a recipient after it, and must have distinguished its
+    /// mailboxes until then: it refused a control recipient, or it now accepts the recipient that it refused, so it has only just
+    /// begun to accept everyone.
     fn is_proven(&self, accepted: u32) -> bool {
         let refused_unknown = self.control_refused || self.refused_again == Some(false);
         refused_unknown && self.refused.is_some_and(|refused| refused > accepted)
     }
 
-    /// Whether the control recipient was accepted although the domain refused recipients before.
+    /// Whether the control recipient was accepted although the domain refused recipients before, and does not refuse them any more.
     fn contradicts(&self) -> bool {
         let before = self.refused.is_some() || self.refused_elsewhere;
         self.first == Some(Told::Accepted) && before && self.refused_again != Some(true)
     }
 }
 
-/// The answers of one session, and what they prove.
+/// The answers of one session, and the replies that prove them.
 #[derive(Debug)]
 pub struct SessionEvidence<T> {
     entries: Vec<Entry<T>>,
     shown: BTreeMap<u64, Shown>,
-    /// Number of answers so far: the time of this machine.
+    /// The number of replies so far, which serves as a clock.
     clock: u32,
-    /// When a mailbox was last accepted.
+    /// The time of the last accept.
     accepted: Option<u32>,
-    /// Refusals since then, control recipients among them.
+    /// The number of refusals since the last accept, with those of control recipients.
     run: u32,
-    /// Refusals in the session before the last accept: it was unchanged until then.
+    /// The number of refusals before the last accept. Until that accept, the server was unchanged.
     refusals_proven: u32,
     refusals: u32,
     since_checkpoint: u32,
     checkpoint: u32,
     urgent: bool,
-    /// The results of a known mailbox and of `postmaster@` in this checkpoint.
+    /// The results of the known mailbox and of `postmaster@` in this checkpoint.
     known: Option<Told>,
     postmaster: Option<Told>,
-    /// The domain of which `postmaster@` was accepted: its control recipient shows whether that means anything.
+    /// The domain at which `postmaster@` was accepted. Only its control recipient shows whether that accept means anything.
     postmaster_at: Option<u64>,
     changed: bool,
 }
@@ -250,7 +259,8 @@ impl<T> Default for SessionEvidence<T> {
 }
 
 impl<T> SessionEvidence<T> {
-    /// Holds the answer to a recipient. `urgent`: a caller waits for it, so the checkpoint closes at once.
+    /// Holds the answer about a recipient until the checkpoint. `urgent`: a caller waits for the answer, so the checkpoint is due
+    /// at once.
     pub fn hold(&mut self, item: T, held: Held, said: Classification, domain: u64, urgent: bool) {
         let at = match held {
             Held::Accepted => self.on_accepted(),
@@ -263,7 +273,7 @@ impl<T> SessionEvidence<T> {
         self.entries.push(Entry { item, held, said, domain, at });
     }
 
-    /// Takes in a refusal that an earlier session at the host ended behind ([`Proof::Carried`]).
+    /// Holds a refusal of an earlier session at the host. That session ended before the refusal was proven ([`Proof::Carried`]).
     pub fn carry(&mut self, item: T, held: Held, said: Classification, domain: u64, urgent: bool) {
         self.since_checkpoint += 1;
         self.urgent |= urgent;
@@ -275,7 +285,7 @@ impl<T> SessionEvidence<T> {
         self.accepted.is_some()
     }
 
-    /// The caller got an answer and does not hold it: it counts as evidence for the others.
+    /// Records an answer that the caller has used already, and does not hold it. It is evidence for the answers that are held.
     pub fn note(&mut self, held: Held, domain: u64) {
         match held {
             Held::Accepted => self.on_accepted(),
@@ -285,13 +295,13 @@ impl<T> SessionEvidence<T> {
         };
     }
 
-    /// An earlier session saw the domain refuse a control recipient.
+    /// Records that an earlier session saw the domain refuse a control recipient.
     pub fn on_control_refused_elsewhere(&mut self, domain: u64) {
         self.on_refused_elsewhere(domain);
         self.shown.entry(domain).or_default().control_refused = true;
     }
 
-    /// An earlier session saw the domain refuse a recipient that this one accepts.
+    /// Records that an earlier session saw the domain refuse recipients.
     pub fn on_refused_elsewhere(&mut self, domain: u64) {
         self.shown.entry(domain).or_default().refused_elsewhere = true;
     }
@@ -306,12 +316,12 @@ impl<T> SessionEvidence<T> {
         self.entries.is_empty()
     }
 
-    /// Refusals in a row since the last accept.
+    /// The number of refusals in a row, since the last accept.
     pub fn run(&self) -> u32 {
         self.run
     }
 
-    /// Number of refusals in the session before it was last seen to be unchanged.
+    /// The number of refusals in the session up to its last accept. They are proven, because the server was unchanged then.
     pub fn refusals_proven(&self) -> u32 {
         self.refusals_proven
     }
@@ -321,7 +331,7 @@ impl<T> SessionEvidence<T> {
         self.changed
     }
 
-    /// A recipient of the domain that is held: of those that were accepted or refused, if that is asked for. The newest.
+    /// The newest recipient that is held, of this domain and with this kind of answer if they are given.
     pub fn recipient(&self, domain: Option<u64>, held: Option<Held>) -> Option<&T> {
         let fits = |entry: &&Entry<T>| {
             domain.is_none_or(|domain| domain == entry.domain) && held.is_none_or(|held| held == entry.held)
@@ -329,22 +339,22 @@ impl<T> SessionEvidence<T> {
         self.entries.iter().rev().find(fits).map(|entry| &entry.item)
     }
 
-    /// Changes all that are held.
+    /// Calls the function for every recipient that is held.
     pub fn each(&mut self, change: impl FnMut(&mut T)) {
         self.entries.iter_mut().map(|entry| &mut entry.item).for_each(change);
     }
 
-    /// Takes the items for which the condition holds, unproven.
+    /// Takes the recipients for which the condition holds, without a proof.
     pub fn take_where(&mut self, mut is_such: impl FnMut(&T) -> bool) -> Vec<T> {
         self.entries.extract_if(.., |entry| is_such(&entry.item)).map(|entry| entry.item).collect()
     }
 
-    /// How many control recipients would be asked now.
+    /// The number of domains with answers that need a control recipient as a proof.
     pub fn controls_wanted(&self) -> usize {
         self.domains_unproven().len()
     }
 
-    /// The next questions, all for one transaction and in this order; none if the checkpoint can close.
+    /// The next questions, for one transaction and in this order. Empty if the checkpoint can close.
     pub fn questions(&self, context: Context) -> Vec<ProofQuestion> {
         let mut questions = self.first_controls();
         if questions.is_empty() {
@@ -359,13 +369,13 @@ impl<T> SessionEvidence<T> {
         questions
     }
 
-    /// A question has its result.
+    /// Records the result of a question.
     pub fn on_told(&mut self, question: ProofQuestion, told: Told) {
         match question {
             ProofQuestion::Control { domain, second } => self.on_control(domain, second, told),
             ProofQuestion::Known { domain } => self.on_known(domain, told),
             ProofQuestion::KnownFirst if told == Told::Accepted => {
-                // It says nothing of what comes behind it.
+                // This accept says nothing about later answers, so it is not recorded as the result of the checkpoint.
                 self.on_accepted();
             }
             ProofQuestion::KnownFirst => self.on_known(None, told),
@@ -392,7 +402,7 @@ impl<T> SessionEvidence<T> {
                 Told::Refused => ControlFinding::RefusesUnknown,
                 Told::Accepted => ControlFinding::AcceptsAll,
                 Told::RefusedUnclearly if shown.discriminates() => ControlFinding::RefusesUnknown,
-                // The second one has yet to be asked, in another session.
+                // Another session has to ask about the second control recipient.
                 Told::RefusedUnclearly if shown.second.is_none() => return None,
                 Told::RefusedUnclearly | Told::Nothing => ControlFinding::Unknown,
             };
@@ -400,8 +410,8 @@ impl<T> SessionEvidence<T> {
         })
     }
 
-    /// Closes the checkpoint, and releases all held answers in the order of their arrival. `alive`: the session continues, or we ended
-    /// it; otherwise it ended before the questions were answered.
+    /// Closes the checkpoint, and releases all held answers in the order of their arrival. `alive`: all questions were answered, or
+    /// none was needed. Otherwise the session ended first, or had no room for the questions.
     pub fn close(&mut self, context: Context, alive: bool) -> Vec<Released<T>> {
         let changed = self.known == Some(Told::Refused) || self.shown.values().any(Shown::contradicts);
         self.changed |= changed;
@@ -456,26 +466,29 @@ impl<T> SessionEvidence<T> {
         let needs_none = context.honest || !(is_carried || self.is_run_to_prove(context));
         match told {
             _ if accepted_behind => Proof::Proven,
-            // A mailbox that was accepted before is refused.
+            // The host refuses a mailbox that it accepted before.
             _ if self.known == Some(Told::Refused) => Proof::Changed,
             None if context.honest => Proof::Proven,
             None if needs_none => Proof::Assumed,
             None if self.changed => Proof::Changed,
             None if !alive && (is_carried || self.may_be_carried(entry)) => Proof::Carried,
             None => Proof::Lost,
-            // `postmaster@` is refused like the others, or brought no clear answer: no mailbox is known that could tell.
+            // There is no known mailbox, and `postmaster@` was not accepted either. So nothing shows whether the host refuses
+            // everyone.
             Some(_) if self.known.is_none() && !self.changed => Proof::Assumed,
             Some(_) if self.known.is_none() => Proof::Changed,
             Some(_) => Proof::Unclear,
         }
     }
 
-    /// Whether the next session can prove a refusal of this one: see [`REFUSALS_CARRIED_MAX`].
+    /// Whether the next session can still prove this refusal ([`REFUSALS_CARRIED_MAX`]): this session had few refusals, and an
+    /// accept before this one.
     fn may_be_carried(&self, entry: &Entry<T>) -> bool {
         self.refusals <= REFUSALS_CARRIED_MAX && self.accepted.is_some_and(|accepted| accepted < entry.at)
     }
 
-    /// Whether the refusals after the last accept need a proof, and there is a recipient for the question.
+    /// Whether the refusals since the last accept need a proof. They do if the server has changed, if there is a known mailbox to
+    /// ask about, or if they are many and `postmaster@` can be asked about.
     fn is_run_to_prove(&self, context: Context) -> bool {
         let long = self.run >= RUN_MIN && !context.no_postmaster;
         self.run > 0 && (self.changed || self.has_known(context) || long)
@@ -485,7 +498,8 @@ impl<T> SessionEvidence<T> {
         context.known || self.recipient(None, Some(Held::Accepted)).is_some()
     }
 
-    /// The domains with accepts that no refusal has followed, or with refusals that were not understood.
+    /// The domains with unproven accepts or with refusals that were not understood, the newest first. A domain at which
+    /// `postmaster@` was accepted comes before them.
     fn domains_unproven(&self) -> Vec<u64> {
         let mut domains: Vec<u64> = self.postmaster_at.into_iter().collect();
         for entry in self.entries.iter().rev() {
@@ -508,7 +522,8 @@ impl<T> SessionEvidence<T> {
         self.domains_unproven().into_iter().filter(unasked).map(control).collect()
     }
 
-    /// A mailbox of the domain, a control recipient of another shape, and the mailbox again: one domain at a time.
+    /// Questions about a mailbox of the domain, about the second control recipient, and about the mailbox again. For one domain at
+    /// a time.
     fn second_controls(&self) -> Vec<ProofQuestion> {
         let wants = |domain: &u64| {
             let shown = self.shown.get(domain).copied().unwrap_or_default();
@@ -520,6 +535,8 @@ impl<T> SessionEvidence<T> {
         vec![known, ProofQuestion::Control { domain, second: true }, known]
     }
 
+    /// Asks again about a refused recipient of a domain that has since accepted its control recipient. If the domain accepts the
+    /// recipient now, it has changed. Otherwise it may always have accepted everyone else.
     fn refused_before(&self) -> Option<ProofQuestion> {
         let wants = |shown: &Shown| {
             shown.first == Some(Told::Accepted) && shown.refused.is_some() && shown.refused_again.is_none()
@@ -535,8 +552,8 @@ impl<T> SessionEvidence<T> {
         questions.iter().any(|question| matches!(question, ProofQuestion::Known { .. }))
     }
 
-    /// The question that shows that the refusals after the last accept were no change of behaviour. `more`: control recipients are asked
-    /// about before it.
+    /// The question that shows whether the host still accepts mailboxes after its last refusals. `more`: other questions come
+    /// before it.
     fn behind_refusals(&self, context: Context, more: bool) -> Option<ProofQuestion> {
         let waits = |entry: &Entry<T>| {
             let unproven = self.accepted.is_none_or(|accepted| accepted < entry.at);
@@ -558,7 +575,7 @@ impl<T> SessionEvidence<T> {
                 self.on_refused(domain);
                 self.shown.entry(domain).or_default().control_refused = true;
             }
-            // Accepted or not, it says nothing about mailboxes that exist.
+            // Neither an accept nor an unclear reply for a nonexistent recipient says anything about real mailboxes.
             _ => {
                 self.tick();
             }

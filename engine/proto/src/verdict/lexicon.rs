@@ -2,8 +2,9 @@
 //! the signals together with the codes.
 //!
 //! A phrase consists of the canonical words of [`super::words`]: `mailbox` is any word for a mailbox, `not` is any negation, and
-//! articles are left out. A word that ends in `*` matches by its beginning. `_` is any two words at most, unless they name another
-//! subject than the mailbox. A section that begins with "says" has predicates: [`super::subject`] finds their subject.
+//! articles are left out. A word that ends in `*` matches by its beginning. `_` stands for at most two words, unless one of them
+//! names a subject other than the mailbox. A section with a name that begins with "says" has predicates: [`super::subject`] finds
+//! their subject.
 
 use super::subject::{Claim, Predicate, resolve};
 use super::translate::{WordHasher, meanings};
@@ -13,15 +14,15 @@ use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasherDefault;
 use std::sync::LazyLock;
 
-/// Declares the signals, each with the name of its section in the file of phrases, if it has one.
+/// Declares the signals, each with the name of its section in data/phrases.txt, if it has one.
 macro_rules! signals {
     ($($(#[$doc:meta])* $signal:ident $(= $name:literal)?,)*) => {
-        /// Something that a text says.
+        /// One thing that a text may say.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub(super) enum Signal { $($(#[$doc])* $signal,)* }
 
-        /// Every signal with its name in the file of phrases.
+        /// Every signal with its name in data/phrases.txt.
         const NAMES: &[(&str, Signal)] = &[$($(($name, $signal),)?)*];
     };
 }
@@ -33,93 +34,93 @@ signals! {
     ProviderUnknown = "provider-unknown",
     /// The mailbox is "unavailable", which most often means that there is none.
     Unavailable = "unavailable",
-    /// The recipient is rejected; why is not said.
+    /// The recipient is rejected, and the text does not say why.
     Rejected = "rejected",
-    /// It may be missing, or something else may be the case.
+    /// The mailbox may not exist, or there may be another cause.
     Uncertain = "uncertain",
     /// The mailbox is disabled.
     DisabledMailbox = "disabled-mailbox",
-    /// Something is disabled, and it is not said what.
+    /// Something is disabled, and the text does not say what.
     DisabledBare = "disabled-bare",
     /// The mailbox is full.
     FullMailbox = "full-mailbox",
-    /// Something lacks space.
+    /// Something lacks space, and the text does not say what.
     NoSpace = "no-space",
     /// The server's disk lacks space.
     ServerDisk = "server-disk",
-    /// A quota of sending, not of the mailbox.
+    /// A quota for sending is used up, and not that of the mailbox.
     SendQuota = "send-quota",
-    /// This mailbox gets more mail than it may.
+    /// This mailbox receives more mail than it may.
     MailboxRate = "mailbox-rate",
-    /// This mailbox takes mail from inside or from named senders only.
+    /// This mailbox takes mail from internal or from certain senders only.
     Restricted = "restricted",
     /// Our reverse-path is refused.
     SenderRefused = "sender-refused",
-    /// The sender is spoken of.
+    /// The text mentions the sender.
     SenderWord = "sender-word",
-    /// A blocklist, a reputation, or a failed authentication of our domain.
+    /// A blocklist or a bad reputation is the cause, or our domain failed an authentication.
     Listed = "listed",
-    /// Our network address, host or name.
+    /// Our network address, host or name is the cause.
     OurName = "our-name",
-    /// A policy about content or conduct.
+    /// A policy about content or conduct is the cause.
     Conduct = "conduct",
     /// Something is denied.
     Denied = "denied",
-    /// Greylisting.
+    /// The text speaks of greylisting.
     Greylist = "greylist",
-    /// "Try again in 5 minutes", with any number.
+    /// The server says "try again in 5 minutes", with any number.
     RetrySoon = "retry-soon",
-    /// Too fast or too many.
+    /// We ask too fast or too much.
     TooMuch = "too-much",
     /// We asked for too many mailboxes that do not exist.
     TooManyBad = "too-many-bad",
-    /// In this session or transaction too much.
+    /// We exceed a limit of this session or transaction.
     SessionLimit = "session-limit",
-    /// Relaying is spoken of.
+    /// The text mentions relaying.
     Relaying = "relaying",
     /// The domain is not served here.
     NotServed = "not-served",
     /// The domain or its host does not exist or takes no mail.
     NoDomain = "no-domain",
-    /// Authentication is asked for.
+    /// The server requires authentication.
     Authenticate = "authenticate",
-    /// TLS is asked for.
+    /// The server requires TLS.
     Encrypt = "encrypt",
     /// The server has yet to find out whether there is such a mailbox.
     Verifying = "verifying",
-    /// It is a matter of time.
+    /// The cause is temporary.
     NotNow = "not-now",
     /// `Access denied` to `all recipient addresses`.
     AllRecipients = "all-recipients",
     /// The provider takes no mail for this customer's domain.
     TenantClosed = "tenant-closed",
-    /// Yandex: the owner's or operator's policy switched the mailbox off.
+    /// Yandex: a policy of the owner or the operator has disabled the mailbox.
     TargetPolicy = "target-policy",
     /// QQ: the recipient gets too much mail.
     UnavailableOrDenied = "unavailable-or-denied",
-    /// Retry over IPv4.
+    /// The server wants the next attempt over IPv4.
     WantsIpv4 = "wants-ipv4",
-    /// Our MAIL or HELO is out of order.
+    /// The server does not accept our command or the order of our commands.
     Protocol = "protocol",
-    /// A domain does not exist or is disabled, and it is not said which.
+    /// A domain does not exist or is disabled, and the text does not say which domain.
     SomeDomain,
     /// Something is full or over a quota.
     Fullness,
     /// A host does not exist.
     SomeHost = "some-host",
-    /// The text holds words that are not known.
+    /// The text has words that mailprobe does not know.
     Foreign,
-    /// The text speaks of our reverse-path, name or network.
+    /// The text names our reverse-path, name or network.
     UsNamed,
     /// The first party in the text is our reverse-path, name or network.
     UsFirst,
-    /// The text speaks of a server or a session.
+    /// The text names a server or a session.
     ServerNamed,
-    /// The text names the mail and no party.
+    /// The text names the mail and no other party.
     MailOnly,
 }
 
-/// Signals raised by a text.
+/// The signals that a text raises, as bits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Signals(u64);
 
@@ -134,7 +135,7 @@ impl Signals {
         Signals(bits)
     }
 
-    /// True when there is none.
+    /// Whether there are no signals.
     pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -150,7 +151,7 @@ impl Signals {
 
 use Signal::*;
 
-/// Every claim with its name in the file of phrases.
+/// Every claim with its name in data/phrases.txt.
 const CLAIMS: [(&str, Claim); 8] = [
     ("says unserved", Claim::Unserved),
     ("says missing", Claim::Missing),
@@ -162,17 +163,17 @@ const CLAIMS: [(&str, Claim); 8] = [
     ("says unverified", Claim::Unverified),
 ];
 
-/// Words that are not known, from which on a text counts as not understood.
+/// With at least this number of unknown words, a text counts as not understood.
 const FOREIGN_WORDS_MIN: usize = 1;
 
-/// The phrases, signal by signal. Order does not matter: every phrase that occurs raises its signal.
+/// The phrases, section by section. Their order does not matter: every phrase that occurs in a text raises its signal.
 const PHRASES: &str = include_str!("../../data/phrases.txt");
 
-/// Words that a gap may not hold, with [`APART`]: after one of them something else than the mailbox is spoken of.
+/// A gap may not contain these words or [`APART`], because after one of them a text is no longer about the mailbox.
 const BARRIERS: &str = "authentication agent session message domain host server hostname mx dns zone system sender from \
     client ip policy helo relay access command service or but may might if because rejected";
 
-/// Longest gap in words.
+/// Longest gap, in words.
 const GAP_WORDS: usize = 2;
 
 enum Part {
@@ -181,41 +182,41 @@ enum Part {
     Gap,
 }
 
-/// The phrases as a tree: those that begin alike share the way, so that a text is read once for all of them.
+/// The phrases as a tree. Phrases with the same first words share nodes, so one pass over a text finds all phrases.
 struct Index {
-    /// The number of words that a gap may not hold.
+    /// The number of words that a gap may not contain. These words have the lowest numbers.
     barriers: u32,
-    /// Every word that a phrase or [`BARRIERS`] spells out, by number; the barriers come first.
+    /// Every word that is whole in a phrase or in [`BARRIERS`], with its number.
     numbers: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
-    /// The beginnings of words that phrases spell out.
+    /// The beginnings of words that phrases have with a `*`.
     prefixes: HashSet<Box<str>, BuildHasherDefault<WordHasher>>,
     /// Length of the longest of `prefixes`, in bytes.
     prefix_bytes_max: usize,
-    /// The root first.
+    /// The nodes of the tree, with the root first.
     nodes: Vec<Node>,
     links: Vec<(Signal, Finder<'static>)>,
 }
 
-/// The words that may follow.
+/// A node of the tree: a place in the phrases that begin with the same words.
 #[derive(Default)]
 struct Node {
-    /// Of phrases that end here.
+    /// The signals of the phrases that end here.
     signals: Signals,
-    /// Of predicates that end here, by the numbers of [`Claim`].
+    /// The claims of the predicates that end here, one bit for each [`Claim`].
     claims: u8,
-    /// By the number of the next word, in ascending order.
+    /// The next nodes by the number of the next word, in ascending order.
     exact: Vec<(u32, usize)>,
-    /// By how the next word begins, in ascending order.
+    /// The next nodes by the beginning of the next word, in ascending order.
     prefixes: Vec<(Box<str>, usize)>,
     gap: Option<usize>,
 }
 
-/// A word that no phrase spells out.
+/// The number of a word that is whole in no phrase.
 const NO_NUMBER: u32 = u32::MAX;
 
 static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(entries()));
 
-/// The words of the dictionaries, in the form in which they occur in a text.
+/// The words that the dictionaries produce.
 static KNOWN: LazyLock<HashSet<&'static str, BuildHasherDefault<WordHasher>>> =
     LazyLock::new(|| meanings().chain(CANONICAL.values().copied()).chain([APART]).collect());
 
@@ -246,12 +247,12 @@ impl Index {
         match (claim, signal_of(section)) {
             (Some(claim), _) => self.nodes[end].claims |= 1 << claim as u8,
             (None, Some(signal)) => self.nodes[end].signals.raise(signal),
-            // The words of the section "known" are known, and say nothing.
+            // The words of the section "known" get numbers, so they are no unknown words, but they raise no signal.
             (None, None) => {}
         }
     }
 
-    /// The node behind `part`, which is made if need be.
+    /// The node to which `part` leads from `node`. Makes it if there is none.
     fn step(&mut self, node: usize, part: Part) -> usize {
         let made = self.nodes.len();
         let next = match part {
@@ -311,21 +312,22 @@ impl Index {
     }
 }
 
-/// A text on its way through the tree.
+/// A text that is matched with the tree.
 struct Reading<'a> {
     index: &'a Index,
     words: &'a Words,
     numbers: Vec<u32>,
 }
 
-/// Whether the mailbox is an owner, as in "the domain of the mailbox": then the predicate is about the domain.
+/// Whether the word is a mailbox that owns something, as in "the domain of the mailbox". The text is then about the domain, so no
+/// phrase begins at this word.
 fn is_owner(words: &Words, at: usize) -> bool {
     let before = |back: usize| at.checked_sub(back).map_or("", |at| words.word(at));
     let owned = if before(1) == "of" { before(2) } else { before(1) };
     words.word(at) == MAILBOX && ["domain", "server", "database", "system", "disk"].contains(&owned)
 }
 
-/// The signals of a text.
+/// The results of reading a text, and the beginning of the current phrase.
 struct Said<'a> {
     /// The index of the first word of the current phrase.
     start: usize,
@@ -334,7 +336,8 @@ struct Said<'a> {
 }
 
 impl Reading<'_> {
-    /// How many words there are that neither a phrase nor the dictionary knows. Numbers and names with digits are none.
+    /// The number of words that neither a phrase nor a dictionary has, up to [`FOREIGN_WORDS_MIN`]. Words with digits and ASCII
+    /// words of one or two letters do not count.
     fn foreign_words(&self) -> usize {
         let is_foreign = |at: &usize| {
             let word = self.words.word(*at);
@@ -348,17 +351,18 @@ impl Reading<'_> {
         (0..self.words.len()).filter(is_foreign).take(FOREIGN_WORDS_MIN).count()
     }
 
-    /// Whether a comma or a colon separates two of these words.
+    /// Whether a comma or a colon separates two of the words from `start` up to `end`.
     fn is_parted(&self, start: usize, end: usize) -> bool {
         self.words.breaks.iter().any(|at| (start + 1..end).contains(&(*at as usize)))
     }
 
-    /// Raises what the words from `at` on say, if those before it lead to `node`.
+    /// Matches the words from `at` on, after the words before have led to `node`. Raises the signals of the phrases that end here
+    /// or later.
     fn go_on(&self, node: usize, at: usize, said: &mut Said<'_>) {
         let node = &self.index.nodes[node];
         let already = said.signals.any_of(Signals::of(&[SenderRefused]));
         said.signals.0 |= node.signals.0;
-        // "User unknown, sender ...": a comma separates the two statements.
+        // In "User unknown, sender ...", the comma separates two statements, so nothing is said against the sender.
         if node.signals.any_of(Signals::of(&[SenderRefused])) && !already && self.is_parted(said.start, at) {
             said.signals.0 &= !Signals::of(&[SenderRefused]).0;
         }
@@ -392,7 +396,7 @@ fn signal_of(name: &str) -> Option<Signal> {
     NAMES.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal)
 }
 
-/// The entries of the file, each with the name of its section.
+/// The phrases of the file, each after the name of its section.
 fn entries() -> impl Iterator<Item = (&'static str, &'static str)> {
     let mut section = "";
     PHRASES.lines().filter(|line| !line.starts_with('#')).flat_map(move |line| {
@@ -408,7 +412,7 @@ fn entries() -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// The words that phrases spell out.
+/// The words that are whole in phrases.
 pub(super) fn spelled_out() -> impl Iterator<Item = &'static str> {
     let words = entries().filter(|(section, _)| !section.starts_with("links "));
     words.flat_map(|(_, phrase)| phrase.split(' ')).filter(|word| *word != "_" && !word.ends_with('*'))
@@ -430,7 +434,8 @@ pub(super) fn signals(words: &Words) -> Signals {
     INDEX.signals(words)
 }
 
-/// True when a link holds the part at the beginning of a label, a path or a parameter.
+/// Whether the links contain the part. A part that begins with a letter or digit must be at the beginning of a label, a path or a
+/// parameter.
 fn mentions(links: &str, part: &Finder<'_>) -> bool {
     let anywhere = !part.needle()[0].is_ascii_alphanumeric();
     let inside = |before: char| before.is_alphanumeric() || before == '-';

@@ -12,7 +12,8 @@ use std::time::Instant;
 pub struct ObservedReply {
     /// The reply code, from 200 to 599.
     pub code: u16,
-    /// The enhanced code of a refusal, if its class agrees with the reply code (RFC 3463). That of an accept says nothing more.
+    /// The enhanced code of a refusal, if its class agrees with the reply code (RFC 3463). `None` for an accept, because its code
+    /// adds nothing.
     pub status: Option<EnhancedCode>,
     /// The subject of the reply.
     pub scope: Scope,
@@ -21,7 +22,7 @@ pub struct ObservedReply {
 }
 
 impl ObservedReply {
-    /// The facts of a reply with its meaning, which arrived at this time.
+    /// The facts of a reply that arrived at this time, with the scope from its classification.
     pub fn new(reply: &Reply, said: &Classification, at: Instant) -> ObservedReply {
         let status = if reply.is_positive() { None } else { EnhancedCode::find(reply) };
         ObservedReply { code: reply.code(), status, scope: said.scope, at }
@@ -41,7 +42,7 @@ mod tests {
             (Stage::Rcpt, "550 5.1.1 <joe@a.example>: User unknown", 550, Some((5, 1, 1)), Scope::Recipient),
             (Stage::Rcpt, "550 User unknown (#5.1.1)", 550, Some((5, 1, 1)), Scope::Recipient),
             (Stage::Rcpt, "550 User unknown", 550, None, Scope::Recipient),
-            // The class of a code must agree with the reply code, and an IP address has no code.
+            // The class of a code must agree with the reply code, and no part of an IP address is a code.
             (Stage::Rcpt, "450 5.1.1 User unknown", 450, None, Scope::Recipient),
             (Stage::Rcpt, "554 5.7.1 [5.1.1.9] is blocked", 554, Some((5, 7, 1)), Scope::Us),
             (Stage::Mail, "550 5.1.1 User unknown", 550, Some((5, 1, 1)), Scope::Sender),

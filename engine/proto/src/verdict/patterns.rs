@@ -1,10 +1,10 @@
 //! The rules, in the order in which they are tried: the first that fits decides.
 //!
-//! A rule reads the stage, the reply code, the enhanced code, the provider and the signals of the text. Rules about us come
-//! before rules about the mailbox, and rules of the text come before rules of the code. So neither a code nor a single word can
-//! turn a block of us into a missing mailbox.
+//! A rule reads the stage, the reply code, the enhanced code, the provider and the signals of the text. In general, rules about us
+//! come before rules about the mailbox, and rules that read the text come before rules that read only codes. So neither a code nor
+//! a single word can turn a refusal about us into a missing mailbox.
 //!
-//! `source` names the origin of the fact by letters:
+//! `source` gives the sources of a rule by letters:
 //!
 //! | letter | source |
 //! | --- | --- |
@@ -40,7 +40,7 @@ pub(super) struct Rule {
     pub(super) source: &'static str,
     at: At,
     code: Code,
-    /// Enhanced codes of which one has to match: subject, least detail, most detail. Empty: any code or none.
+    /// The enhanced codes, of which one has to match: subject, lowest detail, highest detail. If there are none, any reply matches.
     status: &'static [(u16, u16, u16)],
     who: &'static [Provider],
     says: Signals,
@@ -52,7 +52,7 @@ pub(super) struct Rule {
     pub(super) to_all: bool,
 }
 
-/// At which stages a rule applies.
+/// The stages at which a rule applies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     /// At every stage.
@@ -65,7 +65,7 @@ enum At {
     Mail,
 }
 
-/// For which reply codes a rule applies.
+/// The reply codes for which a rule applies.
 #[derive(Clone, Copy)]
 enum Code {
     Any,
@@ -79,10 +79,10 @@ enum Code {
 /// (RFC 5321 4.2.2, RFC 4954 6).
 const ABOUT_COMMANDS: &[u16] = &[500, 502, 503, 504, 521, 523, 530, 534, 535, 538, 555, 556];
 
-/// The details of one subject that a status rule takes.
+/// The highest detail of an enhanced code. A range from 0 to it covers a whole subject.
 const ALL: u16 = 999;
 
-/// What else a text with a word for "full" may be about, if neither the text nor a code for the mailbox names the subject.
+/// If only a code shows that a word for "full" is about the mailbox, these signals show that it may be about something else.
 const FULL_BY_A_WORD_UNLESS: [Signal; 9] =
     [Uncertain, OurName, SenderWord, UsNamed, Conduct, Denied, ServerDisk, ServerNamed, Foreign];
 
@@ -105,7 +105,7 @@ impl Rule {
         }
     }
 
-    /// The refusal is about us or the session, and no server gives it to one recipient alone.
+    /// Marks a refusal about us or the session that no server would give to a single recipient only.
     const fn said_to_all(self) -> Rule {
         Rule { to_all: true, ..self }
     }
@@ -130,39 +130,40 @@ impl Rule {
         Rule { who, ..self }
     }
 
-    /// The text says any of these.
+    /// Requires at least one of these signals.
     const fn says(self, signals: &[Signal]) -> Rule {
         Rule { says: Signals::of(signals), ..self }
     }
 
-    /// And any of these.
+    /// Requires at least one of these signals as well.
     const fn with(self, signals: &[Signal]) -> Rule {
         Rule { with: Signals::of(signals), ..self }
     }
 
-    /// But none of these.
+    /// Requires that none of these signals was raised.
     const fn unless(self, signals: &[Signal]) -> Rule {
         Rule { unless: Signals::of(signals), ..self }
     }
 
-    /// True when nothing but the stage and the reply code matters.
+    /// Whether the rule needs only the stage and the reply code.
     pub(super) fn asks_for_code_alone(&self) -> bool {
         let none = Signals::default();
         let silent = self.says == none && self.with == none && self.unless == none;
         silent && !self.echo && self.status.is_empty() && self.who.is_empty()
     }
 
-    /// True when a definite verdict may follow from the rule.
+    /// Whether a refusal with the class of this rule may lead to a definite verdict.
     fn states_something(&self) -> bool {
         matches!(self.class, NotFound | Full | Disabled | ExistsThrottled | ExistsRestricted | DomainDead)
     }
 
-    /// Whether the rule is about the mailbox itself, and not about the right to write to it.
+    /// Whether the rule reads in the text a statement about the mailbox itself, and not only about the right to write to it.
     fn speaks_of_mailbox(&self) -> bool {
         self.states_something() && self.class != ExistsRestricted && !self.says.is_empty()
     }
 
-    /// True when all conditions hold.
+    /// Whether all conditions hold. Besides, a text that echoes only us cannot lead to a definite verdict, and a text that names us
+    /// first is not about the mailbox.
     pub(super) fn fits(&self, facts: &Facts) -> bool {
         let said = |wanted: Signals| wanted == Signals::default() || facts.signals.any_of(wanted);
         self.at.fits(facts.stage)
@@ -262,7 +263,7 @@ pub(super) const RULES: &[Rule] = &[
         .said_to_all(),
     Rule::new("sender-authentication", Policy, Us, "R S").at(At::Any).status(&[(7, 20, 27)]).said_to_all(),
     Rule::new("sender-status", Policy, Sender, "R").at(At::Any).status(&[(1, 7, 9)]).said_to_all(),
-    // Refusals about us. Those that name our sender or a blocklist come first.
+    // Greylisting, restricted mailboxes, and refusals about our sender, our name on blocklists, relaying and authentication.
     Rule::new("greylisted", Greylisted, Recipient, "W").at(At::Any).says(&[Greylist]),
     Rule::new("restricted", ExistsRestricted, Recipient, "S W")
         .says(&[Restricted])
@@ -282,7 +283,7 @@ pub(super) const RULES: &[Rule] = &[
         .at(At::Any)
         .says(&[Authenticate])
         .unless(&[NoMailbox, FullMailbox, DisabledMailbox]),
-    // Space and speed of the mailbox, then of us, then of the server.
+    // Space and speed: of the mailbox, then of us, then of the server.
     Rule::new("message-status", Unclear, Session, "R")
         .at(At::Any)
         .status(&[(2, 3, 3), (3, 4, 4), (6, 0, ALL)])
@@ -331,13 +332,13 @@ pub(super) const RULES: &[Rule] = &[
         Foreign,
         ServerNamed,
     ]),
-    // Protocol.
+    // Errors in the protocol.
     Rule::new("protocol", Unclear, Session, "R")
         .at(At::Any)
         .code(Of(&[500, 502, 503, 504]))
         .unless(&[NoMailbox, Conduct, Denied, DisabledMailbox])
         .said_to_all(),
-    // A statement about a parameter may be about the address in it.
+    // Not `said_to_all`, because the refused parameter may be the address.
     Rule::new("parameters", Unclear, Session, "R").at(At::Any).code(Of(&[501, 555])).unless(&[
         NoMailbox,
         Conduct,
@@ -366,13 +367,13 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("domain-dead", DomainDead, Site, "S W")
         .says(&[NoDomain])
         .unless(&[SenderWord, Conduct, Uncertain, NotServed]),
-    // A host or a domain without a name is the recipient's where the code says so.
+    // If the text does not say which host or domain it means, the code shows that it means the recipient's.
     Rule::new("domain-word", DomainDead, Site, "S R")
         .status(&[(1, 2, 2), (4, 4, 4)])
         .says(&[SomeDomain, SomeHost])
         .unless(&[SenderWord, Conduct, Uncertain, Foreign]),
     Rule::new("not-served", Relay, Host, "S W").says(&[NotServed, SomeDomain]).unless(&[SenderWord, Conduct]),
-    // Content, conduct, and what may be one thing or the other.
+    // Content, conduct, and texts that leave open what the cause is.
     Rule::new("conduct", Policy, Us, "S F Z W").at(At::Any).says(&[Conduct]),
     Rule::new("sender-word", Policy, Sender, "W").at(At::Any).code(Permanent).says(&[SenderWord]).unless(&[
         NoMailbox,
@@ -405,7 +406,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("echo-of-us", Policy, Us, "W").code(Permanent).with_echo_of_us().said_to_all(),
     Rule::new("about-us", Policy, Us, "W").code(Permanent).says(&[UsFirst]),
     Rule::new("denied", Policy, Us, "W").at(At::Any).code(Permanent).says(&[Denied]),
-    // Permanent, by the enhanced code. Unknown words may contradict the code.
+    // Permanent refusals, by the enhanced code. Words that are not known may contradict the code, so they come first.
     Rule::new("uncertain-5.1.1", Unclear, Recipient, "W")
         .code(PermanentBut(ABOUT_COMMANDS))
         .status(&[(1, 1, 1)])
@@ -454,7 +455,7 @@ pub(super) const RULES: &[Rule] = &[
         .code(Of(&[550, 553, 554]))
         .says(&[Unavailable])
         .unless(&[Rejected, DisabledBare, NoSpace]),
-    // Transient, by the enhanced code and then by the text.
+    // Transient refusals, by the enhanced code and then by the text.
     Rule::new("greylisted-status", Greylisted, Recipient, "F")
         .code(Of(&[450, 451]))
         .status(&[(2, 0, 0)])
@@ -467,7 +468,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("session-closing", Temporary, Session, "R").at(At::Any).code(Of(&[421])),
     Rule::new("for-now", Temporary, Host, "R").at(At::Any).code(Transient),
     Rule::new("not-now", Temporary, Host, "W").at(At::Any).code(Permanent).says(&[NotNow]),
-    // Nothing can be read from it.
+    // Replies without a readable meaning.
     Rule::new("mail-refused", Policy, Sender, "R").at(At::Mail).code(Permanent),
     Rule::new("session-refused", Policy, Us, "R").at(At::Early).code(Permanent),
     Rule::new("bare-refusal", Unclear, Us, "R").at(At::Any).code(Permanent),

@@ -1,7 +1,7 @@
-//! The providers whose replies have rules of their own, by their MX hosts. The rules are in `patterns.rs`, and phrases of replies,
-//! of any provider, in `data/phrases.txt`.
+//! The providers with rules of their own for their replies. The names of their MX hosts show them. The rules are in `patterns.rs`.
+//! The phrases of all providers are in `data/phrases.txt`.
 
-/// An operator of mail servers whose replies do not mean what others mean by them.
+/// A provider with replies that mean something else than the same replies of other servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Provider {
     /// Microsoft 365 (Exchange Online).
@@ -16,7 +16,7 @@ pub(super) enum Provider {
 
 use Provider::*;
 
-/// Domains of MX hosts, the longer suffix before the shorter one.
+/// The domains of MX hosts. A longer suffix comes before a shorter one.
 const MX_DOMAINS: [(&str, Provider); 11] = [
     ("olc.protection.outlook.com", Outlook),
     ("mail.protection.outlook.com", Microsoft365),
@@ -32,14 +32,14 @@ const MX_DOMAINS: [(&str, Provider); 11] = [
 ];
 
 impl Provider {
-    /// The provider that runs the host of this name, if it is one of these.
+    /// The provider that runs the host with this name, if it is one of these.
     pub(super) fn of_mx(mx: &str) -> Option<Provider> {
         let mx = mx.trim_end_matches('.');
         MX_DOMAINS.iter().find(|(domain, _)| is_within(mx, domain)).map(|(_, provider)| *provider)
     }
 }
 
-/// True when `host` is `domain` or lies under it.
+/// Whether `host` is `domain` or a host below it.
 fn is_within(host: &str, domain: &str) -> bool {
     let Some(start) = host.len().checked_sub(domain.len()) else { return false };
     host.get(start..).is_some_and(|tail| tail.eq_ignore_ascii_case(domain))

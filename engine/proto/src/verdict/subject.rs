@@ -1,13 +1,13 @@
 //! The subject of a predicate such as "does not exist" or "is full".
 //!
-//! "Does not exist" is about a mailbox only if a mailbox is its subject. So the phrases of a predicate raise no signal by themselves;
-//! the words and echoes around them decide which signal they raise.
+//! "Does not exist" is about a mailbox only if a mailbox is its subject. So the phrases of a predicate raise no signal by
+//! themselves. The words and echoes around them decide which signal they raise.
 
 use super::echo::Echo;
 use super::lexicon::{Signal, Signals};
 use super::words::{APART, MAILBOX, Mark, Words};
 
-/// A predicate about a subject.
+/// What a predicate says about its subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Claim {
@@ -17,7 +17,7 @@ pub(super) enum Claim {
     Unknown,
     /// It is disabled.
     Disabled,
-    /// It has no room left.
+    /// It is full.
     Full,
     /// It is blocked.
     Blocked,
@@ -25,11 +25,11 @@ pub(super) enum Claim {
     Refused,
     /// It could not be verified.
     Unverified,
-    /// It is served elsewhere.
+    /// It is not served here.
     Unserved,
 }
 
-/// A claim and the words that make it: the first, and the one behind the last.
+/// A claim, and the range of the words that make it. `end` is the index after the last word.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Predicate {
     pub(super) claim: Claim,
@@ -37,12 +37,13 @@ pub(super) struct Predicate {
     pub(super) end: usize,
 }
 
-/// A subject, the later before the earlier where several words name one: "the domain of your address" is ours.
+/// What a predicate can be about. If neighbouring words name one subject together, the variant that is later in this list counts:
+/// "the domain of your address" is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Party {
-    /// An address that is echoed, and is not ours.
+    /// An address that is echoed and is not ours.
     Address,
-    /// An echo of us without a word beside it.
+    /// An echo of us, without a word for us beside it.
     OurEcho,
     /// The mail itself.
     Message,
@@ -50,9 +51,9 @@ enum Party {
     Mailbox,
     /// The session or the connection.
     Session,
-    /// The server, its disk, or another part.
+    /// The server, its disk or another part of it.
     Server,
-    /// A domain, and it is not said which.
+    /// A domain, and the text does not say which.
     Domain,
     /// The domain of the mailbox.
     RecipientDomain,
@@ -68,13 +69,13 @@ impl Party {
     }
 }
 
-/// Words that name a party, the first and the one behind the last.
+/// A party, and the range of the words that name it. `end` is the index after the last word. An echo alone has no words.
 #[derive(Debug, Clone, Copy)]
 struct Subject {
     party: Party,
     start: usize,
     end: usize,
-    /// It includes an echo.
+    /// Whether an echo is a part of it.
     echo: bool,
 }
 
@@ -83,7 +84,7 @@ impl Subject {
         Subject { party, start, end, echo: start == end }
     }
 
-    /// True when words name it, and not an echo alone.
+    /// Whether it counts as named by words. An echoed address or an echo of us alone does not.
     fn is_worded(&self) -> bool {
         !matches!(self.party, Party::Address | Party::OurEcho)
     }
@@ -105,7 +106,7 @@ fn party(word: &str) -> Option<Party> {
     })
 }
 
-/// Words that may occur inside the name of a party.
+/// Whether the word may stand between two words that name one party together, as in "domain of the mailbox".
 fn joins(word: &str) -> bool {
     matches!(word, "of" | "name" | "in" | "file" | "access" | "to")
 }
@@ -118,7 +119,7 @@ fn named(echo: Echo) -> Party {
     }
 }
 
-/// Raises what the predicates of a text say of their subjects.
+/// Raises the signals that the predicates of a text give with their subjects.
 pub(super) fn resolve(words: &Words, predicates: &[Predicate], signals: &mut Signals) {
     let subjects = subjects(words);
     raise_named(words, &subjects, signals);
@@ -128,7 +129,7 @@ pub(super) fn resolve(words: &Words, predicates: &[Predicate], signals: &mut Sig
         let near =
             subject.is_some_and(|subject| subject.end == predicate.start || subject.start == predicate.end);
         let party = match subject.map(|subject| subject.party) {
-            // "This server does not handle the domain": the domain is what is not served.
+            // In "this server does not handle the domain", the domain is what is not served.
             Some(_) if predicate.claim == Claim::Unserved => {
                 subjects.iter().map(|subject| subject.party).find(|party| party.is_domain())
             }
@@ -141,7 +142,7 @@ pub(super) fn resolve(words: &Words, predicates: &[Predicate], signals: &mut Sig
     }
 }
 
-/// Raises what the subjects alone tell.
+/// Raises the signals that the subjects give without a predicate.
 fn raise_named(words: &Words, subjects: &[Subject], signals: &mut Signals) {
     for subject in subjects {
         match subject.party {
@@ -150,7 +151,8 @@ fn raise_named(words: &Words, subjects: &[Subject], signals: &mut Signals) {
                 signals.raise(Signal::UsNamed);
             }
             Party::OurName => signals.raise(Signal::UsNamed),
-            // A host is named wherever one server quotes another: "host mx.example.com said".
+            // A host is named wherever one server quotes another, as in "host mx.example.com said". That is no statement about a
+            // server.
             Party::Server if subject.end - subject.start == 1 && words.word(subject.start) == "host" => {}
             Party::Server | Party::Session => signals.raise(Signal::ServerNamed),
             _ => {}
@@ -167,7 +169,7 @@ fn raise_named(words: &Words, subjects: &[Subject], signals: &mut Signals) {
     }
 }
 
-/// "No account bob@example.com": the address follows at once.
+/// Whether the text says "no account" or the like directly before the address: "No account bob@example.com".
 fn names_nobody(words: &Words) -> bool {
     let addressed = |at: usize| {
         let is_other = |mark: &Mark| matches!(mark.echo, Echo::Recipient | Echo::Other);
@@ -176,13 +178,13 @@ fn names_nobody(words: &Words) -> bool {
     (1..words.len()).any(|at| words.word(at) == MAILBOX && words.word(at - 1) == "no" && addressed(at + 1))
 }
 
-/// If the text names the mailbox and not us, "the domain" is that of the mailbox.
+/// Whether the text names the mailbox or its domain, and does not name us. Then "the domain" is that of the mailbox.
 fn names_recipient(subjects: &[Subject]) -> bool {
     let any = |wanted: &[Party]| subjects.iter().any(|subject| wanted.contains(&subject.party));
     any(&[Party::Address, Party::Mailbox, Party::RecipientDomain]) && !any(&[Party::OurName, Party::Sender])
 }
 
-/// The signal of a claim about a party. `near`: words beside it name the party.
+/// The signal of a claim about a party. `near`: the words of the party are directly beside the claim.
 fn said(claim: Claim, party: Option<Party>, near: bool) -> Option<Signal> {
     use Signal::*;
     let Some(party) = party else {
@@ -215,11 +217,11 @@ fn said(claim: Claim, party: Option<Party>, near: bool) -> Option<Signal> {
     })
 }
 
-/// The subject of a predicate: what follows an adjective ("unknown sender"), else the last before it in the
-/// sentence, else the first behind it, else an address that the text names.
+/// The subject of a predicate: the party directly before it, else the party directly after it ("unknown sender"), else the last
+/// party before it in the sentence, else the first one after it in the sentence, else an echo.
 fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Option<Subject> {
     let parted = |from: usize, to: usize| (from..to).any(|at| words.word(at) == APART);
-    // An echoed address is the subject where no word is.
+    // An echo is the subject only if no words name one.
     let named = || subjects.iter().filter(|subject| subject.is_worded());
     let last = named()
         .rfind(|subject| subject.end <= predicate.start)
@@ -239,7 +241,7 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
     adjacent.or(adjective).or(last).or(next).or(addressed).copied()
 }
 
-/// Every subject of the text, in its order.
+/// Every subject of the text, in their order.
 fn subjects(words: &Words) -> Vec<Subject> {
     let mut found: Vec<Subject> = Vec::new();
     let mut marks = words.marks.iter().peekable();
@@ -260,24 +262,25 @@ fn subjects(words: &Words) -> Vec<Subject> {
     found
 }
 
-/// "in MAIL FROM", which names our reverse-path.
+/// Whether "in MAIL FROM" ends at this word. It names our reverse-path.
 fn is_from(words: &Words, at: usize) -> bool {
     at > 1 && [words.word(at - 2), words.word(at - 1), words.word(at)] == ["in", "mail", "from"]
 }
 
-/// "Recipient address rejected:", which Postfix puts before whatever its reason is.
+/// Whether "Recipient address rejected:" begins at this word. Postfix puts it before every reason.
 fn is_frame(words: &Words, at: usize) -> bool {
     words.word(at) == MAILBOX && words.word(at + 1) == "rejected" && words.breaks.contains(&(at as u32 + 2))
 }
 
-/// "Your message", which is on its way to the mailbox, and no party; but "your mail server" is one.
+/// Whether "your message" begins at this word. The message is on its way to the mailbox, so this "your" does not name us. The one
+/// in "your mail server" does.
 fn is_your_message(words: &Words, at: usize) -> bool {
     words.word(at) == "your"
         && party(words.word(at + 1)) == Some(Party::Message)
         && party(words.word(at + 2)).is_none()
 }
 
-/// Adds a subject, or joins it with the one before where both name one party: "domain of the recipient".
+/// Adds a subject. If it and the subject before it name one party together ("domain of the recipient"), they become one.
 fn add(found: &mut Vec<Subject>, words: &Words, next: Subject) {
     let near = |last: &Subject| {
         let between = last.end..next.start;
@@ -298,22 +301,22 @@ fn add(found: &mut Vec<Subject>, words: &Words, next: Subject) {
     }
 }
 
-/// The one party that two neighbours name; none where they are two.
+/// The party that two neighbours name together; `None` if they name two.
 fn joined(last: Subject, next: Subject) -> Option<Party> {
     use Party::*;
     match (last.party, next.party) {
         _ if last.echo && next.echo => None,
-        // "<bob@example.com>: the host ..." speaks of a host.
+        // "<bob@example.com>: the host ..." is about a host.
         (Address, _) => None,
         (Domain, Mailbox | Address) | (Mailbox, Domain) => Some(RecipientDomain),
-        // "[203.0.113.5] user unknown" speaks of a user, "<a@probe.example>: Sender address" of a sender.
+        // "[203.0.113.5] user unknown" is about a user, and "<a@probe.example>: Sender address" about a sender.
         (OurEcho, Mailbox | Message | Session) => None,
         (OurEcho, party) | (party, OurEcho) => Some(party.max(OurName)),
         (last, next) => Some(last.max(next)),
     }
 }
 
-/// True when the text names us by an echo, and the recipient by none.
+/// Whether the text has an echo of us, and none of the recipient's address.
 pub(super) fn echoes_us_alone(words: &Words) -> bool {
     let any = |echo: Echo| words.marks.iter().any(|mark| mark.echo == echo);
     any(Echo::Us) && !any(Echo::Recipient)

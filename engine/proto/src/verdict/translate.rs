@@ -1,16 +1,16 @@
-//! Words of other languages, as the English words that the phrases are written in (data/words.txt).
+//! Translates words of other languages into the English words in which the phrases are written (data/words.txt).
 //!
-//! A sentence of any language becomes the words of its meaning, in its own order: "Der Benutzer ist hier nicht bekannt"
-//! reads "mailbox hier not known". So one phrase serves all languages.
+//! Every word becomes the words of its meaning, and the order of the sentence stays: "Der Benutzer ist hier nicht bekannt" becomes
+//! "mailbox not known". So one phrase serves all languages.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::LazyLock;
 
-/// A map from words of ours. A text that looks up words cannot add any, so a plain hash is safe.
+/// A map with words of this program as its keys. The text of a peer is only looked up and adds no keys, so a simple hash is safe.
 pub(super) type WordMap<T> = HashMap<&'static str, T, BuildHasherDefault<WordHasher>>;
 
-/// FNV-1a: the words are short.
+/// The hash FNV-1a, which is fast for short words.
 #[derive(Clone, Copy)]
 pub(super) struct WordHasher(u64);
 
@@ -33,10 +33,10 @@ impl Hasher for WordHasher {
     }
 }
 
-/// The forms and what they mean.
+/// The words of other languages and their meanings.
 const WORDS: &str = include_str!("../../data/words.txt");
 
-/// Shortest beginning, in bytes, by which a word is recognised.
+/// Shortest beginning by which a word is recognized, in bytes.
 const PREFIX_BYTES_MIN: usize = 5;
 
 #[derive(Default)]
@@ -46,7 +46,7 @@ struct Dictionary {
     prefixes: WordMap<&'static str>,
     /// Length of the longest of `prefixes`, in bytes.
     prefix_bytes_max: usize,
-    /// Forms inside runs of characters that no space separates.
+    /// Forms that are found inside runs of characters without spaces.
     runs: WordMap<&'static str>,
     /// Longest form of `runs`, in characters.
     run_chars_max: usize,
@@ -68,7 +68,7 @@ static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(|| {
     dictionary
 });
 
-/// Every form in a file of words, behind its meaning, which is empty if the form says nothing.
+/// Every form in a file of words, each after its meaning. The meaning is empty if the form says nothing.
 pub(super) fn entries(words: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = words.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(" = ")).flat_map(|(meaning, forms)| {
@@ -77,12 +77,12 @@ pub(super) fn entries(words: &'static str) -> impl Iterator<Item = (&'static str
     })
 }
 
-/// True for the characters of scripts that write no space between words.
+/// Whether the character belongs to a script without spaces between words.
 pub(super) fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}')
 }
 
-/// The meaning of a word without accents: empty if it has none, `None` if the word is not known.
+/// The meaning of a word: empty if the word says nothing, `None` if it is not known.
 pub(super) fn meaning(word: &str) -> Option<&'static str> {
     let dictionary = &*DICTIONARY;
     if let Some(meaning) = dictionary.exact.get(word) {
@@ -102,12 +102,12 @@ pub(super) fn run_meaning(run: &str) -> Option<(usize, &'static str)> {
     ends.into_iter().rev().find_map(|end| dictionary.runs.get(&run[..end]).map(|meaning| (end, *meaning)))
 }
 
-/// Every whole form with its meaning.
+/// Every form that is a whole word, with its meaning.
 pub(super) fn exact() -> impl Iterator<Item = (&'static str, &'static str)> {
     DICTIONARY.exact.iter().map(|(form, meaning)| (*form, *meaning))
 }
 
-/// The words that meanings are made of.
+/// The English words of all meanings.
 pub(super) fn meanings() -> impl Iterator<Item = &'static str> {
     entries(WORDS).flat_map(|(meaning, _)| meaning.split_ascii_whitespace())
 }

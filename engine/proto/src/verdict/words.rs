@@ -1,10 +1,10 @@
-//! The text of a reply, reduced to the words that carry its meaning.
+//! Reduces the text of a reply to the words that carry its meaning.
 //!
-//! The echoes of a server (addresses, host names, IP addresses, links, quoted tokens) say nothing about the refusal: a mailbox
-//! called `greylist` or a domain called `blocked.example` must not decide it. So echoes are removed first. Then differences without a
-//! meaning are removed: case, line breaks, punctuation, accents, articles, the forms of "not", and the many words for a mailbox,
-//! which all become [`MAILBOX`]. Links and host names are kept apart, because some name a blocklist. The place of an echo and its
-//! party are kept as a [`Mark`]: an echo of us shows that the text is about us.
+//! The echoes of a server (addresses, host names, IP addresses, links, quoted tokens) say nothing about the cause of a refusal: a
+//! mailbox called `greylist` or a domain called `blocked.example` must not decide. So echoes are removed first. Then differences
+//! without a meaning are removed: case, line breaks, punctuation, accents, articles, the forms of "not", and the many words for a
+//! mailbox, which all become [`MAILBOX`]. Links and host names are kept separately, because some of them name a blocklist. The
+//! place of an echo and its party are kept as a [`Mark`]: an echo of us shows that the text may be about us.
 
 use super::echo::{Echo, Parties};
 use super::lexicon::spelled_out;
@@ -17,22 +17,22 @@ use std::sync::LazyLock;
 /// The one word for mailbox, user, account, recipient, address and the like.
 pub(super) const MAILBOX: &str = "mailbox";
 
-/// Stands between what belongs to two sentences, so that no phrase reaches from one into the other.
+/// The word between two sentences. No phrase matches across it.
 pub(super) const APART: &str = "|";
 
 /// A text in canonical form.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     text: String,
-    /// Ends of the words in `text`; a word begins where the one before ends.
+    /// The end of each word in `text`. A word begins where the word before it ends.
     ends: Vec<u32>,
-    /// A sentence or a bracket has ended or begun since the last word.
+    /// Whether a sentence has ended or a bracket has been opened since the last word.
     apart: bool,
     /// Host names and links, lower case, separated by spaces.
     pub(super) links: String,
-    /// Echoes of a party, in the order of the text.
+    /// The echoes of parties, in the order of the text.
     pub(super) marks: Vec<Mark>,
-    /// Indices of the words after a comma or a colon.
+    /// The index of each word after a comma or a colon.
     pub(super) breaks: Vec<u32>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Mark {
 }
 
 impl Words {
-    /// Boils `text` down. The name of the host that answered is an echo, and so is what names a party.
+    /// Reduces `text` to words. Host names, IP addresses and links become no words, and those of a party become marks.
     pub(super) fn of(text: &str, parties: &Parties<'_>) -> Words {
         let mut clean = fold(text);
         blank_echoes(&mut clean, parties);
@@ -83,7 +83,8 @@ impl Words {
             self.push_link(bare);
             return;
         }
-        // Sendmail names the relay that it got us from behind whatever it says.
+        // Sendmail adds the relay from which the connection came, whatever its reason is. So this is no sign that the text is about
+        // us.
         if bare.starts_with("relay=") {
             return;
         }
@@ -105,7 +106,8 @@ impl Words {
         if let Some(echo) = Echo::of_char(mark) {
             return self.mark(echo);
         }
-        // A word in brackets may be an echo; empty brackets separate nothing.
+        // An opening bracket separates, as the end of a sentence does. A closing one takes that back, because brackets around an
+        // echo have no word in them and separate nothing.
         self.apart = match mark {
             '(' | ';' | '!' | '?' | '\u{3002}' | '\u{ff01}' => true,
             ')' => false,
@@ -143,7 +145,7 @@ impl Words {
         self.links.push_str(link);
     }
 
-    /// Pushes a word as it is spelled: accents go, and scripts without spaces are cut into the forms that are known.
+    /// Pushes a word as it is spelled. Its accents are removed, and a run of a script without spaces is cut into known forms.
     fn push_spelled(&mut self, word: &str) {
         if word.is_ascii() {
             self.push(word);
@@ -159,7 +161,7 @@ impl Words {
                 continue;
             }
             let end = rest.find(is_unspaced).unwrap_or(rest.len());
-            // A few words are told apart by their accents alone.
+            // A few words differ only in their accents, so the word is looked up with its accents first.
             match meaning(&rest[..end]) {
                 Some(meaning) => meaning.split_ascii_whitespace().for_each(|word| self.push_canonical(word)),
                 None => self.push(&without_accents(&rest[..end])),
@@ -168,7 +170,7 @@ impl Words {
         }
     }
 
-    /// Pushes a word of any language that is known.
+    /// Pushes the meaning of a word, or the word itself if no language knows it.
     fn push(&mut self, spelled: &str) {
         match VOCABULARY.get(spelled).copied().or_else(|| meaning(spelled)) {
             Some(meaning) => meaning.split_ascii_whitespace().for_each(|word| self.push_canonical(word)),
@@ -176,7 +178,7 @@ impl Words {
         }
     }
 
-    /// Pushes a canonical word, joined with those before it where they are one thing.
+    /// Pushes a canonical word, and joins it with the words before it if they are one thing, such as "mail box".
     fn push_canonical(&mut self, word: &str) {
         if self.ends_with("yours") {
             self.pop();
@@ -196,7 +198,7 @@ impl Words {
             ("grey" | "gray", "list" | "lists" | "listed" | "listing") | ("list", "grey") => "greylist",
             ("over", "quota") => "overquota",
             ("doesn" | "isn" | "couldn" | "don" | "didn" | "wasn" | "hasn" | "can", "t") => "not",
-            // A network address, and what is the sender's, is not the mailbox that was asked about.
+            // The address of a network or a sender is not the mailbox that was asked about.
             (before, MAILBOX) if is_of_another(before) => return,
             (MAILBOX, "ip" | "sender") => word,
             ("of", "ip" | "sender") if self.len() > 1 && self.word(self.len() - 2) == MAILBOX => {
@@ -213,7 +215,7 @@ impl Words {
         self.push_canonical_again(joined);
     }
 
-    /// A joined word may join again: the mailbox of a sender is the sender.
+    /// Pushes a joined word. A mailbox may be joined again: "sender mail box" means the sender.
     fn push_canonical_again(&mut self, word: &str) {
         match word {
             MAILBOX => self.push_canonical(word),
@@ -235,7 +237,8 @@ impl Words {
     }
 }
 
-/// Whether a noun belongs to us if a server names its owner: "votre serveur" is ours, "sa quota" may be that of anyone.
+/// Whether a noun is ours after a word that means both "your" and "his": "votre serveur" is ours, but "sa quota" may belong to
+/// anyone.
 fn is_only_ours(noun: &str) -> bool {
     matches!(
         noun,
@@ -256,7 +259,7 @@ fn is_only_ours(noun: &str) -> bool {
     )
 }
 
-/// Whether "address" (or "account" and the like) after this word is not the mailbox that was asked about.
+/// Whether the mailbox after this word is not the one that was asked about, as in "IP address" or "sender address".
 fn is_of_another(word: &str) -> bool {
     matches!(
         word,
@@ -280,20 +283,20 @@ fn is_of_another(word: &str) -> bool {
     )
 }
 
-/// English words with another canonical form, which is empty if they say nothing here.
+/// The canonical forms of English words that have another spelling. Empty for words that say nothing here.
 pub(super) static CANONICAL: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|| {
     let spellings = entries(include_str!("../../data/spellings.txt"));
     spellings.map(|(meaning, form)| (form, meaning)).chain([("", "")]).collect()
 });
 
-/// Every word that is known whole, with its canonical words. Other English spellings come before the words of phrases, and those
-/// before words of other languages.
+/// Every word that is known as a whole, with its canonical words. If several lists have a word, the English spellings count first,
+/// then the words of phrases, then the words of other languages.
 static VOCABULARY: LazyLock<WordMap<&'static str>> = LazyLock::new(|| {
     let spelled = CANONICAL.iter().map(|(word, canonical)| (*word, *canonical));
     exact().chain(spelled_out().map(|word| (word, word))).chain(spelled).collect()
 });
 
-/// The canonical form of a word; none when it carries no meaning.
+/// The canonical form of a word; `None` if the word says nothing.
 pub(super) fn canonical(word: &str) -> Option<&str> {
     let canonical = CANONICAL.get(word).copied().unwrap_or(word);
     (!canonical.is_empty()).then_some(canonical)
@@ -303,7 +306,8 @@ fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '\u{fffd}')
 }
 
-/// Lower case, line ends as spaces. An apostrophe goes inside an English word and parts two of other languages.
+/// Converts the text to lower case, with a space for every line end and control character. An apostrophe is removed inside an
+/// English word ("doesn't"), and becomes a space between two words of another language ("l'adresse").
 fn fold(text: &str) -> Vec<u8> {
     let mut folded = String::with_capacity(text.len());
     let (mut after_letter, mut after_unspaced) = (false, false);
@@ -314,7 +318,7 @@ fn fold(text: &str) -> Vec<u8> {
         }
         after_unspaced = is_unspaced(c);
         match c {
-            // A server that writes Windows-1252 sends its apostrophe as a byte that is no UTF-8.
+            // U+FFFD stands for the apostrophe of Windows-1252 in a text that was decoded as UTF-8 only.
             '\'' | '\u{2019}' | '\u{2018}' | '`' | '\u{b4}' | '\u{fffd}' if after_letter => {
                 match ending(&text[at + c.len_utf8()..]) {
                     Ending::None => folded.push(c),
@@ -331,7 +335,7 @@ fn fold(text: &str) -> Vec<u8> {
     folded.into_bytes()
 }
 
-/// The letters after an apostrophe.
+/// What follows an apostrophe.
 enum Ending {
     /// No letter.
     None,
@@ -351,7 +355,8 @@ fn ending(rest: &str) -> Ending {
     }
 }
 
-/// Overwrites addresses, and tokens in angle brackets or quotes, with spaces.
+/// Overwrites addresses, and tokens in angle brackets or quotation marks, with spaces. Leaves the character of the echo in place of
+/// an address, and of a token that names a party.
 fn blank_echoes(text: &mut [u8], parties: &Parties<'_>) {
     let mut at = 0;
     while let Some(sign) = memchr::memchr(b'@', &text[at..]).map(|found| at + found) {
@@ -387,7 +392,7 @@ fn is_domain_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b".-[".contains(&byte) || !byte.is_ascii()
 }
 
-/// Blanks every `open token close` that holds no space. A host or an address of a party leaves its mark.
+/// Overwrites every `open token close` without a space in it. Leaves the character of the echo if the token names a party.
 fn blank_tokens(text: &mut [u8], open: u8, close: u8, parties: &Parties<'_>) {
     let mut at = 0;
     while let Some(start) = memchr::memchr(open, &text[at..]).map(|found| at + found) {
@@ -405,7 +410,8 @@ fn blank_tokens(text: &mut [u8], open: u8, close: u8, parties: &Parties<'_>) {
     }
 }
 
-/// True for a host name: labels and a top-level domain that exists, or one that shares the MX host's domain.
+/// Whether the piece is a host name: labels with a top-level domain that exists or is reserved, or a name in the domain of the MX
+/// host.
 fn is_host(piece: &str, mx: &str) -> bool {
     let Some((head, top)) = piece.rsplit_once('.') else { return false };
     if head.is_empty() || piece.split('.').any(str::is_empty) {
@@ -422,7 +428,7 @@ fn shares_domain(piece: &str, mx: &str) -> bool {
     parent.contains('.') && tail.is_some_and(|tail| tail.eq_ignore_ascii_case(parent))
 }
 
-/// The word without accents and marks.
+/// The word without accents, combining marks and U+FFFD.
 fn without_accents(word: &str) -> String {
     let mut plain = String::with_capacity(word.len());
     for c in word.chars() {
@@ -437,7 +443,7 @@ fn without_accents(word: &str) -> String {
     plain
 }
 
-/// The letter without its accent; empty when it has none.
+/// The letter without its accent; empty if it has no accent.
 fn without_accent(c: char) -> &'static str {
     match c {
         'à'..='å' | 'ā' | 'ă' | 'ą' => "a",
