@@ -12,24 +12,24 @@ pub struct Census {
     pub waiting: usize,
 }
 
-/// Counts a shard; `None` when all of its memory is free.
+/// Counts the state of one shard. `None` after the memory of the shard is freed.
 type Count = Box<dyn Fn() -> Option<Census>>;
 
 thread_local! {
     static COUNTS: RefCell<Vec<Count>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has a shard counted from now on.
+/// Adds a shard to those that [`take`] counts.
 pub(crate) fn watch(count: Count) {
     COUNTS.with(|counts| counts.borrow_mut().push(count));
 }
 
-/// The counts of all shards that live.
+/// The counts of all shards that still exist.
 pub(crate) fn take() -> Vec<Census> {
     COUNTS.with(|counts| counts.borrow().iter().filter_map(|count| count()).collect())
 }
 
-/// No shard is counted any more.
+/// Forgets all shards.
 pub(crate) fn clear() {
     COUNTS.with(|counts| counts.borrow_mut().clear());
 }

@@ -1,4 +1,5 @@
-//! What both halves of a shard use: the one that resolves domains (`resolution.rs`), and the one that asks mail servers (`asking.rs`).
+//! The state that both halves of a shard use: the half that resolves domains (`resolution.rs`), and the half that asks mail servers
+//! (`asking.rs`).
 
 use crate::invariants::{Invariant, holds};
 use crate::shared::Shared;
@@ -16,7 +17,7 @@ pub(crate) struct Common {
 }
 
 struct CommonState {
-    /// Works that begin anew, and when.
+    /// Works that wait for another try, each with the time of this try.
     later: Vec<(Instant, Work)>,
     /// Whether a request has ever asked for a trace. Before that, sessions and walks keep none.
     wants_traces: bool,
@@ -33,19 +34,20 @@ impl Common {
         self.state.borrow_mut().random.random()
     }
 
-    /// A work has come to the shard.
+    /// Notes whether a work that has come to the shard wants a trace.
     pub(crate) fn on_work(&self, work: &Work) {
         if work.trace.is_some() {
             self.state.borrow_mut().wants_traces = true;
         }
     }
 
-    /// Whether a request has ever asked for a trace.
+    /// Whether any request has asked for a trace so far.
     pub(crate) fn wants_traces(&self) -> bool {
         self.state.borrow().wants_traces
     }
 
-    /// Answers with what is known, or has the address begin anew where that may bring more.
+    /// Gives up the current try of a work: lets the address begin anew later if that may bring a better answer, or answers with
+    /// what is known.
     pub(crate) fn give_up(&self, mut work: Work, now: Instant) {
         match work.begin_anew(now) {
             Some(after) => {
@@ -56,8 +58,7 @@ impl Common {
         }
     }
 
-    /// The delay before a single check that met a transient failure is asked about once more: within its patience, and with a random
-    /// part.
+    /// The delay before a single check is asked about once more after a transient failure. It has a random part.
     pub(crate) fn single_retry(&self) -> Duration {
         SINGLE_RETRY_MIN + SINGLE_RETRY_SPREAD.mul_f64((self.random() % 1024) as f64 / 1024.0)
     }
@@ -68,13 +69,13 @@ impl Common {
         for (_, work) in due {
             let home = self.shared.shard_of(work.address.domain().as_str());
             if let Err(Message::Resolve(work)) = home.inbox.push(Message::Resolve(work)) {
-                // Room was reserved with the ticket.
+                // This cannot happen, because the ticket has reserved room.
                 work.give_up();
             }
         }
     }
 
-    /// Takes the works that wait for another try and that their client takes back.
+    /// Takes those works that their client takes back, out of the works that wait for another try.
     pub(crate) fn take_recalled(&self) -> Vec<Work> {
         let recalled =
             self.state.borrow_mut().later.extract_if(.., |(_, work)| work.is_taken_back()).collect();
@@ -86,7 +87,7 @@ impl Common {
         works(std::mem::take(&mut self.state.borrow_mut().later))
     }
 
-    /// Number of works that wait for another try.
+    /// The number of works that wait for another try.
     #[cfg(feature = "sim")]
     pub(crate) fn waiting(&self) -> usize {
         self.state.borrow().later.len()

@@ -1,4 +1,4 @@
-//! What an operator can set about the engine.
+//! The settings of the engine.
 
 mod source;
 
@@ -24,42 +24,43 @@ pub struct EngineConfig {
     pub resolvers: Vec<SocketAddr>,
     /// Port of the recipients' mail servers.
     pub smtp_port: u16,
-    /// Non-public networks that may be contacted, as exceptions from the filter of public networks.
+    /// Networks that are not public and may be contacted all the same.
     pub allow_net: Vec<Network>,
     /// The argument of EHLO: a name or an address literal. `None`: the fully qualified name of this machine, else the literal of
     /// the address from which mail servers are asked.
     pub ehlo: Option<String>,
     /// The reverse-path of MAIL. `None`: `postmaster@` the EHLO name.
     pub mail_from: Option<String>,
-    /// The sources of sessions. Each site is asked from one of them. Empty: the address that the kernel chooses.
+    /// The sources of sessions. Each site is asked from one of them. Empty: one source, with the address that the kernel chooses.
     pub sources: Vec<SourceConfig>,
-    /// Number of shards, one thread each. 0: one per core.
+    /// The number of shards, each on a thread of its own. 0: one per core.
     pub shards: usize,
-    /// Which runtime drives the shards.
+    /// The runtime that drives the shards.
     pub runtime: RuntimeChoice,
-    /// Which kernel interface the runtime uses.
+    /// The kernel interface that the runtime uses.
     pub driver: DriverChoice,
-    /// How politely sites are asked.
+    /// The profile of the pace at sites.
     pub pace: Pace,
-    /// Most SMTP sessions open at once, over all shards.
+    /// Most SMTP sessions that are open at once, over all shards.
     pub sessions: usize,
     /// Most requests under way at once, over all clients.
     pub tickets_max: usize,
-    /// The operator's lists, before the built-in ones.
+    /// The operator's lists. They come before the built-in ones.
     pub lists: SharedLists,
-    /// The secret of this installation, 32 random bytes: it keys the names of control recipients, which are the same for
-    /// a domain and a day, and every keyed hash that leaves the engine.
+    /// The secret of this installation: 32 random bytes. It is the key for the names of control recipients, so these stay the same
+    /// for a domain and a day, and for every keyed hash that leaves the engine.
     pub installation: [u8; 32],
-    /// Counts of refused recipients of an earlier run, from [`crate::Engine::refusals`] under the same secret.
+    /// The counts of refused recipients of an earlier run with the same secret, from [`crate::Engine::refusals`].
     pub refusals: Vec<KeptRefusals>,
-    /// The table that keeps the counts of refused recipients, for example one that several runs share. `None`: one in memory.
+    /// The table with the counts of refused recipients, for example one that several runs share. `None`: a new table in memory.
     pub table: Option<Arc<RefusalTable>>,
-    /// The number of this node, if several share the secret of the installation: each counts refused recipients for itself.
+    /// The number of this node, if several nodes share the secret of the installation. Each node counts refused recipients
+    /// separately.
     pub node: Option<i64>,
-    /// Number of nodes that ask from the same addresses, this one among them. It may change at any time. The ceilings of sites and
+    /// The number of nodes that ask from the same addresses, with this one. It may change at any time. The ceilings of sites and
     /// the budgets of refusals are divided by it.
     pub egress_nodes: Arc<AtomicU32>,
-    /// Mailboxes of the operator that exist. Their accept shows that a host does not refuse everyone.
+    /// Existing mailboxes of the operator. If a host accepts one, the host does not refuse everyone.
     pub canaries: Vec<Address>,
 }
 
@@ -94,12 +95,12 @@ impl fmt::Debug for EngineConfig {
 pub struct SharedLists(Arc<RwLock<Arc<Lists>>>);
 
 impl SharedLists {
-    /// Makes these the lists that all threads use.
+    /// Makes shared lists of these.
     pub fn new(lists: Lists) -> SharedLists {
         SharedLists(Arc::new(RwLock::new(Arc::new(lists))))
     }
 
-    /// The lists of the moment. They stay the same object until they are replaced.
+    /// The current lists. Until they are replaced, this is always the same object.
     pub fn get(&self) -> Arc<Lists> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -126,7 +127,7 @@ pub enum RuntimeChoice {
 pub enum DriverChoice {
     /// io_uring if the kernel allows it, else epoll.
     Auto,
-    /// io_uring; without it the engine does not start.
+    /// io_uring. If the kernel does not allow it, the engine does not start.
     IoUring,
     /// epoll, which every kernel has.
     Epoll,
@@ -161,7 +162,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Parses `192.0.2.0/24`, `2001:db8::/32` or a lone address.
+    /// Parses a network such as `192.0.2.0/24` or `2001:db8::/32`, or a single address.
     ///
     /// # Errors
     /// A sentence that says what is wrong.
@@ -177,19 +178,19 @@ impl Network {
         if prefix > longest { Err(wrong()) } else { Ok(Network { address, prefix }) }
     }
 
-    /// Whether all its addresses are loopback addresses.
+    /// Whether all addresses of the network are loopback addresses.
     pub fn is_loopback(&self) -> bool {
         // 127.0.0.0/8 (RFC 1122 3.2.1.3); in IPv6 loopback is one address (RFC 4291 2.5.3).
         let shortest = if self.address.is_ipv4() { 8 } else { 128 };
         self.address.is_loopback() && self.prefix >= shortest
     }
 
-    /// Whether it is a network of IPv6.
+    /// Whether this is an IPv6 network.
     pub fn is_ipv6(&self) -> bool {
         self.address.is_ipv6()
     }
 
-    /// Whether `address` lies in the network.
+    /// Whether the network contains `address`.
     pub fn contains(&self, address: IpAddr) -> bool {
         let cut = |bits: u128, width: u32| bits >> (width - u32::from(self.prefix)).min(127);
         match (self.address, address) {
@@ -203,7 +204,7 @@ impl Network {
     }
 }
 
-/// As [`Network::parse`] reads it.
+/// Writes the network as [`Network::parse`] reads it.
 impl std::fmt::Display for Network {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.address, self.prefix)
@@ -211,8 +212,8 @@ impl std::fmt::Display for Network {
 }
 
 impl EngineConfig {
-    /// Whether the mail servers are on loopback, as in a test: the operator allows only such networks, and the port is not that of the
-    /// mail servers of the Internet. Then nobody judges the name of this machine.
+    /// Whether the mail servers are on loopback, as in a test: the port is not that of the mail servers of the Internet, and the
+    /// operator has allowed only loopback networks beside the public ones. Then no mail server judges the name of this machine.
     pub fn is_on_loopback(&self) -> bool {
         self.smtp_port != SMTP_PORT
             && !self.allow_net.is_empty()

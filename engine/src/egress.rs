@@ -1,8 +1,7 @@
-//! The pool of sources: from where mail servers are asked, under which name, and how each source fares.
+//! The pool of sources: the addresses and proxies from which mail servers are asked, their names, and the state of each source.
 //!
-//! Which source a site is asked from, and how long one rests where it is blocked, is decided in
-//! [`engine_proto::egress`]. A source that cannot be used is our fault: it makes an outage of its own, and no other
-//! source takes over its sites.
+//! [`engine_proto::egress`] decides which source asks a site, and how long a source rests at a site that blocks it. A source that
+//! cannot be used is our own fault. The addresses of its sites then get an outage, and no other source takes over these sites.
 
 pub(crate) mod connect;
 pub(crate) mod rest;
@@ -23,36 +22,36 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// All sources.
+/// All sources that ask mail servers.
 pub(crate) struct Pool {
     pub(crate) sources: Vec<Arc<Source>>,
-    /// The operator named the sources. Without that there is one, which rests nowhere: a host that refuses it is left
-    /// alone for a minute, and that is all.
+    /// Whether the operator named the sources. Otherwise there is one source, which never rests at a site: only the host that
+    /// refuses it rests, for a minute.
     pub(crate) named: bool,
 }
 
-/// A source.
+/// One source of sessions, with its state.
 pub(crate) struct Source {
-    /// A name that is the same as long as the source is, for the choice of sites.
+    /// A name that never changes for this source. The choice of a source for each site depends on it.
     id: String,
     /// The name in logs and metrics.
     pub(crate) label: String,
     way: Way,
     families: Families,
     pub(crate) dialog: Arc<DialogConfig>,
-    /// Whether any mail server can be reached from here.
+    /// Whether any mail server can be reached from this source.
     pub(crate) connections: Connections,
-    /// How often it was sent to rest, and at how many sites it rests.
+    /// The number of rests that the source has begun, and the number of sites at which it rests now.
     rests: AtomicU64,
     resting: AtomicUsize,
-    /// When its last fault was told of, in seconds since the engine's start, and one more; 0 for never.
+    /// When the last fault of the source was logged: in seconds since the start of the engine, plus one. 0: never.
     warned: AtomicU64,
-    /// The addresses that the kernel chooses, once they are known.
+    /// The addresses that the kernel chooses for IPv4 and for IPv6, once they are known.
     own_ipv4: OnceLock<Option<IpAddr>>,
     own_ipv6: OnceLock<Option<IpAddr>>,
 }
 
-/// The address that the kernel sends from to `destination`. A UDP socket that connects sends nothing.
+/// The address from which the kernel sends to `destination`. No packet is sent when a UDP socket connects.
 fn chosen_by_kernel(destination: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = match destination {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -64,7 +63,7 @@ fn chosen_by_kernel(destination: IpAddr) -> Option<IpAddr> {
 }
 
 enum Way {
-    /// From whichever address the kernel chooses.
+    /// From the address that the kernel chooses.
     Kernel,
     Address(IpAddr),
     Proxy {
@@ -74,7 +73,7 @@ enum Way {
 }
 
 impl Pool {
-    /// As [`Pool::new`], with addresses that are this machine's.
+    /// Like [`Pool::new`], but also checks that the addresses of sources belong to this machine.
     pub(crate) fn on_this_host(config: &EngineConfig) -> Result<Pool, StartError> {
         for source in &config.sources {
             if let Configured::Address(address) = source.way {
@@ -84,10 +83,10 @@ impl Pool {
         Pool::new(config)
     }
 
-    /// The pool of a configuration with an EHLO name and a reverse-path.
+    /// Makes the pool of a configuration that has an EHLO name.
     ///
     /// # Errors
-    /// A source that cannot be used, and the remedy.
+    /// The first source that cannot be used, with the remedy.
     pub(crate) fn new(config: &EngineConfig) -> Result<Pool, StartError> {
         let named = !config.sources.is_empty();
         if config.sources.len() > SOURCES_MAX {
@@ -109,13 +108,13 @@ impl Pool {
         Ok(Pool { sources, named })
     }
 
-    /// The source for a site whose hosts have these addresses.
+    /// The index of the source for a site that has hosts at these addresses. `None` if no source reaches any of them.
     pub(crate) fn choose(&self, site: &str, addresses: impl Iterator<Item = IpAddr>) -> Option<usize> {
         let sources = self.sources.iter().map(|source| (source.id.as_str(), source.families));
         choose(sources, site, Families::of_all(addresses))
     }
 
-    /// Whether any source reaches hosts on IPv6; `None` where that is the kernel's to know.
+    /// Whether any source reaches hosts over IPv6. `None` if the operator named no sources, because then it depends on the kernel.
     pub(crate) fn has_ipv6(&self) -> Option<bool> {
         self.named.then(|| self.sources.iter().any(|source| source.families.ipv6))
     }
@@ -141,7 +140,7 @@ impl Source {
             Configured::Proxy(proxy) => {
                 let (at, credentials) = (proxy_place(proxy)?, credentials(proxy)?);
                 let families = Families { ipv4: true, ipv6: proxy.ipv6 };
-                // One proxy may let each of its users out somewhere else.
+                // The name has the user of the proxy in it, because a proxy may send each user's connections from another address.
                 (proxy.to_string(), proxy.place(), Way::Proxy { at, credentials }, families)
             }
         };
@@ -181,7 +180,7 @@ impl Source {
         }
     }
 
-    /// The address of ours that a host at `destination` sees, as far as it is known here: not behind a proxy.
+    /// Our address as a host at `destination` sees it, if there is no NAT in between. `None` if it is not known, as behind a proxy.
     pub(crate) fn address_towards(&self, destination: IpAddr) -> Option<IpAddr> {
         match &self.way {
             Way::Address(address) => Some(*address),
@@ -193,7 +192,7 @@ impl Source {
         }
     }
 
-    /// Its address, if the source is an address of this machine.
+    /// The address that the operator chose for the source. `None` for other kinds of sources.
     pub(crate) fn bound_address(&self) -> Option<IpAddr> {
         match self.way {
             Way::Address(address) => Some(address),
@@ -201,7 +200,7 @@ impl Source {
         }
     }
 
-    /// Whether it reaches this address, as far as its family goes.
+    /// Whether the source reaches addresses of this family.
     pub(crate) fn serves(&self, address: IpAddr) -> bool {
         self.families.has(address)
     }
@@ -215,7 +214,7 @@ impl Source {
         }
     }
 
-    /// The source could not be used, which is our fault. A log line tells the operator, from time to time.
+    /// Notes that the source could not be used, which is our own fault. Logs it at most once in [`OUTAGE_WINDOW`].
     pub(crate) fn on_failed(&self, why: &str, now: Duration) {
         self.connections.on_failed_ourselves(now);
         let last = self.warned.load(Ordering::Relaxed);
@@ -240,7 +239,7 @@ fn dialog(ehlo: Option<&str>, mail_from: Option<&str>) -> DialogConfig {
     }
 }
 
-/// An address to which nothing can be bound would fail at every connection.
+/// Checks that sockets can be bound to an address. If not, every connection from it would fail.
 fn own_address(address: IpAddr) -> Result<(), StartError> {
     if address.is_unspecified() || address.is_multicast() {
         return Err(StartError(format!(
@@ -264,7 +263,7 @@ fn is_gone(address: IpAddr) -> bool {
     bind(address).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
-/// The proxy's name is looked up once, by the system: it is the operator's own, and may be in no public DNS.
+/// Looks up the name of the proxy once, by the resolver of the system: the name is the operator's own, and may be in no public DNS.
 fn proxy_place(proxy: &Proxy) -> Result<ProxyPlace, StartError> {
     let place = proxy.place();
     let unknown = |why: String| {

@@ -1,19 +1,19 @@
-//! The argument of EHLO: a fully qualified name, or where there is none an address literal (RFC 5321 4.1.1.1, 4.1.3).
+//! The argument of EHLO: a fully qualified name, or an address literal if there is none (RFC 5321 4.1.1.1, 4.1.3).
 
 use engine_proto::address::Domain;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-/// How to write one.
+/// The accepted forms, for error messages.
 const FORM: &str = "write a full name, such as mx1.example.org, or an address literal, such as [192.0.2.1] or [IPv6:2001:db8::1]";
 
-/// Root servers: no packet goes to them. The address from which the kernel would reach them is the one that mail servers
-/// see, if no NAT is in between.
+/// Addresses of root servers. No packet is sent to them. If no NAT is in between, mail servers see the address from which the
+/// kernel would reach these.
 const FAR: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)), 53),
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30)), 53),
 ];
 
-/// Parses a name that an operator gave: a domain in A-labels, or an address literal.
+/// Parses a name from the operator: a domain in A-labels, or an address literal.
 ///
 /// # Errors
 /// The fault of the text, and the form that is accepted.
@@ -31,12 +31,12 @@ pub(crate) fn parse(text: &str) -> Result<String, String> {
     Ok(domain.as_str().to_owned())
 }
 
-/// Whether it is an address literal.
+/// Whether the argument of EHLO is an address literal.
 pub(crate) fn is_literal(name: &str) -> bool {
     name.starts_with('[')
 }
 
-/// The literal of an address.
+/// Makes the address literal of an IP address.
 pub(crate) fn literal(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => format!("[{address}]"),
@@ -44,7 +44,7 @@ pub(crate) fn literal(address: IpAddr) -> String {
     }
 }
 
-/// The address from which the kernel would reach the public Internet; loopback where it would not.
+/// The address from which the kernel would reach the public Internet. If it has no route there, the loopback address.
 pub(crate) fn own_address() -> IpAddr {
     let local = |far: SocketAddr| {
         let any: IpAddr =

@@ -1,5 +1,5 @@
-//! Gathers the DNS facts of a domain, for the detail of a full check. The mail hosts, SPF and DMARC are required. Other records that
-//! do not arrive in time count as absent.
+//! Gathers the DNS facts of a domain, for the details of a full check. Without the mail hosts, SPF and DMARC there are no facts.
+//! Other records that do not arrive in time count as absent.
 
 use crate::inquiry::Asker;
 use crate::resolution::Resolution;
@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Answers with the facts of a domain, or with none where its DNS could not be read before `deadline`.
+/// Answers with the facts of a domain, or with `None` if its DNS could not be read before `deadline`.
 pub(crate) async fn answer<R: Runtime>(
     resolution: Rc<Resolution<R>>,
     domain: Domain,
@@ -34,7 +34,7 @@ pub(crate) async fn answer<R: Runtime>(
     }));
 }
 
-/// The mail hosts, SPF and DMARC, and the address of the first host; `None` if DNS gave no answer.
+/// The facts about the mail hosts, SPF and DMARC, and the address of the first host. `None` if DNS gave no answer.
 async fn required<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,
@@ -53,7 +53,8 @@ async fn required<R: Runtime>(
     };
     if !matches!(found, Found::Dead(_)) {
         let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
-        // The walk has asked this already. The hosts are listed in the order of the records, because a walk shuffles equal preferences.
+        // The walk has asked this already, so the answer is in the cache. The hosts are listed in the order of the records, because
+        // a walk shuffles hosts of equal preference.
         let plan = MxPlan::new(domain, &*resolution.resolver.look_up(&question, true).await, 0).ok()?;
         facts.provider = Some(plan.site().provider());
         facts.mx_hosts = plan.listed().into_iter().map(|host| host.as_str().into()).collect();
@@ -61,8 +62,8 @@ async fn required<R: Runtime>(
     Some((facts, first_host))
 }
 
-/// RFC 7489 6.6.3: the domain's own record, else that of its organizational domain, which may have a policy of its own
-/// for the domains below it.
+/// The DMARC policy by RFC 7489 6.6.3: from the domain's own record, else from the record of its organizational domain, which may
+/// have a separate policy for its subdomains. The outer `None` means that DNS gave no answer.
 async fn dmarc_policy<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,
@@ -85,7 +86,7 @@ async fn dmarc_policy<R: Runtime>(
     }
 }
 
-/// Adds what may be missing.
+/// Adds the facts that may be missing: BIMI, the name of the first host's address, and DKIM.
 async fn optional<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,
@@ -93,7 +94,7 @@ async fn optional<R: Runtime>(
     first_host: Option<IpAddr>,
     deadline: Instant,
 ) -> DnsFacts {
-    // A zone with an answer for a selector that does not exist has a wildcard.
+    // A zone that answers for a selector that does not exist has a wildcard. So its answers for other selectors prove nothing.
     let unused = format!("{}._domainkey", resolution.selector);
     let names = [
         Name::under("default._bimi", domain),
@@ -108,7 +109,7 @@ async fn optional<R: Runtime>(
     let indicator = |outcome| read(outcome).and_then(|texts| has_bimi(&texts));
     facts.bimi = indicator(bimi).or_else(|| indicator(organization_bimi)).unwrap_or(false);
     facts.ptr = matches!(ptr.as_deref(), Some(Outcome::Records { .. }));
-    // Without an answer to it the others would prove nothing.
+    // Without an answer for that selector, the answers for others would prove nothing either.
     if read(unused).is_some_and(|texts| !has_dkim_key(&texts)) {
         let name = |selector: &&str| Name::under(&format!("{selector}._domainkey"), domain).map(text_at);
         let outcomes = burst(resolution, DKIM_SELECTORS.iter().map(name).collect(), deadline).await;
@@ -123,12 +124,12 @@ fn text_at(name: Name) -> Question {
     Question { name, kind: RecordKind::Txt }
 }
 
-/// The outcome of a question for texts.
+/// The outcome of a question for TXT records.
 async fn ask<R: Runtime>(resolution: &Resolution<R>, name: Name) -> Arc<Outcome> {
     resolution.resolver.look_up(&text_at(name), true).await
 }
 
-/// The outcomes of questions in their order, `None` for those that do not arrive before `deadline`.
+/// The outcomes of the questions, in the same order. `None` for a question without an answer before `deadline`.
 async fn burst<R: Runtime>(
     resolution: &Resolution<R>,
     questions: Vec<Option<Question>>,

@@ -1,6 +1,6 @@
-//! Works under way: their recipients are asked about in one transaction.
+//! The works of one session for which the server is being asked about the recipients, in one transaction.
 //!
-//! A session may take longer than the patience of some works. These are answered at their deadline, and a later reply about
+//! A session may take longer than the patience of some works. These works are answered at their deadline, and a later reply about
 //! them is ignored.
 
 use crate::faults::{Fault, planted};
@@ -10,9 +10,9 @@ use std::time::Instant;
 
 #[derive(Default)]
 pub(crate) struct InFlight {
-    /// By their places in the transaction, until they have their answers.
+    /// The works by their places in the transaction. A place is empty once its work has an answer.
     works: Vec<Option<Work>>,
-    /// No deadline passes before this instant.
+    /// No work expires before this instant. `None`: no work can expire.
     due: Option<Instant>,
 }
 
@@ -23,17 +23,17 @@ impl InFlight {
         InFlight { works: works.into_iter().map(Some).collect(), due }
     }
 
-    /// Takes the work at a place.
+    /// Takes the work at a place, if it is still there.
     pub(crate) fn take(&mut self, place: usize) -> Option<Work> {
         self.works.get_mut(place)?.take()
     }
 
-    /// Takes the first one left.
+    /// Takes the first work that is left.
     pub(crate) fn take_first(&mut self) -> Option<Work> {
         self.works.iter_mut().find_map(Option::take)
     }
 
-    /// Takes all that are left, in their order.
+    /// Takes all works that are left, in their order.
     pub(crate) fn take_all(&mut self) -> Vec<Work> {
         self.works.iter_mut().filter_map(Option::take).collect()
     }

@@ -1,8 +1,8 @@
-//! Threads pass works and answers to each other only through inboxes: each thread owns one, and it is bounded.
+//! Threads pass works and answers to each other only through inboxes. An inbox is a bounded queue that belongs to one thread.
 //!
-//! A producer pushes, and wakes the owner only if the owner has declared itself asleep, so a busy owner costs its producers no
-//! system call. Room is reserved with the ticket at admission (see [`crate::Client::submit`]), so a push between threads of the
-//! engine never finds an inbox full.
+//! A producer pushes an item, and wakes the owner only if the owner has declared itself asleep. So a busy owner costs its producers
+//! no system calls. A ticket reserves its room at admission (see [`crate::Client::submit`]), so a thread of the engine that pushes
+//! a message never finds an inbox full.
 
 use atomic_waker::AtomicWaker;
 use crossbeam::queue::ArrayQueue;
@@ -27,10 +27,10 @@ impl<T> Inbox<T> {
         Inbox { queue: ArrayQueue::new(capacity), parked: AtomicBool::new(false), owner: AtomicWaker::new() }
     }
 
-    /// Hands `item` over; gives it back when there is no room.
+    /// Adds an item, and wakes the owner if it sleeps. Gives the item back if there is no room.
     pub(crate) fn push(&self, item: T) -> Result<(), T> {
         self.queue.push(item)?;
-        // Pairs with the fence in `poll_pop`: either the owner sees the item, or we see that it parked.
+        // Pairs with the fence in `poll_pop`: either the owner sees the item, or this thread sees that the owner is parked.
         fence(Ordering::SeqCst);
         if self.parked.load(Ordering::Relaxed) {
             self.wake();
@@ -38,13 +38,13 @@ impl<T> Inbox<T> {
         Ok(())
     }
 
-    /// Wakes the owner, whether there is something or not.
+    /// Wakes the owner, even if there is no item.
     pub(crate) fn wake(&self) {
         self.parked.store(false, Ordering::Relaxed);
         self.owner.wake();
     }
 
-    /// The next item. For the owner alone.
+    /// Waits for the next item. Only the owner may call it.
     pub(crate) async fn pop(&self) -> T {
         poll_fn(|context| self.poll_pop(context)).await
     }
@@ -54,12 +54,12 @@ impl<T> Inbox<T> {
         self.queue.pop()
     }
 
-    /// Items that wait.
+    /// The number of items that wait.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// The next item, for an owner without an executor; `None` after `patience`.
+    /// Waits for the next item on a thread without an executor. `None` if none arrives within `patience`.
     pub(crate) fn pop_blocking(&self, patience: Duration) -> Option<T> {
         if let Some(item) = self.queue.pop() {
             return Some(item);
@@ -68,8 +68,8 @@ impl<T> Inbox<T> {
             return None;
         }
         let deadline = Instant::now() + patience;
-        // An owner that went to sleep at once would be woken for each item, which costs a system call for the producer and a
-        // context switch for both.
+        // If the owner went to sleep at once, every item would wake it. That costs the producer a system call, and both a context
+        // switch.
         std::thread::sleep(GATHERING.min(patience));
         if let Some(item) = self.queue.pop() {
             return Some(item);

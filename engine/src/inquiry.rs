@@ -1,7 +1,7 @@
 //! Inquiries: questions about a domain that DNS alone answers, without a session.
 //!
-//! They go to the home shard of the domain and use its walks and cache. Each has its own way back and its own room, so a queue full
-//! of addresses does not delay them.
+//! They go to the home shard of the domain, and use its walks and its cache. Each inquiry has an inbox of its own for the answer,
+//! and room of its own in the shard's inbox. So many addresses that wait do not delay it.
 
 use crate::inbox::Inbox;
 use crate::{Outage, Refusal};
@@ -12,41 +12,41 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whether a domain has mail hosts.
+/// Whether a domain has mail hosts, as far as DNS shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MailHosts {
-    /// It has: one at least with an address.
+    /// The domain has at least one mail host with an address.
     Seen,
-    /// It has none, for certain.
+    /// The domain certainly has no mail host.
     Absent,
-    /// DNS did not tell, or not in time.
+    /// DNS gave no clear answer, or none in time.
     Unknown,
 }
 
 /// A question about a domain, on its way to the shard.
 pub(crate) enum Inquiry {
-    /// Whether it has mail hosts; until then.
+    /// Whether the domain has mail hosts. The answer is due at this instant.
     MailHosts(Domain, Asker<MailHosts>, Instant),
-    /// The DNS facts of the domain, before this instant.
+    /// The DNS facts of the domain. The answer is due at this instant.
     Facts(Domain, Asker<Option<DnsFacts>>, Instant),
 }
 
-/// An answer that is still to come.
+/// The receiving end of an inquiry, for its one answer.
 pub struct PendingInquiry<T>(Arc<Inbox<Result<T, Outage>>>);
 
-/// Whoever answers. Dropped without an answer, it says that the engine stops.
+/// The answering end of an inquiry. If it is dropped without an answer, it answers that the engine stops.
 pub struct Asker<T> {
     way_back: Arc<Inbox<Result<T, Outage>>>,
     answered: bool,
     _place: Option<InquiryPlace>,
 }
 
-/// The two ends of a way back.
+/// Makes both ends of an inquiry.
 pub fn pending_inquiry<T>() -> (Asker<T>, PendingInquiry<T>) {
     ends(None)
 }
 
-/// The same with a place among those under way, which is given back with the answer.
+/// Makes both ends of an inquiry that has a place among those under way. The place is given back after the answer.
 pub(crate) fn pending_inquiry_in<T>(place: InquiryPlace) -> (Asker<T>, PendingInquiry<T>) {
     ends(Some(place))
 }
@@ -58,15 +58,15 @@ fn ends<T>(place: Option<InquiryPlace>) -> (Asker<T>, PendingInquiry<T>) {
 }
 
 impl<T> PendingInquiry<T> {
-    /// The answer; waits for it on any executor.
+    /// Waits for the answer, on any executor.
     ///
     /// # Errors
-    /// [`Outage`]: nothing can be said, through no fault of the domain.
+    /// [`Outage`]: there is no answer, for a reason that is not the domain's.
     pub async fn answer(self) -> Result<T, Outage> {
         self.0.pop().await
     }
 
-    /// The answer, for threads without an executor; `None` after `patience`, and from the second time on.
+    /// Waits for the answer on a thread without an executor. `None` if it does not arrive within `patience`, or was taken before.
     pub fn answer_blocking(&self, patience: Duration) -> Option<Result<T, Outage>> {
         self.0.pop_blocking(patience)
     }
@@ -80,7 +80,7 @@ impl<T> Asker<T> {
 
     fn give(&mut self, answer: Result<T, Outage>) {
         self.answered = true;
-        // There is room for one answer, and one is given.
+        // There is room for one answer, and only one is given.
         let _ = self.way_back.push(answer);
     }
 }
@@ -93,7 +93,7 @@ impl<T> Drop for Asker<T> {
     }
 }
 
-/// A place among the inquiries under way: it reserves room in the inbox of the shard.
+/// A place among the inquiries under way. It reserves room for one inquiry in the inbox of the shard.
 pub(crate) struct InquiryPlace(Arc<AtomicUsize>);
 
 impl InquiryPlace {

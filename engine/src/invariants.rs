@@ -1,10 +1,11 @@
-//! The invariants of the engine that it asserts itself, each with the defect that breaks it.
+//! The invariants that the engine asserts itself, each with the defect that breaks it.
 //!
-//! [`holds`] stands where a rule has to be true. In the simulation it notes a broken rule, and the world reports it; in other debug
-//! builds it panics; in a release build it is nothing. `Fault::Break` plants the defect of a rule at the place that keeps it. What
-//! can only be seen from outside, as the number of answers, is checked by the simulated world (`tools/xtask/src/sim`).
+//! The code calls [`holds`] where a rule must be true. In the simulation it records a broken rule, and the simulated world reports
+//! it. In other debug builds it panics, and in a release build it does nothing. `Fault::Break` plants a defect that breaks a rule,
+//! at the place that keeps this rule. The simulated world (`tools/xtask/src/sim`) checks what shows only from outside, such as the
+//! number of answers.
 
-/// Declares the rules: the name, its word on the command line, and the rule in a sentence.
+/// Declares the rules, each with its name, its word on the command line, and a sentence.
 macro_rules! invariants {
     ($($name:ident, $word:literal, $rule:literal;)*) => {
         /// A rule that the engine asserts.

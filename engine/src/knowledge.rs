@@ -1,7 +1,8 @@
-//! What a shard remembers of how hosts treat recipients: control recipients by domain and host, contradictions, and hosts without a
-//! postmaster. No work is kept here: a session proves its own answers ([`engine_proto::verdict::evidence`]), and what is remembered
-//! saves questions where the rules allow it. How a host treats connections, commands and whole sessions is in `site/route.rs`; how
-//! many sessions, transactions and recipients a site takes is in [`engine_proto::pace`].
+//! What a shard remembers of the way in which hosts treat recipients: the results of control recipients by domain and host, known
+//! mailboxes, contradictions, and domains without a postmaster. No works are kept here: a session proves its own answers
+//! ([`engine_proto::verdict::evidence`]), and this knowledge saves questions if the rules allow it. How a host treats connections,
+//! commands and whole sessions is in `site/route.rs`. How many sessions, transactions and recipients a site takes is in
+//! [`engine_proto::pace`].
 
 use crate::Priority;
 use crate::faults::{Fault, planted};
@@ -19,34 +20,34 @@ use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// A domain at a host. One host shows nothing about another: a backup MX often accepts everyone and bounces later, so its accept
-/// must not be confirmed by the refusal of a host that knows its mailboxes.
+/// A domain at one host. One host shows nothing about another: a backup MX often accepts every recipient and bounces mail later, so
+/// a refusal by a host that knows its mailboxes must not confirm an accept by the backup.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct DomainAtHost {
     pub(crate) domain: Domain,
     pub(crate) host: Rc<str>,
 }
 
-/// The knowledge, by keyed hashes of 64 bits, which take a fifth of the memory of names. Even with a full table, only one look-up
-/// in 10^14 finds the entry of another domain, and the key is secret, so no peer can cause that.
+/// The knowledge of a shard. Domains at hosts are keyed by hashes of 64 bits, which take a fifth of the memory of names. Even with
+/// a full table, only one look-up in 10^14 finds the entry of another domain, and the key of the hashes is secret, so no peer can
+/// cause that.
 #[derive(Default)]
 pub(crate) struct Knowledge {
     known: NumberMap<Known>,
-    /// Sessions in a row that ended at the control recipient.
+    /// The number of sessions in a row that ended before the reply to the control recipient.
     unanswered: NumberMap<u8>,
-    /// For each host a mailbox that it accepted. They stay in memory, and no other account's
-    /// trace ever names them.
+    /// The known mailbox of each host. It is kept in memory only, and no trace of another account names it.
     mailboxes: HashMap<Rc<str>, KnownMailbox>,
-    /// How often one of them was changed.
+    /// The number of changes of `mailboxes` so far.
     mailbox_changes: u64,
-    /// The runs of answers to single checks, by host.
+    /// The latest answers to single checks, by host.
     singles: HashMap<Rc<str>, SingleRun>,
-    /// When hosts changed their behaviour last.
+    /// When each host last changed its behaviour.
     changed: HashMap<Rc<str>, Instant>,
     keyed: Hashing,
 }
 
-/// Answers of a host to single checks, which wait for no proof of their own.
+/// The latest answers of a host to single checks. They do not wait for a proof, so only a limited number may go without one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct SingleRun {
     /// Accepts since a control recipient was last refused.
@@ -58,22 +59,22 @@ struct SingleRun {
 /// A mailbox that a host accepted.
 struct KnownMailbox {
     address: String,
-    /// Until when the accept counts.
+    /// The accept counts until this instant.
     until: Instant,
-    /// The host told mailboxes apart in the session that accepted it.
+    /// Whether the session that accepted the mailbox showed that the host distinguishes its mailboxes.
     proven: bool,
-    /// When it was last asked about before the other recipients and not accepted.
+    /// When the mailbox was last asked about before the other recipients of a session and not accepted.
     failed: Option<Instant>,
-    /// The host has refused it since. It is forgotten soon; another mailbox without a proof would be no better, so none replaces
-    /// it.
+    /// Whether the host has refused the mailbox since. It is then forgotten soon. Until then only a proven mailbox replaces it,
+    /// because another one without a proof would be no better.
     refused: bool,
 }
 
 impl KnownMailbox {
     fn kept(&self, changes: u64) -> MailboxKept {
-        // Until then it is younger than [`KNOWN_MAILBOX_AGE`].
+        // Until this instant, the mailbox is younger than [`KNOWN_MAILBOX_AGE`].
         let fresh = (self.until + KNOWN_MAILBOX_AGE).checked_sub(KNOWN_MAILBOX_TTL);
-        // An accept without proof may be worth nothing.
+        // An accept without a proof may be worth nothing, so a proven mailbox replaces it at once.
         let from_proven = fresh.filter(|_| self.proven);
         let lasts = self.proven || self.refused;
         let from_unproven = if lasts { Some(self.until) } else { fresh.map(|fresh| fresh.min(self.until)) };
@@ -81,31 +82,32 @@ impl KnownMailbox {
     }
 }
 
-/// A note at a route that the known mailbox of its host need not be replaced. It saves a look-up for each accepted recipient.
+/// How long the known mailbox of a host need not be replaced. Each route keeps a copy, which saves a look-up for each accepted
+/// recipient.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MailboxKept {
-    /// The number of changes of known mailboxes when the note was made. If the number has changed, the note is void.
+    /// The number of changes of known mailboxes when this copy was made. If the number has changed, the copy is void.
     changes: u64,
-    /// Until when it need not be replaced by a proven mailbox, and until when by one without a proof.
+    /// Until when no proven mailbox replaces it, and until when no mailbox without a proof does.
     from_proven: Option<Instant>,
     from_unproven: Option<Instant>,
 }
 
-/// The results of control recipients for one domain at one host.
+/// What sessions have shown of one domain at one host.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     finding: ControlFinding,
-    /// When the finding was last shown.
+    /// When a session last showed the finding.
     at: Instant,
-    /// Sessions in a row that showed it, up to two.
+    /// The number of sessions in a row that showed the finding, at most two. 0: none has shown anything yet.
     sessions: u8,
-    /// Sessions contradicted each other: each has to prove its own answers until then.
+    /// After sessions contradicted each other, every session has to prove its own answers until this instant.
     contradicted: Option<Instant>,
-    /// The postmaster of the domain was refused.
+    /// When `postmaster@` the domain was last refused.
     no_postmaster: Option<Instant>,
-    /// The last reply was transient, so another reply may come soon.
+    /// Whether the last reply was transient, so that another reply may come soon.
     passes: bool,
-    /// Number of recipients that were refused in sessions without an accept, and the time of the last one.
+    /// The number of recipients that were refused in sessions without an accept, and the time of the last such session.
     refused: u8,
     refused_at: Option<Instant>,
 }
@@ -122,13 +124,13 @@ impl Known {
 }
 
 impl Knowledge {
-    /// The number that a domain at a host is known by.
+    /// The key of a domain at a host.
     pub(crate) fn number(&self, at: &DomainAtHost) -> u64 {
         self.keyed.hash_one(at)
     }
 
-    /// The finding of an earlier session, for an answer that cannot wait for the end of its own session. `lasting`: the operator of the
-    /// host is known to tell mailboxes apart at all times.
+    /// The finding of earlier sessions, if it still counts for an answer that cannot wait for the end of its own session.
+    /// `lasting`: the operator of the host is trusted to distinguish its mailboxes at all times, so the finding counts for longer.
     pub(crate) fn believed(&self, number: u64, lasting: bool, now: Instant) -> Option<ControlFinding> {
         let known = self.known.get(&number)?;
         if planted(Fault::BelieveControl) {
@@ -147,14 +149,15 @@ impl Knowledge {
         (known.at + ttl > now && !known.is_contradicted(now)).then_some(known.finding)
     }
 
-    /// Whether the domain refused a control recipient here within the last hour.
+    /// Whether the domain refused a control recipient here within the last hour, and has accepted none since.
     pub(crate) fn has_refused(&self, number: u64, now: Instant) -> bool {
         self.known.get(&number).is_some_and(|known| {
             known.finding == ControlFinding::RefusesUnknown && known.at + CONTROL_TTL > now
         })
     }
 
-    /// A session proved that the domain refused this number of recipients in a row and accepted none.
+    /// Records that a session proved this number of refusals for the domain, without an accept. Few refusals are recorded only if
+    /// the domain counts as one that accepts every recipient.
     pub(crate) fn on_refusals(&mut self, number: u64, refused: u32, now: Instant) {
         let is_doubtful = |known: &Known| known.finding == ControlFinding::AcceptsAll;
         if refused < RUN_MIN && !self.known.get(&number).is_some_and(is_doubtful) {
@@ -168,13 +171,14 @@ impl Knowledge {
         known.refused_at = Some(now);
     }
 
-    /// Whether sessions saw the host refuse many recipients of the domain within the last hour, so that the domain cannot be one
-    /// that accepts everyone.
+    /// Whether sessions without an accept saw [`RUN_MIN`] refusals for the domain, the last of them within the last hour. Such a
+    /// domain does not accept every recipient.
     pub(crate) fn has_refused_many(&self, number: u64, now: Instant) -> bool {
         self.known.get(&number).is_some_and(|known| known.has_refused_many(now))
     }
 
-    /// Whether two sessions in a row showed, within the last hour, that every recipient of the domain is accepted here.
+    /// Whether two sessions in a row showed that every recipient of the domain is accepted here, the last of them within the last
+    /// hour, and nothing contradicts that.
     pub(crate) fn is_catch_all(&self, number: u64, now: Instant) -> bool {
         let sessions = 2;
         let sessions = if planted(Fault::SpareEarly) { 1 } else { sessions };
@@ -185,12 +189,12 @@ impl Knowledge {
         })
     }
 
-    /// Whether the postmaster of the domain was refused here within the last hour.
+    /// Whether `postmaster@` the domain was refused here within the last hour.
     pub(crate) fn has_no_postmaster(&self, number: u64, now: Instant) -> bool {
         self.known.get(&number).and_then(|known| known.no_postmaster).is_some_and(|at| at + CONTROL_TTL > now)
     }
 
-    /// The postmaster of the domain was refused.
+    /// Records that `postmaster@` the domain was refused.
     pub(crate) fn on_no_postmaster(&mut self, number: u64, now: Instant) {
         self.entry(number, now).no_postmaster = Some(now);
     }
@@ -200,29 +204,30 @@ impl Knowledge {
         self.mailboxes.get(host).is_some_and(|known| known.until > now)
     }
 
-    /// The known mailbox of the host.
+    /// The known mailbox of the host, if it has one.
     pub(crate) fn mailbox(&self, host: &Rc<str>, now: Instant) -> Option<String> {
         let known = self.mailboxes.get(host)?;
         let is_fresh = known.until > now || planted(Fault::Break(Invariant::KnownFresh));
         is_fresh.then(|| known.address.clone())
     }
 
-    /// The known mailbox to ask about first; `None` if that failed recently.
+    /// The known mailbox to ask about first in a session. `None` also if the host did not accept it as the first one within the
+    /// last minute.
     pub(crate) fn mailbox_first(&self, host: &Rc<str>, now: Instant) -> Option<String> {
         let failed = self.mailboxes.get(host)?.failed;
         let is_open = failed.is_none_or(|at| at + CONTROL_UNKNOWN_TTL <= now);
         self.mailbox(host, now).filter(|_| is_open)
     }
 
-    /// The mailbox that was asked about before the other recipients was not accepted.
+    /// Records that the known mailbox was asked about before the other recipients and not accepted.
     pub(crate) fn on_mailbox_first_failed(&mut self, host: &Rc<str>, now: Instant) {
         if let Some(known) = self.mailboxes.get_mut(host) {
             known.failed = Some(now);
         }
     }
 
-    /// The host accepted this mailbox. `proven`: the session also showed that the host tells mailboxes apart. One known mailbox per
-    /// host is enough: it is replaced when it is old, and by a proven one if it has no proof itself.
+    /// Records that the host accepted this mailbox. `proven`: the session also showed that the host distinguishes its mailboxes.
+    /// One known mailbox per host is enough. It is replaced if it is old, or if it has no proof and the new one has.
     pub(crate) fn on_mailbox(
         &mut self,
         host: &Rc<str>,
@@ -250,7 +255,7 @@ impl Knowledge {
         kept
     }
 
-    /// The host accepted its known mailbox again; false if its known mailbox is another address.
+    /// Records that the host accepted its known mailbox again. False if the known mailbox of the host is another address.
     pub(crate) fn on_mailbox_again(&mut self, host: &Rc<str>, address: &str, now: Instant) -> bool {
         let Some(known) = self.mailboxes.get_mut(host).filter(|known| known.address == address) else {
             return false;
@@ -260,13 +265,14 @@ impl Knowledge {
         true
     }
 
-    /// Whether a mailbox that was accepted now would not replace the known one.
+    /// Whether the known mailbox stays, although another mailbox is accepted now.
     pub(crate) fn keeps_mailbox(&self, kept: MailboxKept, proven: bool, now: Instant) -> bool {
         let until = if proven { kept.from_proven } else { kept.from_unproven };
         kept.changes == self.mailbox_changes && until.is_some_and(|until| until > now)
     }
 
-    /// The session that accepted this mailbox did not prove the accept. Forgets the mailbox, unless another session has proven it.
+    /// Forgets a mailbox, because the session that accepted it did not prove the accept. A mailbox that another session has proven
+    /// stays.
     pub(crate) fn on_mailbox_unproven(&mut self, host: &Rc<str>, address: &str) {
         if self.mailboxes.get(host).is_some_and(|known| !known.proven && known.address == address) {
             self.mailboxes.remove(host);
@@ -274,8 +280,9 @@ impl Knowledge {
         }
     }
 
-    /// The host refuses the mailbox now. True if it was proven, so that the host has changed. Then it stays known, because such a
-    /// host will go on to refuse other mailboxes. Otherwise the host may never have known it, and it is forgotten soon.
+    /// Records that the host refuses its known mailbox now. True if the mailbox was proven, so that the host has changed. Such a
+    /// mailbox stays known, because the host will go on to refuse mailboxes. Otherwise the host may never have had the mailbox, and
+    /// it is forgotten soon.
     pub(crate) fn on_mailbox_refused(&mut self, host: &Rc<str>, now: Instant) -> bool {
         let Some(known) = self.mailboxes.get_mut(host) else { return false };
         if !known.proven {
@@ -286,7 +293,7 @@ impl Knowledge {
         known.proven
     }
 
-    /// The host answered a single check.
+    /// Records the answer of the host to a single check.
     pub(crate) fn on_single(&mut self, host: &Rc<str>, accepted: bool) {
         if self.singles.len() >= KNOWN_MAILBOXES_MAX && !self.singles.contains_key(host) {
             self.singles.clear();
@@ -298,8 +305,8 @@ impl Knowledge {
         };
     }
 
-    /// The host accepts everyone now, although it used to refuse unknown recipients. It is not believed before it refuses one
-    /// again.
+    /// Records that the host changed its behaviour. From now on, no accept of a single check counts without a new control
+    /// recipient, until the host refuses one.
     pub(crate) fn on_changed(&mut self, host: &Rc<str>, now: Instant) {
         if self.changed.len() >= KNOWN_MAILBOXES_MAX && !self.changed.contains_key(host) {
             self.changed.clear();
@@ -315,22 +322,22 @@ impl Knowledge {
         self.changed.get(host).is_some_and(|at| *at + CONTROL_TTL > now)
     }
 
-    /// The host refused a control recipient.
+    /// Records that the host refused a control recipient.
     pub(crate) fn on_control_refused(&mut self, host: &Rc<str>) {
         if let Some(run) = self.singles.get_mut(host) {
             run.accepted = 0;
         }
     }
 
-    /// The host accepted a recipient that was asked about to prove held answers.
+    /// Records that the host accepted a recipient that was asked about for the proof of other answers.
     pub(crate) fn on_mailbox_accepted(&mut self, host: &Rc<str>) {
         if let Some(run) = self.singles.get_mut(host) {
             run.refused = 0;
         }
     }
 
-    /// Whether a control recipient that was refused earlier still vouches for single checks at the host. It does so for a limited
-    /// number of accepts.
+    /// Whether an earlier refusal of a control recipient still proves an accept of a single check at the host. It does for
+    /// [`CONTROL_ACCEPTS_MAX`] accepts.
     pub(crate) fn is_believed(&self, host: &Rc<str>) -> bool {
         if planted(Fault::BelieveControl) {
             return true;
@@ -343,13 +350,13 @@ impl Knowledge {
         self.singles.get(host).is_some_and(|run| run.refused >= REFUSALS_SINGLE_MAX)
     }
 
-    /// Whether the host changed its behaviour towards the domain within the last hour, or contradicted itself.
+    /// Whether sessions contradicted each other about the domain within the last hour, or the host changed its behaviour in one.
     pub(crate) fn has_contradicted(&self, number: u64, now: Instant) -> bool {
         self.known.get(&number).is_some_and(|known| known.is_contradicted(now))
     }
 
-    /// Records what a session showed of the domain; `again`: the same session had shown something of it before. True if this
-    /// contradicts what an earlier session showed within the last hour.
+    /// Records what a session showed of the domain. `again`: this session has shown something of it before. True if an earlier
+    /// session showed something else within the last hour.
     pub(crate) fn on_shown(
         &mut self,
         number: u64,
@@ -362,7 +369,7 @@ impl Knowledge {
         let fresh = known.at + CONTROL_TTL > now && known.sessions > 0;
         let good = known.finding != ControlFinding::Unknown && fresh;
         if finding == ControlFinding::Unknown {
-            // A probe that failed never overwrites good knowledge.
+            // A session without a finding never replaces the fresh finding of another.
             if !good {
                 known.passes = false;
                 (known.finding, known.at, known.sessions) = (finding, now, 1);
@@ -379,17 +386,18 @@ impl Knowledge {
         contradiction
     }
 
-    /// The last reply for the domain in the session was transient.
+    /// Records that the last reply for the domain was transient.
     pub(crate) fn on_transient(&mut self, number: u64, now: Instant) {
         self.entry(number, now).passes = true;
     }
 
-    /// The host changed its behaviour in the middle of a session: nothing that it showed is believed for an hour.
+    /// Records that the host changed its behaviour in the middle of a session. For an hour, no session relies on what earlier ones
+    /// showed.
     pub(crate) fn on_contradicted(&mut self, number: u64, now: Instant) {
         self.entry(number, now).contradicted = Some(now + CONTROL_TTL);
     }
 
-    /// A session ended before the reply to the control recipient; true when it is to be asked again.
+    /// Records that a session ended before the reply to the control recipient. True if it should be asked about again.
     pub(crate) fn on_unanswered(&mut self, number: u64, now: Instant) -> bool {
         if self.unanswered.len() >= KNOWN_DOMAINS_MAX {
             self.unanswered.clear();
@@ -403,9 +411,9 @@ impl Knowledge {
         false
     }
 
-    /// Whether a row of a list or batch needs no question: two sessions showed that every recipient of its domain is accepted at
-    /// the host that would be asked. Single checks are asked about all the same, and so are works that were asked about before: a
-    /// server that accepts strangers may still refuse the mailbox that it closed.
+    /// Whether a row of a list or batch can be answered without a question: two sessions showed that the host that would be asked
+    /// accepts every recipient of the domain. Single checks are asked about in any case, and so are works that were asked about
+    /// before, because a server that accepts strangers may still refuse a mailbox that it closed.
     pub(crate) fn needs_no_question(&self, work: &Work, host: &Rc<str>, now: Instant) -> bool {
         if work.priority == Priority::Single || work.tried != 0 || work.returns > 0 {
             return false;
@@ -436,7 +444,7 @@ impl Knowledge {
         }
         self.known.retain(|_, known| known.at + CONTROL_TTL > now);
         if self.known.len() >= KNOWN_DOMAINS_MAX {
-            // All entries are fresh, so any half may go: each costs one question to learn again.
+            // All entries are fresh, so every second one is dropped. To learn one again costs one question.
             let mut keep = false;
             self.known.retain(|_, _| {
                 keep = !keep;

@@ -1,5 +1,5 @@
-//! The engine asks DNS and mail servers about addresses, on threads of its own. It is the shell of `engine_proto`: threads,
-//! sockets, runtimes and caches. It does not know accounts, credits or HTTP.
+//! The engine asks DNS and mail servers about addresses, on threads of its own. It adds threads, sockets, runtimes and caches to
+//! the rules of `engine_proto`. It knows nothing of accounts, credits or HTTP.
 //!
 //! # Entry points
 //!
@@ -9,12 +9,12 @@
 //!
 //! # Invariants
 //!
-//! - Every accepted ticket gets exactly one answer, also after a panic and when the engine stops.
-//! - A work on its way through the engine finds no queue full: its ticket has reserved the room.
-//! - One shard owns a site. The path of an address waits for no lock that a thread holds for
-//!   longer than a few instructions: of the lists, and of the first contact with a site.
+//! - Every accepted ticket gets exactly one answer, even after a panic and when the engine stops.
+//! - A work on its way through the engine never finds a queue full, because its ticket has reserved the room.
+//! - One shard owns a site. On the path of an address there are two locks, for the lists and for the first contact with a site, and
+//!   a thread holds either for a few instructions only.
 //! - A site is asked from one source, and no other source replaces it.
-//! - No address appears in a log line, and no known mailbox of one owner in the trace of another.
+//! - No address appears in a log line, and no trace names a known mailbox of another owner.
 //!
 //! `docs/architecture.md` follows an address through the modules.
 
@@ -88,7 +88,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use work::{Mailbox, Message, Work};
 
-/// The urgency of a request: it decides the order of the works at a site.
+/// The urgency of a request. It decides the order of the works at a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// A single check: a caller waits for the answer.
@@ -102,18 +102,18 @@ pub enum Priority {
 /// A question about one address.
 #[derive(Debug)]
 pub struct Request {
-    /// The caller's number of the request. The answer has the same number.
+    /// The caller's number for the request. The answer has the same number.
     pub ticket: u64,
     /// The address that is asked about.
     pub address: Address,
-    /// The urgency, which decides the order at a site.
+    /// The urgency of the request.
     pub priority: Priority,
-    /// The caller's number of the owner. Works of different owners take turns at a site. The engine
-    /// does not hash the number, so owners should have random numbers.
+    /// The caller's number for the owner of the request. Works of different owners take turns at a site. The engine does not hash
+    /// the number, so owners should have random numbers.
     pub owner: u64,
-    /// Whether [`Answer::trace`] is to have the DNS answers, commands and replies.
+    /// Whether [`Answer::trace`] should have the DNS answers, the commands and the replies.
     pub trace: bool,
-    /// Whether [`Finding::observed`] is to have the host and the reply that decided.
+    /// Whether [`Finding::observed`] should have the host and the reply that decided.
     pub observed: bool,
 }
 
@@ -135,22 +135,23 @@ pub struct Finding {
     pub reason: Reason,
     /// Name of the rule that decided, as docs/verdicts.md lists them.
     pub rule: &'static str,
-    /// The delay after which the server wants another try (greylisting and other transient refusals); `None` for a final result.
+    /// The delay after which another try may give a better answer, for example after greylisting. `None` for a final result.
     pub retry_after: Option<Duration>,
-    /// The evidence of the verdict: a keyed hash of the domain and the host. If it is contradicted later,
-    /// [`Engine::withdrawn`] names it.
+    /// The evidence of the verdict: a keyed hash of the domain and the host. If it is contradicted later, [`Engine::withdrawn`]
+    /// returns it.
     pub evidence: Option<u64>,
-    /// The host that the verdict rests on, with its reply; `None` if it rests on no host, or the request did not ask for it.
+    /// The host on which the verdict depends, with its reply. `None` if the verdict depends on no host, or if the request did not
+    /// ask for it.
     pub observed: Option<Box<Observation>>,
 }
 
-/// A mail host and its reply, as the basis of a verdict.
+/// A mail host and its reply, on which a verdict depends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
     /// The name of the MX host.
     pub host: Box<str>,
-    /// Its reply to RCPT of the address, or the earlier reply because of which the address was not asked about. `None` without a
-    /// reply, and if an earlier check got the reply.
+    /// The reply to RCPT of the address, or the earlier reply because of which the address was not asked about. `None` if there was
+    /// no reply, or if an earlier check got it.
     pub reply: Option<ObservedReply>,
 }
 
@@ -163,18 +164,18 @@ pub struct Withdrawn {
     pub at: SystemTime,
 }
 
-/// The reason why the engine did not ask. It says nothing about the address, and nothing may be charged.
+/// The reason why there is no finding. It says nothing about the address, and nothing may be charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
-    /// No resolver answers, or no outbound SMTP connection succeeds anywhere.
+    /// No resolver answers, the resolvers deny every name, no mail server can be reached, or the source of the site cannot be used.
     Unavailable,
-    /// The site has as many works as it may have. Submit the address again after some of them are answered. A
-    /// [`Priority::Single`] never gets this.
+    /// The site has as many works as it may have. Submit the address again after some of them are answered. Only
+    /// [`Priority::Batch`] and [`Priority::List`] get this.
     SiteFull,
     /// The site has refused as many recipients within the last hour as the budget allows, so nothing was asked. Submit the address
     /// again after this time.
     OverBudget(Duration),
-    /// The engine stops, and answers all requests under way so.
+    /// The engine stops. All requests under way get this answer.
     Stopping,
 }
 
@@ -192,9 +193,9 @@ pub enum Refusal {
 pub struct Figures {
     /// Number of tickets without an answer.
     pub under_way: usize,
-    /// Most tickets without an answer ([`EngineConfig::tickets_max`]): a further request is refused as [`Refusal::Full`].
+    /// Most tickets without an answer ([`EngineConfig::tickets_max`]). A request beyond that is refused as [`Refusal::Full`].
     pub tickets_max: usize,
-    /// Most SMTP sessions open at once, over all shards ([`EngineConfig::sessions`]).
+    /// Most SMTP sessions that are open at once, over all shards ([`EngineConfig::sessions`]).
     pub sessions_max: usize,
     /// The load of each shard, in the order of their numbers.
     pub shards: Vec<ShardFigures>,
@@ -232,7 +233,7 @@ pub struct ShardFigures {
     pub silent: Duration,
 }
 
-/// The reason why the engine did not start: one line with the fault and its remedy.
+/// The reason why the engine did not start: one line with the fault and the remedy.
 #[derive(Debug)]
 pub struct StartError(pub String);
 
@@ -256,12 +257,12 @@ impl Engine {
     /// Starts the shards.
     ///
     /// # Errors
-    /// [`StartError`] when no runtime can be had or the configuration cannot work on this host.
+    /// [`StartError`] if no runtime is available, or if the configuration cannot work on this machine.
     pub fn start(config: EngineConfig) -> Result<Engine, StartError> {
         Engine::launch(config, runtime::run)
     }
 
-    /// Starts the shards, each by `run` on a thread of its own.
+    /// Starts the shards. `run` drives each of them on a thread of its own.
     fn launch(
         mut config: EngineConfig,
         run: impl Fn(Flavor, ShardMain) -> io::Result<()> + Copy + Send + 'static,
@@ -291,7 +292,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// A client with room for `capacity` requests under way, for use by one thread.
+    /// Makes a client for one thread, with room for `capacity` requests under way.
     pub fn client(&self, capacity: usize) -> Client {
         let capacity = capacity.clamp(1, self.shared.config.tickets_max);
         Client {
@@ -363,12 +364,12 @@ impl Engine {
         health.are_silent().then(silent)
     }
 
-    /// Stops the shards. Requests under way are answered with [`Outage::Stopping`].
+    /// Stops the engine. Requests under way are answered with [`Outage::Stopping`].
     pub fn stop(mut self) {
         self.end();
     }
 
-    /// Every shard has shown a heartbeat, or has failed to.
+    /// Waits until every shard has shown a heartbeat. Fails if a thread has ended, or after ten seconds.
     fn await_shards(&self) -> Result<(), StartError> {
         let patience = Instant::now() + Duration::from_secs(10);
         let asleep = |face: &ShardFace| face.heartbeat.load(Ordering::Relaxed) == 0;
@@ -384,7 +385,7 @@ impl Engine {
     fn end(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         for face in &self.shared.shards {
-            // There is room for it beside every ticket.
+            // The inbox has room for this message beside those of all tickets.
             let _ = face.inbox.push(Message::Stop);
             face.inbox.wake();
         }
@@ -394,7 +395,7 @@ impl Engine {
                 tracing::error!("a thread of the engine panicked");
             }
         }
-        // What a shard sent on to another one that had already ended: dropped, it answers for itself.
+        // A shard may have sent messages to another one that had already ended. They answer for themselves when they are dropped.
         for face in &self.shared.shards {
             while face.inbox.try_pop().is_some() {}
         }
@@ -426,9 +427,9 @@ fn assemble(
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         count => count,
     };
-    // The total of sessions is shared out exactly: no shard is without one.
+    // The sessions are divided among the shards, and every shard needs at least one.
     let shards = shards.min(config.sessions);
-    // A ticket or an inquiry has one message under way at most; Stop needs a place of its own.
+    // Every ticket and every inquiry has at most one message under way. The rest is for [`Message::Stop`].
     let room = config.tickets_max + INQUIRIES_MAX + 8;
     let face = || ShardFace {
         inbox: Inbox::new(room),
@@ -446,7 +447,7 @@ fn assemble(
         }
     };
     let started_at = match &config.table {
-        // The runs that share a table have one clock.
+        // Runs that share a table must use the same clock.
         Some(table) => SystemTime::UNIX_EPOCH + table.since_epoch(),
         None => seed::wall_clock(),
     };
@@ -470,7 +471,7 @@ fn assemble(
     })
 }
 
-/// One thread's way to the engine.
+/// The access of one thread to the engine.
 pub struct Client {
     shared: Arc<Shared>,
     mailbox: Arc<Mailbox>,
@@ -479,10 +480,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Hands over a request.
+    /// Submits a request to the engine.
     ///
     /// # Errors
-    /// [`Refusal`]; the request was not taken and gets no answer.
+    /// [`Refusal`]. The request was not accepted and gets no answer.
     pub fn submit(&self, request: Request) -> Result<(), Refusal> {
         self.submit_at(request, Instant::now())
     }
@@ -491,7 +492,7 @@ impl Client {
         if self.shared.stopping.load(Ordering::Relaxed) {
             return Err(Refusal::Stopping);
         }
-        // The ticket reserves room for its message in every inbox on its way, and for its answer in ours.
+        // The ticket reserves room for its message in every inbox on its way, and for its answer in the inbox of this client.
         if self.own.get() >= self.capacity {
             return Err(Refusal::Full);
         }
@@ -508,42 +509,42 @@ impl Client {
         let work = Work::new(request, Arc::clone(&self.mailbox), now + patience);
         let home = self.shared.shard_of(work.address.domain().as_str());
         if let Err(message) = home.inbox.push(Message::Resolve(work)) {
-            // Cannot be, as long as tickets reserve their room; dropped, the work answers for itself.
+            // This cannot happen, because the ticket has reserved room. The work answers for itself when it is dropped.
             drop(message);
         }
         self.see_to_the_end(home);
         Ok(())
     }
 
-    /// Drops the messages of a shard that ended while they were handed to it. Each answers for itself when it is dropped.
+    /// Drops the messages of a shard that ended while it was given a message. A message answers for itself when it is dropped.
     fn see_to_the_end(&self, face: &ShardFace) {
-        // A shard empties its inbox before it shows that it has ended. Either it finds what was pushed before, or this
-        // sees its end.
+        // A shard empties its inbox after the stop, and then shows that it has ended. So either the shard finds a message that was
+        // pushed before, or this thread sees that the shard has ended.
         if self.shared.stopping.load(Ordering::SeqCst) && face.heartbeat.load(Ordering::SeqCst) == u64::MAX {
             while face.inbox.try_pop().is_some() {}
         }
     }
 
-    /// The lists of the moment.
+    /// The current lists of the engine.
     pub fn lists(&self) -> Arc<engine_proto::lists::Lists> {
         self.shared.config.lists.get()
     }
 
-    /// Asks DNS whether a domain has mail hosts. The answer arrives within [`FAST_PATIENCE`]; without an answer of DNS it is
-    /// [`MailHosts::Unknown`].
+    /// Asks DNS whether a domain has mail hosts. The answer arrives within [`FAST_PATIENCE`]. It is [`MailHosts::Unknown`] if DNS
+    /// gave none by then.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing was asked.
+    /// [`Refusal`]. Nothing was asked.
     pub fn mail_hosts(&self, domain: Domain) -> Result<PendingInquiry<MailHosts>, Refusal> {
         let deadline = Instant::now() + FAST_PATIENCE;
         self.inquire(&domain.clone(), |asker| Inquiry::MailHosts(domain, asker, deadline))
     }
 
-    /// Asks for the DNS facts of a domain. The answer arrives within [`FACTS_PATIENCE`]; it is `None` if DNS could not be
-    /// read.
+    /// Asks for the DNS facts of a domain. The answer arrives within [`FACTS_PATIENCE`]. It is `None` if DNS could not be read by
+    /// then.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing was asked.
+    /// [`Refusal`]. Nothing was asked.
     pub fn facts(&self, domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal> {
         let deadline = Instant::now() + FACTS_PATIENCE;
         self.inquire(&domain.clone(), |asker| Inquiry::Facts(domain, asker, deadline))
@@ -559,7 +560,7 @@ impl Client {
         }
         let (asker, pending) = inquiry::pending_inquiry_in(InquiryPlace::take(&self.shared.inquiries)?);
         let home = self.shared.shard_of(domain.as_str());
-        // The place reserves the room; without it the inquiry is dropped and answers for itself.
+        // The place has reserved room. An inquiry that is dropped answers for itself.
         drop(home.inbox.push(Message::Inquire(inquiry(asker))));
         self.see_to_the_end(home);
         Ok(pending)
@@ -572,14 +573,14 @@ impl Client {
         answer
     }
 
-    /// Waits for the next answer on a thread without an executor; `None` after `patience`.
+    /// Waits for the next answer on a thread without an executor. `None` if none arrives within `patience`.
     pub fn answer_blocking(&self, patience: Duration) -> Option<Answer> {
         let answer = self.mailbox.inbox.pop_blocking(patience)?;
         self.release();
         Some(answer)
     }
 
-    /// Appends up to `most` answers to `into`. It waits for the first answer for at most `patience`.
+    /// Appends up to `most` answers to `into`. Waits only for the first of them, for at most `patience`.
     pub fn answers_blocking(&self, most: usize, patience: Duration, into: &mut Vec<Answer>) {
         let before = into.len();
         let inbox = &self.mailbox.inbox;
@@ -596,26 +597,27 @@ impl Client {
         self.mailbox.under_way.fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// About how many of its requests servers have spoken so far, whatever that turns out to be worth: their answers may
-    /// be held until the session shows. With a slow server it grows long before the first of them is answered.
+    /// The approximate number of requests about which a server has replied while their answers were held. A session holds answers
+    /// until later replies prove them, so with a slow server this number grows long before the first answer arrives.
     pub fn answers(&self) -> u64 {
         self.mailbox.answers()
     }
 
-    /// Appends the tickets of the requests about which servers have spoken since the last call, and whose answers are held. The first
-    /// call begins to collect them: later calls have to follow, or they use up memory.
+    /// Appends the tickets of requests about which a server has replied since the last call and which still wait for a proof. The
+    /// first call begins to collect these tickets. It must be followed by others, because the collected tickets use memory.
     pub fn held(&self, into: &mut Vec<u64>) {
         self.mailbox.held(into);
     }
 
-    /// Has every request of this client that is under way answered soon, with what is known by then.
+    /// Makes the engine answer all requests of this client soon, with what is known by then.
     pub fn recall(&self) {
         self.mailbox.recall();
         self.shared.recalls.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Has the requests of this client that wait answered soon, with what is known by then. Those that servers are being asked about
-    /// get their answers: their sessions get no further work, so they prove what they hold. The client submits nothing more.
+    /// Makes the engine answer those requests of this client that wait soon, with what is known by then. The requests about which
+    /// servers are being asked get their real answers: their sessions take no further works, and so prove what they hold. The
+    /// client must submit nothing more.
     pub fn drain(&self) {
         self.mailbox.drain();
         self.shared.recalls.fetch_add(1, Ordering::SeqCst);

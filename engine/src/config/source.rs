@@ -3,12 +3,12 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// A source, and what it calls itself.
+/// A source, with its EHLO name and its reverse-path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceConfig {
-    /// How it reaches mail servers.
+    /// The way from the source to mail servers.
     pub way: SourceWay,
-    /// The name said in EHLO. `None`: [`super::EngineConfig::ehlo`].
+    /// The argument of EHLO. `None`: [`super::EngineConfig::ehlo`].
     pub ehlo: Option<String>,
     /// The reverse-path of MAIL. `None`: [`super::EngineConfig::mail_from`], else `postmaster@` the EHLO name.
     pub mail_from: Option<String>,
@@ -17,7 +17,7 @@ pub struct SourceConfig {
 /// How a source reaches mail servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceWay {
-    /// From this address of the host, and so those of its family alone.
+    /// From this address of this machine, so only to mail servers with an address of the same family.
     Address(IpAddr),
     /// Through a SOCKS5 proxy (RFC 1928).
     Proxy(Proxy),
@@ -30,11 +30,11 @@ pub struct Proxy {
     pub host: String,
     /// The TCP port of the proxy.
     pub port: u16,
-    /// The user name, where it wants one.
+    /// The user name, if the proxy requires one.
     pub user: Option<String>,
     /// The password of the user, from 1 to 255 bytes.
     pub password: Option<String>,
-    /// It reaches hosts on IPv6 too. Those on IPv4 every proxy is taken to reach.
+    /// Whether the proxy also reaches hosts over IPv6. Every proxy counts as able to reach hosts over IPv4.
     pub ipv6: bool,
 }
 
@@ -51,11 +51,12 @@ impl SourceConfig {
         Ok(SourceConfig { way: SourceWay::Address(address), ehlo, mail_from: None })
     }
 
-    /// Reads `socks5://host:port`, `socks5://user:password@host:port`, and either with `=` and an EHLO name behind it.
+    /// Reads `socks5://host:port` or `socks5://user:password@host:port`. `=` and an EHLO name may follow either form.
     ///
     /// # Errors
-    /// A sentence that says what is wrong and repeats nothing of the text: there may be a password in it.
+    /// A sentence that says what is wrong. It repeats nothing of the text, which may contain a password.
     pub fn parse_proxy(text: &str) -> Result<SourceConfig, String> {
+        // The `=` of the EHLO name is looked for after the last `@`, because the password may contain `=` too.
         let place = text.rfind('@').map_or(0, |at| at + 1);
         let (_, ehlo) = split_name(&text[place..]);
         let url = &text[..text.len() - ehlo.as_ref().map_or(0, |name| name.len() + 1)];
@@ -71,8 +72,8 @@ fn split_name(text: &str) -> (&str, Option<String>) {
 }
 
 impl Proxy {
-    /// Reads `socks5://host:port` or `socks5://user:password@host:port`; what has a meaning in a URL is written with
-    /// `%` (RFC 3986 2.1).
+    /// Reads `socks5://host:port` or `socks5://user:password@host:port`. In the user name and the password, `%` and two digits
+    /// stand for a byte (RFC 3986 2.1).
     ///
     /// # Errors
     /// As [`SourceConfig::parse_proxy`].
@@ -99,13 +100,13 @@ impl Proxy {
         Ok(Proxy { host: host_of(host)?, port, user, password, ipv6: false })
     }
 
-    /// Host and port, as logs show it.
+    /// The host and the port, as logs show them.
     pub fn place(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 }
 
-/// A name, or an address, of IPv6 in brackets.
+/// Checks a host: a name, an IPv4 address, or an IPv6 address in brackets.
 fn host_of(text: &str) -> Result<String, String> {
     let inside = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let sound = match inside {
@@ -122,7 +123,7 @@ fn host_of(text: &str) -> Result<String, String> {
     }
 }
 
-/// Takes back the percent-encoding; `None` where nothing is left.
+/// Decodes the percent-encoding. `None` for an empty text.
 fn decode(text: &str) -> Result<Option<String>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Why there is no connection.
+/// Why a connection could not be made.
 #[derive(Debug)]
 pub(crate) enum Unconnected {
     /// The host cannot be reached.
@@ -31,10 +31,10 @@ impl fmt::Display for Unconnected {
 }
 
 impl Source {
-    /// Connects to `destination`, and returns the bytes that the host has already sent.
+    /// Connects to `destination` before `limit`. Also returns the first bytes of the host, if a proxy has passed them on already.
     ///
     /// # Errors
-    /// [`Unconnected`]; a host that does not answer within [`CONNECT_TIMEOUT`] cannot be reached.
+    /// [`Unconnected`]. A host that does not answer within [`CONNECT_TIMEOUT`] counts as a host that cannot be reached.
     pub(crate) async fn connect<R: Runtime>(
         &self,
         destination: SocketAddr,
@@ -44,7 +44,7 @@ impl Source {
             Way::Kernel => None,
             Way::Address(address) => Some(*address),
             Way::Proxy { at, credentials } => {
-                // Boxed, so that connections without a proxy need no room for its future.
+                // The future is boxed, so that connections without a proxy need no memory for it.
                 return Box::pin(through::<R>(at, credentials.as_ref(), destination, limit)).await;
             }
         };
@@ -62,10 +62,10 @@ impl Source {
         }
     }
 
-    /// Whether it can be used, as far as that shows without a destination.
+    /// Checks that the source can be used, as far as this is possible without a destination: a proxy must accept the login.
     ///
     /// # Errors
-    /// Why not.
+    /// The fault of the source.
     pub(crate) async fn knock<R: Runtime>(&self) -> Result<(), Unconnected> {
         let Way::Proxy { at, credentials } = &self.way else { return Ok(()) };
         // The handshake ends before it asks the proxy for a connection.
@@ -75,21 +75,21 @@ impl Source {
     }
 }
 
-/// The addresses of a proxy, by the system's resolver: at least one.
+/// The addresses of a proxy, in the order of the system's resolver. There is at least one.
 pub(super) struct ProxyPlace {
     addresses: Vec<SocketAddr>,
-    /// The index of the address that accepted the last connection: it is tried first.
+    /// The index of the address that accepted the last connection. This address is tried first.
     last: AtomicUsize,
 }
 
 impl ProxyPlace {
-    /// `None` without an address.
+    /// Keeps up to [`PROXY_ADDRESSES_MAX`] addresses. `None` if there are none.
     pub(super) fn new(found: impl Iterator<Item = SocketAddr>) -> Option<ProxyPlace> {
         let addresses: Vec<SocketAddr> = found.take(PROXY_ADDRESSES_MAX).collect();
         (!addresses.is_empty()).then(|| ProxyPlace { addresses, last: AtomicUsize::new(0) })
     }
 
-    /// Connects to the first address that accepts. Each address has an equal share of the time that is left.
+    /// Connects to the first address that accepts. The time that is left is divided equally among the addresses that are left.
     async fn connect<R: Runtime>(&self, deadline: Instant) -> Result<R::Stream, Unconnected> {
         let (count, first) = (self.addresses.len(), self.last.load(Ordering::Relaxed));
         let mut tried = 0;
@@ -113,7 +113,7 @@ impl ProxyPlace {
     }
 }
 
-/// A connection through a proxy.
+/// Connects to `destination` through a proxy.
 async fn through<R: Runtime>(
     proxy: &ProxyPlace,
     credentials: Option<&Credentials>,
@@ -122,7 +122,7 @@ async fn through<R: Runtime>(
 ) -> Result<(R::Stream, Vec<u8>), Unconnected> {
     let mut handshake = Handshake::new(destination, credentials);
     let mut stream = enter::<R>(proxy, &mut handshake, limit).await?;
-    // From here on the proxy is busy with the destination.
+    // From here on, the time that passes is the destination's and not the proxy's.
     let deadline = (R::now() + CONNECT_TIMEOUT).min(limit);
     negotiate(&mut stream, &mut handshake, HandshakeStep::Done, deadline).await.map_err(
         |error| match error {
@@ -133,7 +133,7 @@ async fn through<R: Runtime>(
     Ok((stream, handshake.into_rest()))
 }
 
-/// Connects to a proxy and goes on to where it can be asked to connect.
+/// Connects to a proxy, and takes the handshake to the point at which CONNECT can be sent.
 async fn enter<R: Runtime>(
     proxy: &ProxyPlace,
     handshake: &mut Handshake<'_>,
@@ -155,7 +155,7 @@ enum Trouble {
     Failed(HandshakeFailure),
 }
 
-/// Takes the handshake to `until`.
+/// Continues the handshake up to the step `until`.
 async fn negotiate<S: ByteStream>(
     stream: &mut S,
     handshake: &mut Handshake<'_>,
@@ -204,7 +204,7 @@ fn in_words(fault: Fault) -> String {
     format!("the proxy is at fault: {}", fault.as_str())
 }
 
-/// This machine is out of descriptors, ports or memory, which says nothing about the other one.
+/// Whether this machine is out of descriptors, ports or memory, which says nothing about the other machine.
 fn is_ours(error: &io::Error) -> bool {
     let ours =
         [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::EADDRNOTAVAIL, libc::EADDRINUSE];

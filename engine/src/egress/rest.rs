@@ -1,8 +1,9 @@
-//! The rest of a source at a site that blocks it: the source is asked no more there, and is not replaced.
+//! The rest of a source at a site that blocks it: mailprobe does not contact the site from this source, and no other source takes
+//! over.
 //!
-//! A block is first noted in the record of the host (`site/route.rs`). If no other host of the group is left, the source rests
-//! at the whole site. That rest has a record of its own ([`engine_proto::egress::Rests`]): its key is a source and a site, and it
-//! lasts for hours, longer than the groups in which routes are kept.
+//! A block is first noted in the record of the host (`site/route.rs`). If no other host of the group is left, the source rests at
+//! the whole site. This rest has a record of its own ([`engine_proto::egress::Rests`]), by source and site. It lasts for hours,
+//! longer than the groups with the records of hosts.
 
 use crate::asking::Asking;
 use crate::site::Group;
@@ -11,18 +12,18 @@ use engine_proto::verdict::{Class, Classification, Scope};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The rule of an address that is not asked about because the source of its site rests there.
+/// The rule of addresses that are not asked about because the source of their site rests there.
 pub(crate) const RESTED: &str = "source_rested";
 
-/// Whether a refusal is a block of our source: about its address, its name or its reverse-path, and not about how fast
-/// we come. One at RCPT has to be said to everyone to be one.
+/// Whether a refusal may be a block of our source: it is about our address, our name or our reverse-path, and not about our pace.
+/// At RCPT the caller also waits until the host says it to everyone. Without sources that the operator named, there are no blocks.
 pub(crate) fn is_block(asking: &Asking, said: &Classification) -> bool {
     let about_us = matches!(said.scope, Scope::Us | Scope::Sender);
     asking.shared().pool.named && about_us && matches!(said.class, Class::Policy | Class::Unclear)
 }
 
-/// A host has blocked our source. If no other host of the group is left, the source rests at the site. Works that wait there are
-/// answered, and so are new works until the rest ends.
+/// Records that a host has blocked our source. If no other host of the group is left, the source rests at the site. The works that
+/// wait there are answered at once, and so are new works until the rest ends.
 pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now: Instant) {
     if !group.is_down(now) {
         return;
@@ -50,7 +51,7 @@ pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now
     }
 }
 
-/// The work, unless the source of its site rests there; then it is answered.
+/// Returns the work, or answers it if the source of its site rests there.
 pub(crate) fn unless_rested(asking: &Asking, group: &Group, work: Work, now: Instant) -> Option<Work> {
     let left = asking.state().rests.left(group.source, &group.site_name, now);
     match left {
@@ -62,12 +63,12 @@ pub(crate) fn unless_rested(asking: &Asking, group: &Group, work: Work, now: Ins
     }
 }
 
-/// The site has answered our source: a block that is over does not count for the next one.
+/// Records that the site has answered our source. After a rest has ended, this makes the next rest short again.
 pub(crate) fn on_answer(asking: &Asking, group: &Group, now: Instant) {
     asking.state().rests.on_answer(group.source, &group.site_name, now);
 }
 
-/// Counts the rests that have ended.
+/// Subtracts the rests that have ended from the figures of their sources.
 pub(crate) fn count_ended(asking: &Asking, now: Instant) {
     let ended = asking.state().rests.take_ended(now);
     for index in ended {
