@@ -75,7 +75,7 @@ impl Common {
         }
     }
 
-    /// Takes those works that their client takes back, out of the works that wait for another try.
+    /// Takes the works that wait for another try and belong to clients that have recalled their requests or that drain.
     pub(crate) fn take_recalled(&self) -> Vec<Work> {
         let recalled =
             self.state.borrow_mut().later.extract_if(.., |(_, work)| work.is_taken_back()).collect();

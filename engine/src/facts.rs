@@ -53,8 +53,8 @@ async fn required<R: Runtime>(
     };
     if !matches!(found, Found::Dead(_)) {
         let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
-        // The walk has asked this already, so the answer is in the cache. The hosts are listed in the order of the records, because
-        // a walk shuffles hosts of equal preference.
+        // The walk has asked this already, so the answer is in the cache. The hosts are listed by preference and name, because a
+        // walk shuffles hosts of equal preference.
         let plan = MxPlan::new(domain, &*resolution.resolver.look_up(&question, true).await, 0).ok()?;
         facts.provider = Some(plan.site().provider());
         facts.mx_hosts = plan.listed().into_iter().map(|host| host.as_str().into()).collect();

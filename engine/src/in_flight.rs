@@ -1,4 +1,4 @@
-//! The works of one session for which the server is being asked about the recipients, in one transaction.
+//! The works of one transaction: the server is being asked about their recipients.
 //!
 //! A session may take longer than the patience of some works. These works are answered at their deadline, and a later reply about
 //! them is ignored.

@@ -1,7 +1,6 @@
 //! Inquiries: questions about a domain that DNS alone answers, without a session.
-//!
 //! They go to the home shard of the domain, and use its walks and its cache. Each inquiry has an inbox of its own for the answer,
-//! and room of its own in the shard's inbox. So many addresses that wait do not delay it.
+//! and room of its own in the shard's inbox. So it is accepted even if the engine has as many addresses as it may have.
 
 use crate::inbox::Inbox;
 use crate::{Outage, Refusal};

@@ -265,7 +265,7 @@ impl Knowledge {
         true
     }
 
-    /// Whether the known mailbox stays, although another mailbox is accepted now.
+    /// Whether the known mailbox stays if another mailbox is accepted now. `kept` may be a copy at a route.
     pub(crate) fn keeps_mailbox(&self, kept: MailboxKept, proven: bool, now: Instant) -> bool {
         let until = if proven { kept.from_proven } else { kept.from_unproven };
         kept.changes == self.mailbox_changes && until.is_some_and(|until| until > now)
@@ -369,7 +369,7 @@ impl Knowledge {
         let fresh = known.at + CONTROL_TTL > now && known.sessions > 0;
         let good = known.finding != ControlFinding::Unknown && fresh;
         if finding == ControlFinding::Unknown {
-            // A session without a finding never replaces the fresh finding of another.
+            // An unclear finding never replaces a fresh one that is clear.
             if !good {
                 known.passes = false;
                 (known.finding, known.at, known.sessions) = (finding, now, 1);

@@ -530,8 +530,8 @@ impl Client {
         self.shared.config.lists.get()
     }
 
-    /// Asks DNS whether a domain has mail hosts. The answer arrives within [`FAST_PATIENCE`]. It is [`MailHosts::Unknown`] if DNS
-    /// gave none by then.
+    /// Asks DNS whether a domain has mail hosts. The answer arrives within [`FAST_PATIENCE`]. If DNS gave none by then, it is
+    /// [`MailHosts::Unknown`], or [`Outage::Unavailable`] if the resolvers are to blame.
     ///
     /// # Errors
     /// [`Refusal`]. Nothing was asked.

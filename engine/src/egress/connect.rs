@@ -122,7 +122,7 @@ async fn through<R: Runtime>(
 ) -> Result<(R::Stream, Vec<u8>), Unconnected> {
     let mut handshake = Handshake::new(destination, credentials);
     let mut stream = enter::<R>(proxy, &mut handshake, limit).await?;
-    // From here on, the time that passes is the destination's and not the proxy's.
+    // From here on, a delay counts against the destination and not against the proxy.
     let deadline = (R::now() + CONNECT_TIMEOUT).min(limit);
     negotiate(&mut stream, &mut handshake, HandshakeStep::Done, deadline).await.map_err(
         |error| match error {
