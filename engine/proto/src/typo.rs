@@ -1,10 +1,9 @@
 //! Domains that look like a typing mistake of a popular provider.
-//!
-//! A wrong suggestion costs the caller an address, so the limits are strict. One slip is allowed, in the name (the text before the
-//! first dot) or in the ending: a letter that is left out, added, replaced, or swapped with its neighbour. A name of nine letters
-//! or more may have two. The first letter must be right, or swapped with the second. A name of fewer than five letters must be
-//! right. A domain that is itself free or popular gets no suggestion. A disposable domain gets one only if a single slip leads to
-//! one of the largest providers: squatters own many such domains (`gmial.com`), so a mistake is the better guess there.
+//! A wrong suggestion costs the caller an address, so the limits are strict. One slip is allowed: a letter that is left out, added,
+//! replaced, or swapped with its neighbour. It is either in the name (the text before the first dot) or in the ending. A name of
+//! nine letters or more may have two. The first letter must be right, or swapped with the second. A name of fewer than five letters
+//! must be right. A domain that is itself free or popular gets no suggestion. A disposable domain gets one only if it is one slip
+//! away from one of the largest providers: squatters own many such domains (`gmial.com`), so a mistake is the better guess there.
 
 use crate::limits::TYPO_DOMAIN_CHARS_MAX;
 use crate::lists::TYPO_TARGETS;

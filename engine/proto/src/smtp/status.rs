@@ -20,7 +20,7 @@ pub struct EnhancedCode {
     pub detail: u16,
 }
 
-/// A dotted number after one of these words is a version or a name, and not a code.
+/// A dotted number after one of these words is a version, an address or a name, and not a code.
 const NOT_AFTER: &str = "version ver v release rev build exim postfix sendmail smtpd esmtp qmail milter ip user mailbox \
     account recipient address addr";
 

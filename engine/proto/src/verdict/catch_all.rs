@@ -82,7 +82,7 @@ impl ControlShape {
     }
 
     /// The shape of the second control recipient. A domain that accepts every recipient may filter names of one shape, but hardly
-    /// of both.
+    /// names of both shapes.
     pub fn second(self) -> ControlShape {
         ControlShape {
             first: 6 + (self.first - 4) % 5,

@@ -175,8 +175,8 @@ struct Shown {
     /// Whether a mailbox of the domain was accepted between the two control recipients, and after the second.
     accepted_between: bool,
     accepted_behind: bool,
-    /// If the domain refused a recipient and then accepted its control recipient: whether it still refuses the first one. `None` if
-    /// it was not asked again.
+    /// If the domain refused a recipient and then accepted its control recipient: whether it still refuses that recipient. `None`
+    /// if it was not asked again.
     refused_again: Option<bool>,
 }
 
@@ -205,7 +205,8 @@ impl Shown {
         refused_unknown && self.refused.is_some_and(|refused| refused > accepted)
     }
 
-    /// Whether the control recipient was accepted although the domain refused recipients before, and does not refuse them any more.
+    /// Whether the control recipient was accepted although the domain refused recipients before. It is no contradiction if the
+    /// domain was asked again and still refuses.
     fn contradicts(&self) -> bool {
         let before = self.refused.is_some() || self.refused_elsewhere;
         self.first == Some(Told::Accepted) && before && self.refused_again != Some(true)
