@@ -52,7 +52,7 @@ pub struct EngineConfig {
     pub installation: [u8; 32],
     /// The counts of refused recipients of an earlier run with the same secret, from [`crate::Engine::refusals`].
     pub refusals: Vec<KeptRefusals>,
-    /// The table with the counts of refused recipients, for example one that several runs share. `None`: a new table in memory.
+    /// The table for the counts of refused recipients, for example one that several runs share. `None`: a new table in memory.
     pub table: Option<Arc<RefusalTable>>,
     /// The number of this node, if several nodes share the secret of the installation. Each node counts refused recipients
     /// separately.
@@ -140,7 +140,8 @@ pub enum Pace {
     Polite,
     /// At the limits that most servers have.
     Fast,
-    /// Without limits, except those that keep a session open: for own servers and benchmarks.
+    /// Without limits on sessions and recipients, for your own servers and benchmarks. Only the number of refusals in a session is
+    /// limited.
     Lab,
 }
 

@@ -345,7 +345,7 @@ impl Knowledge {
         self.singles.get(host).is_none_or(|run| run.accepted < CONTROL_ACCEPTS_MAX)
     }
 
-    /// Whether the host refused so many single checks in a row that the last refusal needs a proof.
+    /// Whether the host refused the addresses of so many single checks in a row that the last refusal needs a proof.
     pub(crate) fn is_long_run(&self, host: &Rc<str>) -> bool {
         self.singles.get(host).is_some_and(|run| run.refused >= REFUSALS_SINGLE_MAX)
     }

@@ -93,9 +93,9 @@ use work::{Mailbox, Message, Work};
 pub enum Priority {
     /// A single check: a caller waits for the answer.
     Single,
-    /// A row of a batch. It is asked about again if a server wants a later try.
+    /// An address of a batch. It comes before the addresses of lists.
     Batch,
-    /// A line of a list of `mailprobe clean`.
+    /// An address of a list. It comes after the others.
     List,
 }
 
@@ -131,7 +131,7 @@ pub struct Answer {
 /// The result for an address: a reason, which is the verdict, and the rule that decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The verdict's reason; [`Reason::deliverable`] is the verdict.
+    /// The reason of the verdict. [`Reason::deliverable`] is the verdict itself.
     pub reason: Reason,
     /// Name of the rule that decided, as docs/verdicts.md lists them.
     pub rule: &'static str,

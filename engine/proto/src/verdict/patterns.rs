@@ -12,7 +12,7 @@
 //! | F | smtp-field-manual of ActiveCampaign (MIT) |
 //! | Z | zone-mta |
 //! | R | an RFC, or the IANA registry of enhanced status codes (RFC 3463, RFC 5248) |
-//! | O | replies of such a server that the interoperability suite observed (`tools/xtask/src/interop`) |
+//! | O | replies of a server of this kind, observed by the interoperability suite (`tools/xtask/src/interop`) |
 //! | W | wording in general use |
 
 use super::lexicon::Signal::{self, *};
@@ -28,7 +28,7 @@ pub(super) struct Facts {
     pub(super) status: Option<EnhancedCode>,
     pub(super) provider: Option<Provider>,
     pub(super) signals: Signals,
-    /// The text repeats a name of ours and none of the recipient, so it is about us.
+    /// The text repeats a name of ours, and not the recipient's address. So it is about us.
     pub(super) echoes_us_alone: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Rule {
     says: Signals,
     with: Signals,
     unless: Signals,
-    /// The text has to repeat a name of ours and none of the recipient.
+    /// The text has to repeat a name of ours, and not the recipient's address.
     echo: bool,
     /// See [`super::classify::Classification::to_all`].
     pub(super) to_all: bool,
@@ -57,7 +57,7 @@ pub(super) struct Rule {
 enum At {
     /// At every stage.
     Any,
-    /// At RCPT, of the address or of the control recipient.
+    /// At RCPT, of any recipient.
     Rcpt,
     /// Before RCPT.
     Early,

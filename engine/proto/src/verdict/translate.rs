@@ -28,7 +28,8 @@ impl Hasher for WordHasher {
     }
 
     fn finish(&self) -> u64 {
-        // The table takes its buckets from the low bits and its tags from the high ones.
+        // The table takes its buckets from the low bits and its tags from the high bits, so the high bits are mixed into the low
+        // ones.
         self.0 ^ (self.0 >> 29)
     }
 }
@@ -42,7 +43,7 @@ const PREFIX_BYTES_MIN: usize = 5;
 #[derive(Default)]
 struct Dictionary {
     exact: WordMap<&'static str>,
-    /// Beginnings of words.
+    /// The meanings of words by their beginnings.
     prefixes: WordMap<&'static str>,
     /// Length of the longest of `prefixes`, in bytes.
     prefix_bytes_max: usize,
