@@ -1,12 +1,13 @@
-//! The choice of a source for a site, and the rest of a source that a site blocks.
+//! Chooses the source for each site, and lets a source rest at a site that blocks it.
 //!
 //! The choice is a rendezvous hash (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998). Every source
-//! has a weight at the site. The source with the greatest weight that can reach the site is chosen. The weight depends on the two
-//! names only, so the choice is the same after a restart, and a new source in the pool takes its own share of the sites and moves
-//! no others. Greylisting needs that: a second try has to come from the same address as the first.
+//! has a weight at each site. Of the sources that can reach the site, the one with the greatest weight is chosen. The weight
+//! depends only on the names of the source and the site, so the choice is the same after a restart, and a new source takes over its
+//! share of the sites without any other change. Greylisting needs such a lasting choice, because a second try has to come from the
+//! same address as the first.
 //!
-//! A source that a site blocks rests there, for a longer time after each block. No other source replaces it, because to evade a
-//! block from another address is the behaviour of spammers.
+//! A source that a site blocks rests there, for a longer time after each block. No other source replaces it, because only spammers
+//! evade a block by the use of another address.
 
 use crate::limits::{SOURCE_REST_MAX, SOURCE_REST_MIN, SOURCE_RESTS_MAX};
 use std::collections::HashMap;
@@ -31,29 +32,29 @@ impl Families {
         Families { ipv4: address.is_ipv4(), ipv6: address.is_ipv6() }
     }
 
-    /// The families of all these addresses.
+    /// The families that occur among these addresses.
     pub fn of_all(addresses: impl Iterator<Item = IpAddr>) -> Families {
         addresses.map(Families::of).fold(Families::default(), Families::and)
     }
 
-    /// The families of either set.
+    /// The families that are in either set or in both.
     pub fn and(self, other: Families) -> Families {
         Families { ipv4: self.ipv4 || other.ipv4, ipv6: self.ipv6 || other.ipv6 }
     }
 
-    /// Whether the address is of one of them.
+    /// Whether the family of this address is in the set.
     pub fn has(self, address: IpAddr) -> bool {
         self.meet(Families::of(address))
     }
 
-    /// Whether any is of both.
+    /// Whether the two sets have a family in common.
     pub fn meet(self, other: Families) -> bool {
         self.ipv4 && other.ipv4 || self.ipv6 && other.ipv6
     }
 }
 
-/// The index of the source for `site`, whose hosts have addresses of these families; `None` if no source reaches one. A source is
-/// its lasting name and the families that it reaches.
+/// The index of the source for `site`; `None` if no source has one of the families of `hosts`, the addresses of the site. Each
+/// source is given by a name that never changes and by its families.
 pub fn choose<'s>(
     sources: impl Iterator<Item = (&'s str, Families)>,
     site: &str,
@@ -63,8 +64,9 @@ pub fn choose<'s>(
     able.max_by_key(|(_, (name, _))| weight(name, site)).map(|(index, _)| index)
 }
 
-/// FNV-1a over both names, then the finalizer of SplitMix64, without which names that differ in their last byte
-/// alone would keep their order at every site. Written out, since it must never change: the sources of all sites would.
+/// The weight of a source at a site: FNV-1a over both names, then the finalizer of SplitMix64. Without the finalizer, names that
+/// differ only in their last byte would have the same order at every site. The function is written out here because it must never
+/// change: otherwise the sites would get other sources.
 fn weight(source: &str, site: &str) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in source.bytes().chain([0]).chain(site.bytes()) {
@@ -75,7 +77,7 @@ fn weight(source: &str, site: &str) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// The sources that rest, each at the sites that block it: at most [`SOURCE_RESTS_MAX`].
+/// The rests of all sources at the sites that block them: at most [`SOURCE_RESTS_MAX`].
 #[derive(Debug, Default)]
 pub struct Rests {
     sites: HashMap<Box<str>, Vec<Rest>>,
@@ -86,14 +88,16 @@ pub struct Rests {
 struct Rest {
     source: usize,
     until: Instant,
+    /// The length of this rest; zero after an answer of the site.
     time: Duration,
-    /// It has ended, and has been told as ended.
+    /// [`Rests::take_ended`] has returned the end of this rest.
     over: bool,
 }
 
 impl Rests {
-    /// The site has refused the source: it rests for so long, unless it rests already. The first rest takes
-    /// [`SOURCE_REST_MIN`], each further one twice as long as the last, up to [`SOURCE_REST_MAX`].
+    /// The site has blocked the source. Returns how long the source rests there from now on; `None` if it rests already, or if no
+    /// further rest can be remembered. The first rest lasts for [`SOURCE_REST_MIN`], each further one twice as long as the one
+    /// before, up to [`SOURCE_REST_MAX`].
     pub fn on_blocked(&mut self, source: usize, site: &str, now: Instant) -> Option<Duration> {
         if let Some(rest) = self.find(source, site) {
             if rest.until > now {
@@ -105,7 +109,7 @@ impl Rests {
             return Some(rest.time);
         }
         if self.count >= SOURCE_RESTS_MAX {
-            // With so many rests, a site that is forgotten is asked again, and blocks again.
+            // There is no room for this rest. The site is asked again, and blocks again.
             return None;
         }
         self.count += 1;
@@ -114,7 +118,7 @@ impl Rests {
         Some(SOURCE_REST_MIN)
     }
 
-    /// How long the source still rests at the site.
+    /// How long the source still rests at the site; `None` if it does not rest there.
     pub fn left(&self, source: usize, site: &str, now: Instant) -> Option<Duration> {
         if self.count == 0 {
             return None;
@@ -123,13 +127,14 @@ impl Rests {
         rest.until.checked_duration_since(now).filter(|left| !left.is_zero())
     }
 
-    /// The site has answered the source: its next rest there is short again. Whether it knew of one.
+    /// The site has answered the source, so the next rest of the source there is short again. Returns true if an earlier rest there
+    /// was remembered and is over.
     pub fn on_answer(&mut self, source: usize, site: &str, now: Instant) -> bool {
         if self.count == 0 {
             return false;
         }
         let Some(rest) = self.find(source, site) else { return false };
-        // A session that was open before says nothing about those that are refused since.
+        // The session was opened before the block, so its answer does not show that the block is over.
         if rest.until > now {
             return false;
         }
@@ -138,8 +143,8 @@ impl Rests {
         true
     }
 
-    /// Takes the sources whose rest at a site has ended since the last call, once for each site. A rest that ended long ago is
-    /// forgotten.
+    /// Returns the sources of all rests that have ended since the last call, a source once for each site. A rest is then forgotten
+    /// if the site has answered since, or if it ended long ago.
     pub fn take_ended(&mut self, now: Instant) -> Vec<usize> {
         let mut ended = Vec::new();
         for rests in self.sites.values_mut() {

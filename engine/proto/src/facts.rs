@@ -1,33 +1,33 @@
-//! What a domain's DNS says about its mail beyond where it goes: SPF (RFC 7208), DMARC (RFC 7489), DKIM (RFC 6376),
-//! BIMI (draft-brand-indicators-for-message-identification) and the reverse DNS of its mail host.
+//! What a domain's DNS says about its mail, besides the hosts that take it: SPF (RFC 7208), DMARC (RFC 7489), DKIM (RFC 6376), BIMI
+//! (draft-brand-indicators-for-message-identification) and the reverse DNS of its mail host.
 //!
-//! Records are read as strictly as a receiver of mail would read them: what it would pass over is not there.
+//! Records are read as strictly as receivers of mail read them. A record that a receiver would ignore counts as absent.
 
 use crate::address::Domain;
 use crate::dns::{Outcome, Records};
 use crate::limits::TXT_TAGS_MAX;
 
-/// The DNS facts of a domain. A record that could not be read counts as absent.
+/// The DNS facts of a domain. A record that could not be looked up or read counts as absent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DnsFacts {
-    /// The operator of the mailboxes, or of the filter before them; `None` if no host takes the domain's mail.
+    /// The provider of the mailboxes, or of the filter before them; `None` if no host takes the domain's mail.
     pub provider: Option<&'static str>,
-    /// The hosts that take the domain's mail, by preference: the domain itself if it has no MX records (RFC 5321 5.1), none if DNS
-    /// says that no host does.
+    /// The hosts that take the domain's mail, by preference. If the domain has no MX records, this is the domain itself (RFC 5321
+    /// 5.1). If DNS says that no host takes its mail, the list is empty.
     pub mx_hosts: Vec<Box<str>>,
-    /// There is one SPF record.
+    /// There is exactly one SPF record.
     pub spf: bool,
-    /// The policy for mail that fails the DMARC check.
+    /// The policy for mail that fails the DMARC check; `None` if there is no valid one.
     pub dmarc_policy: Option<DmarcPolicy>,
-    /// The common selectors that have a key.
+    /// Those of the [`DKIM_SELECTORS`] that have a key.
     pub dkim_selectors: Vec<&'static str>,
     /// There is a brand indicator.
     pub bimi: bool,
-    /// The address of the first mail host has a name.
+    /// The address of the first mail host has a PTR record.
     pub ptr: bool,
 }
 
-/// RFC 7489 6.3, `p` and `sp`.
+/// A DMARC policy: the value of `p` or `sp` (RFC 7489 6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DmarcPolicy {
     /// `p=none`: receivers only report (RFC 7489 6.3).
@@ -39,7 +39,7 @@ pub enum DmarcPolicy {
 }
 
 impl DmarcPolicy {
-    /// The word of the record.
+    /// The policy as DMARC records spell it.
     pub fn as_str(self) -> &'static str {
         match self {
             DmarcPolicy::None => "none",
@@ -55,8 +55,8 @@ impl DmarcPolicy {
     }
 }
 
-/// DKIM selectors that are asked for: a domain does not list its own, so those that mail services tell their customers
-/// to use are tried.
+/// The DKIM selectors that are asked for. A domain does not list its selectors, so common ones are tried: general words, and those
+/// that mail services give to their customers.
 pub const DKIM_SELECTORS: [&str; 32] = [
     "default",
     "dkim",
@@ -66,7 +66,7 @@ pub const DKIM_SELECTORS: [&str; 32] = [
     "key1",
     "s1",
     "s2",
-    // Google; gmail.com's own.
+    // Google, for its customers and for gmail.com.
     "google",
     "20230601",
     // Microsoft 365, Yahoo, iCloud.
@@ -96,7 +96,7 @@ pub const DKIM_SELECTORS: [&str; 32] = [
     "zendesk1",
 ];
 
-/// The texts of an outcome, none where there are none; `None` where DNS did not tell.
+/// The texts of an outcome. The slice is empty if the domain has none; `None` if DNS gave no answer.
 pub fn texts(outcome: &Outcome) -> Option<&[Box<str>]> {
     match outcome {
         Outcome::Records { records: Records::Txt(texts), .. } => Some(texts),
@@ -105,13 +105,14 @@ pub fn texts(outcome: &Outcome) -> Option<&[Box<str>]> {
     }
 }
 
-/// RFC 7208 4.5: exactly one record. Two are an error and count as none.
+/// Whether there is exactly one SPF record (RFC 7208 4.5). Two are an error and count as none.
 pub fn has_spf(texts: &[Box<str>]) -> bool {
     let versions = texts.iter().filter_map(|text| text.split(' ').next());
     versions.filter(|version| version.eq_ignore_ascii_case("v=spf1")).count() == 1
 }
 
-/// The domain whose DMARC record counts for `domain` if it has none of its own (RFC 7489 3.2); `None` if that is itself.
+/// The organizational domain (RFC 7489 3.2): its DMARC record counts for `domain` if `domain` has none. `None` if `domain` is
+/// itself the organizational domain.
 pub fn organizational(domain: &Domain) -> Option<Domain> {
     let organization = domain.registrable();
     (organization != domain.as_str()).then(|| Domain::parse(organization).ok()).flatten()
@@ -120,18 +121,19 @@ pub fn organizational(domain: &Domain) -> Option<Domain> {
 /// The DMARC record of a name (RFC 7489 6.6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dmarc {
-    /// There is none: the organizational domain is asked.
+    /// There is no record, so the organizational domain is asked.
     Absent,
-    /// There is one, with this policy; `None` where it counts for nothing.
+    /// There is a record with these policies. Both are `None` if it is broken, or if there are several records.
     Record {
         /// The policy for the domain of the record.
         own: Option<DmarcPolicy>,
-        /// For the domains below it.
+        /// The policy for the domains below it.
         below: Option<DmarcPolicy>,
     },
 }
 
-/// RFC 7489 6.6.3. Several records count as none, and no other domain is asked then.
+/// Reads the DMARC record of a name (RFC 7489 6.6.3). Several records count as a record without a policy, so the organizational
+/// domain is not asked.
 pub fn dmarc(texts: &[Box<str>]) -> Dmarc {
     let mut records = texts.iter().filter_map(|text| tags(text, Some("DMARC1")));
     match (records.next(), records.next()) {
@@ -141,7 +143,8 @@ pub fn dmarc(texts: &[Box<str>]) -> Dmarc {
             let (own, below) = match (policy("p"), policy("sp")) {
                 (Some(Some(own)), None) => (Some(own), Some(own)),
                 (Some(Some(own)), Some(Some(below))) => (Some(own), Some(below)),
-                // A record that is broken there is as `none`, if it says where to report to.
+                // If a policy is missing or broken, the record counts as `none` if it says where to send reports, and otherwise as
+                // a record without a policy.
                 _ => {
                     let reports = value(&tags, "rua").is_some_and(|to| to.contains(':'));
                     let policy = reports.then_some(DmarcPolicy::None);
@@ -154,7 +157,7 @@ pub fn dmarc(texts: &[Box<str>]) -> Dmarc {
     }
 }
 
-/// RFC 6376 3.6.1: whether one of the texts is a key that was not revoked.
+/// Whether one of the texts is a DKIM key that was not revoked (RFC 6376 3.6.1).
 pub fn has_dkim_key(texts: &[Box<str>]) -> bool {
     texts.iter().any(|text| {
         let tags = tags(text, Some("DKIM1")).or_else(|| tags(text, None).filter(|t| value(t, "v").is_none()));
@@ -162,7 +165,8 @@ pub fn has_dkim_key(texts: &[Box<str>]) -> bool {
     })
 }
 
-/// Whether there is a brand indicator. A record without a logo and a certificate declines to have one.
+/// Whether there is a brand indicator; `None` without a BIMI record. A record with neither a logo nor a certificate says that there
+/// is none, and several records count as such a record.
 pub fn has_bimi(texts: &[Box<str>]) -> Option<bool> {
     let mut records = texts.iter().filter_map(|text| tags(text, Some("BIMI1")));
     let record = records.next()?;
@@ -172,7 +176,8 @@ pub fn has_bimi(texts: &[Box<str>]) -> Option<bool> {
 
 type Tags<'a> = Vec<(&'a str, &'a str)>;
 
-/// A tag list (RFC 6376 3.2) in its order; `None` if the text is no tag list, or does not begin with this version.
+/// Reads a tag list (RFC 6376 3.2), in its order. `None` if the text is not a tag list, is empty, or does not begin with this
+/// version.
 fn tags<'a>(text: &'a str, version: Option<&str>) -> Option<Tags<'a>> {
     let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty()).take(TXT_TAGS_MAX);
     let pair = |part: &'a str| part.split_once('=').map(|(name, value)| (name.trim(), value.trim()));

@@ -3,14 +3,14 @@
 //! # Entry points
 //!
 //! - [`address::Address::parse`] reads an address.
-//! - [`dns::lookup`] is one question to resolvers, [`dns::mx`] turns MX records into a plan of hosts.
+//! - [`dns::lookup`] asks resolvers one question, [`dns::mx`] turns MX records into a list of hosts.
 //! - [`smtp::dialog::Dialog`] is one SMTP session.
-//! - [`mod@verdict::classify`] reads one reply, [`verdict::evidence`] the replies of a session together.
+//! - [`mod@verdict::classify`] gives one reply its meaning, [`verdict::evidence`] judges the replies of a session together.
 //! - [`decision`] turns the meaning of a reply or of the end of a session into its effects.
 //! - [`pace::SitePace`] decides when a session with a site may start, [`refusals`] how many recipients a site may refuse.
-//! - [`retry::Schedule`] decides when an address is asked about again.
-//! - [`sharing`] bounds what many accounts or networks share, and gives each its turn.
-//! - [`limits`] has every bound that a peer can influence.
+//! - [`retry::Schedule`] decides when mailprobe asks about an address again.
+//! - [`sharing`] divides what many accounts or networks share: each has a bound and gets its turn.
+//! - [`limits`] has every bound on what a peer can influence.
 //!
 //! # Invariants
 //!

@@ -1,8 +1,8 @@
-//! Every bound on what a peer can influence: lengths, counts and times of mail servers, resolvers, proxies and addresses. Each has
-//! its source, or the reason for its value.
+//! Every bound on what a peer can influence: lengths, counts and times of mail servers, resolvers, proxies and addresses. The
+//! comments give the sources of the values or the reasons for them.
 //!
-//! A [`Duration`] has its own unit. Sizes are bytes and counts are items, as the last words of a name say. A test of
-//! `tools/xtask` refuses constants named `*_MAX` or `*_LIMIT` elsewhere in the engine.
+//! The last words of a name say what a number counts: bytes or items. A [`Duration`] needs no unit. A test of `tools/xtask` refuses
+//! constants named `*_MAX` or `*_LIMIT` elsewhere in the engine.
 
 use std::time::Duration;
 
@@ -16,10 +16,11 @@ pub const DOMAIN_BYTES_MAX: usize = 253;
 pub const LABEL_BYTES_MAX: usize = 63;
 /// Longest address in bytes that a path can carry: RFC 5321 4.5.3.1.3 (256 bytes) without the two angle brackets.
 pub const ADDRESS_BYTES_MAX: usize = 254;
-/// Longest text in bytes that is read as an address. U-labels can take more bytes than the A-labels that the limits above
-/// count: at most four bytes a character.
+/// Longest text in bytes that is read as an address. The limits above count A-labels. A domain in U-labels may take more bytes, up
+/// to four for each character.
 pub const ADDRESS_INPUT_BYTES_MAX: usize = LOCAL_PART_BYTES_MAX + 1 + 4 * DOMAIN_BYTES_MAX;
-/// Longest domain in characters in which a typo is looked for. The longest well-known domain with two slips is shorter.
+/// Longest domain, in characters, that is checked for a typing mistake. Even with two additional letters, the longest well-known
+/// domain is shorter.
 pub const TYPO_DOMAIN_CHARS_MAX: usize = 32;
 
 const _: () = assert!(ADDRESS_BYTES_MAX == 256 - 2);
@@ -34,15 +35,16 @@ pub const REPLY_LINE_BYTES_MAX: usize = 2048;
 pub const REPLY_LINES_MAX: usize = 100;
 /// Longest reply in bytes over all its lines.
 pub const REPLY_BYTES_MAX: usize = 16 * 1024;
-/// Highest subject of an enhanced status code that RFC 3463 and its registry define. A higher number is a version or the like.
+/// Highest subject of an enhanced status code that RFC 3463 and its registry define. A text with a higher number, such as a
+/// version, is not an enhanced status code.
 pub const STATUS_SUBJECT_MAX: u16 = 7;
-/// Longest interval that a reply may name for a later try. RFC 5321 4.5.4.1 has retries of half an hour and more; no
-/// greylisting lasts for a day.
+/// Longest interval until a later try that a reply may name. A longer one is ignored: RFC 5321 4.5.4.1 has retries of half an hour
+/// and more, and no greylisting lasts for a day.
 pub const NAMED_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Bytes of a read if one reply is due, such as that to EHLO. A waiting read holds its buffer, and most sessions of a large list
-/// wait.
+/// Size of the buffer for a read if one reply is due, such as that to EHLO. It is small, because a session holds its buffer while
+/// it waits, and most sessions of a large list wait.
 pub const SESSION_READ_BYTES: usize = 512;
-/// Bytes of a read for each of several replies that are due.
+/// Bytes of that buffer for each reply if several are due.
 pub const SESSION_READ_BYTES_A_REPLY: usize = 96;
 /// Most bytes of one read of a session: the replies to 100 recipients fit into two reads.
 pub const SESSION_READ_BYTES_MAX: usize = 4096;
@@ -65,16 +67,17 @@ pub const TLS_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a mail server may take for the reply to MAIL: RFC 5321 4.5.3.2.2 says 5 minutes. Servers look up our domain here
 /// (SPF, DNS lists).
 pub const MAIL_TIMEOUT: Duration = Duration::from_secs(45);
-/// How long a mail server may take for the reply to one RCPT: RFC 5321 4.5.3.2.3 says 5 minutes. Servers that ask another server
-/// first (Postfix `reject_unverified_recipient`: 9 s; Exim callout: 30 s) or delay strangers are faster than this.
+/// How long a mail server may take for the reply to one RCPT: RFC 5321 4.5.3.2.3 says 5 minutes. Servers that first ask another
+/// server (Postfix `reject_unverified_recipient`: 9 s; Exim callout: 30 s) or that delay unknown clients are faster than this.
 pub const RCPT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a TCP connection may take to open: the SYN and four retransmissions (RFC 6298: at 1, 3, 7 and 15 s).
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a session waits for more work before it says QUIT.
 pub const SESSION_IDLE: Duration = Duration::from_secs(2);
-/// How long a session listens for bytes that nothing asked for, before it is used again.
+/// How long a session listens for unexpected bytes of the server before it is used again.
 pub const SESSION_QUIET: Duration = Duration::from_millis(1);
-/// How long the recipients of a transaction wait in all if one of them is a single check: less than for one recipient alone.
+/// How long a transaction with several recipients may take if one of them is a single check. This is less than for one recipient
+/// alone, because the server may hang at a recipient before the single check.
 pub const COMPANY_PATIENCE: Duration = Duration::from_secs(12);
 
 /// Most recipients in one transaction: RFC 5321 4.5.3.1.8 obliges every server to take 100.
@@ -86,7 +89,7 @@ pub const GROUP_BYTES_MAX: usize = 32 * 1024;
 const _: () = assert!(TRANSACTION_RECIPIENTS_MAX * (ADDRESS_BYTES_MAX + 14) < GROUP_BYTES_MAX);
 const _: () = assert!(COMPANY_PATIENCE.as_secs() < RCPT_TIMEOUT.as_secs());
 
-/// A reply that comes within this time of the one before is not delayed by a tarpit.
+/// A reply that comes within this time after the one before is not delayed by a tarpit.
 pub const TARPIT_QUICK: Duration = Duration::from_millis(250);
 /// A reply that comes this long after the one before may be delayed by a tarpit (Postfix `smtpd_error_sleep_time`: 1 s).
 pub const TARPIT_SLOW: Duration = Duration::from_millis(700);
@@ -119,7 +122,7 @@ const _: () = assert!(DNS_DATAGRAM_BYTES >= DNS_UDP_PAYLOAD_BYTES as usize);
 
 /// Number of sockets for the questions to one resolver. Random ports make forged answers harder (RFC 5452 9.2).
 pub const DNS_PORTS: usize = 16;
-/// Most questions over one socket. Then a socket with another port replaces it.
+/// Most questions over one socket. Then another socket, with another port, replaces it.
 pub const DNS_PORT_USES_MAX: u32 = 2_000;
 /// How long one socket is used at most.
 pub const DNS_PORT_LIFE: Duration = Duration::from_secs(60);
@@ -129,23 +132,23 @@ pub const DNS_PORT_ERROR_PAUSE: Duration = Duration::from_millis(10);
 /// How long the first try of a DNS question waits if no round trip was measured, and the longest that a measured
 /// retransmission time makes it wait: RFC 6298 2.1. RFC 1536 1 and common stub resolvers begin with this value too.
 pub const DNS_TRY_TIMEOUT: Duration = Duration::from_secs(1);
-/// The shortest wait of the first try that a measured retransmission time gives. RFC 6298 2.4 says 1 s for TCP, which can notice
-/// a loss in other ways. A name that the resolver has to look up takes some 100 ms.
+/// The shortest wait of the first try, however short the measured retransmission time is. RFC 6298 2.4 says 1 s, but TCP also
+/// notices losses in other ways. If a resolver has to look up a name, this takes some 100 ms.
 pub const DNS_TRY_TIMEOUT_MIN: Duration = Duration::from_millis(200);
 /// The longest wait of one try, however often it was doubled.
 pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(4);
-/// How long an answer over TCP may take, with the connection.
+/// How long an answer over TCP may take, including the time to connect.
 pub const DNS_TCP_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a DNS question may take in all, from its first datagram.
 pub const DNS_TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
-/// Most datagrams to each resolver for one question.
+/// Number of rounds over all resolvers for one question. Each resolver gets one turn in a round.
 pub const DNS_ROUNDS: u32 = 5;
-/// How often a resolver may say REFUSED to one question before that counts as its answer: dnsmasq says so while too many
-/// questions are under way.
+/// The number of REFUSED replies to one question after which they count as the answer of a resolver. Before that it is asked again,
+/// because dnsmasq says REFUSED while it has too many questions under way.
 pub const DNS_REFUSALS_MAX: u8 = 4;
 /// How long a refused question waits before its resolver is asked again. Each refusal doubles it.
 pub const DNS_REFUSAL_PAUSE: Duration = Duration::from_millis(100);
-/// Most resolvers that a lookup uses.
+/// Most resolvers that mailprobe uses.
 pub const DNS_UPSTREAMS_MAX: usize = 8;
 /// Number of lookups in a row without a reply from any resolver that count as an outage. Each takes up to
 /// [`DNS_TOTAL_TIMEOUT`] and many run at once, so an outage shows within a minute.
@@ -157,7 +160,7 @@ const _: () = assert!(DNS_TRY_TIMEOUT.as_millis() <= DNS_TRY_TIMEOUT_MAX.as_mill
 const _: () = assert!(DNS_TRY_TIMEOUT_MAX.as_millis() < DNS_TOTAL_TIMEOUT.as_millis());
 const _: () = assert!(DNS_TCP_TIMEOUT.as_millis() < DNS_TOTAL_TIMEOUT.as_millis());
 
-/// Questions under way at a resolver at first. Resolvers of a household take 64 and more.
+/// The window at first: how many questions may be under way at a resolver. Even resolvers for a household take 64 and more.
 pub const DNS_WINDOW_INITIAL: u32 = 32;
 /// The smallest window in questions: losses do not reduce it further.
 pub const DNS_WINDOW_MIN: u32 = 8;
@@ -166,37 +169,37 @@ pub const DNS_WINDOW_SLOW_START: u32 = 128;
 /// The most questions under way at a resolver. A datagram costs its receiver at least 768 bytes, so the default receive buffer of
 /// Linux (212,992 bytes) holds 277 of them.
 pub const DNS_WINDOW_MAX: u32 = 256;
-/// How long the answer to an earlier try is awaited after a later try was answered. If it comes, the earlier try was slow and
-/// not lost.
+/// How long the answer to an earlier try is still awaited after a later try was answered. If it comes in this time, the earlier try
+/// was slow and not lost.
 pub const DNS_LATE_ANSWER: Duration = Duration::from_millis(50);
 
 const _: () = assert!(DNS_WINDOW_MIN > 0 && DNS_WINDOW_MIN <= DNS_WINDOW_INITIAL);
 const _: () = assert!(DNS_WINDOW_INITIAL <= DNS_WINDOW_SLOW_START && DNS_WINDOW_SLOW_START <= DNS_WINDOW_MAX);
 const _: () = assert!(DNS_WINDOW_MAX * 768 < 212_992);
 
-/// Number of names in a row that were denied without proof after which a resolver counts as one that denies everything.
+/// After this number of names in a row that were denied without proof, the resolvers count as denying everything.
 pub const DNS_DENIALS_IN_A_ROW: usize = 20;
-/// Number of names in a row that were answered with proof after which it counts as honest again.
+/// After this number of names in a row that were answered with proof, they no longer do.
 pub const DNS_HONEST_IN_A_ROW: u32 = 20;
-/// A resolver that denies a top-level domain without proof counts as one that denies everything, unless it gave an answer with
-/// proof within this time. Then it denies some names only.
+/// If a top-level domain is denied without proof, the resolvers count as denying everything, unless there was an answer with proof
+/// within this time before. Such an answer shows that only some names are denied.
 pub const DNS_HONEST_WINDOW: Duration = Duration::from_secs(10);
-/// How long the resolvers may be silent after the start until they are asked about our own name, and how long that answer is
-/// awaited until a warning names them.
+/// How long the resolvers may be silent after the start before they are asked about our own name. The answer to that is awaited for
+/// the same time before a warning names the resolvers.
 pub const DNS_START_PATIENCE: Duration = Duration::from_secs(2);
-/// How often a resolver that denies everything is asked whether it still does.
+/// Interval between the tests of resolvers that deny everything.
 pub const DNS_DENIAL_PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the answer to that question is awaited.
+/// How long the answers in such a test are awaited.
 pub const DNS_DENIAL_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Most of the names that were denied last that are asked about again.
+/// Most names for such a test: those that were denied last are asked about again.
 pub const DNS_DENIED_NAMES_MAX: usize = 7;
-/// Most names that are remembered because one resolver denied them and another did not.
+/// Most names that are remembered because one resolver denied them without proof and another did not.
 pub const DNS_DISPUTED_NAMES_MAX: usize = 256;
 
-/// Shortest lifetime of a positive answer. Zones with a TTL of 0 would be asked once for each address.
+/// Shortest lifetime of a positive answer. Otherwise zones with a TTL of 0 would be asked again for each address.
 pub const DNS_TTL_MIN: Duration = Duration::from_secs(60);
-/// Longest lifetime of a positive answer. RFC 1035 allows 68 years, and RFC 8767 4 suggests 7 days. A mail service that moved
-/// should be seen within a day.
+/// Longest lifetime of a positive answer. RFC 1035 allows 68 years, and RFC 8767 4 suggests 7 days. The new hosts of a mail service
+/// that has moved should be seen within a day.
 pub const DNS_TTL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Shortest lifetime of a negative answer: the same domain may occur a thousand times in one list.
 pub const DNS_NEGATIVE_TTL_MIN: Duration = Duration::from_secs(60);
@@ -204,8 +207,8 @@ pub const DNS_NEGATIVE_TTL_MIN: Duration = Duration::from_secs(60);
 pub const DNS_NEGATIVE_TTL_MAX: Duration = Duration::from_secs(3 * 3600);
 /// Lifetime of a failure: RFC 9520 3.2 asks for at least 1 s and allows 5 minutes.
 pub const DNS_FAILURE_TTL: Duration = Duration::from_secs(30);
-/// Lifetime of a failure that may be a loss or a short load: silence, REFUSED, a denial without proof. A second failure of this
-/// kind has the lifetime of any failure.
+/// Lifetime of a failure that may pass soon: silence, REFUSED or a denial without proof. The second such failure in a row is kept
+/// for [`DNS_FAILURE_TTL`].
 pub const DNS_SILENCE_TTL: Duration = Duration::from_secs(1);
 
 const _: () = assert!(DNS_TTL_MIN.as_secs() <= DNS_TTL_MAX.as_secs());
@@ -241,8 +244,7 @@ const _: () = assert!(MX_HOSTS_MAX >= 2 && MX_HOSTS_MAX <= DNS_RECORDS_MAX, "RFC
 const _: () = assert!(MX_ADDRESSES_MAX >= 2, "RFC 5321 5.1");
 const _: () = assert!(ROUTES_MAX >= MX_HOSTS_MAX);
 
-/// How long the result of a walk is kept. Its records hold for at least [`DNS_TTL_MIN`], so it outlives none of them by more
-/// than this.
+/// How long the result of a walk is kept. It outlives none of its records by more than this.
 pub const WALK_TTL: Duration = Duration::from_secs(60);
 /// Most results of walks that a shard keeps.
 pub const WALKS_MAX: usize = 10_000;
@@ -250,45 +252,48 @@ pub const WALKS_MAX: usize = 10_000;
 pub const WALKS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most patient works that wait for one walk. A walk whose name servers are silent must not fill the engine.
 pub const WALK_WAITERS_MAX: usize = 256;
-/// Most walks for patient works that are fresh at a time. A list brings thousands of domains at once. If all were looked up
-/// together, they would take memory and overflow the sockets of the resolver, and no answer would come sooner.
+/// Most walks for patient works that may be fresh at the same time. A list brings thousands of domains at once. If all were looked
+/// up together, they would take memory and overflow the sockets of the resolver, and no answer would come sooner.
 pub const WALKS_FRESH_MAX: usize = 200;
-/// How long a walk is fresh. Longer walks are not counted, so domains with silent name servers delay no others.
+/// How long a walk is fresh after it begins. Older walks do not count, so domains with silent name servers delay no others.
 pub const WALK_FRESH: Duration = Duration::from_secs(1);
 /// Most bytes of all kept DNS outcomes, over all shards.
 pub const DNS_CACHE_BYTES_MAX: usize = 12 * 1024 * 1024;
-/// Bytes of all that is known of hosts, over all shards, above which idle groups are forgotten at once.
+/// Above this number of bytes for groups, over all shards, idle groups are forgotten at once.
 pub const GROUPS_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The least bytes that a shard may keep of each of the three, however many shards there are.
+/// The least bytes that each shard may keep of walks, of DNS outcomes and of groups, however many shards there are.
 pub const SHARD_CACHE_BYTES_MIN: usize = 256 * 1024;
 /// A group without work is forgotten after this time.
 pub const GROUP_IDLE: Duration = Duration::from_secs(120);
-/// A group without work of which nothing is known is forgotten after this time: a little longer than [`SESSION_IDLE`].
+/// A group without work is forgotten after this time if nothing was learned about its hosts. This is a little longer than
+/// [`SESSION_IDLE`].
 pub const GROUP_IDLE_FRESH: Duration = Duration::from_secs(5);
 
 const _: () = assert!(SESSION_IDLE.as_secs() < GROUP_IDLE_FRESH.as_secs());
 
-/// How long a host is not asked after it could not be reached, or refused us.
+/// How long a host is not asked after mailprobe could not reach it, or after it refused us.
 pub const HOST_DOWN: Duration = Duration::from_secs(60);
 /// How long a route is not used after a failure that may pass at once, such as the restart of a server.
 pub const HOST_RETRY: Duration = Duration::from_secs(2);
-/// Connections in a row that may end without a reply before a host counts as down for patient work.
+/// Number of connections in a row that fail or end without a reply after which a host counts as down for patient work.
 pub const STRIKES_MAX: u8 = 3;
-/// Sessions in a row that a host may end at their first recipient before it counts as down.
+/// Number of sessions in a row that a host ends before any answer for a recipient, after which it counts as down.
 pub const HANGUPS_MAX: u8 = 10;
-/// Sessions in a row that a host may end with a reply about us before it counts as down.
+/// Number of sessions in a row that a host ends with a refusal of us, after which it counts as down.
 pub const WARNINGS_MAX: u8 = 3;
-/// Sessions in a row in which a host may change its behaviour before it counts as down.
+/// Number of sessions in a row in which a host changes its behaviour, after which it counts as down.
 pub const CHANGES_MAX: u8 = 2;
-/// How often a work may be put back, because of push-back or sessions that ended at it, before it is answered.
+/// How often a work may be put back because the site pushed back, or because a session ended at its recipient. The next time, it is
+/// answered with what is known.
 pub const RETURNS_MAX: u8 = 4;
 
 /// Number of equal refusals in a row that make a blanket refusal if their words leave no doubt.
 pub const BLANKET_CERTAIN_MIN: u8 = 5;
 /// Number of equal refusals in a row that make a blanket refusal whatever their words are.
 pub const BLANKET_ANY_MIN: u8 = 20;
-/// How often the domain of the recipients has to change before equal refusals count for the whole host, unless the name of the
-/// host is below that domain. A host may refuse one of many domains because its owner wants that.
+/// Number of changes from one recipient's domain to another within equal refusals, after which these count for the whole host. A
+/// host may refuse a single domain because the owner of that domain wants it. If the name of the host is in the domain itself, no
+/// change is needed.
 pub const BLANKET_DOMAIN_CHANGES_MIN: u8 = 2;
 /// Most domains of equal refusals that are counted for a route, and most domains that a route does not ask about.
 pub const BLANKET_DOMAINS_MAX: usize = 16;
@@ -297,106 +302,111 @@ const _: () = assert!(BLANKET_CERTAIN_MIN <= BLANKET_ANY_MIN);
 
 // Sites.
 
-/// Works at a site for each session that it may have: a full transaction.
+/// Number of works that a site admits for each session that it may have: those of a full transaction.
 pub const SITE_WORKS_A_SESSION: usize = TRANSACTION_RECIPIENTS_MAX;
-/// A site with fewer sessions admits as many works as one with this number: with fewer works each would wait longer.
+/// A site that may have fewer sessions admits as many works as one with this number of sessions.
 pub const SITE_SESSIONS_MIN: usize = 10;
 /// Number of sites that can fill the engine with patient works: each site gets at most this share of the tickets.
 pub const SITES_TO_FILL: usize = 4;
-/// How long a patient work waits for a last try at a site that has long pushed back: the longest pause of a site, and the try.
+/// How long a new patient work waits for a single try at a site that has pushed back for [`BULK_PATIENCE`]: long enough for the
+/// longest pause and the try.
 pub const SITE_LAST_TRY: Duration = Duration::from_secs(90);
-/// A rest that is awaited: patient work prefers a host that rests for less to a backup, and a single check waits for it.
+/// The longest rest or pause that is worth waiting for. Patient works wait for a preferred host that rests for no longer, and do
+/// not go to a backup. Single checks wait for a pause of a site that is no longer.
 pub const REST_SHORT: Duration = Duration::from_secs(5);
-/// Patient work at a host of which little is known has one session, and one more for each of so many proven answers. A host
-/// that changes its behaviour makes the answers of all other sessions worthless, so it has to show that it does not.
+/// A group has one session for patient works, and one more for each time that it has proven this number of answers. If a host
+/// changes its behaviour, the answers of all open sessions are worthless, so it first has to show that it does not. Trusted
+/// operators and groups with single checks have no such limit.
 pub const PROVEN_ANSWERS_A_SESSION: u32 = 500;
-/// Such a host gets one more session after each of these times, so that slow servers are not asked over one session for long.
+/// Such a group gets one more session after each of these times, so that slow servers do not have only one session for long.
 pub const UNPROVEN_SESSION_AFTER: Duration = Duration::from_secs(2);
-/// After each of these times fewer waiting works are worth another session: a half, a third, and so on.
+/// How many works have to wait before another session is worth its connection: after each of these times, the number is lower, at a
+/// half, a third and so on. So slow servers get more sessions.
 pub const SLOW_GROUP_AFTER: Duration = Duration::from_secs(10);
-/// The smallest such share is one in this number.
+/// The lowest such number is the first one divided by this.
 pub const SLOW_GROUP_SHARES_MAX: usize = 10;
-/// How long a work waits behind busy sessions before another session is opened for it.
+/// How long a single check waits while all sessions of its group are busy, before another session is opened for it.
 pub const STUCK_AFTER: Duration = Duration::from_secs(2);
-/// Most sessions of a group that are opened for slow servers and for stuck works.
+/// A group with this number of open sessions gets no further one for these two reasons.
 pub const STUCK_SESSIONS_MAX: u32 = 8;
-/// How often in a row a class of works may be passed over for a higher class: one work in ten is of a lower class.
+/// How often in a row a waiting class of works may be passed over for a higher class. So one work in ten is of a lower class.
 pub const QUEUE_PASSED_MAX: u8 = 9;
 
 const _: () = assert!(SITE_LAST_TRY.as_secs() > PACE_PAUSE_MAX.as_secs());
 
-/// Refused recipients in a session at a site of which nothing is known: the hard limit of Postfix
-/// (`smtpd_hard_error_limit`). A lower ceiling counts.
+/// Most refused recipients in a session at a site of which nothing is known: the hard limit of Postfix (`smtpd_hard_error_limit`).
+/// If the ceiling is lower, it applies.
 pub const PACE_ERRORS_INITIAL: u32 = 20;
-/// Sessions at once at a site of which nothing is known. A lower ceiling counts.
+/// Most sessions at once at a site of which nothing is known. If the ceiling is lower, it applies.
 pub const PACE_SESSIONS_INITIAL: u32 = 10;
-/// Number of answers after which the share of refused recipients of a session is known.
+/// Number of answers in a session from which its share of refused recipients can be estimated.
 pub const PACE_STRETCH_ANSWERS: u32 = 20;
 /// A learned limit is doubled, to see whether it still holds, after it was reached this often.
 pub const PACE_TRY_AFTER: u32 = 8;
-/// The same for a limit that held again and again: the number doubles each time, up to this.
+/// Each time that the limit does hold, this number doubles, up to this maximum.
 pub const PACE_TRY_AFTER_MAX: u32 = 256;
-/// Shortest wait for the start of a session.
+/// Shortest wait until a session may start.
 pub const PACE_WAIT_MIN: Duration = Duration::from_millis(1);
-/// Pause of a site after its first push-back. Each further push-back doubles it.
+/// Pause of a site after its first push-back. Each further push-back without a successful transaction in between doubles it.
 pub const PACE_PAUSE_MIN: Duration = Duration::from_millis(500);
-/// Longest pause of a site that pushes back, without its random part of a quarter.
+/// Longest pause of a site that pushes back. The actual pause differs from it at random, by up to a quarter.
 pub const PACE_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Shortest pause of a site that says that we are too fast.
 pub const PACE_PAUSE_TOO_FAST: Duration = Duration::from_secs(5);
-/// The smallest share of the rate of new sessions, however often it was halved.
+/// The lowest share of the rate of new sessions that remains, however often it was halved.
 pub const PACE_SHARE_MIN: f64 = 1.0 / 64.0;
-/// The part of the rate that returns with each successful transaction.
+/// The part of the full rate that each successful transaction gives back.
 pub const PACE_SHARE_STEP: f64 = 1.0 / 256.0;
 
 const _: () = assert!(PACE_PAUSE_MIN.as_millis() < PACE_PAUSE_MAX.as_millis());
 
 // Proofs.
 
-/// How long the answer of a control recipient counts for its domain.
+/// How long the answer for a control recipient counts for its domain.
 pub const CONTROL_TTL: Duration = Duration::from_secs(3600);
-/// How long it counts for a single check, which cannot wait for a later refusal.
+/// How long it counts for a single check, which cannot wait until the control recipient is refused again.
 pub const CONTROL_SINGLE_TTL: Duration = Duration::from_secs(600);
-/// Most accepts of single checks by a host before a control recipient is asked about again.
+/// Most accepted single checks at a host in a row before a control recipient has to be refused again.
 pub const CONTROL_ACCEPTS_MAX: u32 = 15;
 /// How long a control recipient is not asked about again after an unclear reply.
 pub const CONTROL_UNKNOWN_TTL: Duration = Duration::from_secs(60);
 /// How long a control recipient is not asked about again after a transient reply: less than [`crate::retry::SINGLE_RETRY_MIN`].
 pub const CONTROL_TRANSIENT_TTL: Duration = Duration::from_secs(4);
-/// Sessions that may end at a control recipient before its domain counts as unclear.
+/// Number of sessions that end at a control recipient after which the answer for its domain counts as unclear.
 pub const CONTROL_ATTEMPTS_MAX: u8 = 3;
-/// Most domains at hosts whose control recipients a shard remembers.
+/// Most pairs of a domain and a host for which a shard remembers what control recipients have shown.
 pub const KNOWN_DOMAINS_MAX: usize = 50_000;
-/// From this refusal in a row on, a refusal of a single check needs a proof if its host has a known mailbox: mailprobe asks about
-/// that mailbox. The number counts over all sessions of the host.
+/// From this number of refused single checks in a row at a host, over all its sessions, a further refusal needs a proof if the host
+/// has a known mailbox: mailprobe asks about that mailbox.
 pub const REFUSALS_SINGLE_MAX: u32 = 6;
-/// Most refusals of single checks in a row in one session that need no proof. Several sessions may be refused at once before the
-/// change of the host is seen.
+/// Most refused single checks in a row in one session that need no proof. This is lower, because several sessions may get refusals
+/// at once before a change of the host is noticed.
 pub const REFUSALS_SINGLE_SESSION_MAX: u32 = 3;
-/// How long an accepted mailbox shows that its host does not refuse everyone.
+/// How long after a mailbox was accepted its host counts as one that does not refuse everyone.
 pub const KNOWN_MAILBOX_TTL: Duration = Duration::from_secs(3600 + 600);
 /// A known mailbox of this age is replaced by the next accepted one. So a host has a known mailbox for at least an hour after
 /// its last accept.
 pub const KNOWN_MAILBOX_AGE: Duration = Duration::from_secs(600);
-/// Most hosts of which a shard knows a mailbox.
+/// Most hosts for which a shard remembers a known mailbox.
 pub const KNOWN_MAILBOXES_MAX: usize = 4096;
 /// Number of answers that the first checkpoint of a session releases.
 pub const CHECKPOINT_MIN: u32 = 20;
 /// Number of answers that the longest checkpoint releases.
 pub const CHECKPOINT_MAX: u32 = 320;
-/// Most transactions with questions of one checkpoint.
+/// Most transactions in which the questions of one checkpoint are asked.
 pub const CHECKPOINT_ROUNDS_MAX: usize = 12;
-/// Number of short checkpoints in a row that show that one domain accepts everyone, and so count as a long one.
+/// Number of short checkpoints in a row that count as a long one if each shows that the same domain accepts everyone.
 pub const CATCH_ALL_CHECKPOINTS_MIN: u32 = 3;
-/// Number of refusals in a row that need a proof even if no mailbox is known.
+/// Number of refusals in a row from which they need a proof even if the host has no known mailbox.
 pub const RUN_MIN: u32 = 12;
-/// A server that ends sessions after so few refusals (Postfix under stress: after one) takes no question behind them. There a
-/// refusal behind an accept of the same session is carried into the next session, which begins with an accept unless the server
-/// has changed. After more refusals the server may have changed for this session alone.
+/// Some servers end a session after one or two refusals (Postfix under stress: after one), so it cannot be asked afterwards whether
+/// the server still accepts mailboxes. If such a refusal came after an accept of the same session, the next session can prove it:
+/// it begins with an accept, unless the server has changed. With more refusals than this, the server may have changed in this
+/// session alone, so they cannot be proven in this way.
 pub const REFUSALS_CARRIED_MAX: u32 = 2;
-/// Most domains of a session that are remembered because a recipient was greylisted.
+/// Most domains that a session remembers because one of their recipients was greylisted.
 pub const GREYLISTED_DOMAINS_MAX: usize = 20;
-/// Most contradictions that wait until the caller reads them.
+/// Most notes of withdrawn evidence that wait until the caller reads them.
 pub const WITHDRAWN_MAX: usize = 100_000;
 
 const _: () = assert!(REFUSALS_SINGLE_SESSION_MAX <= REFUSALS_SINGLE_MAX);
@@ -406,28 +416,29 @@ const _: () = assert!(RUN_MIN <= CHECKPOINT_MIN && REFUSALS_CARRIED_MAX < RUN_MI
 
 /// How long a single check may take in all: a caller waits for it.
 pub const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
-/// How long a row of a batch or a line of a list may take in all; what is open then is answered with what is known. A site that has
-/// pushed back for so long gets one more try only.
+/// How long a row of a batch or list may take in all. It is then answered with what is known. At a site that has pushed back for
+/// this time, new rows wait for a single try.
 pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
-/// Longest interval in a transient reply after which a single check is asked about once more.
+/// Longest interval in a transient reply that a single check waits for, to be asked about once more.
 pub const SINGLE_NAMED_INTERVAL_MAX: Duration = Duration::from_secs(30);
-/// How long a single check waits at most before DNS is asked again.
+/// Longest delay after which DNS is asked again for a single check. If the delay would be longer, the check is answered.
 pub const SINGLE_DNS_RETRY_MAX: Duration = Duration::from_secs(8);
 
 const _: () = assert!(SINGLE_NAMED_INTERVAL_MAX.as_secs() < SINGLE_PATIENCE.as_secs());
 
 // Outages.
 
-/// Number of sites that could not be reached that make an outage of ours: with fewer it is theirs.
+/// Number of sites that have to be out of reach for an outage. With fewer, the cause is probably the sites.
 pub const OUTAGE_SITES_MIN: usize = 10;
-/// How long no connection must have succeeded. Hosts that refuse do so at once. The first connection that succeeds among theirs
-/// needs time for its round trips and retransmissions (RFC 6298: the third SYN leaves after 3 s).
+/// How long there has to be no successful connection for an outage. Failures can come at once, because hosts refuse connections at
+/// once. A successful connection among them needs time for its round trips and retransmissions (RFC 6298: the third SYN leaves
+/// after 3 s).
 pub const OUTAGE_SILENCE: Duration = Duration::from_secs(5);
-/// How long a failure counts.
+/// How long a failed connection counts.
 pub const OUTAGE_WINDOW: Duration = Duration::from_secs(60);
-/// How often an address is asked about during an outage.
+/// How long it takes during an outage until the next attempt to ask about an address.
 pub const OUTAGE_PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// Number of bits that tell sites apart in an outage. Two sites with the same bit count once.
+/// Number of places for the sites that failed. Two sites with the same place count once.
 pub const OUTAGE_SITE_BITS: usize = 512;
 
 const _: () = assert!(OUTAGE_SILENCE.as_secs() < OUTAGE_WINDOW.as_secs());
@@ -442,7 +453,7 @@ pub const SOURCES_MAX: usize = 256;
 pub const SOURCE_REST_MIN: Duration = Duration::from_secs(5 * 60);
 /// The longest rest, however often it was doubled.
 pub const SOURCE_REST_MAX: Duration = Duration::from_secs(6 * 3600);
-/// Most rests that a shard remembers. Beyond, a block counts for the host alone, as without a pool.
+/// Most rests that a shard remembers. If there are more, a block counts only for its host, as without a pool of sources.
 pub const SOURCE_RESTS_MAX: usize = 20_000;
 /// How long a proxy may take for its connection and its login. It is a host of the operator.
 pub const PROXY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -458,23 +469,26 @@ const _: () = assert!(PROXY_TIMEOUT.as_secs() < CONNECT_TIMEOUT.as_secs());
 
 // Budgets of refused recipients.
 
-/// The counts of refused recipients are kept in steps of this length.
+/// Refused recipients are counted in steps of this length.
 pub const REFUSALS_STEP: Duration = Duration::from_secs(300);
-/// Number of steps that count: an hour, and the step that has begun.
+/// Number of steps that count: those of an hour, and the step that has just begun.
 pub const REFUSALS_STEPS: usize = 13;
-/// If a site accepts more than it refuses, one refusal for this number of accepts is within the budget.
+/// If a site accepts more than it refuses, the budget allows at least one refusal for this number of accepts.
 pub const REFUSALS_ACCEPTS_SHARE: u32 = 4;
-/// Number of cells for the counts of a site and source: those steps, the one that begins next, and one that is being dropped.
+/// Number of cells for the counts of a site and source: one for each of those steps, one for the next step, and one for the step
+/// that has just ceased to count.
 pub const REFUSALS_CELLS: usize = REFUSALS_STEPS + 2;
-/// Number of sites and sources of which a table has counts of refusals. A table in memory has it for each shard.
+/// Number of pairs of a site and a source for which a table of counts has room. A table in memory has room for this number for each
+/// shard.
 pub const REFUSALS_SITES_MAX: usize = 32_768;
-/// Number of shards up to which a table in memory has room for more sites.
+/// Number of shards up to which a table in memory grows.
 pub const REFUSALS_SHARDS_MAX: usize = 8;
-/// Most runs that share a table of counts.
+/// Most runs of mailprobe that can share a table of counts.
 pub const REFUSALS_RUNS_MAX: usize = 64;
-/// Recipients of the budget that are reserved for the questions which prove the answers of a session.
+/// Recipients of the budget that are kept for the questions that prove the answers of a session.
 pub const REFUSALS_KEPT_FOR_PROOF: usize = 2;
-/// The smallest part of a budget that a node gets, if several share an address: one recipient, and what is kept for proof.
+/// The smallest part of a budget that a node gets if several nodes share an address: one recipient, and those that are kept for
+/// proof.
 pub const REFUSALS_LEAST: u32 = REFUSALS_KEPT_FOR_PROOF as u32 + 1;
 
 const _: () = assert!(

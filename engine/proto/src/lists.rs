@@ -1,8 +1,9 @@
-//! Disposable, free and role look-ups, and the operator's lists, which come before the built-in ones ([`Lists`]).
+//! The built-in lists of disposable domains, free domains and role addresses, the spam traps, and the operator's lists, which come
+//! before the built-in ones ([`Lists`]).
 //!
-//! The lists are sorted text that is compiled in and stays where it lies; the first look-up in one makes a table of where
-//! its lines begin. Of the disposable and the free domains, only hashes are compiled in. `cargo xtask refresh-lists`
-//! writes the lists; docs/lists.md says from what and how many there are.
+//! The lists are sorted texts that are compiled in and never copied. The first look-up in a list makes a table of the offsets of
+//! its lines. Of the disposable and the free domains, only hashes are compiled in. `cargo xtask refresh-lists` writes the lists;
+//! docs/lists.md has their sources and sizes.
 
 use crate::limits::{DOMAIN_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use hashbrown::HashTable;
@@ -19,7 +20,7 @@ static FREE: Hashes = Hashes::new(include_bytes!(concat!(env!("OUT_DIR"), "/free
 static ROLE: List = List::new(include_str!("../data/role.txt"));
 pub(crate) static TYPO_TARGETS: List = List::new(include_str!("../data/typo_targets.txt"));
 
-/// True for a domain of a throw-away provider, or one below it (`sub.mailinator.com`). Case does not matter.
+/// Whether the domain is one of a throw-away provider, or below one, such as `sub.mailinator.com`. Letter case does not matter.
 pub fn is_disposable(domain: &str) -> bool {
     let mut rest = domain;
     loop {
@@ -33,12 +34,12 @@ pub fn is_disposable(domain: &str) -> bool {
     }
 }
 
-/// Whether the domain is one of a free provider, where everyone may get a mailbox. Case does not matter.
+/// Whether the domain is one of a free provider, where everyone may get a mailbox. Letter case does not matter.
 pub fn is_free(domain: &str) -> bool {
     FREE.contains(domain)
 }
 
-/// True for a local part that names a function and not a person, such as `info`. Case and a `+tag` do not matter.
+/// Whether the local part names a function and not a person, such as `info`. Letter case and a `+tag` do not matter.
 pub fn is_role(local: &str) -> bool {
     ROLE.contains(untagged(local))
 }
@@ -57,7 +58,7 @@ impl Hashes {
     }
 
     /// Whether the list holds `entry`. Letter case does not matter. A domain that the list lacks has the hash of a listed one with
-    /// a probability of 2^-48. Somebody can choose a domain with such a hash, but the verdicts of no other domain change by it.
+    /// a probability of 2^-48. Somebody can choose a domain with such a hash, but this changes only the verdicts of that domain.
     fn contains(&self, entry: &str) -> bool {
         let hash = hash::fnv(entry);
         self.0.binary_search_by(|listed| u64::from_le_bytes(*listed).cmp(&hash)).is_ok()
@@ -67,7 +68,7 @@ impl Hashes {
 /// Sorted lines of lower-case ASCII below a header of lines that begin with `#`.
 pub(crate) struct List {
     lines: &'static str,
-    /// The offset of each line, by its hash.
+    /// The offset of each line, by the line's hash.
     starts: OnceLock<HashTable<u32>>,
 }
 
@@ -103,10 +104,10 @@ impl List {
     }
 }
 
-/// The hash of an entry for a table. The lists are part of the program, so no peer can choose colliding entries.
+/// The hash of an entry in a table of offsets. The lists are part of the program, so no peer can choose entries that collide.
 pub(crate) fn hash(text: &str) -> u64 {
     let hash = hash::fnv(text);
-    // The table takes its tags from the highest bits, which the last letters hardly reach.
+    // The table also uses the highest bits of a hash, which hardly depend on the last letters.
     hash ^ hash.rotate_left(32)
 }
 
@@ -116,10 +117,10 @@ pub struct SpamTraps {
     entries: HashSet<Box<str>>,
 }
 
-/// A line of an operator's file that is no entry of its list.
+/// A line of an operator's file that cannot be read as an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListFault {
-    /// The line's number, from 1.
+    /// The number of the line, from 1.
     pub line: usize,
     /// The fault of the line.
     pub problem: &'static str,
@@ -130,16 +131,16 @@ impl SpamTraps {
     /// covers all its addresses, and not those of its subdomains.
     ///
     /// # Errors
-    /// [`ListFault`] names the first line that cannot be read. No line is skipped, because a trap that is not known would be asked
-    /// about.
+    /// [`ListFault`] names the first line that cannot be read. No such line is skipped, because a mail server would then be asked
+    /// about the trap.
     pub fn parse(text: &str) -> Result<SpamTraps, ListFault> {
         let read =
             lines(text).map(|(line, entry)| canonical(entry).map_err(|problem| ListFault { line, problem }));
         Ok(SpamTraps { entries: read.collect::<Result<_, _>>()? })
     }
 
-    /// True when the address `local@domain` or its domain is a trap. `domain` is in A-label form; ASCII case does
-    /// not matter in either.
+    /// Whether the address `local@domain` or its domain is a trap. `domain` is in A-label form. The case of ASCII letters does not
+    /// matter.
     pub fn matches(&self, local: &str, domain: &str) -> bool {
         if self.entries.is_empty() {
             return false;
@@ -154,7 +155,7 @@ impl SpamTraps {
         self.entries.len()
     }
 
-    /// True when there are none.
+    /// True if the list has no entry.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

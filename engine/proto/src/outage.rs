@@ -1,12 +1,14 @@
-//! Outages of our own: no resolver answers, or one denies everything, or no mail server can be reached at all. Then nothing is said
-//! about an address that depends on it.
+//! Outages: no resolver answers, or the resolvers deny everything, or no mail server can be reached. Then the cause is on our side,
+//! and mailprobe says nothing about an address that depends on it.
 //!
-//! All shards share both machines, so each knows what another has seen. They are atomics, because nothing on the path of an address
-//! takes a lock. A race between two shards gives one address its verdict a moment too early or too late, and has no other effect.
+//! All shards share [`Resolvers`] and [`Connections`], so each shard knows what the others have seen. Both consist of atomics,
+//! because nothing on the path of an address takes a lock. A race between two shards only makes an outage begin or end a moment too
+//! early or too late.
 //!
-//! One dead host is never an outage, and neither are dead hosts among live ones. An outage needs [`OUTAGE_SITES_MIN`] sites in the
-//! last [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] without a connection. The first reply of any mail server ends it. During an
-//! outage one attempt is made each [`OUTAGE_PROBE_INTERVAL`], and all other addresses are answered at once.
+//! One dead host is never an outage, and neither are dead hosts among live ones. An outage of connections needs failures at
+//! [`OUTAGE_SITES_MIN`] sites within [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] without a successful connection. The first mail
+//! server that is reached ends it. During the outage, mailprobe tries one address each [`OUTAGE_PROBE_INTERVAL`], and all others
+//! are answered at once.
 
 use crate::dns::denials::Denials;
 use crate::dns::window::Window;
@@ -21,28 +23,29 @@ use std::time::Duration;
 /// The state of all resolvers: whether any of them answers. All shards share it.
 #[derive(Debug, Default)]
 pub struct Resolvers {
-    /// One has, at some time.
+    /// Whether any lookup was answered since the start.
     ever_answered: AtomicBool,
     /// Lookups that were answered.
     answered: AtomicU32,
-    /// Lookups in a row without a reply from any resolver, to them or to others meanwhile.
+    /// Lookups in a row that got no reply from any resolver, while no other lookup was answered either.
     silent: AtomicU32,
-    /// Outages that are over.
+    /// Number of outages that are over.
     ended: AtomicU32,
-    /// Whether they deny all that they are asked.
+    /// Whether the resolvers deny everything that they are asked.
     pub denials: Denials,
-    /// How many questions each may have under way.
+    /// For each resolver, how many questions it may have under way.
     pub windows: [Window; DNS_UPSTREAMS_MAX],
 }
 
 impl Resolvers {
-    /// How many lookups were answered so far, for [`Resolvers::note`]: to be asked as a lookup begins.
+    /// How many lookups were answered so far. To be called when a lookup begins, for [`Resolvers::note`] at its end.
     pub fn answered(&self) -> u32 {
         self.answered.load(Relaxed)
     }
 
-    /// A lookup has ended that began when `before` lookups were answered. `answered`: any resolver replied to it. If others were
-    /// answered meanwhile, its silence is a loss: a burst can lose several, and they end together.
+    /// A lookup has ended. `answered`: some resolver replied to it. `before`: how many lookups were answered when it began. A
+    /// lookup without a reply counts only if no other was answered meanwhile. Otherwise its messages were lost: a burst can lose
+    /// those of several lookups, which then end together.
     pub fn note(&self, answered: bool, before: u32) {
         if answered {
             let was_down = self.are_down();
@@ -57,14 +60,14 @@ impl Resolvers {
         }
     }
 
-    /// True when one more silent lookup would make an outage, or there is one: then it had better be one about a name
-    /// that is known to be answered.
+    /// True if there is an outage, or if one more silent lookup would make one. Before that counts, the caller should ask about a
+    /// name that is known to be answered.
     pub fn is_suspect(&self) -> bool {
         self.silent.load(Relaxed) + 1 >= DNS_SILENT_LOOKUPS_MAX
     }
 
-    /// Whether silence is the fault of the resolvers and not of the domains. The first answer ends this, so lookups have to
-    /// continue meanwhile.
+    /// Whether the resolvers are the cause of silence, and not the domains. True until the first answer since the start. An answer
+    /// ends the outage, so lookups have to continue meanwhile.
     pub fn are_down(&self) -> bool {
         !self.has_answered() || self.are_silent()
     }
@@ -74,29 +77,29 @@ impl Resolvers {
         self.ever_answered.load(Relaxed)
     }
 
-    /// True when they were asked often enough and none answered.
+    /// True if enough lookups in a row got no reply.
     pub fn are_silent(&self) -> bool {
         self.silent.load(Relaxed) >= DNS_SILENT_LOOKUPS_MAX
     }
 
-    /// How many outages are over: silence that was met before the latest of them ended says nothing of a domain, and neither
-    /// do denials without proof.
+    /// How many outages of the resolvers are over. If this number changes, earlier silence and earlier denials without proof show
+    /// nothing about a domain.
     pub fn ended(&self) -> u32 {
         self.ended.load(Relaxed).wrapping_add(self.denials.ended())
     }
 }
 
-/// Whether mail servers can be reached from a source. Times are those since any fixed instant, at least 1 ms after it.
+/// Whether mail servers can be reached from a source. Times count from any fixed instant, and are at least 1 ms.
 #[derive(Debug)]
 pub struct Connections {
-    /// When the last attempt at a site failed, in milliseconds; 0 for never.
+    /// For each place of a site, when the last attempt there failed, in milliseconds. 0 if none has failed.
     failed: [AtomicU64; OUTAGE_SITE_BITS],
-    /// When the first of those attempts failed that nothing but failures has followed; 0 for none.
+    /// When the first failure since the last success was, in milliseconds. 0 if there was none.
     since: AtomicU64,
     down: AtomicBool,
-    /// Outages that are over.
+    /// Number of outages that are over.
     ended: AtomicU32,
-    /// When the next attempt goes on, while it is down.
+    /// When the next attempt may be made during an outage, in milliseconds.
     probe_at: AtomicU64,
 }
 
@@ -115,7 +118,7 @@ impl Default for Connections {
 impl Connections {
     /// A mail server was reached: it accepted a connection, or replied.
     pub fn on_reached(&self) {
-        // Nearly always there is nothing to write, and so no cache line to take from the other shards.
+        // Nearly always there is nothing to write, so no cache line is taken from the other shards.
         if self.since.load(Relaxed) != 0 {
             self.since.store(0, Relaxed);
             if self.down.swap(false, Relaxed) {
@@ -131,7 +134,7 @@ impl Connections {
         let sites = self.sites(now);
         self.failed[site as usize % OUTAGE_SITE_BITS].store(now, Relaxed);
         if sites == 0 || self.since.load(Relaxed) == 0 {
-            // Failures before the window do not count.
+            // This is the first failure, in the window or since the last success.
             self.since.store(now, Relaxed);
             self.down.store(false, Relaxed);
             return;
@@ -139,8 +142,8 @@ impl Connections {
         self.judge(now, now + millis(OUTAGE_PROBE_INTERVAL));
     }
 
-    /// No connection could be tried, for a reason that is certainly ours: a source address that is gone, or a proxy that refuses
-    /// us. It counts as much as failures at [`OUTAGE_SITES_MIN`] sites.
+    /// No connection could be tried, and the cause is certainly on our side: a source address that is gone, or a proxy that refuses
+    /// us. This counts like failures at [`OUTAGE_SITES_MIN`] sites.
     pub fn on_failed_ourselves(&self, now: Duration) {
         (0..OUTAGE_SITES_MIN as u64).for_each(|site| self.on_failed(site, now));
     }
@@ -150,15 +153,15 @@ impl Connections {
         self.down.load(Relaxed) && self.sites(millis(now)) > 0
     }
 
-    /// Whether the end of an address without a connection is our fault. Time alone can make it so: failed hosts are not asked for a
-    /// while, so no further failure may occur.
+    /// Whether an outage is the reason why an address has to be answered without a connection. This call can declare the outage,
+    /// because time may have passed without a further failure: failed hosts are not asked for a while.
     pub fn are_to_blame(&self, now: Duration) -> bool {
         let time = millis(now);
         self.judge(time, time);
         self.are_down(now)
     }
 
-    /// Declares an outage, if there is one. One attempt may then be made at `probe_at`.
+    /// Declares an outage, if there is one now. The first attempt during the outage may be made at `probe_at`.
     fn judge(&self, now: u64, probe_at: u64) {
         let since = self.since.load(Relaxed);
         let silent = since != 0 && now.saturating_sub(since) >= millis(OUTAGE_SILENCE);
@@ -168,12 +171,13 @@ impl Connections {
         }
     }
 
-    /// How many outages are over: what was learned of hosts before the latest of them ended may have been our fault.
+    /// How many outages are over. If this number changes, earlier failures of hosts may have been our fault.
     pub fn ended(&self) -> u32 {
         self.ended.load(Relaxed)
     }
 
-    /// Whether an address may be asked about: always, but for an outage, and then one in a while.
+    /// Whether an address may be asked about now. This is always so without an outage, and during one for one address each
+    /// [`OUTAGE_PROBE_INTERVAL`].
     pub fn may_try(&self, now: Duration) -> bool {
         if !self.are_down(now) {
             return true;
@@ -183,7 +187,7 @@ impl Connections {
         now >= next && self.probe_at.compare_exchange(next, after, Relaxed, Relaxed).is_ok()
     }
 
-    /// How many sites have failed in the window.
+    /// How many sites have failed within the window.
     fn sites(&self, now: u64) -> usize {
         let fresh = |at: &&AtomicU64| {
             let at = at.load(Relaxed);
@@ -202,7 +206,7 @@ mod tests {
     use super::*;
     use crate::tests::{scenario_steps, scenarios};
 
-    /// A row of testdata/outage.txt.
+    /// Checks a row of testdata/outage.txt.
     fn check(name: &str, steps: &str) {
         let connections = Connections::default();
         let mut next = 0;

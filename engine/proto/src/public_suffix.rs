@@ -1,8 +1,8 @@
 //! Public suffixes: the domains below which registries and providers give names away (<https://publicsuffix.org/list/>).
 //!
-//! The rules are a sorted list like the others of `data/`, with `*.` before a rule for all names one label below and `!` before
-//! an exception from such a rule. The crate `psl` answers the same, but as generated code of 105,000 lines. This code took a
-//! ninth of the processor time of a whole release build and two megabytes of the program.
+//! The rules are a sorted list like the others in `data/`. A rule `*.name` is for all names that are one label longer than `name`,
+//! and a rule `!name` is an exception from such a rule. The crate `psl` answers the same, but consists of 105,000 lines of
+//! generated code, which took a ninth of the processor time of a whole release build, and two megabytes of the program.
 
 use crate::lists::{List, hash};
 use hashbrown::HashTable;
@@ -14,30 +14,30 @@ static NAMES: LazyLock<HashTable<RuleName>> = LazyLock::new(index);
 /// Most labels of a rule, and of the names that can match one.
 const LABELS_OF_RULES: usize = 7;
 
-/// A name with the rules that end in it, so that one look-up finds all of them.
+/// A name with all rules about it, so that one look-up finds them.
 #[derive(Default)]
 struct RuleName {
     name: &'static str,
-    /// A rule for the name itself.
+    /// There is a rule `name`.
     is_suffix: bool,
-    /// A rule `*.name`.
+    /// There is a rule `*.name`.
     is_wildcard: bool,
-    /// A rule `!name`.
+    /// There is a rule `!name`.
     is_exception: bool,
 }
 
-/// Whether a rule names this domain as a public suffix. Letter case does not matter. No dot at the end.
+/// Whether a rule makes this domain a public suffix. Letter case does not matter. `domain` must not end in a dot.
 pub fn is_public_suffix(domain: &str) -> bool {
     known_suffix(domain) == Some(domain)
 }
 
-/// Whether a rule of the list covers this domain: its top-level domain exists, as far as the list knows.
+/// Whether the domain has a public suffix by a rule of the list. If not, the list does not know its top-level domain.
 pub(crate) fn has_known_suffix(domain: &str) -> bool {
     known_suffix(domain).is_some()
 }
 
-/// The domain that was registered at a registry or a provider: the public suffix and one label more. `None` for a suffix itself.
-/// Without a rule, the last label is the suffix.
+/// The domain that was registered at a registry or a provider: the public suffix and one more label before it. `None` if the domain
+/// is itself a suffix. Without a rule, the last label is the suffix.
 pub(crate) fn registrable(domain: &str) -> Option<&str> {
     let suffix = known_suffix(domain).unwrap_or_else(|| last_label(domain));
     let above = domain.strip_suffix(suffix)?.strip_suffix('.')?;
@@ -45,7 +45,7 @@ pub(crate) fn registrable(domain: &str) -> Option<&str> {
     (!label.is_empty() && !suffix.is_empty()).then(|| &domain[above.len() - label.len()..])
 }
 
-/// The part of the domain that a rule of the list names. The longest rule wins, an exception before all others.
+/// The public suffix of the domain by the rules of the list. The longest rule counts, but an exception comes before all others.
 fn known_suffix(domain: &str) -> Option<&str> {
     let (mut found, mut parent, mut is_below_wildcard) = (None, "", false);
     let starts = domain.rmatch_indices('.').map(|(dot, _)| dot + 1).chain([0]);

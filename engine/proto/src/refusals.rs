@@ -1,10 +1,9 @@
-//! The budget of refused recipients: how many a site may refuse us in an hour before we ask it no more.
+//! The budget of refused recipients: how many recipients a site may refuse in an hour before mailprobe stops asking it.
 //!
-//! A client that asks about one unknown recipient after the other looks like a directory harvest, and servers count them:
-//! Cisco's default is 25 invalid recipients an hour and client. The counts of a site and source are kept in steps of five
-//! minutes of wall-clock time, so that they survive a restart. A step counts until it is a whole hour old; so no rolling
-//! hour ever has more refusals than the budget. Recipients that are being asked about may all be refused, and are
-//! counted as if they were until their answers come.
+//! A client that asks about one unknown recipient after the other seems to collect addresses, so servers count such recipients:
+//! Cisco's default allows each client 25 of them in an hour. The counts of a site and source are kept in steps of five minutes of
+//! wall-clock time, so that they survive a restart. A step counts until its end is an hour ago, so no period of an hour has more
+//! refusals than the budget. Recipients under way may all be refused, so they count as refused until their answers come.
 
 use crate::limits::{REFUSALS_ACCEPTS_SHARE, REFUSALS_CELLS, REFUSALS_LEAST, REFUSALS_STEP, REFUSALS_STEPS};
 use std::cmp::Ordering;
@@ -13,10 +12,10 @@ use std::time::Duration;
 /// How many recipients a site may refuse in an hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefusalBudget {
-    /// Recipients in an hour while the site refuses more recipients than it accepts.
+    /// The budget while the site refuses more recipients than it accepts.
     pub mostly_refused: u32,
-    /// Recipients in an hour while the site accepts more than it refuses; or a quarter of the accepts of that hour, if that is
-    /// more. A value not above `mostly_refused` means that accepts make no room.
+    /// The budget while the site accepts more recipients than it refuses. If a quarter of the accepts of the hour is more, that is
+    /// the budget. If this value is not above `mostly_refused`, accepts never enlarge the budget.
     pub mostly_accepted: u32,
 }
 
@@ -30,7 +29,7 @@ impl RefusalBudget {
         self.mostly_refused == u32::MAX
     }
 
-    /// Whether accepts make no room: the site counts refusals alone.
+    /// Whether accepts never enlarge the budget, because the site counts only refusals.
     pub fn is_fixed(&self) -> bool {
         self.mostly_accepted <= self.mostly_refused
     }
@@ -43,7 +42,8 @@ impl RefusalBudget {
         }
     }
 
-    /// The part of one of `nodes` that ask from the same address. It is never so small that the site cannot be asked at all.
+    /// The part of the budget for each node if `nodes` nodes ask from the same address. It is never too small to ask the site about
+    /// one recipient, if the whole budget is not.
     pub fn divided(self, nodes: u32) -> RefusalBudget {
         if nodes <= 1 || self.is_unlimited() {
             return self;
@@ -55,7 +55,7 @@ impl RefusalBudget {
         }
     }
 
-    /// The smaller of two budgets.
+    /// The budget with the lower one of each of the two values.
     pub fn min(self, other: RefusalBudget) -> RefusalBudget {
         RefusalBudget {
             mostly_refused: self.mostly_refused.min(other.mostly_refused),
@@ -69,30 +69,30 @@ impl RefusalBudget {
 pub struct KeptStep {
     /// The number of the step since the Unix epoch.
     pub step: u64,
-    /// Recipients that were refused, control recipients among them.
+    /// Number of recipients that were refused in the step, including control recipients.
     pub refused: u32,
     /// Number of recipients that were accepted in the step.
     pub accepted: u32,
 }
 
-/// The counts of one site and source as they are kept over a restart. No name and no address is among them.
+/// The counts of one site and source as they are kept over a restart, without any name or address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptRefusals {
     /// A keyed hash of the site and the source.
     pub key: u64,
-    /// At most [`REFUSALS_STEPS`], the oldest first.
+    /// The steps that count, the oldest first: at most [`REFUSALS_STEPS`].
     pub steps: Vec<KeptStep>,
 }
 
-/// A [`KeptStep`] in one number. Threads and processes count with a single atomic operation on it, so a kill at any moment
-/// leaves a valid number.
+/// A [`KeptStep`] in one number. Threads and processes change it by a single atomic operation, so it remains valid if a process is
+/// killed at any moment.
 ///
-/// From the highest bit: the step (24 bits: until the year 2129), the refused recipients and the accepted ones (20 bits each).
-/// Zero is an empty cell.
+/// From the highest bit on, it has the step (24 bits, enough until the year 2129), the refused recipients and the accepted
+/// recipients (20 bits each). Zero means an empty cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StepCell(pub u64);
 
-/// The bits of each of the two counts of a [`StepCell`].
+/// Number of bits of each of the two counts in a [`StepCell`].
 const COUNT_BITS: u32 = 20;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 const STEP_MASK: u64 = (1 << (64 - 2 * COUNT_BITS)) - 1;
@@ -103,14 +103,15 @@ impl StepCell {
         (step % REFUSALS_CELLS as u64) as usize
     }
 
-    /// The cell after these further answers in this step. The counts of another step, which no longer count, are dropped.
+    /// The cell after these further answers in this step. If it has the counts of another step, these no longer matter and are
+    /// dropped.
     #[must_use]
     pub fn counted(self, step: u64, refused: u32, accepted: u32) -> StepCell {
         let now = if self.step() == step.min(STEP_MASK) { self } else { StepCell::default() };
         StepCell::new(step, now.refused() + u64::from(refused), now.accepted() + u64::from(accepted))
     }
 
-    /// The cell with at least these counts. Of two different steps the later one remains.
+    /// The cell with each count raised to that of `kept`, if it is lower. If the steps differ, only the later one remains.
     #[must_use]
     pub fn at_least(self, kept: KeptStep) -> StepCell {
         match self.step().cmp(&kept.step.min(STEP_MASK)) {
@@ -124,7 +125,7 @@ impl StepCell {
         }
     }
 
-    /// The counts, if they count at `now`.
+    /// The counts, if there are any and their step counts at `now`.
     pub fn kept(self, now: u64) -> Option<KeptStep> {
         let kept =
             KeptStep { step: self.step(), refused: self.refused() as u32, accepted: self.accepted() as u32 };
@@ -156,14 +157,14 @@ pub struct RefusalCounts {
     pub refused: u32,
     /// Accepted recipients of the last hour.
     pub accepted: u32,
-    /// Recipients that are being asked about.
+    /// Recipients under way: their answers are awaited.
     pub asked: u32,
-    /// The oldest step with refusals that count.
+    /// The oldest step that counts and has refusals.
     pub oldest: Option<u64>,
 }
 
 impl RefusalCounts {
-    /// The counts in these cells that count at `now`, and the number of recipients that are being asked about.
+    /// Adds up the cells that count at `now`. `asked` is the number of recipients under way.
     pub fn of(cells: impl IntoIterator<Item = StepCell>, asked: u32, now: u64) -> RefusalCounts {
         let mut all = RefusalCounts { refused: 0, accepted: 0, asked, oldest: None };
         for cell in cells {
@@ -180,22 +181,22 @@ impl RefusalCounts {
         all
     }
 
-    /// Whether nothing counts and nothing is being asked.
+    /// Whether no answer counts and no recipient is under way.
     pub fn is_empty(&self) -> bool {
         self.asked == 0 && self.refused == 0 && self.accepted == 0
     }
 
-    /// How many further recipients may be asked about, going by the budget.
+    /// How many further recipients the budget allows.
     pub fn left(&self, budget: RefusalBudget) -> u32 {
         self.allowed(budget).saturating_sub(self.used())
     }
 
-    /// By how many recipients those that are being asked about exceed the budget.
+    /// By how many recipients the refused ones and those under way exceed the budget.
     pub fn excess(&self, budget: RefusalBudget) -> u32 {
         self.used().saturating_sub(self.allowed(budget))
     }
 
-    /// All recipients under way may be refused.
+    /// How many recipients count against the budget. All those under way may be refused.
     fn used(&self) -> u32 {
         self.refused.saturating_add(self.asked)
     }
@@ -209,7 +210,8 @@ impl RefusalCounts {
         budget.mostly_refused.max(mostly_accepted)
     }
 
-    /// How long it takes until the oldest refusals no longer count, from `into_step` of the step `now`.
+    /// How long it takes until the oldest refusals no longer count. The present time is `into_step` after the beginning of the step
+    /// `now`.
     pub fn wait(&self, now: u64, into_step: Duration) -> Duration {
         let steps = self.oldest.map_or(1, |oldest| oldest + REFUSALS_STEPS as u64 - now);
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);
@@ -228,7 +230,7 @@ pub fn are_over(steps: &[KeptStep], now: u64) -> bool {
     steps.iter().all(|kept| kept.step.saturating_add(REFUSALS_STEPS as u64) <= now)
 }
 
-/// Whether a step still counts at `now`. The newest ones may be a little ahead: clocks are set.
+/// Whether a step counts at `now`. It may be one step ahead, because clocks differ and are set.
 fn counts(step: u64, now: u64) -> bool {
     step <= now + 1 && step + REFUSALS_STEPS as u64 > now
 }

@@ -1,7 +1,8 @@
 //! The score of an address from 0 to 100, and its grade.
 //!
-//! The score is the sum of the signals that apply, limited to 0 to 100. `SIGNALS` has all of them, and docs/verdicts.md shows the
-//! same table. The verdict has the most weight; the facts of the domain decide among equal verdicts.
+//! The score is the sum of the points of all signals that hold, limited to 0 to 100. `SIGNALS` has all signals, and
+//! docs/verdicts.md has the same table. The verdict has the most weight. Among addresses with the same verdict, the other facts
+//! decide.
 
 use crate::facts::{DmarcPolicy, DnsFacts};
 use crate::verdict::Reason;
@@ -21,7 +22,7 @@ pub enum Grade {
     F,
 }
 
-/// The least score of each grade.
+/// The lowest score of each grade, the best grade first.
 const GRADES: [(u8, Grade); 5] =
     [(90, Grade::A), (75, Grade::B), (60, Grade::C), (40, Grade::D), (0, Grade::F)];
 
@@ -50,13 +51,13 @@ pub struct Lead<'a> {
     pub reason: Reason,
     /// The local part names a function.
     pub role: bool,
-    /// Anybody may have a mailbox at the domain for nothing.
+    /// The domain is one of a free provider, where everyone may get a mailbox.
     pub free: bool,
     /// The DNS facts of the domain.
     pub dns: &'a DnsFacts,
 }
 
-/// A signal: its points, and when it holds.
+/// A signal: its points, and the condition under which they count.
 struct ScoreSignal {
     points: i32,
     holds: fn(&Lead<'_>) -> bool,
@@ -66,7 +67,7 @@ const fn signal(points: i32, holds: fn(&Lead<'_>) -> bool) -> ScoreSignal {
     ScoreSignal { points, holds }
 }
 
-/// All signals. The positive ones of a confirmed mailbox sum up to 100.
+/// All signals. The positive ones that can hold for a confirmed mailbox add up to 100.
 const SIGNALS: [ScoreSignal; 14] = [
     // The verdict.
     signal(60, |lead| lead.reason.deliverable()),
@@ -75,10 +76,10 @@ const SIGNALS: [ScoreSignal; 14] = [
     signal(-40, |lead| matches!(lead.reason, Reason::MailboxNotFound | Reason::MailboxDisabled)),
     signal(-60, |lead| matches!(lead.reason, Reason::Disposable | Reason::InvalidSyntax)),
     signal(-100, |lead| lead.reason == Reason::Spamtrap),
-    // A person of an organization.
+    // The address of a person, in the domain of an organization.
     signal(15, |lead| !lead.role),
     signal(5, |lead| !lead.free),
-    // A domain with records that an operator maintains.
+    // A domain with the records of a maintained mail service.
     signal(5, |lead| lead.dns.spf),
     signal(3, |lead| lead.dns.dmarc_policy.is_some()),
     signal(2, |lead| lead.dns.dmarc_policy.is_some_and(|policy| policy > DmarcPolicy::None)),
@@ -90,7 +91,7 @@ const SIGNALS: [ScoreSignal; 14] = [
 /// The score of a lead.
 pub fn score(lead: &Lead<'_>) -> u8 {
     let sum: i32 = SIGNALS.iter().filter(|signal| (signal.holds)(lead)).map(|signal| signal.points).sum();
-    // Between 0 and 100 it fits.
+    // A number from 0 to 100 always fits.
     u8::try_from(sum.clamp(0, 100)).unwrap_or(0)
 }
 
@@ -109,7 +110,7 @@ mod tests {
         }
     }
 
-    /// As a large free provider has it.
+    /// The facts of a large free provider.
     fn free() -> DnsFacts {
         DnsFacts { dmarc_policy: Some(DmarcPolicy::None), bimi: false, ..good() }
     }

@@ -1,8 +1,9 @@
-//! Things that many holders share: accounts, or networks where there is no account.
+//! Divides resources that many holders share. A holder is an account, or a network if there is no account.
 //!
-//! Each such thing has a bound in all and a share for each holder. [`FairQueue`] gives holders their turns at something that serves
-//! one after another. [`Quota`] counts what holders keep for a while: bytes, places, connections. Both note in [`ShareUse`] how
-//! much is taken and how often something was refused, so that the operator sees which thing is used up.
+//! Each shared resource has two bounds: one for all holders together, and one for each holder, its share. [`FairQueue`] is for a
+//! resource that serves one item after another: there, holders take turns. [`Quota`] counts what holders keep for a while, such as
+//! bytes, places or connections. Both count in [`ShareUse`] how much is taken and how often something was refused, so that the
+//! operator sees which resource is used up.
 
 mod queue;
 mod quota;
@@ -13,30 +14,30 @@ pub use quota::{Quota, Taken};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The bound that a holder has met.
+/// The bound because of which a holder is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsedUp {
-    /// The holder's own share is used up. It has to wait for itself.
+    /// The holder's own share is used up. Only the holder itself can make room.
     Share,
-    /// The bound in all is used up, by others too.
+    /// The bound of all holders together is used up.
     All,
 }
 
-/// The bounds of a shared thing, in its own unit.
+/// The bounds of a shared resource, in its own unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// The most that one holder has.
+    /// The most that one holder may have.
     pub share: u64,
-    /// The most that all holders have together.
+    /// The most that all holders together may have.
     pub all: u64,
 }
 
-/// How much of a shared thing is taken, for metrics and for `/readyz`. Reading takes no lock.
+/// How much of a shared resource is taken, and how often it was refused, for metrics and for `/readyz`. Reading takes no lock.
 #[derive(Debug)]
 pub struct ShareUse {
-    /// The name of the thing, as metrics and documents have it.
+    /// The name of the resource in metrics and documents.
     pub name: &'static str,
-    /// The most that one holder and all holders have.
+    /// The most that one holder and that all holders may have.
     pub bounds: Bounds,
     used: AtomicU64,
     refused_share: AtomicU64,
@@ -44,13 +45,13 @@ pub struct ShareUse {
 }
 
 impl ShareUse {
-    /// Nothing is taken yet.
+    /// The use of a resource of which nothing is taken yet.
     pub fn new(name: &'static str, bounds: Bounds) -> ShareUse {
         let (used, refused_share, refused_all) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         ShareUse { name, bounds, used, refused_share, refused_all }
     }
 
-    /// What all holders have.
+    /// How much all holders together have.
     pub fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
@@ -63,17 +64,17 @@ impl ShareUse {
         }
     }
 
-    /// Whether nothing is left for anybody.
+    /// Whether nothing is left for any holder.
     pub fn is_used_up(&self) -> bool {
         self.used() >= self.bounds.all
     }
 
-    /// Sets what all holders have.
+    /// Sets how much all holders together have.
     pub fn set_used(&self, used: u64) {
         self.used.store(used, Relaxed);
     }
 
-    /// Counts a refusal by this bound.
+    /// Counts a refusal because of this bound.
     pub fn count_refusal(&self, by: UsedUp) {
         match by {
             UsedUp::Share => &self.refused_share,

@@ -1,4 +1,4 @@
-//! SMTP as a client speaks it: replies in, commands out, and the dialog between them (RFC 5321).
+//! The client side of SMTP (RFC 5321): replies are parsed, commands are encoded, and the dialog decides what to send.
 
 pub mod command;
 pub mod dialog;

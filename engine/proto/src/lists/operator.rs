@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
-/// The lists of a check: each question is first answered by the files of the operator, then by the built-in lists.
+/// All lists that a check uses. The files of the operator come before the built-in lists.
 #[derive(Clone, Default)]
 pub struct Lists {
     traps: SpamTraps,
@@ -23,23 +23,24 @@ pub struct Lists {
 pub enum ListKind {
     /// Addresses and domains that are never contacted. A domain does not cover its subdomains.
     SpamTraps,
-    /// Domains that are neither disposable nor a typing mistake, with their subdomains.
+    /// Domains that are neither disposable nor a typing mistake. A domain covers its subdomains.
     Allowed,
-    /// Domains of throw-away providers, with their subdomains.
+    /// Domains of throw-away providers. A domain covers its subdomains.
     Disposable,
     /// Local parts that name a function.
     Role,
     /// Domains of free providers.
     Free,
-    /// Domains that a suggestion can name.
+    /// Domains that can be suggested in place of a typing mistake.
     TypoTargets,
 }
 
 impl Lists {
-    /// Adds the entries of a file: one per line. A `#` at the beginning of a line or after white space begins a comment.
+    /// Takes the entries of a file, one per line, in place of earlier ones of this kind. A `#` at the beginning of a line or after
+    /// white space begins a comment.
     ///
     /// # Errors
-    /// [`ListFault`] names the first line that cannot be read. Nothing of the file is added then.
+    /// [`ListFault`] names the first line that cannot be read. Then the lists do not change.
     pub fn add(&mut self, kind: ListKind, text: &str) -> Result<(), ListFault> {
         match kind {
             ListKind::SpamTraps => self.traps = SpamTraps::parse(text)?,
@@ -54,13 +55,14 @@ impl Lists {
         Ok(())
     }
 
-    /// Whether the address `local@domain` or its domain is a spam trap. Case does not matter here and below; domains are in
-    /// A-label form.
+    /// Whether the address `local@domain` or its domain is a spam trap. Here and below, letter case does not matter, and domains
+    /// are in A-label form.
     pub fn is_spam_trap(&self, local: &str, domain: &str) -> bool {
         self.traps.matches(local, domain)
     }
 
-    /// Whether the domain or one of its parents is one of a throw-away provider.
+    /// Whether the domain or one above it belongs to a throw-away provider. The operator's allowed domains and their subdomains
+    /// never do.
     pub fn is_disposable(&self, domain: &str) -> bool {
         match covers(&self.allowed, domain) {
             true => false,
@@ -78,7 +80,7 @@ impl Lists {
         contains(&self.role, super::untagged(local)) || super::is_role(local)
     }
 
-    /// The domain that `domain` looks like a typing mistake of.
+    /// The domain that was probably meant, if `domain` looks like a typing mistake.
     pub fn suggest(&self, domain: &str) -> Option<Cow<'static, str>> {
         let is_right = |domain: &str| self.is_free(domain) || covers(&self.allowed, domain);
         typo::suggest(domain, &self.typo_targets, is_right, |domain| self.is_disposable(domain))
@@ -87,7 +89,7 @@ impl Lists {
 
 impl fmt::Debug for Lists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Traps are secrets of their operators; of the other lists the sizes are enough.
+        // Traps are secrets of their operators. For the other lists, the sizes are enough.
         f.debug_struct("Lists")
             .field("traps", &self.traps)
             .field("allowed", &self.allowed.len())
@@ -127,7 +129,7 @@ fn contains(entries: &HashSet<Box<str>>, text: &str) -> bool {
     }
 }
 
-/// Whether the entries have the domain or one of its parents.
+/// Whether the domain or one above it is among the entries.
 fn covers(entries: &HashSet<Box<str>>, domain: &str) -> bool {
     let mut rest = Some(domain);
     while let (false, Some(name)) = (entries.is_empty(), rest) {

@@ -1,49 +1,50 @@
-//! How far a site may be asked at most: profiles, and providers that want less.
+//! The ceiling of each site: the most that a profile allows, and less at providers that want less.
 
 use crate::refusals::RefusalBudget;
 
-/// How politely sites are asked.
+/// How much mailprobe asks of sites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// Below what providers ask of senders.
+    /// Below the limits that providers set for senders.
     Polite,
     /// At the limits that most servers have.
     Fast,
-    /// No caps beyond what keeps a session alive.
+    /// No limits except those that keep a session alive.
     Lab,
 }
 
 /// The ceiling for a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ceiling {
-    /// Most sessions that are open at once, from one source and over all hosts of the site. Processes that share a source do not
-    /// know the sessions of each other; the nodes of a cluster divide the number.
+    /// Most sessions at once, from one source and over all hosts of the site. Processes on the same source do not know each other's
+    /// sessions, but the nodes of a cluster divide the number.
     pub sessions: u32,
     /// Most new sessions in a minute.
     pub starts_a_minute: u32,
-    /// Recipients in one session, over all its transactions.
+    /// Most recipients in one session, over all its transactions.
     pub session_recipients: u32,
-    /// Refused recipients in one session before the next is taken.
+    /// Most refused recipients in one session. Then a new session takes over.
     pub session_errors: u32,
-    /// Refused recipients in an hour, over all sessions of a source.
+    /// Most refused recipients in an hour, over all sessions of a source.
     pub refusals: RefusalBudget,
-    /// A server that takes its time with each refusal is waited for; otherwise it is left for a new session.
+    /// Whether a session goes on if the server delays each refusal (a tarpit). Otherwise a new session takes over.
     pub waits_out_tarpits: bool,
 }
 
-/// Refusals an hour at a site of which nothing is known. The lowest known limit is the default of Cisco, 25 invalid recipients an
-/// hour and client. Most servers that count at all allow 100 and more.
+/// The budget at a site of which nothing is known. The lowest known limit is the default of Cisco, 25 invalid recipients an hour
+/// and client. Most servers that count at all allow 100 and more.
 const REFUSALS_UNKNOWN: RefusalBudget = RefusalBudget { mostly_refused: 100, mostly_accepted: 600 };
 
-/// The default of Cisco Secure Email: "Max. Invalid Recipients Per Hour" 25 (facts of its administration guide).
+/// The default of Cisco Secure Email: "Max. Invalid Recipients Per Hour" 25 (from its administration guide).
 pub const REFUSALS_CISCO: RefusalBudget = RefusalBudget { mostly_refused: 25, mostly_accepted: 25 };
 
-/// Operators that run the mail of very many domains under one site: each domain has its own recipients and its own control
-/// recipient, and the ceiling of sessions and recipients bounds them already. None of them publishes a figure; this
-/// is a tenth of what their ceiling of starts and recipients would let pass.
+/// The budget of operators with the mail of very many domains in one site. Each domain has its own recipients and its own control
+/// recipient, and the ceiling of sessions and recipients is a limit already. None of these operators publishes a number. 3,000
+/// refusals are at most a tenth of the recipients in an hour that the ceilings of new sessions and of recipients allow with
+/// `polite`.
 const REFUSALS_OPERATOR: RefusalBudget = RefusalBudget { mostly_refused: 3000, mostly_accepted: 6000 };
 
-/// Sites with a budget of refusals of their own, by name.
+/// The sites with a budget of their own, by name.
 const REFUSALS: &[(&str, RefusalBudget)] = &[
     ("google", REFUSALS_OPERATOR),
     ("microsoft365", REFUSALS_OPERATOR),
@@ -57,10 +58,10 @@ const REFUSALS: &[(&str, RefusalBudget)] = &[
     ("cisco", REFUSALS_CISCO),
 ];
 
-/// Providers that publish, or are known for, stricter ceilings than others: the sessions and the recipients of a session with
-/// `polite`, from KumoMTA's shaping tables (connections, and messages per connection). [`Ceiling::of`] has what `fast` and `lab`
-/// make of them. `data/operators.txt` says which hosts belong to a site of this name. `loadtest/src/providers.rs` has the same
-/// numbers for its plans, and a test there compares them.
+/// Providers with stricter ceilings than others. The numbers are those of `polite`: the sessions, and the recipients of a session,
+/// from KumoMTA's shaping tables (connections, and messages per connection). [`Ceiling::of`] derives the numbers of `fast` from
+/// them, and `lab` ignores them. `data/operators.txt` says which hosts belong to a site of this name. `loadtest/src/providers.rs`
+/// has the same numbers for its plans, and a test there compares them.
 const PROVIDERS: &[(&str, u32, u32)] = &[
     ("google", 5, 50),
     ("microsoft365", 5, 50),
@@ -111,23 +112,24 @@ impl Ceiling {
         }
     }
 
-    /// The part of one of `nodes` that ask from the same address: its sessions and their starts, at least one each. What limits a
-    /// single session stays, and the budget of refusals is divided where it is counted ([`RefusalBudget::divided`]).
+    /// The ceiling of each node if `nodes` nodes ask from the same address: a part of the sessions and of the new sessions in a
+    /// minute, at least one each. The limits of a single session stay. The budget of refusals is divided where refusals are counted
+    /// ([`RefusalBudget::divided`]).
     pub(super) fn divided(self, nodes: u32) -> Ceiling {
         let part = |whole: u32| if whole == u32::MAX { whole } else { (whole / nodes.max(1)).max(1) };
         Ceiling { sessions: part(self.sessions), starts_a_minute: part(self.starts_a_minute), ..self }
     }
 }
 
-/// The names in the tables.
+/// The names of the sites in the tables.
 #[cfg(test)]
 pub(super) fn sites() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|&(site, ..)| site).chain(REFUSALS.iter().map(|&(site, _)| site))
 }
 
-/// `fast` allows this number of times the refusals of `polite`.
+/// The budget of `fast` is that of `polite` times this number.
 const FAST_REFUSALS: u32 = 5;
-/// Postfix's soft limit: the last error that costs no delay.
+/// The soft limit of Postfix: it delays the replies after more errors than this.
 const POLITE_ERRORS: u32 = 10;
-/// A server that counts errors at all counts to fewer.
+/// More than any server allows that counts errors.
 const LAB_ERRORS: u32 = 1000;

@@ -1,4 +1,4 @@
-//! A queue in which holders take turns, so that nobody waits for all that another has put in.
+//! A queue in which holders take turns, so that no holder waits for all items of another.
 
 use super::{Bounds, ShareUse, UsedUp};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -19,27 +19,27 @@ impl<K: Eq + Hash + Clone> Default for Turns<K> {
 }
 
 impl<K: Eq + Hash + Clone> Turns<K> {
-    /// Puts a holder at the end, unless it has its place already.
+    /// Puts a holder at the end, unless it already has a place.
     pub fn add(&mut self, holder: K) {
         if self.present.insert(holder.clone()) {
             self.order.push_back(holder);
         }
     }
 
-    /// Takes the holder whose turn it is. It has no place until it is added again.
+    /// Takes the holder that is next. It has no place until it is added again.
     pub fn take(&mut self) -> Option<K> {
         let holder = self.order.pop_front()?;
         self.present.remove(&holder);
         Some(holder)
     }
 
-    /// Whether a holder has its place.
+    /// Whether a holder has a place.
     pub fn has(&self, holder: &K) -> bool {
         self.present.contains(holder)
     }
 }
 
-/// Waiting items, in order for each holder, and handed out in turns over holders.
+/// A queue of waiting items. The holders take turns, and the items of each holder stay in their order.
 #[derive(Debug)]
 pub struct FairQueue<K, T> {
     figures: Arc<ShareUse>,
@@ -54,7 +54,7 @@ impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
         FairQueue::with(Arc::new(ShareUse::new(name, bounds)))
     }
 
-    /// An empty queue that notes its use in figures that others have already.
+    /// An empty queue that counts its use in the given figures, which others may have already.
     pub fn with(figures: Arc<ShareUse>) -> FairQueue<K, T> {
         FairQueue { figures, waiting: HashMap::new(), turns: Turns::default(), len: 0 }
     }
@@ -64,11 +64,12 @@ impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
         Arc::clone(&self.figures)
     }
 
-    /// Adds an item at the end of those of its holder. If the queue is full, the newest item of the holder with the most items
-    /// gives way, and is returned: who has put in much does not keep out who has little.
+    /// Adds an item after the others of its holder. If the queue is full, the newest item of the holder with the most items gives
+    /// way and is returned, if that holder has at least two more items than this one. So a holder with many items does not keep out
+    /// one with few.
     ///
     /// # Errors
-    /// The bound that is used up, and the item.
+    /// Returns the bound that is used up, and the item.
     pub fn push(&mut self, holder: K, item: T) -> Result<Option<T>, (UsedUp, T)> {
         let own = self.of(&holder);
         let refuse = |by, item| {
@@ -93,12 +94,13 @@ impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
         Ok(gave_way)
     }
 
-    /// The next item: the oldest of the holder whose turn it is.
+    /// Takes the next item: the oldest one of the holder that is next.
     pub fn pop(&mut self) -> Option<(K, T)> {
         self.pop_if(|_, _| true)
     }
 
-    /// The next item for which the condition holds, among the oldest of each holder. The others keep their turn.
+    /// Takes the oldest item of the first holder, in the order of turns, for which the condition holds. The other holders keep
+    /// their turns.
     pub fn pop_if(&mut self, mut may: impl FnMut(&K, &T) -> bool) -> Option<(K, T)> {
         let (at, holder) = self.turns.order.iter().enumerate().find_map(|(at, holder)| {
             let oldest = self.waiting.get(holder)?.front()?;
@@ -116,7 +118,7 @@ impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
         Some((holder, item))
     }
 
-    /// Takes out all items for which the condition does not hold.
+    /// Removes and returns all items for which the condition does not hold.
     pub fn take_unless(&mut self, mut keeps: impl FnMut(&K, &T) -> bool) -> Vec<T> {
         let mut taken = Vec::new();
         for (holder, items) in &mut self.waiting {
@@ -139,12 +141,12 @@ impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
         self.waiting.values().flatten()
     }
 
-    /// The number of items of a holder.
+    /// The number of waiting items of a holder.
     pub fn of(&self, holder: &K) -> u64 {
         self.waiting.get(holder).map_or(0, |items| items.len() as u64)
     }
 
-    /// Whether nothing waits in it.
+    /// Whether no item is waiting.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,10 +1,9 @@
-//! The commands that a probe sends (RFC 5321 4.1.1). There is no DATA, no VRFY and no EXPN here, so none can
-//! ever be sent.
+//! The commands that a probe sends (RFC 5321 4.1.1). DATA, VRFY and EXPN are not among them, so these are never sent.
 
-/// Appends one command, line end included, to what is to be sent.
+/// Appends one command with its line end to `out`.
 ///
-/// The arguments come from [`crate::address`] and from the configuration; both refuse control characters, so
-/// that no argument can smuggle a second command.
+/// The arguments come from [`crate::address`] and from the configuration. Both refuse control characters, so no argument can
+/// contain a second command.
 pub fn encode(out: &mut Vec<u8>, command: Command<'_>) {
     let mut put = |parts: &[&str]| {
         for part in parts {
@@ -37,16 +36,16 @@ pub enum Command<'a> {
     Helo(&'a str),
     /// STARTTLS (RFC 3207).
     StartTls,
-    /// MAIL with our reverse-path, empty for `<>`.
+    /// MAIL with our reverse-path.
     Mail {
-        /// The mailbox, without the angle brackets.
+        /// The reverse-path without the angle brackets; empty for `<>`.
         reverse_path: &'a str,
-        /// A recipient of the transaction needs SMTPUTF8 (RFC 6531 3.4).
+        /// Whether a recipient of the transaction needs SMTPUTF8 (RFC 6531 3.4).
         smtputf8: bool,
     },
     /// RCPT with an address, without the angle brackets.
     Rcpt(&'a str),
-    /// RSET: forget the transaction.
+    /// RSET: the server forgets the transaction.
     Rset,
     /// QUIT: end the session (RFC 5321 4.1.1.10).
     Quit,

@@ -1,13 +1,14 @@
-//! One SMTP session seen from the client, from the greeting to QUIT, as a machine without I/O.
+//! The client side of one SMTP session, from the greeting to QUIT, as a state machine without I/O.
 //!
-//! The driver carries bytes both ways, starts TLS when told to, and calls back when [`Dialog::deadline`] has
-//! passed. The machine never sends DATA, never sends a group to a server that did not offer PIPELINING, and never
-//! lets a lost session answer for a recipient: what got no reply of its own is simply not answered.
+//! The driver carries bytes both ways, starts TLS on [`Event::StartTls`], and calls [`Dialog::on_timeout`] when
+//! [`Dialog::deadline`] has passed. The state machine never sends DATA, and never sends several commands at once to a server that
+//! does not offer PIPELINING. Only a reply to its own RCPT answers a recipient: when a session ends, the recipients without such a
+//! reply have no answer.
 //!
-//! RSET is sent in front of the next transaction, in its group, and not behind the last: servers count it as a
-//! junk command (Postfix `smtpd_junk_command_limit`), and the last transaction of a session needs none.
+//! RSET is sent before the next transaction, together with its commands, and not after each transaction: servers count it as a junk
+//! command (Postfix `smtpd_junk_command_limit`), and the last transaction of a session needs none.
 //!
-//! RFC 5321 (4.1.1, 4.3, 4.5.3), RFC 2920 (groups), RFC 3207 (STARTTLS).
+//! RFC 5321 (4.1.1, 4.3, 4.5.3), RFC 2920 (PIPELINING), RFC 3207 (STARTTLS).
 
 use super::command::{Command, encode};
 use super::ehlo::Extensions;
@@ -17,7 +18,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The properties that all sessions of a source share.
+/// The settings that all sessions of a source share.
 #[derive(Debug)]
 pub struct DialogConfig {
     /// The argument of EHLO: a name or an address literal.
@@ -31,15 +32,15 @@ pub struct DialogConfig {
 /// How long each answer may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Longest time up to the greeting.
+    /// Longest time until the greeting.
     pub banner: Duration,
-    /// EHLO, HELO, STARTTLS and RSET.
+    /// Longest time until the reply to EHLO, HELO, STARTTLS or RSET.
     pub ehlo: Duration,
     /// Longest time of the TLS handshake.
     pub tls: Duration,
-    /// Longest time up to the reply to MAIL.
+    /// Longest time until the reply to MAIL.
     pub mail: Duration,
-    /// Longest time up to the reply to one RCPT.
+    /// Longest time until the reply to one RCPT.
     pub rcpt: Duration,
 }
 
@@ -55,7 +56,7 @@ impl Default for Patience {
     }
 }
 
-/// The reply that a session waits for.
+/// What a session waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The greeting.
@@ -74,47 +75,47 @@ pub enum Step {
     Mail,
     /// The answer to the RCPT of the recipient with this index in its transaction.
     Rcpt(u16),
-    /// Nothing: the next transaction.
+    /// The next transaction. No reply is due.
     Idle,
 }
 
 /// An event for the driver of a session.
 #[derive(Debug)]
 pub enum Event {
-    /// The session takes a transaction.
+    /// The session is ready for a transaction.
     Ready,
-    /// Start the TLS handshake now and report with [`Dialog::on_tls_done`].
+    /// The driver has to start the TLS handshake now, and to report its end with [`Dialog::on_tls_done`].
     StartTls,
-    /// The server answered for a recipient of the transaction.
+    /// The server has answered for a recipient of the transaction.
     Answered {
-        /// Its index in the transaction.
+        /// The index of the recipient in the transaction.
         index: u16,
-        /// The answer.
+        /// The reply of the server.
         reply: Reply,
     },
-    /// The server refused MAIL; no recipient of the transaction gets an answer.
+    /// The server has refused MAIL. No recipient of the transaction gets an answer.
     MailRefused(Reply),
-    /// The session is over. Recipients without an answer have none.
+    /// The session is over. Recipients without an answer will not get one.
     Over(Closure),
 }
 
 /// The end of a session, with the step at which it ended.
 #[derive(Debug)]
 pub enum Closure {
-    /// The server refused us: a greeting, or EHLO and HELO, without success, or 421 at any step.
+    /// The server refused us: by its greeting, by its reply to EHLO or HELO, or by 421 at any step.
     Refused {
         /// The step of the refusal.
         step: Step,
-        /// Its words.
+        /// The reply that refused us.
         reply: Reply,
     },
-    /// The connection ended while an answer was due (or before the next transaction).
+    /// The connection ended at this step: while its reply was due, or before the next transaction.
     Closed(Step),
     /// The server gave no reply before the deadline of the step.
     TimedOut(Step),
-    /// The server broke the protocol.
+    /// The server sent something that is not a valid reply.
     Garbled(Step, ReplyError),
-    /// A reply with a code that its step does not allow, or before its command.
+    /// The server sent a reply with a code that the step does not allow, or a reply before its command.
     Unexpected(Step),
     /// The TLS handshake failed.
     TlsFailed,
@@ -129,16 +130,16 @@ pub struct Dialog {
     step: Step,
     over: bool,
     extensions: Extensions,
-    /// The greeting is that of Cisco Secure Email.
+    /// Whether the greeting names Cisco Secure Email.
     cisco: bool,
     parser: ReplyParser,
     outgoing: Vec<u8>,
-    /// Commands of the transaction that are not sent yet, without PIPELINING.
+    /// The commands of the transaction that are not sent yet, because the server does not offer PIPELINING.
     held: VecDeque<Vec<u8>>,
-    /// Answers that are due after the one of `step`.
+    /// The steps that follow `step` in the transaction, each with a reply.
     expected: VecDeque<Step>,
     mail_refused: bool,
-    /// A transaction is open at the server: RSET must come before the next MAIL.
+    /// The server has accepted MAIL in this session, so RSET has to come before the next MAIL.
     open: bool,
     deadline: Option<Instant>,
     events: VecDeque<Event>,
@@ -154,7 +155,7 @@ fn names_cisco(greeting: &str) -> bool {
 }
 
 impl Dialog {
-    /// A session on a connection that was just opened. With `starttls`, TLS is used if the server offers it.
+    /// A session on a new connection. With `starttls`, TLS is used if the server offers it.
     pub fn new(config: Arc<DialogConfig>, starttls: bool, now: Instant) -> Dialog {
         let deadline = Some(now + config.patience.banner);
         Dialog {
@@ -195,57 +196,59 @@ impl Dialog {
         self.over
     }
 
-    /// When [`Dialog::on_timeout`] is to be called, unless bytes come first.
+    /// When [`Dialog::on_timeout`] has to be called. Bytes that come before may change this.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// The next thing to tell.
+    /// The next event for the driver.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// The bytes that are to be sent now; empty when there are none. `spare` becomes the next buffer.
+    /// Takes the bytes that have to be sent now; empty if there are none. `spare`, an empty buffer, takes their place.
     pub fn take_outgoing(&mut self, spare: Vec<u8>) -> Vec<u8> {
         debug_assert!(spare.is_empty());
         if self.outgoing.is_empty() { spare } else { std::mem::replace(&mut self.outgoing, spare) }
     }
 
-    /// True when there are bytes to be sent.
+    /// True if there are bytes to be sent.
     pub fn wants_write(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// How many replies are due behind the one that comes next.
+    /// How many replies are due after the next one.
     pub fn replies_due(&self) -> usize {
         self.expected.len()
     }
 
-    /// True when recipients of the transaction are not asked about yet, because the server takes one command at a time.
+    /// True if commands wait to be sent: those that [`Dialog::take_outgoing`] returns next, or those of the transaction if the
+    /// server takes only one command at a time.
     pub fn holds_back(&self) -> bool {
         !self.held.is_empty() || self.wants_write()
     }
 
-    /// Recipients of the transaction that the server was asked about and has not answered for.
+    /// Number of recipients of the transaction that the server was asked about and has not answered for.
     pub fn unanswered(&self) -> usize {
         let due = std::iter::once(&self.step).chain(&self.expected);
         due.filter(|step| matches!(step, Step::Rcpt(_))).count().saturating_sub(self.held.len())
     }
 
-    /// Begins a transaction: MAIL, then RCPT for each recipient. Each recipient gets an [`Event::Answered`], and then follows
-    /// [`Event::Ready`]. Otherwise [`Event::MailRefused`] or [`Event::Over`] follows. If the server ended the session together with
-    /// its last reply, nothing is sent, and [`Event::Over`] follows at once.
+    /// Begins a transaction: MAIL, then RCPT for each recipient. If all goes well, each recipient gets an [`Event::Answered`]. If
+    /// the server refuses MAIL, there is an [`Event::MailRefused`] instead. [`Event::Ready`] ends the transaction in both cases. If
+    /// the session ends before, [`Event::Over`] does. If the server already ended the session together with its last reply, nothing
+    /// is sent, and [`Event::Over`] is the next event.
     ///
     /// # Panics
-    /// If the session was never ready, if its end was reported already, or with more than [`limits::TRANSACTION_RECIPIENTS_MAX`]
-    /// recipients. The caller can know all of these, and no peer can cause them.
+    /// If the session is not ready, if the driver has already got [`Event::Over`], or with more than
+    /// [`limits::TRANSACTION_RECIPIENTS_MAX`] recipients. The caller can avoid all of these, and no peer can cause them.
     pub fn transact<'a>(&mut self, now: Instant, recipients: impl Iterator<Item = &'a str>, smtputf8: bool) {
         if self.over && !self.events.is_empty() {
             return;
         }
         assert!(self.is_ready(), "a transaction on a session that is not ready");
         if !self.parser.is_empty() {
-            // The start of something that was not asked for: its end would be taken for an answer.
+            // The beginning of an unexpected reply is here already. With its end, it would be taken for the answer to a command.
             return self.end(Closure::Unexpected(Step::Idle));
         }
         let mut commands: Vec<Vec<u8>> = Vec::new();
@@ -280,10 +283,11 @@ impl Dialog {
     }
 
     /// Says QUIT and ends the session. The connection may be closed as soon as the bytes are sent, as Postfix does
-    /// (`smtp_skip_quit_response`): nothing that the server could still answer matters.
+    /// (`smtp_skip_quit_response`), because no further reply matters.
     pub fn quit(&mut self) {
         if !self.over {
-            // Commands that were not sent are taken back: without PIPELINING nothing may follow in the same write.
+            // Commands that were not sent yet are dropped, because without PIPELINING no other command may be sent together with
+            // QUIT.
             self.outgoing.clear();
             if !matches!(self.step, Step::Banner | Step::StartTls | Step::Handshake) {
                 encode(&mut self.outgoing, Command::Quit);
@@ -292,7 +296,7 @@ impl Dialog {
         }
     }
 
-    /// Bytes came from the server.
+    /// Bytes have come from the server.
     pub fn receive(&mut self, now: Instant, bytes: &[u8]) {
         if self.over || self.step == Step::Handshake {
             return;
@@ -300,15 +304,15 @@ impl Dialog {
         self.parser.feed(bytes);
         while !self.over {
             match self.parser.next() {
-                // A reply to what still waits to be sent answers something else. Taken for an answer, it would move
-                // all that follow to the wrong recipients.
+                // A reply that comes before its command was sent does not answer that command. Otherwise all later replies would
+                // count for the wrong recipients.
                 Ok(Some(reply)) if self.step == Step::Idle || self.wants_write() => self.unasked(reply),
                 Ok(Some(reply)) => self.on_reply(now, reply),
                 Ok(None) => return,
                 Err(error) => self.end(Closure::Garbled(self.step, error)),
             }
             if self.step == Step::Handshake {
-                // RFC 3207 4.2: what was said in the clear is void, above all what was slipped in behind the 220.
+                // RFC 3207 4.2: what the server said without TLS is void, above all what somebody may have inserted after the 220.
                 return self.parser.clear();
             }
         }
@@ -321,7 +325,7 @@ impl Dialog {
         }
     }
 
-    /// The TLS handshake is done or failed.
+    /// The TLS handshake has succeeded or failed.
     pub fn on_tls_done(&mut self, now: Instant, success: bool) {
         if self.step != Step::Handshake || self.over {
             return;
@@ -335,7 +339,7 @@ impl Dialog {
         }
     }
 
-    /// The deadline has passed: the session ends.
+    /// Time has passed. If the deadline has passed too, the session ends.
     pub fn on_timeout(&mut self, now: Instant) {
         if !self.over && self.deadline.is_some_and(|deadline| deadline <= now) {
             match self.step {
@@ -345,11 +349,11 @@ impl Dialog {
         }
     }
 
-    /// The state table: what is waited for, and what came.
+    /// The table of states: what the session waits for, and which reply came.
     fn on_reply(&mut self, now: Instant, reply: Reply) {
         let code = reply.code();
         if code == 421 {
-            // RFC 5321 3.8: whatever it answers, the server closes the connection behind it.
+            // RFC 5321 3.8: whichever command this answers, the server closes the connection after it.
             return self.end(Closure::Refused { step: self.step, reply });
         }
         match self.step {
@@ -367,7 +371,7 @@ impl Dialog {
                 self.enter(Step::Handshake, now);
                 self.events.push_back(Event::StartTls);
             }
-            // Opportunistic (RFC 7435): a server that offers TLS and has none is asked in the clear.
+            // TLS is opportunistic (RFC 7435). If a server offers TLS but refuses it, the session continues without TLS.
             Step::StartTls if code >= 400 => self.ready(),
             Step::Rset if code / 100 == 2 => self.proceed(now),
             Step::Mail if code / 100 == 2 => {
@@ -394,7 +398,7 @@ impl Dialog {
         self.enter(Step::Ehlo, now);
     }
 
-    /// RFC 5321 3.2: a server that knows no EHLO is greeted with HELO.
+    /// RFC 5321 3.2: if the server refuses EHLO with a permanent reply, HELO is sent. Any other refusal ends the session.
     fn greeting_refused(&mut self, now: Instant, reply: Reply) {
         if self.step == Step::Ehlo && reply.is_permanent() {
             encode(&mut self.outgoing, Command::Helo(&self.config.ehlo));
@@ -413,7 +417,7 @@ impl Dialog {
         }
     }
 
-    /// Goes on to the next answer that is due, or to the next transaction.
+    /// Goes on to the next reply that is due. If there is none, the session is ready for the next transaction.
     fn proceed(&mut self, now: Instant) {
         if self.expected.is_empty() {
             self.ready();
@@ -429,14 +433,14 @@ impl Dialog {
         }
     }
 
-    /// Without PIPELINING: one command, then its answer.
+    /// Sends the next command if the server does not offer PIPELINING: one command at a time.
     fn send_held(&mut self) {
         if let Some(command) = self.held.pop_front() {
             self.outgoing.extend_from_slice(&command);
         }
     }
 
-    /// After a refused MAIL: what is not sent need not be.
+    /// After a refused MAIL, drops the commands that are not sent yet.
     fn drop_held(&mut self) {
         if !self.extensions.pipelining {
             self.held.clear();
@@ -463,7 +467,7 @@ impl Dialog {
         self.deadline = Some(now + wait);
     }
 
-    /// A reply to nothing that was asked: a farewell, or a server that cannot count.
+    /// A reply without a command: the server closes the connection, or has lost count of the commands.
     fn unasked(&mut self, reply: Reply) {
         self.end(if reply.code() == 421 {
             Closure::Refused { step: self.step, reply }
@@ -475,7 +479,7 @@ impl Dialog {
     fn end(&mut self, closure: Closure) {
         self.over = true;
         self.deadline = None;
-        // Only the commands that were sent remain.
+        // Only the steps of commands that were sent remain.
         self.expected.truncate(self.expected.len().saturating_sub(self.held.len()));
         self.held = VecDeque::new();
         self.parser.clear();
