@@ -67,9 +67,9 @@ impl Address {
         &self.domain
     }
 
-    /// The form in which equal addresses are equal: [`Address::as_str`] with ASCII letters in lower case. RFC 5321 2.4 lets a
-    /// server distinguish `Joe` from `joe`, but no major provider does. Other letters keep their case, because only the server can
-    /// define how to fold it (RFC 6530 10.1).
+    /// Two addresses count as the same if this form of them is equal: [`Address::as_str`] with ASCII letters in lower case. RFC
+    /// 5321 2.4 lets a server distinguish `Joe` from `joe`, but no major provider does. Other letters keep their case, because only
+    /// the server can define how to fold it (RFC 6530 10.1).
     pub fn canonical(&self) -> String {
         self.text.to_ascii_lowercase()
     }

@@ -1,7 +1,7 @@
-//! The effects of what a server says or does: on a recipient, on the session, and on what is known of the host.
+//! Decides the effects of what a server says or does: on the recipient, on the session, on the host and on the pace of the site.
 //!
-//! The functions decide, and the engine applies the effects to the state of the site. So each decision is a table of inputs and
-//! effects, and its tests are rows of that table.
+//! The functions here only decide, and the engine applies the effects. So each decision is a table of inputs and effects, and its
+//! tests are rows of that table.
 
 pub mod ending;
 pub mod recipient;

@@ -143,8 +143,8 @@ pub const DNS_TCP_TIMEOUT: Duration = Duration::from_secs(4);
 pub const DNS_TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
 /// Number of rounds over all resolvers for one question. Each resolver gets one turn in a round.
 pub const DNS_ROUNDS: u32 = 5;
-/// The number of REFUSED replies to one question after which they count as the answer of a resolver. Before that it is asked again,
-/// because dnsmasq says REFUSED while it has too many questions under way.
+/// After this number of REFUSED replies to one question, a resolver is not asked again. Before that it is, because dnsmasq says
+/// REFUSED while it has too many questions under way.
 pub const DNS_REFUSALS_MAX: u8 = 4;
 /// How long a refused question waits before its resolver is asked again. Each refusal doubles it.
 pub const DNS_REFUSAL_PAUSE: Duration = Duration::from_millis(100);
@@ -179,7 +179,7 @@ const _: () = assert!(DNS_WINDOW_MAX * 768 < 212_992);
 
 /// After this number of names in a row that were denied without proof, the resolvers count as denying everything.
 pub const DNS_DENIALS_IN_A_ROW: usize = 20;
-/// After this number of names in a row that were answered with proof, they no longer do.
+/// After this number of names in a row that were answered with proof, the resolvers no longer count as denying everything.
 pub const DNS_HONEST_IN_A_ROW: u32 = 20;
 /// If a top-level domain is denied without proof, the resolvers count as denying everything, unless there was an answer with proof
 /// within this time before. Such an answer shows that only some names are denied.
@@ -189,9 +189,9 @@ pub const DNS_HONEST_WINDOW: Duration = Duration::from_secs(10);
 pub const DNS_START_PATIENCE: Duration = Duration::from_secs(2);
 /// Interval between the tests of resolvers that deny everything.
 pub const DNS_DENIAL_PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the answers in such a test are awaited.
+/// How long a test of resolvers that deny everything waits for answers.
 pub const DNS_DENIAL_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Most names for such a test: those that were denied last are asked about again.
+/// Most names that such a test asks about again. They are those that were denied last.
 pub const DNS_DENIED_NAMES_MAX: usize = 7;
 /// Most names that are remembered because one resolver denied them without proof and another did not.
 pub const DNS_DISPUTED_NAMES_MAX: usize = 256;
@@ -250,7 +250,7 @@ pub const WALK_TTL: Duration = Duration::from_secs(60);
 pub const WALKS_MAX: usize = 10_000;
 /// Most bytes of all kept results of walks, over all shards.
 pub const WALKS_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Most patient works that wait for one walk. A walk whose name servers are silent must not fill the engine.
+/// Most patient works that wait for one walk. A walk with silent name servers must not fill the engine.
 pub const WALK_WAITERS_MAX: usize = 256;
 /// Most walks for patient works that may be fresh at the same time. A list brings thousands of domains at once. If all were looked
 /// up together, they would take memory and overflow the sockets of the resolver, and no answer would come sooner.
@@ -314,22 +314,24 @@ pub const SITE_LAST_TRY: Duration = Duration::from_secs(90);
 /// The longest rest or pause that is worth waiting for. Patient works wait for a preferred host that rests for no longer, and do
 /// not go to a backup. Single checks wait for a pause of a site that is no longer.
 pub const REST_SHORT: Duration = Duration::from_secs(5);
-/// A group has one session for patient works, and one more for each time that it has proven this number of answers. If a host
-/// changes its behaviour, the answers of all open sessions are worthless, so it first has to show that it does not. Trusted
-/// operators and groups with single checks have no such limit.
+/// A group begins with one session for patient works, and may have one more each time that this number of answers was proven. If a
+/// host changes its behaviour, the answers of all open sessions are worthless, so it first has to show that it does not. There is
+/// no such limit for trusted operators, or while single checks wait.
 pub const PROVEN_ANSWERS_A_SESSION: u32 = 500;
-/// Such a group gets one more session after each of these times, so that slow servers do not have only one session for long.
+/// Each time this duration has passed, such a group may have one more session, so that a slow server does not have only one session
+/// for long.
 pub const UNPROVEN_SESSION_AFTER: Duration = Duration::from_secs(2);
-/// How many works have to wait before another session is worth its connection: after each of these times, the number is lower, at a
-/// half, a third and so on. So slow servers get more sessions.
+/// The longer a group has had open sessions, the fewer waiting works are worth another session: after this time half of the initial
+/// number, after twice this time a third, and so on. So slow servers get more sessions.
 pub const SLOW_GROUP_AFTER: Duration = Duration::from_secs(10);
-/// The lowest such number is the first one divided by this.
+/// The initial number of works that are worth another session is divided by no more than this.
 pub const SLOW_GROUP_SHARES_MAX: usize = 10;
 /// How long a single check waits while all sessions of its group are busy, before another session is opened for it.
 pub const STUCK_AFTER: Duration = Duration::from_secs(2);
-/// A group with this number of open sessions gets no further one for these two reasons.
+/// A group with this number of open sessions gets no further one for a slow server or for a stuck single check.
 pub const STUCK_SESSIONS_MAX: u32 = 8;
-/// How often in a row a waiting class of works may be passed over for a higher class. So one work in ten is of a lower class.
+/// How often in a row a waiting class of works may be passed over for a higher class. So at least one work in ten is of a lower
+/// class, as long as such works wait.
 pub const QUEUE_PASSED_MAX: u8 = 9;
 
 const _: () = assert!(SITE_LAST_TRY.as_secs() > PACE_PAUSE_MAX.as_secs());
@@ -343,7 +345,7 @@ pub const PACE_SESSIONS_INITIAL: u32 = 10;
 pub const PACE_STRETCH_ANSWERS: u32 = 20;
 /// A learned limit is doubled, to see whether it still holds, after it was reached this often.
 pub const PACE_TRY_AFTER: u32 = 8;
-/// Each time that the limit does hold, this number doubles, up to this maximum.
+/// Each time that the limit held after all, that number doubles, up to this maximum.
 pub const PACE_TRY_AFTER_MAX: u32 = 256;
 /// Shortest wait until a session may start.
 pub const PACE_WAIT_MIN: Duration = Duration::from_millis(1);
@@ -366,7 +368,8 @@ const _: () = assert!(PACE_PAUSE_MIN.as_millis() < PACE_PAUSE_MAX.as_millis());
 pub const CONTROL_TTL: Duration = Duration::from_secs(3600);
 /// How long it counts for a single check, which cannot wait until the control recipient is refused again.
 pub const CONTROL_SINGLE_TTL: Duration = Duration::from_secs(600);
-/// Most accepted single checks at a host in a row before a control recipient has to be refused again.
+/// Most accepted single checks at a host after a control recipient was refused there. For further ones, a control recipient has to
+/// be refused again.
 pub const CONTROL_ACCEPTS_MAX: u32 = 15;
 /// How long a control recipient is not asked about again after an unclear reply.
 pub const CONTROL_UNKNOWN_TTL: Duration = Duration::from_secs(60);
@@ -376,8 +379,8 @@ pub const CONTROL_TRANSIENT_TTL: Duration = Duration::from_secs(4);
 pub const CONTROL_ATTEMPTS_MAX: u8 = 3;
 /// Most pairs of a domain and a host for which a shard remembers what control recipients have shown.
 pub const KNOWN_DOMAINS_MAX: usize = 50_000;
-/// From this number of refused single checks in a row at a host, over all its sessions, a further refusal needs a proof if the host
-/// has a known mailbox: mailprobe asks about that mailbox.
+/// If a host refuses this number of single checks in a row, over all its sessions, then the last and each further refusal needs a
+/// proof: mailprobe asks about a known mailbox of the host, if there is one.
 pub const REFUSALS_SINGLE_MAX: u32 = 6;
 /// Most refused single checks in a row in one session that need no proof. This is lower, because several sessions may get refusals
 /// at once before a change of the host is noticed.
@@ -397,7 +400,7 @@ pub const CHECKPOINT_MAX: u32 = 320;
 pub const CHECKPOINT_ROUNDS_MAX: usize = 12;
 /// Number of short checkpoints in a row that count as a long one if each shows that the same domain accepts everyone.
 pub const CATCH_ALL_CHECKPOINTS_MIN: u32 = 3;
-/// Number of refusals in a row from which they need a proof even if the host has no known mailbox.
+/// This number of refusals in a row needs a proof even if the host has no known mailbox.
 pub const RUN_MIN: u32 = 12;
 /// Some servers end a session after one or two refusals (Postfix under stress: after one), so it cannot be asked afterwards whether
 /// the server still accepts mailboxes. If such a refusal came after an accept of the same session, the next session can prove it:
@@ -430,15 +433,15 @@ const _: () = assert!(SINGLE_NAMED_INTERVAL_MAX.as_secs() < SINGLE_PATIENCE.as_s
 
 /// Number of sites that have to be out of reach for an outage. With fewer, the cause is probably the sites.
 pub const OUTAGE_SITES_MIN: usize = 10;
-/// How long there has to be no successful connection for an outage. Failures can come at once, because hosts refuse connections at
-/// once. A successful connection among them needs time for its round trips and retransmissions (RFC 6298: the third SYN leaves
-/// after 3 s).
+/// An outage needs this time without a successful connection. Many failures can come within a moment, because hosts refuse
+/// connections at once. A successful connection among them needs more time, for its round trips and retransmissions (RFC 6298: the
+/// third SYN leaves after 3 s).
 pub const OUTAGE_SILENCE: Duration = Duration::from_secs(5);
 /// How long a failed connection counts.
 pub const OUTAGE_WINDOW: Duration = Duration::from_secs(60);
-/// How long it takes during an outage until the next attempt to ask about an address.
+/// Interval between the attempts during an outage. Each attempt asks about one address.
 pub const OUTAGE_PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// Number of places for the sites that failed. Two sites with the same place count once.
+/// Number of places in which failures of sites are noted. Two sites with the same place count once.
 pub const OUTAGE_SITE_BITS: usize = 512;
 
 const _: () = assert!(OUTAGE_SILENCE.as_secs() < OUTAGE_WINDOW.as_secs());

@@ -60,14 +60,14 @@ impl Resolvers {
         }
     }
 
-    /// True if there is an outage, or if one more silent lookup would make one. Before that counts, the caller should ask about a
-    /// name that is known to be answered.
+    /// True if there is an outage, or if one more silent lookup would make one. The caller should then ask about a name that is
+    /// known to be answered, before a silent lookup counts.
     pub fn is_suspect(&self) -> bool {
         self.silent.load(Relaxed) + 1 >= DNS_SILENT_LOOKUPS_MAX
     }
 
-    /// Whether the resolvers are the cause of silence, and not the domains. True until the first answer since the start. An answer
-    /// ends the outage, so lookups have to continue meanwhile.
+    /// Whether the resolvers are the cause of silence, and not the domains. Also true from the start until the first answer. An
+    /// answer ends this state, so lookups have to continue meanwhile.
     pub fn are_down(&self) -> bool {
         !self.has_answered() || self.are_silent()
     }
@@ -92,7 +92,7 @@ impl Resolvers {
 /// Whether mail servers can be reached from a source. Times count from any fixed instant, and are at least 1 ms.
 #[derive(Debug)]
 pub struct Connections {
-    /// For each place of a site, when the last attempt there failed, in milliseconds. 0 if none has failed.
+    /// For each place, when a connection to a site with this place last failed, in milliseconds. 0 if none has.
     failed: [AtomicU64; OUTAGE_SITE_BITS],
     /// When the first failure since the last success was, in milliseconds. 0 if there was none.
     since: AtomicU64,

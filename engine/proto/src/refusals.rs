@@ -42,8 +42,8 @@ impl RefusalBudget {
         }
     }
 
-    /// The part of the budget for each node if `nodes` nodes ask from the same address. It is never too small to ask the site about
-    /// one recipient, if the whole budget is not.
+    /// The part of the budget for each node if `nodes` nodes ask from the same address. It allows at least one recipient and the
+    /// proof of its answer, if the whole budget does.
     pub fn divided(self, nodes: u32) -> RefusalBudget {
         if nodes <= 1 || self.is_unlimited() {
             return self;
@@ -55,7 +55,7 @@ impl RefusalBudget {
         }
     }
 
-    /// The budget with the lower one of each of the two values.
+    /// The lower of two budgets, for each of their two values.
     pub fn min(self, other: RefusalBudget) -> RefusalBudget {
         RefusalBudget {
             mostly_refused: self.mostly_refused.min(other.mostly_refused),

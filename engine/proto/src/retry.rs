@@ -6,8 +6,8 @@
 //! (`frontend/clean/src/driver/answers.rs`) ask again by a [`Schedule`], which depends on the cause of the retry. The caller
 //! remembers the times and the [`Tries`] of each address.
 //!
-//! The causes in the first row of this table share one number of retries. After greylisting, the delay that the server wants counts
-//! as [`GREYLISTING_WAIT`] with every schedule. A schedule limits such delays, and says how often and until when an address is
+//! The causes in the first row of this table share one number of retries. After greylisting, the wanted delay is
+//! [`GREYLISTING_WAIT`], whatever the server names. A schedule limits such delays, and says how often and until when an address is
 //! asked again.
 //!
 //! | cause | batch or uploaded list | list of the command line |

@@ -6,21 +6,21 @@ use crate::smtp::reply::Reply;
 use crate::verdict::classify::Classification;
 use crate::verdict::{Class, Scope, Stage};
 
-/// The effects of the end of a session in a transaction.
+/// The effects of the end of a session during a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndEffects<'a> {
-    /// What the pace of the site learns.
+    /// What the end shows the pace of the site, if anything.
     pub pace: Option<PaceEffect>,
     /// The effect on the host.
     pub host: EndEffect<'a>,
-    /// The first recipient without an answer may be the cause, by this rule.
+    /// Set if the first recipient without an answer may be the cause of the end: the rule of this recipient.
     pub suspect: Option<&'static str>,
 }
 
 /// What the end of a session shows the pace of its site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PaceEffect {
-    /// The server breaks off at the commands that begin another transaction.
+    /// The server has answered for recipients, but fails at the commands that begin another transaction.
     BrokeBetween,
     /// The server ended the session at this step.
     CutOff(End),
@@ -33,21 +33,22 @@ pub enum EndEffect<'a> {
     Nothing,
     /// STARTTLS or the handshake failed: the host may work without TLS (RFC 7435).
     TlsFailed,
-    /// It has too much, by this rule.
+    /// The host pushes back, by this rule.
     PushBack(&'static str),
-    /// It says that we are too fast or not wanted.
+    /// The host says in this reply that we are too fast or not wanted.
     SlowDown(&'a Reply, Classification),
-    /// It refuses sessions with this reply, and is down.
+    /// The host refuses sessions with this reply, and counts as down.
     Refused(&'a Reply, Classification),
-    /// The connection ended without a reply, by this rule.
+    /// The connection ended or timed out without a reply, by this rule.
     Died(&'static str),
-    /// It ended the session at a recipient, before any answer.
+    /// The session ended or timed out at a recipient, before any answer.
     HungUp,
-    /// It does not speak SMTP, and is down.
+    /// The host does not speak SMTP, and counts as down.
     NotSmtp,
 }
 
-/// Decides what the end of a session without any answer shows. `classify` reads the reply of the server.
+/// Decides the effect on the host if a session ended before any answer for a recipient. `classify` gives the reply of the server
+/// its meaning.
 pub fn on_session_refused<'a>(
     closure: &'a Closure,
     classify: impl Fn(Stage, &Reply) -> Classification,
@@ -75,8 +76,8 @@ pub fn on_session_refused<'a>(
     }
 }
 
-/// Decides what the end of a session in a transaction does. `heeds_words`: a 421 may say that we are the cause. `classify` reads the
-/// reply of the server.
+/// Decides the effects if a session ended during a transaction. With `heeds_words`, a 421 may count as a statement about us.
+/// `classify` gives the reply of the server its meaning.
 pub fn on_session_end<'a>(
     closure: &'a Closure,
     tally: &Tally,
@@ -122,7 +123,7 @@ fn words_about_us(
     (about_us && matches!(said.class, Class::Throttled | Class::Policy)).then_some((reply, said))
 }
 
-/// Whether a session ended in place of the reply to a recipient.
+/// Whether a session ended while the reply for a recipient was due.
 pub fn ends_at_recipient(closure: &Closure) -> bool {
     matches!(
         closure,
@@ -132,7 +133,8 @@ pub fn ends_at_recipient(closure: &Closure) -> bool {
     )
 }
 
-/// Whether a server that answered for recipients broke off at the commands that begin another transaction.
+/// Whether the server failed at the commands that begin another transaction, by silence or by a reply that breaks the protocol. A
+/// closed connection or 421 does not count here.
 fn breaks_between(closure: &Closure) -> bool {
     matches!(
         closure,

@@ -1,37 +1,37 @@
-//! The effects of a reply to RCPT about a recipient that was asked about.
+//! The effects of a reply to RCPT.
 
 use crate::verdict::classify::{Classification, reason_at_rcpt};
 use crate::verdict::evidence::Held;
 use crate::verdict::{Class, Reason, Scope};
 
-/// The rule for a code about the recipient whose words were not understood.
+/// The rule of a reply that denies the recipient by its code 5.1.1, but with words that may contradict the code.
 const UNCERTAIN: &str = "uncertain-5.1.1";
 
-/// What is known beside the meaning of the reply.
+/// What is known in addition to the meaning of the reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RcptFacts {
-    /// Its code is 5yz.
+    /// The code of the reply is 5yz.
     pub permanent: bool,
-    /// Others had their answers before, in the same transaction.
+    /// Other recipients of the same transaction had their answers before.
     pub behind_others: bool,
-    /// The accepts of this host show nothing.
+    /// The host accepts everything, so an accept shows nothing.
     pub accepts_everything: bool,
-    /// The recipient was put back before.
+    /// The recipient was put back before, after an earlier session.
     pub returned: bool,
-    /// An earlier session got the same refusal, and none has got a reply about a recipient since.
+    /// An earlier session got the same refusal, and no session has got a reply about a recipient since.
     pub repeated: bool,
-    /// If the host says it to everyone, the reply is a block of our source.
+    /// If the host gives this reply to everyone, it is a block of our source.
     pub block: bool,
     /// The cause may be our IPv6 address, because the host can be reached at an IPv4 address as well.
     pub for_ipv6: bool,
 }
 
-/// The effects of the reply.
+/// The effects of one reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RcptEffects {
-    /// The host may say the same to everyone.
+    /// Set if the host may give this refusal to everyone.
     pub alike: Option<Alike>,
-    /// The effect on the host, apart from that.
+    /// The other effect on the host.
     pub host: HostEffect,
     /// What happens with the recipient.
     pub recipient: RecipientEffect,
@@ -42,9 +42,9 @@ pub struct RcptEffects {
 /// A refusal that the host may give to everyone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alike {
-    /// It blocks our source.
+    /// If everyone gets this refusal, it is a block of our source.
     pub block: bool,
-    /// No other session has to get the same refusal first.
+    /// The refusal counts, even if no other session has got it.
     pub settled: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Alike {
 pub enum HostEffect {
     /// The host is used as before.
     Nothing,
-    /// The site has too much: its pace is lowered.
+    /// The site pushes back, so its pace is lowered.
     PushBack,
     /// The host refuses to go on with this session.
     SessionRefused,
@@ -62,20 +62,20 @@ pub enum HostEffect {
 /// The effect of a reply to RCPT on its recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecipientEffect {
-    /// The answer counts if the replies after it prove it.
+    /// The answer is held, and counts if later replies prove it.
     Hold(Held),
-    /// It is answered with this reason and rule.
+    /// The recipient is answered with this reason and rule.
     Settle(Reason, &'static str),
-    /// It is unverifiable until the host lets it in.
+    /// The recipient is unverifiable for now. It may be asked about again later, if the schedule of its check allows that.
     Greylisted,
-    /// It is asked about in the next transaction of the session.
+    /// The recipient is asked about in the next transaction of the session.
     NextTransaction,
-    /// It is asked about in another session, a few times.
+    /// The recipient is asked about in another session. This can happen a few times.
     AnotherSession {
-        /// The session has to use another route.
+        /// Whether this session has to use another route.
         elsewhere: bool,
     },
-    /// It is asked about once more later, because the reply was transient.
+    /// The recipient is asked about once more later, because the reply was transient.
     OnceMore,
     /// The other hosts are asked, or another address of this one.
     Elsewhere,
@@ -84,24 +84,25 @@ pub enum RecipientEffect {
 /// The effect of a reply to RCPT on its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyEffect {
-    /// It counts as an answer, whatever it says.
+    /// The reply counts as an answer about the recipient.
     Answer,
-    /// It counts as an answer that the host may give to everyone.
+    /// The reply counts as an answer that the host may give to everyone.
     Refusal,
     /// The transaction is full: the recipient is asked about in the next one.
     Later,
-    /// The recipient is to be asked about in another session.
+    /// The recipient has to be asked about in another session.
     Push,
     /// The reply has no effect, and another session would get the same reply.
     Nothing,
 }
 
-/// Decides what a reply to RCPT does.
+/// Decides the effects of a reply to RCPT.
 pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
     let RcptFacts { permanent, repeated, .. } = facts;
     let session = ReplyEffect::Answer;
     let answer = |recipient| RcptEffects { alike: None, host: HostEffect::Nothing, recipient, session };
-    // The host may say so to everyone. A code 5yz promises that this lasts.
+    // The host may say this to everyone. But only a 5yz code says that it lasts, so only such a reply counts as a refusal of
+    // everyone.
     let lasting = |recipient| match permanent {
         true => RcptEffects {
             alike: Some(Alike { block: false, settled: true }),
@@ -118,7 +119,7 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
         Class::Accepted | Class::ExistsThrottled if reason == Reason::MailboxExists => {
             answer(RecipientEffect::Hold(Held::Accepted))
         }
-        // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
+        // RFC 5321 4.5.3.1.10: the transaction is full, so the other recipients go into the next one.
         Class::Throttled if said.scope == Scope::Session && facts.behind_others => {
             RcptEffects { session: ReplyEffect::Later, ..answer(RecipientEffect::NextTransaction) }
         }
@@ -137,11 +138,11 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
             session: if repeated { ReplyEffect::Nothing } else { ReplyEffect::Push },
         },
         Class::Temporary => lasting(RecipientEffect::OnceMore),
-        // What the server says to the control recipient settles it.
+        // The reply about the control recipient decides what this reply means.
         Class::Unclear if said.permanent && said.scope == Scope::Recipient && said.rule == UNCERTAIN => {
             answer(RecipientEffect::Hold(Held::Unclear))
         }
-        // If it says so of every recipient, the server's own disk is full, or it counts something other than one mailbox.
+        // If the server says this about every recipient, its own disk is full, or it has another limit than that of one mailbox.
         Class::Full => lasting(RecipientEffect::Settle(reason, said.rule)),
         Class::NotFound if reason != Reason::Unverifiable => answer(RecipientEffect::Hold(Held::Refused)),
         _ if reason != Reason::Unverifiable => answer(RecipientEffect::Hold(Held::Denied)),
@@ -149,8 +150,8 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
     }
 }
 
-/// A refusal that says nothing about the recipient. Another host, or another address of this one, may say more. A host that gives it
-/// to one recipient after the other may give it to everyone.
+/// The effects of a refusal that says nothing about the recipient. Another host, or another address of this one, may say more. If
+/// the host gives this refusal to one recipient after the other, it may give it to everyone.
 fn not_about_recipient(said: &Classification, facts: RcptFacts) -> RcptEffects {
     let is_other_hosts = matches!(said.class, Class::Relay | Class::Unclear | Class::AuthRequired)
         || said.scope == Scope::Host;

@@ -1,7 +1,7 @@
 //! A cache of DNS outcomes, each kept for its lifetime.
 //!
-//! One thread uses a cache. Its bound is a number of bytes. If it is full, it evicts entries by the clock algorithm: a hand goes
-//! round all slots, and evicts an entry that has expired or was not read since the hand last passed it.
+//! A cache is used by one thread, and bounded in bytes. If it is full, it evicts entries by the clock algorithm: a hand goes round
+//! the slots, and evicts each entry that has expired or was not read since the hand last passed it, until there is room.
 
 use super::{Exchange, Mx, Name, Outcome, Question, Records};
 use crate::limits::DNS_FAILURE_TTL;
@@ -10,9 +10,9 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Outcomes by question. `S` hashes questions with a secret key, so no peer can choose colliding names.
+/// Outcomes by question. `S` hashes questions with a secret key, so no peer can choose names that collide.
 pub struct Cache<S> {
-    /// The index of a question in `slots`, by its hash.
+    /// The index of each question in `slots`, by the question's hash.
     index: HashTable<u32>,
     keyed: S,
     slots: Vec<Slot>,

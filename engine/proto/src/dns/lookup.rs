@@ -77,7 +77,7 @@ pub struct Transmit {
 /// What a message that arrived means for its lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// Nothing: it matches no try that still awaits an answer, or the lookup has ended.
+    /// The message is ignored: it matches no try that still awaits an answer, or the lookup has ended.
     Nothing,
     /// The resolver has answered, perhaps with an error other than REFUSED.
     Answer,

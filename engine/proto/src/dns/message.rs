@@ -64,7 +64,7 @@ pub struct Mx {
 /// The target of an MX record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exchange {
-    /// The root. If the domain has no other MX record, it takes no mail (RFC 7505).
+    /// The root. A domain without any other MX record takes no mail (RFC 7505).
     Null,
     /// The name of a mail host.
     Host(Name),

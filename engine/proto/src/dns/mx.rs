@@ -14,7 +14,7 @@ use crate::limits::{MX_ADDRESSES_MAX, MX_HOSTS_MAX};
 pub use site::{Site, inbox_providers};
 use std::net::IpAddr;
 
-/// The proof that a domain takes no mail.
+/// Why a domain certainly takes no mail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum NoMail {
     /// The domain has a null MX (RFC 7505).
@@ -192,9 +192,9 @@ impl MxPlan {
         }
     }
 
-    /// Makes the result, with the site of the hosts. One machine may serve a thousand domains, under another name in each. So if
-    /// the best host has a name in the domain itself, the lowest address of the hosts with the best preference identifies the site.
-    /// But an operator in the table of [`Site`] is one site everywhere.
+    /// Makes the result, with the site of the hosts. One machine may serve a thousand domains, under another host name in each. So
+    /// if the best host has a name in the domain itself, the lowest address of the hosts with the best preference identifies the
+    /// site. But an operator in the table of [`Site`] is one site everywhere.
     fn set(&self, hosts: Vec<MxHost>) -> MxSet {
         let best = hosts.iter().map(|host| host.preference).min();
         let equal = hosts.iter().filter(|host| Some(host.preference) == best);

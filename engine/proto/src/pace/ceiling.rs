@@ -2,7 +2,7 @@
 
 use crate::refusals::RefusalBudget;
 
-/// How much mailprobe asks of sites.
+/// A choice of limits: how politely mailprobe asks sites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
     /// Below the limits that providers set for senders.
@@ -32,7 +32,7 @@ pub struct Ceiling {
 }
 
 /// The budget at a site of which nothing is known. The lowest known limit is the default of Cisco, 25 invalid recipients an hour
-/// and client. Most servers that count at all allow 100 and more.
+/// for each client. Most servers that count them allow 100 and more.
 const REFUSALS_UNKNOWN: RefusalBudget = RefusalBudget { mostly_refused: 100, mostly_accepted: 600 };
 
 /// The default of Cisco Secure Email: "Max. Invalid Recipients Per Hour" 25 (from its administration guide).
@@ -131,5 +131,5 @@ pub(super) fn sites() -> impl Iterator<Item = &'static str> {
 const FAST_REFUSALS: u32 = 5;
 /// The soft limit of Postfix: it delays the replies after more errors than this.
 const POLITE_ERRORS: u32 = 10;
-/// More than any server allows that counts errors.
+/// More errors than any server allows that counts them.
 const LAB_ERRORS: u32 = 1000;
