@@ -91,7 +91,7 @@ pub enum Stage {
     Banner,
     /// The reply to EHLO, HELO or STARTTLS.
     Ehlo,
-    /// The reply to MAIL, or to RSET in front of MAIL.
+    /// The reply to MAIL, or to the RSET before MAIL.
     Mail,
     /// The reply to RCPT of the address that is checked.
     Rcpt,

@@ -72,8 +72,8 @@ fn split_name(text: &str) -> (&str, Option<String>) {
 }
 
 impl Proxy {
-    /// Reads `socks5://host:port` or `socks5://user:password@host:port`. In the user name and the password, `%` and two digits
-    /// stand for a byte (RFC 3986 2.1).
+    /// Reads `socks5://host:port` or `socks5://user:password@host:port`. In the user name and the password, `%` and two hexadecimal
+    /// digits stand for a byte (RFC 3986 2.1).
     ///
     /// # Errors
     /// As [`SourceConfig::parse_proxy`].

@@ -77,6 +77,7 @@ impl<'a> Parties<'a> {
     /// The party to which an address in a text belongs.
     pub(super) fn of_address(&self, address: &[u8]) -> Echo {
         let address = address.strip_suffix(b".").unwrap_or(address);
+        // A local part may contain these characters, but they often stand before an address, as in "rcpt=bob@example.com".
         if is_within(address, self.recipient, b"=/'`{|") {
             return Echo::Recipient;
         }

@@ -168,6 +168,7 @@ struct Shown {
     refused: Option<u32>,
     /// Whether the domain refused a control recipient, in this session or an earlier one.
     control_refused: bool,
+    /// Whether an earlier session saw the domain refuse recipients.
     refused_elsewhere: bool,
     /// The results of the first and the second control recipient in this checkpoint.
     first: Option<Told>,

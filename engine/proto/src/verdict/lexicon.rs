@@ -194,6 +194,7 @@ struct Index {
     prefix_bytes_max: usize,
     /// The nodes of the tree, with the root first.
     nodes: Vec<Node>,
+    /// Parts of links and host names, each with the signal that it raises.
     links: Vec<(Signal, Finder<'static>)>,
 }
 

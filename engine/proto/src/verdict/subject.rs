@@ -123,6 +123,7 @@ fn named(echo: Echo) -> Party {
 pub(super) fn resolve(words: &Words, predicates: &[Predicate], signals: &mut Signals) {
     let subjects = subjects(words);
     raise_named(words, &subjects, signals);
+    // In Postfix's "Recipient address rejected:", the word "rejected" is no predicate.
     let framed = |predicate: &&Predicate| predicate.start > 0 && is_frame(words, predicate.start - 1);
     for predicate in predicates.iter().filter(|predicate| !framed(predicate)) {
         let subject = subject_of(predicate, &subjects, words);
@@ -233,6 +234,7 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
     let adjective = next.filter(|next| next.start == predicate.end && !broken(predicate.end));
     let adjacent = last.filter(|last| last.end == predicate.start && !broken(predicate.start));
     let echoes = || subjects.iter().filter(|subject| !subject.is_worded());
+    // Of the echoes, one of us shortly after "does not exist" counts first, then the last one before the predicate, then the first.
     let addressed = echoes()
         .find(|echo| (predicate.end..predicate.end + 3).contains(&echo.start))
         .filter(|echo| echo.party == Party::OurEcho && predicate.claim == Claim::Missing)
@@ -241,7 +243,7 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
     adjacent.or(adjective).or(last).or(next).or(addressed).copied()
 }
 
-/// Every subject of the text, in their order.
+/// The subjects of the text, in order.
 fn subjects(words: &Words) -> Vec<Subject> {
     let mut found: Vec<Subject> = Vec::new();
     let mut marks = words.marks.iter().peekable();

@@ -283,7 +283,7 @@ fn is_of_another(word: &str) -> bool {
     )
 }
 
-/// The canonical forms of English words that have another spelling. Empty for words that say nothing here.
+/// English words with another canonical form, each with this form. The form is empty if the word says nothing here.
 pub(super) static CANONICAL: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|| {
     let spellings = entries(include_str!("../../data/spellings.txt"));
     spellings.map(|(meaning, form)| (form, meaning)).chain([("", "")]).collect()
