@@ -1,4 +1,5 @@
-//! What this machine is: its resolvers, its name, whether it has IPv6. (A *host* is a mail server: `docs/glossary.md`.)
+//! What the engine learns from this machine: its resolvers, its name, whether it has IPv6. (A *host* is a mail server:
+//! `docs/glossary.md`.)
 
 use crate::StartError;
 use crate::config::{EngineConfig, SourceWay};
@@ -8,17 +9,17 @@ use rustix::time::{ClockId, clock_gettime};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// Completes a configuration by the properties of this machine, and checks it.
+/// Fills in what a configuration leaves out, from the properties of this machine, and checks the result.
 ///
 /// # Errors
-/// A property that cannot be found out or used, and the option that sets it.
+/// A setting is missing and cannot be found out, or it cannot be used. The text names the option that sets it.
 pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
     if config.resolvers.is_empty() {
         config.resolvers = system_resolvers()?;
     }
     let ehlo = match config.ehlo.take() {
         Some(name) => ehlo::parse(&name).map_err(|why| StartError(format!("--ehlo: {why}")))?,
-        // If each source has its own name, the name of the machine is not used.
+        // If each source has its own name, that of the first source serves as the common name, and the machine's is not used.
         None => config
             .sources
             .iter()
@@ -28,7 +29,7 @@ pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
             .unwrap_or_else(|| without_name(config)),
     };
     for source in &mut config.sources {
-        // The common setting counts for each source without its own.
+        // The common setting applies to each source without its own.
         source.mail_from = source.mail_from.take().or_else(|| config.mail_from.clone());
     }
     if config.mail_from.is_none() {
@@ -44,10 +45,10 @@ pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
     Ok(())
 }
 
-/// The resolvers that the system is set to, in `/etc/resolv.conf`.
+/// Reads the system's resolvers from `/etc/resolv.conf`.
 ///
 /// # Errors
-/// It cannot be read, or names none.
+/// The file cannot be read, or it names no resolver.
 pub fn system_resolvers() -> Result<Vec<SocketAddr>, StartError> {
     let text = std::fs::read_to_string("/etc/resolv.conf").map_err(|error| {
         StartError(format!("/etc/resolv.conf cannot be read ({error}): name a resolver with --resolver"))
@@ -69,7 +70,8 @@ fn parse_resolvers(text: &str) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// The fully qualified name: the kernel's, or the one that `/etc/hosts` has for it.
+/// The fully qualified name of this machine: the kernel's host name, or the full name that `/etc/hosts` has for it. `None`: neither
+/// is a valid domain name with a dot.
 fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
@@ -82,7 +84,8 @@ fn name_of(name: &str, hosts: &str) -> Option<String> {
     domain.map(|domain| domain.as_str().to_owned())
 }
 
-/// The EHLO argument of a machine without a full name: an address literal. A source that is an address uses its own literal.
+/// Sets the EHLO names on a machine without a full name. A source with an address and no name gets the literal of its address.
+/// Returns the literal of the machine's own address, for the other sources.
 fn without_name(config: &mut EngineConfig) -> String {
     let own = ehlo::literal(ehlo::own_address());
     for source in config.sources.iter_mut().filter(|source| source.ehlo.is_none()) {
@@ -93,7 +96,8 @@ fn without_name(config: &mut EngineConfig) -> String {
     own
 }
 
-/// Warns of a machine without a full name, after [`complete`].
+/// Warns if EHLO sends an address literal, unless all mail servers are on loopback. The configuration must have gone through
+/// [`complete`].
 pub(crate) fn warn_without_name(config: &EngineConfig) {
     if config.is_on_loopback() {
         return;
@@ -117,14 +121,14 @@ fn full_name(hosts: &str, name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The processor time of this thread, where the kernel counts it.
+/// The processor time that this thread has used; `None` if the kernel does not count it.
 pub(crate) fn thread_time() -> Option<Duration> {
     clock_gettime(ClockId::ThreadCPUTime).try_into().ok()
 }
 
-/// Whether the kernel has a route to hosts on IPv6: the public Internet, or a network that the operator allows.
+/// Whether hosts may be reachable over IPv6: the kernel has a route to the public Internet, or the operator allows an IPv6 network.
 pub(crate) fn has_ipv6(config: &EngineConfig) -> bool {
-    // A UDP socket that connects sends nothing; the address is one of the root servers'.
+    // Connecting a UDP socket sends nothing, but fails if there is no route. The address is that of a root server.
     let root = Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30);
     let reachable =
         UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect((root, 53))).is_ok();
@@ -134,13 +138,13 @@ pub(crate) fn has_ipv6(config: &EngineConfig) -> bool {
 /// A source as mail servers see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The source in messages: its address, its proxy, or `default`.
+    /// The name of the source in messages: its address, its proxy, or `default`.
     pub label: String,
-    /// The address that its connections are bound to; none if the kernel chooses, or a proxy.
+    /// The address that its connections are bound to; `None` if the kernel or a proxy chooses the address.
     pub bind: Option<IpAddr>,
     /// Whether a proxy makes its connections.
     pub proxy: bool,
-    /// The address of its connections on this machine. NAT can replace it; a proxy has its own.
+    /// The address from which its connections leave this machine (NAT may replace it later); `None` if a proxy makes them.
     pub address: Option<IpAddr>,
     /// The argument of EHLO.
     pub ehlo: String,
@@ -149,11 +153,11 @@ pub struct Identity {
 /// The sources of a configuration as mail servers see them, without starting an engine.
 ///
 /// # Errors
-/// As [`crate::Engine::start`], for names and addresses.
+/// Those of [`crate::Engine::start`] about names and addresses.
 pub fn identities(config: &EngineConfig) -> Result<Vec<Identity>, StartError> {
     let mut config = config.clone();
     if config.resolvers.is_empty() {
-        // They say nothing about the sources, and the system may have none.
+        // The sources do not depend on the resolvers, and the system may have none.
         config.resolvers.push(SocketAddr::from(([127, 0, 0, 1], 53)));
     }
     complete(&mut config)?;

@@ -1,21 +1,22 @@
-//! The life of a session task: a route, a connection, and transactions while there is work.
+//! The life of a session task: it chooses a route, connects, and holds transactions as long as there is work.
 //!
-//! The modules below are of two kinds. These hold the life of a session, and know no verdicts:
+//! The modules are of two kinds. The first kind runs a session, and knows no verdicts:
 //!
 //! - `crate::session`: the connection, TLS and the bytes of one session
 //! - this module: opening, the sequence of transactions, waiting for work, closing
-//! - `room.rs`: what the next transaction may be
-//! - `works.rs`, `proving.rs`, `greylisting.rs`: the transactions, by their recipients
+//! - `room.rs`: what the next transaction may contain
+//! - `works.rs`, `proving.rs`, `greylisting.rs`: the transactions about works, for the proof of answers, and for greylisted domains
 //! - `transaction.rs`: the events of one transaction
 //!
-//! These hold the meaning of what a server says, and send nothing. They apply the effects that [`engine_proto::decision`] decides:
+//! The second kind interprets what a server says, and sends nothing. It applies the effects that [`engine_proto::decision`] decides
+//! on:
 //!
-//! - `replies.rs`: a reply about a recipient, to MAIL, or to everyone
-//! - `control_replies.rs`: a reply about a control recipient or a known mailbox
-//! - `checkpoint.rs`: all replies of a session together, and the answers that it releases because of them
+//! - `replies.rs`: replies about works, replies to MAIL, and refusals that a host gives to everyone
+//! - `control_replies.rs`: replies to the questions that prove answers, about control recipients, known mailboxes and `postmaster@`
+//! - `checkpoint.rs`: what all replies of a session mean together, and the release of the answers that the session has held
 //! - `endings.rs`: the end of a connection, a session or a transaction
 //!
-//! `context.rs` is what both kinds know of the host.
+//! `context.rs` gives both kinds access to the session's place and to what is known of the host.
 
 mod checkpoint;
 mod context;
@@ -48,16 +49,16 @@ use std::task::Poll;
 use std::time::Duration;
 use transaction::{NextStep, SessionState};
 
-/// The next step of a session task after a session.
+/// What a session task does after the end of a session.
 enum NextSession {
-    /// Another session, if there is work.
+    /// It opens another session, if there is work.
     Again,
-    /// The task ends, because there is no work.
+    /// It ends: no work came, another group needs a session, or the budget of refused recipients has no room.
     End,
 }
 
-/// Serves a group over sessions, one after the other, until nothing waits or nothing can be tried now.
-/// `session` is the number of the task in the group.
+/// Serves a group over one session after the other, until no work waits, no route can be used now, or the site allows no further
+/// session now. `session` is the number of this task in the group.
 pub(crate) async fn serve<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, session: usize) {
     let mut first = true;
     while group.waiting() > 0 {
@@ -78,7 +79,8 @@ pub(crate) async fn serve<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, se
     asking.answer_unroutable(group, R::now());
 }
 
-/// Connects to a route and brings the session to where it takes transactions; `None` when it does not get there.
+/// Connects over the route and goes through greeting, EHLO and TLS, until the session takes transactions. `None`: one of these
+/// failed, and what that shows is recorded.
 async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
     let (asking, group, route) = (place.asking, place.group, place.route());
     let destination = (route.address, asking.smtp_port).into();
@@ -123,7 +125,7 @@ async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
     }
 }
 
-/// Holds transactions on an open session while there is work for it, and releases what it holds in the end.
+/// Runs transactions on an open session as long as there is work for it, and then releases the answers that it still holds.
 async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) -> NextSession {
     let group = place.group;
     let one_transaction = session.dialog.extensions().transactions_max == Some(1)
@@ -154,13 +156,13 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
 
 /// How a session ended.
 enum SessionEnd {
-    /// We end it, and do this after it.
+    /// We leave the session, and the task goes on with this step.
     Quit(NextSession),
-    /// The connection has ended.
+    /// The session ended before we left it.
     Lost,
 }
 
-/// Transactions, one after the other.
+/// Runs one transaction after the other until the session ends or is to be left.
 async fn transact<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -186,7 +188,8 @@ async fn transact<R: Runtime>(
             SessionRoom::Spent => return SessionEnd::Quit(NextSession::Again),
             SessionRoom::OverBudget => {
                 if !asking.answer_if_over_budget(group, R::now()) {
-                    // Answers that others wait for may make room.
+                    // Recipients that are being asked about count as refused until their replies come. Accepts make room again, so
+                    // the group waits for another session.
                     group.queue_at_site();
                 }
                 return SessionEnd::Quit(NextSession::End);
@@ -208,8 +211,9 @@ async fn transact<R: Runtime>(
     }
 }
 
-/// A transaction for up to `most` of the works that wait. If none waits, the session proves the answers that it holds, and then
-/// waits for work. An error if the session is to end.
+/// The next step of the session: asks about up to `most` of the works that wait. If none waits, it proves the answers that the
+/// session holds. If it holds none, it asks about the control recipients of greylisted domains, or else waits for work. `Err`: the
+/// session is to end.
 async fn next<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -235,7 +239,7 @@ async fn next<R: Runtime>(
     if let Some(after) = greylisting::introduce(place, session, state).await {
         return Ok(after);
     }
-    // Works that this host has answered without a result may have no other route.
+    // Works that got no result at this host may have no other route left.
     asking.answer_unroutable(group, R::now());
     if group.waiting() > 0 {
         // The works that wait need another route.
@@ -248,16 +252,16 @@ async fn next<R: Runtime>(
     Ok(NextStep::Open)
 }
 
-/// Proves what the session holds, as a session that waits for answers.
+/// Proves the answers that the session holds. Meanwhile the session counts as one that waits for replies.
 async fn prove<R: Runtime>(place: Place<'_>, session: &mut Session<R>, state: &mut SessionState) -> NextStep {
     let _busy = place.group.busy();
     Box::pin(proving::prove(place, session, state)).await
 }
 
-/// Interval at which an idle session checks whether another group needs its place.
+/// Interval at which an idle session checks whether another group needs a session.
 const IDLE_TICK: Duration = Duration::from_millis(250);
 
-/// Waits for more work; false when none comes, or when another group needs the session's place.
+/// Waits up to [`SESSION_IDLE`] for more work. False: none came, or another group needs a session that this one blocks.
 async fn idle<R: Runtime>(place: Place<'_>) -> bool {
     let Place { asking, group, .. } = place;
     let until = R::now() + SESSION_IDLE;

@@ -1,22 +1,24 @@
-//! The works that wait at a group of hosts, in the order of their turns. No I/O, and no step that looks at all works.
+//! The works that wait at a group of hosts, in the order of their turns. No I/O, and no frequent operation looks at all works.
 //!
-//! Works wait in *lanes*: works that have tried the same routes are in one lane. So a lane tells whether a route has work, and
-//! whether a work has a route. There are few lanes, because routes are tried in order. Recipients that are to be asked about alone
-//! have lanes of their own.
+//! Works wait in *lanes*: the works in one lane have tried the same routes. So it is enough to look at the lanes to see whether a
+//! route has work, and whether a work has a route left. There are few lanes, because routes are tried in order. Recipients that are
+//! to be asked about alone have lanes of their own.
 //!
-//! The order in a lane is: single checks, then batches, then lists. In a class, owners take turns, one work each. A class that was
-//! passed over [`QUEUE_PASSED_MAX`] times gets the next turn, so no class starves under constant load.
+//! Single checks come first, then batches, then lists. In each of these classes the owners take turns, one work each. A class that
+//! was passed over [`QUEUE_PASSED_MAX`] times gets the next turn, so no class starves under constant load.
 //!
-//! A work that expires leaves its number in its lane; the next reader of the lane drops that number.
+//! A work that is taken out of turn, for example because it has expired, leaves its number in its lane. Whoever comes to that
+//! number next drops it.
 //!
-//! Each work that was added is returned once, by one of the `take` methods, and whoever gets it answers it or adds it again. The
-//! queue answers nobody. Its methods are of four kinds:
+//! Each work that was added is returned once, by one of the `take` methods. The caller then answers it or adds it again; the queue
+//! answers nothing. The methods are of four kinds:
 //!
-//! - for a work that arrives: [`Queue::push_back`]; for one whose session could not ask about it: [`Queue::push_front`]
+//! - for a work that arrives: [`Queue::push_back`]; for a work that a session has to return: [`Queue::push_front`]
 //! - for a session that begins a transaction: [`Queue::has_for`] and [`Queue::take`]
-//! - for the sweep of the shard, and for what is found out about a route: [`Queue::take_expired`], [`Queue::take_all`], [`Queue::take_where`],
-//!   [`Queue::take_unroutable`] and [`Queue::take_singles`], which return works that no session should ask about
-//! - for decisions about sessions: [`Queue::len`], [`Queue::singles`] and [`Queue::first_single`]
+//! - for the sweep of the shard, and for findings about a route: [`Queue::take_expired`], [`Queue::take_all`],
+//!   [`Queue::take_where`], [`Queue::take_unroutable`] and [`Queue::take_singles`], which return works that no session should ask
+//!   about
+//! - for decisions about the number of sessions: [`Queue::len`], [`Queue::singles`] and [`Queue::first_single`]
 
 use crate::Priority;
 use crate::faults::{Fault, planted, sometimes};
@@ -31,16 +33,16 @@ use std::time::Instant;
 const CLASSES: usize = 3;
 const SINGLE: usize = Priority::Single as usize;
 
-/// See the module.
+/// The waiting works of a group: see the module.
 pub(crate) struct Queue {
-    /// Transactions are to have recipients of one domain only.
+    /// The recipients of a transaction must have the same domain.
     one_domain: bool,
-    /// By their numbers, which are given in the order of arrival.
+    /// The waiting works by their numbers, which count up with each work that is added.
     works: BTreeMap<u64, Work>,
     deadlines: [BTreeSet<(Instant, u64)>; CLASSES],
     lanes: Vec<Lane>,
     next: u64,
-    /// The lane that is looked at first.
+    /// The index (modulo the number of lanes) from which the search for a lane begins. It moves on with each transaction.
     turn: usize,
     /// How often each class was passed over.
     passed: [u8; CLASSES],
@@ -49,16 +51,16 @@ pub(crate) struct Queue {
 /// Works that have tried the same routes.
 struct Lane {
     tried: u64,
-    /// They are to be asked alone.
+    /// The recipients are to be asked about alone.
     suspect: bool,
-    /// Works that were put back. They come before the owners that take turns.
+    /// Works that were put back. They come before all owners.
     returned: [VecDeque<u64>; CLASSES],
     classes: [Turns; CLASSES],
-    /// Works in each class.
+    /// Number of works in each class.
     counts: [usize; CLASSES],
 }
 
-/// Owners, and below them domains, where that makes a difference.
+/// The numbers of the waiting works, by owner; below that by domain if transactions must have one domain, or else under `None`.
 type Turns = Ring<u64, Ring<Option<Domain>, VecDeque<u64>>>;
 
 impl Queue {
@@ -74,7 +76,7 @@ impl Queue {
         }
     }
 
-    /// Puts a work behind its owner's others.
+    /// Puts a work after the other works of its owner.
     pub(crate) fn push_back(&mut self, work: Work) {
         let (number, class, owner, domain) = self.place(&work);
         self.lane(&work).classes[class].join(owner).join(domain).push_back(number);
@@ -90,8 +92,8 @@ impl Queue {
         self.works.insert(number, work);
     }
 
-    /// Takes up to `most` works for a transaction on `route`. Patient ones only if they have tried the routes `awaited`,
-    /// a bit each.
+    /// Takes up to `most` works for a transaction on `route`. A batch or list work is taken only if it has tried all of the routes
+    /// in `awaited` (a bit for each route). A work that is to be asked about alone is returned alone.
     pub(crate) fn take(&mut self, route: usize, awaited: u64, most: usize) -> Vec<Work> {
         let mut taken = Vec::new();
         self.turn = self.turn.wrapping_add(1);
@@ -114,7 +116,7 @@ impl Queue {
         self.take_due(|deadline| deadline <= now)
     }
 
-    /// Takes all works, in the order of their deadlines.
+    /// Takes all works, class by class, each class in the order of the deadlines.
     pub(crate) fn take_all(&mut self) -> Vec<Work> {
         self.take_due(|_| true)
     }
@@ -138,7 +140,7 @@ impl Queue {
         numbers.into_iter().filter_map(|number| self.remove(number)).collect()
     }
 
-    /// Takes the works of every lane for which `is_open` says no of the routes that they have tried.
+    /// Takes the works for which no route is left: those of the lanes where `is_open` returns false for the routes that were tried.
     pub(crate) fn take_unroutable(&mut self, is_open: impl Fn(u64) -> bool) -> Vec<Work> {
         let mut taken = Vec::new();
         while let Some(lane) = self.lanes.iter().position(|lane| !is_open(lane.tried)) {
@@ -150,7 +152,7 @@ impl Queue {
         taken
     }
 
-    /// Takes the single checks that have tried none of `routes`, a bit each.
+    /// Takes the single checks that have tried none of `routes` (a bit for each route; with no bits, all single checks).
     pub(crate) fn take_singles(&mut self, routes: u64) -> Vec<Work> {
         let mut taken = Vec::new();
         let has = |lane: &Lane| lane.counts[SINGLE] > 0 && lane.has_before(routes);
@@ -161,7 +163,7 @@ impl Queue {
         taken
     }
 
-    /// Whether [`Queue::take`] would find any.
+    /// Whether [`Queue::take`] would find a work with these arguments.
     pub(crate) fn has_for(&self, route: usize, awaited: u64) -> bool {
         let wants = |lane: &Lane| lane.counts[SINGLE] > 0 || lane.tried & awaited == awaited;
         self.lanes.iter().any(|lane| lane.has_before(1 << route) && wants(lane))
@@ -171,12 +173,12 @@ impl Queue {
         self.works.len()
     }
 
-    /// Number of single checks that wait.
+    /// The number of waiting single checks.
     pub(crate) fn singles(&self) -> usize {
         self.deadlines[SINGLE].len()
     }
 
-    /// The first deadline of a single check, which has waited for the longest.
+    /// The earliest deadline of a waiting single check: that of the check that arrived first.
     pub(crate) fn first_single(&self) -> Option<Instant> {
         self.deadlines[SINGLE].first().map(|&(deadline, _)| deadline)
     }
@@ -186,7 +188,7 @@ impl Queue {
         self.works.values_mut()
     }
 
-    /// A number for a work, and where it belongs.
+    /// Gives a work its number, and returns it with the class, the owner and the domain under which the work is queued.
     fn place(&mut self, work: &Work) -> (u64, usize, u64, Option<Domain>) {
         let (number, class) = (self.next, work.priority as usize);
         self.next += 1;
@@ -196,11 +198,11 @@ impl Queue {
         (number, class, work.owner, self.one_domain.then(|| work.address.domain().clone()))
     }
 
-    /// The lane of a work that comes in.
+    /// The lane for a work that is added. The work is counted there.
     fn lane(&mut self, work: &Work) -> &mut Lane {
         let at = self.lanes.iter().position(|lane| lane.takes(work)).unwrap_or(self.lanes.len());
         if at == self.lanes.len() {
-            // Room for one more, and not for four: most groups have one lane at a time.
+            // Reserves room for one lane and not for four, because most groups have one lane at a time.
             self.lanes.reserve_exact(1);
             self.lanes.push(Lane::new(work));
         }
@@ -209,7 +211,8 @@ impl Queue {
         lane
     }
 
-    /// The lane and the class that have the next turn on `route`. `alone`: recipients that are asked about alone count too.
+    /// Decides which lane and class have the next turn on `route`. `alone`: works that are to be asked about alone may be chosen
+    /// too.
     fn choose(&mut self, route: usize, awaited: u64, alone: bool) -> Option<(usize, usize)> {
         let count = self.lanes.len();
         let open = |lane: &Lane, class: usize| {
@@ -235,7 +238,7 @@ impl Queue {
         lanes[class].map(|lane| (lane, class))
     }
 
-    /// The next work of a lane's class; `None` for one that has expired.
+    /// Takes the next work of a class from a lane; `None` if that work was already taken out of turn.
     fn pop(&mut self, lane: usize, class: usize) -> Option<Work> {
         if let Some(number) = self.lanes[lane].returned[class].pop_front() {
             return self.remove(number);
@@ -248,7 +251,7 @@ impl Queue {
         self.remove(number?)
     }
 
-    /// With the first one, as many works of its domain that come next in its lane as there are, up to `most`.
+    /// Returns the first work together with those works of its domain that come next in its lane, up to `most` in all.
     fn company(&mut self, first: Work, most: usize) -> Vec<Work> {
         let domain = Some(first.address.domain().clone());
         let mut taken = vec![first];
@@ -259,7 +262,8 @@ impl Queue {
         taken
     }
 
-    /// The number of the next work of the same lane, class, owner and domain.
+    /// Takes out the number of the next work of the same lane, class, owner and domain. Works that were put back count regardless
+    /// of their owner.
     fn companion(&mut self, first: &Work, domain: &Option<Domain>) -> Option<u64> {
         let class = first.priority as usize;
         let lane = self.lanes.iter_mut().find(|lane| lane.takes(first))?;
@@ -269,7 +273,7 @@ impl Queue {
         returned.or_else(|| lane.classes[class].get(&first.owner)?.get(domain)?.pop_front())
     }
 
-    /// Takes a work out, and its lane with the last one in it.
+    /// Takes a work out of the queue. If it was the last one of its lane, the lane is removed.
     fn remove(&mut self, number: u64) -> Option<Work> {
         let work = self.works.remove(&number)?;
         let class = work.priority as usize;
@@ -283,7 +287,7 @@ impl Queue {
         Some(work)
     }
 
-    /// Takes all works of a class from a lane. An empty lane is removed, and another lane may take its index.
+    /// Takes all works of a class from a lane. An empty lane is removed, so another lane may then have its index.
     fn drain(&mut self, lane: usize, tried: u64, class: usize, taken: &mut Vec<Work>) {
         let suspect = self.lanes.get(lane).map(|lane| lane.suspect);
         let same = |lane: &Lane| lane.tried == tried && Some(lane.suspect) == suspect;
@@ -313,7 +317,7 @@ impl Lane {
     }
 }
 
-/// Owners in the order of their turns. An owner without works has no turn.
+/// Members that take turns, such as the owners of works. A member without works is removed.
 struct Ring<K, V> {
     order: VecDeque<K>,
     members: BTreeMap<K, V>,
@@ -326,7 +330,7 @@ impl<K, V> Default for Ring<K, V> {
 }
 
 impl<K: Clone + Ord, V: Default> Ring<K, V> {
-    /// The member called `key`; a new one is the last.
+    /// The member with this key. A new member has the last turn.
     fn join(&mut self, key: K) -> &mut V {
         match self.members.entry(key) {
             Entry::Occupied(member) => member.into_mut(),
@@ -345,7 +349,7 @@ impl<K: Clone + Ord, V: Default> Ring<K, V> {
         self.members.get_mut(self.order.front()?)
     }
 
-    /// The first had its turn: it is the last, or gone if it has nothing left.
+    /// Ends the turn of the first member: it becomes the last, or is removed if it has nothing left.
     fn pass(&mut self, has_nothing: impl Fn(&V) -> bool) {
         let Some(key) = self.order.pop_front() else { return };
         if self.members.get(&key).is_some_and(has_nothing) {

@@ -1,23 +1,25 @@
 //! The number of patient works that one site may have at a time.
 //!
 //! A slow or dead site must not fill the engine, because then the lists of all other sites would wait too. So a work of a batch or
-//! list needs an admission from the time when it reaches its site until it is answered. Without one, its client is told so at once
-//! ([`crate::Outage::SiteFull`]). A single check ([`crate::Priority::Single`]) needs no admission.
+//! list needs an admission from the time when it reaches its site until it is answered. If it gets none, its client is told so at
+//! once ([`crate::Outage::SiteFull`]). A single check ([`crate::Priority::Single`]) needs no admission.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The patient works at one site.
+/// The count of the patient works at one site.
 #[derive(Default)]
 pub(crate) struct SiteQuota(Arc<AtomicUsize>);
 
-/// A place among them, until it is dropped. It travels with the work, and so between threads.
+/// The place of one patient work in the count of its site. Dropping it frees the place. It travels with the work, and so between
+/// threads.
 pub(crate) struct SiteAdmission(Arc<AtomicUsize>);
 
 impl SiteQuota {
-    /// A place, if fewer than `most` are taken.
+    /// Gives a place if fewer than `most` are taken.
     pub(crate) fn enter(&self, most: usize) -> Option<SiteAdmission> {
-        // Only the shard that owns the site adds; other threads only remove. So the count cannot grow in between.
+        // Only the shard that owns the site adds; other threads only subtract. So the count cannot grow between these two
+        // operations.
         if self.0.load(Ordering::Relaxed) >= most {
             return None;
         }
@@ -25,7 +27,7 @@ impl SiteQuota {
         Some(SiteAdmission(Arc::clone(&self.0)))
     }
 
-    /// Whether the admission is one to this site.
+    /// Whether the admission belongs to this site.
     pub(crate) fn has(&self, admission: &SiteAdmission) -> bool {
         Arc::ptr_eq(&self.0, &admission.0)
     }

@@ -1,9 +1,9 @@
-//! The budgets of refused recipients of a shard's sites. The rules are [`engine_proto::refusals`]. The counts are in a table
-//! (`table.rs`), which outlives the shards and may be shared with other processes.
+//! The budgets of refused recipients for the sites of a shard. The rules are in [`engine_proto::refusals`]. The counts are in a
+//! table (`table.rs`), which outlives the shards and may be shared with other processes.
 //!
-//! A budget is no part of the record of a host (`site/route.rs`): it belongs to a site and a source, it counts single recipients,
-//! and its counts outlive the process. The budget itself is in the state of the shard ([`RefusalBook`]); the groups of the site
-//! have its key.
+//! A budget is not kept with the routes (`site/route.rs`), because it belongs to a site and a source, counts single recipients, and
+//! its counts outlive the process. The budgets are in the state of the shard ([`RefusalBook`]), and the groups of a site have the
+//! key of its budget.
 
 mod shared_file;
 mod table;
@@ -22,15 +22,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 pub use table::{RefusalTable, TableFault};
 
-/// The budget of one site and source, and where its counts are.
+/// The budget of one site and source, and the place of its counts in the table.
 pub(crate) struct SiteRefusals {
     table: Arc<RefusalTable>,
     key: u64,
-    /// The place of the counts in the table when it was last looked for.
+    /// Where the counts were when the place was last looked up. Another site may have the place by now.
     place: Option<usize>,
     /// The budget of the site for one IP address of ours.
     budget: RefusalBudget,
-    /// Number of nodes that ask from the same address, which divide the budget.
+    /// The number of nodes that ask from the same address: they divide the budget.
     nodes: Arc<AtomicU32>,
 }
 
@@ -38,21 +38,21 @@ pub(crate) struct SiteRefusals {
 #[derive(Default)]
 pub(crate) struct RefusalBook {
     budgets: Slab<SiteRefusals>,
-    /// By the keys of the counts.
+    /// The budgets, by the keys of their counts in the table.
     keys: HashMap<u64, BudgetKey>,
 }
 
-/// The key of a budget in the book, which keeps the budget as long as any group has the key.
+/// The key of a budget in the book. The book keeps the budget as long as a group has this key.
 #[derive(Clone)]
 pub(crate) struct BudgetKey(Rc<usize>);
 
-/// Recipients that are being asked about. If it is dropped before [`AskedRecipients::end`], because the process stops, those
-/// without an answer count as refused: their replies may be on the way.
+/// The recipients of a transaction that are being asked about. If this is dropped before [`AskedRecipients::end`], because the
+/// process stops, those without an answer count as refused: their replies may be on the way.
 pub(crate) struct AskedRecipients {
-    /// The table, and the place of the site's counts in it.
+    /// The table, and the place of the site's counts in it; `None` if the site has no budget.
     counts: Option<(Arc<RefusalTable>, usize)>,
     left: u32,
-    /// The step in which one was last asked about or answered.
+    /// The step in which a recipient was last asked about or answered.
     step: u64,
 }
 
@@ -70,7 +70,7 @@ impl SiteRefusals {
         SiteRefusals { place: table.place_of(key, step), table, key, budget, nodes }
     }
 
-    /// How many recipients may be asked about now, so that room is left for what proves their answers.
+    /// How many recipients may be asked about now, if room is kept for the questions that prove their answers.
     pub(crate) fn room(&mut self, step: u64) -> usize {
         let room = self.room_for_proof(step);
         if room == usize::MAX { room } else { room.saturating_sub(REFUSALS_KEPT_FOR_PROOF) }
@@ -84,7 +84,7 @@ impl SiteRefusals {
         self.counts(step).map_or(0, |counts| counts.left(self.budget()) as usize)
     }
 
-    /// Whether the budget is used up, and no answer that any run awaits can change that.
+    /// Whether the budget is used up, and no answer that is still to come, in any run, can make room.
     pub(crate) fn is_used_up(&mut self, step: u64) -> bool {
         if planted(Fault::IgnoreBudget) {
             return false;
@@ -96,7 +96,7 @@ impl SiteRefusals {
         })
     }
 
-    /// How long it takes until recipients may be asked about again.
+    /// How long it takes until the budget has room again.
     pub(crate) fn wait(&mut self, since_epoch: Duration) -> Duration {
         let (step, into) = step_at(since_epoch);
         self.counts(step).map_or(into, |counts| counts.wait(step, into))
@@ -107,7 +107,7 @@ impl SiteRefusals {
         self.budget = self.budget.min(budget);
     }
 
-    /// Recipients that this run is asking about.
+    /// The number of recipients that this run is asking about.
     pub(crate) fn asked(&self) -> u64 {
         self.current_place().map_or(0, |place| self.table.asked_by_own(place))
     }
@@ -116,12 +116,13 @@ impl SiteRefusals {
         self.budget.divided(self.nodes.load(Ordering::Relaxed))
     }
 
-    /// The counts over all runs; `None` if they have no place in the table at this moment.
+    /// The counts of all runs together; `None` if the table has no place for them at this moment.
     fn counts(&mut self, step: u64) -> Option<RefusalCounts> {
         self.place(step).map(|place| self.table.counts(place, step))
     }
 
-    /// The place of the counts. If they have none, they get one. They keep it while this run asks about recipients.
+    /// The place of the counts. If they have none, they get one, if possible. They keep it at least as long as any run asks about
+    /// recipients.
     fn place(&mut self, step: u64) -> Option<usize> {
         if self.current_place().is_none() {
             self.place = self.table.place_of(self.key, step);
@@ -134,12 +135,13 @@ impl SiteRefusals {
         self.place.filter(|&place| self.table.is_at(self.key, place))
     }
 
-    /// Adds recipients to those that are being asked about, and returns the place and how many the budget allows.
+    /// Adds up to `count` recipients to those that are being asked about, as many as the budget allows when room for `keep` more is
+    /// left. Returns the place and their number.
     fn reserve(&mut self, count: u32, keep: u32, step: u64) -> Option<(usize, u32)> {
         let place = self.place(step)?;
         self.table.on_asked(place, count);
         if !self.table.is_at(self.key, place) {
-            // Another run has given the place away meanwhile.
+            // Another site has got the place meanwhile.
             self.table.on_unanswered(place, count);
             return None;
         }
@@ -157,8 +159,8 @@ impl SiteRefusals {
 }
 
 impl AskedRecipients {
-    /// Reserves room in the budget for up to `count` recipients, and leaves room for `keep` more. The site gets no more questions
-    /// than [`AskedRecipients::count`].
+    /// Reserves room in the budget for up to `count` recipients, so that `keep` more could still be asked about. The caller may ask
+    /// about [`AskedRecipients::count`] recipients.
     pub(crate) fn reserve(
         site: Option<&mut SiteRefusals>,
         count: usize,
@@ -173,12 +175,12 @@ impl AskedRecipients {
         AskedRecipients { counts: Some((Arc::clone(&site.table), place)), left: count, step }
     }
 
-    /// Number of recipients without an answer.
+    /// The number of recipients that have no answer yet.
     pub(crate) fn count(&self) -> usize {
         self.left as usize
     }
 
-    /// Gives back the room of all but this number of recipients, which are not asked about.
+    /// Gives back the room of all but `count` recipients, because the others are not asked about.
     pub(crate) fn keep(&mut self, count: usize) {
         let unused = self.left.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
         self.left -= unused;
@@ -187,8 +189,8 @@ impl AskedRecipients {
         }
     }
 
-    /// The session ended before this number of recipients got an answer. If the site refuses recipients, it may have refused these too, or
-    /// may do so later.
+    /// The session ended before this number of recipients got an answer. If the site has refused recipients within the last hour,
+    /// it may have refused these too, so they count as refused.
     pub(crate) fn on_lost(&mut self, count: usize, step: u64) {
         let refuses = |(table, place): &&(Arc<RefusalTable>, usize)| table.counts(*place, step).refused > 0;
         let Some((table, place)) = self.counts.as_ref().filter(refuses) else { return };
@@ -197,7 +199,7 @@ impl AskedRecipients {
         table.on_answered(*place, step, count, 0);
     }
 
-    /// One was answered. A transient reply counts for nothing: greylisting is no refusal of a recipient.
+    /// A recipient was answered. A transient reply gives its room back, because greylisting does not refuse a recipient.
     pub(crate) fn on_answer(&mut self, reply: &Reply, step: u64) {
         let Some(left) = self.left.checked_sub(1) else { return };
         self.left = left;
@@ -212,7 +214,7 @@ impl AskedRecipients {
         }
     }
 
-    /// The transaction has ended. Those that are left count as not asked about.
+    /// The transaction has ended. The recipients that are left count as not asked about.
     pub(crate) fn end(mut self) {
         self.keep(0);
     }
@@ -227,7 +229,8 @@ impl Drop for AskedRecipients {
 }
 
 impl RefusalBook {
-    /// The budget of a site that is asked from a source, by their names; `None` where it has none.
+    /// The key of the budget for a site and a source, given by their names. A missing budget is made; `None` if the site has no
+    /// limit.
     pub(crate) fn of(
         &mut self,
         config: &EngineConfig,
@@ -255,14 +258,14 @@ impl RefusalBook {
         &mut self.budgets[*key.0]
     }
 
-    /// Forgets the sites that nobody asks and that have no counts.
+    /// Forgets the budgets of sites without a group and without counts.
     pub(crate) fn forget(&mut self, step: u64) {
         self.retain(|site| {
             site.current_place().is_some_and(|place| !site.table.counts(place, step).is_empty())
         });
     }
 
-    /// Keeps the budgets that a group has a key of, and those for which the condition holds.
+    /// Keeps the budgets whose key a group has, and those for which the condition holds.
     fn retain(&mut self, stays: impl Fn(&SiteRefusals) -> bool) {
         self.keys.retain(|_, BudgetKey(slot)| {
             let stays = Rc::strong_count(slot) > 1 || stays(&self.budgets[**slot]);
@@ -274,8 +277,8 @@ impl RefusalBook {
     }
 }
 
-/// The key of the counts of a site and a source. If there is a node, the low 16 bits name it: they are the same in all keys of that
-/// node.
+/// The key of the counts of a site and a source. On a node, the low 16 bits of the key name the node, so they are the same in all
+/// its keys.
 fn counts_key(config: &EngineConfig, site: &str, source: &str) -> u64 {
     match config.node {
         None => keyed_number(&config.installation, &["refusals", site, source]),
@@ -291,8 +294,8 @@ fn node_bits(node: i64) -> u64 {
     keyed_number(&[0; 32], &["node", &node.to_string()]) & NODE_BITS
 }
 
-/// Whether counts are those of this node, and not those of another one that shares the store. Two nodes are taken for one with a
-/// probability of 1 in 65,536.
+/// Whether counts are those of this node, and not of another one that shares the store. Two nodes have the same 16 bits, and so
+/// cannot be told apart, with a probability of 1 in 65,536.
 pub fn counts_are_of(node: Option<i64>, kept: &KeptRefusals) -> bool {
     node.is_none_or(|node| kept.key & NODE_BITS == node_bits(node))
 }

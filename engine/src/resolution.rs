@@ -1,4 +1,4 @@
-//! The half of a shard that resolves domains: the resolver, and the walks through DNS to the mail hosts of domains.
+//! The half of a shard that resolves domains: the DNS resolver, and the walks from domains to their mail hosts.
 
 use crate::common::Common;
 use crate::resolver::Resolver;
@@ -12,7 +12,8 @@ pub(crate) struct Resolution<R: Runtime> {
     pub(crate) common: Rc<Common>,
     pub(crate) resolver: Resolver<R>,
     pub(crate) walks: RefCell<Walks>,
-    /// A DKIM selector that no domain has, the same for as long as the shard lives, so that "no" is kept.
+    /// A random DKIM selector that no domain has. It stays the same as long as the shard lives, so that the DNS cache can keep the
+    /// denials.
     pub(crate) selector: String,
 }
 

@@ -1,4 +1,4 @@
-//! Where a session is held: its group and its route, and what is known there.
+//! What the code of a session has at hand: its group, its route, and what is known of the host.
 
 use super::transaction::SessionState;
 use crate::asking::Asking;
@@ -18,7 +18,7 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// The place of a session. It is what a task keeps while it waits.
+/// The group and the route of a session. A task may keep this over an `.await`, because it borrows no state.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) asking: &'a Rc<Asking>,
@@ -29,7 +29,8 @@ pub(super) struct Place<'a> {
     pub(super) index: usize,
 }
 
-/// The place of a session at one moment, for functions that decide. It must not be kept over an `.await`.
+/// A [`Place`] at one moment, for functions that decide something. It must not be kept over an `.await`, because its time would be
+/// wrong.
 pub(super) struct ProbeContext<'a> {
     place: Place<'a>,
     pub(super) now: Instant,
@@ -48,24 +49,24 @@ impl<'a> Place<'a> {
         ProbeContext { place: self, now }
     }
 
-    /// The host and address that the session is with.
+    /// The host and the address of the session.
     pub(super) fn route(self) -> &'a Route {
         &self.group.routes[self.index]
     }
 
-    /// What is known of the route, for one statement: see `site.rs`.
+    /// Borrows what is known of the route, for one statement only (see `site.rs`).
     pub(super) fn state(self) -> RefMut<'a, RouteState> {
         self.group.route_state(self.index)
     }
 
-    /// The works of the session, for one statement: see `site.rs`.
+    /// Borrows the works of the session, for one statement only (see `site.rs`).
     pub(super) fn works(self) -> RefMut<'a, SessionWorks> {
         self.group.works(self.session)
     }
 }
 
 impl ProbeContext<'_> {
-    /// A reply with all that must be known to read it.
+    /// A reply together with everything that its classification depends on.
     pub(super) fn view<'v>(
         &'v self,
         stage: Stage,
@@ -75,23 +76,24 @@ impl ProbeContext<'_> {
         ReplyView { stage, mx: &self.route().host, reply, recipient, us: self.us() }
     }
 
-    /// The host replied about a work, or refused it before it was asked about: the work remembers the reply.
+    /// Makes a work remember a reply of this host, either about the work or to MAIL, so that the work was not asked about.
     pub(super) fn tell(&self, work: &mut Work, reply: &Reply, said: &Classification, at: Instant) {
         work.hear(&self.route().host, || ObservedReply::new(reply, said, at));
     }
 
-    /// Reserves room in the budget of refusals for up to this number of recipients, so that `keep` more could be asked about.
+    /// Reserves room in the budget of refused recipients for up to `recipients` recipients, so that `keep` more could still be
+    /// asked about.
     pub(super) fn reserve(&self, recipients: usize, keep: usize) -> AskedRecipients {
         let step = self.refusal_step();
         AskedRecipients::reserve(self.asking.state().budget(self.group), recipients, keep, step)
     }
 
-    /// The number of the step that counts refusals now.
+    /// The number of the five-minute step to which refusals count now.
     pub(super) fn refusal_step(&self) -> u64 {
         self.asking.shared().refusal_step(self.now)
     }
 
-    /// Our own names and address towards this host.
+    /// Our reverse-path, EHLO name and address, as this host sees them.
     fn us(&self) -> Us<'_> {
         let source = &self.asking.shared().pool.sources[self.group.source];
         Us {
@@ -101,16 +103,18 @@ impl ProbeContext<'_> {
         }
     }
 
-    /// The number that a domain is known by at this host.
+    /// The key of a domain at this host in `knowledge.rs`.
     pub(super) fn number(&self, domain: &Domain) -> u64 {
         self.known_by(domain, |known| known.number)
     }
 
-    /// The evidence key of verdicts that rest on the behaviour of this host towards the domain.
+    /// The key of the evidence for verdicts that depend on the behaviour of this host towards the domain.
     pub(super) fn evidence_key(&self, domain: &Domain) -> u64 {
         self.known_by(domain, |known| known.evidence)
     }
 
+    /// Reads one of the two keys of a domain. Those of the latest domain are kept with the route, because the next recipient most
+    /// often has the same domain.
     fn known_by(&self, domain: &Domain, of: impl Fn(&KnownBy) -> u64) -> u64 {
         let (host, last) = (&self.route().host, &mut self.state().last_domain);
         if let Some(known) = last.as_ref().filter(|known| known.domain == *domain) {
@@ -128,7 +132,7 @@ impl ProbeContext<'_> {
         of(known)
     }
 
-    /// The facts beside the session that its evidence depends on.
+    /// The facts from outside the session on which the proof of its answers depends.
     pub(super) fn knows(&self, state: &SessionState) -> Context {
         let domain = |work: &Work| work.address.domain().clone();
         let refused = self.works().evidence.recipient(None, Some(Held::Refused)).map(domain);
@@ -136,14 +140,15 @@ impl ProbeContext<'_> {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         let no_postmaster = refused.is_some_and(|domain| knowledge.has_no_postmaster(domain, now));
         drop(knowledge);
-        // A session with one transaction cannot ask anything after it.
+        // After its only transaction, such a session can ask about neither a known mailbox nor `postmaster@`.
         let known = !state.one_transaction && self.known_mailbox().is_some();
         let no_postmaster = no_postmaster || state.one_transaction;
         Context { honest: self.group.is_honest(), known, no_postmaster }
     }
 
-    /// Whether refusals of a session without an accept show nothing: the host changed its behaviour within the last hour, and this
-    /// is the refusal of a single check, or there are more refusals in a row than the pace of the site allows per session.
+    /// Whether refusals in a session without an accept show nothing. That is so if the host changed its behaviour within the last
+    /// hour, its operator is not trusted, and the refusal is that of a single check or one of more refusals in a row than the site
+    /// allows in a session.
     pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
         let changed = self.asking.knowledge.borrow().has_changed(&self.route().host, self.now);
         let borne = || self.group.site.state().pace.errors_allowed();
@@ -156,8 +161,8 @@ impl ProbeContext<'_> {
         self.hosts().any(|host| knowledge.has_mailbox(host, now))
     }
 
-    /// A mailbox that this host is to accept: its known mailbox, that of another host of the same domains, or one of the
-    /// operator's. With the host that accepted it.
+    /// A mailbox that this host should accept, with the host that accepted it: the known mailbox of this host, or of another host
+    /// of the same domains, or else a canary.
     pub(super) fn known_mailbox(&self) -> Option<(String, Rc<str>)> {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         let kept = |host: &Rc<str>| {
@@ -170,14 +175,14 @@ impl ProbeContext<'_> {
             .or_else(|| self.canary().map(|canary| (canary, Rc::clone(&self.route().host))))
     }
 
-    /// This host, and the others of the same domains.
+    /// This host, and then the other hosts of the same domains.
     fn hosts(&self) -> impl Iterator<Item = &Rc<str>> {
         let own = &self.route().host;
         let others = self.group.routes.iter().map(|route| &route.host).filter(move |host| *host != own);
         std::iter::once(own).chain(others)
     }
 
-    /// A mailbox of the operator's own at a domain that this session asks about.
+    /// A canary at the domain of the newest answer that the session holds.
     fn canary(&self) -> Option<String> {
         let canaries = &self.asking.shared().config.canaries;
         if canaries.is_empty() {
@@ -189,7 +194,7 @@ impl ProbeContext<'_> {
         Some(canary.as_str().to_owned())
     }
 
-    /// The host accepted this mailbox. `proven`: and tells mailboxes apart.
+    /// The host accepted this mailbox. `proven`: it has also shown that it tells mailboxes apart.
     pub(super) fn on_known(&self, address: &str, proven: bool, now: Instant) {
         let mut knowledge = self.asking.knowledge.borrow_mut();
         let kept = &mut self.state().mailbox_kept;
@@ -198,7 +203,7 @@ impl ProbeContext<'_> {
         }
     }
 
-    /// The same, of a mailbox that was asked about because it is known: it goes on to be.
+    /// The host accepted a mailbox that we asked about because it was known, here or at another host: it stays known for longer.
     pub(super) fn on_known_again(&self, address: &str, now: Instant) {
         let is_renewed =
             self.asking.knowledge.borrow_mut().on_mailbox_again(&self.route().host, address, now);
@@ -213,7 +218,7 @@ impl ProbeContext<'_> {
         self.group.on_changed();
         self.state().on_change();
         if refusals_proven > 1 {
-            // A session takes this number of refusals before the change; the next session stops earlier.
+            // The host was still unchanged after `refusals_proven` refusals. The next sessions stop one refusal before that.
             self.group.site.state().pace.on_tarpitted(refusals_proven - 1);
         }
         self.asking.knowledge.borrow_mut().on_changed(&route.host, now);

@@ -1,8 +1,8 @@
 //! Greylisting: servers that defer each recipient that is new to them.
 //!
-//! A second try of the address is accepted, but then its control recipient is new to the server and is deferred in turn. So the
-//! control recipient is asked about as soon as a recipient of its domain is greylisted, and both delays pass together. The delays are
-//! in [`engine_proto::retry`].
+//! When an address is tried again, it is accepted. But its control recipient would be new to the server then, and be deferred in
+//! turn. So the control recipient is asked about as soon as a recipient of its domain is greylisted, and both delays pass at the
+//! same time. The delays are in [`engine_proto::retry`].
 
 use super::context::{Place, ProbeContext};
 use super::endings::{blame, push_back};
@@ -19,7 +19,8 @@ use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::classify::classify;
 use engine_proto::verdict::{Class, Scope, Stage};
 
-/// Asks about the control recipients of the domains that were greylisted in this session; `None` where there are none.
+/// Asks about the control recipients of the domains that were greylisted in this session. `None`: there are none, or the session or
+/// the budget has no room for them.
 pub(super) async fn introduce<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -50,7 +51,7 @@ pub(super) async fn introduce<R: Runtime>(
     Some(Box::pin(hear(place, session, counted, state, Introduced)).await)
 }
 
-/// Control recipients whose replies are not used yet.
+/// Control recipients that are asked about only so that the server has seen them. Their replies prove nothing yet.
 struct Introduced;
 
 impl Recipients for Introduced {

@@ -1,4 +1,5 @@
-//! The room of a session: what its next transaction may be, by the server's limits, the site's pace and the budget of refusals.
+//! What the next transaction of a session may contain, by the server's limits, the site's pace and the budget of refused
+//! recipients.
 
 use super::context::ProbeContext;
 use super::transaction::SessionState;
@@ -12,15 +13,15 @@ use engine_proto::pace::Tally;
 pub(super) enum SessionRoom {
     /// Up to this number of recipients.
     Recipients(usize),
-    /// A transaction that proves the answers that are held: after another one there would be no room for the proof.
+    /// Only the questions that prove the held answers: after a transaction with works there would be no room for these questions.
     Proof,
-    /// No further transaction in this session.
+    /// No further works: they need another session. The held answers can still be proven.
     Spent,
-    /// None before the budget of refusals has room again.
+    /// No recipients before the budget of refused recipients has room again.
     OverBudget,
 }
 
-/// The room that an open session has for its next transaction.
+/// Decides what the next transaction of an open session may contain.
 pub(super) fn room<R: Runtime>(
     context: &ProbeContext<'_>,
     session: &Session<R>,
@@ -36,11 +37,11 @@ pub(super) fn room<R: Runtime>(
     let transactions = |most: u32| most.saturating_sub(state.tally.transactions);
     let transactions = extensions.transactions_max.map_or(u32::MAX, transactions);
     if state.one_transaction && recipients > 1 {
-        // Half of them may be control recipients.
+        // Each of them may need a control recipient in the same transaction.
         recipients = recipients.min(TRANSACTION_RECIPIENTS_MAX) / 2;
     }
     if context.state().is_blanket(&context.route().host) {
-        // One is enough to see whether it still says the same to everyone.
+        // One recipient is enough to see whether the host still gives the same refusal to everyone.
         recipients = recipients.min(1);
     }
     recipients = recipients.min(extensions.recipients_max.map_or(usize::MAX, |most| most as usize));
@@ -55,9 +56,10 @@ pub(super) fn room<R: Runtime>(
         return SessionRoom::Proof;
     }
     if bounds_errors {
-        // After the last refusal that a session allows, nothing can be proven in it.
+        // After the last refusal that the site allows in a session, nothing can be proven there, so some refusals are kept for the
+        // proof.
         let kept = match wanted {
-            // The control recipient and a mailbox that was accepted, if one is.
+            // The control recipient, and if no mailbox is known, `postmaster@` too.
             0 if holds_none => {
                 if context.has_known_mailbox() {
                     1
@@ -66,9 +68,10 @@ pub(super) fn room<R: Runtime>(
                 }
             }
             0 => 1,
-            // One that is refused in unclear words needs a second one, and a known mailbox after it.
+            // A control recipient that is refused in unclear words needs a second one, and a known mailbox after it.
             wanted => wanted + 2,
         };
+        // A session that has asked about no work yet asks about one in any case, because the next session would have no more room.
         let is_first = state.tally.asked == state.known_asked_first.unwrap_or(0);
         match recipients.checked_sub(kept) {
             Some(left) if left > 0 => recipients = left,
@@ -79,7 +82,7 @@ pub(super) fn room<R: Runtime>(
     }
     match context.asking.refusal_room(group, context.now) {
         0 => SessionRoom::OverBudget,
-        // Control recipients are refused, too.
+        // The control recipients that are still to be asked will be refused, too.
         budget if budget <= wanted => SessionRoom::Proof,
         budget => SessionRoom::Recipients(recipients.min(budget - wanted)),
     }

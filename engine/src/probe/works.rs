@@ -1,4 +1,4 @@
-//! The transaction of recipients that are asked about: which works it takes, and what becomes of those without an answer.
+//! The transaction that asks about works: which works it takes, and what happens to those that get no answer.
 
 use super::context::{Place, ProbeContext};
 use super::endings::{cut_off, out_of_time, put_back_rest};
@@ -19,14 +19,14 @@ use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::Reason;
 
-/// Those of the works that this session has to ask about. The others are answered, put back, or taken into the evidence of the
+/// Returns the works that this session has to ask about. The others are answered, put back, or taken into the evidence of the
 /// session.
 pub(super) fn to_ask(context: &ProbeContext<'_>, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
     let works = refuse_utf8(&context.route().host, carry(context, works), smtputf8);
     pass_over(context, answer_if_known_catch_all(context, works))
 }
 
-/// Takes works with a refusal of an earlier session at this host into the evidence of the session, and returns the others.
+/// Takes works that an earlier session at this host refused into the evidence of this session, and returns the others.
 fn carry(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     let mut others = Vec::with_capacity(works.len());
     for mut work in works {
@@ -36,7 +36,7 @@ fn carry(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
         };
         let number = context.number(work.address.domain());
         if carried.number != number && !planted(Fault::Break(Invariant::CarriedHere)) {
-            // Another host has to be asked itself.
+            // The refusal came from another host, so this host has to be asked itself.
             others.push(work);
             continue;
         }
@@ -47,7 +47,8 @@ fn carry(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     others
 }
 
-/// RFC 6531 3.4: without SMTPUTF8 a server cannot be asked about a local part beyond ASCII.
+/// Answers the works with a local part beyond ASCII if the server has no SMTPUTF8, because it cannot be asked about them (RFC 6531
+/// 3.4). Returns the others.
 fn refuse_utf8(host: &str, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
     let (can, cannot): (Vec<_>, Vec<_>) =
         works.into_iter().partition(|work| smtputf8 || !work.address.needs_smtputf8());
@@ -57,7 +58,7 @@ fn refuse_utf8(host: &str, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
     can
 }
 
-/// Puts back the works whose domain this host is not asked about now.
+/// Puts back the works of domains that this host is not asked about now, and returns the others.
 fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     let now = context.now;
     let is_shut = |work: &Work| context.state().shut_rule(work.address.domain(), now).is_some();
@@ -70,7 +71,7 @@ fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     open
 }
 
-/// Answers the works of domains that are known to accept everyone at this host.
+/// Answers the works of domains that are known to accept everyone at this host, and returns the others.
 fn answer_if_known_catch_all(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     if !context.group.state().catch_alls {
         return works;
@@ -82,7 +83,7 @@ fn answer_if_known_catch_all(context: &ProbeContext<'_>, works: Vec<Work>) -> Ve
         .collect()
 }
 
-/// One transaction for recipients that are asked about. Those that the budget does not allow wait for the next one.
+/// Asks about works in one transaction. Works for which the budget of refused recipients has no room are put back.
 pub(super) async fn ask<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -99,7 +100,7 @@ pub(super) async fn ask<R: Runtime>(
     let mut counted = context.reserve(wanted, REFUSALS_KEPT_FOR_PROOF);
     let excess = wanted - counted.count();
     if excess > 0 {
-        // Another run asks the site at the same time.
+        // Another run has used up some of the budget meanwhile.
         let over = works.split_off(works.len().saturating_sub(excess));
         over.into_iter().rev().for_each(|work| context.group.put_back(work));
         if works.is_empty() {
@@ -111,7 +112,7 @@ pub(super) async fn ask<R: Runtime>(
     }
     session.limit = works.iter().map(|work| work.deadline).max().unwrap_or(now).max(now);
     if works.len() > 1 && works.iter().any(|work| work.priority == Priority::Single) {
-        // A server may hang at one of them, and others wait after it.
+        // The server may hang at one recipient, and clients wait for those after it.
         session.limit = session.limit.min(now + COMPANY_PATIENCE);
     }
     let smtputf8 = works.iter().any(|work| work.address.needs_smtputf8());
@@ -122,11 +123,11 @@ pub(super) async fn ask<R: Runtime>(
     transaction::hear(place, session, counted, state, AskedWorks { count, controls }).await
 }
 
-/// The recipients that are asked about: the works under way of the session.
+/// The works that the transaction asks about. They are in the session's works, so that the sweep can answer them in time.
 struct AskedWorks {
-    /// How many recipients come before the control recipients.
+    /// Number of works. In the transaction they come before the control recipients.
     count: usize,
-    /// Control recipients, where they have to be asked in the same transaction.
+    /// The control recipients, if the session takes only one transaction; otherwise none.
     controls: Questions,
 }
 

@@ -1,7 +1,7 @@
-//! The file of a table that several runs share: its blocks, its mapping, and the locks on it.
+//! The file of a table that several runs share: its disk blocks, its mapping into memory, and its locks.
 //!
-//! The locks are those on byte ranges of an open file (`F_OFD_SETLK`): the kernel releases them when a run ends, however it
-//! ends. Each run has a lock on the byte of its number. Two further bytes are locked for short times.
+//! The locks are on single bytes of the file, and belong to an open file (`F_OFD_SETLK`), so the kernel releases them when a run
+//! ends in any way. Each run keeps a lock on the byte with its number. Two further bytes are locked for short times.
 
 use super::table::{MAGIC, MAGIC_AT, TableFault, VERSION, VERSION_AT, bytes};
 use engine_proto::limits::{REFUSALS_RUNS_MAX, REFUSALS_SITES_MAX};
@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 const CHANGE_BYTE: usize = REFUSALS_RUNS_MAX;
 /// The byte whose lock gives the right to write the counts to another place.
 const WRITES_BYTE: usize = REFUSALS_RUNS_MAX + 1;
-/// After this time of tries, a thread no longer keeps the processor while it waits for a lock.
+/// How long a thread tries to get a lock without sleeping.
 const SPIN: Duration = Duration::from_micros(50);
-/// The pause between two later tries.
+/// The pause between two tries after that.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// The file systems whose files several machines, or a machine and its guests, change: memory and locks may be those of one of
-/// them only. The numbers are those of statfs(2).
+/// The file systems on which several machines, or a machine and its guests, may change one file. Mapped memory and locks may hold
+/// on one machine only there. The numbers are those of statfs(2).
 const NETWORK_FILE_SYSTEMS: &[(u32, &str)] = &[
     (0x0000_6969, "NFS"),
     (0x0000_517b, "SMB"),
@@ -46,11 +46,11 @@ const NETWORK_FILE_SYSTEMS: &[(u32, &str)] = &[
 #[derive(Debug)]
 pub(super) struct SharedFile {
     file: Arc<File>,
-    /// The number of this run.
+    /// The number of this run, once it has one.
     run: Option<usize>,
 }
 
-/// A lock on one byte for a short time.
+/// A lock on one byte. Dropping it releases the lock.
 #[derive(Debug)]
 pub(super) struct Change {
     file: Arc<File>,
@@ -58,16 +58,16 @@ pub(super) struct Change {
 }
 
 impl SharedFile {
-    /// Longest wait of a thread that asks mail servers.
+    /// The longest wait of a thread that asks mail servers.
     pub(super) const PATIENCE: Duration = Duration::from_millis(20);
-    /// Longest wait of a run that begins or ends.
+    /// The longest wait of a run that begins or ends.
     pub(super) const OPEN_PATIENCE: Duration = Duration::from_secs(2);
 
-    /// Opens the file. `may_create`: a missing one is created.
+    /// Opens the file. `may_create`: a missing file is created.
     pub(super) fn open(path: &Path, may_create: bool) -> Result<SharedFile, TableFault> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(may_create).truncate(false).mode(0o600);
-        // A pipe would wait for its other end.
+        // Without this flag, opening a pipe would wait for its other end.
         let opened = options.custom_flags(libc::O_NONBLOCK).open(path);
         let file = opened.map_err(|error| match error.kind() {
             ErrorKind::NotFound if !may_create => TableFault::Missing,
@@ -84,7 +84,7 @@ impl SharedFile {
         Ok(SharedFile { file: Arc::new(file), run: None })
     }
 
-    /// Waits for the right to change the table. Whoever has it holds it for microseconds, unless it was stopped meanwhile.
+    /// Waits for the right to change the table. A run has this right for microseconds, unless it is stopped meanwhile.
     pub(super) fn begin_change(&self, patience: Duration) -> Result<Change, TableFault> {
         self.lock_within(CHANGE_BYTE, patience)
     }
@@ -94,7 +94,7 @@ impl SharedFile {
         self.lock_within(WRITES_BYTE, patience)
     }
 
-    /// The other runs that use the table at this moment, a bit for each.
+    /// The other runs that use the table at this moment, as a bit for each.
     pub(super) fn others(&self) -> Result<u64, TableFault> {
         let mut alive = 0;
         for run in (0..REFUSALS_RUNS_MAX).filter(|&run| self.run != Some(run)) {
@@ -107,7 +107,7 @@ impl SharedFile {
         Ok(alive)
     }
 
-    /// Takes a number that no run has: the lock on its byte, and the blocks of its words.
+    /// Takes a free number for this run: locks its byte, and reserves the disk blocks of its words.
     pub(super) fn claim(&mut self, alive: u64) -> Result<usize, TableFault> {
         let free = (0..REFUSALS_RUNS_MAX).find(|run| alive & 1 << run == 0).ok_or(TableFault::Full)?;
         if !self.lock(free)? {
@@ -119,7 +119,7 @@ impl SharedFile {
         Ok(free)
     }
 
-    /// Maps the file, after it was checked or made. `in_use`: other runs use it.
+    /// Checks the file, or makes the table in it, and maps it into memory. `in_use`: other runs use it.
     pub(super) fn map(&self, in_use: bool) -> Result<MmapRaw, TableFault> {
         let length = bytes(REFUSALS_SITES_MAX, REFUSALS_RUNS_MAX) as u64;
         let found = self.file.metadata()?.len();
@@ -131,7 +131,7 @@ impl SharedFile {
             }
         };
         let (magic, version) = (header(MAGIC_AT)?, header(VERSION_AT)?);
-        // A run that was killed while it made the table left it without these two, or empty.
+        // A run that is killed while it makes the table leaves the file empty, or without these two words.
         let is_new = found == 0 || found == length && magic == 0 && version == 0;
         match (magic == MAGIC, version == VERSION) {
             (true, true) if found == length => {}
@@ -145,7 +145,7 @@ impl SharedFile {
         })
     }
 
-    /// Makes an empty table.
+    /// Makes an empty table in the file. The magic number is written last, so it marks a complete table.
     fn make(&self, length: u64) -> Result<(), TableFault> {
         self.file.set_len(0)?;
         self.file.set_len(length)?;
@@ -155,11 +155,12 @@ impl SharedFile {
         Ok(())
     }
 
-    /// Gives the file the blocks of these bytes: a write to memory without a block would end the process if the disk is full.
+    /// Reserves disk blocks for these bytes. If the disk is full, a write to mapped memory without a block would kill the process.
     fn reserve(&self, begin: usize, end: usize) -> Result<(), TableFault> {
         match fallocate(&*self.file, FallocateFlags::empty(), begin as u64, (end - begin) as u64) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                // What is there already must stay: only the holes of the file are filled.
+                // The file system cannot reserve blocks, so all bytes are written with their present values, which fills the holes
+                // of the file.
                 let mut block = vec![0; 64 << 10];
                 for at in (begin..end).step_by(block.len()) {
                     let part = block.len().min(end - at);
@@ -186,7 +187,7 @@ impl SharedFile {
         }
     }
 
-    /// Tries to lock a byte. False: another run has the lock.
+    /// Tries to lock a byte. False: another run has locked it.
     fn lock(&self, byte: usize) -> Result<bool, TableFault> {
         match set_lock(&self.file, libc::F_WRLCK, byte) {
             Ok(()) => Ok(true),
@@ -207,7 +208,7 @@ impl Drop for Change {
 }
 
 fn unlock(file: &File, byte: usize) {
-    // The kernel has no reason to refuse this. If it does, the lock ends with the run.
+    // The kernel has no reason to refuse this. If it does, the lock lasts until the run ends.
     if let Err(error) = set_lock(file, libc::F_UNLCK, byte) {
         tracing::warn!("a lock on the counts of refused recipients cannot be released: {error}");
     }

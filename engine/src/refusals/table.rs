@@ -6,16 +6,16 @@
 //! runs     for each run: for each site, the number of recipients that the run is asking about
 //! ```
 //!
-//! A word has eight bytes in the byte order of the machine, because the file never leaves it. All counts are single atomic
-//! operations without a lock, so that no run waits for another, and a kill at any moment leaves valid counts:
+//! A word has eight bytes in the byte order of the machine, because the file never leaves the machine. All counts change by single
+//! atomic operations without a lock, so that no run waits for another, and a kill at any moment leaves valid counts:
 //!
-//! - A run first adds the recipients to its own word, then reads the words of all runs, and gives back what exceeds the
-//!   budget. Of two runs that do so at once, at least one sees the recipients of the other. So they never exceed the budget.
-//! - An answer is first added to the counts, and then subtracted from the recipients under way. A reader reads these two in the
-//!   opposite order. So no reader misses a recipient, and a kill between the two loses none.
+//! - A run first adds its recipients to its own word, then reads the words of all runs, and gives back what exceeds the budget. If
+//!   two runs do so at once, at least one of them sees the recipients of the other. So together they never exceed the budget.
+//! - An answer is first added to the counts, and then subtracted from the recipients that are being asked about. A reader reads
+//!   these two in the opposite order. So no reader misses a recipient, and a kill between the two operations loses none.
 //! - If a run is killed, the recipients that it was asking about count as refused: their replies may have been on the way.
 //!
-//! Only to give a site its place in the table, a run takes a lock ([`RefusalTable::place_of`]).
+//! A run takes a lock only to change which sites and runs the table has, for example in [`RefusalTable::place_of`].
 
 use super::shared_file::{Change, SharedFile};
 use crate::seed::keyed_number;
@@ -29,62 +29,62 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// The words of the header: a page.
+/// The number of words of the header: a page.
 const HEADER_WORDS: usize = 512;
-/// The first word of the file.
+/// The first word of the file: the text `mailprb` and a zero byte.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"mailprb\0");
 /// The version of the layout.
 pub(super) const VERSION: u64 = 1;
 /// The indexes of the words of the header.
 pub(super) const MAGIC_AT: usize = 0;
 pub(super) const VERSION_AT: usize = 1;
-/// A hash of the installation's secret, which is the key of the keys.
+/// A hash of the installation's secret, with which the keys of the sites are made.
 const SECRET_AT: usize = 2;
-/// The runs that use the table, a bit for each.
+/// The runs that use the table, as a bit for each.
 const RUNS_AT: usize = 3;
-/// The time of the wall clock at which the monotonic clock was zero, in nanoseconds. With this common clock, all runs have the
-/// same steps, also if the wall clock is set while they run.
+/// The wall-clock time at which the monotonic clock was zero, in nanoseconds. With this common clock, all runs have the same steps,
+/// even if the wall clock is set while they run.
 const CLOCK_AT: usize = 4;
 /// The hash of the counts that were last written elsewhere ([`RefusalTable::write`]).
 const WRITTEN_AT: usize = 5;
 
-/// Number of words of a site: the key and the cells.
+/// The number of words of a site: its key and its cells.
 const SITE_WORDS: usize = 1 + REFUSALS_CELLS;
-/// Number of places in a bucket. The key of a site decides its bucket.
+/// The number of places in a bucket. The key of a site decides on its bucket.
 const PLACES_A_BUCKET: usize = 16;
-/// The bit of a key from which on it chooses the bucket. The bits below it may be those of a node.
+/// The lowest bit of a key that helps to choose the bucket. Bits below it may name a node.
 const BUCKET_SHIFT: u32 = 20;
 
 /// The counts of refused and accepted recipients of all sites and sources.
 #[derive(Debug)]
 pub struct RefusalTable {
     memory: MmapRaw,
-    /// Number of sites that it has room for.
+    /// The number of sites that the table has room for.
     sites: usize,
-    /// The number of this run among those that use it.
+    /// The number of this run among those that use the table.
     run: usize,
     /// While this is locked, no other thread of this run gives places to sites.
     change: Mutex<()>,
-    /// `None`: no other run sees the table.
+    /// The file of the table; `None` if the table is in the memory of this process alone.
     file: Option<SharedFile>,
 }
 
 /// The reason why a file cannot be used as a table.
 #[derive(Debug)]
 pub enum TableFault {
-    /// It cannot be opened or extended.
+    /// The file cannot be opened, read or extended.
     Io(io::Error),
-    /// It is no table, or a part of one.
+    /// The file is not a table, or not a whole one.
     Foreign,
-    /// Another version of mailprobe uses it at this moment.
+    /// Another version of mailprobe is using it.
     OtherVersion,
-    /// Runs with another secret use it at this moment.
+    /// Runs with another secret are using it.
     OtherSecret,
-    /// There is none, and the caller does not want a new one.
+    /// There is no such file, and the caller did not want a new one.
     Missing,
-    /// As many runs as it has room for use it.
+    /// It is already used by as many runs as it has room for.
     Full,
-    /// Another run changes it for a long time: that run is stopped.
+    /// Another run has had the right to change it for too long: that run is probably stopped.
     Busy,
     /// The file system cannot share memory or locks between processes, for this reason.
     Unsupported(String),
@@ -102,7 +102,7 @@ struct Places<'a> {
     _run: Option<Change>,
 }
 
-/// The length of a table in bytes, up to the words of this run.
+/// The length in bytes of a table with room for this number of sites and runs.
 pub(super) const fn bytes(sites: usize, runs: usize) -> usize {
     (HEADER_WORDS + sites * SITE_WORDS + sites * runs) * size_of::<u64>()
 }
@@ -114,7 +114,7 @@ impl RefusalTable {
     /// The system has no memory for it.
     pub fn in_memory(shards: usize) -> io::Result<RefusalTable> {
         let sites = REFUSALS_SITES_MAX * shards.max(1);
-        // The memory is used when a site gets a place in it.
+        // The kernel provides memory only for places that are used.
         let memory = MmapMut::map_anon(bytes(sites, 1))?.into();
         let table = RefusalTable { memory, sites, run: 0, change: Mutex::default(), file: None };
         table.word(RUNS_AT).store(1, SeqCst);
@@ -122,12 +122,11 @@ impl RefusalTable {
         Ok(table)
     }
 
-    /// Opens the table in this file for a run. If no other run uses it, the counts become the maximum of those in the table
-    /// and of `kept`, and the recipients that earlier runs left without an answer count as refused. `may_create`: a missing
-    /// file is created.
+    /// Opens the table in this file for a run. If no other run uses it, each count is raised to that in `kept`, and the recipients
+    /// that earlier runs left without an answer count as refused. `may_create`: a missing file is created.
     ///
     /// # Errors
-    /// [`TableFault`].
+    /// The file cannot be used, for one of the reasons of [`TableFault`].
     pub fn open(
         path: &Path,
         secret: &[u8; 32],
@@ -146,7 +145,8 @@ impl RefusalTable {
         Ok(table)
     }
 
-    /// Makes this run one of those that use the table. The caller has the right to change it.
+    /// Adds this run to those that use the table. `alive`: the other runs that use it. The caller has the right to change the
+    /// table.
     fn join(&self, alive: u64, secret: &[u8; 32], kept: &[KeptRefusals]) -> Result<(), TableFault> {
         let secret = keyed_number(secret, &["table of refusals"]);
         let is_ours = self.word(SECRET_AT).load(SeqCst) == secret;
@@ -154,7 +154,7 @@ impl RefusalTable {
             return Err(TableFault::OtherSecret);
         }
         if !is_ours {
-            // The keys of another secret mean nothing.
+            // The keys that were made with another secret mean nothing here.
             let words = &self.words()[SECRET_AT..HEADER_WORDS + self.sites * SITE_WORDS];
             words.iter().filter(|word| word.load(SeqCst) != 0).for_each(|word| word.store(0, SeqCst));
             self.word(SECRET_AT).store(secret, SeqCst);
@@ -164,7 +164,7 @@ impl RefusalTable {
         }
         let step = self.step();
         self.settle_ended(!alive, step);
-        // Under another secret, a run with this number may have left words.
+        // An earlier run with this number and another secret may have left words.
         let left = (0..self.sites).map(|place| self.asked(self.run, place));
         left.filter(|asked| asked.load(SeqCst) != 0).for_each(|asked| asked.store(0, SeqCst));
         if alive == 0 {
@@ -176,7 +176,7 @@ impl RefusalTable {
         Ok(())
     }
 
-    /// Raises the counts to these, if the table has less for their sites and steps.
+    /// Raises the counts of the table to these, if it has lower ones for their sites and steps.
     pub fn take_over(&self, kept: &[KeptRefusals], step: u64) {
         let _places = self.change(SharedFile::OPEN_PATIENCE);
         self.merge(kept, step);
@@ -194,7 +194,7 @@ impl RefusalTable {
         }
     }
 
-    /// All counts that count in this step.
+    /// All counts that still matter at this step: those of the last hour.
     pub fn kept(&self, step: u64) -> Vec<KeptRefusals> {
         let mut all = Vec::new();
         for place in 0..self.sites {
@@ -205,7 +205,7 @@ impl RefusalTable {
             let cells = self.cells(place);
             let mut steps: Vec<_> = cells.iter().filter_map(|cell| read(cell).kept(step)).collect();
             steps.sort_unstable_by_key(|kept| kept.step);
-            // A run may count into the next step already.
+            // Another run may have counted into the next step already.
             let excess = steps.len().saturating_sub(REFUSALS_STEPS);
             steps.drain(..excess);
             if !steps.is_empty() && self.key(place).load(SeqCst) == key {
@@ -215,32 +215,33 @@ impl RefusalTable {
         all
     }
 
-    /// The number of the current step, by the clock that all runs on this table have.
+    /// The number of the current step, by the common clock of all runs on this table.
     pub fn step(&self) -> u64 {
         step_at(self.since_epoch()).0
     }
 
-    /// The time since the Unix epoch, by the clock that all runs on this table have.
+    /// The time since the Unix epoch, by the common clock of all runs on this table.
     pub fn since_epoch(&self) -> Duration {
         monotonic() + Duration::from_nanos(self.word(CLOCK_AT).load(SeqCst))
     }
 
-    /// Counts the recipients that killed runs left without an answer as refused.
+    /// Counts as refused the recipients that killed runs left without an answer.
     pub fn settle_killed(&self) {
         let Some(file) = &self.file else { return };
         let own = 1 << self.run;
         if self.word(RUNS_AT).load(SeqCst) == own {
             return;
         }
-        // If another run has this right, it does the same, or the next call does.
+        // If another run has this right, it probably does the same. If not, the next call does.
         let Some(_places) = self.change(SharedFile::PATIENCE) else { return };
         if let Ok(alive) = file.others() {
             self.settle_ended(!(alive | own), self.step());
         }
     }
 
-    /// Calls `write` with all counts, to write them to another place. Only one run at a time does so. `write` gets and returns
-    /// a hash of what was written last, by whichever run. False: another run is at it for longer than `patience`.
+    /// Calls `write` with all counts, so that it can store them in another place. Only one run at a time does so. `write` gets the
+    /// hash of the counts that any run wrote last, and returns the new one. False: another run was writing for longer than
+    /// `patience`.
     ///
     /// # Errors
     /// Those of `write`.
@@ -257,13 +258,14 @@ impl RefusalTable {
         Ok(true)
     }
 
-    /// The place of a site in the table. `None`: there is none at this moment.
+    /// The place of a site in the table, which it gets if it has none. `None`: no place is free, or the table is being changed for
+    /// too long.
     pub(super) fn place_of(&self, key: u64, step: u64) -> Option<usize> {
         let _places = self.change(SharedFile::PATIENCE)?;
         self.give_place(key, step)
     }
 
-    /// Whether the site with this key still has this place. It keeps the place while a run asks about its recipients.
+    /// Whether the site with this key has this place. It cannot lose the place while a run asks about its recipients.
     pub(super) fn is_at(&self, key: u64, place: usize) -> bool {
         self.key(place).load(SeqCst) == key
     }
@@ -274,36 +276,36 @@ impl RefusalTable {
         RefusalCounts::of(self.cells(place).iter().map(read), asked, step)
     }
 
-    /// The recipients at a place that runs are asking about.
+    /// The number of recipients that all runs are asking about for the site at a place.
     pub(super) fn asked_by_all(&self, place: usize) -> u32 {
         let asked = bits(self.word(RUNS_AT).load(SeqCst))
             .fold(0, |sum: u64, run| sum.saturating_add(self.asked(run, place).load(SeqCst)));
         u32::try_from(asked).unwrap_or(u32::MAX)
     }
 
-    /// The recipients at a place that this run is asking about.
+    /// The number of recipients that this run is asking about for the site at a place.
     pub(super) fn asked_by_own(&self, place: usize) -> u64 {
         self.asked(self.run, place).load(SeqCst)
     }
 
-    /// This run asks about this number of recipients more.
+    /// This run begins to ask about this number of further recipients.
     pub(super) fn on_asked(&self, place: usize, recipients: u32) {
         self.asked(self.run, place).fetch_add(recipients.into(), SeqCst);
     }
 
-    /// This number of recipients got no answer that counts.
+    /// This number of recipients got no answer that counts, or were not asked about.
     pub(super) fn on_unanswered(&self, place: usize, recipients: u32) {
         self.asked(self.run, place).fetch_sub(recipients.into(), SeqCst);
     }
 
-    /// These recipients that this run asked about were refused or accepted.
+    /// These numbers of recipients, about which this run asked, were refused and accepted.
     pub(super) fn on_answered(&self, place: usize, step: u64, refused: u32, accepted: u32) {
         update(self.cell(place, step), |cell| cell.counted(step, refused, accepted));
         self.on_unanswered(place, refused + accepted);
     }
 
-    /// The place of a site, which it gets if it has none: a free one, else that of the site with the fewest refusals. The
-    /// caller has the right to change places.
+    /// The place of a site in its bucket. If it has none, it gets a free one, or else that of the site with the fewest refusals.
+    /// The caller has the right to give places.
     fn give_place(&self, key: u64, step: u64) -> Option<usize> {
         let bucket = (key >> BUCKET_SHIFT) as usize % (self.sites / PLACES_A_BUCKET) * PLACES_A_BUCKET;
         let bucket = bucket..bucket + PLACES_A_BUCKET;
@@ -318,9 +320,10 @@ impl RefusalTable {
         others.into_iter().find(|&place| self.replace(place, key))
     }
 
-    /// Gives the place to another site, unless a run asks about recipients there.
+    /// Gives the place to the site with this key, unless a run is asking about recipients of the site that has it now.
     fn replace(&self, place: usize, key: u64) -> bool {
-        // A run adds to its word before it looks at the key, so either it sees that the key is gone, or its word is seen.
+        // A run first adds to its word, and then looks at the key. So either that run sees that the key is gone, or its word is
+        // seen here.
         let before = self.key(place).swap(0, SeqCst);
         let runs = self.word(RUNS_AT).load(SeqCst) | 1 << self.run;
         if bits(runs).any(|run| self.asked(run, place).load(SeqCst) != 0) {
@@ -332,7 +335,8 @@ impl RefusalTable {
         true
     }
 
-    /// Counts what those of these runs have left that did not leave the table. None of them is alive.
+    /// Ends the use of the table by those of these runs that did not end it themselves: their recipients without an answer count as
+    /// refused. None of these runs is alive.
     fn settle_ended(&self, runs: u64, step: u64) {
         for run in bits(self.word(RUNS_AT).load(SeqCst) & runs) {
             self.count_left(run, step);
@@ -340,7 +344,7 @@ impl RefusalTable {
         }
     }
 
-    /// Counts the recipients that a run has left without an answer as refused.
+    /// Counts as refused the recipients that a run has left without an answer.
     fn count_left(&self, run: usize, step: u64) {
         for place in 0..self.sites {
             let asked = self.asked(run, place);
@@ -353,14 +357,14 @@ impl RefusalTable {
         }
     }
 
-    /// Frees the places of sites without counts. No other run uses the table.
+    /// Frees the places of sites without counts of the last hour. The caller makes sure that no other run uses the table.
     fn drop_old(&self, step: u64) {
         for place in 0..self.sites {
             if self.is_at(0, place) {
                 continue;
             }
             for cell in self.cells(place) {
-                // A step that lies in the future is one of a clock that was wrong.
+                // This also drops steps far in the future, which come from a clock that was wrong.
                 if read(cell).kept(step).is_none() {
                     cell.store(0, SeqCst);
                 }
@@ -415,10 +419,10 @@ impl RefusalTable {
     }
 }
 
-/// Recipients of this run that still have no answer count as refused, and the number of the run is free.
+/// Counts as refused the recipients that this run left without an answer, and frees the number of the run.
 impl Drop for RefusalTable {
     fn drop(&mut self) {
-        // Without this right the next run does it.
+        // If this run does not get the right to change the table, the next run does it.
         if let (Some(_), Some(_places)) = (&self.file, self.change(SharedFile::OPEN_PATIENCE)) {
             self.settle_ended(1 << self.run, self.step());
         }
@@ -430,7 +434,7 @@ fn read(cell: &AtomicU64) -> StepCell {
 }
 
 fn update(cell: &AtomicU64, change: impl Fn(StepCell) -> StepCell) {
-    // It always gives a value, so there is no error.
+    // The closure always returns a value, so there is no error.
     let _ = cell.fetch_update(SeqCst, SeqCst, |before| Some(change(StepCell(before)).0));
 }
 
