@@ -96,8 +96,8 @@ fn without_name(config: &mut EngineConfig) -> String {
     own
 }
 
-/// Warns if EHLO sends an address literal, unless all mail servers are on loopback. The configuration must have gone through
-/// [`complete`].
+/// Warns if EHLO sends an address literal, unless all mail servers are on loopback. To be called after [`complete`], and only if
+/// the operator has set no EHLO name.
 pub(crate) fn warn_without_name(config: &EngineConfig) {
     if config.is_on_loopback() {
         return;

@@ -1,5 +1,5 @@
-//! DNS I/O of a shard: the lookups of engine-proto ([`Lookup`], a state machine), driven over a pool of UDP sockets, with a cache
-//! that this thread alone owns.
+//! The DNS lookups of a shard: drives the state machine of engine-proto ([`Lookup`]) over a pool of UDP sockets, with a cache that
+//! belongs to this thread alone.
 //!
 //! ```text
 //! look_up ─> cache ─> the same question under way? ─> window (room.rs) ─> socket (ports.rs)
@@ -7,8 +7,8 @@
 //! caller  <─ cache <─ doubts (doubts.rs) <─ the lookup machine <─ answer ─────┘
 //! ```
 //!
-//! A question has no task and no timer of its own. Its datagrams are sent in batches with those of other questions, answers are
-//! handled where they arrive, and one task checks for timeouts.
+//! A question has no task and no timer of its own. Its datagrams are sent in batches with those of other questions, the task that
+//! reads a socket also handles the answers, and one task checks for timeouts.
 
 mod doubts;
 mod ports;
@@ -45,9 +45,10 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// How often timeouts are checked.
+/// The interval at which timeouts are checked.
 const TICK: Duration = Duration::from_millis(20);
-/// The same while questions wait for room: a shard is not told when another shard makes room in the window that all share.
+/// The interval while lookups wait for room. It is shorter, because a shard is not told when another shard makes room in the window
+/// that all share.
 const TICK_CROWDED: Duration = Duration::from_millis(5);
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -64,13 +65,13 @@ struct Inner<R: Runtime> {
     pending: RefCell<HashMap<Question, Rc<PendingLookup<R>>>>,
     /// Lookups that test the resolvers. No other question joins them.
     probes: RefCell<Vec<Rc<PendingLookup<R>>>>,
-    /// A lookup of our own name is under way.
+    /// Whether a lookup of our own name is under way.
     calling: Cell<bool>,
-    /// A task checks for timeouts.
+    /// Whether the task runs that checks for timeouts.
     ticking: Cell<bool>,
     outbox: RefCell<Outbox<R>>,
     ports: Ports<R>,
-    /// Of each resolver.
+    /// For each resolver: the share of this shard in its window, and the lookups that wait for room.
     rooms: Vec<QuestionRoom<R>>,
     late: RefCell<VecDeque<Late<R>>>,
     doubts: Doubts<R>,
@@ -80,26 +81,27 @@ struct Inner<R: Runtime> {
     health: Arc<Resolvers>,
     /// How many outages had ended when the cache was last used.
     outages: Cell<u32>,
-    /// The engine's start: what [`Inner::age`] counts from.
+    /// The start of the engine, from which [`Inner::age`] counts.
     started: Instant,
-    /// The question that tests whether any resolver answers: the address of our EHLO name.
+    /// The question that tests whether any resolver answers: the address of our EHLO name, or if that is no name, of a reverse name
+    /// that every resolver knows.
     own_name: Question,
 }
 
-/// A question under way, with the tasks that wait for it.
+/// A lookup under way, with the tasks that wait for its outcome.
 struct PendingLookup<R: Runtime> {
     /// `None` once it has ended.
     lookup: RefCell<Option<Lookup>>,
-    /// A single check waits for it, so it comes before questions of lists.
+    /// It was begun for a single check or as a test, so it gets room before the lookups of lists.
     urgent: bool,
     is_probe: bool,
-    /// The resolver in whose window it waits for room.
+    /// The resolver for which it waits until there is room.
     queued: Cell<Option<usize>>,
     /// The messages whose answers are awaited.
     sent: RefCell<Vec<Sent<R>>>,
-    /// How many lookups were answered when it began.
+    /// How many lookups of the engine had been answered when this one began: see [`Resolvers::note`].
     answered_before: u32,
-    /// The outcome, and whether any resolver answered at all.
+    /// The outcome, once it has ended. For a test also whether any resolver answered; otherwise this is true.
     ended: RefCell<Option<(Arc<Outcome>, bool)>>,
     waiting: RefCell<Vec<Waker>>,
 }
@@ -147,17 +149,18 @@ impl<R: Runtime> Resolver<R> {
         }
     }
 
-    /// True when the resolvers, and not the domains, are to blame for silence.
+    /// Whether the resolvers are to blame for failures, and not the domains: none has answered yet, they have fallen silent, or
+    /// they deny everything.
     pub(crate) fn is_down(&self) -> bool {
         self.inner.health.are_down() || self.denies()
     }
 
-    /// True when the resolvers deny all that they are asked.
+    /// Whether the resolvers count as denying everything.
     pub(crate) fn denies(&self) -> bool {
         self.inner.health.denials.are_down()
     }
 
-    /// True when a failure is not the domain's but that of all resolvers.
+    /// Whether the resolvers are to blame for this failure, and not the domain.
     pub(crate) fn is_to_blame(&self, why: Failure) -> bool {
         match why {
             Failure::Timeout | Failure::Unreachable => self.inner.health.are_down(),
@@ -166,7 +169,7 @@ impl<R: Runtime> Resolver<R> {
         }
     }
 
-    /// Takes the resolvers that denied the addresses of a name without proof while another resolver had them.
+    /// Returns the resolvers that denied the addresses of a name without proof although another one answered, and forgets them.
     pub(crate) fn take_dispute(&self, name: &Name) -> Option<Vec<usize>> {
         self.inner.doubts.take_dispute(name)
     }
@@ -176,7 +179,8 @@ impl<R: Runtime> Resolver<R> {
         self.inner.cache.borrow_mut().forget_no_data(question);
     }
 
-    /// Asks every resolver that works, without the cache, and returns the records that any of them has. `None` if only one works.
+    /// Asks each resolver that works, without reading the cache, and returns the records that one of them has. `None`: there is
+    /// only one resolver, or none has records.
     pub(crate) async fn look_up_at_each(&self, question: &Question) -> Option<Arc<Outcome>> {
         let (inner, now) = (&self.inner, R::now());
         let (count, record) = (inner.upstreams.len(), inner.record.borrow().clone());
@@ -193,8 +197,9 @@ impl<R: Runtime> Resolver<R> {
         Some(inner.cache.borrow_mut().insert(question.clone(), Outcome::clone(&found), R::now()))
     }
 
-    /// Why no resolver has answered since the start; `None` if one has. Other lookups may be silent because the servers of their
-    /// domains are dead, so after [`DNS_START_PATIENCE`] a lookup of our own name shows whether the resolvers are to blame.
+    /// Waits for [`DNS_START_PATIENCE`], and returns why no resolver has answered since the start; `None` if one has. Other lookups
+    /// may be silent because the servers of their domains are dead, so our own name is looked up then, for as long again, to see
+    /// whether the resolvers are to blame.
     pub(crate) async fn silence_at_start(&self) -> Option<Failure> {
         let inner = &self.inner;
         R::sleep(DNS_START_PATIENCE).await;
@@ -220,13 +225,13 @@ impl<R: Runtime> Resolver<R> {
         }
     }
 
-    /// Looks a question up: in the cache, in a lookup under way, or by a new one. An `urgent` question comes before those of
-    /// lists.
+    /// Looks a question up in the cache, or by joining a lookup under way, or by a new lookup. A new lookup that is `urgent` gets
+    /// room before those of lists.
     pub(crate) async fn look_up(&self, question: &Question, urgent: bool) -> Arc<Outcome> {
         self.look_up_elsewhere(question, urgent, &[]).await
     }
 
-    /// The same, but asks these resolvers only where there is no other.
+    /// As [`Resolver::look_up`], but a new lookup asks the resolvers in `left_out` only if there is no other.
     pub(crate) async fn look_up_elsewhere(
         &self,
         question: &Question,
@@ -235,7 +240,7 @@ impl<R: Runtime> Resolver<R> {
     ) -> Arc<Outcome> {
         let inner = &self.inner;
         let now = R::now();
-        // A failure during an outage is not the domain's fault.
+        // If an outage has ended since, the failures in the cache may have been its fault and not that of the domains.
         let ended = inner.health.ended();
         if inner.outages.replace(ended) != ended {
             inner.cache.borrow_mut().forget_failures(now);
@@ -259,7 +264,7 @@ impl<R: Runtime> Resolver<R> {
 
 impl<R: Runtime> Drop for Inner<R> {
     fn drop(&mut self) {
-        // Lookups and the sockets that they wait on hold each other.
+        // Lookups and the sockets on which they wait own each other, so this breaks the cycle.
         for pending in self.pending.get_mut().values().chain(self.probes.get_mut().iter()) {
             pending.sent.take();
         }
@@ -267,7 +272,7 @@ impl<R: Runtime> Drop for Inner<R> {
 }
 
 impl<R: Runtime> PendingLookup<R> {
-    /// Waits for the outcome. The lookup continues if no task waits any more.
+    /// Waits for the outcome. The lookup continues even if no task waits any more.
     async fn end(&self) -> (Arc<Outcome>, bool) {
         poll_fn(|context| match &*self.ended.borrow() {
             Some(ended) => Poll::Ready(ended.clone()),
@@ -287,7 +292,7 @@ impl<R: Runtime> PendingLookup<R> {
         self.lookup.borrow().as_ref().and_then(Lookup::deadline)
     }
 
-    /// The resolver that it has something to send to.
+    /// The resolver to which its next message goes, if one is to be sent.
     fn wants(&self) -> Option<usize> {
         self.lookup.borrow().as_ref().and_then(Lookup::wants).map(|(upstream, _)| upstream)
     }
@@ -333,7 +338,7 @@ impl<R: Runtime> Inner<R> {
         probe
     }
 
-    /// Sends what a lookup has to send as soon as there is room for it, and finishes the lookup if it is complete.
+    /// Sends the next message of a lookup, or lets the lookup wait until there is room. Finishes the lookup if it has an outcome.
     fn go_on(self: &Rc<Self>, pending: &Rc<PendingLookup<R>>, now: Instant) {
         while let Some(upstream) = pending.wants() {
             match self.room_for(pending, upstream) {
@@ -349,7 +354,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// A lookup has ended: notes what that shows of the resolvers.
+    /// Finishes a lookup: records what it shows of the resolvers, and passes its outcome on.
     fn end(self: &Rc<Self>, pending: &Rc<PendingLookup<R>>, now: Instant) {
         let Some(lookup) = pending.lookup.take() else { return };
         self.leave_tries(pending, &lookup, now);
@@ -365,7 +370,8 @@ impl<R: Runtime> Inner<R> {
             self.health.note(true, pending.answered_before);
             self.learn(question, pending, outcome, now);
         } else if self.health.is_suspect() && !self.calling.replace(true) {
-            // If the servers of many names are dead, the resolvers look dead. Our own name has other servers, so it shows the difference.
+            // If the servers of many names are dead, the resolvers look dead. Our own name has other servers, so it shows the
+            // difference.
             let call = self.probe(&self.own_name, &[], now);
             let (inner, pending) = (Rc::clone(self), Rc::clone(pending));
             R::spawn(async move {
@@ -382,7 +388,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// A resolver has answered: notes whether it can be believed.
+    /// Records whether the resolvers that answered can be believed, and passes the outcome on.
     fn learn(
         self: &Rc<Self>,
         question: Question,
@@ -403,7 +409,7 @@ impl<R: Runtime> Inner<R> {
         self.settle(question, pending, outcome, now);
     }
 
-    /// Keeps the outcome and wakes the tasks that wait for it.
+    /// Puts the outcome into the cache, and wakes the tasks that wait for it.
     fn settle(&self, question: Question, pending: &PendingLookup<R>, outcome: Outcome, now: Instant) {
         if !sometimes(Fault::Break(Invariant::LookupJoined)) {
             self.pending.borrow_mut().remove(&question);
@@ -412,7 +418,7 @@ impl<R: Runtime> Inner<R> {
         pending.finish(outcome, true);
     }
 
-    /// ICMP reported that a resolver cannot be reached.
+    /// A resolver cannot be reached: ICMP reported that, or the question could not be sent.
     fn unreachable(self: &Rc<Self>, pending: &Rc<PendingLookup<R>>, upstream: usize, now: Instant) {
         pending.show(|lookup| lookup.on_unreachable(upstream));
         self.go_on(pending, now);
@@ -423,13 +429,13 @@ impl<R: Runtime> Inner<R> {
         self.pending.borrow().values().chain(self.probes.borrow().iter()).cloned().collect()
     }
 
-    /// How long the engine has run; never zero.
+    /// How long the engine has run. Never zero, because zero means "never" in [`engine_proto::dns::denials`].
     fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.started) + Duration::from_millis(1)
     }
 }
 
-/// Checks for timeouts, as long as any lookup is under way.
+/// Checks for timeouts, as long as a lookup is under way or a late answer is awaited.
 async fn tick<R: Runtime>(inner: Rc<Inner<R>>) {
     loop {
         let is_crowded = inner.rooms.iter().any(|room| room.waiting() > 0);
@@ -452,7 +458,7 @@ async fn tick<R: Runtime>(inner: Rc<Inner<R>>) {
     inner.ticking.set(false);
 }
 
-/// The addresses of an answer of DNS.
+/// The addresses in the outcome of a lookup.
 pub(crate) fn addresses(outcome: &Outcome) -> Vec<IpAddr> {
     match outcome {
         Outcome::Records { records: Records::A(found), .. } => {

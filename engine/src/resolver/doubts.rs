@@ -1,8 +1,9 @@
-//! Denials without proof: whether a resolver denies one name or everything ([`engine_proto::dns::denials`]).
+//! Denials without proof: finds out whether the resolvers deny one name or everything ([`engine_proto::dns::denials`]).
 //!
-//! After the first such denial, the root and the top-level domain of the name are asked for, which an honest resolver never denies.
-//! The denied question waits a moment for these answers. While everything counts as denied, some of the names are asked for again,
-//! so that the service recovers by itself.
+//! After such a denial the root and the top-level domain of the name are looked up, at most once in [`DNS_DENIAL_PROBE_INTERVAL`],
+//! because honest resolvers never deny these. The denied question waits a moment for the result. While the resolvers count as
+//! denying everything, the names that were denied last are looked up again, so that the engine notices by itself when this has
+//! passed.
 
 use super::all;
 use super::{Inner, PendingLookup};
@@ -20,17 +21,17 @@ use std::hash::BuildHasher;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
 
-/// The denials in doubt of a shard.
+/// The denials of a shard that may be false.
 pub(super) struct Doubts<R: Runtime> {
-    /// Denied questions that wait until the root has answered.
+    /// Denied questions that wait for the result of a check.
     held: RefCell<Vec<Held<R>>>,
-    /// When the root was last asked for.
+    /// When the last check ended.
     checked: Cell<Option<Instant>>,
     /// The questions that were denied last.
     remembered: RefCell<VecDeque<Question>>,
-    /// Questions that one resolver denied without proof and another did not.
+    /// The names that some resolvers denied without proof and another did not.
     disputed: RefCell<VecDeque<Dispute>>,
-    /// A task asks for them again.
+    /// Whether a task runs that looks up the denied names again.
     watching: Cell<bool>,
     hashing: crate::seed::Hashing,
 }
@@ -61,7 +62,8 @@ impl<R: Runtime> Default for Doubts<R> {
 }
 
 impl<R: Runtime> Inner<R> {
-    /// All resolvers that answered denied a name without proof.
+    /// Handles a question that all resolvers that answered denied without proof. If a check ended recently or there is an outage,
+    /// the question is settled at once; otherwise after a check.
     pub(super) fn doubt(
         self: &Rc<Self>,
         asked: Asked,
@@ -90,7 +92,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Starts a task that tests, while everything counts as denied, whether it still is.
+    /// If the resolvers count as denying everything, starts the task that tests whether they still do, unless it runs already.
     fn watch(self: &Rc<Self>) {
         if self.health.denials.are_down() && !self.doubts.watching.replace(true) {
             R::spawn(watch(Rc::downgrade(self)));
@@ -99,7 +101,7 @@ impl<R: Runtime> Inner<R> {
 }
 
 impl<R: Runtime> Doubts<R> {
-    /// The resolvers that denied the addresses of a name which another one did not; that is forgotten then.
+    /// Returns the resolvers that denied the addresses of a name without proof although another one answered, and forgets them.
     pub(super) fn take_dispute(&self, name: &Name) -> Option<Vec<usize>> {
         let mut disputed = self.disputed.borrow_mut();
         let mut denied_by = Vec::new();
@@ -109,7 +111,7 @@ impl<R: Runtime> Doubts<R> {
         (!denied_by.is_empty()).then_some(denied_by)
     }
 
-    /// Notes where one resolver denied something without proof, and another answered.
+    /// If some resolvers denied the addresses of a name without proof and another one answered, remembers the former.
     pub(super) fn note_dispute(&self, lookup: &Lookup) {
         let Question { name, kind } = lookup.question();
         let has_failed = matches!(lookup.outcome(), Some(Outcome::Failed { .. }));
@@ -136,7 +138,7 @@ impl<R: Runtime> Doubts<R> {
     }
 }
 
-/// Asks for the root and a top-level domain, and answers what has waited for that.
+/// Looks up the root and a top-level domain, and then settles the questions that waited for that.
 async fn check<R: Runtime>(inner: Rc<Inner<R>>, top_level: Name) {
     let denied = ask::<R>(&inner, &[Name::root(), top_level].map(address_of)).await;
     let (denials, now) = (&inner.health.denials, R::now());
@@ -152,7 +154,8 @@ async fn check<R: Runtime>(inner: Rc<Inner<R>>, top_level: Name) {
     inner.watch();
 }
 
-/// Asks again for what was denied, for its top-level domains and for the root, until that ends or the shard does.
+/// Looks up the names that were denied last, their top-level domains and the root, again and again until the resolvers no longer
+/// count as denying everything, or the shard ends.
 async fn watch<R: Runtime>(inner: Weak<Inner<R>>) {
     loop {
         R::sleep(DNS_DENIAL_PROBE_INTERVAL).await;
@@ -180,7 +183,8 @@ fn address_of(name: Name) -> Question {
     Question { name, kind: RecordKind::A }
 }
 
-/// Asks the resolvers without the cache: whether each question is denied without proof; `None` without an answer in time.
+/// Looks questions up without the cache, and returns for each whether it was denied without proof. `None`: there was no answer in
+/// time, or a failure.
 async fn ask<R: Runtime>(inner: &Rc<Inner<R>>, questions: &[Question]) -> Vec<Option<bool>> {
     let now = R::now();
     let deadline = now + DNS_DENIAL_PROBE_TIMEOUT;

@@ -1,12 +1,11 @@
-//! The sockets that questions go over.
+//! The UDP sockets for the questions to the resolvers.
 //!
-//! They are pooled rather than made for each question: each is connected to one resolver, so that the kernel
-//! drops what comes from elsewhere, has a random port, is used by many questions at once and is replaced after a
-//! while. A question is told from others on its socket by its id; a forger has to guess the port, the id and the
-//! capitals of the name (RFC 5452).
+//! A socket is used by many questions at once, and is replaced after a while. It has a random port, and is connected to one
+//! resolver, so that the kernel drops datagrams from elsewhere. The id of an answer tells to which question on the socket it
+//! belongs. A forger has to guess the port, the id and the capitals of the name (RFC 5452).
 //!
-//! Questions of one turn of the thread that are equally long share a socket and a system call, which is where most of
-//! the time of a look-up went.
+//! Questions that are sent in the same turn of the thread and are equally long share a socket and a system call, because single
+//! calls took most of the time of a look-up.
 
 use super::{Inner, PendingLookup};
 use crate::runtime::{DatagramSocket, Runtime, SEGMENTS_MAX};
@@ -24,14 +23,14 @@ use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-/// How often an unused socket looks whether it was replaced.
+/// How long the task of a socket waits for a datagram before it checks whether the socket was replaced.
 const PORT_TICK: Duration = Duration::from_secs(5);
 
 /// The sockets of a shard, by resolver.
 pub(super) struct Ports<R: Runtime> {
     pools: Vec<RefCell<Vec<Rc<Port<R>>>>>,
     upstreams: Vec<SocketAddr>,
-    /// Whether the kernel takes many datagrams with one call.
+    /// Whether the kernel takes many datagrams with one call, as far as is known.
     takes_many: Cell<bool>,
 }
 
@@ -42,14 +41,14 @@ struct Port<R: Runtime> {
     born: Instant,
     uses: Cell<u32>,
     retired: Cell<bool>,
-    /// The lookups that wait for an answer, by message id.
+    /// What the awaited answers are for, by message id.
     pending: RefCell<HashMap<u16, Awaits<R>>>,
 }
 
-/// The receiver of an answer.
+/// What an awaited answer is for.
 enum Awaits<R: Runtime> {
     Lookup(Rc<PendingLookup<R>>),
-    /// The lookup has ended; an answer shows that the question was not lost.
+    /// The lookup has ended. An answer only shows that the question was not lost.
     Late,
 }
 
@@ -59,27 +58,27 @@ pub(super) struct Outgoing<R: Runtime> {
     pub(super) upstream: usize,
     pub(super) id: u16,
     pub(super) payload: Vec<u8>,
-    /// Until it is sent.
+    /// Its place in the window of the resolver, until it is sent.
     pub(super) place: Cell<Option<Place>>,
-    /// When its place is given back.
+    /// When it is overdue, so that its place is given back.
     pub(super) overdue_at: Instant,
-    /// The lookup's first message.
+    /// Whether it is the first message of its lookup.
     pub(super) is_first: bool,
 }
 
-/// Questions of this turn.
+/// The questions to be sent at the end of this turn of the thread.
 pub(super) struct Outbox<R: Runtime>(Vec<Outgoing<R>>);
 
-/// A question that was sent: where its answer is awaited.
+/// A question that was sent, with the socket and the id by which its answer is recognized.
 pub(super) struct Sent<R: Runtime> {
     port: Rc<Port<R>>,
     id: u16,
     pub(super) at: Instant,
     pub(super) overdue_at: Instant,
     pub(super) is_first: bool,
-    /// Until it is answered or overdue.
+    /// Its place in the window of the resolver, until it is answered or overdue.
     pub(super) place: Cell<Option<Place>>,
-    /// Since it is overdue, until it is answered.
+    /// From the time when it is overdue until it is answered: what the window needs if it was lost.
     pub(super) overdue: Cell<Option<Overdue>>,
 }
 
@@ -90,7 +89,7 @@ impl<R: Runtime> Default for Outbox<R> {
 }
 
 impl<R: Runtime> Outbox<R> {
-    /// Adds a question to be sent. True for the first: then the caller has to send them.
+    /// Adds a question. True: it is the first one, and the caller has to see to it that the outbox is sent.
     pub(super) fn push(&mut self, outgoing: Outgoing<R>) -> bool {
         self.0.push(outgoing);
         self.0.len() == 1
@@ -102,17 +101,17 @@ impl<R: Runtime> Outbox<R> {
 }
 
 impl<R: Runtime> Sent<R> {
-    /// To which resolver.
+    /// The resolver to which it was sent.
     pub(super) fn upstream(&self) -> usize {
         self.port.upstream
     }
 
-    /// The answer is no longer awaited. False if it had arrived.
+    /// Stops awaiting the answer. False if it had already arrived.
     pub(super) fn forget(self) -> bool {
         self.port.pending.borrow_mut().remove(&self.id).is_some()
     }
 
-    /// The answer matters only for what it shows of the resolver.
+    /// From now on, awaits the answer only to learn whether the question was lost.
     pub(super) fn await_late(&self) {
         self.port.pending.borrow_mut().insert(self.id, Awaits::Late);
     }
@@ -138,13 +137,13 @@ impl<R: Runtime> Ports<R> {
     }
 }
 
-/// Sends questions: those to one resolver that are equally long over one socket, with one call.
+/// Sends questions. Those of equal length to the same resolver go over one socket, up to [`SEGMENTS_MAX`] with one call.
 pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<R>>) {
     let now = R::now();
     outgoing.sort_by_key(|question| (question.upstream, question.payload.len()));
     let mut datagrams = Vec::new();
     for alike in outgoing.chunk_by(|a, b| (a.upstream, a.payload.len()) == (b.upstream, b.payload.len())) {
-        // A question that another resolver answered meanwhile needs no datagram.
+        // A question needs no datagram if its lookup has ended meanwhile.
         let waits = |question: &&Outgoing<R>| question.pending.lookup.borrow().is_some();
         let mut left: Vec<&Outgoing<R>> = alike.iter().filter(waits).collect();
         while let Some(first) = left.first() {
@@ -153,7 +152,7 @@ pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<
                 break;
             };
             let mut batch = Vec::with_capacity(left.len().min(SEGMENTS_MAX));
-            // An id that is in use on this socket waits for the next one.
+            // A question with an id that is in use on this socket is sent over another one.
             left.retain(|question| {
                 let fits = batch.len() < SEGMENTS_MAX && port.await_answer(question, now);
                 if fits {
@@ -164,7 +163,7 @@ pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<
             send_over(inner, &port, &batch, &mut datagrams, now);
         }
     }
-    // The questions that were not sent.
+    // Questions that were not sent give back their places.
     for question in outgoing {
         if let Some(place) = question.place.take() {
             inner.give_back(question.upstream, place);
@@ -188,9 +187,9 @@ fn send_over<R: Runtime>(
         batch.iter().for_each(|question| datagrams.extend_from_slice(&question.payload));
         match port.socket.send_all(datagrams, first.payload.len() as u16) {
             Ok(()) => return,
-            // An ICMP error of an earlier datagram is reported by the next call, whatever it is.
+            // This may be an ICMP error of an earlier datagram, which the next call on the socket reports, whatever it is.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
-            // This kernel or the way to the resolver is not made for it.
+            // The kernel or the network device cannot send several datagrams with one call.
             Err(_) => many.set(false),
         }
     }
@@ -201,7 +200,7 @@ fn send_over<R: Runtime>(
     }
 }
 
-/// A socket towards a resolver on which the id is free, at random; `None` when the kernel gives none.
+/// A random socket to a resolver on which the id is free. `None`: the kernel gives no further socket.
 fn port<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, id: u16, now: Instant) -> Option<Rc<Port<R>>> {
     let mut pool = inner.ports.pools.get(upstream)?.borrow_mut();
     if pool.len() >= DNS_PORTS {
@@ -221,7 +220,7 @@ fn port<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, id: u16, now: Instant
             }
         }
     }
-    // Too few yet, or the id is in use on all of them.
+    // There are too few sockets yet, or the id is in use on all of them.
     let port = open(inner, upstream, now)?;
     pool.push(Rc::clone(&port));
     Some(port)
@@ -241,7 +240,8 @@ fn open<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, now: Instant) -> Opti
 }
 
 impl<R: Runtime> Port<R> {
-    /// False when another question with its id waits here.
+    /// Awaits the answer to a question that is about to be sent over this socket. False: its id is in use here, so it must not be
+    /// sent.
     fn await_answer(self: &Rc<Self>, question: &Outgoing<R>, now: Instant) -> bool {
         let mut pending = self.pending.borrow_mut();
         if pending.contains_key(&question.id) {
@@ -260,7 +260,7 @@ impl<R: Runtime> Port<R> {
         true
     }
 
-    /// ICMP reported an error, which may concern any question over this socket.
+    /// The socket reported an error, which may concern any question that was sent over it.
     fn refused(&self, inner: &Rc<Inner<R>>, now: Instant) {
         let lookup = |awaits: &Awaits<R>| match awaits {
             Awaits::Lookup(pending) => Some(Rc::clone(pending)),
@@ -270,9 +270,9 @@ impl<R: Runtime> Port<R> {
         pending.iter().for_each(|pending| inner.unreachable(pending, self.upstream, now));
     }
 
-    /// Hands a datagram to whom it is for.
+    /// Hands a datagram to the lookup that awaits it.
     fn deliver(self: &Rc<Self>, inner: &Rc<Inner<R>>, datagram: &[u8], now: Instant) {
-        // The first two bytes are the id (RFC 1035 4.1.1); all else is checked by the lookup.
+        // The first two bytes are the id (RFC 1035 4.1.1). The lookup checks everything else.
         let Some(id) = datagram.first_chunk().map(|id| u16::from_be_bytes(*id)) else { return };
         let pending = match self.pending.borrow().get(&id) {
             Some(Awaits::Lookup(pending)) => Some(Rc::clone(pending)),
@@ -292,7 +292,8 @@ impl<R: Runtime> Port<R> {
         inner.pump(self.upstream, now);
     }
 
-    /// The question with this id was answered.
+    /// Records that the question with this id was answered. A genuine answer may still come if this one may be forged
+    /// ([`Received::Folded`]).
     fn note(
         self: &Rc<Self>,
         inner: &Inner<R>,
@@ -311,7 +312,7 @@ impl<R: Runtime> Port<R> {
     }
 }
 
-/// When it is dropped, no task reads the socket any more, and another socket replaces it.
+/// Marks the socket as retired when its task ends, even by a panic, so that another socket replaces it.
 struct Listening<R: Runtime>(Rc<Port<R>>);
 
 impl<R: Runtime> Drop for Listening<R> {
@@ -320,7 +321,7 @@ impl<R: Runtime> Drop for Listening<R> {
     }
 }
 
-/// Reads a socket and hands the answers to their lookups, until the socket is replaced and no lookup waits.
+/// Reads a socket and hands the answers to their lookups, until the socket is replaced and no answer is awaited on it.
 async fn listen<R: Runtime>(inner: Weak<Inner<R>>, port: Rc<Port<R>>) {
     let listening = Listening(port);
     let port = &listening.0;
@@ -330,7 +331,7 @@ async fn listen<R: Runtime>(inner: Weak<Inner<R>>, port: Rc<Port<R>>) {
         buffer.clear();
         buffer.reserve(DNS_DATAGRAM_BYTES);
         let received = R::before(R::now() + PORT_TICK, port.socket.receive(buffer)).await;
-        // The shard has ended, or this socket has.
+        // The task ends with its shard, or after its socket was replaced.
         let Some(inner) = inner.upgrade() else { return };
         if port.retired.get() && port.pending.borrow().is_empty() {
             return;

@@ -1,5 +1,6 @@
-//! Room for questions: each resolver has a window that all shards share ([`engine_proto::dns::window`]), and what does not fit
-//! into it waits here. Nothing that waits is late: a question's time counts from when it is sent.
+//! Limits the questions that are under way at each resolver. All shards share one window for a resolver
+//! ([`engine_proto::dns::window`]), and lookups that do not fit into it wait here. Waiting costs a lookup none of its time, because
+//! that counts from the first message on.
 
 use super::ports::{self, Outgoing, Sent};
 use super::tcp::converse;
@@ -17,17 +18,18 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// A shard's part of a resolver's window, and what waits for it.
+/// The share of a shard in the window of a resolver, and the lookups that wait for room in it.
 pub(super) struct QuestionRoom<R: Runtime> {
-    /// Questions of this shard that are under way.
+    /// Number of questions of this shard that are under way.
     own: Cell<u32>,
-    /// The window knows that this shard has questions.
+    /// Whether the window counts this shard among those that share it.
     joined: Cell<bool>,
     urgent: RefCell<VecDeque<Rc<PendingLookup<R>>>>,
     patient: RefCell<VecDeque<Rc<PendingLookup<R>>>>,
 }
 
-/// A question that was overdue while a later try was answered. If its answer does not come either, it was lost.
+/// An overdue question to a resolver that has answered another try of the same lookup. If its own answer does not come soon, it was
+/// lost.
 pub(super) struct Late<R: Runtime> {
     until: Instant,
     upstream: usize,
@@ -47,7 +49,7 @@ impl<R: Runtime> Default for QuestionRoom<R> {
 }
 
 impl<R: Runtime> QuestionRoom<R> {
-    /// Lookups that wait.
+    /// The number of lookups that wait for room.
     pub(super) fn waiting(&self) -> usize {
         self.urgent.borrow().len() + self.patient.borrow().len()
     }
@@ -67,7 +69,7 @@ impl<R: Runtime> Inner<R> {
         &self.health.windows[upstream]
     }
 
-    /// QuestionRoom for what a lookup has to send; where there is none, it waits.
+    /// A place for the next message of a lookup. `None`: there is no room, and the lookup waits for it.
     pub(super) fn room_for(&self, pending: &Rc<PendingLookup<R>>, upstream: usize) -> Option<Place> {
         let room = &self.rooms[upstream];
         if !room.joined.replace(true) {
@@ -86,7 +88,7 @@ impl<R: Runtime> Inner<R> {
             }
             None => {}
         }
-        // A question does not overtake those that wait.
+        // A lookup does not overtake those that wait in its queue.
         let is_first = room.queue(pending).borrow().is_empty();
         let place = if is_first { self.take(upstream) } else { None };
         if place.is_none() {
@@ -103,7 +105,7 @@ impl<R: Runtime> Inner<R> {
         Some(place)
     }
 
-    /// Sends what has waited, as far as there is room.
+    /// Sends the messages of waiting lookups, as far as there is room at this resolver.
     pub(super) fn pump(self: &Rc<Self>, upstream: usize, now: Instant) {
         let room = &self.rooms[upstream];
         while room.waiting() > 0 {
@@ -115,7 +117,7 @@ impl<R: Runtime> Inner<R> {
             if pending.wants() == Some(upstream) {
                 self.transmit(&pending, upstream, place, now);
             } else {
-                // It was answered by an earlier try.
+                // The lookup has nothing to send there any more: an earlier try was answered.
                 self.give_back(upstream, place);
             }
         }
@@ -124,7 +126,8 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// The same for all resolvers. If they are silent, questions that were not sent end, because no answer would come.
+    /// As [`Inner::pump`], for all resolvers. If they are silent, ends the lookups of which nothing was sent yet, because no answer
+    /// would come.
     pub(super) fn pump_all(self: &Rc<Self>, now: Instant) {
         for upstream in 0..self.rooms.len() {
             self.pump(upstream, now);
@@ -142,7 +145,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Sends what a lookup has to send.
+    /// Sends the next message of a lookup, for which it has this place.
     pub(super) fn transmit(
         self: &Rc<Self>,
         pending: &Rc<PendingLookup<R>>,
@@ -169,13 +172,13 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Has a question sent, with all that others have sent in this turn of the thread.
+    /// Puts a question into the outbox. The outbox is sent at the end of this turn of the thread.
     fn post(self: &Rc<Self>, outgoing: Outgoing<R>) {
         let is_first = self.outbox.borrow_mut().push(outgoing);
         if is_first {
             let inner = Rc::clone(self);
             R::spawn(async move {
-                // glommio begins a task where it is spawned.
+                // glommio polls a new task at once, but the other questions of this turn have yet to come.
                 yield_now().await;
                 let outgoing = inner.outbox.borrow_mut().take();
                 ports::send(&inner, outgoing);
@@ -203,7 +206,7 @@ impl<R: Runtime> Inner<R> {
         self.window(upstream).give_back(place);
     }
 
-    /// A try of a lookup was answered.
+    /// A message of a lookup was answered: measures the round trip if it was the first message, and frees its place.
     pub(super) fn on_heard(&self, sent: &Sent<R>, heard: Received, now: Instant) {
         let upstream = sent.upstream();
         if sent.is_first && heard == Received::Answer {
@@ -217,7 +220,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Gives back the places of what was not answered in time.
+    /// Frees the places of the messages of a lookup that were not answered in time.
     pub(super) fn note_overdue(&self, pending: &PendingLookup<R>, now: Instant) {
         for sent in pending.sent.borrow().iter().filter(|sent| sent.overdue_at <= now) {
             if let Some(place) = sent.place.take() {
@@ -227,7 +230,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// A lookup has ended: what it still had under way is not awaited any more, but for what may have been lost.
+    /// A lookup has ended: stops awaiting answers to its messages, except to those that may have been lost.
     pub(super) fn leave_tries(&self, pending: &PendingLookup<R>, lookup: &Lookup, now: Instant) {
         for sent in pending.sent.take() {
             let upstream = sent.upstream();
@@ -249,7 +252,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Counts questions as lost if their late answers have not arrived either.
+    /// Counts overdue questions as lost if their answers have not arrived within [`DNS_LATE_ANSWER`] either.
     pub(super) fn note_lost(&self, now: Instant) {
         while let Some(late) = self.late.borrow_mut().pop_front_if(|late| late.until <= now) {
             if late.sent.forget() {

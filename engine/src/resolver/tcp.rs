@@ -1,4 +1,4 @@
-//! Questions over TCP, which takes what a datagram has no room for.
+//! Questions over TCP: for answers that do not fit into a datagram, and after answers that may be forged.
 
 use super::{Inner, PendingLookup};
 use crate::runtime::{ByteStream, Runtime};
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Asks over TCP.
+/// Sends the next message of a lookup over TCP, and tells the lookup the result.
 pub(super) async fn converse<R: Runtime>(
     inner: Rc<Inner<R>>,
     pending: Rc<PendingLookup<R>>,
@@ -37,7 +37,7 @@ pub(super) async fn converse<R: Runtime>(
     inner.pump(upstream, now);
 }
 
-/// One question over a connection of its own (RFC 7766).
+/// Asks one question over a connection of its own (RFC 7766).
 async fn ask_tcp<R: Runtime>(
     upstream: SocketAddr,
     payload: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Which runtime and driver run, tried out for real, and why.
+//! Chooses a runtime and its driver by trying them out, and says why.
 
 #[cfg(feature = "glommio")]
 use super::glommio;
@@ -14,15 +14,15 @@ pub(crate) enum Flavor {
     Glommio,
 }
 
-/// The choice with a line for the operator.
+/// The choice, with a line for the operator that says why.
 #[derive(Debug, Clone)]
 pub(crate) struct Chosen {
     pub(crate) flavor: Flavor,
     pub(crate) why: String,
 }
 
-/// Chooses by trying: a thread of its own builds each candidate in turn, so that what a container, a seccomp
-/// filter or a memlock limit refuses shows here and not in a shard.
+/// Chooses a runtime and driver. Each that needs io_uring is first started on a thread of its own, so that a refusal by a
+/// container, a seccomp filter or a memlock limit shows here and not in a shard. Epoll is not tried, because every kernel has it.
 ///
 /// # Errors
 /// One line that says what was refused and what to do.
@@ -100,7 +100,7 @@ fn try_monoio(driver: monoio::Driver) -> io::Result<()> {
 
 #[cfg(feature = "glommio")]
 fn try_glommio() -> io::Result<()> {
-    // glommio panics where it finds no io_uring at all, so a raw ring is tried first.
+    // glommio panics if there is no io_uring at all, so a raw ring is tried first.
     on_a_thread(|| io_uring::IoUring::new(8).map(drop))?;
     on_a_thread(|| glommio::run(async {}))
 }
@@ -113,7 +113,7 @@ fn on_a_thread(attempt: impl FnOnce() -> io::Result<()> + Send + 'static) -> io:
         .unwrap_or_else(|_| Err(io::Error::other("the runtime panicked at its start")))
 }
 
-/// Drives `main` on this thread with the chosen runtime; `main` makes a future for each runtime.
+/// Runs `main` to its end on this thread, with the chosen runtime.
 ///
 /// # Errors
 /// The error of the kernel if the runtime cannot start.
@@ -125,7 +125,7 @@ pub(crate) fn run<M: super::Main>(flavor: Flavor, main: M) -> io::Result<()> {
     }
 }
 
-/// The same with peers in memory.
+/// As [`run`], with peers in memory.
 ///
 /// # Errors
 /// As [`run`].

@@ -1,8 +1,8 @@
-//! The deadlines of a thread's operations: a flat table that one task searches a few times a second.
+//! The deadlines of a thread's operations: a flat table that one task searches every [`TICK`].
 //!
-//! Every read and write sets a deadline, and nearly all deadlines are removed unused, half a minute or more before they would pass. So
-//! they are cheap and not exact: a deadline costs a slot in a table, and is noticed up to [`TICK`] late. The runtime's own timers have
-//! one sleep for each tick, and one for each deadline that is nearer than a tick.
+//! Every read and write sets a deadline, and nearly all deadlines are removed unused, half a minute or more before they would pass.
+//! So they are cheap and not exact: a deadline costs a slot in a table, and is noticed up to [`TICK`] late. The runtime's own
+//! timers have one sleep for each tick, and one for each deadline that is nearer than a tick.
 
 use super::Runtime;
 use std::cell::{Cell, RefCell};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// How late a deadline may be noticed.
 const TICK: Duration = Duration::from_millis(20);
 
-/// `None` when `deadline` comes first, or up to [`TICK`] later.
+/// Awaits `future`, and returns `None` if `deadline` passes first. That may be noticed up to [`TICK`] late.
 pub(super) fn before<R: Runtime, F: Future>(deadline: Instant, future: F) -> Before<R, F> {
     Before { future, deadline, place: DeadlinePlace(None), runtime: PhantomData }
 }
@@ -58,8 +58,8 @@ impl<R: Runtime, F: Future> Future for Before<R, F> {
     }
 }
 
-/// Drops the entries of this thread's table after its main future has ended. The wakers keep tasks alive, which have to end before
-/// their runtime.
+/// Drops the entries of this thread's table after its main future has ended. Their wakers keep tasks alive, and these have to end
+/// before their runtime.
 pub(super) fn clear() {
     let left = TABLE.with(|table| std::mem::take(&mut *table.slots.borrow_mut()));
     drop(left);
@@ -72,7 +72,7 @@ thread_local! {
 #[derive(Default)]
 struct Table {
     slots: RefCell<Slots>,
-    /// A task looks through it.
+    /// Whether the task runs that searches the table.
     ticking: Cell<bool>,
 }
 
@@ -88,7 +88,7 @@ enum Slot {
     Over,
 }
 
-/// A slot of the table, given back when the future is dropped.
+/// A slot of the table. Dropping this frees the slot.
 struct DeadlinePlace(Option<u32>);
 
 impl Drop for DeadlinePlace {
@@ -112,7 +112,7 @@ impl Table {
         place
     }
 
-    /// Whether the deadline has passed. If not, `waker` is woken then.
+    /// Whether the deadline has passed. If not, `waker` will be woken when it passes.
     fn is_over(&self, place: u32, waker: &Waker) -> bool {
         match self.slots.borrow_mut().all.get_mut(place as usize) {
             Some(Slot::Waits(_, known)) => {
@@ -123,8 +123,8 @@ impl Table {
         }
     }
 
-    /// Frees a slot and returns its content. The caller drops it: the waker may be the last owner of its task, and the task may own other
-    /// slots.
+    /// Frees a slot and returns its content. The caller drops it: the waker may be the last owner of its task, and the task may own
+    /// other slots.
     fn leave(&self, place: u32) -> Option<Slot> {
         let slots = &mut *self.slots.borrow_mut();
         let slot = slots.all.get_mut(place as usize)?;
@@ -132,7 +132,7 @@ impl Table {
         Some(std::mem::replace(slot, Slot::Free))
     }
 
-    /// The waker of this slot, if its deadline has passed.
+    /// If the deadline of this slot has passed, ends its wait and returns its waker.
     fn look_at(&self, place: u32, now: Instant) -> Option<Waker> {
         self.slots.borrow_mut().all.get_mut(place as usize)?.end(now)
     }
@@ -149,7 +149,7 @@ impl Table {
 }
 
 impl Slot {
-    /// The waker, if the deadline has passed. Then the entry ends.
+    /// If the deadline has passed, marks the slot as over and returns its waker.
     fn end(&mut self, now: Instant) -> Option<Waker> {
         match self {
             Slot::Waits(deadline, _) if *deadline <= now => match std::mem::replace(self, Slot::Over) {

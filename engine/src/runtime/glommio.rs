@@ -1,7 +1,7 @@
-//! The seam on glommio, which knows io_uring alone.
+//! The runtime seam on glommio, which runs on io_uring only.
 //!
-//! One task queue and the default preempt timer: with others glommio 0.9.0 can go to sleep with runnable tasks
-//! queued. The watchdog wakes a shard that does so all the same.
+//! It has one task queue and the default preempt timer, because with other settings glommio 0.9.0 can go to sleep although tasks
+//! could run. If a shard does so all the same, the watchdog wakes it.
 
 #![expect(
     unsafe_code,
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) struct Glommio;
 
-/// Registered buffers of an executor. glommio's default is 10 MiB; ours are not registered.
+/// Bytes of the registered buffers of an executor. glommio's default is 10 MiB, but our buffers are not registered ones.
 const IO_MEMORY_BYTES: usize = 64 * 1024;
 
 impl Runtime for Glommio {
@@ -48,8 +48,8 @@ impl Runtime for Glommio {
         deadline: Instant,
     ) -> io::Result<Self::Stream> {
         let socket = tcp_socket(socket2::Type::STREAM, source, destination)?;
-        // glommio connects only sockets that it made itself, or a descriptor that it takes for one of UDP: so it
-        // is lent a duplicate, which it closes.
+        // glommio connects only TCP sockets that it has made itself, but any UDP socket. So it gets a duplicate of the descriptor
+        // as that of a UDP socket, and closes the duplicate after the connection is made.
         let lent = socket.try_clone()?.into_raw_fd();
         // SAFETY: `lent` is open, ours alone, and given away here.
         let connector = unsafe { glommio_crate::net::UdpSocket::from_raw_fd(lent) };

@@ -1,7 +1,7 @@
-//! A runtime with peers in memory: the tasks, timers and clock of another runtime, and no socket. It measures the cost of a shard on
-//! that runtime without the network part of the kernel.
+//! A runtime with peers in memory: it has the tasks, timers and clock of another runtime, but no sockets. It is used to measure the
+//! cost of a shard on that runtime without the network part of the kernel.
 //!
-//! Peers live on the thread of the shard and answer within the write.
+//! Peers live on the thread of the shard, and answer before the call returns that writes to them.
 
 use super::{ByteStream, DatagramSocket, Rented, Runtime, timed_out};
 use futures_lite::future::yield_now;
@@ -14,11 +14,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Peers in memory at real time, made for each shard on its own thread: [`crate::sim::start_in_memory`].
+/// Peers in memory, at real time. Each shard has its own, which are made on its thread: [`crate::sim::start_in_memory`].
 pub trait MemoryPeers {
     /// The engine connects. It reads the contents of `greeting` first.
     fn connect(&mut self, to: SocketAddr, greeting: &mut Vec<u8>) -> Box<dyn MemoryHost>;
-    /// The engine asks a resolver.
+    /// The engine asks a resolver. Returns the answer, if there is one.
     fn datagram(&mut self, payload: &[u8]) -> Option<Vec<u8>>;
 }
 
@@ -96,10 +96,10 @@ impl<R: Runtime> Runtime for Memory<R> {
 
 impl<R: Runtime> ByteStream for MemoryStream<R> {
     async fn read(&mut self, mut buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
-        // Others have their turn, as while a packet is under way.
+        // Other tasks run first, as they would while a packet is under way.
         yield_now().await;
         if self.arrived.is_empty() {
-            // Nothing comes unasked.
+            // The host sends nothing before the engine writes again, so only the deadline ends this read.
             R::sleep(deadline.saturating_duration_since(R::now())).await;
             return (Err(timed_out()), buffer);
         }

@@ -1,4 +1,4 @@
-//! The runtime seam: all that the engine asks of a runtime, and the choice of one at start.
+//! The runtime seam: all that the engine needs from a runtime, and the choice of a runtime at the start.
 //!
 //! Both runtimes are thread-per-core; nothing here is `Send`. Only this folder names them.
 
@@ -16,7 +16,7 @@ pub(crate) mod sim;
 pub(crate) use choice::run_in_memory;
 pub(crate) use choice::{Chosen, Flavor, choose, run};
 
-/// The runtime that every kernel has.
+/// The runtime for tests, with a driver for every kernel.
 #[cfg(test)]
 pub(crate) mod testing {
     pub(crate) use super::monoio::{Driver, Monoio, run};
@@ -34,25 +34,25 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// The result of an operation, and the buffer that it borrowed.
+/// The result of an operation, and the buffer that the operation was given.
 pub(crate) type Rented<T> = (io::Result<T>, Vec<u8>);
 
-/// One runtime. Its functions work on the thread that drives it.
+/// A runtime. Its functions are called only on a thread that it drives.
 pub(crate) trait Runtime: Sized + 'static {
     type Stream: ByteStream;
     type Datagrams: DatagramSocket;
 
-    /// Starts a task on this thread. A panic in it ends the task alone.
+    /// Starts a task on this thread. If the task panics, only the task ends.
     fn spawn(task: impl Future<Output = ()> + 'static);
 
     fn sleep(time: Duration) -> impl Future<Output = ()>;
 
-    /// The time on this runtime's clock; all that a shard does with time goes by it.
+    /// The time on this runtime's clock. A shard takes all its times from this clock.
     fn now() -> Instant {
         Instant::now()
     }
 
-    /// `None` when `deadline` comes first, or a few milliseconds after it; the future is dropped then.
+    /// Awaits a future, but returns `None` and drops the future if `deadline` passes first. That may be noticed some 20 ms late.
     fn before<F: Future>(deadline: Instant, future: F) -> impl Future<Output = Option<F::Output>>;
 
     /// A TCP connection from `source` (the kernel's choice if `None`), with TCP_NODELAY set.
@@ -73,38 +73,39 @@ pub(crate) trait Main {
 
 /// A TCP connection.
 pub(crate) trait ByteStream: 'static {
-    /// Reads what there is into the empty `buffer`, up to its capacity. `Ok(0)`: the peer closed.
-    /// When the deadline passes first: [`io::ErrorKind::TimedOut`].
+    /// Waits for bytes, and reads what has come into the empty `buffer`, up to its capacity. `Ok(0)`: the peer has closed the
+    /// connection. If the deadline passes first, the error is [`io::ErrorKind::TimedOut`].
     fn read(&mut self, buffer: Vec<u8>, deadline: Instant) -> impl Future<Output = Rented<usize>>;
 
-    /// Writes all of `buffer`; comes back empty.
+    /// Writes all of `buffer`, and returns it empty. If the deadline passes first, the error is [`io::ErrorKind::TimedOut`].
     fn write(&mut self, buffer: Vec<u8>, deadline: Instant) -> impl Future<Output = Rented<()>>;
 }
 
 /// A connected UDP socket.
 pub(crate) trait DatagramSocket: 'static {
-    /// Sends a datagram at once, or drops it if there is no room, as the network might. (monoio on epoll keeps one waker for all tasks that
-    /// wait to write to a socket, so no task may wait.)
+    /// Sends a datagram at once, or drops it if there is no room, as the network might. (monoio on epoll keeps one waker for all
+    /// tasks that wait to write to a socket, so no task may wait.)
     fn send(&self, datagram: &[u8]) -> io::Result<()>;
 
-    /// Sends up to [`SEGMENTS_MAX`] datagrams of `length` bytes each, one after the other in the buffer, as [`DatagramSocket::send`] does.
+    /// Sends up to [`SEGMENTS_MAX`] datagrams with one call, as [`DatagramSocket::send`] does. They are one after the other in the
+    /// buffer, and each is `length` bytes long.
     ///
     /// # Errors
-    /// If none was sent. Not every kernel and device can do it.
+    /// None was sent, for example because the kernel or the network device cannot do it.
     fn send_all(&self, datagrams: &[u8], length: u16) -> io::Result<()>;
 
-    /// Receives one datagram into the empty `buffer`, up to its capacity.
+    /// Waits for a datagram, and receives it into the empty `buffer`, up to its capacity.
     fn receive(&self, buffer: Vec<u8>) -> impl Future<Output = Rented<usize>>;
 
-    /// Takes one more that is there already into `buffer`, and says how long it is; where there is none:
+    /// Receives a datagram that has already arrived, and returns its length. If there is none, the error is
     /// [`io::ErrorKind::WouldBlock`].
     fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
-/// Most datagrams of one call: Linux takes 64 (UDP_MAX_SEGMENTS before 6.9), and more than half of that is no faster.
+/// Most datagrams of one call. Before 6.9, Linux takes 64 (UDP_MAX_SEGMENTS), but more than 32 are no faster.
 pub(crate) const SEGMENTS_MAX: usize = 32;
 
-/// A socket of the type STREAM, blocking or not, that is ready to connect.
+/// A TCP socket that is ready to connect. `kind` is STREAM, blocking or not.
 fn tcp_socket(
     kind: socket2::Type,
     source: Option<IpAddr>,
@@ -112,7 +113,7 @@ fn tcp_socket(
 ) -> io::Result<socket2::Socket> {
     let domain = socket2::Domain::for_address(destination);
     let socket = socket2::Socket::new(domain, kind, Some(socket2::Protocol::TCP))?;
-    // Without it a TLS handshake takes 44 ms longer: Nagle waits for the delayed acknowledgement.
+    // Without this option a TLS handshake takes 44 ms longer, because Nagle's algorithm waits for the delayed acknowledgement.
     socket.set_tcp_nodelay(true)?;
     if let Some(source) = source {
         choose_port_late(&socket);
@@ -121,9 +122,9 @@ fn tcp_socket(
     Ok(socket)
 }
 
-/// Has the port chosen when the socket connects, and not when it is bound. A port that is chosen early has to be free for
-/// every destination: with those that rest in TIME_WAIT, some 28,000 sessions a minute would be all that a source can
-/// have (ip(7), IP_BIND_ADDRESS_NO_PORT; Linux 4.2).
+/// Lets the kernel choose the port when the socket connects, and not when it is bound. A port that is chosen at the bind has to be
+/// free for every destination, and ports in TIME_WAIT are not: a source could then have only some 28,000 sessions a minute (ip(7),
+/// IP_BIND_ADDRESS_NO_PORT; Linux 4.2).
 fn choose_port_late(socket: &socket2::Socket) {
     let on: libc::c_int = 1;
     let length = size_of_val(&on) as libc::socklen_t;
@@ -131,12 +132,13 @@ fn choose_port_late(socket: &socket2::Socket) {
     // SAFETY: the descriptor is open as long as `socket` lives, and `on` is there for the call, as long as `length` says.
     #[expect(unsafe_code, reason = "socket2 does not have this option")]
     let _ = unsafe {
-        // A kernel without it chooses early, and works all the same.
+        // A kernel without this option chooses the port at the bind, which works too.
         libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, option, (&raw const on).cast(), length)
     };
 }
 
-/// Bursts of answers overflow the usual buffer; what the kernel grants of this is enough.
+/// The receive buffer that is asked for, because bursts of answers overflow the default one. The kernel may grant less, which is
+/// still enough.
 const DATAGRAM_BUFFER_BYTES: usize = 1 << 20;
 
 fn udp_socket(peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
@@ -148,9 +150,9 @@ fn udp_socket(peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
     Ok(socket.into())
 }
 
-/// A panic that reached the executor would end it and all its tasks.
+/// Catches a panic of a task. If it reached the executor, it would end the executor with all its tasks.
 ///
-/// The task is in a box, so that the executors move a pointer, and are compiled for one type of task.
+/// The task is boxed, so that the executors move only a pointer, and are compiled for one type of task.
 fn caught(task: impl Future<Output = ()> + 'static) -> Caught {
     let task: BoxedTask = Box::pin(task);
     Caught { task: AssertUnwindSafe(task).catch_unwind() }
@@ -158,7 +160,7 @@ fn caught(task: impl Future<Output = ()> + 'static) -> Caught {
 
 type BoxedTask = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A task that no panic leaves.
+/// A task that ends with a log line if it panics.
 struct Caught {
     task: CatchUnwind<AssertUnwindSafe<BoxedTask>>,
 }
@@ -175,13 +177,13 @@ impl Future for Caught {
     }
 }
 
-/// Sends on the socket behind a borrowed descriptor.
+/// Sends a datagram on the socket behind a borrowed descriptor, without waiting.
 fn send_now(socket: BorrowedFd<'_>, datagram: &[u8]) -> io::Result<()> {
     all_or_nothing(SockRef::from(&socket).send_with_flags(datagram, libc::MSG_DONTWAIT))
 }
 
-/// As [`send_now`] several datagrams of one length, which the kernel tells apart only where they leave it or are
-/// received (udp(7), UDP_SEGMENT; Linux 4.18): a sixth of the time that 16 take one by one.
+/// As [`send_now`], for several datagrams of one length. They go through the kernel as one packet, which is cut up only at the
+/// device or the receiver (udp(7), UDP_SEGMENT; Linux 4.18): 16 datagrams take a sixth of the time that single calls take.
 fn send_segments(socket: BorrowedFd<'_>, datagrams: &[u8], length: u16) -> io::Result<()> {
     let control = segment_length(length);
     let parts = [io::IoSlice::new(datagrams)];
@@ -189,7 +191,7 @@ fn send_segments(socket: BorrowedFd<'_>, datagrams: &[u8], length: u16) -> io::R
     all_or_nothing(SockRef::from(&socket).sendmsg(&message, libc::MSG_DONTWAIT))
 }
 
-/// The control message that goes with it, as cmsg(3) lays it out.
+/// The control message that tells the kernel the length of each datagram, as cmsg(3) lays it out.
 fn segment_length(length: u16) -> [u8; CONTROL_BYTES] {
     let mut control = [0; CONTROL_BYTES];
     let header = size_of::<libc::cmsghdr>();
@@ -201,9 +203,10 @@ fn segment_length(length: u16) -> [u8; CONTROL_BYTES] {
     control
 }
 
-/// A control message with two bytes, filled up to a whole word.
+/// The bytes of a control message with two bytes of content, which is filled up to a whole word.
 const CONTROL_BYTES: usize = size_of::<libc::cmsghdr>() + size_of::<usize>();
 
+/// A datagram for which the kernel has no room is dropped, as the network might drop it, and that is no error.
 fn all_or_nothing(sent: io::Result<usize>) -> io::Result<()> {
     match sent {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
@@ -211,7 +214,7 @@ fn all_or_nothing(sent: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// Receives on the socket behind a borrowed descriptor what is there already.
+/// Receives a datagram that has already arrived on the socket behind a borrowed descriptor.
 fn receive_now(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::net::recv(socket, buffer, rustix::net::RecvFlags::DONTWAIT)?.1)
 }

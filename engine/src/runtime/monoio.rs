@@ -1,4 +1,4 @@
-//! The seam on monoio, over io_uring or epoll.
+//! The runtime seam on monoio, over io_uring or epoll.
 
 #![expect(unsafe_code, reason = "monoio's sockets show their descriptors only raw")]
 
@@ -100,11 +100,11 @@ fn borrowed(socket: &::monoio::net::udp::UdpSocket) -> BorrowedFd<'_> {
     unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) }
 }
 
-/// Which kernel interface, and how its ring is set up.
+/// The kernel interface, and how its ring is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Driver {
-    /// io_uring with completions that run on this thread when it asks for them: half the processor time of the plain ring. Linux 6.1 and
-    /// later.
+    /// io_uring that processes completions on this thread, when the thread asks for them. It takes half the processor time of the
+    /// plain ring, and needs Linux 6.1.
     DeferredRing,
     /// The plain io_uring of older kernels.
     PlainRing,
@@ -114,7 +114,7 @@ pub(crate) enum Driver {
 /// Drives `main` to its end on this thread.
 ///
 /// # Errors
-/// The error of the kernel if it gives no driver.
+/// The error of the kernel if it refuses the driver.
 pub(crate) fn run(driver: Driver, main: impl Future<Output = ()> + 'static) -> io::Result<()> {
     let main = async {
         main.await;

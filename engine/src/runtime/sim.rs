@@ -1,9 +1,9 @@
 //! The runtime of the simulation ([`crate::sim`]): one thread, one seed, and a virtual clock.
 //!
-//! The clock does not advance while a task can run. Then it jumps to the next event. The next task is drawn among those that can run,
-//! so nothing can depend on their order. Connections and datagrams are in memory, and the [`World`] is their other end. Bytes of a
-//! client reach the world at once; the delays of both directions are added to the way back. The bytes of one connection keep their
-//! order.
+//! The clock stands still while a task can run, and then jumps to the next event. The next task is drawn from those that can run,
+//! so nothing can depend on their order. Connections and datagrams are in memory, and the [`World`] is their other end. Bytes of
+//! the engine reach the world at once; the delays of both directions are added to the way back. The bytes of one connection keep
+//! their order.
 
 mod executor;
 mod net;
@@ -132,7 +132,7 @@ impl DatagramSocket for SimDatagrams {
         datagrams.chunks(usize::from(length)).try_for_each(|datagram| self.send(datagram))
     }
 
-    /// Datagrams arrive one by one, so the next task is drawn again for each.
+    /// Finds nothing: datagrams arrive one by one, so that the next task is drawn again after each.
     fn receive_now(&self, _buffer: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::WouldBlock.into())
     }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// More steps than this without time passing are a task that spins.
+/// If there are more steps than this without time passing, some task spins.
 const STEPS_AN_INSTANT_MAX: u32 = 200_000;
 
 /// The state of a simulation, without its world.
@@ -33,7 +33,7 @@ struct Core {
     panics: Cell<u32>,
 }
 
-/// A task, which is away while it is polled, and what wakes it.
+/// A task, which is taken out while it is polled, and its waker in two forms.
 type TaskPlace = (Option<Task>, Arc<TaskWaker>, Waker);
 
 #[derive(Default)]
@@ -85,7 +85,8 @@ thread_local! {
     static CORE: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
 }
 
-/// Does nothing, and gives the default, on a thread where no simulation runs: what is left of one may be dropped late.
+/// Calls `act` with the simulation of this thread. If there is none, returns the default value, because objects of an ended
+/// simulation may be dropped late.
 fn with<T: Default>(act: impl FnOnce(&Core) -> T) -> T {
     let core = CORE.try_with(|core| core.borrow().clone()).ok().flatten();
     core.map(|core| act(&core)).unwrap_or_default()
@@ -107,7 +108,7 @@ pub(crate) fn start(seed: u64, world: Rc<RefCell<dyn World>>) {
     CORE.set(Some(Rc::new(core)));
 }
 
-/// Ends it: tasks that are left are dropped.
+/// Ends the simulation on this thread, and drops the tasks that are left.
 pub(crate) fn stop() {
     let tasks = with(|core| std::mem::take(&mut *core.tasks.borrow_mut()).slots);
     drop(tasks);
@@ -119,17 +120,17 @@ pub(crate) fn now() -> Instant {
     with(|core| Some(core.base + core.now.get())).unwrap_or_else(Instant::now)
 }
 
-/// Tasks that have not ended.
+/// The number of tasks that have not ended.
 pub(crate) fn tasks() -> usize {
     with(|core| core.tasks.borrow().slots.iter().flatten().count())
 }
 
-/// Connections that the engine has not closed.
+/// The number of connections that the engine has not closed.
 pub(crate) fn connections() -> usize {
     with(|core| core.net.borrow().open_connections())
 }
 
-/// Has [`drive`] hand over `index` at `at`.
+/// Makes [`drive`] call its `submit` with `index` at the time `at`.
 pub(crate) fn submit_at(at: Duration, index: u32) {
     with(|core| core.events.borrow_mut().push(at, What::Submit(index)));
 }
@@ -147,7 +148,7 @@ pub(super) fn with_net<T: NetResult>(act: impl FnOnce(&mut Net, Duration) -> T) 
     done.unwrap_or_else(T::without_net)
 }
 
-/// The result of an operation after the end of the network.
+/// What an operation on the network returns after the end of the simulation.
 pub(super) trait NetResult {
     fn without_net() -> Self;
 }
@@ -195,17 +196,18 @@ pub(super) fn spawn(task: Task) {
     });
 }
 
-/// How [`drive`] came to its end.
+/// The state at the end of [`drive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) now: Duration,
     pub(crate) trace: u64,
     pub(crate) panics: u32,
-    /// A task went on and on without time passing.
+    /// Whether a task spun: there were too many steps without time passing.
     pub(crate) spins: bool,
 }
 
-/// Runs until `done`, or until nothing happens before `limit`. `submit` takes the numbers of the requests that are due.
+/// Runs tasks and events until `done` returns true, the clock reaches `limit`, or a task spins. `submit` is called with the index
+/// of each request at its time.
 pub(crate) fn drive(limit: Duration, submit: &mut dyn FnMut(u32), done: &dyn Fn() -> bool) -> Ended {
     let core = CORE.with(|core| core.borrow().clone());
     let Some(core) = core else {
@@ -242,7 +244,7 @@ pub(crate) fn drive(limit: Duration, submit: &mut dyn FnMut(u32), done: &dyn Fn(
 }
 
 impl Core {
-    /// One of the tasks that can run.
+    /// Takes one of the tasks that can run, at random.
     fn draw(&self) -> Option<u32> {
         let mut ready = self.ready.borrow_mut();
         if ready.len() < 2 {
@@ -272,7 +274,7 @@ impl Core {
             return;
         }
         self.panics.set(self.panics.get() + u32::from(polled.is_err()));
-        // Dropping it may spawn and wake others.
+        // Dropping the task may spawn and wake others, so nothing is borrowed meanwhile.
         drop(task);
         let mut tasks = self.tasks.borrow_mut();
         if let Some(entry) = tasks.slots.get_mut(slot as usize) {
@@ -299,7 +301,7 @@ impl Core {
         }
     }
 
-    /// Two runs that differ anywhere differ here.
+    /// Adds a step to the hash of the run: two runs that differ in any step have different hashes.
     fn note(&self, what: u64) {
         let now = self.now.get().as_nanos() as u64;
         self.trace.set(mix(self.trace.get().rotate_left(5) ^ now.wrapping_mul(31) ^ what));
@@ -312,7 +314,7 @@ impl Events {
         self.heap.push(Reverse((at, self.count, what)));
     }
 
-    /// The next event up to `limit`, without timers that no task waits for.
+    /// Takes the next event up to `limit`. Timers that were dropped are skipped.
     fn next(&mut self, limit: Duration) -> Option<(Duration, What)> {
         loop {
             let Reverse((at, _, what)) = *self.heap.peek()?;
@@ -334,7 +336,7 @@ impl Events {
     }
 }
 
-/// Ready from an instant on.
+/// A future that is ready from an instant on.
 pub(super) struct Timer {
     slot: u32,
 }
