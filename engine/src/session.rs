@@ -1,15 +1,17 @@
-//! One SMTP session: the dialog machine of engine-proto, driven over a connection.
+//! One SMTP session: drives the state machine of engine-proto ([`Dialog`]) over a connection.
 //!
-//! [`Dialog`] decides what is sent and what a reply belongs to; this module only carries bytes, starts TLS, and keeps times. So the
-//! task of a session (`probe.rs`) has these steps:
+//! [`Dialog`] decides what is sent and to what a reply belongs. This module only carries bytes, does the TLS handshake, and keeps
+//! to the deadlines. The task of a session (`probe.rs`) uses it in these steps:
 //!
 //! - [`Session::connect`] opens the connection.
-//! - It starts a transaction on [`Session::dialog`], and then calls [`Session::next`] until the transaction has ended. `next` is the
-//!   only method that reads and writes during a transaction, and it returns at [`Session::limit`] at the latest.
-//! - Between transactions, [`Session::ending`] and [`Session::is_quiet`] tell whether the connection can be used again.
-//! - [`Session::quit`] ends it, and returns the trace.
+//! - The task starts a transaction on [`Session::dialog`], and then calls [`Session::next`] until the transaction has ended. `next`
+//!   is the only method that reads and writes during a transaction, and it returns at [`Session::limit`] at the latest.
+//! - Between transactions, [`Session::is_quiet`] tells whether the connection can be used again. Before it leaves, the task asks
+//!   [`Session::ending`] whether the server has already ended the session.
+//! - [`Session::quit`] ends the session, and returns the trace.
 //!
-//! A failure is an event, not an error: after [`Event::Over`] nothing more comes, and recipients without a reply have none.
+//! A failure on an open connection is an event and not an error: no event follows [`Event::Over`], and recipients that have no
+//! reply yet get none.
 
 use crate::egress::Source;
 use crate::egress::connect::Unconnected;
@@ -27,7 +29,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The state that all sessions of a shard from one source share.
+/// What all sessions of a shard from one source share.
 pub(crate) struct SessionConfig {
     pub(crate) source: Arc<Source>,
     pub(crate) tls: Arc<ClientConfig>,
@@ -40,21 +42,21 @@ pub(crate) struct Session<R: Runtime> {
     config: Rc<SessionConfig>,
     host: Rc<str>,
     address: IpAddr,
-    /// Nothing of this session goes on after this instant, whatever the server does.
+    /// When [`Session::next`] returns at the latest, whatever the server does. Each transaction sets it.
     pub(crate) limit: Instant,
     /// The lines of the session so far, if a trace is wanted.
     pub(crate) trace: Option<Vec<String>>,
     /// When bytes of the server last arrived. All replies in one read have this time.
     pub(crate) answered_at: Instant,
-    /// The beginning of a line of the server that has not ended yet.
+    /// The beginning of a line from the server that has not ended yet, if a trace is wanted.
     received: Vec<u8>,
 }
 
 impl<R: Runtime> Session<R> {
-    /// Connects to a host. `starttls`: use TLS where the host offers it.
+    /// Connects to a host. `starttls`: TLS is used if the host offers it.
     ///
     /// # Errors
-    /// As [`Source::connect`].
+    /// Those of [`Source::connect`], with the trace.
     pub(crate) async fn connect(
         config: Rc<SessionConfig>,
         host: Rc<str>,
@@ -93,11 +95,11 @@ impl<R: Runtime> Session<R> {
         Ok(session)
     }
 
-    /// The next event of the dialog.
+    /// Reads and writes until the dialog has an event, and returns the event. A TLS handshake is done here and is no event.
     pub(crate) async fn next(&mut self) -> Event {
         loop {
             match self.dialog.poll_event() {
-                // Boxed: few sessions are in a handshake at a time, and all would have room for it.
+                // Boxed, because otherwise every session would reserve memory for a handshake, and few are in one at a time.
                 Some(Event::StartTls) => Box::pin(self.start_tls()).await,
                 Some(event) => return event,
                 None if self.dialog.wants_write() => self.write().await,
@@ -106,8 +108,8 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    /// Whether the server sent nothing while nothing was asked. Unexpected bytes would be taken for the reply to the next command, and
-    /// all later replies for the wrong commands. So such a session ends.
+    /// Whether the connection is open and the server has sent nothing unasked. Unexpected bytes would be taken for the reply to the
+    /// next command, and all later replies for those to the wrong commands. So such a session ends.
     pub(crate) async fn is_quiet(&mut self) -> bool {
         let buffer = Vec::with_capacity(SESSION_READ_BYTES);
         match self.transport.read(buffer, R::now() + SESSION_QUIET).await {
@@ -131,7 +133,7 @@ impl<R: Runtime> Session<R> {
         })
     }
 
-    /// Says QUIT and closes.
+    /// Sends QUIT and closes the connection. Returns the trace.
     pub(crate) async fn quit(mut self: Box<Self>) -> Option<Vec<String>> {
         self.dialog.quit();
         if self.dialog.wants_write() {
@@ -194,7 +196,7 @@ impl<R: Runtime> Session<R> {
         match error {
             None => {}
             Some(error) if error.kind() == io::ErrorKind::TimedOut => {
-                // The limit of all the works may come before the deadline of the dialog.
+                // [`Session::limit`] may come before the deadline of the dialog.
                 let deadline = self.dialog.deadline().unwrap_or_else(R::now);
                 self.dialog.on_timeout(deadline.max(R::now()));
                 self.dialog.on_closed();
@@ -203,8 +205,8 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    /// Adds whole lines of the server to the trace. The rest waits for its end, within bounds: the dialog ends a session with a line
-    /// that is too long.
+    /// Adds the complete lines from the server to the trace, and keeps an incomplete one until it is complete. Its length is
+    /// bounded, because the dialog ends a session with a line that is too long.
     fn listen(&mut self, bytes: &[u8]) {
         if self.trace.is_none() {
             return;
@@ -219,7 +221,7 @@ impl<R: Runtime> Session<R> {
         self.note('S', &lines);
     }
 
-    /// The lines of `bytes`, for the trace.
+    /// Adds the lines in `bytes` to the trace. `who` is C for us, and S for the server.
     fn note(&mut self, who: char, bytes: &[u8]) {
         let Some(trace) = &mut self.trace else { return };
         for line in bytes.split_inclusive(|&byte| byte == b'\n') {

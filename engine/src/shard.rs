@@ -1,4 +1,4 @@
-//! A shard: one thread, one runtime, and all that it alone owns. Nothing here takes a lock.
+//! A shard: one thread, one runtime, and everything that this thread alone uses. Nothing here takes a lock.
 
 use crate::Outage;
 use crate::asking::Asking;
@@ -21,21 +21,23 @@ use std::time::{Duration, Instant};
 
 /// Interval of the search for works whose deadline has passed.
 const SWEEP: Duration = Duration::from_millis(250);
-/// Groups without work are looked for this often.
+/// Interval of the search for groups and walks that have not been used for a while. If groups take too much memory, it is
+/// [`SWEEP`].
 const FORGET: Duration = Duration::from_secs(2);
 /// Number of messages that are handled between two readings of the clock: some ten microseconds of work.
 const MESSAGES_A_LOOK: usize = 32;
-/// How long after a recall what turns up is answered.
+/// How long after a recall the shard goes on to answer recalled works. A work that was between two queues turns up within this
+/// time.
 const RECALL_LASTS: Duration = Duration::from_secs(5);
 
-/// The state of a shard, in two halves.
+/// The state of a shard, in two halves: `resolution` and `asking`.
 pub(crate) struct Shard<R: Runtime> {
     common: Rc<Common>,
     resolution: Rc<Resolution<R>>,
     asking: Rc<Asking>,
 }
 
-/// The recalls that a shard has answered, and until when it answers works that still turn up.
+/// The number of recalls that a shard has noticed, and until when it looks for works that were recalled.
 #[derive(Default)]
 struct AnsweredRecalls {
     count: u64,
@@ -74,7 +76,7 @@ impl Main for ShardMain {
         let face = &self.shared.shards[self.index];
         'serving: loop {
             let mut next = Some(face.inbox.pop().await);
-            // The clock is looked at once for what has come together.
+            // The clock is read once for messages that have come together.
             let now = R::now();
             let mut left = MESSAGES_A_LOOK;
             while let Some(message) = next {
@@ -99,7 +101,7 @@ impl Main for ShardMain {
     }
 }
 
-/// Heartbeat and sweep, for as long as the shard lives.
+/// Records the heartbeat, answers overdue works and drops unused state, as long as the shard lives.
 async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
     let (mut swept, mut forgot, mut recalls) = (R::now(), R::now(), AnsweredRecalls::default());
     loop {
@@ -152,7 +154,7 @@ impl<R: Runtime> Shard<R> {
         dispatch::begin_wanted::<R>(&self.asking, now);
     }
 
-    /// Answers the works that their client has recalled. A work between two queues appears within seconds.
+    /// Answers works that their clients have recalled: after each recall, for [`RECALL_LASTS`].
     fn answer_recalled(&self, now: Instant, answered: &mut AnsweredRecalls) {
         let shared = &self.common.shared;
         let count = shared.recalls.load(Ordering::SeqCst);
@@ -166,13 +168,13 @@ impl<R: Runtime> Shard<R> {
         verify::answer_recalled(&self.resolution);
     }
 
-    /// Drops what has not been used for a while.
+    /// Drops groups and results of walks that have not been used for a while.
     fn forget(&self, now: Instant) {
         self.asking.forget(now);
         self.resolution.walks.borrow_mut().forget(now);
     }
 
-    /// Answers all that is under way: the engine stops.
+    /// Answers everything that is under way, because the engine stops.
     fn abandon(&self) {
         self.asking.abandon();
         self.common.take_all().into_iter().for_each(|work| work.fail(Outage::Stopping));

@@ -1,9 +1,8 @@
 //! The engine's shards in a simulation: one thread, a virtual clock, a seed, and a world in memory. For tests alone, and
 //! only with the feature `sim`.
 //!
-//! What runs is what runs in production, from the submission of a request to its answer: only the runtime behind the
-//! seam, the source of random numbers and the clock are others. The same setup and the same world give the same run, down
-//! to the order of every step.
+//! The code is that of production, from the submission of a request to its answer: only the runtime, the clock and the source of
+//! random numbers are others. The same setup and the same world give the same run, down to the order of every step.
 
 use crate::census;
 pub use crate::census::Census;
@@ -30,24 +29,25 @@ use std::time::Duration;
 
 /// The world outside the engine: mail servers, resolvers and clients. Times count from the beginning of the run.
 pub trait World {
-    /// The engine connects. Bytes on the wire count their delays from now as well.
+    /// The engine connects. The delays of the result and of bytes on the wire count from now.
     fn connect(&mut self, link: Link, to: SocketAddr, wire: &mut Wire) -> Connect;
-    /// The engine says something on a connection.
+    /// The engine sends bytes on a connection.
     fn hear(&mut self, link: Link, bytes: &[u8], wire: &mut Wire);
     /// The engine closes a connection, or gives up connecting.
     fn hung_up(&mut self, link: Link);
-    /// The engine sends a datagram to a resolver: what comes back, and after how long.
+    /// The engine sends a datagram to a resolver. Returns the datagrams that come back, each with its delay.
     fn datagram(&mut self, now: Duration, to: SocketAddr, payload: &[u8]) -> Vec<(Duration, Vec<u8>)>;
-    /// The engine answers a request. The returned request is submitted after the returned time.
+    /// The engine answers a request. If a request is returned, it is submitted after the returned time.
     fn answered(&mut self, now: Duration, answer: Answer) -> Option<(Duration, Request)>;
-    /// The engine does not take a request.
+    /// The engine does not accept the request with this ticket.
     fn refused(&mut self, now: Duration, ticket: u64, refusal: Refusal);
 }
 
-/// Starts an engine like [`Engine::start`], on the runtime and driver of `config`. `peers` makes its peers, and it opens no socket.
+/// Starts an engine like [`Engine::start`], on the runtime and driver of `config`, but with peers in memory instead of sockets.
+/// `peers` makes the peers of a shard, on its thread.
 ///
 /// # Errors
-/// As [`Engine::start`].
+/// Those of [`Engine::start`].
 pub fn start_in_memory(
     config: EngineConfig,
     peers: impl Fn() -> Box<dyn MemoryPeers> + Copy + Send + 'static,
@@ -61,7 +61,7 @@ pub fn start_in_memory(
 /// A connection as the world sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// Its number, from 0 on in the order of connecting.
+    /// The number of the connection: connections are numbered from 0, in the order of connecting.
     pub id: u32,
     /// The time since the beginning of the run.
     pub now: Duration,
@@ -70,9 +70,9 @@ pub struct Link {
 /// The result of a connection attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Connect {
-    /// It is open after so long.
+    /// The connection is open after this time.
     Open(Duration),
-    /// It is refused after so long.
+    /// The connection is refused after this time.
     Refused(Duration),
     /// The connection attempt gets no answer.
     #[default]
@@ -91,23 +91,23 @@ pub(crate) enum Act {
 }
 
 impl Wire {
-    /// Bytes that arrive after so long, and behind all that was sent before.
+    /// Sends bytes, which arrive after this time, but not before anything that was sent earlier.
     pub fn send(&mut self, after: Duration, bytes: Vec<u8>) {
         self.0.push((after, Act::Bytes(bytes)));
     }
 
-    /// Nothing follows (FIN); the engine may still write.
+    /// Sends the end of the stream (FIN). The engine may still write.
     pub fn finish(&mut self, after: Duration) {
         self.0.push((after, Act::Finish));
     }
 
-    /// The connection is reset: nothing can be read or written any more.
+    /// Resets the connection. After that nothing can be read or written on it.
     pub fn reset(&mut self, after: Duration) {
         self.0.push((after, Act::Reset));
     }
 }
 
-/// Every fault with its name on the command line.
+/// Every fault but [`Fault::Break`], with its name on the command line.
 pub const FAULTS: [(Fault, &str); 27] = [
     (Fault::LoseTicket, "lose-ticket"),
     (Fault::AnswerTwice, "answer-twice"),
@@ -141,30 +141,30 @@ pub const FAULTS: [(Fault, &str); 27] = [
 /// The input of a run.
 #[derive(Debug)]
 pub struct Setup {
-    /// All that is drawn follows from it.
+    /// The seed of all random numbers of the run.
     pub seed: u64,
-    /// The engine's settings; nothing is taken from the host.
+    /// The engine's settings. Nothing is taken from this machine.
     pub config: EngineConfig,
-    /// Hosts can be reached at IPv6 addresses.
+    /// Whether hosts can be reached at IPv6 addresses.
     pub ipv6: bool,
     /// The defect that is planted, if any.
     pub fault: Option<Fault>,
-    /// The run ends by then, even if something is still unanswered.
+    /// How long the run waits for answers, even if some requests are still unanswered.
     pub limit: Duration,
 }
 
-/// The end of a run.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
-    /// Two runs that differ in any step differ in this.
+    /// A hash of the run: two runs that differ in any step differ in it.
     pub trace: u64,
     /// When everything was answered, or the limit came.
     pub answered: Duration,
-    /// Tickets that count as under way then.
+    /// Number of tickets that counted as under way at that time.
     pub under_way: usize,
     /// The state that the shards keep some time after the last answer.
     pub kept: Vec<Census>,
-    /// Tasks that outlived the shards.
+    /// Number of tasks that outlived the shards.
     pub tasks: usize,
     /// Number of connections that outlived the shards.
     pub connections: usize,
@@ -172,15 +172,15 @@ pub struct Ending {
     pub shards_left: usize,
     /// Number of tasks that panicked.
     pub panics: u32,
-    /// A task ran on and on without time passing.
+    /// Whether a task ran on and on without time passing.
     pub spins: bool,
     /// The rules that the engine found broken.
     pub broken: Vec<Invariant>,
 }
 
-/// After this time all timeouts have passed, and no state is kept for a group without work.
+/// Within this time all timeouts pass, and shards drop the state of groups without work.
 const LINGER: Duration = Duration::from_secs(600);
-/// How often is looked whether that is so.
+/// The interval at which the run checks whether the shards still keep state.
 const LOOK: Duration = Duration::from_secs(15);
 
 /// Runs the engine in a world until every request is answered, and gives the world back.
@@ -212,7 +212,7 @@ pub fn run<W: World + 'static>(
     }
 }
 
-/// One for all runs: making it takes longer than many an address.
+/// The TLS configuration, which all runs on this thread share, because making it takes longer than checking many an address.
 fn tls() -> Result<Arc<rustls::ClientConfig>, StartError> {
     thread_local! {
         static TLS: RefCell<Option<Arc<rustls::ClientConfig>>> = const { RefCell::new(None) };
@@ -228,7 +228,7 @@ fn tls() -> Result<Arc<rustls::ClientConfig>, StartError> {
 struct Run {
     shared: Arc<Shared>,
     client: Rc<Client>,
-    /// Tickets that are under way, as the client sees them.
+    /// The number of tickets that are under way, as the client sees them.
     pending: Rc<Cell<usize>>,
     /// Requests that wait for their time.
     waiting: Rc<RefCell<Vec<Option<Request>>>>,
@@ -275,10 +275,10 @@ impl Run {
         }
         self.shared.stopping.store(true, Ordering::SeqCst);
         for face in &self.shared.shards {
-            // There is room for it beside every ticket.
+            // The inbox has room for this in addition to all tickets.
             let _ = face.inbox.push(Message::Stop);
         }
-        // The task that takes the answers stays.
+        // The task that takes the answers never ends.
         let farewell = last.now + LINGER;
         let last = runtime::drive(farewell, &mut submit, &|| runtime::tasks() <= 1);
         Ending {
@@ -309,7 +309,7 @@ impl Run {
         }
     }
 
-    /// A task that hands every answer to the world.
+    /// Starts a task that hands every answer to the world.
     fn take_answers<W: World + 'static>(&self, world: &Rc<RefCell<W>>) {
         let (client, shared, world) = (Rc::clone(&self.client), Arc::clone(&self.shared), Rc::clone(world));
         let (pending, waiting, unsubmitted) =

@@ -1,13 +1,14 @@
-//! Sites, and the groups of hosts below them: the works that wait, and the route that is tried next. No I/O.
+//! Sites, and the groups of their domains: the works that wait, and the route that is tried next. No I/O.
 //!
-//! A site has one pace. Below it, domains with the same set of MX hosts form a group and share a queue, routes and sessions.
+//! A site has one pace. Those of its domains that have the same set of MX hosts form a group: they share a queue, routes and
+//! sessions.
 //!
-//! [`Site`], [`Group`] and [`Route`] have what does not change: names, addresses, what is known of an operator. All that changes is
-//! in [`SiteState`], with a [`GroupState`] for each group and a [`RouteState`] for each of its routes. It has one owner and one
-//! `RefCell`, [`Site::state`], and its fields are plain values. The works of a session, those it asks about and those whose answers
-//! it holds, are part of it too ([`SessionWorks`]), so that the sweep can answer them when their time is over. The session finds
-//! them by a number. Whoever borrows the state of a site does so for one statement or one method that does not borrow it again, and
-//! never over an `.await`.
+//! [`Site`], [`Group`] and [`Route`] contain what does not change: names, addresses, and what is known of an operator in advance.
+//! Everything that changes is in [`SiteState`]: it contains a [`GroupState`] for each group, and that a [`RouteState`] for each
+//! route. All of this is in one `RefCell` behind [`Site::state`]. It includes the works of sessions ([`SessionWorks`]), both those
+//! that are being asked about and those with an answer that the session holds, so that the sweep can answer them when their time is
+//! over. A session finds its works by its number. A borrow of the state lasts for one statement, or for one method that does not
+//! borrow it again, and never over an `.await`.
 //!
 //! The methods of a group are of four kinds:
 //!
@@ -16,8 +17,9 @@
 //! - from a session, at its steps: [`Group::on_session_opened`], [`Group::take`], [`Group::busy`], [`Group::works`],
 //!   [`Group::put_back`], [`Group::add_idle`], [`Group::on_session_closed`]
 //! - from the code that interprets replies (`probe/`): [`Group::on_proven`], [`Group::on_changed`], [`Group::release_singles`], and
-//!   the methods of [`RouteState`], which all record what a host said
-//! - from the sweep of the shard (`asking.rs`): `take_...`, which take works out to answer them, and [`Group::is_forgotten`]
+//!   the methods of [`RouteState`], which record what a host said
+//! - from the sweep of the shard (`asking.rs`): the methods `take_...`, which take works out so that they can be answered, and
+//!   [`Group::is_forgotten`]
 
 mod alike;
 mod held;
@@ -50,45 +52,45 @@ use std::time::Instant;
 
 /// A site: the unit of pacing.
 pub(crate) struct Site {
-    /// Patient works that are at the site.
+    /// The count of the patient works at the site.
     quota: SiteQuota,
     state: RefCell<SiteState>,
 }
 
-/// All that changes at a site.
+/// Everything that changes at a site.
 pub(crate) struct SiteState {
     pub(crate) pace: SitePace,
-    /// Sessions open, over all groups.
+    /// The number of sessions of all groups.
     pub(crate) open: u32,
     /// Groups that want a session and may not have one yet.
     pub(crate) waiting: VecDeque<Weak<Group>>,
-    /// A task sleeps until then, when a session may begin.
+    /// The time until which a task sleeps because a session may begin then; `None` if there is no such task.
     pub(crate) timer: Option<Instant>,
-    /// Why it pushed back the last time.
+    /// The rule of the latest push-back.
     pub(crate) pushed: &'static str,
     groups: Slab<GroupState>,
 }
 
-/// Domains with the same MX hosts.
+/// The domains of a site that have the same MX hosts.
 pub(crate) struct Group {
     pub(crate) site: Rc<Site>,
     pub(crate) site_name: Box<str>,
-    /// Names it on its shard.
+    /// The number of the group on its shard.
     pub(crate) number: u64,
-    /// From which source it is asked.
+    /// The index of the source from which its hosts are asked.
     pub(crate) source: usize,
     pub(crate) routes: Vec<Route>,
     /// The budget of recipients that the site may refuse our source; `None` if the site has none.
     pub(crate) budget: Option<BudgetKey>,
-    /// Its operator is known to tell mailboxes apart at all times.
+    /// Whether the operator is trusted: it is known to tell mailboxes apart at all times.
     honest: bool,
-    /// All recipients of a transaction have one domain.
+    /// Whether all recipients of a transaction must have the same domain.
     one_domain: bool,
-    /// The place of its state at the site.
+    /// The key of its state in the state of the site.
     slot: usize,
 }
 
-/// A session that waits for answers.
+/// Counts a session among those that wait for replies, until this is dropped.
 pub(crate) struct Busy<'g>(&'g Group);
 
 impl Drop for Busy<'_> {
@@ -97,27 +99,27 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// All that changes in a group.
+/// Everything that changes in a group.
 pub(crate) struct GroupState {
     /// Whether a domain of the group accepts everyone, or did.
     pub(crate) catch_alls: bool,
-    /// How many outages had ended when it was last asked.
+    /// How many outages of the network had ended when the group last got a work.
     pub(crate) outages: u32,
-    /// By the indices of the group's routes.
+    /// The states of the routes, in the order of [`Group::routes`].
     routes: Vec<RouteState>,
     queue: Queue,
     /// The works of each session task, by its number.
     sessions: Slab<Box<SessionWorks>>,
-    /// The next number in the order of sessions and transactions.
+    /// The number that was last given to a session or a transaction. The numbers show the order in which these began.
     number: u64,
     open: u32,
-    /// Since when at least one session is open.
+    /// Since when at least one session is open, if one is.
     open_since: Instant,
-    /// Sessions that wait for answers.
+    /// The number of sessions that wait for replies.
     busy: u32,
-    /// Answers that sessions have proven since the host last changed its behaviour.
+    /// The number of answers that sessions have proven since the host last changed its behaviour.
     proven: u32,
-    /// Sessions that wait for work.
+    /// The wakers of sessions that wait for work.
     idle: Vec<Waker>,
     queued_for_session: bool,
     used: Instant,
@@ -129,7 +131,7 @@ impl GroupState {
         self.number
     }
 
-    /// The works that `take` takes from each session, in the order of the numbers that it returns with them.
+    /// Calls `take` for each session, and returns the works that it takes, in the order of the numbers that it returns with them.
     fn take_in_order(
         &mut self,
         take: impl Fn(&mut SessionWorks) -> (u64, Vec<Work>),
@@ -150,8 +152,9 @@ impl GroupState {
         !std::mem::replace(&mut self.queued_for_session, true) || planted(Fault::Break(Invariant::QueuedOnce))
     }
 
-    /// Whether a single check waits behind sessions that all wait for the reply to another recipient: a server may take a minute for
-    /// one. While a session is being opened this is false, so a host that gives no greeting does not get more and more sessions.
+    /// Whether a single check has waited for [`STUCK_AFTER`] because all open sessions wait for replies about other recipients: a
+    /// server may take a minute for one. This is false while a session is being opened, so a host that sends no greeting does not
+    /// get more and more sessions, and from [`STUCK_SESSIONS_MAX`] sessions on.
     fn is_stuck(&self, now: Instant) -> bool {
         if self.open == 0 || self.open != self.busy || self.open >= STUCK_SESSIONS_MAX {
             return false;
@@ -165,11 +168,11 @@ impl GroupState {
 /// The next step for the works that wait in a group.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// The work can be asked about over this route.
+    /// A work can be asked about over this route.
     Route(usize),
-    /// Every route that is left rests until then.
+    /// Every route that is left rests; the first of them until then.
     Rest(Instant),
-    /// No route is left for what waits.
+    /// No route is left for the works that wait, or none wait.
     Nothing,
 }
 
@@ -191,8 +194,9 @@ impl Site {
         self.state.borrow_mut()
     }
 
-    /// Admits a work, or returns it if the site has as many patient works as it may have; `tickets_max` is the total of the engine.
-    /// If the site has given no answer for [`BULK_PATIENCE`], a new work waits for one more try only.
+    /// Admits a work, or returns a patient one as `Err` if the site has as many of them as it may have. `tickets_max` is the total
+    /// of the engine. If the site has pushed back for [`BULK_PATIENCE`] without an answer, a new patient work waits for one more
+    /// try only.
     pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
         let any = planted(Fault::Break(Invariant::AdmittedHere));
         let is_here = work.admission.as_ref().is_some_and(|admission| any || self.quota.has(admission));
@@ -214,7 +218,7 @@ impl Site {
         Ok(work)
     }
 
-    /// Whether a session task may open another session in place of the one that it had; counts it if so.
+    /// Whether a session task may open another session in place of the one that it had. If so, the pace counts the new session.
     pub(crate) fn start_another(&self, now: Instant) -> bool {
         let site = &mut *self.state();
         let may = site.pace.may_start(now, site.open.saturating_sub(1)) == Start::Now;
@@ -225,7 +229,8 @@ impl Site {
     }
 }
 
-/// Chooses up to `ROUTES_MAX` routes: the same number of addresses of each host, its first ones, and as many as fit.
+/// Chooses up to `ROUTES_MAX` routes: of each host its first addresses, up to a number that is the same for all hosts and as high
+/// as possible.
 fn chosen(routes: &[PlannedRoute]) -> Vec<&PlannedRoute> {
     let hosts = || routes.chunk_by(|a, b| a.host == b.host);
     let fits = |&most: &usize| hosts().map(|host| host.len().min(most)).sum::<usize>() <= ROUTES_MAX;
@@ -289,17 +294,17 @@ impl Group {
         RefMut::map(self.site.state(), |site| &mut site.groups[self.slot].routes[index])
     }
 
-    /// Whether all recipients of a transaction are to have one domain.
+    /// Whether all recipients of a transaction must have the same domain.
     pub(crate) fn is_one_domain(&self) -> bool {
         self.one_domain
     }
 
-    /// Whether its operator is known to tell mailboxes apart at all times.
+    /// Whether its operator is trusted: see `operators.rs`.
     pub(crate) fn is_honest(&self) -> bool {
         self.honest
     }
 
-    /// Puts a work behind those that wait, and wakes an idle session.
+    /// Puts a work after those of its owner that wait, and wakes an idle session.
     pub(crate) fn enqueue(&self, work: Work) {
         self.holds_for(&work);
         let mut state = self.state();
@@ -307,7 +312,7 @@ impl Group {
         state.wake_one();
     }
 
-    /// Puts a work back in front of those that wait, and wakes an idle session.
+    /// Puts a work back before all others of its class, and wakes an idle session.
     pub(crate) fn put_back(&self, work: Work) {
         self.holds_for(&work);
         let mut state = self.state();
@@ -315,7 +320,7 @@ impl Group {
         state.wake_one();
     }
 
-    /// Checks the rules for a work that comes into the queue.
+    /// Checks the invariants of a work that comes into the queue.
     fn holds_for(&self, work: &Work) {
         let admission = work.admission.as_ref();
         holds(Invariant::AdmittedHere, || admission.is_none_or(|place| self.site.quota.has(place)));
@@ -327,7 +332,7 @@ impl Group {
         self.state().routes.iter_mut().for_each(|route| route.set_down(until, rule));
     }
 
-    /// Forgets that routes are down for this reason.
+    /// Uses the routes again that are down because of this rule.
     pub(crate) fn lift(&self, rule: &'static str) {
         self.state().routes.iter_mut().for_each(|route| route.lift(rule));
     }
@@ -340,7 +345,7 @@ impl Group {
         })
     }
 
-    /// Whether route `index` goes to an IPv6 address of a host that can be reached at an IPv4 address as well.
+    /// Whether route `index` leads to an IPv6 address of a host that has an IPv4 address as well, with a route that is not down.
     pub(crate) fn has_ipv4_beside(&self, index: usize, now: Instant) -> bool {
         let (asked, state) = (&self.routes[index], self.state());
         let beside = |(route, known): (&Route, &RouteState)| {
@@ -349,7 +354,7 @@ impl Group {
         asked.address.is_ipv6() && self.routes.iter().zip(&state.routes).any(beside)
     }
 
-    /// Marks the routes that must not be asked about the domain of a work now as tried for it.
+    /// Marks those routes as tried for a work over which its domain is not to be asked about now.
     pub(crate) fn pass_over_shut(&self, work: &mut Work, now: Instant) {
         for (index, known) in self.state().routes.iter().enumerate() {
             if let Some(rule) = known.shut_rule(work.address.domain(), now) {
@@ -392,8 +397,8 @@ impl Group {
         self.state().routes.iter().all(|route| route.down_rule(now).is_some())
     }
 
-    /// The routes that patient works wait for instead of trying `route`: hosts that are preferred to it, and that rest for a moment
-    /// only.
+    /// The routes (a bit each) for which patient works wait instead of using `route`: those with a better MX preference that rest
+    /// only for a moment.
     fn awaited(&self, state: &GroupState, route: usize, now: Instant) -> u64 {
         let preference = self.routes[route].preference;
         self.routes_where(|at, other| {
@@ -410,7 +415,7 @@ impl Group {
         *state.sessions[session] = SessionWorks { begun_at, ..SessionWorks::default() };
     }
 
-    /// The session asks about these works in a transaction.
+    /// The session begins a transaction that asks about these works.
     pub(crate) fn on_asked(&self, session: usize, works: Vec<Work>) {
         let state = &mut *self.state();
         let asked_at = state.next_number();
@@ -423,7 +428,7 @@ impl Group {
         RefMut::map(self.state(), |group| &mut *group.sessions[session])
     }
 
-    /// Takes all works whose deadline has passed, also those that sessions ask about or hold.
+    /// Takes all works with a deadline that has passed, also those that sessions ask about, or of which sessions hold the answers.
     pub(crate) fn take_expired(&self, now: Instant) -> Vec<Work> {
         let state = &mut *self.state();
         let mut expired = state.queue.take_expired(now);
@@ -443,7 +448,7 @@ impl Group {
         self.state().queue.take_where(&is_such)
     }
 
-    /// Takes the works for which the condition holds, also those that are being asked about.
+    /// Takes the works for which the condition holds, also those that sessions ask about, or of which sessions hold the answers.
     pub(crate) fn take_where(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
         let state = &mut *self.state();
         let mut taken = state.queue.take_where(&is_such);
@@ -452,8 +457,8 @@ impl Group {
         taken
     }
 
-    /// Whether single checks need not wait: the site has pushed back for a while, will admit no session for a while, and at most
-    /// one session is open.
+    /// Whether waiting is of no use to single checks: the site has pushed back for a while, will admit no session for a while, and
+    /// the group has at most one session.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
         let site = self.site.state();
         let shut = site.pace.pause(now).is_some_and(|until| until > now + REST_SHORT);
@@ -466,7 +471,8 @@ impl Group {
         self.state().queue.take_singles(0)
     }
 
-    /// Takes the works that no route is left for, each with the reason why.
+    /// Takes the works for which no route is left. If routes that a work has not tried are down, the rule of the last of them
+    /// becomes its fallback.
     pub(crate) fn take_unroutable(&self, now: Instant) -> Vec<Work> {
         let state = &mut *self.state();
         let up = self.routes_where(|at, _| state.routes[at].down_rule(now).is_none());
@@ -483,7 +489,7 @@ impl Group {
         taken
     }
 
-    /// The next step for the works that wait. Routes are in the order of the MX preferences.
+    /// The next step for the works that wait. Routes are tried in the order of the MX preferences.
     pub(crate) fn next(&self, now: Instant) -> Next {
         let state = &*self.state();
         let mut rest: Option<Instant> = None;
@@ -501,20 +507,21 @@ impl Group {
         rest.map_or(Next::Nothing, Next::Rest)
     }
 
-    /// The route that a new work would take now; `None` if it would have to wait.
+    /// The route over which a new work would be asked about first; `None` if that route rests, or all routes are down.
     pub(crate) fn first_open(&self, now: Instant) -> Option<&Route> {
         let state = self.state();
         let first = state.routes.iter().position(|route| route.down_rule(now).is_none())?;
         state.routes[first].resting_until(now).is_none().then(|| &self.routes[first])
     }
 
-    /// How many works wait.
+    /// The number of works that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.state().queue.len()
     }
 
-    /// Lets single checks leave a silent route, because they cannot wait for another try. False only if all works that waited were
-    /// single checks; otherwise the host is asked again for the others.
+    /// Lets single checks leave a route that failed, because they cannot wait until it is tried again. If patient works wait too,
+    /// marks the route as tried for the single checks, and returns true: it is tried again for the others. Returns false if only
+    /// single checks wait: then the caller takes the route out of use. Returns true if there are none.
     pub(crate) fn release_singles(&self, route: usize, rule: &'static str) -> bool {
         let queue = &mut self.state().queue;
         if queue.singles() == 0 {
@@ -531,11 +538,12 @@ impl Group {
         true
     }
 
-    /// Whether another session is worth its connection.
+    /// Whether the group has enough waiting works for another session, or a single check that is stuck. `works_a_session` is the
+    /// number of works that one session is expected to do.
     pub(crate) fn wants_session(&self, works_a_session: usize, now: Instant) -> bool {
         let state = &*self.state();
         let (waiting, open, since) = (state.queue.len(), state.open, state.open_since);
-        // Slow servers: the longer sessions take, the fewer works are worth another one.
+        // The longer sessions have been open, the slower the servers are, and the fewer works are enough for another session.
         let long = now.saturating_duration_since(since).as_secs() / SLOW_GROUP_AFTER.as_secs();
         let works = match open {
             0..STUCK_SESSIONS_MAX => works_a_session / (1 + long as usize).min(SLOW_GROUP_SHARES_MAX),
@@ -545,7 +553,8 @@ impl Group {
         waiting > 0 && (is_worth || state.is_stuck(now))
     }
 
-    /// How many sessions may be open, going by what the host has shown so far.
+    /// The most sessions that may be open, going by what the host has shown: one more for each number of proven answers, and for
+    /// each time that has passed. There is no limit at a trusted operator, or while single checks wait.
     fn allowed(&self, state: &GroupState, now: Instant) -> u32 {
         if self.honest || state.queue.singles() > 0 || state.open == 0 {
             return u32::MAX;
@@ -567,7 +576,7 @@ impl Group {
         self.state().proven = 0;
     }
 
-    /// A session of the group waits for answers, for as long as the guard lives.
+    /// A session of the group waits for replies, as long as the guard lives.
     pub(crate) fn busy(&self) -> Busy<'_> {
         let state = &mut *self.state();
         state.busy += 1;
@@ -575,7 +584,7 @@ impl Group {
         Busy(self)
     }
 
-    /// A session task begins. The result is its number.
+    /// A session task begins. Returns its number.
     pub(crate) fn on_session_opened(&self, now: Instant) -> usize {
         let site = &mut *self.site.state();
         site.open += 1;
@@ -611,7 +620,7 @@ impl Group {
         }
     }
 
-    /// A session waits for work.
+    /// Registers a session that waits for work.
     pub(crate) fn add_idle(&self, waker: &Waker) {
         let idle = &mut self.state().idle;
         if !idle.iter().any(|other| other.will_wake(waker)) {
@@ -619,17 +628,17 @@ impl Group {
         }
     }
 
-    /// A session waits for work no longer.
+    /// The session with this waker no longer waits for work.
     pub(crate) fn remove_idle(&self, waker: &Waker) {
         self.state().idle.retain(|other| !other.will_wake(waker));
     }
 
-    /// Marks the group as queued for a session; false when it already is.
+    /// Marks the group as queued for a session; false if it already is.
     pub(crate) fn queue_for_session(&self) -> bool {
         self.state().queue_for_session()
     }
 
-    /// Queues the group for a session that its site may not have now.
+    /// Puts the group into the site's queue for a session, unless it is already in a queue.
     pub(crate) fn queue_at_site(self: &Rc<Group>) {
         let site = &mut *self.site.state();
         if site.groups[self.slot].queue_for_session() {
@@ -650,15 +659,15 @@ impl Group {
         self.state().queued_for_session = false;
     }
 
-    /// Whether something waits or is being asked about.
+    /// Whether works wait, or a session task runs.
     pub(crate) fn is_active(&self) -> bool {
         let state = self.state();
         state.queue.len() > 0 || state.open > 0
     }
 
-    /// Whether the group may be forgotten: it had no work and no session for a while. The time is shorter if nothing is known of
-    /// the group; a long list leaves thousands of such groups in a minute. If groups take too much memory (`crowded`), it is zero,
-    /// at the cost of asking again about domains that accept everyone.
+    /// Whether the group may be forgotten, because it has had no work and no session for [`GROUP_IDLE`]. If nothing is known of the
+    /// group, [`GROUP_IDLE_FRESH`] is enough, because a long list leaves thousands of such groups in a minute. If groups take too
+    /// much memory (`crowded`), such a group may be forgotten at once, even if one of its domains is known to accept everyone.
     pub(crate) fn is_forgotten(&self, now: Instant, crowded: bool) -> bool {
         let site = &mut *self.site.state();
         let state = &site.groups[self.slot];
@@ -672,9 +681,9 @@ impl Group {
         unused >= GROUP_IDLE || (is_over && !is_missed && is_fresh())
     }
 
-    /// How many bytes of memory it takes, about.
+    /// The approximate memory of the group in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        // The name of the group, by which it is found, lists the hosts as the routes do.
+        // Hosts count twice, because the name of the group, by which it is found, lists them as well.
         let each = size_of::<Route>() + size_of::<RouteState>();
         let routes = self.routes.iter().map(|route| each + 2 * (route.host.len() + 24));
         size_of::<Group>() + size_of::<GroupState>() + size_of::<Site>() + routes.sum::<usize>()
@@ -684,7 +693,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let state = self.site.state().groups.remove(self.slot);
-        // It is dropped outside of the borrow, because dropped works send answers.
+        // The state is dropped after the borrow has ended, because dropped works send answers.
         drop(state);
     }
 }

@@ -1,4 +1,4 @@
-//! What the engine warns of soon after its start, when it can ask DNS and its sources.
+//! Warnings that the engine logs soon after its start. For these it has to ask DNS and to try its sources.
 
 use crate::egress::Pool;
 use crate::egress::connect::Unconnected;
@@ -10,11 +10,11 @@ use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind, Records};
 use engine_proto::limits::DNS_START_PATIENCE;
 use std::net::{IpAddr, SocketAddr};
 
-/// Tries every source once, and warns of what mail servers or proxies will not like. `with_names`: also of EHLO names
-/// that DNS does not confirm.
+/// Tries every source once, and warns of those that cannot be used. `with_names`: also warns of EHLO names that DNS does not
+/// confirm.
 pub(crate) async fn warn_of_sources<R: Runtime>(pool: &Pool, resolver: &Resolver<R>, with_names: bool) {
     for source in &pool.sources {
-        // That this machine is out of descriptors just now says nothing about the source.
+        // Other errors, such as no free descriptor on this machine, say nothing about the source.
         if let Err(Unconnected::Source(why)) = source.knock::<R>().await {
             tracing::warn!(
                 "the source {} cannot be used now: {why}; addresses whose sites are asked from it get no verdict \
@@ -60,7 +60,7 @@ async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str, own: Optio
     );
 }
 
-/// Warns soon after the start if no resolver answers: addresses wait for minutes until they end as an outage.
+/// Warns soon after the start if no resolver answers, because addresses would wait for minutes before they end as an outage.
 pub(crate) async fn warn_of_silence<R: Runtime>(resolver: &Resolver<R>, resolvers: &[SocketAddr]) {
     let Some(why) = resolver.silence_at_start().await else { return };
     let why = match why {

@@ -1,6 +1,6 @@
 //! Opportunistic TLS (RFC 7435, RFC 3207): the connection object of rustls over the streams of a runtime.
 //!
-//! Any certificate is accepted. The name of a mail server proves nothing without DANE or MTA-STS, and a probe sends nothing that it
+//! Any certificate is accepted: the name of a mail server proves nothing without DANE or MTA-STS, and a probe sends nothing that it
 //! would not send in the clear. Encryption is used if it is offered, because some servers require it.
 
 use crate::runtime::{ByteStream, Rented};
@@ -28,17 +28,18 @@ pub(crate) struct Tls<S> {
 }
 
 impl<S: ByteStream> Transport<S> {
-    /// Reads what there is into the empty `buffer`, up to its capacity; `Ok(0)`: the peer closed.
+    /// Waits for bytes, and reads what has come into the empty `buffer`, up to its capacity. `Ok(0)`: the peer has closed the
+    /// connection.
     pub(crate) async fn read(&mut self, buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
         match self {
             Transport::Plain(stream) => stream.read(buffer, deadline).await,
-            // Boxed, here and below: the room for it would be taken by every session in the clear.
+            // Boxed, here and below, because otherwise every session in the clear would reserve memory for it.
             Transport::Tls(tls) => Box::pin(tls.read(buffer, deadline)).await,
             Transport::Broken => (Err(io::ErrorKind::NotConnected.into()), buffer),
         }
     }
 
-    /// Writes all of `buffer`; comes back empty.
+    /// Writes all of `buffer`, and returns it empty.
     pub(crate) async fn write(&mut self, mut buffer: Vec<u8>, deadline: Instant) -> Rented<()> {
         match self {
             Transport::Plain(stream) => stream.write(buffer, deadline).await,
@@ -51,7 +52,7 @@ impl<S: ByteStream> Transport<S> {
         }
     }
 
-    /// Does the handshake with the host that `name` names. On an error the connection is of no more use.
+    /// Does the TLS handshake with the host `name`. After an error the connection is of no more use.
     pub(crate) async fn start_tls(
         &mut self,
         config: &Arc<ClientConfig>,
@@ -87,7 +88,7 @@ impl<S: ByteStream> Tls<S> {
         let result = loop {
             match self.connection.reader().read(&mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // A peer that closes without close_notify has closed all the same: SMTP marks its own ends.
+                // If a peer closes without close_notify, that counts as closed, because SMTP itself marks where a reply ends.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break Ok(0),
                 done => break done,
             }
@@ -114,7 +115,7 @@ impl<S: ByteStream> Tls<S> {
         Ok(())
     }
 
-    /// Takes ciphertext from the peer.
+    /// Reads and decrypts bytes from the peer. Returns the number of encrypted bytes; 0 if the peer has closed.
     async fn fill(&mut self, deadline: Instant) -> io::Result<usize> {
         let (result, buffer) = self.stream.read(Vec::with_capacity(TLS_READ_BYTES), deadline).await;
         let count = result?;
@@ -136,7 +137,7 @@ impl<S: ByteStream> Tls<S> {
     }
 }
 
-/// TLS 1.2 and 1.3 towards any certificate.
+/// The configuration for TLS 1.2 and 1.3 with any certificate.
 pub(crate) fn client_config() -> Result<Arc<ClientConfig>, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
@@ -148,7 +149,7 @@ pub(crate) fn client_config() -> Result<Arc<ClientConfig>, rustls::Error> {
     Ok(Arc::new(config))
 }
 
-/// Takes any certificate, but not a forged handshake: the peer must hold the key of what it shows.
+/// Accepts any certificate, but no forged handshake: the peer must have the private key of its certificate.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,5 +1,5 @@
-//! The path of an address on the home shard of its domain: what needs no server, then DNS, then off to the shard
-//! that owns the site. Questions about the domain alone go the same way as far as DNS.
+//! The path of an address on the home shard of its domain: first the lists that answer it without a server, then DNS, then the
+//! shard that owns the site. Inquiries about mail hosts take the same path as far as DNS.
 
 use crate::config::EngineConfig;
 use crate::facts;
@@ -41,7 +41,8 @@ pub(crate) fn inquire<R: Runtime>(resolution: &Rc<Resolution<R>>, inquiry: Inqui
     }
 }
 
-/// The reasons for which no mail server is contacted: decisions on the order of the reasons.
+/// Answers spam traps and addresses at disposable domains, in this order. Returns other addresses, with a mark if they are role
+/// addresses.
 fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
     let (local, domain) = (work.address.local(), work.address.domain().as_str());
     let lists = config.lists.get();
@@ -59,7 +60,7 @@ fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
     None
 }
 
-/// Hands over what the walk of a domain found, or lets wait for it.
+/// Hands the result of a domain's walk to a waiter, or lets it wait for the walk, which is begun if necessary.
 fn join<R: Runtime>(resolution: &Rc<Resolution<R>>, domain: Domain, waiter: Waiter, now: Instant) {
     let joined = resolution.walks.borrow_mut().join(&domain, waiter, now);
     match joined {
@@ -90,7 +91,7 @@ async fn serve<R: Runtime>(resolution: Rc<Resolution<R>>, domain: Domain, urgent
     }
 }
 
-/// A place among the walks that are fresh; given to another one when it is given back, however that happens.
+/// A place among the fresh walks. Dropping it gives the place to the next queued walk, even after a panic.
 struct Turn<R: Runtime>(Rc<Resolution<R>>);
 
 impl<R: Runtime> Drop for Turn<R> {
@@ -102,7 +103,7 @@ impl<R: Runtime> Drop for Turn<R> {
     }
 }
 
-/// Answers the works whose deadline has passed while they waited for DNS.
+/// Answers the works and inquiries that waited for DNS until their deadlines.
 pub(crate) fn sweep<R: Runtime>(resolution: &Resolution<R>, now: Instant) {
     let expired = resolution.walks.borrow_mut().take_expired(now);
     for waiter in expired {
@@ -113,7 +114,7 @@ pub(crate) fn sweep<R: Runtime>(resolution: &Resolution<R>, now: Instant) {
     }
 }
 
-/// Answers the works that their client recalled while they waited for DNS.
+/// Answers the works that waited for DNS when their client recalled them.
 pub(crate) fn answer_recalled<R: Runtime>(resolution: &Resolution<R>) {
     let recalled = resolution.walks.borrow_mut().take_recalled();
     recalled.into_iter().for_each(Work::give_up);
@@ -126,7 +127,7 @@ fn hand_over<R: Runtime>(resolution: &Rc<Resolution<R>>, waiter: Waiter, found: 
     }
 }
 
-/// Sends an address on to the shard that owns its site, or answers where DNS said enough.
+/// Sends an address on to the shard that owns its site, or answers it if DNS has shown enough.
 fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &Found, of_walk: &[String]) {
     if let Some(trace) = &mut work.trace {
         trace.extend(of_walk.iter().cloned());
@@ -137,7 +138,7 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
             work.fail(Outage::Unavailable)
         }
         Found::Dead(Dead::CannotTell(why)) => {
-            // By then the failure is no longer remembered, here or in the cache.
+            // After this time the cache no longer has the failure.
             let again =
                 ttl::failure(*why) + if why.may_pass() { Duration::ZERO } else { Duration::from_secs(1) };
             if work.priority == Priority::Single && again > SINGLE_DNS_RETRY_MAX {
@@ -155,14 +156,14 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
             work.leave("no_answer_in_time", None);
             let owner = resolution.common.shared.owner_of(plan, work.address.domain());
             if let Err(Message::Probe(work, _)) = owner.inbox.push(Message::Probe(work, Arc::clone(plan))) {
-                // Room was reserved with the ticket; without it there is nothing to be said.
+                // This does not happen, because room was reserved with the ticket.
                 work.fail(Outage::Unavailable);
             }
         }
     }
 }
 
-/// Answers whether a domain has mail hosts.
+/// Answers an inquiry: whether a domain has mail hosts.
 fn answer_mail_hosts<R: Runtime>(resolution: &Resolution<R>, asker: Asker<MailHosts>, found: &Found) {
     asker.answer(match found {
         Found::Hosts(_) | Found::OutOfReach => Ok(MailHosts::Seen),

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// Walks through DNS for a domain, and returns its trace if traces are wanted.
+/// Walks through DNS for a domain. The trace is empty unless traces are wanted.
 pub(crate) async fn walk<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,
@@ -25,7 +25,8 @@ pub(crate) async fn walk<R: Runtime>(
     (found, trace)
 }
 
-/// RFC 5321 5.1: the MX records, then the addresses of their hosts.
+/// Looks up the MX records and then the addresses of their hosts (RFC 5321 5.1). If resolvers contradict each other, looks up the
+/// MX records again, at others or at each of them.
 async fn find<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,
@@ -47,9 +48,10 @@ async fn find<R: Runtime>(
     }
     let takes_no_mail = matches!(found, Err(Dead::TakesNoMail(NoMail::NoMailHost)));
     let outcome = match dispute.filter(|_| !is_denied) {
-        // Another resolver knows the addresses, and perhaps MX records. However slow it is, those that denied them are not asked.
+        // Another resolver knows the addresses, and perhaps MX records. However slow it is, the resolvers that denied the addresses
+        // are not asked.
         Some(denied_by) => Some(resolution.resolver.look_up_elsewhere(&question, urgent, &denied_by).await),
-        // One resolver may deny the MX records, and another honestly say that there are no addresses.
+        // One resolver may have denied the MX records falsely, and another may have said truthfully that there are no addresses.
         None if plan.is_implicit() && takes_no_mail => resolution.resolver.look_up_at_each(&question).await,
         None => None,
     };
@@ -78,7 +80,7 @@ async fn addresses<R: Runtime>(
     }
 }
 
-/// The addresses of a domain's hosts.
+/// Looks up the addresses of a domain's hosts, with those of IPv6 if `ipv6` is true.
 async fn hosts<R: Runtime>(
     resolution: &Resolution<R>,
     plan: &MxPlan,
@@ -142,8 +144,9 @@ fn list(records: &Records) -> String {
     words.join(", ")
 }
 
-/// The routes in order, and a name for the set of hosts, which does not depend on the order of hosts with equal preference. It is
-/// made of their names, or of their addresses if each domain has its own names for the same hosts.
+/// The plan of a domain: its routes in order, and a name for its set of hosts. The name does not depend on the order of hosts with
+/// equal preference. It consists of the names of the hosts, or of their addresses if each domain has its own names for the same
+/// hosts.
 fn plan(set: &MxSet) -> Plan {
     let mut group = set.site.as_str().to_owned();
     if set.by_address {

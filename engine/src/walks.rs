@@ -1,11 +1,11 @@
-//! The walks of a shard through DNS: one for all works of a domain, and its result is kept for a while. No I/O.
+//! The walks of a shard through DNS. All works of a domain share one walk, and its result is kept for a while. No I/O.
 //!
-//! Each waiter that joins is returned once, by one of these methods, and whoever gets it answers it or hands it on:
+//! Each waiter that joins is returned once, by one of these methods. The caller then answers it or hands it on:
 //!
-//! - for a new work or inquiry (`verify.rs`): [`Walks::join`]. It returns the waiter if the result is known, or if enough wait already.
-//!   Otherwise it keeps the waiter, and says whether the caller has to start the walk.
-//! - for the task of a walk (`verify.rs`, `walk.rs`): [`Walks::end`] takes the result, and returns all waiters. After that, and when
-//!   a walk has become slow, [`Walks::another`] names the queued domain whose walk begins.
+//! - for a new work or inquiry (`verify.rs`): [`Walks::join`]. It returns the waiter if the result is known, or if too many wait
+//!   already. Otherwise it keeps the waiter, and says whether the caller has to start the walk.
+//! - for the task of a walk (`verify.rs`, `walk.rs`): [`Walks::end`] takes the result, and returns all waiters. When the walk has
+//!   ended, or earlier if it is slow, [`Walks::another`] names the queued domain that is walked next.
 //! - for the sweep of the shard: [`Walks::take_expired`] and [`Walks::take_recalled`] return waiters before their walk ends;
 //!   [`Walks::forget`] drops old results; [`Walks::abandon`] answers all waiters when the engine stops.
 //!
@@ -27,16 +27,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The mail hosts of a domain, or the reason why there are none.
+/// The mail hosts of a domain, or the reason why none can be asked.
 #[derive(Clone)]
 pub(crate) enum Found {
     Hosts(Arc<Plan>),
-    /// At hosts on IPv6 alone, which cannot be reached from here.
+    /// The hosts have only IPv6 addresses, which cannot be reached from here.
     OutOfReach,
     Dead(Dead),
 }
 
-/// Whoever waits for a walk.
+/// A work or an inquiry that waits for a walk.
 pub(crate) enum Waiter {
     Address(Work),
     Domain { asker: Asker<MailHosts>, deadline: Instant },
@@ -45,13 +45,14 @@ pub(crate) enum Waiter {
 /// The walks through DNS of a shard: known, or under way.
 pub(crate) struct Walks {
     known: HashMap<Domain, Walk>,
-    /// Bytes that the kept walks take, and may take.
+    /// The bytes that the kept results take, and how many they may take.
     bytes: usize,
     bytes_max: usize,
     under_way: HashMap<Domain, UnderWay>,
-    /// Walks that have not begun, in their order. A walk that has begun meanwhile, or has no waiters, is skipped.
+    /// The domains with walks that have not begun, in order. A domain is skipped if its walk has begun meanwhile or has lost its
+    /// waiters.
     queued: VecDeque<Domain>,
-    /// Walks that began less than [`engine_proto::limits::WALK_FRESH`] ago.
+    /// The number of walks that began less than [`engine_proto::limits::WALK_FRESH`] ago.
     fresh: usize,
 }
 
@@ -67,15 +68,15 @@ struct Walk {
     bytes: usize,
 }
 
-/// The state of a walk for a work that joins it.
+/// What happens to a waiter that joins a walk.
 pub(crate) enum Joined {
-    /// Its result is known.
+    /// The result is already known.
     Known(Waiter, Found, Rc<[String]>),
-    /// There was none: the caller starts it. An urgent walk comes before those of lists.
+    /// The walk begins now, and the caller has to start it. An urgent walk comes before those of lists.
     First { urgent: bool },
-    /// The walk is under way; its waiters get the result.
+    /// The waiter waits for a walk that is under way or queued.
     Waiting,
-    /// It is under way, and enough wait for it.
+    /// Too many patient works wait for the walk already.
     SiteFull(Waiter),
 }
 
@@ -117,9 +118,10 @@ impl Walks {
         }
     }
 
-    /// Adds a waiter to the walk of its domain, unless the result is known.
+    /// Adds a waiter to the walk of its domain, unless the result is known or too many wait.
     pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
-        // A walk without a trace is repeated for a request that wants one; the answers are in the DNS cache.
+        // A result without a trace is not enough for a request that wants one. Then the walk is repeated; the answers are in the
+        // DNS cache.
         let has_trace = |walk: &Walk| !waiter.wants_trace() || !walk.trace.is_empty();
         let is_fresh = |walk: &Walk| walk.until > now || planted(Fault::Break(Invariant::WalkFresh));
         if let Some(walk) = self.known.get(domain).filter(|walk| is_fresh(walk) && has_trace(walk)) {
@@ -154,7 +156,7 @@ impl Walks {
         Joined::First { urgent }
     }
 
-    /// A walk has ended, or is fresh no longer: returns the domain whose walk begins in its place.
+    /// A walk has ended or is no longer fresh: returns the domain of the queued walk that begins in its place.
     pub(crate) fn another(&mut self) -> Option<Domain> {
         self.fresh = self.fresh.saturating_sub(1);
         while self.fresh < WALKS_FRESH_MAX {
@@ -178,7 +180,7 @@ impl Walks {
     ) -> Vec<Waiter> {
         let waiting = self.under_way.remove(&domain).map(|walk| walk.waiting).unwrap_or_default();
         if matches!(found, Found::Dead(Dead::CannotTell(_))) {
-            // The DNS cache keeps failures, and drops them when they turn out to have been our fault.
+            // Failures are kept in the DNS cache alone, which drops them if they turn out to have been our fault.
             return waiting;
         }
         let bytes = size_of_walk(&domain, &found, &trace);
@@ -188,7 +190,7 @@ impl Walks {
             self.forget(now);
         }
         if !has_room(self) {
-            // All results are fresh. The DNS cache still has most of the answers behind them.
+            // All results are still valid, so all are dropped. The DNS cache still has most of the answers for them.
             self.known.clear();
             self.bytes = 0;
         }
@@ -202,24 +204,25 @@ impl Walks {
         waiting
     }
 
-    /// Drops what is known no longer.
+    /// Drops the results that are too old.
     pub(crate) fn forget(&mut self, now: Instant) {
         self.known.retain(|_, walk| walk.until > now);
         self.bytes = self.known.values().map(|walk| walk.bytes).sum();
     }
 
-    /// Takes the waiters whose deadline has passed.
+    /// Takes the waiters with a deadline that has passed.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Waiter> {
         let mut expired = Vec::new();
         for walk in self.under_way.values_mut() {
             expired.extend(walk.waiting.extract_if(.., |waiter| waiter.deadline() <= now));
         }
-        // A walk without waiters may be lost; the next work of the domain starts a new one.
+        // An entry without waiters is removed, so that the next work of the domain starts a new walk, should this one have been
+        // lost.
         self.under_way.retain(|_, walk| !walk.waiting.is_empty());
         expired
     }
 
-    /// Takes the works that their clients have recalled.
+    /// Takes the works that their clients take back: see [`Work::is_taken_back`].
     pub(crate) fn take_recalled(&mut self) -> Vec<Work> {
         let mut recalled = Vec::new();
         let is_recalled =
@@ -241,9 +244,9 @@ impl Walks {
     }
 }
 
-/// How many bytes of memory a walk takes that is kept, about.
+/// The approximate memory in bytes of a result that is kept.
 fn size_of_walk(domain: &Domain, found: &Found, trace: &[String]) -> usize {
-    // Bytes that an allocation costs in addition, with the counts of an `Arc`.
+    // The additional bytes of an allocation, with the counts of an `Arc`.
     const ALLOCATION: usize = 24;
     let text = |text: &str| text.len() + ALLOCATION;
     let plan = match found {
@@ -254,7 +257,7 @@ fn size_of_walk(domain: &Domain, found: &Found, trace: &[String]) -> usize {
         Found::OutOfReach | Found::Dead(_) => 0,
     };
     let trace: usize = trace.iter().map(|line| size_of::<String>() + text(line)).sum();
-    // A table that has doubled is half empty.
+    // The entry counts twice, because a table that has just doubled is half empty.
     2 * size_of::<(Domain, Walk)>() + text(domain.as_str()) + plan + trace
 }
 

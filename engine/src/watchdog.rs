@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A heartbeat that is later than this is overdue.
+/// A heartbeat that is older than this is overdue.
 const OVERDUE: Duration = Duration::from_secs(1);
 
 pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, StartError> {
@@ -31,7 +31,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, StartError> {
 struct Watchdog {
     /// The age of the engine at the last look.
     last: Option<Duration>,
-    /// For each shard, whether its heartbeat was overdue.
+    /// For each shard, whether its heartbeat was overdue at the last look.
     overdue: Vec<bool>,
 }
 
@@ -40,7 +40,7 @@ impl Watchdog {
         Watchdog { last: None, overdue: vec![false; shards] }
     }
 
-    /// Looks at all shards; `now` is the age of the engine.
+    /// Checks the heartbeats of all shards. `now` is the age of the engine.
     fn look(&mut self, shared: &Shared, now: Duration) {
         let since = self.last.replace(now).map_or(HEARTBEAT, |last| now.saturating_sub(last));
         let age_max = heartbeat_age_max(since);
@@ -64,8 +64,8 @@ impl Watchdog {
     }
 }
 
-/// How old a heartbeat may be, `since` the last look. If this thread has slept for longer than it wanted, the whole machine probably
-/// stood still (a paused virtual machine, a busy host), and the shards had no time either.
+/// How old a heartbeat may be if the last look was `since` ago. If this thread has slept for longer than it should have, the whole
+/// machine probably stood still (a paused virtual machine, a busy host), and the shards had no time either.
 fn heartbeat_age_max(since: Duration) -> Duration {
     OVERDUE + since.saturating_sub(HEARTBEAT)
 }

@@ -1,4 +1,5 @@
-//! The messages between threads: an address with all that is known of it, and its destination.
+//! The messages between threads: works (addresses with everything that is known of them), plans and inquiries; and the mailboxes of
+//! clients.
 
 use crate::faults::{Fault, planted, sometimes};
 use crate::inbox::Inbox;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// An address on its way to a verdict: a handle of one word, since it moves often.
+/// An address on its way to a verdict. It is one pointer, because works are moved often.
 pub(crate) struct Work(Box<WorkState>);
 
 /// The state of an address on its way through the engine.
@@ -26,50 +27,51 @@ pub(crate) struct WorkState {
     pub(crate) client: Arc<Mailbox>,
     pub(crate) address: Address,
     pub(crate) priority: Priority,
-    /// The caller's number of the owner.
+    /// The owner of the request, as a number that the caller chose.
     pub(crate) owner: u64,
-    /// At this time it is answered with what is known, even in the middle of a session.
+    /// When it is answered at the latest, with what is known, even in the middle of a session.
     pub(crate) deadline: Instant,
-    /// From which source its site is asked.
+    /// The index of the source from which its site is asked.
     pub(crate) source: usize,
-    /// The routes of its group that are not to be asked (again), as a set of bits.
+    /// The routes of its group over which it is not to be asked about (again), a bit each.
     pub(crate) tried: u64,
-    /// How often it was put back: by throttling, or by a session that ended at it.
+    /// How often it was put back for another session, for example after throttling or a session that ended at it.
     pub(crate) returns: u8,
-    /// Its local part names a function, by the lists.
+    /// Whether it is a role address, by the lists.
     pub(crate) role: bool,
-    /// A session got no answer about it. It is asked about alone, because that may happen again.
+    /// Whether a session ran out of time at it. If so, it is asked about alone, because that may happen again.
     pub(crate) suspect: bool,
-    /// It was refused permanently, for a reason of its own, in a session that did not prove the refusal.
+    /// Whether it was refused permanently, for a reason of its own, in a session that did not prove the refusal.
     pub(crate) was_refused: bool,
-    /// It was accepted in a session that did not prove the accept.
+    /// Whether it was accepted in a session that did not prove the accept.
     pub(crate) was_accepted: bool,
-    /// It was refused in a session that ended after that; the next session at the host is to prove the refusal.
+    /// Its refusal in a session that ended too early to prove it. The next session at the host may prove it.
     pub(crate) carried: Option<Box<CarriedRefusal>>,
-    /// Whether the answer has the host and the reply that decided.
+    /// Whether the answer is to contain the host and the reply that decided.
     observed: bool,
     /// The latest reply of a server about it, and that server.
     heard: Option<Box<Observation>>,
-    /// The finding that is used if no better one is made.
+    /// The finding with which it is answered if no better one is made.
     pub(crate) fallback: Finding,
     /// The delay after which another try may give more than the fallback, because the reply was transient.
     again: Option<Duration>,
+    /// Whether it was tried again from the start ([`Work::begin_anew`]).
     asked_again: bool,
-    /// It was asked about once more because the control recipient got a transient reply.
+    /// Whether it was asked about once more because its control recipient got a transient reply.
     pub(crate) control_asked_again: bool,
     /// Its place among the patient works of its site.
     pub(crate) admission: Option<SiteAdmission>,
     pub(crate) trace: Option<Vec<String>>,
-    /// How often its client had recalled all requests when it was handed over.
+    /// How often its client had recalled all requests when this one was submitted.
     recalls: u32,
-    /// A server has replied about it: see [`Mailbox::answers`].
+    /// Whether a session has held an answer about it: see [`Mailbox::answers`].
     was_held: bool,
     answered: bool,
 }
 
 /// A refusal that the session could not prove any more.
 pub(crate) struct CarriedRefusal {
-    /// Names its domain at the host.
+    /// The key of its domain at the host.
     pub(crate) number: u64,
     pub(crate) held: Held,
     pub(crate) said: Classification,
@@ -78,15 +80,15 @@ pub(crate) struct CarriedRefusal {
 /// The inbox of a client for its answers, and what is known of the client.
 pub(crate) struct Mailbox {
     pub(crate) inbox: Inbox<Answer>,
-    /// Tickets under way of all clients together.
+    /// The number of tickets under way, of all clients together.
     pub(crate) under_way: Arc<AtomicUsize>,
     /// The client is gone, and takes no answers any more.
     abandoned: AtomicBool,
     /// How often the client has recalled all requests that were under way.
     recalls: AtomicU32,
-    /// The client asks about nothing more, and waits only for what is being asked.
+    /// Whether works of the client that wait are to be answered with what is known.
     is_draining: AtomicBool,
-    /// Number of requests that got a reply whose answer is still held, until its session proves it. The number is approximate.
+    /// The approximate number of requests so far for which a session has held an answer until its proof.
     answers: AtomicU64,
     /// The tickets of these requests, if the client has asked for them.
     held: SegQueue<u64>,
@@ -107,28 +109,30 @@ impl Mailbox {
         }
     }
 
-    /// Appends the tickets of requests about which a server has replied since the last call. The first call begins to collect them.
+    /// Appends the tickets of requests for which sessions have begun to hold an answer since the last call. They are collected from
+    /// the first call on.
     pub(crate) fn held(&self, into: &mut Vec<u64>) {
         self.watches_held.store(true, Ordering::Relaxed);
         into.extend(std::iter::from_fn(|| self.held.pop()));
     }
 
-    /// Number of requests that have had a reply so far. The number is approximate.
+    /// The approximate number of requests so far for which a session has held an answer until its proof.
     pub(crate) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }
 
-    /// Every request that is under way is to be answered with what is known.
+    /// Makes the engine answer every request that is under way, with what is known.
     pub(crate) fn recall(&self) {
         self.recalls.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Every request that waits is to be answered with what is known. Those that are being asked about get their answers.
+    /// Makes the engine answer every request that waits, with what is known. Requests that are being asked about still get their
+    /// answers.
     pub(crate) fn drain(&self) {
         self.is_draining.store(true, Ordering::SeqCst);
     }
 
-    /// The client is gone: its answers, present and future, only return their tickets.
+    /// The client is gone: its answers, present and future, are dropped, and their tickets are free again.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::SeqCst);
         self.empty();
@@ -136,7 +140,7 @@ impl Mailbox {
 
     /// Adds an answer to the inbox of the client.
     fn put(&self, answer: Answer) {
-        // The room was reserved when the request was taken.
+        // The room was reserved when the request was accepted.
         if self.inbox.push(answer).is_err() {
             tracing::error!("an answer found no room in its client's inbox");
             self.under_way.fetch_sub(1, Ordering::Relaxed);
@@ -163,7 +167,7 @@ impl Mailbox {
 pub(crate) enum Message {
     /// To the home shard of the domain: find its mail hosts.
     Resolve(Work),
-    /// To the shard that owns the site: ask them.
+    /// To the shard that owns the site: ask these hosts.
     Probe(Work, Arc<Plan>),
     /// To the home shard of the domain: ask DNS alone.
     Inquire(Inquiry),
@@ -176,11 +180,11 @@ pub(crate) enum Message {
 pub(crate) struct Plan {
     /// The operator of the hosts: the unit of pacing and sharding.
     pub(crate) site: Box<str>,
-    /// Names the set of hosts, so that domains with equal sets share sessions.
+    /// The name of the set of hosts. Domains with equal sets share sessions.
     pub(crate) group: Box<str>,
-    /// The hosts' addresses.
+    /// The addresses of the hosts.
     pub(crate) routes: Vec<PlannedRoute>,
-    /// Works of the domain that were handed over so far.
+    /// The number of works of the domain that were handed over so far.
     pub(crate) handed: AtomicUsize,
 }
 
@@ -237,14 +241,14 @@ impl Work {
         self.finish(Finding { reason, rule, retry_after: None, evidence: None, observed: None });
     }
 
-    /// A host replied about it. `reply` is computed only if the answer has it.
+    /// Remembers the reply of a host about it. `reply` is called only if the answer is to contain the reply.
     pub(crate) fn hear(&mut self, host: &str, reply: impl FnOnce() -> ObservedReply) {
         if self.observed {
             self.heard = Some(Box::new(Observation { host: host.into(), reply: Some(reply()) }));
         }
     }
 
-    /// Answers with a verdict that rests on the latest reply.
+    /// Answers with a verdict that depends on the latest reply.
     pub(crate) fn settle_heard(
         mut self,
         reason: Reason,
@@ -256,7 +260,7 @@ impl Work {
         self.finish(Finding { reason, rule, retry_after, evidence, observed });
     }
 
-    /// Answers with a verdict that rests on this host, and on no reply about the address.
+    /// Answers with a verdict that depends on this host, and on no reply about the address.
     pub(crate) fn settle_at(self, host: &str, reason: Reason, rule: &'static str, evidence: Option<u64>) {
         let observed = self.observation(host, None);
         self.finish(Finding { reason, rule, retry_after: None, evidence, observed });
@@ -266,7 +270,7 @@ impl Work {
         self.observed.then(|| Box::new(Observation { host: host.into(), reply }))
     }
 
-    /// Answers with what is known when nothing more can be found out.
+    /// Answers with the fallback, because nothing more can be found out.
     pub(crate) fn give_up(self) {
         let fallback = self.fallback.clone();
         self.finish(fallback);
@@ -283,13 +287,13 @@ impl Work {
         self.answer(Err(outage));
     }
 
-    /// Sets the finding that is used if no better one is made.
+    /// Sets the fallback: unverifiable, by this rule.
     pub(crate) fn leave(&mut self, rule: &'static str, retry_after: Option<Duration>) {
         self.fallback = unverifiable(rule, retry_after);
         self.again = None;
     }
 
-    /// As [`Work::leave`], because of the latest reply.
+    /// As [`Work::leave`], with the latest reply.
     pub(crate) fn leave_heard(&mut self, rule: &'static str, retry_after: Option<Duration>) {
         self.leave(rule, retry_after);
         self.fallback.observed = self.heard.clone();
@@ -320,13 +324,13 @@ impl Work {
         self.again = Some(again);
     }
 
-    /// It may begin anew although it did so before: what it met then has passed.
+    /// Allows another try from the start even if there was one, because the cause of that one has passed.
     pub(crate) fn may_begin_anew(&mut self) {
         self.asked_again = false;
     }
 
     /// If another try may help and there is time for it, resets the work and returns the delay before the try. It does so only
-    /// once.
+    /// once, unless [`Work::may_begin_anew`] allows another try.
     pub(crate) fn begin_anew(&mut self, now: Instant) -> Option<Duration> {
         let after = self.again.take()?;
         let has_time = now + after + ASKING_TAKES <= self.deadline;
@@ -341,7 +345,7 @@ impl Work {
         Some(after)
     }
 
-    /// A server has replied about it, and the session holds the answer. The client counts it the first time.
+    /// A server has replied about it, and the session holds the answer. Counts this for the client, the first time.
     pub(crate) fn on_held(&mut self) {
         if !std::mem::replace(&mut self.was_held, true) {
             self.client.answers.fetch_add(1, Ordering::Relaxed);
@@ -356,7 +360,7 @@ impl Work {
         self.recalls != self.client.recalls.load(Ordering::Relaxed)
     }
 
-    /// Whether its client takes it back if it waits.
+    /// Whether it is to be answered if it waits, because its client has recalled it or is draining.
     pub(crate) fn is_taken_back(&self) -> bool {
         self.is_recalled() || self.client.is_draining.load(Ordering::Relaxed)
     }
@@ -382,10 +386,10 @@ impl Work {
     }
 }
 
-/// The time that must be left for another try.
+/// The time that must be left before the deadline for another try.
 const ASKING_TAKES: Duration = Duration::from_secs(5);
 
-/// The finding for an address about which nothing is known.
+/// The finding for an address that could not be verified.
 pub(crate) fn unverifiable(rule: &'static str, retry_after: Option<Duration>) -> Finding {
     Finding { reason: Reason::Unverifiable, rule, retry_after, evidence: None, observed: None }
 }

@@ -1,5 +1,5 @@
-//! Blanket refusals: a host refuses one recipient after the other in the same words, for a reason that is not the recipient's.
-//! No I/O.
+//! Blanket refusals: a host refuses one recipient after the other in the same way, for a reason that is not about the recipient. No
+//! I/O.
 
 use engine_proto::address::Domain;
 use engine_proto::limits::{
@@ -8,33 +8,33 @@ use engine_proto::limits::{
 use engine_proto::verdict::classify::Classification;
 use std::time::Instant;
 
-/// Refusals alike, since the host last said something about a recipient.
+/// Refusals by the same rule since the host last gave a clear reply about a recipient.
 #[derive(Debug)]
 pub(super) struct RefusedAlike {
     rule: &'static str,
-    /// They are a block of our source.
+    /// Whether they block our source.
     block: bool,
-    /// The refusal counts without another session that gets it.
+    /// Whether they count even if no other session has got the same refusal.
     settled: bool,
-    /// Their words leave no doubt that they may be said to everyone.
+    /// Whether their words say that they are not about one recipient. Then fewer of them are enough.
     certain: bool,
     times: u8,
-    /// How often the domain was another one than before.
+    /// How often the refused recipient had another domain than the one before it.
     changes: u8,
     /// Number of refused recipients by domain. The domain that was refused last is the last.
     domains: Vec<(Domain, u8)>,
 }
 
-/// A refusal that a host gives for every recipient.
+/// A refusal that a host gives to every recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlanketRefusal {
-    /// The rule that knows its words.
+    /// The rule of the refusal.
     pub(crate) rule: &'static str,
-    /// It is a block of our source.
+    /// Whether it blocks our source.
     pub(crate) block: bool,
 }
 
-/// The domains that a host is not asked about for a while, each until then, with the rule of its refusals.
+/// The domains that a host is not asked about for a while: each with the end of that time, and the rule of its refusals.
 #[derive(Debug, Default)]
 pub(super) struct ShutDomains(Vec<(Domain, Instant, &'static str)>);
 
@@ -56,13 +56,13 @@ impl RefusedAlike {
         self.rule
     }
 
-    /// Whether too few were refused to be worth a memory of their own.
+    /// Whether too few recipients were refused for the record to be worth keeping.
     pub(super) fn is_short(&self) -> bool {
         self.times < BLANKET_CERTAIN_MIN
     }
 
-    /// One more recipient was refused so. `block`: it is a block of our source. `settled`: it counts without another session that gets
-    /// it.
+    /// One more recipient of this domain was refused in this way. `block`: the refusal blocks our source. `settled`: it counts even
+    /// if no other session has got it.
     pub(super) fn on_refused(&mut self, block: bool, settled: bool, domain: &Domain) {
         self.block |= block;
         self.settled |= settled;
@@ -79,7 +79,8 @@ impl RefusedAlike {
         self.domains.push(counted);
     }
 
-    /// The refusal that `host` gives to everyone, if that is certain by now.
+    /// The refusal, if it is certain by now that the host gives it to everyone: it came often enough, and for changing domains or
+    /// for the host's own one.
     pub(super) fn of_all(&self, host: &str) -> Option<BlanketRefusal> {
         let least = if self.certain { BLANKET_CERTAIN_MIN } else { BLANKET_ANY_MIN };
         let heard = self.settled && self.times >= least;
@@ -89,7 +90,7 @@ impl RefusedAlike {
             .then_some(BlanketRefusal { rule, block })
     }
 
-    /// The domains of which the host refused [`BLANKET_ANY_MIN`] recipients or more.
+    /// The domains of which the host has refused at least [`BLANKET_ANY_MIN`] recipients.
     pub(super) fn of_domains(&self) -> impl Iterator<Item = &Domain> {
         let counted = self.domains.iter().filter(|(_, times)| self.settled && *times >= BLANKET_ANY_MIN);
         counted.map(|(domain, _)| domain)
@@ -97,7 +98,7 @@ impl RefusedAlike {
 }
 
 impl ShutDomains {
-    /// Does not ask about the domain until then. If it is shut already, late refusals do not prolong that.
+    /// Marks the domain as one not to be asked about until then. If it is marked already, late refusals do not prolong that.
     pub(super) fn set_shut(&mut self, domain: &Domain, now: Instant, until: Instant, rule: &'static str) {
         self.0.retain(|(_, until, _)| *until > now);
         if self.of(domain, now).is_some() {
@@ -109,7 +110,7 @@ impl ShutDomains {
         self.0.push((domain.clone(), until, rule));
     }
 
-    /// Why the domain is left alone now.
+    /// The rule because of which the domain is not asked about now.
     pub(super) fn of(&self, domain: &Domain, now: Instant) -> Option<&'static str> {
         let shut = self.0.iter().find(|(shut, until, _)| shut == domain && *until > now);
         shut.map(|(_, _, rule)| *rule)

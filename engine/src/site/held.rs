@@ -1,5 +1,4 @@
-//! The works of a session, and what it notes until it is known what its answers are worth. The rules are
-//! [`engine_proto::verdict::evidence`].
+//! The works of a session, and what it remembers between its transactions. The rules are in [`engine_proto::verdict::evidence`].
 
 use crate::in_flight::InFlight;
 use crate::work::Work;
@@ -10,34 +9,34 @@ use engine_proto::verdict::classify::Classification;
 use engine_proto::verdict::evidence::SessionEvidence;
 use std::collections::BTreeSet;
 
-/// The works of a session task. The group takes works out of them to answer them before the server does, or before the session ends.
+/// The works of a session task. The group may take works out, to answer them before the server replies or the session ends.
 #[derive(Default)]
 pub(crate) struct SessionWorks {
-    /// When the session and its latest transaction began, in the order of the group.
+    /// When the session and its latest transaction began, as numbers of the group that show the order.
     pub(super) begun_at: u64,
     pub(super) asked_at: u64,
-    /// The recipients under way.
+    /// The works that the present transaction asks about.
     pub(crate) in_flight: InFlight,
-    /// The answers that the session holds until it is known what they are worth.
+    /// The answers that the session holds until their proof.
     pub(crate) evidence: SessionEvidence<Work>,
 }
 
-/// What a session notes for itself until it is known what its answers are worth.
+/// What a session remembers between its transactions.
 #[derive(Default)]
 pub(crate) struct SessionNotes {
-    /// The session ended at the control recipient of this domain.
+    /// The key of the domain, if the session ended at its control recipient or its known mailbox.
     pub(crate) ended_at_control: Option<u64>,
-    /// The postmaster of this domain was accepted, and the control recipient was not asked about after that yet.
+    /// The key of a domain and its `postmaster@`, which was accepted, until the control recipient of the domain is asked about.
     pub(crate) postmaster: Option<(u64, String)>,
-    /// The domains of which the session showed how they treat unknown recipients.
+    /// The keys of the domains for which the session has shown how they treat unknown recipients.
     pub(crate) learned: BTreeSet<u64>,
     /// When to ask again, if the control recipient got a reply that proves nothing.
     pub(crate) unclear_wait: UnclearWait,
-    /// Checkpoints in a row that showed nothing but that one domain accepts everyone.
+    /// The number of checkpoints in a row that showed only that one domain accepts everyone.
     pub(crate) catch_all_in_a_row: u32,
-    /// Single checks that this session refused in a row.
+    /// The number of single checks in a row that were refused in this session.
     pub(crate) refused_in_a_row: u32,
-    /// The domains that recipients were greylisted of.
+    /// The domains with recipients that were greylisted.
     greylisted: Vec<Domain>,
 }
 
@@ -46,7 +45,7 @@ pub(crate) struct SessionNotes {
 pub(crate) enum UnclearWait {
     /// The reply was transient: another reply may come soon.
     Soon,
-    /// The reply was not transient.
+    /// It was any other reply: a clear one will not come soon.
     #[default]
     Long,
     /// The reply was greylisting.
@@ -70,7 +69,7 @@ impl SessionNotes {
         }
     }
 
-    /// The domains that recipients were greylisted of since this was last asked.
+    /// Takes the domains with recipients that were greylisted since the last call.
     pub(crate) fn take_greylisted(&mut self) -> Vec<Domain> {
         std::mem::take(&mut self.greylisted)
     }

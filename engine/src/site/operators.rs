@@ -4,7 +4,7 @@
 /// transaction is unsupported"), although the domains share their hosts.
 const ONE_DOMAIN_SITES: &[&str] = &["google"];
 
-/// Operators that have not been seen to change what they say of a mailbox. No known report names one of them as accepting every
+/// Operators that have not been seen to change what they say about a mailbox. No known report names one of them as accepting every
 /// recipient under load, or as refusing every recipient of a client without saying so. If they object to us, their replies say so
 /// (421, 550 5.7.1).
 const HONEST_SITES: &[&str] = &["google", "microsoft365", "outlook", "icloud", "zoho", "fastmail", "proton"];

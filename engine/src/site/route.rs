@@ -1,9 +1,10 @@
-//! One address of one host, and the record of all that the host says there to everyone. No I/O.
+//! One address of one host, and the record of what the host says there that is not about a recipient. No I/O.
 //!
-//! An answer of a server is about the recipient, or about something that is the same for every recipient. The second kind is
-//! kept in [`RouteState`] and nowhere else, per address of a host, because servers behind one name differ. A further habit of a server
-//! becomes a field there, as `plain_only` is one. The record lasts as long as the group of hosts: until the group has had no work for
-//! `GROUP_IDLE`, or only for `GROUP_IDLE_FRESH` if a new record would say the same ([`RouteState::is_fresh`]).
+//! A reply of a server is about its recipient, or about something that is the same for every recipient. What replies of the second
+//! kind show is kept in [`RouteState`] and nowhere else, for each address of a host, because servers behind one name differ. If
+//! another habit of servers has to be remembered, it becomes a field there, like `plain_only`. The record lasts as long as the
+//! group: until the group has had no work for `GROUP_IDLE`, or only for `GROUP_IDLE_FRESH` if a new record would say the same
+//! ([`RouteState::is_fresh`]).
 //!
 //! - failed connections, refusals at the banner, at EHLO and at MAIL: `down`, `strikes`
 //! - a host that cannot do TLS although it offers it: `plain_only`
@@ -12,16 +13,15 @@
 //! - blanket refusals, of the host or of one domain: `refused_alike`, `shut_domains` (rules in `alike.rs`)
 //! - a change of behaviour towards unknown recipients: `changes`
 //!
-//! Other records stay apart, each for its own key and life:
+//! Other records are kept elsewhere, because they have other keys and lifetimes:
 //!
-//! - `knowledge.rs`: the results of control recipients and known mailboxes. They are about recipients; the key is a host's name, and
-//!   they outlive groups.
-//! - `refusals.rs`: the number of recipients that a site refused a source. It is a budget for a site and outlives the process.
+//! - `knowledge.rs`: the results of control recipients and known mailboxes. They are about recipients, belong to the name of a
+//!   host, and outlive groups.
+//! - `refusals.rs`: the number of recipients that a site has refused to a source. It belongs to the site, and outlives the process.
 //! - `egress/rest.rs`: the rest of a source at a site that blocks it. It concerns all groups of the site and outlives them.
 //! - `engine_proto::pace`: the limits of a site, over all its hosts, also the number of refusals after which it delays its replies
 //!   (seen by `Tarpit` in `probe/transaction.rs`).
-//! - the extensions in the answer to EHLO, and greylisting: they count for one session (`engine_proto::smtp::dialog`,
-//!   `held.rs`).
+//! - the extensions in the answer to EHLO, and greylisting: they hold for one session (`engine_proto::smtp::dialog`, `held.rs`).
 
 use super::alike::{BlanketRefusal, RefusedAlike, ShutDomains};
 use crate::faults::{Fault, planted};
@@ -53,43 +53,43 @@ impl Route {
     }
 }
 
-/// What the host of a route says there to everyone.
+/// What is known of a route, apart from its recipients.
 #[derive(Default)]
 pub(crate) struct RouteState {
     /// The route is not used before this instant, because of this rule.
     down: Option<(Instant, &'static str)>,
     /// The reply because of which it is not used, if there was one.
     down_reply: Option<ObservedReply>,
-    /// No session is opened before this instant, because the host or its site pushed back.
+    /// No session is opened before this instant, because the host or its site pushed back, or a connection could not be made.
     resting: Option<Instant>,
     /// Connections in a row that ended without a reply.
     strikes: u8,
-    /// The rule by which the latest session was refused at a recipient.
+    /// The rule by which the host refused, at a recipient, to go on with the latest session.
     refused: Option<&'static str>,
-    /// The same rule, of an earlier session.
+    /// The rule of such a refusal in an earlier session.
     repeated_rule: Option<&'static str>,
-    /// Equal refusals since the last reply about a recipient.
+    /// The refusals by one rule since the last clear reply about a recipient.
     refused_alike: Option<RefusedAlike>,
     /// Domains that the host is not asked about for a while, because it refused many of their recipients alike.
     shut_domains: ShutDomains,
-    /// Sessions in a row that the host ended with a reply about us.
+    /// The number of sessions that the host ended with a reply about us, since it last accepted a recipient.
     warnings: u8,
     /// Sessions in a row in which the host changed its behaviour.
     changes: u8,
-    /// A TLS handshake failed: the next session is in the clear.
+    /// STARTTLS or a handshake has failed, so the next sessions are in the clear.
     plain_only: bool,
-    /// The numbers of the domain that was asked about last. The next recipient most often has the same domain.
+    /// The keys of the domain that was asked about last. The next recipient most often has the same domain.
     pub(crate) last_domain: Option<KnownBy>,
     /// Until when the host's known mailbox need not be replaced: see [`MailboxKept`].
     pub(crate) mailbox_kept: MailboxKept,
 }
 
-/// The numbers of a domain at a host.
+/// The keys of a domain at a host.
 pub(crate) struct KnownBy {
     pub(crate) domain: Domain,
-    /// Its number in `knowledge.rs`.
+    /// The key in `knowledge.rs`.
     pub(crate) number: u64,
-    /// In what verdicts rest on.
+    /// The key of the evidence of verdicts.
     pub(crate) evidence: u64,
 }
 
@@ -107,7 +107,8 @@ impl RouteState {
         self.plain_only
     }
 
-    /// STARTTLS failed. True when it had failed before, so that sessions in the clear fail too.
+    /// STARTTLS or the handshake failed, so the next sessions are in the clear. True if it had failed before: then the host is of
+    /// no use.
     pub(crate) fn on_tls_failed(&mut self) -> bool {
         std::mem::replace(&mut self.plain_only, true)
     }
@@ -122,18 +123,18 @@ impl RouteState {
         self.changes = 0;
     }
 
-    /// Whether the host changed its behaviour in [`CHANGES_MAX`] sessions in a row, so that it rests.
+    /// Whether the host changed its behaviour in [`CHANGES_MAX`] sessions in a row, so that it should not be asked for a while.
     pub(crate) fn is_changing(&self) -> bool {
         self.changes >= CHANGES_MAX
     }
 
-    /// Asks this route no more until then, because of this rule.
+    /// Takes the route out of use until then, because of this rule.
     pub(crate) fn set_down(&mut self, until: Instant, rule: &'static str) {
         self.down = Some((until, rule));
         self.down_reply = None;
     }
 
-    /// The same because of a reply, which had this meaning.
+    /// As [`RouteState::set_down`], because of a reply, which was classified as `said`.
     pub(crate) fn set_down_by(&mut self, until: Instant, said: &Classification, reply: ObservedReply) {
         self.set_down(until, said.rule);
         self.down_reply = Some(reply);
@@ -144,24 +145,25 @@ impl RouteState {
         self.resting = Some(until);
     }
 
-    /// A connection ended without a reply. True when that happened `patience` times in a row.
+    /// A connection ended without a reply. True if that happened at least `patience` times in a row.
     pub(crate) fn on_connection_lost(&mut self, patience: u8) -> bool {
         self.strikes = self.strikes.saturating_add(1);
         self.strikes >= patience
     }
 
-    /// The host refused to go on with a session, by this rule.
+    /// The host refused, at a recipient, to go on with a session, by this rule.
     pub(crate) fn on_session_refused(&mut self, rule: &'static str) {
         self.refused = Some(rule);
     }
 
-    /// The host ended a session with a reply about us. True when that happened `patience` times.
+    /// The host ended a session with a reply about us. True if that happened at least `patience` times since the host last accepted
+    /// a recipient.
     pub(crate) fn on_warning(&mut self, patience: u8) -> bool {
         self.warnings = self.warnings.saturating_add(1);
         self.warnings >= patience
     }
 
-    /// Another session was opened: the refusal of an earlier one may come again.
+    /// Another session was opened. If an earlier session was refused, the same refusal counts as repeated from now on.
     pub(crate) fn on_session_opened(&mut self) {
         if let Some(rule) = self.refused.take() {
             self.repeated_rule = Some(rule);
@@ -173,15 +175,15 @@ impl RouteState {
         self.repeated_rule == Some(rule)
     }
 
-    /// The host replied about a recipient.
+    /// The host gave a clear reply about a recipient, so its refusals until then do not concern everyone.
     pub(crate) fn on_clear_reply(&mut self) {
         self.repeated_rule = None;
         self.refused = None;
         self.refused_alike = None;
     }
 
-    /// The host refused a recipient as it may refuse everyone. `block`: it blocks our source. `settled`: no other session
-    /// has to get the same refusal first.
+    /// The host refused a recipient in a way in which it may refuse everyone. `block`: the refusal blocks our source. `settled`: it
+    /// counts even if no other session has got it.
     pub(crate) fn on_refused_alike(
         &mut self,
         said: &Classification,
@@ -198,7 +200,7 @@ impl RouteState {
         self.refused_alike = Some(alike);
     }
 
-    /// The refusal that the host gives for every recipient.
+    /// The refusal that the host gives to every recipient, if that is certain by now.
     pub(crate) fn blanket(&self, host: &str) -> Option<BlanketRefusal> {
         self.refused_alike.as_ref()?.of_all(host)
     }
@@ -210,7 +212,7 @@ impl RouteState {
         self.refused_alike.as_ref().is_some_and(is_such)
     }
 
-    /// Does not ask the host about the domains of which it has refused many recipients alike.
+    /// Marks those domains of which the host has refused many recipients alike as not to be asked about until then.
     pub(crate) fn set_domains_shut(&mut self, now: Instant, until: Instant) {
         let Some(alike) = &self.refused_alike else { return };
         let shut = &mut self.shut_domains;
@@ -227,7 +229,7 @@ impl RouteState {
         self.blanket(host).is_some_and(|blanket| self.down_rule(now) == Some(blanket.rule))
     }
 
-    /// The host answered for a recipient: it works.
+    /// The host replied to a question about a recipient, so it works.
     pub(crate) fn on_answer(&mut self) {
         self.strikes = 0;
     }
@@ -237,10 +239,10 @@ impl RouteState {
         self.warnings = 0;
     }
 
-    /// Whether a new route would know as much.
+    /// Whether a new record would say the same as this one.
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
-        // All fields are named, so that a new one is not forgotten here. `down` and `resting` count while they last; warnings, the last
-        // domain and the known mailbox may be lost.
+        // All fields are named, so that a new one is not forgotten here. `down` and `resting` count while they last; warnings, the
+        // last domain and the known mailbox may be lost.
         let RouteState {
             down: _,
             down_reply: _,
