@@ -16,7 +16,7 @@
 //! - `checkpoint.rs`: what all replies of a session mean together, and the release of the answers that the session has held
 //! - `endings.rs`: the end of a connection, a session or a transaction
 //!
-//! `context.rs` gives both kinds access to the session's place and to what is known of the host.
+//! `context.rs` gives both kinds access to the group and the route of the session, and to what is known of the host.
 
 mod checkpoint;
 mod context;
@@ -79,8 +79,8 @@ pub(crate) async fn serve<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, se
     asking.answer_unroutable(group, R::now());
 }
 
-/// Connects over the route and goes through greeting, EHLO and TLS, until the session takes transactions. `None`: one of these
-/// failed, and what that shows is recorded.
+/// Connects over the route and goes through greeting, EHLO and TLS, until the session takes transactions. `None`: a step failed,
+/// and what that shows is recorded.
 async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
     let (asking, group, route) = (place.asking, place.group, place.route());
     let destination = (route.address, asking.smtp_port).into();
@@ -261,7 +261,7 @@ async fn prove<R: Runtime>(place: Place<'_>, session: &mut Session<R>, state: &m
 /// Interval at which an idle session checks whether another group needs a session.
 const IDLE_TICK: Duration = Duration::from_millis(250);
 
-/// Waits up to [`SESSION_IDLE`] for more work. False: none came, or another group needs a session that this one blocks.
+/// Waits up to [`SESSION_IDLE`] for more work. False: none came, or another group needs the place of this session.
 async fn idle<R: Runtime>(place: Place<'_>) -> bool {
     let Place { asking, group, .. } = place;
     let until = R::now() + SESSION_IDLE;

@@ -35,7 +35,7 @@ const SINGLE: usize = Priority::Single as usize;
 
 /// The waiting works of a group: see the module.
 pub(crate) struct Queue {
-    /// The recipients of a transaction must have the same domain.
+    /// Whether the recipients of a transaction must have the same domain.
     one_domain: bool,
     /// The waiting works by their numbers, which count up with each work that is added.
     works: BTreeMap<u64, Work>,
@@ -51,7 +51,7 @@ pub(crate) struct Queue {
 /// Works that have tried the same routes.
 struct Lane {
     tried: u64,
-    /// The recipients are to be asked about alone.
+    /// Whether the recipients are to be asked about alone.
     suspect: bool,
     /// Works that were put back. They come before all owners.
     returned: [VecDeque<u64>; CLASSES],

@@ -83,8 +83,8 @@ struct Inner<R: Runtime> {
     outages: Cell<u32>,
     /// The start of the engine, from which [`Inner::age`] counts.
     started: Instant,
-    /// The question that tests whether any resolver answers: the address of our EHLO name, or if that is no name, of a reverse name
-    /// that every resolver knows.
+    /// The question that tests whether any resolver answers: the address of our EHLO name, or of the reverse name of localhost if
+    /// that is no domain name.
     own_name: Question,
 }
 
@@ -97,7 +97,7 @@ struct PendingLookup<R: Runtime> {
     is_probe: bool,
     /// The resolver for which it waits until there is room.
     queued: Cell<Option<usize>>,
-    /// The messages whose answers are awaited.
+    /// The messages to which answers are awaited.
     sent: RefCell<Vec<Sent<R>>>,
     /// How many lookups of the engine had been answered when this one began: see [`Resolvers::note`].
     answered_before: u32,

@@ -196,7 +196,8 @@ impl<R: Runtime> Session<R> {
         match error {
             None => {}
             Some(error) if error.kind() == io::ErrorKind::TimedOut => {
-                // [`Session::limit`] may come before the deadline of the dialog.
+                // [`Session::limit`] may come before the deadline of the dialog, so the dialog is told a time at which its deadline
+                // has passed.
                 let deadline = self.dialog.deadline().unwrap_or_else(R::now);
                 self.dialog.on_timeout(deadline.max(R::now()));
                 self.dialog.on_closed();
@@ -205,8 +206,8 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    /// Adds the complete lines from the server to the trace, and keeps an incomplete one until it is complete. Its length is
-    /// bounded, because the dialog ends a session with a line that is too long.
+    /// Adds the complete lines from the server to the trace, and keeps an incomplete one until it is complete. The length of such a
+    /// line is bounded, because the dialog ends a session with a line that is too long.
     fn listen(&mut self, bytes: &[u8]) {
         if self.trace.is_none() {
             return;

@@ -2,7 +2,7 @@
 //! only with the feature `sim`.
 //!
 //! The code is that of production, from the submission of a request to its answer: only the runtime, the clock and the source of
-//! random numbers are others. The same setup and the same world give the same run, down to the order of every step.
+//! random numbers are different. The same setup and the same world give the same run, down to the order of every step.
 
 use crate::census;
 pub use crate::census::Census;
@@ -149,7 +149,7 @@ pub struct Setup {
     pub ipv6: bool,
     /// The defect that is planted, if any.
     pub fault: Option<Fault>,
-    /// How long the run waits for answers, even if some requests are still unanswered.
+    /// The longest time that the run waits for answers.
     pub limit: Duration,
 }
 

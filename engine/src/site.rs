@@ -170,7 +170,7 @@ impl GroupState {
 pub(crate) enum Next {
     /// A work can be asked about over this route.
     Route(usize),
-    /// Every route that is left rests; the first of them until then.
+    /// Every route that is left rests. The first of them may be used again at this time.
     Rest(Instant),
     /// No route is left for the works that wait, or none wait.
     Nothing,
@@ -354,7 +354,7 @@ impl Group {
         asked.address.is_ipv6() && self.routes.iter().zip(&state.routes).any(beside)
     }
 
-    /// Marks those routes as tried for a work over which its domain is not to be asked about now.
+    /// Finds the routes over which the domain of a work is not to be asked about now, and marks them as tried for the work.
     pub(crate) fn pass_over_shut(&self, work: &mut Work, now: Instant) {
         for (index, known) in self.state().routes.iter().enumerate() {
             if let Some(rule) = known.shut_rule(work.address.domain(), now) {
@@ -519,9 +519,9 @@ impl Group {
         self.state().queue.len()
     }
 
-    /// Lets single checks leave a route that failed, because they cannot wait until it is tried again. If patient works wait too,
-    /// marks the route as tried for the single checks, and returns true: it is tried again for the others. Returns false if only
-    /// single checks wait: then the caller takes the route out of use. Returns true if there are none.
+    /// Lets waiting single checks leave a route that failed, because they cannot wait until it is tried again: marks the route as
+    /// tried for them. Returns whether the route is to be tried again for other works. If only single checks wait, returns false
+    /// and changes nothing, because the caller then takes the route out of use for all.
     pub(crate) fn release_singles(&self, route: usize, rule: &'static str) -> bool {
         let queue = &mut self.state().queue;
         if queue.singles() == 0 {
@@ -539,7 +539,7 @@ impl Group {
     }
 
     /// Whether the group has enough waiting works for another session, or a single check that is stuck. `works_a_session` is the
-    /// number of works that one session is expected to do.
+    /// number of works that are enough for one session.
     pub(crate) fn wants_session(&self, works_a_session: usize, now: Instant) -> bool {
         let state = &*self.state();
         let (waiting, open, since) = (state.queue.len(), state.open, state.open_since);
@@ -553,8 +553,9 @@ impl Group {
         waiting > 0 && (is_worth || state.is_stuck(now))
     }
 
-    /// The most sessions that may be open, going by what the host has shown: one more for each number of proven answers, and for
-    /// each time that has passed. There is no limit at a trusted operator, or while single checks wait.
+    /// The most sessions that may be open: one, and one more for every [`PROVEN_ANSWERS_A_SESSION`] proven answers and for every
+    /// [`UNPROVEN_SESSION_AFTER`] in which sessions have been open. There is no limit at a trusted operator, while single checks
+    /// wait, or while no session is open.
     fn allowed(&self, state: &GroupState, now: Instant) -> u32 {
         if self.honest || state.queue.singles() > 0 || state.open == 0 {
             return u32::MAX;

@@ -71,7 +71,7 @@ fn join<R: Runtime>(resolution: &Rc<Resolution<R>>, domain: Domain, waiter: Wait
     }
 }
 
-/// Walks through DNS for a domain, and hands its result to all waiters.
+/// Walks through DNS for a domain, and hands the result to all waiters.
 async fn serve<R: Runtime>(resolution: Rc<Resolution<R>>, domain: Domain, urgent: bool) {
     let turn = Turn(Rc::clone(&resolution));
     let (found, trace) = {

@@ -1,7 +1,7 @@
 //! A thread that wakes shards that sleep although they have work.
 //!
 //! glommio 0.9.0 can sleep with runnable tasks, if its preempt timer fires between arming and running. A wake-up from another
-//! thread ends that. The watchdog wakes every shard whose heartbeat is overdue, on each runtime, and logs it.
+//! thread ends that. With every runtime, the watchdog wakes each shard that has an overdue heartbeat, and logs when this begins.
 
 use crate::StartError;
 use crate::shared::{HEARTBEAT, Shared};

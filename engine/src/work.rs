@@ -88,7 +88,7 @@ pub(crate) struct Mailbox {
     recalls: AtomicU32,
     /// Whether works of the client that wait are to be answered with what is known.
     is_draining: AtomicBool,
-    /// The approximate number of requests so far for which a session has held an answer until its proof.
+    /// The number of requests so far for which a session has held an answer. It is approximate.
     answers: AtomicU64,
     /// The tickets of these requests, if the client has asked for them.
     held: SegQueue<u64>,
@@ -116,7 +116,7 @@ impl Mailbox {
         into.extend(std::iter::from_fn(|| self.held.pop()));
     }
 
-    /// The approximate number of requests so far for which a session has held an answer until its proof.
+    /// The number of requests so far for which a session has held an answer. It is approximate.
     pub(crate) fn answers(&self) -> u64 {
         self.answers.load(Ordering::Relaxed)
     }

@@ -76,7 +76,8 @@ impl ProbeContext<'_> {
         ReplyView { stage, mx: &self.route().host, reply, recipient, us: self.us() }
     }
 
-    /// Makes a work remember a reply of this host, either about the work or to MAIL, so that the work was not asked about.
+    /// Makes a work remember a reply of this host: one about the work, or one because of which the host was not asked about it,
+    /// such as a refusal of MAIL.
     pub(super) fn tell(&self, work: &mut Work, reply: &Reply, said: &Classification, at: Instant) {
         work.hear(&self.route().host, || ObservedReply::new(reply, said, at));
     }

@@ -17,9 +17,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The byte whose lock gives the right to change which sites and runs the table has.
+/// The lock on this byte gives the right to change which sites and runs the table has.
 const CHANGE_BYTE: usize = REFUSALS_RUNS_MAX;
-/// The byte whose lock gives the right to write the counts to another place.
+/// The lock on this byte gives the right to write the counts to another place.
 const WRITES_BYTE: usize = REFUSALS_RUNS_MAX + 1;
 /// How long a thread tries to get a lock without sleeping.
 const SPIN: Duration = Duration::from_micros(50);

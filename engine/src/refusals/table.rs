@@ -335,7 +335,7 @@ impl RefusalTable {
         true
     }
 
-    /// Ends the use of the table by those of these runs that did not end it themselves: their recipients without an answer count as
+    /// Removes those of these runs that did not leave the table themselves, and counts their recipients without an answer as
     /// refused. None of these runs is alive.
     fn settle_ended(&self, runs: u64, step: u64) {
         for run in bits(self.word(RUNS_AT).load(SeqCst) & runs) {

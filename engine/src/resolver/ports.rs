@@ -78,7 +78,7 @@ pub(super) struct Sent<R: Runtime> {
     pub(super) is_first: bool,
     /// Its place in the window of the resolver, until it is answered or overdue.
     pub(super) place: Cell<Option<Place>>,
-    /// From the time when it is overdue until it is answered: what the window needs if it was lost.
+    /// What the window needs if the question was lost. It is set from the time when the question is overdue until it is answered.
     pub(super) overdue: Cell<Option<Overdue>>,
 }
 
@@ -187,7 +187,7 @@ fn send_over<R: Runtime>(
         batch.iter().for_each(|question| datagrams.extend_from_slice(&question.payload));
         match port.socket.send_all(datagrams, first.payload.len() as u16) {
             Ok(()) => return,
-            // This may be an ICMP error of an earlier datagram, which the next call on the socket reports, whatever it is.
+            // This may be an ICMP error about an earlier datagram: the next call on the socket reports it, whatever the call is.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             // The kernel or the network device cannot send several datagrams with one call.
             Err(_) => many.set(false),
@@ -292,8 +292,8 @@ impl<R: Runtime> Port<R> {
         inner.pump(self.upstream, now);
     }
 
-    /// Records that the question with this id was answered. A genuine answer may still come if this one may be forged
-    /// ([`Received::Folded`]).
+    /// Records that the question with this id was answered. If the answer may be forged ([`Received::Folded`]), the question is
+    /// still awaited, because a genuine answer may follow.
     fn note(
         self: &Rc<Self>,
         inner: &Inner<R>,

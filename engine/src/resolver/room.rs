@@ -1,6 +1,6 @@
 //! Limits the questions that are under way at each resolver. All shards share one window for a resolver
-//! ([`engine_proto::dns::window`]), and lookups that do not fit into it wait here. Waiting costs a lookup none of its time, because
-//! that counts from the first message on.
+//! ([`engine_proto::dns::window`]), and lookups that do not fit into it wait here. Waiting does not use up the time of a lookup,
+//! because its time begins with its first message.
 
 use super::ports::{self, Outgoing, Sent};
 use super::tcp::converse;

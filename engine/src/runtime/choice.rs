@@ -21,7 +21,7 @@ pub(crate) struct Chosen {
     pub(crate) why: String,
 }
 
-/// Chooses a runtime and driver. Each that needs io_uring is first started on a thread of its own, so that a refusal by a
+/// Chooses a runtime and driver. Each candidate that needs io_uring is first started on a thread of its own, so that a refusal by a
 /// container, a seccomp filter or a memlock limit shows here and not in a shard. Epoll is not tried, because every kernel has it.
 ///
 /// # Errors

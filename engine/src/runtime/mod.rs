@@ -16,7 +16,7 @@ pub(crate) mod sim;
 pub(crate) use choice::run_in_memory;
 pub(crate) use choice::{Chosen, Flavor, choose, run};
 
-/// The runtime for tests, with a driver for every kernel.
+/// The runtime for tests: its epoll driver works on every kernel.
 #[cfg(test)]
 pub(crate) mod testing {
     pub(crate) use super::monoio::{Driver, Monoio, run};

@@ -80,7 +80,7 @@ impl RefusedAlike {
     }
 
     /// The refusal, if it is certain by now that the host gives it to everyone: it came often enough, and for changing domains or
-    /// for the host's own one.
+    /// for the domain to which the host itself belongs.
     pub(super) fn of_all(&self, host: &str) -> Option<BlanketRefusal> {
         let least = if self.certain { BLANKET_CERTAIN_MIN } else { BLANKET_ANY_MIN };
         let heard = self.settled && self.times >= least;
@@ -90,7 +90,7 @@ impl RefusedAlike {
             .then_some(BlanketRefusal { rule, block })
     }
 
-    /// The domains of which the host has refused at least [`BLANKET_ANY_MIN`] recipients.
+    /// The domains of which the host has refused at least [`BLANKET_ANY_MIN`] recipients, if these refusals count.
     pub(super) fn of_domains(&self) -> impl Iterator<Item = &Domain> {
         let counted = self.domains.iter().filter(|(_, times)| self.settled && *times >= BLANKET_ANY_MIN);
         counted.map(|(domain, _)| domain)
@@ -136,7 +136,7 @@ mod tests {
         Address::parse(&format!("u@{name}")).unwrap().domain().clone()
     }
 
-    /// Refusals of these domains, one after the other.
+    /// Refusals of recipients of these domains, one after the other.
     fn alike(to_all: bool, settled: bool, names: &[&str]) -> RefusedAlike {
         let mut alike = RefusedAlike::new(&said(to_all));
         names.iter().for_each(|name| alike.on_refused(false, settled, &domain(name)));

@@ -17,7 +17,7 @@ pub(crate) struct SessionWorks {
     pub(super) asked_at: u64,
     /// The works that the present transaction asks about.
     pub(crate) in_flight: InFlight,
-    /// The answers that the session holds until their proof.
+    /// The answers that the session holds until they are proven.
     pub(crate) evidence: SessionEvidence<Work>,
 }
 
