@@ -100,7 +100,7 @@ pub(super) async fn ask<R: Runtime>(
     let mut counted = context.reserve(wanted, REFUSALS_KEPT_FOR_PROOF);
     let excess = wanted - counted.count();
     if excess > 0 {
-        // Another run has used up some of the budget meanwhile.
+        // The control recipients need room as well, or another run has used up some of the budget meanwhile.
         let over = works.split_off(works.len().saturating_sub(excess));
         over.into_iter().rev().for_each(|work| context.group.put_back(work));
         if works.is_empty() {

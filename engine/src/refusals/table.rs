@@ -1,4 +1,5 @@
-//! The counts of all sites and sources: a table in memory, or in a file that the runs of an installation share.
+//! The counts of all sites and sources: a table in memory, or in a file that the runs of an installation share. A *run* is one
+//! process with an engine.
 //!
 //! ```text
 //! header   512 words (constants below)

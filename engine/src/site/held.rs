@@ -45,7 +45,7 @@ pub(crate) struct SessionNotes {
 pub(crate) enum UnclearWait {
     /// The reply was transient: another reply may come soon.
     Soon,
-    /// It was any other reply: a clear one will not come soon.
+    /// The reply was not transient.
     #[default]
     Long,
     /// The reply was greylisting.
