@@ -1,14 +1,12 @@
 //! Sites, and the groups of their domains: the works that wait, and the route that is tried next. No I/O.
 //!
-//! A site has one pace. Those of its domains that have the same set of MX hosts form a group: they share a queue, routes and
-//! sessions.
+//! A site has one pace. Its domains with the same set of MX hosts form a group: they share a queue, routes and sessions.
 //!
 //! [`Site`], [`Group`] and [`Route`] contain what does not change: names, addresses, and what is known of an operator in advance.
-//! Everything that changes is in [`SiteState`]: it contains a [`GroupState`] for each group, and that a [`RouteState`] for each
-//! route. All of this is in one `RefCell` behind [`Site::state`]. It includes the works of sessions ([`SessionWorks`]), both those
-//! that are being asked about and those with an answer that the session holds, so that the sweep can answer them when their time is
-//! over. A session finds its works by its number. A borrow of the state lasts for one statement, or for one method that does not
-//! borrow it again, and never over an `.await`.
+//! Everything that changes is in [`SiteState`], with a [`GroupState`] for each group and in that a [`RouteState`] for each route,
+//! in one `RefCell` behind [`Site::state`]. This includes the works of sessions ([`SessionWorks`]), so that the sweep can answer
+//! them when their time is over; a session finds its works by its number. A borrow of the state lasts for one statement, or for one
+//! method that does not borrow it again, and never over an `.await`.
 //!
 //! The methods of a group are of four kinds:
 //!
@@ -18,8 +16,7 @@
 //!   [`Group::put_back`], [`Group::add_idle`], [`Group::on_session_closed`]
 //! - from the code that interprets replies (`probe/`): [`Group::on_proven`], [`Group::on_changed`], [`Group::release_singles`], and
 //!   the methods of [`RouteState`], which record what a host said
-//! - from the sweep of the shard (`asking.rs`): the methods `take_...`, which take works out so that they can be answered, and
-//!   [`Group::is_forgotten`]
+//! - from the sweep of the shard (`asking.rs`): `take_...`, which take works out to answer them, and [`Group::is_forgotten`]
 
 mod alike;
 mod held;
@@ -153,8 +150,8 @@ impl GroupState {
     }
 
     /// Whether a single check has waited for [`STUCK_AFTER`] because all open sessions wait for replies about other recipients: a
-    /// server may take a minute for one. This is false while a session is being opened, so a host that sends no greeting does not
-    /// get more and more sessions, and from [`STUCK_SESSIONS_MAX`] sessions on.
+    /// server may take a minute for one. False while a session is being opened, so a host without a greeting does not get more and
+    /// more sessions, and from [`STUCK_SESSIONS_MAX`] sessions on.
     fn is_stuck(&self, now: Instant) -> bool {
         if self.open == 0 || self.open != self.busy || self.open >= STUCK_SESSIONS_MAX {
             return false;
@@ -194,9 +191,8 @@ impl Site {
         self.state.borrow_mut()
     }
 
-    /// Admits a work, or returns a patient one as `Err` if the site has as many of them as it may have. `tickets_max` is the total
-    /// of the engine. If the site has pushed back for [`BULK_PATIENCE`] without an answer, a new patient work waits for one more
-    /// try only.
+    /// Admits a work, or returns a patient one as `Err` if the site is full; `tickets_max` is the total of the engine. If the site
+    /// has pushed back for [`BULK_PATIENCE`] without an answer, a new patient work waits for one more try only.
     pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
         let any = planted(Fault::Break(Invariant::AdmittedHere));
         let is_here = work.admission.as_ref().is_some_and(|admission| any || self.quota.has(admission));
@@ -218,7 +214,7 @@ impl Site {
         Ok(work)
     }
 
-    /// Whether a session task may open another session in place of the one that it had. If so, the pace counts the new session.
+    /// Whether a session task may open another session in place of the one that it had. If so, counts the new session.
     pub(crate) fn start_another(&self, now: Instant) -> bool {
         let site = &mut *self.state();
         let may = site.pace.may_start(now, site.open.saturating_sub(1)) == Start::Now;
@@ -229,8 +225,7 @@ impl Site {
     }
 }
 
-/// Chooses up to `ROUTES_MAX` routes: of each host its first addresses, up to a number that is the same for all hosts and as high
-/// as possible.
+/// Chooses up to `ROUTES_MAX` routes: the first addresses of each host, for all hosts up to the same number, as high as possible.
 fn chosen(routes: &[PlannedRoute]) -> Vec<&PlannedRoute> {
     let hosts = || routes.chunk_by(|a, b| a.host == b.host);
     let fits = |&most: &usize| hosts().map(|host| host.len().min(most)).sum::<usize>() <= ROUTES_MAX;
@@ -345,7 +340,7 @@ impl Group {
         })
     }
 
-    /// Whether route `index` leads to an IPv6 address of a host that has an IPv4 address as well, with a route that is not down.
+    /// Whether route `index` leads to an IPv6 address of a host that has an IPv4 address as well, the route to which is not down.
     pub(crate) fn has_ipv4_beside(&self, index: usize, now: Instant) -> bool {
         let (asked, state) = (&self.routes[index], self.state());
         let beside = |(route, known): (&Route, &RouteState)| {
@@ -397,8 +392,8 @@ impl Group {
         self.state().routes.iter().all(|route| route.down_rule(now).is_some())
     }
 
-    /// The routes (a bit each) for which patient works wait instead of using `route`: those with a better MX preference that rest
-    /// only for a moment.
+    /// The routes (a bit each) for which patient works wait instead of using `route`: those of preferred hosts that rest for a
+    /// moment.
     fn awaited(&self, state: &GroupState, route: usize, now: Instant) -> u64 {
         let preference = self.routes[route].preference;
         self.routes_where(|at, other| {
@@ -423,12 +418,12 @@ impl Group {
         (session.asked_at, session.in_flight) = (asked_at, InFlight::new(works));
     }
 
-    /// Borrows the works of the session task with this number. Do not keep the borrow beyond one statement (see the module).
+    /// Borrows the works of this session task. Do not keep the borrow beyond one statement (see the module).
     pub(crate) fn works(&self, session: usize) -> RefMut<'_, SessionWorks> {
         RefMut::map(self.state(), |group| &mut *group.sessions[session])
     }
 
-    /// Takes all works with a deadline that has passed, also those that sessions ask about, or of which sessions hold the answers.
+    /// Takes all works with a deadline that has passed, also those that sessions ask about or hold the answers of.
     pub(crate) fn take_expired(&self, now: Instant) -> Vec<Work> {
         let state = &mut *self.state();
         let mut expired = state.queue.take_expired(now);
@@ -471,8 +466,7 @@ impl Group {
         self.state().queue.take_singles(0)
     }
 
-    /// Takes the works for which no route is left. If routes that a work has not tried are down, the rule of the last of them
-    /// becomes its fallback.
+    /// Takes the works for which no route is left. The rule of the last untried route that is down, if any, becomes their fallback.
     pub(crate) fn take_unroutable(&self, now: Instant) -> Vec<Work> {
         let state = &mut *self.state();
         let up = self.routes_where(|at, _| state.routes[at].down_rule(now).is_none());
@@ -519,9 +513,8 @@ impl Group {
         self.state().queue.len()
     }
 
-    /// Lets waiting single checks leave a route that failed, because they cannot wait until it is tried again: marks the route as
-    /// tried for them. Returns whether the route is to be tried again for other works. If only single checks wait, returns false
-    /// and changes nothing, because the caller then takes the route out of use for all.
+    /// Lets waiting single checks leave a route that failed, because they cannot wait until it is tried again. Returns whether the
+    /// route is to be tried again for others. If only single checks wait, it is not: the caller takes it out of use, and they stay.
     pub(crate) fn release_singles(&self, route: usize, rule: &'static str) -> bool {
         let queue = &mut self.state().queue;
         if queue.singles() == 0 {
@@ -538,8 +531,7 @@ impl Group {
         true
     }
 
-    /// Whether the group has enough waiting works for another session, or a single check that is stuck. `works_a_session` is the
-    /// number of works that are enough for one session.
+    /// Whether the group has enough waiting works for another session (`works_a_session` for each), or a stuck single check.
     pub(crate) fn wants_session(&self, works_a_session: usize, now: Instant) -> bool {
         let state = &*self.state();
         let (waiting, open, since) = (state.queue.len(), state.open, state.open_since);
@@ -666,9 +658,9 @@ impl Group {
         state.queue.len() > 0 || state.open > 0
     }
 
-    /// Whether the group may be forgotten, because it has had no work and no session for [`GROUP_IDLE`]. If nothing is known of the
-    /// group, [`GROUP_IDLE_FRESH`] is enough, because a long list leaves thousands of such groups in a minute. If groups take too
-    /// much memory (`crowded`), such a group may be forgotten at once, even if one of its domains is known to accept everyone.
+    /// Whether the group may be forgotten: it has had no work and no session for [`GROUP_IDLE`], or if nothing is known of it, for
+    /// [`GROUP_IDLE_FRESH`], because a long list leaves thousands of such groups in a minute. If groups take too much memory
+    /// (`crowded`), the latter go at once, even if one of their domains is known to accept everyone.
     pub(crate) fn is_forgotten(&self, now: Instant, crowded: bool) -> bool {
         let site = &mut *self.site.state();
         let state = &site.groups[self.slot];

@@ -82,8 +82,7 @@ impl ProbeContext<'_> {
         work.hear(&self.route().host, || ObservedReply::new(reply, said, at));
     }
 
-    /// Reserves room in the budget of refused recipients for up to `recipients` recipients, so that `keep` more could still be
-    /// asked about.
+    /// Reserves room in the budget of refusals for up to this number of recipients, so that `keep` more could be asked about.
     pub(super) fn reserve(&self, recipients: usize, keep: usize) -> AskedRecipients {
         let step = self.refusal_step();
         AskedRecipients::reserve(self.asking.state().budget(self.group), recipients, keep, step)

@@ -32,7 +32,7 @@ pub(crate) struct SessionNotes {
     pub(crate) learned: BTreeSet<u64>,
     /// When to ask again, if the control recipient got a reply that proves nothing.
     pub(crate) unclear_wait: UnclearWait,
-    /// The number of checkpoints in a row that showed only that one domain accepts everyone.
+    /// Checkpoints in a row that showed nothing but that one domain accepts everyone.
     pub(crate) catch_all_in_a_row: u32,
     /// The number of single checks in a row that were refused in this session.
     pub(crate) refused_in_a_row: u32,
