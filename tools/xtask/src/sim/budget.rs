@@ -3,6 +3,7 @@
 //! have it.
 
 use super::plan::WorldPlan;
+use super::premises::Premise;
 use engine::config::Pace;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -101,6 +102,7 @@ impl Refusals {
         self.answers.push_back(BudgetReply { sent: now, heard, refused, lost: false });
         let asked = before.refused + before.under_way + 1;
         let most = allowance.most(asked, before.accepted);
+        Premise::BudgetFull.count(asked == most);
         if asked <= most {
             return Ok(());
         }

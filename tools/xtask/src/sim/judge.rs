@@ -4,6 +4,7 @@ use super::ledger::{
     ACCEPTED, DISABLED, FULL, MARGIN, NOT_FOUND, RcptAnswer, ReplyLedger, UNCLEAR, Wrong, word,
 };
 use super::plan::{DnsTarget, FIRST_ADDRESS, Fate, PlannedHost, PlannedZone, WorldPlan};
+use super::premises::Premise;
 use engine::Priority;
 use engine::config::Pace;
 use engine_proto::limits::SINGLE_PATIENCE;
@@ -36,12 +37,14 @@ impl Verdict {
             domain.zone,
             PlannedZone::NoSuchName | PlannedZone::NullMx | PlannedZone::NoHost | PlannedZone::Empty
         );
+        Premise::DeadDomain.count(dead);
         if dead {
             return match self.reason {
                 Reason::MailboxNotFound => Ok(()),
                 other => Err(format!("{} at a domain that takes no mail", other.as_str())),
             };
         }
+        self.count_premises(plan, ledger);
         match self.reason {
             Reason::MailboxExists | Reason::RoleAccount => self.is_no_false_confirmation(plan, ledger)?,
             Reason::MailboxNotFound => self.is_no_false_denial(plan, ledger)?,
@@ -89,6 +92,24 @@ impl Verdict {
         }
     }
 
+    /// Counts whether an engine with a defect might have given a wrong verdict here.
+    fn count_premises(&self, plan: &WorldPlan, ledger: &ReplyLedger) {
+        let entry = &plan.mailboxes[self.mailbox as usize];
+        let (said, patient) = (ledger.of_mailbox(self.mailbox), self.priority != Priority::Single);
+        let accept = said.iter().rfind(|said| said.word == ACCEPTED);
+        let unproven = accept.filter(|accept| !self.is_backed(entry.domain, ledger, accept));
+        Premise::Unproven.count(patient && unproven.is_some());
+        let once_refused = |accept: &RcptAnswer| {
+            ledger.is_behind_refused_control(entry.domain, accept, Duration::from_hours(24))
+        };
+        Premise::ControlExpired.count(!patient && unproven.is_some_and(once_refused));
+        Premise::Misled.count(patient && !entry.exists() && accept.is_some_and(|accept| !accept.honest));
+        Premise::Spared.count(patient && self.reason == Reason::CatchAll && accept.is_none());
+        let denial = said.iter().rfind(|said| said.word == NOT_FOUND && entry.fate == Fate::Accepted);
+        let known = |denial| ledger.is_behind_known_accept(entry.domain, denial, plan.is_apart());
+        Premise::DeniedKnown.count(patient && denial.is_some_and(known));
+    }
+
     /// Whether the host of this accept distinguished mailboxes. Patient work needs that evidence in the same session.
     fn is_backed(&self, domain: u32, ledger: &ReplyLedger, accept: &RcptAnswer) -> bool {
         if accept.word != ACCEPTED {
@@ -127,9 +148,7 @@ impl Verdict {
         let Some(refusal) = refusal else {
             return Err("mailbox_not_found against the truth".into());
         };
-        // Without a pace the domains of a site are distributed over the shards.
-        let apart = plan.pace == Pace::Lab && plan.shards > 1;
-        if !ledger.is_behind_known_accept(entry.domain, &refusal, apart) {
+        if !ledger.is_behind_known_accept(entry.domain, &refusal, plan.is_apart()) {
             // Nothing shows that this server ever distinguished mailboxes.
             return Ok(());
         }
@@ -159,6 +178,7 @@ fn not_too_many(plan: &WorldPlan, ledger: &mut ReplyLedger, host: u32, wrong: Wr
     // Under this pace each shard asks every site, and knows only its own answers.
     let shards = if plan.pace == Pace::Lab { plan.shards as u32 } else { 1 };
     let count = ledger.count_wrong(host, wrong);
+    Premise::SinglesMisled.count(count > WRONG_MAX / 2);
     if count <= WRONG_MAX * shards {
         return Ok(());
     }
@@ -185,6 +205,7 @@ pub fn fair(
     if priority == Priority::Single && bound > SINGLE_PATIENCE - Duration::from_secs(5) {
         return Ok(());
     }
+    Premise::Fair.count(true);
     if taken > bound {
         return Err(format!(
             "a well site's address took {:.1} s, {:.1} s is enough",
@@ -236,6 +257,11 @@ fn expected(fate: &Fate, strangers: &Fate, role: bool) -> Option<Reason> {
 }
 
 impl WorldPlan {
+    /// Whether the domains of a site are distributed over the shards, as they are without a pace.
+    fn is_apart(&self) -> bool {
+        self.pace == Pace::Lab && self.shards > 1
+    }
+
     /// The index of the domain with this name.
     pub fn domain(&self, name: &str) -> Option<u32> {
         match self.by_name.get(name) {

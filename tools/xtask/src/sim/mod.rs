@@ -12,6 +12,7 @@ mod judge;
 mod ledger;
 mod misleading;
 mod plan;
+mod premises;
 mod recipients;
 mod scaling;
 mod smtp;
@@ -246,6 +247,9 @@ fn campaign(first: u64, seeds: u64, options: &SimOptions, tally: &mut Tally) {
     );
     let failures = failures.into_inner().unwrap_or_else(|poison| poison.into_inner());
     tally.check("worlds", failures.report(options.survey, note));
+    if seeds > 1 {
+        tally.check("premises of the rules", premises::report(done));
+    }
 }
 
 /// The processor time of this process so far.
@@ -405,6 +409,11 @@ mod tests {
         let traces: Vec<_> = (1..6).map(trace).collect();
         assert_eq!(traces, (1..6).map(trace).collect::<Vec<_>>());
         assert!(traces.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+
+    #[test]
+    fn a_client_that_does_not_heed_a_site_is_noticed() {
+        assert!(noticed(Fault::IgnoreBusy, 1..64).is_ok());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::change::{Refused, Turn};
 use super::judge::Verdict;
 use super::ledger::{MARGIN, NOT_FOUND, RcptAnswer, ReplyLedger, UNCLEAR, Whom, word};
 use super::plan::{Delivery, Fate, Manners, WorldPlan};
+use super::premises::Premise;
 use super::texts::{Text, TextTopic};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -179,7 +180,9 @@ impl Recipients {
             return;
         }
         let names = self.controls.entry(domain).or_default();
-        if names.insert(asked.address.to_owned()) && names.len() == CONTROLS_MAX + 1 {
+        let is_new = names.insert(asked.address.to_owned());
+        Premise::Controls.count(is_new && names.len() > 1);
+        if is_new && names.len() == CONTROLS_MAX + 1 {
             let name = &plan.domains[domain as usize].name;
             breaches.push(format!("more than {CONTROLS_MAX} control recipients of {name}"));
         }
@@ -212,6 +215,10 @@ impl Recipients {
                 let is_slow = manners.delivery == Delivery::Drip || manners.tricks.tarpit.is_some();
                 let margin = if is_slow { SLOW_MARGIN } else { MARGIN };
                 alike.known = Some(asked.heard + margin);
+            }
+            // The client asked again after the pause, as it might have done before.
+            Some(known) if asked.now >= known + REST => {
+                Premise::RefusedAlike.count(true);
             }
             Some(known) if asked.now > known && asked.now < known + REST => {
                 alike.looks += 1;

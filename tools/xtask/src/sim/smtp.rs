@@ -28,7 +28,7 @@ pub struct Peer {
     unknown: u32,
     /// The behaviour that the session's node has for everyone, if it has one.
     node: Option<Turn>,
-    /// The time at which the client has the reply that it is too fast.
+    /// The time at which the client has all of the reply that it is too fast.
     pub pushed: Option<Duration>,
     /// The server no longer answers.
     mute: bool,
@@ -205,7 +205,7 @@ impl Peer {
             return out.add("421 4.7.0 Too many recipients in this session".into(), NextStep::Close);
         }
         if let Some(text) = manners.tricks.busy.filter(|_| self.refused >= manners.errors_max) {
-            self.pushed = Some(self.heard_at(surroundings, out));
+            out.pushes = true;
             return out.add(text.to_owned(), NextStep::Close);
         }
         if self.accepted >= manners.recipients_max {
@@ -259,6 +259,7 @@ impl Peer {
             last = deliver(last, replies.as_bytes(), surroundings);
         }
         self.said_until = self.said_until.max(surroundings.now + last);
+        self.pushed = out.pushes.then_some(self.said_until);
         match out.then {
             Some(NextStep::Close) => surroundings.wire.finish(last),
             Some(NextStep::Reset) => surroundings.wire.reset(last),
@@ -298,6 +299,8 @@ struct Out {
     replies: Vec<(Duration, String)>,
     waited: Duration,
     then: Option<NextStep>,
+    /// The last reply is that the client is too fast.
+    pushes: bool,
 }
 
 impl Out {

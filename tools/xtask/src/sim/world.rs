@@ -4,6 +4,7 @@
 use super::dns;
 use super::judge::Verdict;
 use super::plan::{ConnectResult, Manners, WorldPlan};
+use super::premises::Premise;
 use super::recipients::{AskedRecipient, Recipients};
 use super::smtp::{Peer, Surroundings};
 use engine::config::Pace;
@@ -90,8 +91,6 @@ const DNS_LATENCY_MAX: Duration = Duration::from_millis(50);
 const DNS_SILENCE: Duration = Duration::from_secs(6);
 /// For how long a request is repeated after its site's budget is used up.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
-/// How much later than computed the client may have a reply that it is too fast.
-const PUSHED_MARGIN: Duration = Duration::from_millis(500);
 /// How many sessions of a site may end without an answer to any request, in all and for each request about the site.
 const IN_VAIN_MAX: u32 = 500;
 const IN_VAIN_A_REQUEST_MAX: u32 = 20;
@@ -244,10 +243,11 @@ impl World {
         traffic.open += 1;
         traffic.in_vain += 1;
         let (open, starts, in_vain) = (traffic.open, traffic.starts, traffic.in_vain);
-        // The client cannot have known of replies that it got while it connected. Servers may also write slowly.
-        traffic.pushed.retain(|&(_, pushed)| now < pushed + PUSHED);
-        let mut pushed = traffic.pushed.iter().map(|&(_, pushed)| pushed);
-        let pushed = pushed.find(|&pushed| pushed + PUSHED_MARGIN < now);
+        let waits = |&(_, pushed): &(u32, Duration)| now < pushed + PUSHED;
+        Premise::TooFast.count(traffic.pushed.iter().any(|pushed| !waits(pushed)));
+        traffic.pushed.retain(waits);
+        // A session that begins at the moment of the reply may have been decided on before it.
+        let pushed = traffic.pushed.iter().map(|&(_, pushed)| pushed).find(|&pushed| pushed < now);
         if let Some(pushed) = pushed.filter(|_| self.plan.pace != Pace::Lab) {
             let text = format!(
                 "a session with {} {:.1} s after it said that we are too fast",
@@ -256,6 +256,8 @@ impl World {
             );
             self.breach(Invariant::Manners, ticket, text);
         }
+        Premise::SiteFull.count(open == ceiling.sessions);
+        Premise::StartsSpent.count(starts < 1.0);
         if open > ceiling.sessions {
             let text =
                 format!("{open} sessions with {}, {} may be", self.plan.sites[site].name, ceiling.sessions);
@@ -323,6 +325,8 @@ impl World {
             said.push(format!("421, too fast; heard at {:.3} s", pushed.as_secs_f64()));
         }
         let ceiling = plan.sites[site as usize].ceiling;
+        Premise::SessionRecipients.count(decided > 0 && recipients == ceiling.session_recipients);
+        Premise::SessionRefusals.count(decided > 0 && refused == ceiling.session_errors);
         if recipients > ceiling.session_recipients {
             breaches.push(format!("{recipients} recipients in a session"));
         }
@@ -460,7 +464,7 @@ impl engine::sim::World for World {
             let site = &mut self.sites[self.plan.hosts[host as usize].site as usize];
             site.open -= 1;
             // Nobody reads what is still on its way.
-            site.pushed.retain(|&(other, pushed)| other != link.id || pushed + PUSHED_MARGIN <= link.now);
+            site.pushed.retain(|&(other, pushed)| other != link.id || pushed <= link.now);
             self.hosts_open[host as usize] -= u32::from(open);
             self.note(u64::from(link.id), b"closed");
         }
@@ -504,6 +508,7 @@ impl engine::sim::World for World {
                 return self.ask_again(now, ticket, Duration::from_millis(500));
             }
             Err(Outage::OverBudget(after)) => {
+                Premise::OverBudget.count(true);
                 self.tickets[ticket as usize].put_off = true;
                 let Ticket { mailbox, priority, .. } = self.tickets[ticket as usize];
                 let domain = self.plan.mailboxes[mailbox as usize].domain;
