@@ -107,7 +107,7 @@ impl List {
 /// The hash of an entry in a table of offsets. The lists are part of the program, so no peer can choose entries that collide.
 pub(crate) fn hash(text: &str) -> u64 {
     let hash = hash::fnv(text);
-    // The table also uses the highest bits of a hash, which hardly depend on the last letters.
+    // The table needs good highest bits, and those of FNV hardly depend on the last letters.
     hash ^ hash.rotate_left(32)
 }
 

@@ -60,8 +60,8 @@ impl Resolvers {
         }
     }
 
-    /// True if there is an outage, or if one more silent lookup would make one. The caller should then ask about a name that is
-    /// known to be answered, before a silent lookup counts.
+    /// True if there is an outage, or if one more silent lookup would make one. Before the caller counts a silent lookup then, it
+    /// should ask about a name that is known to be answered.
     pub fn is_suspect(&self) -> bool {
         self.silent.load(Relaxed) + 1 >= DNS_SILENT_LOOKUPS_MAX
     }

@@ -17,43 +17,44 @@ pub const UNANSWERED: &str = "control_unanswered";
 /// What is known beside the answer and its proof.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReleaseFacts {
-    /// All questions were answered, or there was none.
+    /// All questions of the checkpoint were answered, or it had none.
     pub alive: bool,
     /// The server changed its behaviour in the session.
     pub changed: bool,
     /// Too many sessions ended at the control recipient of the domain, so it is not asked about again.
     pub without_control: bool,
-    /// The recipient was accepted in an earlier session that did not prove that.
+    /// The recipient was accepted in an earlier session that did not prove the accept.
     pub was_accepted: bool,
 }
 
-/// What happens with a recipient whose answer was released.
+/// What happens with a recipient after its answer was released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseEffect {
-    /// An accept counts for what the control recipient showed.
+    /// The recipient was accepted. The control recipient has shown what this means.
     Finish(ControlFinding),
-    /// It is answered with this reason, because of its own reply.
+    /// The recipient is answered with this reason, because of its own reply.
     Settle(Reason),
-    /// The control recipient got no clear reply, and may get one later.
+    /// There was no clear reply about the control recipient, but there may be one later.
     Unclear,
-    /// It is unverifiable, and the control recipient is not asked about again.
+    /// The recipient is unverifiable, because the control recipient is not asked about again.
     WithoutControl,
-    /// It is asked about in another session.
+    /// The recipient is asked about in another session.
     Return {
-        /// The rule of the recipient if that is not possible.
+        /// The rule of the recipient if there is no other session.
         rule: &'static str,
-        /// The next session may meet the same, so this counts twice.
+        /// Whether this counts as two tries, because the next session may show no more.
         counts_twice: bool,
-        /// The next session is to know of the answer.
+        /// Whether the next session has to know the answer of this one.
         noted: bool,
     },
-    /// As [`ReleaseEffect::Return`]: the next session at the host can prove the refusal.
+    /// The recipient is asked about in another session, as with [`ReleaseEffect::Return`]. The next session at the host can prove
+    /// the refusal.
     Carry,
     /// The other hosts are asked.
     Elsewhere,
 }
 
-/// Decides what happens with a recipient whose answer was released.
+/// Decides what happens with a recipient after its answer was released.
 pub fn on_released(held: Held, said: &Classification, proof: Proof, facts: ReleaseFacts) -> ReleaseEffect {
     let again = |rule| ReleaseEffect::Return { rule, counts_twice: false, noted: false };
     match (held, proof) {
@@ -64,7 +65,7 @@ pub fn on_released(held: Held, said: &Classification, proof: Proof, facts: Relea
         (Held::Accepted, Proof::Lost | Proof::Carried | Proof::Assumed) => {
             ReleaseEffect::Return { rule: UNANSWERED, counts_twice: false, noted: true }
         }
-        // It contradicts an earlier session, and the session ended before a question could settle that.
+        // The refusal contradicts an earlier accept, and the session ended before a question could show which of them is right.
         (Held::Refused | Held::Denied, Proof::Proven | Proof::Assumed)
             if facts.was_accepted && !facts.alive =>
         {
@@ -75,7 +76,7 @@ pub fn on_released(held: Held, said: &Classification, proof: Proof, facts: Relea
         }
         (_, Proof::Changed) => ReleaseEffect::Return { rule: CHANGED, counts_twice: true, noted: false },
         (Held::Refused | Held::Denied, Proof::Carried) => ReleaseEffect::Carry,
-        // No question gave a clear answer, so another session may not either: the number of tries is bounded.
+        // If no question got a clear answer, another session may not get one either, so this counts as two of the few tries.
         (Held::Refused | Held::Denied, proof) => ReleaseEffect::Return {
             rule: if facts.changed { CHANGED } else { UNPROVEN },
             counts_twice: proof == Proof::Unclear,

@@ -2,8 +2,8 @@
 //!
 //! The driver carries bytes both ways, starts TLS on [`Event::StartTls`], and calls [`Dialog::on_timeout`] when
 //! [`Dialog::deadline`] has passed. The state machine never sends DATA, and never sends several commands at once to a server that
-//! does not offer PIPELINING. Only a reply to its own RCPT answers a recipient: when a session ends, the recipients without such a
-//! reply have no answer.
+//! does not offer PIPELINING. A recipient is answered only by the reply to its own RCPT. If a session ends, the recipients without
+//! such a reply have no answer.
 //!
 //! RSET is sent before the next transaction, together with its commands, and not after each transaction: servers count it as a junk
 //! command (Postfix `smtpd_junk_command_limit`), and the last transaction of a session needs none.
