@@ -8,6 +8,7 @@ use crate::Priority;
 use crate::faults::{Fault, planted};
 use crate::invariants::Invariant;
 use crate::seed::{HashMap, Hashing, NumberMap};
+use crate::site::UnclearControl;
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::limits::{
@@ -15,6 +16,7 @@ use engine_proto::limits::{
     CONTROL_UNKNOWN_TTL, KNOWN_DOMAINS_MAX, KNOWN_MAILBOX_AGE, KNOWN_MAILBOX_TTL, KNOWN_MAILBOXES_MAX,
     REFUSALS_SINGLE_MAX, RUN_MIN,
 };
+use engine_proto::verdict::Class;
 use engine_proto::verdict::catch_all::ControlFinding;
 use std::hash::BuildHasher;
 use std::rc::Rc;
@@ -36,6 +38,8 @@ pub(crate) struct Knowledge {
     known: NumberMap<Known>,
     /// The number of sessions in a row that ended before the reply to the control recipient.
     unanswered: NumberMap<u8>,
+    /// The latest reply to the control recipient, if it proved nothing.
+    unclear: NumberMap<UnclearControl>,
     /// The known mailbox of each host. It is kept in memory only, and no trace of another account names it.
     mailboxes: HashMap<Rc<str>, KnownMailbox>,
     /// The number of changes of `mailboxes` so far.
@@ -365,6 +369,7 @@ impl Knowledge {
         now: Instant,
     ) -> bool {
         self.unanswered.remove(&number);
+        self.unclear.remove(&number);
         let known = self.entry(number, now);
         let fresh = known.at + CONTROL_TTL > now && known.sessions > 0;
         let good = known.finding != ControlFinding::Unknown && fresh;
@@ -386,9 +391,21 @@ impl Knowledge {
         contradiction
     }
 
-    /// Records that the last reply for the domain was transient.
-    pub(crate) fn on_transient(&mut self, number: u64, now: Instant) {
-        self.entry(number, now).passes = true;
+    /// Records the reply to the control recipient of a session that showed [`ControlFinding::Unknown`].
+    pub(crate) fn on_unclear(&mut self, number: u64, control: UnclearControl, now: Instant) {
+        if control.said.class == Class::Temporary {
+            self.entry(number, now).passes = true;
+        }
+        if self.unclear.len() >= KNOWN_DOMAINS_MAX {
+            self.unclear.clear();
+        }
+        self.unclear.insert(number, control);
+    }
+
+    /// The reply to the control recipient because of which [`Knowledge::believed`] is [`ControlFinding::Unknown`]; `None` if
+    /// sessions ended without a reply.
+    pub(crate) fn unclear(&self, number: u64) -> Option<UnclearControl> {
+        self.unclear.get(&number).copied()
     }
 
     /// Records that the host changed its behaviour in the middle of a session. For an hour, no session relies on what earlier ones

@@ -38,7 +38,7 @@ use engine_proto::limits::{
     STUCK_SESSIONS_MAX, UNPROVEN_SESSION_AFTER,
 };
 use engine_proto::pace::{SitePace, Start};
-pub(crate) use held::{SessionNotes, SessionWorks, UnclearWait};
+pub(crate) use held::{SessionNotes, SessionWorks, UnclearControl};
 pub(crate) use route::{KnownBy, Route, RouteState};
 use slab::Slab;
 use std::cell::{RefCell, RefMut};

@@ -18,6 +18,10 @@ use engine::Identity;
 use report::{Finding, Report, Severity};
 use std::net::SocketAddr;
 
+/// The mail servers that are asked if the operator names none.
+pub const MAIL_SERVERS: [&str; 3] =
+    ["gmail-smtp-in.l.google.com", "mx-eu.mail.am0.yahoodns.net", "mx01.gmx.net"];
+
 /// The hosts and lists that are asked.
 #[derive(Debug, Clone)]
 pub struct Asked {
@@ -34,11 +38,12 @@ pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
         return Report::new(findings);
     };
     let resolvers = resolvers(&config, &mut findings);
-    let port_25 =
-        |hosts: &[String]| network::port_25(&identities, hosts, config.engine.smtp_port, &resolvers);
+    let port = config.engine.smtp_port;
+    let is_named = asked.mx != MAIL_SERVERS;
+    let mail_port = |hosts: &[String]| network::mail_port(&identities, hosts, is_named, port, &resolvers);
     if some_resolver_works(&findings) {
         findings.push(network::clock(&resolvers));
-        findings.extend(port_25(&asked.mx));
+        findings.extend(mail_port(&asked.mx));
         findings.extend(network::names(&identities, &resolvers, config.engine.is_on_loopback()));
         findings.extend(network::blocklists(&identities, &asked.blocklists, &resolvers));
     } else {
@@ -47,7 +52,7 @@ pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
             asked.mx.iter().filter(|host| network::as_address(host).is_some()).cloned().collect();
         findings.push(unresolved(numeric.is_empty()));
         if !numeric.is_empty() {
-            findings.extend(port_25(&numeric));
+            findings.extend(mail_port(&numeric));
         }
     }
     findings.push(network::ipv6(&identities));

@@ -6,14 +6,15 @@ use super::replies::{ask_elsewhere, finish, returned};
 use super::transaction::{NextStep, SessionState};
 use crate::Priority;
 use crate::faults::{Fault, planted};
-use crate::site::{SessionNotes, UnclearWait};
+use crate::site::{SessionNotes, UnclearControl};
 use crate::work::{CarriedRefusal, Work};
 use engine_proto::address::Domain;
-use engine_proto::decision::release::{CHANGED, ReleaseEffect, ReleaseFacts, UNPROVEN, on_released};
-use engine_proto::limits::{
-    CATCH_ALL_CHECKPOINTS_MIN, CHECKPOINT_MIN, CONTROL_UNKNOWN_TTL, HOST_DOWN, RUN_MIN,
+use engine_proto::decision::release::{
+    CHANGED, ReleaseEffect, ReleaseFacts, UNANSWERED, UNPROVEN, UnprovenAccept, on_released,
+    on_unproven_accept,
 };
-use engine_proto::retry::{GREYLISTING_WAIT, TRANSIENT_WAIT};
+use engine_proto::limits::{CATCH_ALL_CHECKPOINTS_MIN, CHECKPOINT_MIN, HOST_DOWN, RUN_MIN};
+use engine_proto::retry::TRANSIENT_WAIT;
 use engine_proto::verdict::Reason;
 use engine_proto::verdict::catch_all::ControlFinding;
 use engine_proto::verdict::evidence::{Held, Proof, Released};
@@ -24,6 +25,7 @@ use std::time::Instant;
 /// the next recipients should be asked about in another session.
 pub(super) fn release(context: &ProbeContext<'_>, state: &mut SessionState, alive: bool) -> NextStep {
     if context.works().evidence.is_empty() {
+        state.notes.unclear.clear();
         return NextStep::Open;
     }
     let known = context.knows(state);
@@ -54,9 +56,13 @@ pub(super) fn release(context: &ProbeContext<'_>, state: &mut SessionState, aliv
     let ended = state.notes.ended_at_control.take();
     let without_control =
         ended.filter(|&domain| !context.asking.knowledge.borrow_mut().on_unanswered(domain, now));
+    let unclear = std::mem::take(&mut state.notes.unclear);
+    if let Some((domain, control)) = without_control.and_then(|domain| Some((domain, unclear.get(&domain)?)))
+    {
+        context.asking.knowledge.borrow_mut().on_unclear(domain, *control, now);
+    }
+    let closed = Closed { without_control, changed, has_accepted, refused_in_a_row, alive, unclear };
     for one in released {
-        let wait = state.notes.unclear_wait;
-        let closed = Closed { without_control, changed, has_accepted, refused_in_a_row, alive, wait };
         again.extend(settle_released(context, one, &closed, now));
     }
     // They come before other works, in the order in which they were asked about.
@@ -109,8 +115,8 @@ struct Closed {
     refused_in_a_row: u32,
     /// All questions were answered.
     alive: bool,
-    /// How long to wait where the control recipient got a reply that proves nothing.
-    wait: UnclearWait,
+    /// The replies to control recipients that prove nothing, by domain.
+    unclear: BTreeMap<u64, UnclearControl>,
 }
 
 /// Remembers what the checkpoint showed of its domains.
@@ -124,8 +130,10 @@ fn learn(context: &ProbeContext<'_>, notes: &mut SessionNotes) {
             let of = works.evidence.recipient(Some(domain), None);
             contradicted.extend(of.map(|work| work.address.domain().clone()));
         }
-        if finding == ControlFinding::Unknown && notes.unclear_wait == UnclearWait::Soon {
-            knowledge.on_transient(domain, now);
+        if finding == ControlFinding::Unknown
+            && let Some(control) = notes.unclear.get(&domain)
+        {
+            knowledge.on_unclear(domain, *control, now);
         }
         if finding == ControlFinding::RefusesUnknown {
             knowledge.on_control_refused(&context.route().host);
@@ -161,7 +169,9 @@ fn settle_released(
             .borrow_mut()
             .on_mailbox_unproven(&context.route().host, work.address.as_str());
     }
-    let is_its_own = |domain| domain == context.number(work.address.domain());
+    let number = context.number(work.address.domain());
+    let control = closed.unclear.get(&number);
+    let is_its_own = |domain| domain == number;
     let facts = ReleaseFacts {
         alive: closed.alive,
         changed: closed.changed,
@@ -178,11 +188,12 @@ fn settle_released(
             finish(work, &said, finding, rule, evidence);
         }
         ReleaseEffect::Settle(reason) => work.settle_heard(reason, said.rule, None, evidence),
-        ReleaseEffect::Unclear => unclear(context, work, closed.wait, now),
-        ReleaseEffect::WithoutControl => {
-            work.settle_heard(Reason::Unverifiable, "control_unclear", Some(CONTROL_UNKNOWN_TTL), None);
-        }
+        ReleaseEffect::Unclear => unclear(context, work, control, now),
+        ReleaseEffect::WithoutControl => settle_unproven(context, work, control),
         ReleaseEffect::Return { rule, counts_twice, noted } => {
+            let control = control.filter(|_| rule == UNANSWERED);
+            let rule = control.map_or(rule, |control| on_unproven_accept(Some(&control.said)).rule);
+            context.tell_control(&mut work, control);
             work.returns += u8::from(counts_twice);
             work.was_accepted |= noted && held == Held::Accepted;
             work.was_refused |= noted && held != Held::Accepted;
@@ -190,7 +201,6 @@ fn settle_released(
         }
         ReleaseEffect::Carry => {
             work.was_refused = true;
-            let number = context.number(work.address.domain());
             work.carried = Some(Box::new(CarriedRefusal { number, held, said }));
             return returned(work, UNPROVEN, now);
         }
@@ -235,17 +245,24 @@ fn in_words_of(held: Held, proof: Proof) -> &'static str {
 
 /// The control recipient got no clear reply. If that may pass soon (a server that verifies recipients does not know this one yet),
 /// the address is asked about once more.
-fn unclear(context: &ProbeContext<'_>, mut work: Work, wait: UnclearWait, now: Instant) {
-    let single = work.priority == Priority::Single;
-    let after = match wait {
-        UnclearWait::Soon if !std::mem::replace(&mut work.control_asked_again, true) => {
-            let again = if single { context.asking.common.single_retry() } else { TRANSIENT_WAIT };
-            work.leave_heard_for_now("control_unclear", CONTROL_UNKNOWN_TTL, again);
-            work.may_begin_anew();
-            return context.asking.common.give_up(work, now);
-        }
-        UnclearWait::Soon | UnclearWait::Long => CONTROL_UNKNOWN_TTL,
-        UnclearWait::Greylisting => GREYLISTING_WAIT,
-    };
-    work.settle_heard(Reason::Unverifiable, "control_unclear", Some(after), None);
+fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>, now: Instant) {
+    let UnprovenAccept { rule, retry_after, again_soon } =
+        on_unproven_accept(control.map(|control| &control.said));
+    if let Some(retry_after) = retry_after.filter(|_| again_soon && !work.control_asked_again) {
+        work.control_asked_again = true;
+        let single = work.priority == Priority::Single;
+        let again = if single { context.asking.common.single_retry() } else { TRANSIENT_WAIT };
+        context.tell_control(&mut work, control);
+        work.leave_heard_for_now(rule, retry_after, again);
+        work.may_begin_anew();
+        return context.asking.common.give_up(work, now);
+    }
+    settle_unproven(context, work, control);
+}
+
+/// Answers a work that was accepted, and whose control recipient got this reply, which proves nothing, or none.
+fn settle_unproven(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>) {
+    let unproven = on_unproven_accept(control.map(|control| &control.said));
+    context.tell_control(&mut work, control);
+    work.settle_heard(Reason::Unverifiable, unproven.rule, unproven.retry_after, None);
 }

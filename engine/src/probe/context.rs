@@ -6,7 +6,7 @@ use crate::faults::{Fault, planted};
 use crate::invariants::{Invariant, holds};
 use crate::knowledge::DomainAtHost;
 use crate::refusals::AskedRecipients;
-use crate::site::{Group, KnownBy, Route, RouteState, SessionWorks};
+use crate::site::{Group, KnownBy, Route, RouteState, SessionWorks, UnclearControl};
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::smtp::reply::Reply;
@@ -80,6 +80,14 @@ impl ProbeContext<'_> {
     /// such as a refusal of MAIL.
     pub(super) fn tell(&self, work: &mut Work, reply: &Reply, said: &Classification, at: Instant) {
         work.hear(&self.route().host, || ObservedReply::new(reply, said, at));
+    }
+
+    /// The control recipient of a work got this reply, which leaves the accept of the work without a proof: the reply is the
+    /// basis of the verdict, and not the accept.
+    pub(super) fn tell_control(&self, work: &mut Work, control: Option<&UnclearControl>) {
+        if let Some(UnclearControl { reply, .. }) = control {
+            work.hear(&self.route().host, || *reply);
+        }
     }
 
     /// Reserves room in the budget of refusals for up to this number of recipients, so that `keep` more could be asked about.

@@ -4,12 +4,13 @@ use super::context::ProbeContext;
 use super::endings::push_back;
 use super::replies::in_words;
 use super::transaction::Answered;
-use crate::site::SessionNotes;
+use crate::egress::rest;
+use crate::site::{SessionNotes, UnclearControl};
 use engine_proto::address::Address;
-use engine_proto::decision::recipient::ReplyEffect;
+use engine_proto::decision::recipient::{Alike, RcptFacts, ReplyEffect, on_rcpt_reply};
 use engine_proto::verdict::classify::{Classification, classify};
 use engine_proto::verdict::evidence::{ProofQuestion, Told};
-use engine_proto::verdict::{Class, Scope, Stage};
+use engine_proto::verdict::{Class, ObservedReply, Scope, Stage};
 use std::rc::Rc;
 
 /// A question with the recipient that it is asked about.
@@ -40,11 +41,19 @@ pub(super) fn control_answered(
         let line = format!("{}: {}", name(asked.question), in_words(&said));
         context.works().evidence.each(|work| work.note(|| line.clone()));
     }
+    let mut told = Told::of(&said);
+    if let ProofQuestion::Control { domain, .. } = asked.question {
+        if matches!(told, Told::Nothing | Told::RefusedUnclearly) {
+            notes
+                .unclear
+                .insert(domain, UnclearControl { said, reply: ObservedReply::new(reply, &said, at) });
+        }
+        count_refusal_to_all(context, &said, heard, asked);
+    }
     if said.class == Class::Throttled || said.scope == Scope::Session {
         push_back(context, said.rule);
         return ReplyEffect::Push;
     }
-    let mut told = Told::of(&said);
     if let Some(host) = &asked.elsewhere
         && told == Told::Refused
         && !asking.knowledge.borrow_mut().on_mailbox_refused(host, at)
@@ -53,7 +62,6 @@ pub(super) fn control_answered(
         told = Told::Nothing;
     }
     match (asked.question, told) {
-        (ProofQuestion::Control { .. }, Told::Nothing) => notes.on_unclear_control(&said),
         (ProofQuestion::Control { domain, .. }, Told::Refused | Told::Accepted) => {
             let postmaster = notes.postmaster.take_if(|(at, _)| *at == domain);
             match postmaster {
@@ -93,6 +101,27 @@ pub(super) fn control_answered(
     // A refusal that proves nothing may be what the host says to everyone.
     let is_answer = matches!(told, Told::Accepted | Told::Refused) || reply.is_transient();
     if is_answer { ReplyEffect::Answer } else { ReplyEffect::Refusal }
+}
+
+/// A refusal that leaves no doubt that any recipient may get it counts like that of an address: towards a blanket refusal, and
+/// the rest of our source.
+fn count_refusal_to_all(
+    context: &ProbeContext<'_>,
+    said: &Classification,
+    heard: &Answered<'_>,
+    asked: &AskedControls,
+) {
+    let Ok(recipient) = Address::parse(&asked.recipient) else { return };
+    let facts = RcptFacts {
+        permanent: heard.reply.is_permanent(),
+        repeated: context.state().is_repeated(said.rule),
+        block: rest::is_block(context.asking, said),
+        ..RcptFacts::default()
+    };
+    let alike = on_rcpt_reply(said, facts).alike.filter(|_| said.to_all);
+    if let Some(Alike { block, settled }) = alike {
+        context.state().on_refused_alike(said, block, settled, recipient.domain());
+    }
 }
 
 fn name(question: ProofQuestion) -> &'static str {

@@ -11,6 +11,7 @@ use engine_proto::decision::ending::{EndEffect, EndEffects, PaceEffect, on_sessi
 use engine_proto::limits::{HANGUPS_MAX, HOST_DOWN, HOST_RETRY, RETURNS_MAX, STRIKES_MAX, WARNINGS_MAX};
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
+use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::classify::{Classification, classify};
 use engine_proto::verdict::{Class, ObservedReply};
 use std::io::ErrorKind;
@@ -112,9 +113,19 @@ pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tal
     }
 }
 
-/// Records what the end of a session in a transaction shows about the host.
-pub(super) fn blame(context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
-    apply_end(context, effects_of_end(context, closure, tally), tally);
+/// Records what the end of a session in a transaction shows about the host. The result is the reply by which the host ended it, if
+/// that reply is about us.
+pub(super) fn blame<'a>(
+    context: &ProbeContext<'_>,
+    closure: &'a Closure,
+    tally: &Tally,
+) -> Option<(&'a Reply, Classification)> {
+    let effects = effects_of_end(context, closure, tally);
+    apply_end(context, effects, tally);
+    match effects.host {
+        EndEffect::SlowDown(reply, said) => Some((reply, said)),
+        _ => None,
+    }
 }
 
 fn effects_of_end<'a>(context: &ProbeContext<'_>, closure: &'a Closure, tally: &Tally) -> EndEffects<'a> {

@@ -71,7 +71,12 @@ impl Recipients for Introduced {
         ReplyEffect::Push
     }
 
-    fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool {
+    fn on_mail_refused(
+        &mut self,
+        context: &ProbeContext<'_>,
+        _notes: &mut SessionNotes,
+        reply: &Reply,
+    ) -> bool {
         mail_refused(context, Vec::new(), false, reply);
         true
     }

@@ -11,7 +11,7 @@ use crate::faults::{Fault, planted};
 use crate::invariants::{Invariant, holds};
 use crate::runtime::Runtime;
 use crate::session::Session;
-use crate::site::SessionNotes;
+use crate::site::{SessionNotes, UnclearControl};
 use crate::work::Work;
 use engine_proto::decision::ending::ends_at_recipient;
 use engine_proto::decision::recipient::ReplyEffect;
@@ -19,7 +19,9 @@ use engine_proto::limits::{CHECKPOINT_ROUNDS_MAX, REFUSALS_CARRIED_MAX, TRANSACT
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
+use engine_proto::verdict::classify::{Classification, classify};
 use engine_proto::verdict::evidence::{Held, ProofQuestion, Told};
+use engine_proto::verdict::{ObservedReply, Stage};
 use std::rc::Rc;
 
 /// Asks the questions that prove the answers that the session holds, and releases these answers.
@@ -219,6 +221,22 @@ impl Questions {
         Questions { asked, private: false }
     }
 
+    /// The server refused to go on with this reply, so the control recipients without an answer get none.
+    fn note_unclear(
+        &self,
+        context: &ProbeContext<'_>,
+        notes: &mut SessionNotes,
+        reply: &Reply,
+        said: &Classification,
+    ) {
+        let control = UnclearControl { said: *said, reply: ObservedReply::new(reply, said, context.now) };
+        for asked in self.asked.iter().flatten() {
+            if let ProofQuestion::Control { domain, .. } = asked.question {
+                notes.unclear.insert(domain, control);
+            }
+        }
+    }
+
     /// The recipients of the questions that are not answered yet.
     pub(super) fn recipients(&self) -> impl Iterator<Item = &str> {
         self.asked.iter().flatten().map(|asked| asked.recipient.as_str())
@@ -253,7 +271,13 @@ impl Recipients for Questions {
         control_answered(context, notes, &asked, heard)
     }
 
-    fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool {
+    fn on_mail_refused(
+        &mut self,
+        context: &ProbeContext<'_>,
+        notes: &mut SessionNotes,
+        reply: &Reply,
+    ) -> bool {
+        self.note_unclear(context, notes, reply, &classify(&context.view(Stage::Mail, reply, None)));
         // The caller releases the held answers after this.
         mail_refused(context, Vec::new(), false, reply);
         true
@@ -274,7 +298,9 @@ impl Recipients for Questions {
         closure: &Closure,
         tally: &Tally,
     ) {
-        blame(context, closure, tally);
+        if let Some((reply, said)) = blame(context, closure, tally) {
+            self.note_unclear(context, notes, reply, &said);
+        }
         let at = self.asked.iter().flatten().next();
         let domain = match at.map(|asked| asked.question) {
             Some(ProofQuestion::Control { domain, .. } | ProofQuestion::Known { domain: Some(domain) }) => {

@@ -8,14 +8,13 @@ use crate::asking::Asking;
 use crate::egress::rest;
 use crate::faults::{Fault, planted, sometimes};
 use crate::invariants::Invariant;
-use crate::site::{Group, SessionNotes};
+use crate::site::{Group, SessionNotes, UnclearControl};
 use crate::work::Work;
 use engine_proto::decision::recipient::{
     Alike, HostEffect, RcptFacts, RecipientEffect, ReplyEffect, on_rcpt_reply,
 };
-use engine_proto::limits::{
-    CONTROL_UNKNOWN_TTL, HOST_DOWN, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX, SINGLE_NAMED_INTERVAL_MAX,
-};
+use engine_proto::decision::release::{UNANSWERED, UNCLEAR, on_unproven_accept};
+use engine_proto::limits::{HOST_DOWN, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX, SINGLE_NAMED_INTERVAL_MAX};
 use engine_proto::retry::{GREYLISTING_WAIT, TRANSIENT_WAIT};
 use engine_proto::smtp::interval;
 use engine_proto::smtp::reply::Reply;
@@ -134,6 +133,12 @@ pub(super) fn accepted(
         works.evidence.on_refused_elsewhere(number);
     }
     match believed {
+        Some(ControlFinding::Unknown) => {
+            works.evidence.note(Held::Accepted, number);
+            drop(works);
+            let control = context.asking.knowledge.borrow().unclear(number);
+            settle_remembered(context, work, control.as_ref());
+        }
         Some(finding) => {
             works.evidence.note(Held::Accepted, number);
             drop(works);
@@ -145,6 +150,22 @@ pub(super) fn accepted(
             works.evidence.hold(work, Held::Accepted, said, number, single);
         }
     }
+}
+
+/// Answers a work that was accepted, because an earlier session got this reply to the control recipient, which proves nothing.
+/// So it is not asked about again that soon.
+fn settle_remembered(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>) {
+    let unproven = on_unproven_accept(control.map(|control| &control.said));
+    let host = &context.route().host;
+    work.note(|| match control {
+        Some(control) => format!("control recipient: {host} replied earlier, {}", in_words(&control.said)),
+        None => format!("control recipient: earlier sessions with {host} ended without a reply"),
+    });
+    context.tell_control(&mut work, control);
+    // The rules of the control recipient say that it was asked about now.
+    let is_own = matches!(unproven.rule, UNCLEAR | UNANSWERED);
+    let rule = if is_own { "control_remembered" } else { unproven.rule };
+    work.settle_heard(Reason::Unverifiable, rule, unproven.retry_after, None);
 }
 
 /// A recipient was refused permanently, for a reason of its own. The refusal counts unless the server refuses everyone.
@@ -299,7 +320,5 @@ pub(super) fn finish(
     evidence: Option<u64>,
 ) {
     let reason = settle(said, Some(finding), work.role);
-    // An unclear answer may be clear in another try.
-    let retry_after = (finding == ControlFinding::Unknown).then_some(CONTROL_UNKNOWN_TTL);
-    work.settle_heard(reason, rule, retry_after, evidence);
+    work.settle_heard(reason, rule, None, evidence);
 }

@@ -29,7 +29,12 @@ pub(super) trait Recipients {
     ) -> ReplyEffect;
 
     /// MAIL was refused. True if the session is to end, because the next MAIL would get the same reply.
-    fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool;
+    fn on_mail_refused(
+        &mut self,
+        context: &ProbeContext<'_>,
+        notes: &mut SessionNotes,
+        reply: &Reply,
+    ) -> bool;
 
     /// Puts back the recipients without an answer. True if the session may go on: there were none, or they need no other session.
     fn put_back(&mut self, context: &ProbeContext<'_>) -> bool;
@@ -152,7 +157,7 @@ pub(super) async fn hear<R: Runtime>(
                 }
             }
             Event::MailRefused(reply) => {
-                if recipients.on_mail_refused(context, &reply) {
+                if recipients.on_mail_refused(context, &mut state.notes, &reply) {
                     after = NextStep::Leave;
                 }
             }

@@ -154,7 +154,12 @@ impl Recipients for AskedWorks {
         answered(context, work, notes, heard)
     }
 
-    fn on_mail_refused(&mut self, context: &ProbeContext<'_>, reply: &Reply) -> bool {
+    fn on_mail_refused(
+        &mut self,
+        context: &ProbeContext<'_>,
+        _notes: &mut SessionNotes,
+        reply: &Reply,
+    ) -> bool {
         let utf8 = context.works().in_flight.any(|work| work.address.needs_smtputf8());
         let works = context.works().in_flight.take_all();
         mail_refused(context, works, utf8, reply)

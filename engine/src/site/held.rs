@@ -4,10 +4,10 @@ use crate::in_flight::InFlight;
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::limits::GREYLISTED_DOMAINS_MAX;
-use engine_proto::verdict::Class;
+use engine_proto::verdict::ObservedReply;
 use engine_proto::verdict::classify::Classification;
 use engine_proto::verdict::evidence::SessionEvidence;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The works of a session task. The group may take works out, to answer them before the server replies or the session ends.
 #[derive(Default)]
@@ -30,8 +30,8 @@ pub(crate) struct SessionNotes {
     pub(crate) postmaster: Option<(u64, String)>,
     /// The keys of the domains for which the session has shown how they treat unknown recipients.
     pub(crate) learned: BTreeSet<u64>,
-    /// When to ask again, if the control recipient got a reply that proves nothing.
-    pub(crate) unclear_wait: UnclearWait,
+    /// The replies to control recipients that prove nothing, by domain, until the checkpoint is closed.
+    pub(crate) unclear: BTreeMap<u64, UnclearControl>,
     /// Checkpoints in a row that showed nothing but that one domain accepts everyone.
     pub(crate) catch_all_in_a_row: u32,
     /// The number of single checks in a row that were refused in this session.
@@ -40,28 +40,14 @@ pub(crate) struct SessionNotes {
     greylisted: Vec<Domain>,
 }
 
-/// How soon an unclear reply to a control recipient may turn into a clear one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum UnclearWait {
-    /// The reply was transient: another reply may come soon.
-    Soon,
-    /// The reply was not transient.
-    #[default]
-    Long,
-    /// The reply was greylisting.
-    Greylisting,
+/// A reply to a control recipient that proves nothing: the basis of the accepts that it leaves without a proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnclearControl {
+    pub(crate) said: Classification,
+    pub(crate) reply: ObservedReply,
 }
 
 impl SessionNotes {
-    /// The control recipient got a reply that proves nothing.
-    pub(crate) fn on_unclear_control(&mut self, said: &Classification) {
-        self.unclear_wait = match said.class {
-            Class::Greylisted => UnclearWait::Greylisting,
-            Class::Temporary => UnclearWait::Soon,
-            _ => UnclearWait::Long,
-        };
-    }
-
     /// A recipient of the domain was greylisted.
     pub(crate) fn on_greylisted(&mut self, domain: &Domain) {
         if self.greylisted.len() < GREYLISTED_DOMAINS_MAX && !self.greylisted.contains(domain) {

@@ -2,6 +2,7 @@
 //! everything again.
 
 mod budgets;
+mod controls;
 mod egress;
 mod greylisting;
 mod inquiries;

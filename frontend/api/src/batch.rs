@@ -37,9 +37,9 @@ pub struct BatchCreated {
 pub struct BatchStatus {
     /// The id of the batch.
     pub batch_id: String,
-    /// The number of addresses in the batch.
+    /// The number of submitted addresses, with duplicates.
     pub total: u32,
-    /// The number of addresses that are checked.
+    /// The number of submitted addresses that have a result.
     pub checked: u32,
     /// A row for each address in the order of the request, once the batch is completed.
     pub results: Option<Vec<ResultRow>>,

@@ -50,7 +50,8 @@ pub struct Evidence {
     pub scope: Option<&'static str>,
     /// The name of the mail host; null if the result rests on no single host.
     pub host: Option<String>,
-    /// The reply code (RFC 5321) of the host's reply about the address; null without a reply.
+    /// The reply code (RFC 5321) of the host's reply about the address, or about the nonexistent recipient if that reply leaves the
+    /// address `unverifiable`; null without a reply.
     #[cfg_attr(test, schema(minimum = 200, maximum = 599))]
     pub reply_code: Option<u16>,
     /// The enhanced code (RFC 3463) of a refusal; null if the refusal has none.

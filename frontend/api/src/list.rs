@@ -72,7 +72,8 @@ pub struct FoundAddresses {
 #[cfg_attr(test, derive(ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WaitCause {
-    /// Its mail server answered "later", as with greylisting. It is asked again.
+    /// Its mail server has given no final answer yet: it answered "later", as with greylisting, or in a way that proves
+    /// nothing. It is asked again.
     RetryLater,
     /// No mail server of its domain could be reached, or answered in time; or DNS did not answer about the domain. It is tried again.
     NoAnswer,
@@ -94,16 +95,16 @@ impl WaitCause {
         WaitCause::Queue,
     ];
 
-    /// The cause in a few words for people.
+    /// The cause in a few words for people: those of the dashboard, of the progress of `clean`, and of docs/api-lists.md.
     pub fn words(self) -> &'static str {
         match self {
-            WaitCause::RetryLater => "the mail server answered \"later\" (greylisting)",
-            WaitCause::NoAnswer => "no mail server of the domain answers",
-            WaitCause::RefusalBudget => {
-                "the site has refused as many recipients as its budget allows for now"
+            WaitCause::RetryLater => "no final answer yet, as with greylisting",
+            WaitCause::NoAnswer => "no answer of the mail server or of DNS",
+            WaitCause::RefusalBudget => "the budget of refused recipients is used up for now",
+            WaitCause::Outage => "no resolver or no mail server at all can be reached",
+            WaitCause::Queue => {
+                "not asked yet, or being asked: a first try without an answer takes about a minute"
             }
-            WaitCause::Outage => "the service reaches no resolver or no mail server",
-            WaitCause::Queue => "not asked yet, or being asked",
         }
     }
 }
@@ -189,9 +190,9 @@ pub struct BatchSummary {
     pub name: Option<String>,
     /// Whether every row is answered.
     pub completed: bool,
-    /// The number of addresses.
+    /// The number of submitted addresses, with duplicates.
     pub total: u32,
-    /// The number of addresses that are checked.
+    /// The number of submitted addresses that have a result.
     pub checked: u32,
     /// The time of creation, in RFC 3339 with an offset.
     pub created_at: String,
@@ -232,6 +233,16 @@ mod tests {
     fn counts_are_an_object() {
         let counts = Counts(vec![(Reason::RoleAccount, 2), (Reason::CatchAll, 1)]);
         assert_eq!(serde_json::to_string(&counts).unwrap(), r#"{"catch_all":1,"role_account":2}"#);
+    }
+
+    #[test]
+    fn the_documentation_has_the_same_words_for_each_cause() {
+        let docs = include_str!("../../../docs/api-lists.md");
+        for cause in WaitCause::ALL {
+            let value = serde_json::to_value(cause).unwrap();
+            let row = format!("| `{}` | {} |", value.as_str().unwrap(), cause.words());
+            assert!(docs.lines().any(|line| line.starts_with(&row)), "{row}");
+        }
     }
 
     #[test]

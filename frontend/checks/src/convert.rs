@@ -60,7 +60,7 @@ pub fn verdict(finding: &Finding) -> store::Verdict {
     store::Verdict { reason: reason(finding.reason), evidence: finding.evidence }
 }
 
-/// What an address waits for that is to be asked about again, by the rule of its finding.
+/// What an address waits for that is to be asked about again, by the rule of its finding. The progress of `clean` reads it too.
 pub fn wait_cause(rule: &str) -> api::WaitCause {
     match rule {
         "no_connection" | "no_answer_in_time" | "hung_up" | "control_unanswered" => api::WaitCause::NoAnswer,

@@ -12,6 +12,8 @@
 //! expected to be like those that were read.
 
 use super::budget::AskedRow;
+use api::WaitCause;
+use checks::convert::wait_cause;
 use engine::proto::limits::{CONNECT_TIMEOUT, HOST_DOWN};
 use engine::proto::retry::CLEAN_RETRIES;
 use std::collections::VecDeque;
@@ -36,8 +38,10 @@ pub(super) enum Cause {
     Greylisting,
     /// The budget of refused recipients of its site is used up.
     Budget,
-    /// Its server has replied "later", or ended the session.
+    /// Its server has given no final answer.
     Later,
+    /// Its server ended the session before an answer, or DNS did not answer.
+    NoAnswer,
     /// No server could be reached.
     Connection,
 }
@@ -51,19 +55,21 @@ impl Cause {
     /// The cause of a rule that leaves a row unverifiable for now.
     pub fn of_rule(rule: &str) -> Cause {
         match rule {
-            "no_connection" | "no_answer_in_time" | "source_rested" => Cause::Connection,
+            "no_connection" | "no_answer_in_time" => Cause::Connection,
             _ if rule.starts_with("greylisted") || rule == "retry-soon" => Cause::Greylisting,
+            _ if wait_cause(rule) == WaitCause::NoAnswer => Cause::NoAnswer,
             _ => Cause::Later,
         }
     }
 
+    /// The words that the dashboard has for the same cause.
     fn text(self) -> &'static str {
-        match self {
-            Cause::Greylisting => "greylisting",
-            Cause::Budget => "budget of refused recipients",
-            Cause::Later => "the server asks for a later try",
-            Cause::Connection => "no connection",
-        }
+        let cause = match self {
+            Cause::Greylisting | Cause::Later => WaitCause::RetryLater,
+            Cause::Budget => WaitCause::RefusalBudget,
+            Cause::NoAnswer | Cause::Connection => WaitCause::NoAnswer,
+        };
+        cause.words()
     }
 }
 
@@ -350,7 +356,7 @@ impl TimeLeft {
                 live = live.max(times.time_for(rows, now, usual).filter(|_| rows > 0.0).unwrap_or_default());
                 continue;
             }
-            awaited.add(number, asked, "no answer");
+            awaited.add(number, asked, WaitCause::NoAnswer.words());
             let silent_for = now - times.last.max(times.begun);
             if times.replies == 0 && silent_for < times.connecting() {
                 connecting = connecting.max(times.connected_until(facts, times.connecting() - silent_for));
@@ -529,11 +535,11 @@ mod tests {
             near(left, (304_000 - now) as f64 / 1000.0);
         }
         let (_, awaited) = times.estimate(&facts(300_000, 2000));
-        assert_eq!(awaited, Some(Awaited { domain: Some(0), why: "greylisting", others: 1 }));
+        assert_eq!(awaited, Some(Awaited { domain: Some(0), why: WaitCause::RetryLater.words(), others: 1 }));
         times.on_again(0, 302_000);
         times.on_result(0, false, 303_000);
         let (_, awaited) = times.estimate(&facts(303_000, 303_000));
-        assert_eq!(awaited.map(|it| it.why), Some("budget of refused recipients"));
+        assert_eq!(awaited.map(|it| it.why), Some(WaitCause::RefusalBudget.words()));
     }
 
     #[test]
@@ -548,7 +554,7 @@ mod tests {
         let patient = RunFacts { max_wait: 100_000, ..facts(61_000, 10_000) };
         near(stated(&mut times, &patient), 104.0);
         let (_, awaited) = times.estimate(&patient);
-        assert_eq!(awaited, Some(Awaited { domain: Some(0), why: "no answer", others: 0 }));
+        assert_eq!(awaited, Some(Awaited { domain: Some(0), why: WaitCause::NoAnswer.words(), others: 0 }));
     }
 
     #[test]

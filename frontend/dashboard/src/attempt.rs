@@ -15,7 +15,7 @@ use checks::{fast, full};
 use engine::proto::address::Address;
 use http_core::Reply;
 use lists::numbers::grouped;
-use lists::words::{advice, sentence};
+use lists::words::{address_text, advice, sentence};
 use maud::{Markup, html};
 use store::clock;
 use store::rate_limit::Row;
@@ -132,11 +132,11 @@ async fn render(
 fn result(outcome: &Outcome) -> Markup {
     html! {
         section.card role="status" aria-labelledby="result-title" {
-            h2.wrap #result-title { (outcome.email) }
+            h2.wrap #result-title { (address_text(&outcome.email)) }
             dl {
                 dt { "Verdict" } dd { (chart::tag(outcome.reason)) }
                 dt { "Reason" } dd { (chart::named(outcome.reason)) }
-                @if let Some(suggestion) = &outcome.suggestion { dt { "Did you mean" } dd { (suggestion) } }
+                @if let Some(suggestion) = &outcome.suggestion { dt { "Did you mean" } dd { (address_text(suggestion)) } }
                 dt { "Advice" } dd { (sentence(advice(outcome.reason))) }
                 dt { "Cost" } dd { (outcome.cost) }
             }

@@ -4,9 +4,10 @@ use super::page::time;
 use super::{chart, page};
 use crate::problem::Problem;
 use crate::visit::Visit;
-use api::Reason;
+use api::{Reason, WaitCause};
 use http_core::Reply;
 use lists::numbers::grouped;
+use lists::words::address_text;
 use maud::{Markup, html};
 use store::clock;
 use store::{BatchId, BatchSummary, BatchView};
@@ -30,7 +31,7 @@ pub fn table(recent: &[BatchSummary]) -> Markup {
             p.empty { "No batches. Send up to 200 addresses at once with " a href="/docs" { "the API" } "." }
         } @else {
             div.scroll tabindex="0" role="region" aria-label="Batches" { table.stack {
-                thead { tr { th scope="col" { "Created" } th scope="col" { "Batch" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
+                thead { tr { th scope="col" { "Created" } th scope="col" { "Batch" } th.number scope="col" { "Addresses" } th.number scope="col" { "Addresses checked" } th scope="col" { "State" } } }
                 tbody { @for batch in recent { tr {
                     td data-label="Created" { (time(batch.created_at)) }
                     td.wrap data-label="Batch" {
@@ -41,7 +42,7 @@ pub fn table(recent: &[BatchSummary]) -> Markup {
                         @if batch.is_test { " " span.tag { "test" } }
                     }
                     td.number data-label="Addresses" { (grouped(batch.total.into())) }
-                    td.number data-label="Checked" { (grouped((batch.checked - batch.refunded).into())) }
+                    td.number data-label="Addresses checked" { (grouped((batch.checked - batch.refunded).into())) }
                     td data-label="State" { @if batch.completed { span.tag.good { "completed" } } @else { span.tag { "processing" } } }
                 } } }
             } }
@@ -67,7 +68,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         }
         @if let Some(name) = &view.name { p.wrap { (name) } }
         div #progress data-refresh=[(!view.completed).then(|| format!("/batches/{id}"))] {
-            (state(&view, page::greylisting(visit.dashboard.batch_wait, id.0.made_at())))
+            (state(&view, page::waiting(visit.dashboard.batch_wait, id.0.made_at())))
         }
     };
     Ok(page::page_at("Batch", Some("/batches"), Some(signed_in), body))
@@ -93,8 +94,12 @@ fn state(view: &BatchView, late: Markup) -> Markup {
             h2 { (grouped((view.checked - view.refunded).into())) " of " (grouped(view.total.into())) " addresses checked" }
             @if view.refunded > 0 {
                 p {
-                    (grouped(view.refunded.into())) " addresses were not checked, because the batch was cancelled, the service could not reach any mail server, or its budget of refused recipients was used up. \
-                     They cost nothing, and are shown as unverifiable."
+                    (grouped(view.refunded.into())) " addresses have no answer. They cost nothing, and are shown as unverifiable. Each has one of these causes:"
+                }
+                ul {
+                    li { "the batch was cancelled before the address was checked" }
+                    li { (WaitCause::Outage.words()) }
+                    li { (WaitCause::RefusalBudget.words()) }
                 }
             }
             @if !view.is_test { p.soft { (grouped(view.charged)) " credits charged." } }
@@ -106,7 +111,7 @@ fn state(view: &BatchView, late: Markup) -> Markup {
                 thead { tr { th scope="col" { "Address" } th scope="col" { "Verdict" } th scope="col" { "Reason" } } }
                 tbody { @for (email, reason) in results {
                     tr {
-                        td.wrap data-label="Address" { (email) }
+                        td.wrap data-label="Address" { (address_text(email)) }
                         td data-label="Verdict" { (chart::tag(*reason)) }
                         td data-label="Reason" { (chart::named(*reason)) }
                     }

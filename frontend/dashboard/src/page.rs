@@ -4,6 +4,7 @@ use super::assets::{SCRIPT, STYLE};
 use super::form::token_field;
 use super::problem::Problem;
 use super::session::SignedIn;
+use api::WaitCause;
 use http_core::Reply;
 use maud::{DOCTYPE, Markup, html};
 use std::borrow::Cow;
@@ -23,12 +24,12 @@ pub fn notice(wrong: Option<&str>) -> Markup {
     html! { @if let Some(wrong) = wrong { p.notice.bad role="alert" { (wrong) } } }
 }
 
-/// Why the last addresses of a batch take long, and how long. `created_at` is the time of the batch.
-pub fn greylisting(wait: Duration, created_at: UnixMs) -> Markup {
+/// What the addresses of a batch without a result wait for, and how long. `created_at` is the time of the batch.
+pub fn waiting(wait: Duration, created_at: UnixMs) -> Markup {
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(UnixMs::MAX);
     html! {
-        "Some addresses have to be tried again, because their mail server answered \"later\" or not at all. "
-        "They have a result by about " (time(created_at.saturating_add(wait_ms))) "."
+        "An address without a result is not asked yet, or is tried again (" (WaitCause::RetryLater.words()) ", or "
+        (WaitCause::NoAnswer.words()) "). All have a result by about " (time(created_at.saturating_add(wait_ms))) "."
     }
 }
 
@@ -201,7 +202,7 @@ mod tests {
     #[test]
     fn a_running_batch_tells_its_end() {
         let wait = Duration::from_secs(1200);
-        let batch = greylisting(wait, 20_000 * 86_400_000).into_string();
+        let batch = waiting(wait, 20_000 * 86_400_000).into_string();
         assert!(
             batch.contains("have a result by about") && batch.contains("2024-10-04 00:20 UTC"),
             "{batch}"

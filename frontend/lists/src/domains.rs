@@ -98,6 +98,18 @@ pub fn domain_text(domain: &str) -> String {
     if has_label && is_same && text != domain { format!("{text} ({domain})") } else { domain.to_owned() }
 }
 
+/// An address for people: as it was given, with the other form of its domain if that has letters outside ASCII. The form with such
+/// letters comes first, as in [`domain_text`].
+pub fn address_text(address: &str) -> String {
+    let Some((local, given)) = address.rsplit_once('@') else { return address.to_owned() };
+    let Ok(ascii) = idna::domain_to_ascii(given) else { return address.to_owned() };
+    let (unicode, _) = idna::domain_to_unicode(&ascii);
+    if domain_text(&ascii) == ascii {
+        return address.to_owned();
+    }
+    format!("{local}@{unicode} ({local}@{ascii})")
+}
+
 /// The name of the domain with this number.
 fn name<'a>(names: &'a str, ends: &[u32], number: u32) -> &'a str {
     let number = number as usize;
@@ -125,6 +137,20 @@ mod tests {
             ("xn--example-.com", "xn--example-.com"),
         ] {
             assert_eq!(domain_text(domain), text);
+        }
+    }
+
+    #[test]
+    fn people_read_both_forms_of_the_domain_of_an_address() {
+        let both = "info@müller.example (info@xn--mller-kva.example)";
+        for (address, text) in [
+            ("info@müller.example", both),
+            ("info@xn--mller-kva.example", both),
+            ("Joe@Example.com", "Joe@Example.com"),
+            ("no address", "no address"),
+            ("a@xn--a.example", "a@xn--a.example"),
+        ] {
+            assert_eq!(address_text(address), text);
         }
     }
 

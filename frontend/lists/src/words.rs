@@ -3,6 +3,8 @@
 //! A text is a clause without a capital letter and a full stop, as in a table; [`sentence`] makes a sentence of it. Tests compare the
 //! reasons with the table in README.md, and the rules with those of docs/verdicts.md.
 
+pub use crate::domains::address_text;
+
 use api::Reason;
 use engine_proto::verdict::classify::rules;
 use engine_proto::verdict::{Class, Scope};
@@ -110,9 +112,13 @@ pub fn rule(name: &str) -> RuleWords {
             "the mail server did not say whether it refuses mailboxes that do not exist",
             LATER_OR_DOCTOR,
         ),
-        "control_unclear" | "control_remembered" => words(
-            "the mail server gave no clear answer about a mailbox that does not exist, for example because of greylisting",
+        "control_unclear" => words(
+            "the mail server gave no clear answer about a mailbox that does not exist",
             "check again after an hour; if the rule is the same, decide as for catch_all",
+        ),
+        "control_remembered" => words(
+            "an earlier check got no clear answer about a mailbox that does not exist, so mailprobe did not ask about one again",
+            "check again after an hour: mailprobe then asks again",
         ),
         "behaviour_changed" | "refusal_unproven" => words(
             "the mail server did not distinguish its mailboxes from others",

@@ -6,7 +6,7 @@ pub use super::place::Place;
 use super::place::{all_accounts, execute_or_tell, output_failed, unexpected};
 use super::table::{write_json, write_pairs, write_table};
 use clap::{Args, Subcommand};
-use lists::numbers::counted;
+use lists::numbers::{counted, grouped};
 use server::admin::{Command, LimitsShown, ListedAccount, Response, Shown};
 use std::io::{self, Write};
 use store::credits::calendar::Iso8601;
@@ -184,17 +184,24 @@ pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(
             create(Command::AccountCreate { id, name, plan }, credits, email, place)?
         }
         AccountAction::One(action) => {
+            let change = Change::of(&action);
             let command = command(action, place)?;
             let grant = match &command {
                 Command::AccountGrant { id, .. } => Some(*id),
                 _ => None,
             };
-            execute_or_tell(place, false, command).map_err(|error| match grant {
+            let response = execute_or_tell(place, false, command).map_err(|error| match grant {
                 Some(id) if error.may_be_done() => {
                     format!("{error}; repeat the command with --id {id}: this grants the credits only once")
                 }
                 _ => error.to_string(),
-            })?
+            })?;
+            if !args.json
+                && let (Some(change), Response::Account(account)) = (change, &response)
+            {
+                writeln!(out, "{}\n", change.done(account)).map_err(output_failed)?;
+            }
+            response
         }
         AccountAction::Export { account } => {
             execute_or_tell(place, false, Command::AccountExport { account })
@@ -216,6 +223,42 @@ pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(
         other => return Err(unexpected(&other)),
     };
     written.map_err(output_failed)
+}
+
+/// What a command changes of an account, for the line that says that it is done.
+enum Change {
+    Plan,
+    Status,
+    /// So many credits; with the id of an earlier grant, which may have taken effect then.
+    Credits(u64, Option<EntryId>),
+}
+
+impl Change {
+    fn of(action: &OneAccount) -> Option<Change> {
+        match action {
+            OneAccount::SetPlan { .. } => Some(Change::Plan),
+            OneAccount::SetStatus { .. } => Some(Change::Status),
+            OneAccount::Grant { credits, id, .. } => Some(Change::Credits(*credits, *id)),
+            // Their output is what was asked for.
+            OneAccount::Show { .. } | OneAccount::SetLimits { .. } => None,
+        }
+    }
+
+    /// One sentence about the account after the change.
+    fn done(&self, account: &Account) -> String {
+        let (name, left) = (&account.name, grouped(account.balance.available()));
+        match self {
+            Change::Plan => format!("{name} has the plan {} now, and {left} credits.", account.plan),
+            Change::Status => format!("{name} is {} now.", status(account)),
+            Change::Credits(credits, None) => {
+                format!("{} added; {name} now has {left}.", counted(*credits, "credit", "credits"))
+            }
+            Change::Credits(credits, Some(id)) => format!(
+                "{} added once, by the grant {id}; {name} now has {left}.",
+                counted(*credits, "credit", "credits")
+            ),
+        }
+    }
 }
 
 fn random_bits() -> Result<u128, String> {

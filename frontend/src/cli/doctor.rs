@@ -4,7 +4,7 @@ use super::flags::{DATA, ENGINE, Flags, LEARNED, SERVER};
 use super::log;
 use super::program::Failure;
 use super::terminal::shows_colours;
-use crate::doctor::{Asked, examine};
+use crate::doctor::{Asked, MAIL_SERVERS, examine};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -21,12 +21,9 @@ Exit codes: 0 if nothing is to be done, 3 with warnings, 1 with failures, 2 for 
 /// The arguments of `mailprobe doctor`.
 #[derive(clap::Args)]
 pub struct DoctorArgs {
-    /// Mail server to reach, by its name or its IP address (repeatable).
-    #[arg(long, value_name = "HOST", default_values = [
-        "gmail-smtp-in.l.google.com",
-        "mx-eu.mail.am0.yahoodns.net",
-        "mx01.gmx.net",
-    ])]
+    /// Mail server to reach, by its name or its IP address (repeatable). With another --smtp-port than 25, name one that
+    /// listens there.
+    #[arg(long, value_name = "HOST", default_values = MAIL_SERVERS)]
     mx: Vec<String>,
     /// Zone of a DNS blocklist (repeatable).
     #[arg(long, value_name = "ZONE", default_values = ["zen.spamhaus.org", "bl.spamcop.net", "b.barracudacentral.org"])]

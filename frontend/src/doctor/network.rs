@@ -116,13 +116,33 @@ fn buffer() -> Finding {
     }
 }
 
-/// Whether mail servers can be reached: each source to each host, until one answers.
-pub fn port_25(sources: &[Identity], hosts: &[String], port: u16, resolvers: &[SocketAddr]) -> Vec<Finding> {
+/// The check of the port of mail servers, whatever its number is.
+const PORT: &str = "port 25";
+
+/// Whether mail servers can be reached: each source to each host, until one answers. `is_named`: the operator has chosen the hosts.
+/// The others listen at port 25 alone.
+pub fn mail_port(
+    sources: &[Identity],
+    hosts: &[String],
+    is_named: bool,
+    port: u16,
+    resolvers: &[SocketAddr],
+) -> Vec<Finding> {
+    if port != 25 && !is_named {
+        let found = format!(
+            "not checked: the setting smtp_port is {port}, and the mail servers that this command knows listen at port 25"
+        );
+        let remedy = format!("with --mx, name a mail server that listens at port {port}");
+        return vec![
+            Finding::ok(PORT, "", found)
+                .warning("it is not known whether mail servers can be reached", remedy),
+        ];
+    }
     sources.iter().map(|source| source_reaches(source, hosts, port, resolvers)).collect()
 }
 
 fn source_reaches(source: &Identity, hosts: &[String], port: u16, resolvers: &[SocketAddr]) -> Finding {
-    let finding = |found: String| Finding::ok("port 25", source.label.clone(), found);
+    let finding = |found: String| Finding::of_source(PORT, source.label.clone(), found);
     if source.proxy {
         return finding("not checked: a proxy makes the connections".into());
     }
@@ -134,14 +154,19 @@ fn source_reaches(source: &Identity, hosts: &[String], port: u16, resolvers: &[S
         for address in addresses.iter().take(ADDRESSES_MAX) {
             best = best.max(reach(source.bind, SocketAddr::new(*address, port), BANNER_TIMEOUT));
             if let Reach::Greeted = best {
-                return finding(format!("{host} answers"));
+                return finding(format!("{host} answers at {}", port_words(port)));
             }
         }
         tries.push((host, best));
     }
     let found: Vec<String> = tries.iter().map(|(host, reach)| format!("{host} {reach}")).collect();
     let worst = tries.iter().map(|(_, reach)| reach.clone()).max().unwrap_or(Reach::Unresolved);
-    judge_reach(finding(found.join(", ")), &worst)
+    judge_reach(finding(format!("{}: {}", port_words(port), found.join(", "))), &worst, port)
+}
+
+/// The port that was tried, and its origin if it is not the usual one.
+fn port_words(port: u16) -> String {
+    if port == 25 { "port 25".to_owned() } else { format!("port {port} (the setting smtp_port)") }
 }
 
 /// What a mail server did, the clearest sign last.
@@ -176,18 +201,19 @@ impl std::fmt::Display for Reach {
     }
 }
 
-fn judge_reach(finding: Finding, worst: &Reach) -> Finding {
+fn judge_reach(finding: Finding, worst: &Reach, port: u16) -> Finding {
     let none = "full checks cannot ask mail servers; fast checks still work";
-    let blocked =
-        "ask the provider to open outbound port 25, use another machine, or name a SOCKS5 proxy with --proxy";
+    let blocked = format!(
+        "ask the provider to open outbound port {port}, use another machine, or name a SOCKS5 proxy with --proxy"
+    );
     match worst {
         Reach::Greeted => finding,
         Reach::Unresolved => finding.failure(none, "check the resolver above, or name other hosts with --mx"),
         Reach::Unreachable(_) => finding.failure(none, "give this machine a route to the Internet"),
-        Reach::Silent => finding.failure(format!("{none}: a firewall drops outbound port 25"), blocked),
+        Reach::Silent => finding.failure(format!("{none}: a firewall drops outbound port {port}"), blocked),
         Reach::Mute => finding.failure(
             format!("{none}: a firewall or proxy on the way holds the connections, or these servers are out of order"),
-            "try other hosts with --mx; if none greets, ask the provider to open outbound port 25, or use another machine",
+            format!("try other hosts with --mx; if none greets, ask the provider to open outbound port {port}, or use another machine"),
         ),
         Reach::Refused | Reach::Reset => {
             finding.failure(format!("{none}: a firewall answers in place of the mail servers"), blocked)
@@ -283,7 +309,7 @@ fn greet(mut stream: TcpStream, patience: Duration) -> io::Result<String> {
 pub fn names(sources: &[Identity], resolvers: &[SocketAddr], on_loopback: bool) -> Vec<Finding> {
     if on_loopback {
         let found = "not checked, because all mail servers are on loopback";
-        let finding = |source: &Identity| Finding::ok("reverse DNS", source.label.clone(), found);
+        let finding = |source: &Identity| Finding::of_source("reverse DNS", source.label.clone(), found);
         return sources.iter().map(finding).collect();
     }
     sources.iter().map(|source| names_of(source, resolvers)).collect()
@@ -293,7 +319,7 @@ const REFUSE: &str = "many mail servers refuse such a client, and their addresse
 
 fn names_of(source: &Identity, resolvers: &[SocketAddr]) -> Finding {
     let ehlo = source.ehlo.to_ascii_lowercase();
-    let finding = |found: String| Finding::ok("reverse DNS", source.label.clone(), found);
+    let finding = |found: String| Finding::of_source("reverse DNS", source.label.clone(), found);
     if ehlo.starts_with('[') {
         return finding(format!("EHLO says {ehlo}, which is no name"))
             .failure(REFUSE, "set --ehlo to a name that resolves to the address of this source");
@@ -366,7 +392,7 @@ pub fn blocklists(sources: &[Identity], zones: &[String], resolvers: &[SocketAdd
 }
 
 fn listed(source: &Identity, address: IpAddr, zone: &str, resolvers: &[SocketAddr]) -> Finding {
-    let finding = |found: String| Finding::ok("blocklist", format!("{} {zone}", source.label), found);
+    let finding = |found: String| Finding::of_source("blocklist", format!("{} {zone}", source.label), found);
     let name = reversed(address, zone, zone);
     let Some(reply) = first_answer(resolvers, &name, RecordType::A) else {
         return finding("no answer".into())
@@ -566,11 +592,11 @@ mod tests {
             (Reach::Rejected("554 no".into()), "reject this source"),
             (Reach::Unresolved, "fast checks still work"),
         ] {
-            let found = judge_reach(finding(worst.to_string()), &worst);
+            let found = judge_reach(finding(worst.to_string()), &worst, 25);
             assert_eq!(found.severity, Severity::Failure);
             assert!(found.meaning.contains(said) && !found.remedy.is_empty(), "{found:?}");
         }
-        assert_eq!(judge_reach(finding(String::new()), &Reach::Greeted).severity, Severity::Ok);
+        assert_eq!(judge_reach(finding(String::new()), &Reach::Greeted, 25).severity, Severity::Ok);
     }
 
     #[test]
@@ -587,8 +613,13 @@ mod tests {
         });
         let label = "default".to_owned();
         let source = Identity { label, bind: None, proxy: false, address: None, ehlo: String::new() };
-        let found = port_25(&[source], &["127.0.0.1".into()], at.port(), &[]);
-        assert_eq!((found[0].severity, &*found[0].found), (Severity::Ok, "127.0.0.1 answers"));
+        let (sources, hosts) = ([source], ["127.0.0.1".to_owned()]);
+        let found = mail_port(&sources, &hosts, true, at.port(), &[]);
+        let said = format!("127.0.0.1 answers at port {} (the setting smtp_port)", at.port());
+        assert_eq!((found[0].severity, &found[0].found), (Severity::Ok, &said));
+        let unnamed = mail_port(&sources, &hosts, false, at.port(), &[]);
+        assert_eq!(unnamed[0].severity, Severity::Warning);
+        assert!(unnamed[0].found.contains(&format!("smtp_port is {}", at.port())), "{unnamed:?}");
         assert_eq!(reach(None, at, BANNER_TIMEOUT), Reach::Greeted);
         assert_eq!(
             reach(Some(Ipv4Addr::LOCALHOST.into()), at, BANNER_TIMEOUT),

@@ -22,6 +22,9 @@ pub struct Finding {
     pub check: &'static str,
     /// What was checked, such as an address; empty if the check has one subject.
     pub subject: String,
+    /// Whether the subject is a source, which the text for people then says.
+    #[serde(skip)]
+    pub(super) of_source: bool,
     /// How serious it is.
     pub severity: Severity,
     /// What was found.
@@ -39,11 +42,17 @@ impl Finding {
         Finding {
             check,
             subject,
+            of_source: false,
             severity: Severity::Ok,
             found,
             meaning: String::new(),
             remedy: String::new(),
         }
+    }
+
+    /// A finding about a source, with nothing to do. The subject begins with the label of the source.
+    pub fn of_source(check: &'static str, subject: impl Into<String>, found: impl Into<String>) -> Finding {
+        Finding { of_source: true, ..Finding::ok(check, subject, found) }
     }
 
     /// The same finding as a warning.
@@ -98,7 +107,11 @@ impl Report {
                 false => format!("{word:<8}"),
             };
             let Finding { check, subject, found, meaning, remedy, .. } = finding;
-            let subject = if subject.is_empty() { String::new() } else { format!(" {subject}") };
+            let subject = match subject.as_str() {
+                "" => String::new(),
+                subject if finding.of_source => format!(" of the source {subject}"),
+                subject => format!(" {subject}"),
+            };
             writeln!(out, "{word} {}", shown(&format!("{check}{subject}: {found}")))?;
             if finding.severity != Severity::Ok {
                 writeln!(out, "         Means: {}", shown(meaning))?;
@@ -133,9 +146,12 @@ mod tests {
             assert_eq!(Report::new(findings).exit_code(), code);
         }
         let mut out = Vec::new();
-        Report::new(vec![ok(), failure()]).write(&mut out, false).unwrap();
+        let source = Finding::of_source("reverse DNS", "default", "not checked");
+        assert!(serde_json::to_value(&source).unwrap().get("of_source").is_none());
+        Report::new(vec![ok(), failure(), source]).write(&mut out, false).unwrap();
         let expected = "ok       clock: right\n\
-                        failure  port 25 a\u{fffd}b: silent\n         Means: no verdicts\n         Do:    ask the provider\n";
+                        failure  port 25 a\u{fffd}b: silent\n         Means: no verdicts\n         Do:    ask the provider\n\
+                        ok       reverse DNS of the source default: not checked\n";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }

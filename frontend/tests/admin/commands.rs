@@ -95,7 +95,12 @@ fn people_get_tables() {
         let lines: Vec<_> = list.lines().collect();
         assert_eq!(lines[0].split_whitespace().next(), Some("NAME"));
         assert!(lines[1].starts_with("acme  acc_") && lines[1].contains("  free  active  100  "), "{list}");
-        site.run(&["account", "grant", "acme", "7", "--note", "a gift"]).unwrap();
+        let granted = site.run(&["account", "grant", "acme", "7", "--note", "a gift"]).unwrap();
+        assert!(granted.starts_with("7 credits added; acme now has 107.\n\nname "), "{granted}");
+        let moved = site.run(&["account", "set-plan", "acme", "free"]).unwrap();
+        assert!(moved.starts_with("acme has the plan free now, and 107 credits.\n\nname "), "{moved}");
+        let paused = site.run(&["account", "set-status", "acme", "paused"]).unwrap();
+        assert!(paused.starts_with("acme is paused now.\n\nname "), "{paused}");
         let shown = site.run(&["account", "show", "acme"]).unwrap();
         assert!(shown.contains("pack    7                        a gift\n"), "{shown}");
         assert!(shown.ends_with("2 entries and 0 reservations add up.\n"), "{shown}");

@@ -84,6 +84,9 @@ fn explained(
             let flag = meant.iter().find(|(other, flag, _)| *other == wrong && has(flag));
             if let Some((_, flag, value)) = flag {
                 error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{flag} {value}")));
+            } else if let Some(whole) = split_number(arguments, wrong) {
+                let tip = format!("a number has no spaces: write {whole}");
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
             }
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation if error.get(ContextKind::Usage).is_none() => {
@@ -92,6 +95,24 @@ fn explained(
         _ => {}
     }
     error
+}
+
+/// The number or time that the argument is the end of, if it was written with a space: `5 000` or `15 m`.
+fn split_number(arguments: &[OsString], wrong: &str) -> Option<String> {
+    let at = arguments.iter().position(|argument| argument == wrong)?;
+    let is_number = |text: &str| values::number(text, 0, u64::MAX).is_ok();
+    let mut from = at;
+    while let Some(before) = from.checked_sub(1).and_then(|before| arguments.get(before)?.to_str())
+        && is_number(before)
+    {
+        from -= 1;
+    }
+    let groups = arguments.get(from..=at)?.iter().filter_map(|group| group.to_str());
+    let whole: String = groups.collect();
+    let is_time = values::duration(&whole, None).is_ok();
+    let is_grouped = wrong.len() == 3 && is_number(&whole);
+    let is_split = from < at && (is_grouped || is_time);
+    is_split.then(|| whole.parse().map_or(whole, values::grouped))
 }
 
 /// The names of the command that these arguments select, and the command.
@@ -204,6 +225,15 @@ mod tests {
                 "tool run --speed 7",
                 "unexpected argument '--speed' found; tip: a similar argument exists: '--rate N'; see `tool run --help`",
             ),
+            (
+                "tool run --rate 5 000",
+                "unexpected argument '000' found; tip: a number has no spaces: write 5,000; see `tool run --help`",
+            ),
+            (
+                "tool run --rate 1 234 567",
+                "unexpected argument '234' found; tip: a number has no spaces: write 1,234; see `tool run --help`",
+            ),
+            ("tool run --rate 1 7", "unexpected argument '7' found; see `tool run --help`"),
             ("tool --speed", "unexpected argument '--speed' found; see `tool --help`"),
         ] {
             let words: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();

@@ -1,9 +1,12 @@
 //! The effects of a checkpoint on an answer that it released: see [`crate::verdict::evidence`].
 
-use crate::verdict::Reason;
+use crate::limits::CONTROL_UNKNOWN_TTL;
+use crate::retry::{GREYLISTING_WAIT, may_tell_more};
 use crate::verdict::catch_all::ControlFinding;
 use crate::verdict::classify::{Classification, reason_at_rcpt};
 use crate::verdict::evidence::{Held, Proof};
+use crate::verdict::{Class, Reason, Scope};
+use std::time::Duration;
 
 /// The rule of an address if the later behaviour of the server contradicts its answer.
 pub const CHANGED: &str = "behaviour_changed";
@@ -13,6 +16,10 @@ pub const UNPROVEN: &str = "refusal_unproven";
 
 /// The rule of an accept after which the session ended.
 pub const UNANSWERED: &str = "control_unanswered";
+
+/// The rule of an accept if the reply to the control recipient is about that invented mailbox and proves nothing, for example that
+/// the mailbox is full.
+pub const UNCLEAR: &str = "control_unclear";
 
 /// What is known beside the answer and its proof.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -86,6 +93,39 @@ pub fn on_released(held: Held, said: &Classification, proof: Proof, facts: Relea
         (Held::Unclear, Proof::Lost) => again(said.rule),
         (Held::Unclear, _) => ReleaseEffect::Elsewhere,
     }
+}
+
+/// What an accept that stays without a proof becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnprovenAccept {
+    /// The rule of the address.
+    pub rule: &'static str,
+    /// The delay after which a later check may tell more; `None` if it alone gives the same answer.
+    pub retry_after: Option<Duration>,
+    /// The reply was transient, so the same check asks once more, soon.
+    pub again_soon: bool,
+}
+
+/// Decides what an accept becomes after a reply to the control recipient that proves nothing; `None` if there was no reply.
+///
+/// The cause gets the rule that it has if the address itself gets such a reply: a server that refuses us refuses the control
+/// recipient in the same words. Only a reply about the invented mailbox must not be read as one about the address.
+pub fn on_unproven_accept(control: Option<&Classification>) -> UnprovenAccept {
+    let later = Some(CONTROL_UNKNOWN_TTL);
+    let Some(control) = control else {
+        return UnprovenAccept { rule: UNANSWERED, retry_after: later, again_soon: false };
+    };
+    let names_cause = match control.class {
+        Class::Greylisted | Class::Throttled | Class::Policy | Class::AuthRequired | Class::Relay => true,
+        Class::Temporary | Class::Unclear => control.scope != Scope::Recipient,
+        _ => false,
+    };
+    let rule = if names_cause { control.rule } else { UNCLEAR };
+    let retry_after = match control.class {
+        Class::Greylisted => Some(GREYLISTING_WAIT),
+        _ => later.filter(|_| may_tell_more(rule)),
+    };
+    UnprovenAccept { rule, retry_after, again_soon: control.class == Class::Temporary }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::problem::Problem;
 use crate::redirect;
 use crate::visit::Visit;
 use crate::{chart, page};
+use api::Reason;
 use http_core::Reply;
 use list_work::actions::{Progress, StartError, WaitingAddresses, remaining_price};
 use lists::numbers::{counted, grouped};
@@ -30,10 +31,12 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 pub async fn start(visit: Visit) -> Result<Reply, Problem> {
     let list = find(&visit).await?;
     let by = Authority::session(visit.signed_in()?.session);
+    if list.state == ListState::Completed {
+        return unchanged(&visit, &list, "There is nothing to start").await;
+    }
     let why = match visit.dashboard.lists.actions.start(list.clone(), by).await {
-        Ok(_) | Err(StartError::State(_)) => {
-            return Ok(redirect::see_other(format!("/lists/{}", list.id)));
-        }
+        Ok(_) => return Ok(redirect::see_other(format!("/lists/{}", list.id))),
+        Err(StartError::State(_)) => return unchanged(&visit, &list, "The check cannot start").await,
         Err(StartError::Insufficient { required, available }) => format!(
             "The addresses that are left cost about {required} credits, and the account has {available}. The page Plan says how to get more."
         ),
@@ -49,8 +52,26 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
 /// `POST /lists/{id}/cancel`: ends the check of a list of the account.
 pub async fn cancel(visit: Visit) -> Result<Reply, Problem> {
     let list = find(&visit).await?;
+    if matches!(list.state, ListState::Completed | ListState::Cancelled | ListState::Unfit) {
+        return unchanged(&visit, &list, "There is nothing to cancel").await;
+    }
     visit.dashboard.lists.actions.cancel(list.account, list.id).await?;
     Ok(redirect::see_other(format!("/lists/{}", list.id)))
+}
+
+/// The page of a list that is in a state in which the wanted action has no effect: the state, and what to do.
+async fn unchanged(visit: &Visit, list: &List, what: &str) -> Result<Reply, Problem> {
+    let why = match list.state {
+        ListState::Uploading => "the upload is not complete yet. Wait for its end",
+        ListState::Reading => "the list is being read. Wait until its cost is shown",
+        ListState::Unfit => "the list cannot be checked. Correct it, and upload it again",
+        ListState::Completed => "the check is complete. Its results can be downloaded below",
+        ListState::Cancelled => {
+            "the check was cancelled, which is final. Upload the list again to check the rest"
+        }
+        ListState::Ready | ListState::Running | ListState::Paused => "the state of the list has just changed",
+    };
+    Ok(page::with_status(show_list(visit, list, Some(&format!("{what}: {why}."))).await?, 409))
 }
 
 /// `POST /lists/{id}/delete`: deletes a list of the account.
@@ -114,12 +135,12 @@ pub async fn table(visit: &Visit, lists: &[List]) -> Result<Markup, Problem> {
     }
     Ok(html! {
         div.scroll tabindex="0" role="region" aria-label="Lists" { table.stack {
-            thead { tr { th scope="col" { "List" } th scope="col" { "Uploaded" } th.number scope="col" { "Different addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
+            thead { tr { th scope="col" { "List" } th scope="col" { "Uploaded" } th.number scope="col" { "Different addresses" } th.number scope="col" { "Different addresses checked" } th scope="col" { "State" } } }
             tbody { @for (list, checked) in rows { tr {
                 td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (name(list)) } @if list.mode == KeyMode::Test { " " span.tag { "test" } } }
                 td data-label="Uploaded" { (time(list.created_at)) }
                 td.number data-label="Different addresses" { (grouped(list.to_check())) }
-                td.number data-label="Checked" { (grouped(checked)) }
+                td.number data-label="Different addresses checked" { (grouped(checked)) }
                 td data-label="State" { (state(list.state)) }
             } } }
         } }
@@ -229,10 +250,10 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                     dl {
                         @if let Some(found) = &list.found { (found_in(found)) }
                         dt { "Rows" } dd { (grouped(list.rows)) }
-                        dt { "Addresses" } dd { (grouped(list.addresses)) }
+                        dt { "Rows with an address" } dd { (grouped(list.addresses)) }
                         dt { "Different addresses" } dd { (grouped(list.to_check())) }
-                        dt { "Duplicates" } dd { (grouped(duplicates)) ", free" }
-                        dt { "Checked within 24 hours" } dd { (grouped(list.known)) ", free" }
+                        dt { "Rows with a duplicate" } dd { (grouped(duplicates)) ", free" }
+                        dt { "Different addresses checked within 24 hours" } dd { (grouped(list.known)) ", free" }
                         dt { "Rows without an address" } dd { (grouped(list.rows - list.addresses)) ", free" }
                         dt { "Cost" } dd { strong { "about " (grouped(list.price())) " credits" } "; the account has " (grouped(credits)) "." @if let Some(found) = &list.found { " The cost is as of " (time(found.read_at)) ", when the list was read." } }
                     }
@@ -252,7 +273,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                 (progress(list, done))
             },
             ListState::Paused => {
-                p.notice.warn { (list.why) " " (grouped(left)) " addresses are left, which cost about " (grouped(remaining_price(list))) " credits." }
+                p.notice.warn { (list.why) " " (grouped(left)) " different addresses are left, which cost about " (grouped(remaining_price(list))) " credits." }
                 (progress(list, done))
                 (start("Continue the check"))
             }
@@ -322,14 +343,28 @@ fn sum_of_rows(list: &List) -> String {
 fn charged(list: &List, done: &Progress) -> String {
     let free = done.checked.saturating_sub(done.charged);
     let credits = format!("{} charged", counted(done.charged, "credit", "credits"));
+    let unverifiable = done.counts.iter().find(|(reason, _)| *reason == Reason::Unverifiable);
     match list.mode {
         KeyMode::Live if free > 0 => {
-            format!(
-                "{credits}; {} free: checked within 24 hours before, or not asked because of an outage or a budget of refused recipients.",
-                counted(free, "address was", "addresses were")
-            )
+            format!("{credits}; {}", why_free(free, unverifiable.map_or(0, |(_, count)| *count)))
         }
         KeyMode::Live | KeyMode::Test => format!("{credits}."),
+    }
+}
+
+/// Why addresses with a verdict were free. The store keeps no cause of a free address, but one without an answer is `unverifiable`,
+/// so free addresses with another verdict were checked before.
+fn why_free(free: u64, unverifiable: u64) -> String {
+    let before = "checked within 24 hours before";
+    let unasked = "not answered in an outage of the service, or not asked because the budget of refused recipients was used up";
+    let addresses = counted(free, "address was", "addresses were");
+    match free.saturating_sub(unverifiable) {
+        _ if unverifiable == 0 => format!("{addresses} free: {before}."),
+        0 => format!("{addresses} free: {before}, {unasked}."),
+        repeated => format!(
+            "{addresses} free: at least {} {before}; each of the others too, or it was {unasked}.",
+            grouped(repeated)
+        ),
     }
 }
 
@@ -354,12 +389,32 @@ fn waiting(waiting: &[WaitingAddresses]) -> Markup {
     html! {
         h3 { "What the others wait for" }
         table.stack {
-            thead { tr { th scope="col" { "Cause" } th.number scope="col" { "Addresses" } th scope="col" { "Last try at the latest" } } }
+            thead { tr { th scope="col" { "Cause" } th.number scope="col" { "Different addresses" } th scope="col" { "Last try at the latest" } } }
             tbody { @for WaitingAddresses { cause, addresses, until } in waiting { tr {
                 td.wrap data-label="Cause" { (sentence(cause.words())) }
-                td.number data-label="Addresses" { (grouped(*addresses)) }
+                td.number data-label="Different addresses" { (grouped(*addresses)) }
                 td data-label="Last try at the latest" { @match until { Some(until) if *until <= clock::now() => "under way", Some(until) => (time(*until)), None => "" } }
             } } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_of_a_free_address_is_named() {
+        assert_eq!(why_free(2, 0), "2 addresses were free: checked within 24 hours before.");
+        let unsure = why_free(2, 5);
+        assert!(
+            unsure.contains("24 hours") && unsure.contains("outage") && unsure.contains("budget"),
+            "{unsure}"
+        );
+        let partly = why_free(5, 2);
+        assert!(
+            partly.starts_with("5 addresses were free: at least 3 checked within 24 hours before;"),
+            "{partly}"
+        );
     }
 }

@@ -86,11 +86,17 @@ fn invalid_state(message: impl Into<String>) -> Refusal {
 fn not_started(error: StartError) -> Refusal {
     match error {
         StartError::State(state) => invalid_state(match state {
-            ListState::Uploading => "The upload of the list is not complete yet.",
-            ListState::Reading => "The list is being read. Poll it until `status` is `ready`.",
-            ListState::Unfit => "The list cannot be checked; `problem` says why.",
+            ListState::Uploading => {
+                "The list is `uploading`: its content is not complete yet. Send the rest, then poll it until `status` is `ready`."
+            }
+            ListState::Reading => {
+                "The list is `reading`: its content is counted. Poll it until `status` is `ready`."
+            }
+            ListState::Unfit => {
+                "The list is `unfit`: it cannot be checked, and `problem` says why. Correct the list, and upload it again."
+            }
             _ => {
-                "The list was cancelled. Upload it again to check the rest; what was checked within 24 hours is free."
+                "The list is `cancelled`, which is final. Upload it again to check the rest; what was checked within 24 hours is free."
             }
         }),
         StartError::Insufficient { required, available } => {

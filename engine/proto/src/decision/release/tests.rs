@@ -44,3 +44,40 @@ fn a_released_answer_has_this_effect() {
         assert_eq!(on_released(held, &said, proof, facts), effect, "{held:?} {proof:?} {facts:?}");
     }
 }
+
+#[test]
+fn an_accept_without_a_proof_has_the_cause_of_the_reply_to_the_control_recipient() {
+    let of = |class, scope| {
+        let rule = crate::verdict::classify::rules().find(|&(_, c, s, _)| (c, s) == (class, scope));
+        let rule = rule.map_or("no rule", |(name, ..)| name);
+        let said = Classification { class, scope, permanent: true, to_all: false, rule };
+        let UnprovenAccept { rule, retry_after, again_soon } = on_unproven_accept(Some(&said));
+        (
+            if rule == said.rule { "its own" } else { rule },
+            retry_after.map(|after| after.as_secs()),
+            again_soon,
+        )
+    };
+    for (class, scope, expected) in [
+        (Class::Policy, Scope::Us, ("its own", None, false)),
+        (Class::Policy, Scope::Sender, ("its own", None, false)),
+        (Class::Policy, Scope::Session, ("its own", Some(60), false)),
+        (Class::AuthRequired, Scope::Host, ("its own", None, false)),
+        (Class::Relay, Scope::Host, ("its own", Some(60), false)),
+        (Class::Throttled, Scope::Us, ("its own", Some(60), false)),
+        (Class::Greylisted, Scope::Recipient, ("its own", Some(300), false)),
+        (Class::Temporary, Scope::Host, ("its own", Some(60), true)),
+        (Class::Unclear, Scope::Us, ("its own", None, false)),
+        // These are about the invented mailbox.
+        (Class::Temporary, Scope::Recipient, (UNCLEAR, Some(60), true)),
+        (Class::Unclear, Scope::Recipient, (UNCLEAR, Some(60), false)),
+        (Class::Full, Scope::Recipient, (UNCLEAR, Some(60), false)),
+        (Class::Disabled, Scope::Recipient, (UNCLEAR, Some(60), false)),
+        (Class::ExistsThrottled, Scope::Recipient, (UNCLEAR, Some(60), false)),
+        (Class::DomainDead, Scope::Site, (UNCLEAR, Some(60), false)),
+    ] {
+        assert_eq!(of(class, scope), expected, "{class:?} {scope:?}");
+    }
+    let silent = on_unproven_accept(None);
+    assert_eq!((silent.rule, silent.again_soon), (UNANSWERED, false));
+}

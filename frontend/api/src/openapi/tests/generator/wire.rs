@@ -57,9 +57,9 @@ pub struct BatchSummarySchema {
     /// The percentage of checked addresses: 100 after completion.
     #[schema(minimum = 0, maximum = 100)]
     progress: u64,
-    /// The number of addresses in the batch.
+    /// The number of submitted addresses, with duplicates.
     total: u32,
-    /// The number of addresses that are checked.
+    /// The number of submitted addresses that have a result.
     checked: u32,
     /// The time of creation, in RFC 3339 with an offset.
     #[schema(format = DateTime)]

@@ -1,0 +1,118 @@
+//! A server accepts an address and then refuses the control recipient, which proves nothing. The cause is named as if the
+//! address itself got the reply.
+
+use crate::support;
+use engine::config::Pace;
+use engine::proto::verdict::classify::rules;
+use engine::proto::verdict::{Reason, Scope};
+use engine::{Client, Finding, Priority, Request};
+use std::fmt::Write;
+
+/// Replies that are not about the mailbox, with their scopes.
+const REFUSALS: [(&str, Scope); 8] = [
+    ("554 5.7.1 Service unavailable; client blocked using zen.spamhaus.org", Scope::Us),
+    ("550 5.1.8 Sender address rejected: domain not found", Scope::Sender),
+    ("450 4.7.1 Too many connections from your address, try again later", Scope::Us),
+    ("530 5.7.0 Authentication required", Scope::Host),
+    ("530 5.7.0 Must issue a STARTTLS command first", Scope::Session),
+    ("550 5.7.1 Relaying denied", Scope::Host),
+    ("450 4.7.1 Greylisted, please try again in some minutes", Scope::Recipient),
+    ("451 4.3.0 Temporary failure, try again later", Scope::Host),
+];
+
+/// Replies about the mailbox of that name: for an accepted address they are no cause of their own.
+const ABOUT_MAILBOX: [&str; 3] =
+    ["452 4.2.2 The mailbox is full", "450 4.1.1 User unknown", "550 5.2.1 The mailbox is disabled"];
+
+/// A domain with one mailbox for each reply, whose server gives the reply to all other recipients.
+fn world(replies: &[&str]) -> String {
+    let mut world = String::new();
+    for (n, reply) in replies.iter().enumerate() {
+        for name in ["control", "address"] {
+            let _ = write!(
+                world,
+                "[[personality]]\nname = \"{name}-{n}\"\nlike = \"generic\"\nreplies.policy = \"{reply}\"\n\
+                 [[domain]]\nname = \"{name}{n}.example\"\nserver = \"{name}-{n}\"\n\
+                 mailboxes.ok = [\"alice\"]\nunknown = \"policy\"\n"
+            );
+        }
+    }
+    world
+}
+
+fn ask(client: &Client, address: &str, priority: Priority) -> Finding {
+    let request = Request { observed: true, ..support::request(1, address, priority) };
+    client.submit(request).expect("room");
+    support::answer(client).result.expect("no outage")
+}
+
+/// The rule, the code and the scope of a finding.
+fn basis(finding: &Finding) -> (&'static str, Option<(u16, Scope)>) {
+    let reply = finding.observed.as_ref().and_then(|observed| observed.reply);
+    (finding.rule, reply.map(|reply| (reply.code, reply.scope)))
+}
+
+/// Asks about all addresses at once, because a server that is pushed back may take its time.
+fn ask_all(client: &Client, addresses: Vec<String>, priority: Priority) -> Vec<Finding> {
+    for (ticket, address) in (0..).zip(&addresses) {
+        let request = Request { observed: true, ..support::request(ticket, address, priority) };
+        client.submit(request).expect("room");
+    }
+    let mut answers: Vec<_> = addresses.iter().map(|_| support::answer(client)).collect();
+    answers.sort_by_key(|answer| answer.ticket);
+    answers.into_iter().map(|answer| answer.result.expect("no outage")).collect()
+}
+
+#[test]
+fn a_refusal_of_the_control_recipient_is_named_like_that_of_an_address() {
+    let replies = REFUSALS.map(|(reply, _)| reply);
+    for priority in [Priority::List, Priority::Single] {
+        let net = support::world(&world(&replies));
+        let engine = support::engine(net.dns(), net.smtp_port(), Pace::Lab);
+        let client = engine.client(64);
+        let of = |name: &str| (0..replies.len()).map(|n| format!("{name}{n}.example")).collect();
+        let direct = ask_all(&client, of("nobody@address"), priority);
+        let first = ask_all(&client, of("alice@control"), priority);
+        // The next check of the domain finds the reply remembered.
+        let second = ask_all(&client, of("Alice@control"), priority);
+        for (n, (reply, scope)) in REFUSALS.iter().enumerate() {
+            let (direct, first, second) = (&direct[n], &first[n], &second[n]);
+            let code = reply[..3].parse().expect("a code");
+            let expected = (direct.rule, Some((code, *scope)));
+            assert!(rules().any(|(name, ..)| name == direct.rule), "{reply}: {}", direct.rule);
+            for finding in [direct, first, second] {
+                assert_eq!((finding.reason, basis(finding)), (Reason::Unverifiable, expected), "{reply}");
+                let lasts = matches!(scope, Scope::Us | Scope::Sender) && code >= 500;
+                assert!(!lasts || finding.retry_after.is_none(), "{reply}: a later check alone");
+            }
+        }
+        engine.stop();
+    }
+}
+
+#[test]
+fn a_reply_about_the_invented_mailbox_is_not_said_of_the_address() {
+    let net = support::world(&world(&ABOUT_MAILBOX));
+    let engine = support::engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(8);
+    for (n, reply) in ABOUT_MAILBOX.iter().enumerate() {
+        let first = ask(&client, &format!("alice@control{n}.example"), Priority::List);
+        let expected = ("control_unclear", Some((reply[..3].parse().expect("a code"), Scope::Recipient)));
+        assert_eq!((first.reason, basis(&first)), (Reason::Unverifiable, expected), "{reply}");
+        let second = ask(&client, &format!("Alice@control{n}.example"), Priority::List);
+        assert_eq!((basis(&second).0, second.retry_after), ("control_remembered", first.retry_after));
+    }
+    engine.stop();
+}
+
+#[test]
+fn a_session_that_ends_at_the_control_recipient_is_no_unclear_reply() {
+    let net = support::world(
+        "[[domain]]\nname = \"ends.example\"\nmailboxes.ok = [\"alice\"]\nunknown = \"hangup\"\n",
+    );
+    let engine = support::engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(8);
+    let finding = ask(&client, "alice@ends.example", Priority::List);
+    assert_eq!((finding.reason, finding.rule), (Reason::Unverifiable, "control_unanswered"));
+    engine.stop();
+}
