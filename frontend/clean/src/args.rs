@@ -25,9 +25,10 @@ pub struct CleanArgs {
     /// Format of INPUT [default: by the name of INPUT, else by its content]
     #[arg(long, value_enum, help_heading = INPUT, hide_short_help = true)]
     pub format: Option<FormatArg>,
-    /// Column or JSON key of the addresses, by name or by number from 1 [default: found by name or content].
+    /// Column or JSON key of the addresses, by name or by number from 1 [default: found by name or content]. Repeat it for several
+    /// columns of a CSV or a spreadsheet.
     ///
-    /// Repeat it for a CSV with several columns of addresses: the verdicts of the second column HOME are in HOME_deliverable and
+    /// The verdicts of the second column HOME are in HOME_deliverable and
     /// HOME_reason.
     #[arg(long, value_name = "NAME|N", help_heading = INPUT)]
     pub column: Vec<String>,

@@ -87,10 +87,11 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         known: None,
         marker: (!columns.is_empty()).then(|| Marker::new(parts.checker.lists(), &columns)),
         rows: Rows::new(parts.ordered),
-        summary: Summary::new(parts.waits.later, extent, parts.is_fast),
+        summary: Summary::new(parts.waits.later, extent, parts.is_fast, parts.source.shape().addresses()),
         budget: RowBudget::new(UNDER_WAY_MAX),
         put_off: PutOff::default(),
         unanswered: 0,
+        unwritten: 0,
         stall: Stall::new(parts.waits.later, parts.waits.silence),
         time_left: TimeLeft::new(parts.progress.is_shown()),
         found: ReasonCounts::default(),
@@ -128,6 +129,10 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         Err(error) => {
             // If the writer has failed, it fails again here; the first error is reported.
             let _ = run.write();
+            let error = match run.write_rest() {
+                Ok(Some(rest)) => error.with(&rest),
+                _ => error,
+            };
             let Run { mut journal, mut closed, rows, parts: Parts { state, mut sink, .. }, .. } = run;
             // On a full disk this makes room for the finished rows.
             drop(state);
@@ -182,6 +187,8 @@ struct Run<'a> {
     put_off: PutOff,
     /// Number of rows that stay open because a signal ends the run.
     unanswered: u64,
+    /// Number of addresses with a stored result whose rows are not written yet, because they wait for earlier rows.
+    unwritten: u64,
     stall: Stall,
     time_left: TimeLeft,
     /// Number of addresses with a result, by its reason.
@@ -244,8 +251,11 @@ impl Run<'_> {
 
     /// What is finished when a signal ends the run.
     fn stopped_after(&self) -> String {
-        let written = counted(self.summary.total(), "row", "rows");
-        match self.finished_rows().saturating_sub(self.summary.total()) {
+        if self.parts.sink.is_stream() {
+            return "stopped".to_owned();
+        }
+        let written = counted(self.parts.sink.rows(), "row", "rows");
+        match self.unwritten {
             0 => format!("stopped after {written}"),
             1 => format!("stopped after {written} and 1 result that waits for the rows before it"),
             more => format!(
@@ -253,6 +263,37 @@ impl Run<'_> {
                 grouped(more)
             ),
         }
+    }
+
+    /// The run ends early, and its output is a stream, which no later run continues: writes the finished rows behind open ones too,
+    /// in their order. Returns what to say about them.
+    fn write_rest(&mut self) -> Result<Option<String>, CleanError> {
+        if !self.parts.sink.is_stream() || self.read == 0 {
+            return Ok(None);
+        }
+        let mut left_out = 0;
+        loop {
+            self.write_ready(true)?;
+            let cells = self.parts.sink.leave_out_row();
+            if !self.rows.skip(&mut self.parts.state, cells)? {
+                break;
+            }
+            left_out += 1;
+        }
+        // Without an order, these wait for the result of an earlier row.
+        left_out += self.rows.len();
+        self.parts.sink.flush()?;
+        let written = counted(self.parts.sink.rows(), "row is", "rows are");
+        let left_out = match left_out {
+            0 => String::new(),
+            rows => {
+                let rows = counted(rows, "row without a result is", "rows without a result are");
+                format!(", and {rows} left out")
+            }
+        };
+        Ok(Some(format!(
+            "; {written} written{left_out}; with an output file (-o), --resume continues such a run"
+        )))
     }
 
     /// Number of rows with a result, also if they are not written yet.
@@ -389,15 +430,21 @@ impl Run<'_> {
     /// Writes the rows that can be written.
     fn write(&mut self) -> Result<(), CleanError> {
         let idle = self.ended && self.budget.len() == 0 && self.put_off.len() == 0;
+        self.write_ready(idle)?;
+        if self.flushed.elapsed() >= FLUSH_INTERVAL {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn write_ready(&mut self, idle: bool) -> Result<(), CleanError> {
         // A row that is in the output after a kill must not be open again.
         self.closed.flush()?;
         while let Some((row, prefix)) = self.rows.next(&mut self.parts.state, &mut self.seen, idle)? {
             self.parts.sink.write(prefix, row.outcome)?;
             let domain = Some(row.domain).filter(|&domain| domain != NO_DOMAIN);
             count(&mut self.summary, row.outcome.code(), domain);
-        }
-        if self.flushed.elapsed() >= FLUSH_INTERVAL {
-            self.flush()?;
+            self.unwritten -= u64::from(row.is_answered);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 use lists::ListError;
 use spill::SpillError;
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// The reason why a list was not cleaned: one line that says what is wrong and what to do.
@@ -30,6 +31,27 @@ impl CleanError {
     /// A file, or the stream with this name, cannot be written.
     pub(super) fn unwritable(path: &Path, why: impl fmt::Display) -> CleanError {
         CleanError::failed(format!("{} cannot be written: {why}", path.display()))
+    }
+
+    /// A file that the option `flag` names cannot be opened for writing. Nothing was checked yet.
+    pub(super) fn unopenable(flag: &str, path: &Path, error: &std::io::Error) -> CleanError {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let name = folder.display();
+        CleanError::usage(match folder.metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                format!("the folder {name} does not exist: create it, or name another file with {flag}")
+            }
+            Ok(found) if !found.is_dir() => format!("{name} is no folder: name another file with {flag}"),
+            _ => format!("{} cannot be written: {error}: name another file with {flag}", path.display()),
+        })
+    }
+
+    /// The option `flag` names a folder in place of a file.
+    pub(super) fn is_folder(flag: &str, path: &Path) -> CleanError {
+        CleanError::usage(format!(
+            "{} cannot be written: it is a folder; name a file with {flag}",
+            path.display()
+        ))
     }
 
     /// A file cannot be read.

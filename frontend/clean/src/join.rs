@@ -37,7 +37,12 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
         partition: Partition::new(parts.len() as u32),
         endings: source.shape().endings(),
         part: 0,
-        summary: Summary::new(Duration::ZERO, Extent::Joined(parts.len() as u32), false),
+        summary: Summary::new(
+            Duration::ZERO,
+            Extent::Joined(parts.len() as u32),
+            false,
+            source.shape().addresses(),
+        ),
         found: ReasonCounts::default(),
         progress: Progress::new(!args.no_progress, source.size()),
         row: Row::default(),
@@ -136,6 +141,7 @@ impl Join {
             Some(known) if known.code() == code => self.summary.resumed += 1,
             Some(_) => return Err(self.sink.foreign().into()),
         }
+        self.summary.empty += u64::from(self.row.is_blank);
         let domain = self.row.address.as_ref().map(|it| self.summary.domains.number(it.domain().as_str()));
         count(&mut self.summary, code, domain);
         if let Some(reason) = reasons::of_code(code) {

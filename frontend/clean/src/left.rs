@@ -12,6 +12,9 @@ use usage::values::time_text;
 /// Smallest useful `--max-wait`: greylisting servers require one to fifteen minutes.
 const MAX_WAIT_MIN: Duration = CLEAN_LATER.delay_max;
 
+/// The refusals of an hour count for the budget of a site. So after this time, all that it has now is free again.
+const BUDGET_WAIT_MIN: Duration = Duration::from_secs(3600);
+
 /// Rows by the rule that left them unverifiable.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Left {
@@ -66,7 +69,7 @@ impl Left {
                 "rule": rule,
                 "rows": left.rows,
                 "longest_wait_s": left.wait.as_secs(),
-                "max_wait_s": left.max_wait(max_wait).as_secs(),
+                "max_wait_s": left.max_wait(rule, max_wait).as_secs(),
             })
         };
         self.by_rule().into_iter().map(one).collect()
@@ -75,7 +78,7 @@ impl Left {
     /// Each rule with its rows, its words and the option that waits for them, for a run with this `--max-wait`.
     pub(super) fn open_lines(&self, max_wait: Duration) -> Vec<ReportRule> {
         let line = |(rule, left): (&'static str, LeftByRule)| {
-            let wait = time_text(left.max_wait(max_wait));
+            let wait = time_text(left.max_wait(rule, max_wait));
             let advice = match rule {
                 Left::BUDGET => {
                     format!(
@@ -113,8 +116,9 @@ pub(super) fn line(rule: &ReportRule) -> String {
 
 impl LeftByRule {
     /// The `--max-wait` that waits for these rows, in whole minutes. It is at least twice the `given` one, which was too short.
-    fn max_wait(&self, given: Duration) -> Duration {
-        let wanted = self.wait.max(given * 2).max(MAX_WAIT_MIN);
+    fn max_wait(&self, rule: &str, given: Duration) -> Duration {
+        let least = if rule == Left::BUDGET { BUDGET_WAIT_MIN } else { MAX_WAIT_MIN };
+        let wanted = self.wait.max(given * 2).max(least);
         Duration::from_secs(wanted.as_secs().next_multiple_of(60))
     }
 }
@@ -141,7 +145,7 @@ mod tests {
         assert_eq!(
             said(&[("session-closing", 60), (Left::BUDGET, 3001), (Left::BUDGET, 200), (Left::SILENT, 0)], 0),
             "    refusal_budget                     2  not asked: the site of its mail server has refused as many recipients as mailprobe allows \
-             in an hour: --max-wait 51m waits for the site's next hour, and `clean --retry` checks them later; many rows need several hours, \
+             in an hour: --max-wait 1h waits for the site's next hour, and `clean --retry` checks them later; many rows need several hours, \
              --pace fast fewer\n    \
              session-closing                    1  the mail server cannot answer for now: --max-wait 15m tries them again\n    \
              site_silent                        1  not asked: the mail server did not answer about other addresses: \
@@ -150,6 +154,9 @@ mod tests {
         assert!(said(&[("no_connection", 60)], 0).contains("again; `mailprobe doctor` tests the connection"));
         // The text does not suggest a value that was too short.
         assert!(said(&[("greylisted", 60)], 900).contains("--max-wait 30m tries"));
+        // The first part of a budget is free after minutes, and all of it after an hour.
+        assert!(said(&[(Left::BUDGET, 120)], 900).contains("--max-wait 1h waits for"));
+        assert!(said(&[(Left::BUDGET, 120)], 3600).contains("--max-wait 2h waits for"));
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub use estimate::{ClassEstimate, Estimate};
 use known::{KnownFile, KnownOptions};
 pub use left::{Left, LeftByRule};
 pub use lists::DomainRows;
+use lists::numbers::counted;
 use lists::{Format, ReadOptions, Source, is_stream};
 pub use output_args::OutputArgs;
 pub use part::ListPart;
@@ -69,6 +70,7 @@ use part::PartRows;
 pub use sink::{Compression, WrittenFile};
 use sink::{Delivery, Sink, SinkOptions};
 use spill::State;
+use std::borrow::Cow;
 use std::io::Write;
 use std::path::PathBuf;
 pub use stop::StopSignal;
@@ -120,7 +122,38 @@ impl Job {
                 "--unordered works with one --column only: a row with several addresses has one line",
             ));
         }
+        names::try_writing(&args, output.as_deref(), &delivery)?;
         Ok(Job { args, source, output, delivery })
+    }
+
+    /// The columns with addresses that are not checked, and how to check them; `None` if there are none.
+    fn left_out(&self) -> Option<String> {
+        let (shape, writing) = (self.source.shape(), &self.args.writing);
+        let columns = &shape.left_out;
+        let first = columns.first()?;
+        let looked_at = counted(first.looked_at as u64, "row", "rows");
+        let mut said =
+            format!("`{}` has addresses too (in {} of the first {looked_at}", first.name, first.rows);
+        said += &match columns.len() - 1 {
+            0 => ")".to_owned(),
+            1 => "), and so has another column".to_owned(),
+            others => format!("), and so have {others} other columns"),
+        };
+        let option = |name: &str| format!(" --column {}", quoted(name));
+        let is_alone = shape.format == Format::Jsonl
+            || self.args.unordered
+            || writing.retry
+            || output_args::needs_one(writing).is_some();
+        if is_alone {
+            return Some(format!("{said}: `{}` checks it in another run", option(&first.name).trim_start()));
+        }
+        let own: Vec<String> = match &*self.args.column {
+            [] => shape.input_columns().iter().map(|column| (column + 1).to_string()).collect(),
+            given => given.to_vec(),
+        };
+        let all = own.iter().chain(columns.iter().map(|column| &column.name));
+        let all: String = all.map(|name| option(name)).collect();
+        Some(format!("{said}: `{}` checks all of them", all.trim_start()))
     }
 
     /// Cleans the list. If standard error is a terminal, it shows the progress, and nothing else. The caller shows the
@@ -135,12 +168,15 @@ impl Job {
             return Ok(summary);
         }
         let sink_options = self.sink_options();
+        if let Some(left_out) = self.left_out() {
+            tracing::warn!("{left_out}");
+        }
         let Job { args, source, output, .. } = self;
         let output = output.as_deref();
-        if args.resume && args.writing.force && args.part.is_none() {
-            sink::tell_new_run(output);
-        }
         let sink = Sink::open(output, sink_options)?;
+        if args.resume {
+            sink.tell_new_run();
+        }
         // From here on the sink prevents other runs from using these names.
         let state = match State::open(output, args.memory as usize * 1024 * 1024) {
             Ok(state) => state,
@@ -197,6 +233,15 @@ impl Job {
             is_sample: false,
             delivery: self.delivery.clone(),
         }
+    }
+}
+
+/// A value of an option as a shell takes it.
+fn quoted(value: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    match !value.is_empty() && !value.starts_with('-') && value.chars().all(is_plain) {
+        true => Cow::Borrowed(value),
+        false => Cow::Owned(format!("'{}'", value.replace('\'', "'\\''"))),
     }
 }
 

@@ -4,6 +4,8 @@ use super::sink::{Delivery, packed, partial};
 use super::{CleanArgs, CleanError};
 use lists::is_stream;
 use spill::{beside, closed};
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -42,6 +44,52 @@ pub(super) fn check(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery
 /// Refuses to replace a file that has contents, unless `--force` is given or the run continues its own files.
 ///
 /// # Errors
+/// Tries to write the files of the end of a run: the list is not checked first. The other files are opened before the first check.
+///
+/// # Errors
+/// A file cannot be written. It stays as it was.
+pub(super) fn try_writing(
+    args: &CleanArgs,
+    output: Option<&Path>,
+    delivery: &Delivery,
+) -> Result<(), CleanError> {
+    let results = output.filter(|path| !is_stream(path)).map(|path| delivery.names(path)).unwrap_or_default();
+    for name in results.iter().flat_map(|path| [path.clone(), packed(path)]) {
+        if name.is_dir() {
+            return Err(CleanError::is_folder("-o", &name));
+        }
+    }
+    let about = [("--report", &args.writing.report), ("--summary", &args.summary)];
+    for (flag, path) in about {
+        if let Some(path) = path {
+            try_file(flag, path)?;
+        }
+    }
+    Ok(())
+}
+
+fn try_file(flag: &str, path: &Path) -> Result<(), CleanError> {
+    if path.is_dir() {
+        return Err(CleanError::is_folder(flag, path));
+    }
+    // To open a pipe would wait for its reader.
+    if path.exists() && !path.is_file() {
+        return rustix::fs::access(path, rustix::fs::Access::WRITE_OK)
+            .map_err(|error| CleanError::unopenable(flag, path, &error.into()));
+    }
+    let mut how = OpenOptions::new();
+    let tried = match how.write(true).open(path) {
+        // The target of a link is created, too.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let place = std::fs::read_link(path).map(|to| path.with_file_name("").join(to));
+            let place = place.unwrap_or_else(|_| path.to_owned());
+            how.create_new(true).open(&place).and_then(|_| std::fs::remove_file(&place))
+        }
+        tried => tried.map(drop),
+    };
+    tried.map_err(|error| CleanError::unopenable(flag, path, &error))
+}
+
 /// A result, the report or the summary exists.
 fn refuse_existing(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery) -> Result<(), CleanError> {
     let output = output.filter(|path| !is_stream(path));

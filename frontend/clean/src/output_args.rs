@@ -183,6 +183,17 @@ pub(super) fn last_ending(path: &Path) -> String {
     path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 
+/// The option that needs a list with one column of addresses, if there is one.
+pub(super) fn needs_one(writing: &OutputArgs) -> Option<&'static str> {
+    let flags = [
+        ("--only", !writing.only.is_empty()),
+        ("--split", writing.split),
+        ("--drop-duplicates", writing.drop_duplicates),
+        ("--sample", writing.sample.is_some()),
+    ];
+    flags.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
+}
+
 /// Compares what is written with the list.
 ///
 /// # Errors
@@ -193,13 +204,7 @@ pub(super) fn fits(
     delivery: &Delivery,
     shape: &Shape,
 ) -> Result<(), CleanError> {
-    let needs_one = [
-        ("--only", !writing.only.is_empty()),
-        ("--split", writing.split),
-        ("--drop-duplicates", writing.drop_duplicates),
-        ("--sample", writing.sample.is_some()),
-    ];
-    if let Some((flag, _)) = needs_one.iter().find(|(_, is_given)| *is_given && shape.addresses() > 1) {
+    if let Some(flag) = needs_one(writing).filter(|_| shape.addresses() > 1) {
         return Err(CleanError::usage(format!(
             "{flag} works with one --column only: a row with several addresses has several verdicts"
         )));

@@ -1,6 +1,6 @@
 //! `--report`: the page about the list.
 
-use super::summary::{Summary, UNEXPLAINED};
+use super::summary::Summary;
 use super::{CleanArgs, CleanError};
 use indicatif::HumanDuration;
 use lists::report::{Report, page};
@@ -31,7 +31,8 @@ fn report(args: &CleanArgs, summary: &Summary) -> Report {
         typos: summary.typos.clone(),
         left: summary.left.open_lines(summary.max_wait),
         settled: summary.settled.settled_lines(),
-        unexplained: Some((summary.unexplained(), UNEXPLAINED)).filter(|(rows, _)| *rows > 0),
+        unexplained: summary.unexplained(),
+        columns: summary.columns,
         facts: summary.facts(),
         ..Report::default()
     };

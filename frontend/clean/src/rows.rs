@@ -34,6 +34,15 @@ pub(super) struct Waiting {
     pub domain: u32,
     /// Its result; the code is 0 while it is not known.
     pub outcome: Outcome,
+    /// Whether the row is the first one with its address, and waited for the result of the address.
+    pub is_answered: bool,
+}
+
+impl Waiting {
+    /// A row whose first row with this address is `first`.
+    pub fn new(first: u64, domain: u32, outcome: Outcome) -> Waiting {
+        Waiting { first, domain, outcome, is_answered: false }
+    }
 }
 
 const HEADER: usize = 8 + 4 + 8;
@@ -106,13 +115,29 @@ impl Rows {
                 return Ok(None);
             }
         }
-        let row = self.read(state, seen)?;
+        let mut row = self.read(state, seen)?;
         let has_verdict = row.outcome.code() != 0;
         self.has_head = !has_verdict;
         if has_verdict {
+            row.is_answered &= self.taken.is_none_or(|taken| row.first > taken);
             self.taken = self.taken.max(Some(row.first));
         }
         Ok(Some(row).filter(|_| has_verdict))
+    }
+
+    /// Removes this number of rows, beginning with the one that has no verdict yet; false if there is no such row. Only rows in
+    /// the order of the input wait for each other.
+    ///
+    /// # Errors
+    /// The state fails.
+    pub fn skip(&mut self, state: &mut State, count: usize) -> Result<bool, CleanError> {
+        let is_there = std::mem::take(&mut self.has_head);
+        for _ in 1..count {
+            if is_there {
+                self.queue.pop(state, &mut self.head)?;
+            }
+        }
+        Ok(is_there)
     }
 
     fn look(
@@ -127,7 +152,7 @@ impl Rows {
         }
         while self.looking > 0 && self.queue.pop(state, &mut self.head)? {
             self.looking -= 1;
-            let row = self.read(state, seen)?;
+            let row = Waiting { is_answered: false, ..self.read(state, seen)? };
             if row.outcome.code() != 0 {
                 return Ok(Some(row));
             }
@@ -148,8 +173,9 @@ impl Rows {
         };
         let (first, domain) = (number(0), number(8) as u32);
         let known = Outcome::from_bits(number(12));
-        let outcome = if known.code() == 0 { seen.outcome(state, first)? } else { known };
-        Ok(Waiting { first, domain, outcome })
+        let is_answered = known.code() == 0;
+        let outcome = if is_answered { seen.outcome(state, first)? } else { known };
+        Ok(Waiting { first, domain, outcome, is_answered })
     }
 }
 
@@ -167,7 +193,7 @@ mod tests {
         let mut rows = Rows::new(ordered);
         for (n, &first) in firsts.iter().enumerate() {
             let outcome = Outcome::of_code(if first == 99 { 5 } else { 0 });
-            let row = Waiting { first, domain: n as u32, outcome };
+            let row = Waiting::new(first, n as u32, outcome);
             rows.push(&mut state, row, format!("row {n}").as_bytes()).unwrap();
         }
         for (at, &(first, code)) in settle.iter().enumerate() {

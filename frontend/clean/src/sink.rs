@@ -19,6 +19,7 @@ mod pack;
 mod replay;
 
 use super::CleanError;
+use super::journal;
 use super::marks;
 use super::outcome::{Outcome, Outcomes};
 pub(super) use deliver::Delivery;
@@ -66,7 +67,10 @@ pub(super) struct Sink {
     selects: bool,
     /// Number of rows that were written, or that an earlier run wrote.
     rows: u64,
-    /// A row with further results.
+    /// Number of verdicts of a row, and of those of the last row that are written: it is open if there are any.
+    cells: usize,
+    open_cells: usize,
+    /// The row that is written, or the part of it that is not handed on yet.
     line: Vec<u8>,
     /// Rows of an interrupted run that are not found in the input yet.
     tally: Option<Tally>,
@@ -125,6 +129,8 @@ impl Sink {
             shape: None,
             outcomes: Outcomes::new(options.delivery.has_further),
             rows: 0,
+            cells: 1,
+            open_cells: 0,
             line: Vec::new(),
             options: options.clone(),
             tally: None,
@@ -139,11 +145,11 @@ impl Sink {
             return streaming(pack::packed(std::io::stdout(), compression, is_part), "standard output");
         };
         if path.is_dir() {
-            return Err(CleanError::unwritable(path, "it is a folder; name a file"));
+            return Err(CleanError::is_folder("-o", path));
         }
         if path.exists() && !path.is_file() {
-            let file =
-                OpenOptions::new().write(true).open(path).map_err(|e| CleanError::unwritable(path, &e))?;
+            let opened = OpenOptions::new().write(true).open(path);
+            let file = opened.map_err(|e| CleanError::unopenable("-o", path, &e))?;
             return streaming(pack::packed(file, compression, is_part), &path.display().to_string());
         }
         let partial = partial(path);
@@ -169,6 +175,44 @@ impl Sink {
         }
     }
 
+    /// Tells the user of `--resume` that there is no run to continue.
+    pub fn tell_new_run(&self) {
+        let (Target::File { partial, path }, Output::Writing(_)) = (&self.target, &self.output) else {
+            return;
+        };
+        let (partial, name) = (partial.display(), path.display());
+        if journal::beside(path).exists() {
+            // The results of the earlier run are there, although it could write no row.
+        } else if path.exists() {
+            tracing::warn!("there is no {partial}: this run begins anew, and replaces {name} at its end");
+        } else {
+            tracing::warn!("nothing to resume for {name}: starting from the first row");
+        }
+    }
+
+    /// Whether the output is a stream, which no later run continues.
+    pub fn is_stream(&self) -> bool {
+        matches!(self.target, Target::Stream(_))
+    }
+
+    /// Number of rows in the output, also those of an earlier run.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Counts a verdict; true if it is the last one of its row.
+    fn is_end_of_row(&mut self) -> bool {
+        self.open_cells = (self.open_cells + 1) % self.cells;
+        self.rows += u64::from(self.open_cells == 0);
+        self.open_cells == 0
+    }
+
+    /// Gives up the row that waits for a verdict, and returns the number of its verdicts that were not taken. A stream has nothing
+    /// of such a row.
+    pub fn leave_out_row(&mut self) -> usize {
+        self.cells - std::mem::take(&mut self.open_cells)
+    }
+
     /// Whether this run continues an interrupted one.
     pub fn continues(&self) -> bool {
         self.continues
@@ -184,7 +228,7 @@ impl Sink {
     /// # Errors
     /// Writing fails, or the file has other contents.
     pub fn begin(&mut self, title: &[u8], shape: &Shape, state: &mut State) -> Result<(), CleanError> {
-        self.endings = Some(shape.endings());
+        (self.endings, self.cells) = (Some(shape.endings()), shape.addresses());
         self.shape = (!self.options.delivery.is_plain()).then(|| shape.clone());
         let head = [title, &shape.head()].concat();
         let found = match &mut self.output {
@@ -231,8 +275,9 @@ impl Sink {
         };
         match found {
             Ok(Found::Row(code)) => {
-                self.rows += 1;
-                Ok(Some(self.outcomes.written(code, results)))
+                let outcome = self.outcomes.written(code, results);
+                self.is_end_of_row();
+                Ok(Some(outcome))
             }
             Ok(Found::End) => self.end_replay().map(|()| None),
             Ok(Found::Other) => Err(self.foreign()),
@@ -299,7 +344,10 @@ impl Sink {
         if self.selects && !self.options.delivery.classes.contains(&Class::of_code(code)) {
             return Ok(());
         }
-        self.rows += 1;
+        if self.open_cells == 0 {
+            self.line.clear();
+        }
+        let is_end = self.is_end_of_row();
         let (Output::Writing(writer), Some(endings)) = (&mut self.output, &self.endings) else {
             return Ok(());
         };
@@ -307,16 +355,14 @@ impl Sink {
             let (marks, row) = marks::split(row);
             let Results { suggestion, role, free, disposable, .. } = marks;
             let results = Results { suggestion, role, free, disposable, ..self.outcomes.results(outcome) };
-            self.line.clear();
             endings.write(row, code, &results, &mut self.line);
-            return writer.write_all(&self.line).map_err(|e| self.failed(&e));
+        } else {
+            endings.pieces(row, code).into_iter().for_each(|piece| self.line.extend_from_slice(piece));
         }
-        let [prefix, verdict, tail] = endings.pieces(row, code);
-        let mut written = writer.write_all(prefix).and_then(|()| writer.write_all(verdict));
-        if !tail.is_empty() {
-            written = written.and_then(|()| writer.write_all(tail));
+        match is_end {
+            true => writer.write_all(&self.line).map_err(|e| self.failed(&e)),
+            false => Ok(()),
         }
-        written.map_err(|e| self.failed(&e))
     }
 
     /// Writes a row of another output as it is.
@@ -325,7 +371,7 @@ impl Sink {
     /// Writing fails.
     pub fn write_again(&mut self, row: &[u8]) -> Result<(), CleanError> {
         self.filled = true;
-        self.rows += 1;
+        self.is_end_of_row();
         let Output::Writing(writer) = &mut self.output else { return Ok(()) };
         writer.write_all(row).map_err(|e| self.failed(&e))
     }
@@ -336,7 +382,10 @@ impl Sink {
     /// Writing fails.
     pub fn flush(&mut self) -> Result<(), CleanError> {
         let Output::Writing(writer) = &mut self.output else { return Ok(()) };
-        writer.flush().map_err(|e| self.failed(&e))
+        // A resumed run continues in the middle of a row. A stream gets complete rows.
+        let is_open = self.open_cells > 0 && matches!(self.target, Target::File { .. });
+        let open = if is_open { std::mem::take(&mut self.line) } else { Vec::new() };
+        writer.write_all(&open).and_then(|()| writer.flush()).map_err(|e| self.failed(&e))
     }
 
     /// The list is complete: gives it its name, or makes its files.
@@ -379,7 +428,13 @@ impl Sink {
     pub fn keep(mut self, error: CleanError) -> CleanError {
         // On a full disk the last row may be incomplete. A resumed run cuts it off.
         let _ = self.flush();
-        let Target::File { partial, .. } = &self.target else { return error };
+        let Target::File { partial, .. } = &self.target else {
+            if let Output::Writing(writer) = &mut self.output {
+                // Without its end, a compressed stream is damaged.
+                let _ = writer.get_mut().sync();
+            }
+            return error;
+        };
         if !matches!(self.output, Output::Writing(_)) {
             return error;
         }
@@ -432,16 +487,6 @@ impl Sink {
     }
 }
 
-/// Tells the user of `--resume --force` that there is no run to continue, because the earlier one is complete.
-pub(super) fn tell_new_run(output: Option<&Path>) {
-    let Some(path) = output.filter(|path| !is_stream(path) && path.is_file()) else { return };
-    let partial = partial(path);
-    if !partial.exists() {
-        let (partial, path) = (partial.display(), path.display());
-        tracing::warn!("there is no {partial}: this run begins anew, and replaces {path} at its end");
-    }
-}
-
 /// Whether a complete output is compared with the list if there is no other file of the run.
 fn is_compared(options: &SinkOptions) -> bool {
     let is_list = options.delivery.is_plain() && !options.replaces;
@@ -487,10 +532,6 @@ fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanErro
     how.read(true).write(true);
     let how = if options.resume { how.create(true).truncate(false) } else { how.create_new(true) };
     let file = how.open(partial).map_err(|error| {
-        let folder = partial.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if let Some(folder) = folder.filter(|folder| !folder.exists()) {
-            return CleanError::failed(format!("the folder {} does not exist", folder.display()));
-        }
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             if File::open(partial).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
             {
@@ -502,7 +543,7 @@ fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanErro
                 "{name} is left from an earlier run, and --force does not replace it: delete it to start again{or}"
             ))
         } else {
-            CleanError::unwritable(partial, &error)
+            CleanError::unopenable("-o", partial, &error)
         }
     })?;
     match file.try_lock() {

@@ -21,10 +21,19 @@ use std::time::Duration;
 #[derive(Debug, Default, Clone)]
 pub struct Summary {
     pub(super) reasons: ReasonCounts,
+    /// Number of columns of addresses. With several, each count of rows is a count of cells.
+    pub columns: usize,
     /// Number of rows without an address.
     pub without_address: u64,
-    /// Number of rows that an earlier run finished.
+    /// Number of these whose cell is empty. The others have a text that is no address.
+    pub empty: u64,
+    /// Number of rows that an earlier run wrote.
     pub resumed: u64,
+    /// Number of further addresses with a result of an earlier run, which could not write their rows yet.
+    pub resumed_results: u64,
+    /// Number of unverifiable rows with the result of an earlier run, and with that of an earlier output.
+    pub(super) of_earlier_run: u64,
+    pub(super) of_earlier_output: u64,
     /// Number of rows with an address of an earlier row. They get its verdict without a check.
     pub duplicates: u64,
     /// Number of these rows that `--drop-duplicates` has left out. No other count includes them.
@@ -74,10 +83,6 @@ pub enum Extent {
     Sample,
 }
 
-/// The words for [`Summary::unexplained`].
-pub(super) const UNEXPLAINED: &str =
-    "with the address of an earlier row, or with the result of an earlier run or output";
-
 /// The warning about `known_undated`.
 const UNDATED: &str = "the earlier output has results without checked_at. Their age is counted from the last change of the file: they are older if it was \
      copied or changed since; make outputs with --columns checked_at";
@@ -87,8 +92,8 @@ const TOP_DOMAINS: usize = 5;
 
 impl Summary {
     /// The summary at the start of a run with this `--max-wait`. `is_fast`: its checks are fast.
-    pub(super) fn new(max_wait: Duration, extent: Extent, is_fast: bool) -> Summary {
-        Summary { max_wait, extent, is_fast, ..Summary::default() }
+    pub(super) fn new(max_wait: Duration, extent: Extent, is_fast: bool, columns: usize) -> Summary {
+        Summary { max_wait, extent, is_fast, columns, ..Summary::default() }
     }
 
     /// Number of all rows.
@@ -105,22 +110,63 @@ impl Summary {
         }
     }
 
-    /// Number of unverifiable rows whose rule this run does not know: rows with the address of an earlier row, and rows with the
-    /// result of an earlier run or output.
-    pub(super) fn unexplained(&self) -> u64 {
-        self.reasons.of(Reason::Unverifiable).saturating_sub(self.left.rows() + self.settled.rows())
+    /// Numbers of unverifiable rows whose rule this run does not know, each with the origin of the result.
+    pub(super) fn unexplained(&self) -> Vec<(u64, &'static str)> {
+        let rest =
+            self.reasons.of(Reason::Unverifiable).saturating_sub(self.left.rows() + self.settled.rows());
+        let of_run = self.of_earlier_run.min(rest);
+        let of_output = self.of_earlier_output.min(rest - of_run);
+        let all = [
+            (of_run, "with the result of an earlier run"),
+            (of_output, "with the result of the earlier output"),
+            (rest - of_run - of_output, "with the address of an earlier row, and its result"),
+        ];
+        all.into_iter().filter(|(rows, _)| *rows > 0).collect()
+    }
+
+    fn has_several_columns(&self) -> bool {
+        self.columns > 1
     }
 
     /// A number of rows, or of cells if the list has several columns of addresses.
-    fn rows_text(&self, rows: u64) -> String {
-        match self.reading.as_ref().is_some_and(Reading::has_several_columns) {
-            true => counted(rows, "cell", "cells"),
-            false => counted(rows, "row", "rows"),
+    pub(super) fn rows_text(&self, rows: u64) -> String {
+        self.of_kind(rows, "")
+    }
+
+    /// The same for rows of a kind: an adjective with a space behind it.
+    fn of_kind(&self, rows: u64, kind: &str) -> String {
+        let unit = if self.has_several_columns() { "cell" } else { "row" };
+        counted(rows, &format!("{kind}{unit}"), &format!("{kind}{unit}s"))
+    }
+
+    /// Number of rows of the list, whatever the number of their addresses.
+    fn list_rows(&self) -> u64 {
+        self.total() / self.columns.max(1) as u64
+    }
+
+    /// The rows without an address, which are all `invalid_syntax`, by what is in the cell.
+    fn without_address_text(&self) -> String {
+        let empty = self.empty.min(self.without_address);
+        let others = self.without_address - empty;
+        format!("{} empty, {} with a text that is no address", grouped(empty), grouped(others))
+    }
+
+    /// The rows and results of an earlier run; `None` if there are none.
+    fn resumed_text(&self) -> Option<String> {
+        let rows = self.rows_text(self.resumed);
+        match self.resumed_results {
+            0 if self.resumed == 0 => None,
+            0 => Some(rows),
+            results => {
+                let results = counted(results, "result that waited", "results that waited");
+                Some(format!("{rows}, and {results} for the rows before"))
+            }
         }
     }
 
     fn rate(&self) -> f64 {
-        self.total().saturating_sub(self.resumed) as f64 / self.elapsed.as_secs_f64().max(0.001)
+        self.total().saturating_sub(self.resumed + self.resumed_results) as f64
+            / self.elapsed.as_secs_f64().max(0.001)
     }
 
     /// Writes the summary to this file, if there is one.
@@ -160,7 +206,7 @@ impl Summary {
             Extent::Joined(parts) => {
                 if let Some(entries) = json.as_object_mut() {
                     entries.retain(|key, _| {
-                        !["duplicates", "dropped", "known", "retries", "gave_up", "left"]
+                        !["duplicates", "dropped", "known", "retries", "gave_up", "left", "unexplained"]
                             .contains(&key.as_str())
                     });
                 }
@@ -182,6 +228,7 @@ impl Summary {
             .map(|(domain, rows)| {
                 serde_json::json!({
                     "domain": domain,
+                    "domain_unicode": domain_text(domain),
                     "rows": rows.rows,
                     "deliverable": rows.deliverable,
                     "unverifiable": rows.unverifiable,
@@ -193,18 +240,22 @@ impl Summary {
             "version": 1,
             "input": self.reading.as_ref().map(Reading::json),
             "rows": self.total(),
+            "list_rows": self.list_rows(),
             "deliverable": self.reasons.of_class(Class::Deliverable),
             "undeliverable": self.reasons.of_class(Class::Undeliverable),
             "unknown": self.reasons.of_class(Class::Unknown),
             "without_address": self.without_address,
+            "empty": self.empty,
             "reasons": reasons,
-            "resumed": self.resumed,
+            "resumed": self.resumed + self.resumed_results,
+            "resumed_results": self.resumed_results,
             "duplicates": self.duplicates,
             "dropped": self.dropped,
             "known": self.known,
             "retries": self.retries,
             "gave_up": { "rows": self.left.rows(), "longest_wait_s": self.left.wait().as_secs() },
             "left": self.left.json(self.max_wait),
+            "unexplained": self.unexplained().iter().map(|(rows, _)| rows).sum::<u64>(),
             "files": self.files_json(),
             "seconds": self.elapsed.as_secs_f64(),
             "rows_per_second": self.rate(),
@@ -223,10 +274,11 @@ impl Summary {
         }
         if self.duplicates > 0 {
             let left_out = if self.dropped > 0 { " left out" } else { "" };
-            writeln!(f, "{}{left_out}", counted(self.duplicates, "duplicate row", "duplicate rows"))?;
+            writeln!(f, "{}{left_out}", self.of_kind(self.duplicates, "duplicate "))?;
         }
         if self.without_address > 0 {
-            writeln!(f, "{} without an address", counted(self.without_address, "row", "rows"))?;
+            let rows = self.rows_text(self.without_address);
+            writeln!(f, "{rows} without an address: {}", self.without_address_text())?;
             if self.without_address == self.total() {
                 writeln!(f, "warning: no row has an address: name the column of addresses with --column")?;
             }
@@ -259,7 +311,8 @@ impl Summary {
         if rows == 0 || matches!(self.extent, Extent::Joined(_)) {
             return Ok(());
         }
-        writeln!(f, "{}:", counted(rows, "row is unverifiable", "rows are unverifiable"))?;
+        let are = if rows == 1 { "is" } else { "are" };
+        writeln!(f, "{} {are} unverifiable:", self.rows_text(rows))?;
         if self.left.rows() > 0 {
             writeln!(f, "  {} for now: a later try may tell more", grouped(self.left.rows()))?;
             self.left.open_lines(self.max_wait).iter().try_for_each(|rule| writeln!(f, "{}", line(rule)))?;
@@ -268,14 +321,12 @@ impl Summary {
             writeln!(f, "  {}: a later try alone does not help", grouped(self.settled.rows()))?;
             self.settled.settled_lines().iter().try_for_each(|rule| writeln!(f, "{}", line(rule)))?;
         }
-        if self.unexplained() > 0 {
-            writeln!(
-                f,
-                "  {} {UNEXPLAINED}: `clean --retry` asks again about those that a later check may settle",
-                grouped(self.unexplained())
-            )?;
+        let unexplained = self.unexplained();
+        unexplained.iter().try_for_each(|(rows, why)| writeln!(f, "  {} {why}", grouped(*rows)))?;
+        match self.of_earlier_run + self.of_earlier_output {
+            0 => Ok(()),
+            _ => writeln!(f, "  `clean --retry` checks those of them again that a later check may settle"),
         }
-        Ok(())
     }
 
     /// The classes of the rows, whose numbers add up to all rows. Fast checks find no address deliverable.
@@ -305,7 +356,8 @@ impl Summary {
         if sorted.len() < 2 {
             return Ok(());
         }
-        writeln!(f, "domains with the most rows:")?;
+        let unit = if self.has_several_columns() { "cells" } else { "rows" };
+        writeln!(f, "domains with the most {unit}:")?;
         for (domain, counts) in sorted.into_iter().take(TOP_DOMAINS) {
             let domain = domain_text(domain);
             let (share, good) = (counts.rows as f64 / total, counts.deliverable as f64 / counts.rows as f64);
@@ -328,9 +380,17 @@ impl fmt::Display for Summary {
         let total = self.total();
         let share = |part: u64| 100.0 * part as f64 / total.max(1) as f64;
         let (seconds, rate) = (self.elapsed.as_secs_f64(), self.rate());
-        write!(f, "{} in {seconds:.1} s ({rate:.0}/s)", self.rows_text(total))?;
-        if self.resumed > 0 {
-            write!(f, ", {} of them by an earlier run", grouped(self.resumed))?;
+        write!(f, "{}", self.rows_text(total))?;
+        if self.has_several_columns() {
+            write!(f, " of {}", counted(self.list_rows(), "row", "rows"))?;
+        }
+        write!(f, " in {seconds:.1} s ({rate:.0}/s)")?;
+        let resumed = self.resumed + self.resumed_results;
+        if resumed > 0 {
+            write!(f, ", {} of them by an earlier run", grouped(resumed))?;
+        }
+        if self.resumed_results > 0 {
+            write!(f, " ({})", self.resumed_text().unwrap_or_default())?;
         }
         writeln!(f, "; {}", self.shares())?;
         for (reason, count) in self.reasons.sorted() {
@@ -398,9 +458,9 @@ mod tests {
         for _ in 0..21 {
             add(&mut summary, Reason::Unverifiable, Some("a.example"));
         }
-        let kept =
-            "\n21 rows are unverifiable:\n  21 with the address of an earlier row, or with the result of an";
-        assert!(summary.to_string().contains(kept), "as after --retry: {summary}");
+        let kept = "\n21 rows are unverifiable:\n  20 with the result of an earlier run\n  1 with the address of an earlier row, and";
+        summary.of_earlier_run = 20;
+        assert!(summary.to_string().contains(kept), "as after --resume: {summary}");
         let joined = Summary { extent: Extent::Joined(2), ..summary.clone() };
         assert!(!joined.to_string().contains("unverifiable:"), "the parts do not tell the rules");
         for _ in 0..14 {
@@ -413,7 +473,7 @@ mod tests {
         for line in [
             "\n21 rows are unverifiable:\n  14 for now: a later try may tell more\n    greylisted  ",
             "\n  5: a later try alone does not help\n    blocklist ",
-            "\n  2 with the address of an earlier row, or with the result of an earlier run or output: ",
+            "\n  2 with the result of an earlier run\n  `clean --retry` checks those of them again",
         ] {
             assert!(said.contains(line), "{line}: {said}");
         }

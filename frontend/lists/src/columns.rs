@@ -21,6 +21,20 @@ use std::borrow::Cow;
 /// Maximum number of rows before a header. Spreadsheets often begin with a title, a date and a blank line.
 const TITLES_MAX: usize = 10;
 
+/// Number of rows in which further columns of addresses are looked for.
+pub(crate) const LOOKED_AT: usize = 100;
+
+/// A column of a list, or a key of JSON objects, that has addresses and was not chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOutColumn {
+    /// Its name, or its number from 1 if it has no name of its own. A caller can choose the column by it.
+    pub name: String,
+    /// Number of rows with an address in it, among the first rows.
+    pub rows: usize,
+    /// Number of these first rows.
+    pub looked_at: usize,
+}
+
 /// The findings from the first records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Columns {
@@ -206,7 +220,12 @@ fn found(sample: &Sample) -> Result<(Header, Vec<usize>), ListError> {
 
 /// The header, and the columns that the user names.
 fn named(sample: &Sample, wanted: &[String]) -> Result<(Header, Vec<usize>), ListError> {
-    let mut header = wanted.iter().find_map(|name| header::with_name(sample, name));
+    // A number is no name that shows a header: in a list without one, it may be a value of the first row.
+    let is_number =
+        |name: &str| name.trim().parse().is_ok_and(|number| (1..=sample.width()).contains(&number));
+    let names = wanted.iter().filter(|name| !is_number(name));
+    let by_wanted = names.clone().find_map(|name| header::with_name(sample, name));
+    let header = by_wanted.or_else(|| header::by_names(sample).map(|(header, _)| header));
     let mut addresses: Vec<usize> = Vec::new();
     for name in wanted {
         let by_name = header.and_then(|header| header::column(sample, header, name));
@@ -230,11 +249,32 @@ fn named(sample: &Sample, wanted: &[String]) -> Result<(Header, Vec<usize>), Lis
         }
         addresses.push(column);
     }
-    let header = *header.get_or_insert_with(|| match header::by_names(sample) {
-        Some((header, _)) => header,
-        None => header::by_content(sample, addresses[0]),
-    });
-    Ok((header, addresses))
+    Ok((header.unwrap_or_else(|| header::by_numbers(sample, &addresses)), addresses))
+}
+
+/// The columns with addresses that were not chosen: at least half of their values in the first rows are addresses.
+pub(crate) fn left_out(sample: &Sample, chosen: &Columns) -> Vec<LeftOutColumn> {
+    let from = chosen.titles + usize::from(chosen.has_header);
+    let end = sample.records.len().min(from + LOOKED_AT);
+    let looked = Sample { records: sample.records[from.min(end)..end].to_vec(), encoding: sample.encoding };
+    let name = |column: usize| {
+        let name = |at: usize| sample.text(chosen.titles, at);
+        let own = name(column);
+        let is_unique = (0..chosen.width).filter(|&at| name(at).eq_ignore_ascii_case(&own)).count() == 1;
+        let is_name = chosen.has_header && is_unique && own.parse::<usize>().is_err();
+        if is_name && !own.is_empty() { own.into_owned() } else { (column + 1).to_string() }
+    };
+    let is_other = |column: &usize| {
+        !chosen.addresses.contains(column)
+            && chosen.earlier.binary_search(column).is_err()
+            && looked.holds_addresses(0, *column)
+    };
+    let of = |column: usize| LeftOutColumn {
+        name: name(column),
+        rows: looked.addresses(0, column),
+        looked_at: looked.records.len(),
+    };
+    (0..chosen.width).filter(is_other).map(of).collect()
 }
 
 /// The names of the columns in brackets, for a message; nothing if they have none.

@@ -33,8 +33,17 @@ impl<'a> Object<'a> {
 
     /// Whether the value of a key is an array or an object.
     pub fn is_nested(&self, key: &str) -> bool {
-        let value = self.0.iter().rev().find(|(k, _)| k == key);
-        value.is_some_and(|(_, value)| value.get().starts_with(['[', '{']))
+        self.value(key).is_some_and(|value| value.starts_with(['[', '{']))
+    }
+
+    /// Whether there is no value of a key: it is missing, `null` or a text of white space.
+    pub fn is_blank(&self, key: &str) -> bool {
+        let is_null = self.value(key).is_none_or(|value| value == "null");
+        is_null || self.text(key).is_some_and(|text| text.trim().is_empty())
+    }
+
+    fn value(&self, key: &str) -> Option<&'a str> {
+        self.0.iter().rev().find(|(k, _)| k == key).map(|(_, value)| value.get())
     }
 
     /// The keys with their values as a cell shows them: a text without its quotes, other values as they were written, `null` as

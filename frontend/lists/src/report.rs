@@ -44,7 +44,9 @@ pub struct Report {
     /// Unverifiable rows that a later check alone does not decide, by rule.
     pub settled: Vec<ReportRule>,
     /// Other unverifiable rows: their number, and why their rule is unknown.
-    pub unexplained: Option<(u64, &'static str)>,
+    pub unexplained: Vec<(u64, &'static str)>,
+    /// Number of columns of addresses. With several, the counts of rows are counts of cells.
+    pub columns: usize,
     /// Further facts about the run: a name and a text.
     pub facts: Vec<(String, String)>,
 }
@@ -95,6 +97,15 @@ impl Report {
         self.reasons.iter().map(|(_, rows)| rows).sum()
     }
 
+    /// What the counts count.
+    fn unit(&self) -> &'static str {
+        if self.columns > 1 { "cells" } else { "rows" }
+    }
+
+    fn unit_title(&self) -> &'static str {
+        if self.columns > 1 { "Cells" } else { "Rows" }
+    }
+
     /// Number of rows of a class.
     fn of(&self, class: Class) -> u64 {
         self.reasons.iter().filter(|(reason, _)| Class::of(*reason) == class).map(|(_, rows)| rows).sum()
@@ -143,7 +154,12 @@ pub fn content(report: &Report) -> Markup {
 }
 
 fn head_line(report: &Report, rows: u64) -> String {
-    let mut line = counted(rows, "row", "rows");
+    let mut line = match report.columns as u64 {
+        columns @ 2.. => {
+            format!("{} of {}", counted(rows, "cell", "cells"), counted(rows / columns, "row", "rows"))
+        }
+        _ => counted(rows, "row", "rows"),
+    };
     if let Some(duplicates) = report.duplicates.filter(|&duplicates| duplicates > 0) {
         line += &format!(", {} of them duplicates", grouped(duplicates));
     }
@@ -180,9 +196,9 @@ fn reasons(report: &Report, rows: u64) -> Markup {
     html! {
         section {
             h2 { "Reasons" }
-            (bars("Number of rows by reason", &all))
+            (bars(&format!("Number of {} by reason", report.unit()), &all))
             table.words {
-                thead { tr { th { "Reason" } th { "Meaning" } th { "What to do" } th.number { "Rows" } } }
+                thead { tr { th { "Reason" } th { "Meaning" } th { "What to do" } th.number { (report.unit_title()) } } }
                 tbody {
                     @for (reason, count) in &report.reasons {
                         tr {
@@ -192,7 +208,7 @@ fn reasons(report: &Report, rows: u64) -> Markup {
                             td.number { (grouped(*count)) }
                         }
                     }
-                    tr { td { "All rows" } td {} td {} td.number { (grouped(rows)) } }
+                    tr { td { "All " (report.unit()) } td {} td {} td.number { (grouped(rows)) } }
                 }
             }
         }
@@ -210,7 +226,7 @@ fn typos(report: &Report) -> Markup {
             p { "Correct these domains and check the addresses again."
                 @if report.command.is_some() { " " code { "--columns suggestion" } " writes the corrected address into each row." } }
             table {
-                thead { tr { th { "Domain" } th { "Suggestion" } th.number { "Addresses" } } }
+                thead { tr { th { "Domain" } th { "Suggestion" } th.number { (report.unit_title()) } } }
                 tbody {
                     @for typo in report.typos.iter().take(ROWS_MAX) {
                         tr { td { (domain_text(&typo.domain)) } td { (domain_text(&typo.suggestion)) } td.number { (grouped(typo.rows)) } }
@@ -232,12 +248,14 @@ fn unverifiable(report: &Report) -> Markup {
         ("For now: a later check may tell more", &report.left),
         ("A later check alone does not help", &report.settled),
     ];
-    let all = sum(&report.left) + sum(&report.settled) + report.unexplained.map_or(0, |(rows, _)| rows);
+    let all = sum(&report.left)
+        + sum(&report.settled)
+        + report.unexplained.iter().map(|(rows, _)| rows).sum::<u64>();
     html! {
         section {
-            h2 { "Unverifiable rows" }
+            h2 { "Unverifiable " (report.unit()) }
             table.words {
-                thead { tr { th { "Rule" } th { "Cause" } th { "Next step" } th.number { "Rows" } } }
+                thead { tr { th { "Rule" } th { "Cause" } th { "Next step" } th.number { (report.unit_title()) } } }
                 @for (title, rules) in groups.iter().filter(|(_, rules)| !rules.is_empty()) {
                     tbody {
                         tr { th colspan="3" { (title) } th.number { (grouped(sum(rules))) } }
@@ -252,10 +270,10 @@ fn unverifiable(report: &Report) -> Markup {
                     }
                 }
                 tbody {
-                    @if let Some((rows, why)) = report.unexplained {
-                        tr { td colspan="3" { (sentence(why)) } td.number { (grouped(rows)) } }
+                    @for (rows, why) in &report.unexplained {
+                        tr { td colspan="3" { (sentence(why)) } td.number { (grouped(*rows)) } }
                     }
-                    tr { td colspan="3" { "All unverifiable rows" } td.number { (grouped(all)) } }
+                    tr { td colspan="3" { "All unverifiable " (report.unit()) } td.number { (grouped(all)) } }
                 }
             }
         }
@@ -288,12 +306,12 @@ fn domains(report: &Report, rows: u64) -> Markup {
     html! {
         section {
             h2 { "Domains" }
-            (bars("Number of rows by domain", &all))
+            (bars(&format!("Number of {} by domain", report.unit()), &all))
             p.note {
                 "Green: deliverable. Red: undeliverable. Grey: unknown."
                 @if hidden > 0 { " " (grouped(hidden as u64)) " more domains are not shown." }
                 @if report.uncounted_rows > 0 {
-                    " " (grouped(report.uncounted_rows)) " addresses are of domains that came after the first 100,000 domains, \
+                    " " (grouped(report.uncounted_rows)) " " (report.unit()) " are of domains that came after the first 100,000 domains, \
                      which have counts of their own."
                 }
             }
@@ -351,7 +369,8 @@ mod tests {
                 .collect(),
             left: vec![ReportRule { rule: evil.into(), rows: 2, meaning: evil.into(), advice: evil.into() }],
             settled: vec![ReportRule { rows: 5, ..ReportRule::default() }],
-            unexplained: Some((3, "why")),
+            unexplained: vec![(3, "why")],
+            columns: 1,
             facts: vec![("Files".into(), evil.into())],
         }
     }

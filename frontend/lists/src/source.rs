@@ -48,6 +48,8 @@ pub struct Row {
     pub prefix: Vec<u8>,
     /// The address, if its column holds one.
     pub address: Option<Address>,
+    /// Whether the cell of the address is empty. A cell without an address may also have another text.
+    pub is_blank: bool,
     /// Whether this is another address of the last row, from another column.
     pub is_continued: bool,
     /// Position of the next row in the input, in bytes.
@@ -62,25 +64,44 @@ pub struct EarlierResult {
     pub results: WrittenResults,
 }
 
+/// A count of unusual rows or cells.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Noted {
+    /// Number of these rows or cells.
+    pub count: u64,
+    /// The row of the first one, from 1. Titles and the header are rows here, as in a spreadsheet; blank lines are none.
+    pub first_row: u64,
+}
+
+impl Noted {
+    fn add(&mut self, is_there: bool, row: u64) {
+        if is_there && self.count == 0 {
+            self.first_row = row;
+        }
+        self.count += u64::from(is_there);
+    }
+}
+
 /// Counts of unusual rows so far.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Notes {
-    /// Number of rows with bytes that are no characters in the encoding of the list. They stay as they are.
-    pub undecoded_rows: u64,
-    /// Number of cells with several addresses, of which the first one counts.
-    pub cells_with_more: u64,
-    /// Number of rows with more values than the list has columns. The further values follow the verdict.
-    pub long_rows: u64,
-    /// Number of JSON objects with an array or an object in place of an address. They have no address.
-    pub nested_values: u64,
+    /// Rows with bytes that are no characters in the encoding of the list. They stay as they are.
+    pub undecoded_rows: Noted,
+    /// Cells with several addresses, of which the first one counts.
+    pub cells_with_more: Noted,
+    /// Rows with more values than the list has columns. The further values follow the verdict.
+    pub long_rows: Noted,
+    /// JSON objects with an array or an object in place of an address. They have no address.
+    pub nested_values: Noted,
 }
 
 impl Notes {
     /// The counts for people, one line each. `encoding` is the name of the encoding of the list.
     pub fn lines(&self, encoding: &str) -> Vec<String> {
         let Notes { undecoded_rows, cells_with_more, long_rows, nested_values } = *self;
-        let line = |count: u64, one: &str, many: &str, rest: &str| {
-            (count > 0).then(|| format!("{} {rest}", counted(count, one, many)))
+        let line = |Noted { count, first_row }: Noted, one: &str, many: &str, rest: &str| {
+            let first = if count == 1 { "" } else { "the first in " };
+            (count > 0).then(|| format!("{} {rest} ({first}row {first_row})", counted(count, one, many)))
         };
         let undecoded = format!("not valid in {encoding}; their bytes stay as they are");
         let lines = [
@@ -124,6 +145,8 @@ pub struct Source {
     /// How many addresses of the last row were returned, if it has more; else 0.
     returned: usize,
     notes: Notes,
+    /// Number of titles, headers and rows so far.
+    records: u64,
 }
 
 type Input = Bounded<Box<dyn Read>>;
@@ -286,21 +309,25 @@ impl Source {
         match self.shape.format {
             Format::Csv => {
                 self.shape.row(&self.fields, &mut row.prefix);
-                row.address = self.address_in(self.shape.columns.addresses[0]);
+                self.take_cell(row, self.shape.columns.addresses[0]);
             }
             Format::Jsonl => {
                 let object = Object::parse(&self.line).map_err(|why| self.broken(why))?;
                 json::begin(&object, &self.shape.columns.verdicts[0], &mut row.prefix);
                 let text = object.text(&self.shape.key);
-                self.notes.nested_values += u64::from(text.is_none() && object.is_nested(&self.shape.key));
+                let is_nested = text.is_none() && object.is_nested(&self.shape.key);
+                self.notes.nested_values.add(is_nested, self.records);
+                row.is_blank = object.is_blank(&self.shape.key);
                 row.address = text.and_then(|text| self.noted(in_cell(&text)));
             }
             Format::Text => {
                 self.shape.values(std::iter::once(self.line.as_slice()), 1, &mut row.prefix);
+                row.is_blank = false;
                 row.address = self.noted(in_cell(&self.shape.encoding.text(&self.line)));
             }
         }
-        self.notes.undecoded_rows += u64::from(!self.shape.encoding.is_valid(&row.prefix));
+        let is_undecoded = !self.shape.encoding.is_valid(&row.prefix);
+        self.notes.undecoded_rows.add(is_undecoded, self.records);
         self.shape.encoding.encode(&mut row.prefix, 0);
         self.end_of_row(row, 1);
         row.end = match &self.consumed {
@@ -313,7 +340,7 @@ impl Source {
     /// Takes the next address of the last row.
     fn take_next_address(&mut self, row: &mut Row) {
         let at = self.returned;
-        row.address = self.address_in(self.shape.columns.addresses[at]);
+        self.take_cell(row, self.shape.columns.addresses[at]);
         self.end_of_row(row, at + 1);
     }
 
@@ -326,7 +353,7 @@ impl Source {
         }
         self.returned = 0;
         if self.shape.format == Format::Csv && self.fields.len() > self.shape.columns.width {
-            self.notes.long_rows += 1;
+            self.notes.long_rows.add(true, self.records);
             let at = row.prefix.len();
             self.shape.end_line(&self.fields, &mut row.prefix);
             self.shape.encoding.encode(&mut row.prefix, at);
@@ -334,15 +361,16 @@ impl Source {
         }
     }
 
-    /// The address in a column of the last record.
-    fn address_in(&mut self, column: usize) -> Option<Address> {
-        let cell = self.fields.get(column)?;
-        let found = in_cell(&self.shape.encoding.text(cell));
-        self.noted(found)
+    /// Takes the address from a column of the last record.
+    fn take_cell(&mut self, row: &mut Row, column: usize) {
+        let text = self.shape.encoding.text(self.fields.get(column).unwrap_or_default());
+        row.is_blank = text.trim().is_empty();
+        let found = in_cell(&text);
+        row.address = self.noted(found);
     }
 
     fn noted(&mut self, found: crate::address::CellAddress) -> Option<Address> {
-        self.notes.cells_with_more += u64::from(found.has_more);
+        self.notes.cells_with_more.add(found.has_more, self.records);
         found.address
     }
 
@@ -363,7 +391,9 @@ impl Source {
                 next_line(input, end, &mut self.line, line, read)
             }
         };
-        result.map_err(|error| self.unreadable(&error))
+        let step = result.map_err(|error| self.unreadable(&error))?;
+        self.records += u64::from(step == Step::Row);
+        Ok(step)
     }
 
     fn unreadable(&self, error: &std::io::Error) -> ListError {

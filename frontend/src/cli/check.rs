@@ -99,7 +99,7 @@ pub fn run(args: &CheckArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     }
     let installation = match args.fast {
         true => None,
-        false => installation::open(config.state.as_ref(), IfTaken::KeepNone).map_err(Failure::failed)?,
+        false => installation::open(config.state.as_ref(), IfTaken::KeepNone)?,
     };
     if let Some(installation) = &installation {
         installation.give_to(&mut engine_config);
@@ -218,7 +218,8 @@ fn warn_of_names(addresses: &[String]) {
     if named > 0 {
         let texts = if named == 1 { "text has" } else { "texts have" };
         tracing::warn!(
-            "{named} {texts} more than an address, such as a name: give the address alone, without < and >"
+            "{named} {texts} more than an address, such as a name: give the address alone, without < and > (`mailprobe clean` takes \
+             the address out of such a value of a list)"
         );
     }
 }

@@ -48,9 +48,7 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
         fit(&mut engine_config);
         let installation = match fast {
             true => None,
-            false => {
-                installation::open(config.state.as_ref(), IfTaken::Refuse).map_err(CleanError::failed)?
-            }
+            false => installation::open(config.state.as_ref(), IfTaken::Refuse)?,
         };
         if let Some(installation) = &installation {
             installation.give_to(&mut engine_config);
@@ -129,6 +127,12 @@ fn command_line() -> String {
 fn named(resolvers: &[SocketAddr]) -> String {
     let names: Vec<String> = resolvers.iter().map(ToString::to_string).collect();
     names.join(", ")
+}
+
+impl From<Failure> for CleanError {
+    fn from(failure: Failure) -> CleanError {
+        if failure.code == 2 { CleanError::usage(failure.line) } else { CleanError::failed(failure.line) }
+    }
 }
 
 impl From<CleanError> for Failure {

@@ -12,6 +12,7 @@
 mod keeper;
 mod text;
 
+use super::program::Failure;
 use crate::config::StateFile;
 use engine::config::EngineConfig;
 use engine::proto::limits::REFUSALS_RUNS_MAX;
@@ -115,12 +116,13 @@ pub(super) fn make_private_folder(path: &Path) -> io::Result<()> {
 /// # Errors
 /// One line that says what is wrong and what to do: the file is damaged or not a state file, it cannot be read or written, or
 /// another run has it for itself.
-pub(super) fn open(choice: Option<&StateFile>, if_taken: IfTaken) -> Result<Option<Installation>, String> {
+pub(super) fn open(choice: Option<&StateFile>, if_taken: IfTaken) -> Result<Option<Installation>, Failure> {
+    let open = |path: &Path| Installation::open(path, if_taken).map(Some).map_err(Failure::failed);
     match place(choice, |name| std::env::var_os(name).map(PathBuf::from)) {
-        StatePlace::Named(path) => Installation::open(&path, if_taken).map(Some),
+        StatePlace::Named(path) => try_named(&path).and_then(|()| open(&path)),
         StatePlace::Unwanted => Ok(None),
         StatePlace::Default(path) => match make_folder(&path) {
-            Ok(()) => Installation::open(&path, if_taken).map(Some),
+            Ok(()) => open(&path),
             Err(error) => {
                 warn_not_kept(&format!("cannot create {}: {error}", path.display()));
                 Ok(None)
@@ -131,6 +133,17 @@ pub(super) fn open(choice: Option<&StateFile>, if_taken: IfTaken) -> Result<Opti
             Ok(None)
         }
     }
+}
+
+/// Tests that files can be created beside the file that the user has named. If not, the name is wrong usage.
+fn try_named(path: &Path) -> Result<(), Failure> {
+    // A link stays a link, as in `Installation::open`.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let tried = match path.is_dir() {
+        true => Err(io::Error::from(ErrorKind::IsADirectory)),
+        false => open_lock(&path).map(drop),
+    };
+    tried.map_err(|error| Failure::usage(unwritable(&path, &error)))
 }
 
 fn warn_not_kept(why: &str) {

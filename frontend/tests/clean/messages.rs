@@ -137,13 +137,56 @@ fn a_signal_ends_a_list_with_the_way_to_continue() {
 }
 
 #[test]
+fn a_signal_loses_no_result_of_a_stream() {
+    let desk = Desk::new(SCENARIO);
+    let slow = (0..40).map(|n| format!("user-{n}@slow.example"));
+    let list = desk.list("list", slow.chain((0..40).map(|n| format!("user-{n}@ok.example"))));
+    let mut command = desk.mailprobe("clean");
+    command.arg(&list).args(["--state", "none", "--compress", "gzip"]);
+    let run = command.spawn().unwrap();
+    until_true("the fast domain is done", || desk.net.domain_stats("ok.example").unwrap().rcpt >= 41);
+    kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+    let ended = run.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.signal(), Some(Signal::INT.as_raw()), "{said}");
+    let mut rows = String::new();
+    let plain = lists::decompressed(Box::new(std::io::Cursor::new(ended.stdout)));
+    std::io::Read::read_to_string(&mut plain.unwrap(), &mut rows).unwrap();
+    assert!(rows.matches("@ok.example,true,mailbox_exists\n").count() >= 38, "{said}{rows}");
+    let written = format!("mailprobe: stopped; {} rows are written, and ", rows.lines().count());
+    assert!(said.contains(&written) && said.contains(" without a result are left out; "), "{said}");
+}
+
+#[test]
+fn a_state_file_that_cannot_be_written_is_wrong_usage() {
+    let desk = Desk::new(SCENARIO);
+    let list = desk.list("list", ["user-1@ok.example".to_owned()]);
+    let (list, folder) = (list.to_str().unwrap(), desk.folder.path().to_str().unwrap());
+    for state in [&format!("{folder}/no/state"), &format!("{list}/state"), folder] {
+        for arguments in [["check", "user-1@ok.example"], ["clean", list]] {
+            let mut command = desk.mailprobe(arguments[0]);
+            let (_, said) = texts(&command.args([arguments[1], "--state", state]).output().unwrap());
+            assert_eq!(command.status().unwrap().code(), Some(2), "{said}");
+            let expected = " cannot be written: ";
+            assert!(
+                said.contains(expected) && said.contains("name another state file with --state"),
+                "{said}"
+            );
+        }
+    }
+    assert_eq!(desk.net.domain_stats("ok.example").unwrap().rcpt, 0);
+}
+
+#[test]
 fn a_complete_output_is_not_replaced() {
     let desk = Desk::new(SCENARIO);
     let list = desk.list("list", ["user-1@ok.example".to_owned()]);
     let flags = ["--state", "none", "--resume"];
     // The first run of a script that always gives --resume.
-    let (output, _) = desk.cleaned(&list, &flags);
+    let (output, said) = desk.cleaned(&list, &flags);
     let out = list.with_extension("out");
+    let anew = format!("nothing to resume for {}: starting from the first row\n", out.display());
+    assert_eq!(said.matches(&anew).count(), 1, "{said}");
     let again = |flags: &[&str]| {
         let mut again = desk.mailprobe("clean");
         let ended =
@@ -153,6 +196,7 @@ fn a_complete_output_is_not_replaced() {
     // A script can repeat it: the list is compared.
     let (code, said) = again(&["--resume"]);
     assert!(code == Some(0) && said.contains("1 of them by an earlier run"), "{said}");
+    assert!(!said.contains("nothing to resume"), "{said}");
     let (code, said) = again(&[]);
     let expected =
         format!("{} exists: name another file with -o, or replace it with --force; ", out.display());

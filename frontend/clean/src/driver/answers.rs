@@ -253,6 +253,7 @@ impl Run<'_> {
         }
         let mut is_full = false;
         if self.rows.is_ordered() {
+            self.unwritten += 1;
             is_full = self.journal.add(asked.row, asked.key, outcome);
         } else {
             self.closed.flush()?;

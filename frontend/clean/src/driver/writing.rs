@@ -11,6 +11,7 @@ impl Run<'_> {
     /// Decides what to do with the row that was read.
     pub(super) fn take(&mut self) -> Result<(), CleanError> {
         let number = self.read - 1;
+        self.summary.empty += u64::from(self.row.is_blank);
         let Some(address) = self.row.address.take() else {
             let written = self.written()?;
             self.mark(None);
@@ -18,6 +19,9 @@ impl Run<'_> {
                 Some(outcome) => Some(outcome),
                 None => self.kept_result(false)?,
             };
+            self.summary.of_earlier_run += u64::from(written.is_some_and(is_unverifiable));
+            self.summary.of_earlier_output +=
+                u64::from(written.is_none() && kept.is_some_and(is_unverifiable));
             let outcome = match kept {
                 Some(outcome) => outcome,
                 None => {
@@ -36,29 +40,35 @@ impl Run<'_> {
         }
         self.summary.duplicates += u64::from(earlier.is_some());
         if let Some(outcome) = self.written()? {
+            self.summary.of_earlier_run += u64::from(is_unverifiable(outcome));
             if earlier.is_none() {
-                self.seen.settle(&mut self.parts.state, number, outcome)?;
+                self.found(number, outcome)?;
             }
             return self.take_known(number, Some(domain), outcome, true);
         }
         self.mark(Some((&address, domain)));
         if let Some(outcome) = self.kept_result(true)? {
             self.summary.known += u64::from(earlier.is_none());
+            self.summary.of_earlier_output += u64::from(is_unverifiable(outcome));
             if earlier.is_none() {
-                self.seen.settle(&mut self.parts.state, number, outcome)?;
+                self.found(number, outcome)?;
             }
             return self.take_known(number, Some(domain), outcome, false);
         }
         let Some(first) = earlier else {
             if let Some(outcome) = self.journaled()? {
-                self.summary.resumed += 1;
-                self.seen.settle(&mut self.parts.state, number, outcome)?;
-                return self.take_known(number, Some(domain), outcome, false);
+                self.summary.resumed_results += 1;
+                self.summary.of_earlier_run += u64::from(is_unverifiable(outcome));
+                self.found(number, outcome)?;
+                self.unwritten += 1;
+                // Its result is not in the output yet, as that of a row that is asked about.
+                return self.queue(number, domain, Outcome::default());
             }
             return match self.known_result()? {
                 Some(outcome) => {
                     self.summary.known += 1;
-                    self.seen.settle(&mut self.parts.state, number, outcome)?;
+                    self.summary.of_earlier_output += u64::from(is_unverifiable(outcome));
+                    self.found(number, outcome)?;
                     self.take_known(number, Some(domain), outcome, false)
                 }
                 None => self.ask(number, domain, address),
@@ -70,6 +80,14 @@ impl Run<'_> {
         } else {
             self.queue(first, domain, outcome)
         }
+    }
+
+    /// Takes the result of an address, which was found out earlier.
+    fn found(&mut self, number: u64, outcome: Outcome) -> Result<(), CleanError> {
+        if let Some(reason) = outcome.reason() {
+            self.found.add(reason);
+        }
+        self.seen.settle(&mut self.parts.state, number, outcome)
     }
 
     /// The result that an interrupted run has written for the row.
@@ -128,9 +146,6 @@ impl Run<'_> {
         outcome: Outcome,
         done: bool,
     ) -> Result<(), CleanError> {
-        if let Some(reason) = outcome.reason() {
-            self.found.add(reason);
-        }
         if done {
             self.summary.resumed += 1;
         } else if self.rows.is_ordered() {
@@ -146,6 +161,10 @@ impl Run<'_> {
     /// Adds the row to those that wait to be written.
     pub(super) fn queue(&mut self, first: u64, domain: u32, outcome: Outcome) -> Result<(), CleanError> {
         let row = self.marker.as_ref().map_or(&*self.row.prefix, |marker| marker.row());
-        self.rows.push(&mut self.parts.state, Waiting { first, domain, outcome }, row)
+        self.rows.push(&mut self.parts.state, Waiting::new(first, domain, outcome), row)
     }
+}
+
+fn is_unverifiable(outcome: Outcome) -> bool {
+    outcome.reason() == Some(Reason::Unverifiable)
 }

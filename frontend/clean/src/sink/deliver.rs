@@ -37,7 +37,7 @@ impl Default for Delivery {
 pub struct WrittenFile {
     /// Its name.
     pub path: PathBuf,
-    /// Number of rows in it. A row with several addresses counts once for each.
+    /// Number of rows in it, without titles and header.
     pub rows: u64,
     /// The class of all its rows, if `--split` made it.
     pub class: Option<Class>,

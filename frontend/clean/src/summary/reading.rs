@@ -40,11 +40,6 @@ impl Reading {
         &self.description
     }
 
-    /// Whether rows have several cells with addresses.
-    pub(super) fn has_several_columns(&self) -> bool {
-        self.columns.len() > 1
-    }
-
     /// What is unusual about the rows, for people.
     pub(super) fn notes(&self) -> Vec<String> {
         self.notes.lines(self.encoding)
@@ -58,10 +53,10 @@ impl Reading {
             "encoding": self.encoding,
             "separator": self.separator,
             "columns": self.columns,
-            "undecoded_rows": self.notes.undecoded_rows,
-            "cells_with_more": self.notes.cells_with_more,
-            "long_rows": self.notes.long_rows,
-            "nested_values": self.notes.nested_values,
+            "undecoded_rows": self.notes.undecoded_rows.count,
+            "cells_with_more": self.notes.cells_with_more.count,
+            "long_rows": self.notes.long_rows.count,
+            "nested_values": self.notes.nested_values.count,
         })
     }
 }

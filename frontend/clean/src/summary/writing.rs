@@ -63,13 +63,14 @@ impl Summary {
         }
         if self.duplicates > 0 {
             let left_out = if self.dropped > 0 { ", left out" } else { "" };
-            add("Duplicates", format!("{}{left_out}", grouped(self.duplicates)));
+            add("Duplicates", format!("{}{left_out}", self.rows_text(self.duplicates)));
         }
         if self.without_address > 0 {
-            add("Rows without an address", grouped(self.without_address));
+            let rows = self.rows_text(self.without_address);
+            add("Without an address", format!("{rows}: {}", self.without_address_text()));
         }
         if self.known > 0 {
-            let mut text = grouped(self.known);
+            let mut text = super::addresses(self.known);
             if self.known_undated {
                 text += &format!("\n{UNDATED}");
             }
@@ -78,8 +79,8 @@ impl Summary {
         if self.retries > 0 {
             add("Retries because a server answered \"later\" or not at all", grouped(self.retries));
         }
-        if self.resumed > 0 {
-            add("Rows of an earlier run", grouped(self.resumed));
+        if let Some(text) = self.resumed_text() {
+            add("Of an earlier run", text);
         }
         facts
     }

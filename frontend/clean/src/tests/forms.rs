@@ -88,7 +88,12 @@ fn bytes_of_another_encoding_far_down_stay() {
     let summary = desk.run().unwrap();
     assert!(std::fs::read(desk.path("out")).unwrap() == cleaned);
     let said = summary.to_string();
-    assert!(said.ends_with("  2 rows are not valid in UTF-8; their bytes stay as they are\n"), "{said}");
+    assert!(
+        said.ends_with(
+            "  2 rows are not valid in UTF-8; their bytes stay as they are (the first in row 4002)\n"
+        ),
+        "{said}"
+    );
 }
 
 #[test]
@@ -100,9 +105,8 @@ fn verdicts_stay_in_their_columns() {
     let mut desk = desk("a.csv", &list);
     let summary = desk.run().unwrap();
     assert_eq!(desk.output(), cleaned);
-    assert!(
-        summary.to_string().ends_with("  2 rows have more values than columns; these follow the verdict\n")
-    );
+    let note = "  2 rows have more values than columns; these follow the verdict (the first in row 1202)\n";
+    assert!(summary.to_string().ends_with(note));
     desk.args.resume = true;
     for unordered in [false, true] {
         desk.args.unordered = unordered;
@@ -175,7 +179,7 @@ fn an_array_in_place_of_an_address_is_noted() {
         b"{\"email\":\"deliverable@x.com\"}\n{\"email\":[\"a@x.com\",\"b@x.com\"]}\n{\"email\":null}\n";
     let said = desk("a.jsonl", list).run().unwrap().to_string();
     assert!(
-        said.contains("1 row has an array or an object in place of an address, so it was not checked"),
+        said.contains("in place of an address, so it was not checked; write one row per address (row 2)\n"),
         "{said}"
     );
 }
@@ -191,7 +195,7 @@ fn the_summary_says_how_the_list_was_read() {
     assert!(
         said.ends_with(
             "\nread as CSV, separated by `|`, in windows-1252, addresses in column 2 (E-Mail)\n  \
-             1 cell has several addresses; only the first one was checked\n"
+             1 cell has several addresses; only the first one was checked (row 2)\n"
         ),
         "{said}"
     );

@@ -90,6 +90,52 @@ fn columns_of_a_second_column_of_addresses_have_its_name() {
     );
 }
 
+#[test]
+fn numbers_are_true_with_several_columns() {
+    let list = "work,home\nnobody@x.com,deliverable@x.com\nnobody@x.com,\nx,nobody@x.com\n";
+    let mut desk = desk("list.csv", list).to("out.csv");
+    desk.args.column = names("work,home");
+    desk.args.summary = Some(desk.path("s.json"));
+    desk.args.writing.report = Some(desk.path("r.html"));
+    let said = desk.run().unwrap().to_string();
+    assert!(said.starts_with("6 cells of 3 rows in "), "{said}");
+    for line in
+        ["\n2 duplicate cells\n", "\n2 cells without an address: 1 empty, 1 with a text that is no address\n"]
+    {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    assert!(said.contains("out.csv (3 rows)\n"), "{said}");
+    let json = desk.json("s.json");
+    assert_eq!((&json["rows"], &json["list_rows"], &json["empty"]), (&6.into(), &3.into(), &1.into()));
+    assert_eq!(json["files"][0]["rows"], 3);
+    let page = String::from_utf8(desk.read("r.html")).unwrap();
+    assert!(page.contains("6 cells of 3 rows") && page.contains("All cells") && !page.contains("All rows"));
+    desk.args.output = Some(desk.path("out.xlsx"));
+    assert_eq!(desk.run().unwrap().files[0].rows, 3);
+}
+
+#[test]
+fn columns_that_are_left_out_are_named() {
+    let list = "id,email,Mail 2,old\n1,a@x.com,,c@x.com\n2,b@x.com,d@x.com,\n";
+    let said = |flags: &str, list: &str, name: &str| {
+        let desk = desk(name, list);
+        Job::open(desk.command_line(flags)).unwrap().left_out()
+    };
+    let all = |flags: &str| said(flags, list, "list.csv").unwrap();
+    let two = "`Mail 2` has addresses too (in 1 of the first 2 rows), and so has another column: ";
+    assert_eq!(all(""), format!("{two}`--column 2 --column 'Mail 2' --column old` checks all of them"));
+    assert_eq!(all("--drop-duplicates"), format!("{two}`--column 'Mail 2'` checks it in another run"));
+    assert_eq!(
+        all("--column email --column old"),
+        "`Mail 2` has addresses too (in 1 of the first 2 rows): `--column email --column old --column 'Mail 2'` checks all of them"
+    );
+    assert_eq!(
+        said("", "{\"email\":\"a@x.com\",\"work\":\"b@x.com\"}\n", "list.jsonl").unwrap(),
+        "`work` has addresses too (in 1 of the first 1 row): `--column work` checks it in another run"
+    );
+    assert_eq!(said("", "id,email\n1,a@x.com\n", "list.csv"), None);
+}
+
 const LIST: &str =
     "id,email\n1,deliverable@x.com\n2,nobody@x.com\n3,never@x.com\n4,nonsense\n5,deliverable@x.com\n";
 
@@ -305,6 +351,19 @@ fn what_cannot_be_written_is_refused_at_the_start() {
         ),
         ("-o @/out --part 0/2 --only unknown", "a part has the rows of all classes: give --only to --join"),
         ("-o @/out --report @/list.csv", "list.csv would overwrite the input"),
+        ("-o @/no/such/out", "the folder no/such does not exist: create it, or name another file with -o"),
+        ("-o @/list.csv/out", "list.csv is no folder: name another file with -o"),
+        ("-o /proc/out", "/proc/out.partial cannot be written: No such file"),
+        ("-o @/.", ". cannot be written: it is a folder; name a file with -o"),
+        (
+            "--report @/no/report.html",
+            "the folder no does not exist: create it, or name another file with --report",
+        ),
+        ("-o @/out --summary @/list.csv/s", "list.csv is no folder: name another file with --summary"),
+        ("--summary /proc/s", "/proc/s cannot be written: No such file or directory"),
+        ("--summary /", "/ cannot be written: it is a folder; name a file with --summary"),
+        ("--sample 5 --summary @/no/s", "the folder no does not exist: create it"),
+        ("-o @/out --part 0/1 --summary @/no/s", "the folder no does not exist: create it"),
         ("-o @/out --summary -", "--summary - is not possible: name a file"),
         (
             "-o @/out --summary @/about --report @/about",
@@ -312,6 +371,21 @@ fn what_cannot_be_written_is_refused_at_the_start() {
         ),
     ] {
         refused(flags, expected);
+    }
+    // The files of the end of a run are tried too, and stay as they were.
+    for folder in ["out.unknown.csv", "out.deliverable.csv.packed"] {
+        let mut desk = desk("list.csv", LIST).to("out.csv").writing(|args| args.split = true);
+        desk.args.summary = Some(desk.path("s.json"));
+        std::fs::write(desk.path("s.json"), "old").unwrap();
+        std::os::unix::fs::symlink(desk.path("target"), desk.path("report")).unwrap();
+        desk.args.writing.report = Some(desk.path("report"));
+        std::fs::create_dir(desk.path(folder)).unwrap();
+        assert_eq!(desk.error(), format!("{folder} cannot be written: it is a folder; name a file with -o"));
+        std::fs::remove_dir(desk.path(folder)).unwrap();
+        let job = Job::open(desk.args.clone()).map(drop);
+        assert!(job.is_ok() && !desk.path("target").exists() && desk.read("s.json") == b"old", "{job:?}");
+        desk.run().unwrap();
+        assert!(desk.path("target").exists() && desk.read("s.json").starts_with(b"{"));
     }
     for (name, taken) in [
         ("out.csv", "the output"),

@@ -68,15 +68,87 @@ fn a_signal_waits_for_replies_and_keeps_them() {
     let (mut desk, said) = stopped(list);
     assert_eq!(
         said,
-        "stopped after 0 rows and 3 results that wait for the rows before them; finished checks are kept (out.partial): continue \
+        "stopped after 0 rows and 2 results that wait for the rows before them; finished checks are kept (out.partial): continue \
          with --resume"
     );
     assert_eq!(desk.checker.recalls, 1);
-    assert_eq!(asked_again(&mut desk), ["hang@x.com"]);
+    (desk.args.max_wait, desk.args.silence) = (0, Duration::from_millis(50));
+    desk.checker = fake();
+    let summary = desk.run().unwrap();
+    assert_eq!(desk.checker.submitted_addresses(), ["hang@x.com"]);
+    let said = summary.to_string();
+    let resumed = ", 2 of them by an earlier run (0 rows, and 2 results that waited for the rows before); ";
+    assert!(said.contains(resumed), "the same number as at the end of the first run: {said}");
     assert_eq!(
         desk.output(),
         "email,deliverable,reason\nhang@x.com,false,unverifiable\nnobody@x.com,false,mailbox_not_found\n\
          deliverable@y.com,true,mailbox_exists\nnobody@x.com,false,mailbox_not_found\n"
+    );
+}
+
+/// A run to a stream that a signal ends: what it wrote, and what it said.
+fn stopped_stream(change: impl FnOnce(&mut CleanArgs)) -> (Vec<u8>, String) {
+    let list = "a,b\nnobody@x.com,deliverable@y.com\nhang@x.com,deliverable@z.com\nnobody@z.com,hang@y.com\n\
+                nobody@y.com,\nhang@x.com,nobody@x.com\n";
+    let mut desk = desk("list.csv", list);
+    let fifo = desk.path("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    desk.args.output = Some(fifo.clone());
+    desk.args.writing.stop.arrive(SIGINT);
+    desk.checker.capacity = 1000;
+    change(&mut desk.args);
+    let reader = std::thread::spawn(move || std::fs::read(fifo).unwrap());
+    let said = desk.error();
+    (reader.join().unwrap(), said)
+}
+
+#[test]
+fn a_stream_gets_all_finished_rows() {
+    let rest = "; with an output file (-o), --resume continues such a run";
+    let (written, said) = stopped_stream(|_| {});
+    assert_eq!(
+        String::from_utf8(written).unwrap(),
+        "a,b,deliverable,reason\nnobody@x.com,deliverable@y.com,false,mailbox_not_found\n\
+         nobody@z.com,hang@y.com,false,mailbox_not_found\nnobody@y.com,,false,mailbox_not_found\n"
+    );
+    assert_eq!(said, format!("stopped; 3 rows are written, and 2 rows without a result are left out{rest}"));
+    // A row is written as a whole or not at all.
+    let two = |args: &mut CleanArgs| args.column = vec!["a".into(), "b".into()];
+    let expected = "a,b,deliverable,reason,b_deliverable,b_reason\n\
+         nobody@x.com,deliverable@y.com,false,mailbox_not_found,true,mailbox_exists\n\
+         nobody@y.com,,false,mailbox_not_found,false,invalid_syntax\n";
+    let (written, said) = stopped_stream(two);
+    assert_eq!(String::from_utf8(written).unwrap(), expected);
+    assert!(said.contains("2 rows are written, and 3 rows without a result"), "{said}");
+    // A compressed stream has its end.
+    let (written, _) = stopped_stream(|args| {
+        two(args);
+        args.compress = Some(Compression::Gzip);
+    });
+    assert_eq!(String::from_utf8(unpacked(&written)).unwrap(), expected);
+    let (written, said) = stopped_stream(|args| args.unordered = true);
+    assert_eq!(written.iter().filter(|&&byte| byte == b'\n').count(), 4);
+    assert!(said.starts_with("stopped; 3 rows are written, and "), "{said}");
+}
+
+#[test]
+fn rows_with_several_addresses_are_continued_in_their_middle() {
+    let mut desk = desk("list.csv", "a,b\nnobody@x.com,hang@x.com\nnobody@y.com,deliverable@y.com\n");
+    desk.args.column = vec!["a".into(), "b".into()];
+    desk.args.writing.stop.arrive(SIGINT);
+    desk.checker.capacity = 1000;
+    let said = desk.error();
+    assert!(
+        said.starts_with("stopped after 0 rows and 2 results that wait for the rows before them; "),
+        "{said}"
+    );
+    desk.args.writing.stop = StopSignal::default();
+    desk.args.resume = true;
+    assert_eq!(asked_again(&mut desk), ["hang@x.com"]);
+    assert_eq!(
+        desk.output(),
+        "a,b,deliverable,reason,b_deliverable,b_reason\nnobody@x.com,hang@x.com,false,mailbox_not_found,false,unverifiable\n\
+         nobody@y.com,deliverable@y.com,false,mailbox_not_found,true,mailbox_exists\n"
     );
 }
 

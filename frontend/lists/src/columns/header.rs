@@ -73,12 +73,29 @@ fn is_title(sample: &Sample, row: usize) -> bool {
     width > 1 && !has_at && !is_number(0) && (filled <= 1 || filled * 3 <= width)
 }
 
-/// The header by content: it has no at sign in the column of addresses, and a later row has.
+/// The header of a list whose column of addresses was found: it has no at sign in this column, and a later row has.
 pub(super) fn by_content(sample: &Sample, column: usize) -> Header {
     let has_at = |row: usize| sample.cell(row, column).contains(&b'@');
-    let Some(first) = (0..sample.records.len()).find(|&row| has_at(row)) else {
-        return Header::NONE;
+    (0..sample.records.len()).find(|&row| has_at(row)).map_or(Header::NONE, |first| before(sample, first))
+}
+
+/// The header of a list whose columns of addresses the user gave by number: it has no at sign in these columns and no address at all,
+/// and a later row has. The given columns may have no values yet. So an address in any column counts.
+pub(super) fn by_numbers(sample: &Sample, given: &[usize]) -> Header {
+    let is_data = |row: usize| {
+        given.iter().any(|&column| sample.cell(row, column).contains(&b'@'))
+            || (0..sample.records[row].len()).any(|column| sample.has_address(row, column))
     };
+    match (0..sample.records.len()).find(|&row| is_data(row)) {
+        Some(first) => before(sample, first),
+        None => candidates(sample)
+            .find(|&row| is_surely_header(sample, row))
+            .map_or(Header::NONE, |titles| Header { titles, is_there: true }),
+    }
+}
+
+/// The header before the first row that has an address.
+fn before(sample: &Sample, first: usize) -> Header {
     let titles = (0..first.min(TITLES_MAX)).take_while(|&row| is_title(sample, row)).count();
     match titles {
         _ if first == 0 => Header::NONE,

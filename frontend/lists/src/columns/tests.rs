@@ -54,6 +54,53 @@ fn the_column_can_be_named() {
 }
 
 #[test]
+fn a_number_finds_the_header_that_a_name_finds() {
+    for (text, name, number, column) in [
+        ("contact,x\na@b.co,1\nc@d.co,2", "contact", "1", 0),
+        ("contact,x\na@b.co,1\nc@d.co,2", "x", "2", 1),
+        ("kunde,work,home\n1,,a@b.co\n2,,c@d.co", "work", "2", 1),
+        ("name,email,other\nJoe,a@b.co,", "name", "1", 0),
+        ("customer,town\nJoe,12\nAnn,15", "customer", "1", 0),
+        ("customer,email\nJoe,", "customer", "1", 0),
+        ("2024,2025\nx,a@b.co", "2024", "1", 0),
+    ] {
+        check(text, Some(name), column, true);
+        check(text, Some(number), column, true);
+    }
+    // Without a header, the first row has an address in some column. A number is no name of a column there.
+    for (text, number, column) in [
+        ("1,a@b.co\n2,c@d.co", "1", 0),
+        ("1,a@b.co\n2,c@d.co", "2", 1),
+        ("Joe,,a@b.co\nAnn,c@d.co,", "2", 1),
+        ("Joe,Smith\nAnn,Miller", "1", 0),
+        ("a@b.co", "1", 0),
+    ] {
+        check(text, Some(number), column, false);
+    }
+    let two = |text: &str| find(&sample(text), &["2".to_owned(), "3".to_owned()], &[]).unwrap().has_header;
+    assert!(two("kunde,work,home\n1,,a@b.co") && !two("1,,a@b.co\n2,c@d.co,"));
+}
+
+#[test]
+fn other_columns_with_addresses_are_named() {
+    for (text, name, expected) in [
+        ("id,email,mail2\n1,a@b.co,\n2,c@d.co,e@f.co", None, &[("mail2", 1, 2)][..]),
+        ("id,email,mail2\n1,a@b.co,\n2,c@d.co,e@f.co", Some("mail2"), &[("email", 2, 2)]),
+        ("1,a@b.co,x,e@f.co", None, &[("4", 1, 1)]),
+        ("id,mail,mail\n1,a@b.co,c@d.co", None, &[("3", 1, 1)]),
+        // Hardly any note is an address.
+        ("email,note\na@b.co,x\nc@d.co,y\ne@f.co,g@h.co", None, &[]),
+        ("email,deliverable,reason,suggestion\na@b.co,true,mailbox_exists,c@d.co", None, &[]),
+    ] {
+        let sample = sample(text);
+        let chosen = find(&sample, &wanted(name), &[]).unwrap();
+        let found = left_out(&sample, &chosen);
+        let found: Vec<_> = found.iter().map(|it| (&*it.name, it.rows, it.looked_at)).collect();
+        assert_eq!(found, expected, "{text}");
+    }
+}
+
+#[test]
 fn titles_stand_before_a_header() {
     for (text, titles, has_header) in [
         ("Report,,\n,,\nid,email,name\n1,a@b.co,x", 2, true),

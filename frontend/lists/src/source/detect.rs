@@ -31,11 +31,21 @@ pub(super) fn by_name(path: &Path) -> Option<Format> {
 pub(super) fn by_content(head: &[u8], dialect: &Dialect, encoding: Encoding, column_wanted: bool) -> Format {
     let line = first_line(head);
     let name = line.strip_prefix(b"\"").and_then(|l| l.strip_suffix(b"\"")).unwrap_or(line);
-    match line.first() {
-        Some(b'{' | b'[') => Format::Jsonl,
-        _ if column_wanted || columns::is_usual(&encoding.text(name)) => Format::Csv,
-        _ if dialect.columns > 1 || is_separated(line) => Format::Csv,
-        _ => Format::Text,
+    match () {
+        () if is_json(head) => Format::Jsonl,
+        () if column_wanted || columns::is_usual(&encoding.text(name)) => Format::Csv,
+        () if dialect.columns > 1 || is_separated(line) => Format::Csv,
+        () => Format::Text,
+    }
+}
+
+/// Whether a list begins as JSON does: with an object, or with an array of objects, texts or arrays. `[section]` and `{name}` do not.
+pub(super) fn is_json(head: &[u8]) -> bool {
+    let mut bytes = head.iter().filter(|byte| !byte.is_ascii_whitespace());
+    match bytes.next() {
+        Some(b'{') => matches!(bytes.next(), None | Some(b'"' | b'}')),
+        Some(b'[') => matches!(bytes.find(|&&byte| byte != b'['), None | Some(b'{' | b'"' | b']')),
+        _ => false,
     }
 }
 
@@ -224,13 +234,27 @@ fn most_frequent(line: &[u8]) -> Option<u8> {
     counted.max_by_key(|&(count, _)| count).filter(|&(count, _)| count > 0).map(|(_, delimiter)| delimiter)
 }
 
-/// Known files that are no text, by their first bytes, as the end of a sentence about the file.
-pub(super) fn known_binary(head: &[u8]) -> Option<&'static str> {
-    const KNOWN: [(&[u8], &str); 2] = [
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an old Excel file (.xls), or has a password"),
-        (b"%PDF-", "is a PDF file"),
+/// What to do with a file that a program can save as a list.
+pub(super) const SAVE: &str = "save it as CSV in UTF-8";
+const UNPACK: &str = "unpack it first; a list may be compressed with gzip or Zstandard";
+
+/// Known files that are no lists, by their first bytes: the end of a sentence about the file, and what to do.
+pub(super) fn known_file(head: &[u8]) -> Option<(&'static str, &'static str)> {
+    const KNOWN: [(&[u8], &str, &str); 12] = [
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an old Excel file (.xls), or has a password", SAVE),
+        (b"%PDF-", "is a PDF file", SAVE),
+        (b"{\\rtf", "is a document in rich text (.rtf)", SAVE),
+        (b"PAR1", "is a Parquet file", SAVE),
+        (b"SQLite format 3\0", "is a database of SQLite", SAVE),
+        (b"\x89PNG", "is a picture", "it has no text"),
+        (b"\xff\xd8\xff", "is a picture", "it has no text"),
+        (b"PK\x05\x06", "is an empty archive", UNPACK),
+        (b"BZh91AY&SY", "is compressed with bzip2", UNPACK),
+        (b"\xfd7zXZ\0", "is compressed with xz", UNPACK),
+        (b"7z\xbc\xaf\x27\x1c", "is an archive (.7z)", UNPACK),
+        (b"Rar!\x1a\x07", "is an archive (.rar)", UNPACK),
     ];
-    KNOWN.iter().find(|(start, _)| head.starts_with(start)).map(|(_, what)| *what)
+    KNOWN.iter().find(|(start, ..)| head.starts_with(start)).map(|(_, what, advice)| (*what, *advice))
 }
 
 #[cfg(test)]
@@ -267,6 +291,16 @@ mod tests {
             ("a|b@c.co\n", Format::Text),
             ("\n\n {\"email\":\"x\"}\n", Format::Jsonl),
             ("[\n", Format::Jsonl),
+            ("[{\"email\":\"x\"}]\n", Format::Jsonl),
+            (" [ \"a@b.co\" ]", Format::Jsonl),
+            ("[[\"a@b.co\"]]", Format::Jsonl),
+            ("[john] a@b.co\n", Format::Text),
+            ("[section]\nkey = 1\n", Format::Text),
+            ("[[table]]\n", Format::Text),
+            ("[a@b.co]\n[c@d.co]\n", Format::Text),
+            ("[john],a@b.co\n", Format::Csv),
+            ("{name},a@b.co\n", Format::Csv),
+            ("{a@b.co}\n", Format::Text),
             ("a@b.co,1\n", Format::Csv),
             ("a@b.co;1\n", Format::Csv),
             ("a@b.co|1\n", Format::Csv),

@@ -4,11 +4,11 @@ use super::options::{Limits, ReadOptions};
 use super::{Input, Notes, Reader, Shape, Source, Step, detect, unpack};
 use crate::address::in_cell;
 use crate::bounded::Bounded;
-use crate::columns::{self, Columns, Sample};
+use crate::columns::{self, Columns, LeftOutColumn, Sample};
 use crate::encoding::{self, Encoding, utf16};
 use crate::json::{self, Object};
 use crate::workbook::{self, ConvertedSheet, CreateFile, WorkbookLimits};
-use crate::{Format, ListError};
+use crate::{Format, ListError, ResultColumn};
 use csv::ByteRecord;
 use std::io::{BufReader, Cursor, Read};
 
@@ -162,9 +162,9 @@ fn open_text(
     (size, sheet): (Option<u64>, Option<&ConvertedSheet>),
     options: &ReadOptions<'_>,
 ) -> Result<Source, ListError> {
-    let not_text = |what: &str| ListError::unreadable(format!("{name} {what}: save it as CSV in UTF-8"));
-    if let Some(what) = detect::known_binary(&beginning.head) {
-        return Err(not_text(what));
+    let no_list = |what: &str, advice: &str| ListError::unreadable(format!("{name} {what}: {advice}"));
+    if let Some((what, advice)) = detect::known_file(&beginning.head) {
+        return Err(no_list(what, advice));
     }
     let encoding = encoding::detect(&beginning.head, beginning.is_whole);
     if sheet.is_none() && (encoding.is_err() || beginning.head.is_empty()) {
@@ -175,7 +175,7 @@ fn open_text(
             )));
         }
     }
-    let encoding = encoding.map_err(|why| not_text(why.0))?;
+    let encoding = encoding.map_err(|why| no_list(why.0, detect::SAVE))?;
     beginning.skip(encoding.bom().len());
     let beginning = beginning.decoded(encoding).map_err(|error| unreadable(name, &error))?;
     let (description, place) = sheet.map(|sheet| (sheet.description.clone(), sheet.place.clone())).unzip();
@@ -201,6 +201,7 @@ fn open_text(
         line: Vec::new(),
         returned: 0,
         notes: Notes::default(),
+        records: 0,
     };
     source.read_header()?;
     Ok(source)
@@ -317,6 +318,7 @@ fn shape(
         titles: Vec::new(),
         header: ByteRecord::new(),
         key: String::new(),
+        left_out: Vec::new(),
     };
     let found = match format {
         Format::Csv => {
@@ -329,7 +331,10 @@ fn shape(
                     limits.columns
                 )));
             }
-            columns::find(&sample, options.columns, options.results).map(|found| shape.columns = found)
+            columns::find(&sample, options.columns, options.results).map(|found| {
+                shape.left_out = columns::left_out(&sample, &found);
+                shape.columns = found;
+            })
         }
         Format::Jsonl => key(name, &beginning, &mut shape, options.columns),
         Format::Text if !options.columns.is_empty() => {
@@ -371,7 +376,7 @@ fn key(name: &str, beginning: &Beginning, shape: &mut Shape, wanted: &[String]) 
     };
     shape.key = wanted.unwrap_or("email").to_owned();
     let end = shape.dialect.line_end.last();
-    if beginning.head.trim_ascii_start().first() == Some(&b'[') {
+    if beginning.head.trim_ascii_start().first() == Some(&b'[') && detect::is_json(&beginning.head) {
         return Err(ListError::unreadable(format!(
             "{name} is a JSON array: write one object per line, as `jq -c '.[]'` does"
         )));
@@ -395,6 +400,22 @@ fn key(name: &str, beginning: &Beginning, shape: &mut Shape, wanted: &[String]) 
     shape.key = found.to_owned();
     let objects = || beginning.lines(end).filter_map(|(_, line)| Object::parse(line).ok());
     shape.columns.verdicts = vec![json::names(objects(), &shape.columns.further)];
+    let names = &shape.columns.verdicts[0];
+    // The results of an earlier run are no addresses of the list.
+    let is_result = |key: &str| {
+        ResultColumn::named(key).is_some() || names.all().any(|name| name.as_slice() == key.as_bytes())
+    };
+    let others = object.keys().filter(|key| *key != found && !is_result(key));
+    let looked: Vec<Object<'_>> = objects().take(columns::LOOKED_AT).collect();
+    let others = others.map(|key| {
+        let texts = || looked.iter().filter_map(|object| object.text(key));
+        let rows = texts().filter(|text| in_cell(text).address.is_some()).count();
+        let filled = texts().filter(|text| !text.trim().is_empty()).count();
+        let column = LeftOutColumn { name: key.to_owned(), rows, looked_at: looked.len() };
+        (column, filled)
+    });
+    let others = others.filter(|(column, filled)| column.rows > 0 && column.rows * 2 >= *filled);
+    shape.left_out = others.map(|(column, _)| column).collect();
     let mut values =
         objects().filter_map(|object| object.text(found)).filter(|text| !text.trim().is_empty()).peekable();
     let has_value = values.peek().is_some();

@@ -2,7 +2,7 @@
 
 use super::detect::Dialect;
 use super::endings::{Endings, Further, Layout, csv_value};
-use crate::columns::Columns;
+use crate::columns::{Columns, LeftOutColumn};
 use crate::encoding::Encoding;
 use crate::json;
 use crate::{Format, ResultColumn, VerdictNames, reasons};
@@ -26,6 +26,8 @@ pub struct Shape {
     pub header: ByteRecord,
     /// The key of a JSON object that holds the address.
     pub key: String,
+    /// The columns with addresses that were not chosen, in the order of the list.
+    pub left_out: Vec<LeftOutColumn>,
 }
 
 impl Shape {
