@@ -92,6 +92,9 @@ pub fn run(args: &CheckArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let addresses = with_input(&args.addresses, io::stdin)?;
     open_files::raise(config.engine.sessions);
     let mut engine_config = config.engine_config()?;
+    if !args.fast {
+        installation::try_named(config.state.as_ref())?;
+    }
     let learned = learned::table(&config)?;
     if args.fast {
         // No mail server is contacted, so a missing name is no fault.
@@ -99,7 +102,7 @@ pub fn run(args: &CheckArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     }
     let installation = match args.fast {
         true => None,
-        false => installation::open(config.state.as_ref(), IfTaken::KeepNone)?,
+        false => installation::open(config.state.as_ref(), IfTaken::KeepNone).map_err(Failure::failed)?,
     };
     if let Some(installation) = &installation {
         installation.give_to(&mut engine_config);

@@ -37,6 +37,9 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
     list.no_progress |= quiet;
     list.writing.command = Some(command_line());
     VERSION.clone_into(&mut list.writing.version);
+    if !fast {
+        installation::try_named(config.state.as_ref())?;
+    }
     let learned = learned::table(&config)?;
     let start = |writing: &OutputArgs| {
         let (needs_facts, needs_reply) = (writing.needs_facts(), writing.needs_reply());
@@ -48,7 +51,9 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
         fit(&mut engine_config);
         let installation = match fast {
             true => None,
-            false => installation::open(config.state.as_ref(), IfTaken::Refuse)?,
+            false => {
+                installation::open(config.state.as_ref(), IfTaken::Refuse).map_err(CleanError::failed)?
+            }
         };
         if let Some(installation) = &installation {
             installation.give_to(&mut engine_config);
@@ -127,12 +132,6 @@ fn command_line() -> String {
 fn named(resolvers: &[SocketAddr]) -> String {
     let names: Vec<String> = resolvers.iter().map(ToString::to_string).collect();
     names.join(", ")
-}
-
-impl From<Failure> for CleanError {
-    fn from(failure: Failure) -> CleanError {
-        if failure.code == 2 { CleanError::usage(failure.line) } else { CleanError::failed(failure.line) }
-    }
 }
 
 impl From<CleanError> for Failure {

@@ -116,13 +116,12 @@ pub(super) fn make_private_folder(path: &Path) -> io::Result<()> {
 /// # Errors
 /// One line that says what is wrong and what to do: the file is damaged or not a state file, it cannot be read or written, or
 /// another run has it for itself.
-pub(super) fn open(choice: Option<&StateFile>, if_taken: IfTaken) -> Result<Option<Installation>, Failure> {
-    let open = |path: &Path| Installation::open(path, if_taken).map(Some).map_err(Failure::failed);
+pub(super) fn open(choice: Option<&StateFile>, if_taken: IfTaken) -> Result<Option<Installation>, String> {
     match place(choice, |name| std::env::var_os(name).map(PathBuf::from)) {
-        StatePlace::Named(path) => try_named(&path).and_then(|()| open(&path)),
+        StatePlace::Named(path) => Installation::open(&path, if_taken).map(Some),
         StatePlace::Unwanted => Ok(None),
         StatePlace::Default(path) => match make_folder(&path) {
-            Ok(()) => open(&path),
+            Ok(()) => Installation::open(&path, if_taken).map(Some),
             Err(error) => {
                 warn_not_kept(&format!("cannot create {}: {error}", path.display()));
                 Ok(None)
@@ -135,8 +134,12 @@ pub(super) fn open(choice: Option<&StateFile>, if_taken: IfTaken) -> Result<Opti
     }
 }
 
-/// Tests that files can be created beside the file that the user has named. If not, the name is wrong usage.
-fn try_named(path: &Path) -> Result<(), Failure> {
+/// Tests that files can be created beside the file that the user has named, before anything else is done.
+///
+/// # Errors
+/// They cannot: the name is wrong usage.
+pub(super) fn try_named(choice: Option<&StateFile>) -> Result<(), Failure> {
+    let Some(StateFile::At(path)) = choice else { return Ok(()) };
     // A link stays a link, as in `Installation::open`.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let tried = match path.is_dir() {

@@ -166,7 +166,7 @@ fn a_spent_budget_is_told() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("\n    refusal_budget                     1  not asked: "), "{said}");
     assert!(
-        said.contains(": --max-wait 40m waits for the site's next hour, and `clean --retry` checks"),
+        said.contains(": --max-wait 1h waits for the site's next hour, and `clean --retry` checks"),
         "{said}"
     );
     assert_eq!(
@@ -175,7 +175,7 @@ fn a_spent_budget_is_told() {
     );
     let summary: serde_json::Value = serde_json::from_slice(&fs::read(path("summary")).unwrap()).unwrap();
     assert_eq!(summary["left"][0]["rule"], "refusal_budget");
-    assert_eq!(summary["left"][0]["max_wait_s"], 2400);
+    assert_eq!(summary["left"][0]["max_wait_s"], 3600);
 
     let output = scripted(&["check", "budget@a.com", "catch_all@b.com"]);
     assert_eq!(output.status.code(), Some(1));
