@@ -26,7 +26,6 @@ mod budget;
 mod checker;
 mod driver;
 mod error;
-mod estimate;
 mod join;
 mod journal;
 mod known;
@@ -58,10 +57,10 @@ pub use checker::{
     Answered, Checker, Fast, Full, OnNoMailHost, WithFacts, WithLearned, is_without_mail_host,
 };
 pub use error::CleanError;
-pub use estimate::{ClassEstimate, Estimate};
 use known::{KnownFile, KnownOptions};
 pub use left::{Left, LeftByRule};
 pub use lists::DomainRows;
+pub use lists::estimate::{ClassEstimate, Estimate};
 use lists::numbers::counted;
 use lists::{Format, ReadOptions, Source, is_stream};
 pub use output_args::OutputArgs;

@@ -3,10 +3,10 @@
 //! The list is read once. The sample is the `n` distinct addresses with the smallest keyed hashes ([`Smallest`]). Every set of `n`
 //! addresses has the same chance. Only the sample is checked, as a list of its own.
 
-use super::estimate::{ClassEstimate, Estimate, interval};
 use super::seen::Seen;
 use super::summary::{Extent, Summary};
 use super::{Checker, CleanArgs, CleanError, driver, progress, sink};
+use lists::estimate::{ClassEstimate, Estimate, interval};
 use lists::{Class, ReadOptions, Row, Source};
 use spill::State;
 use spill::keyed::Keyed;

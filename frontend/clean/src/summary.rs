@@ -3,11 +3,11 @@
 mod reading;
 mod writing;
 
-use super::estimate::Estimate;
 use super::left::{Left, line};
 use super::sink::WrittenFile;
 use super::{CleanError, ListPart};
 use api::Reason;
+use lists::estimate::Estimate;
 use lists::numbers::{counted, grouped, percent};
 use lists::report::ReportTypo;
 use lists::{Class, Domains, ReasonCounts, domain_text};

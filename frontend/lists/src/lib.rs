@@ -15,6 +15,7 @@ mod columns;
 mod domains;
 mod encoding;
 mod error;
+pub mod estimate;
 mod format;
 mod json;
 mod machine;

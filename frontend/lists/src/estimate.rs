@@ -3,8 +3,8 @@
 //! The interval is Wilson's score interval (E. B. Wilson, Probable Inference, 1927) at 95 %. Of `N` distinct addresses, the formula
 //! uses the effective sample size `n (N - 1) / (N - n)`, which includes the finite population correction.
 
-use lists::Class;
-use lists::numbers::grouped;
+use crate::Class;
+use crate::numbers::grouped;
 use std::fmt;
 
 /// The quantile of the normal distribution for an interval of 95 %.
@@ -30,18 +30,21 @@ pub struct Estimate {
 /// The estimate for a class of addresses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClassEstimate {
+    /// The class of its addresses.
     pub class: Class,
     /// Number of addresses of the class in the sample.
     pub sampled: u64,
     /// The share among the distinct addresses of the list, from 0 to 1.
     pub share: f64,
-    /// The interval of the share.
+    /// The lower end of the interval of the share.
     pub low: f64,
+    /// The upper end of the interval.
     pub high: f64,
 }
 
-/// The estimate of a share from `hits` among `checked` of `distinct` addresses: the share, and the ends of its interval.
-pub(super) fn interval(hits: u64, checked: u64, distinct: u64) -> (f64, f64, f64) {
+/// The estimate of a share from `hits` among `checked` of `distinct` addresses: the share, and the ends of its interval,
+/// from 0 to 1.
+pub fn interval(hits: u64, checked: u64, distinct: u64) -> (f64, f64, f64) {
     if checked == 0 {
         return (0.0, 0.0, 1.0);
     }
@@ -62,7 +65,8 @@ pub(super) fn interval(hits: u64, checked: u64, distinct: u64) -> (f64, f64, f64
 }
 
 impl Estimate {
-    pub(super) fn json(&self) -> serde_json::Value {
+    /// The estimate as JSON for scripts.
+    pub fn json(&self) -> serde_json::Value {
         let of = |estimate: &ClassEstimate| {
             let ClassEstimate { class, sampled, share, low, high } = *estimate;
             let addresses = |share: f64| (share * self.distinct as f64).round() as u64;
