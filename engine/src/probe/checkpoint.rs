@@ -1,5 +1,5 @@
-//! The end of a checkpoint: what the replies of a session mean together, and what follows for each answer that the session holds.
-//! The rules are [`engine_proto::verdict::evidence`].
+//! The end of a checkpoint: what the replies of a session prove together, and what happens with each answer that the session holds.
+//! The rules are in [`engine_proto::verdict::evidence`].
 
 use super::context::ProbeContext;
 use super::replies::{ask_elsewhere, finish, returned};
@@ -21,8 +21,8 @@ use engine_proto::verdict::evidence::{Held, Proof, Released};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Releases the answers that the session holds. `alive`: all questions were answered, or there was none. The result says whether
-/// the next recipients should be asked about in another session.
+/// Closes the checkpoint, and releases the answers that the session holds. `alive`: all questions were answered, or there was none.
+/// Returns [`NextStep::Leave`] if the next recipients should be asked about in another session.
 pub(super) fn release(context: &ProbeContext<'_>, state: &mut SessionState, alive: bool) -> NextStep {
     if context.works().evidence.is_empty() {
         state.notes.unclear.clear();
@@ -65,7 +65,7 @@ pub(super) fn release(context: &ProbeContext<'_>, state: &mut SessionState, aliv
     for one in released {
         again.extend(settle_released(context, one, &closed, now));
     }
-    // They come before other works, in the order in which they were asked about.
+    // These works come before others, in the order in which they were asked about.
     again.into_iter().rev().for_each(|work| context.group.put_back(work));
     if context.state().is_changing() {
         context.state().set_down(now + HOST_DOWN, CHANGED);
@@ -74,7 +74,7 @@ pub(super) fn release(context: &ProbeContext<'_>, state: &mut SessionState, aliv
 }
 
 /// Remembers the domains of which recipients were refused and none was accepted. Enough such refusals rule out that a domain
-/// accepts everyone.
+/// accepts everyone. A few refusals are remembered only in a group with a domain that accepts everyone.
 fn learn_refusals(context: &ProbeContext<'_>, released: &[Released<Work>], now: Instant) {
     let is_refused = |one: &&Released<Work>| one.held == Held::Refused && is_answer(one.proof);
     if !context.group.state().catch_alls && released.iter().filter(is_refused).count() < RUN_MIN as usize {
@@ -98,28 +98,29 @@ fn only_catch_all(released: &[Released<Work>]) -> Option<&Domain> {
     released.iter().all(is_such).then_some(domain)
 }
 
-/// Whether another session is to confirm that the domain accepts everyone: this one may have met the one node of a pool that does.
+/// Whether another session is to confirm that the domain accepts everyone, because this one may have met the only node of a pool
+/// that does. If no work waits, or two sessions in a row have shown it, that is not needed.
 fn is_to_confirm(context: &ProbeContext<'_>, domain: &Domain) -> bool {
     context.group.waiting() > 0
         && !context.asking.knowledge.borrow().is_catch_all(context.number(domain), context.now)
 }
 
-/// How the checkpoint was closed.
+/// What is known at the end of the checkpoint.
 struct Closed {
-    /// The domain that is not asked about again, because too many sessions ended at its control recipient.
+    /// The key of the domain that is not asked about again, because too many sessions ended at its control recipient.
     without_control: Option<u64>,
     changed: bool,
-    /// The session accepted a recipient.
+    /// Whether the session accepted a recipient.
     has_accepted: bool,
-    /// Number of refusals since the last accept, or in all.
+    /// The number of refusals since the last accept, or in all if there was none.
     refused_in_a_row: u32,
-    /// All questions were answered.
+    /// Whether all questions were answered, or there was none.
     alive: bool,
     /// The replies to control recipients that prove nothing, by domain.
     unclear: BTreeMap<u64, UnclearControl>,
 }
 
-/// Remembers what the checkpoint showed of its domains.
+/// Remembers what the checkpoint showed about its domains, and withdraws earlier evidence that this contradicts.
 fn learn(context: &ProbeContext<'_>, notes: &mut SessionNotes) {
     let now = context.now;
     let (mut contradicted, mut accepts_all): (Vec<Domain>, bool) = (Vec::new(), false);
@@ -147,7 +148,7 @@ fn learn(context: &ProbeContext<'_>, notes: &mut SessionNotes) {
     }
 }
 
-/// Answers a work with a released answer, or returns it to be asked about in another session.
+/// Answers a work with its released answer, or puts it back for other hosts, or returns it to be asked about in another session.
 fn settle_released(
     context: &ProbeContext<'_>,
     one: Released<Work>,
@@ -212,12 +213,12 @@ fn settle_released(
     None
 }
 
-/// Whether an answer counts, as far as its session shows.
+/// Whether an answer with this proof counts.
 fn is_answer(proof: Proof) -> bool {
     matches!(proof, Proof::Proven | Proof::Assumed)
 }
 
-/// Treats an answer as proven if a test has planted this defect.
+/// Treats an answer as proven if a test has planted such a defect.
 fn with_planted_fault(held: Held, proof: Proof) -> Proof {
     match held {
         Held::Accepted if planted(Fault::BelieveAccept) => Proof::Proven,

@@ -1,4 +1,5 @@
-//! What the reply to a control recipient or a known mailbox means: the evidence of the session, and what is remembered of the host.
+//! What a reply about a control recipient, a known mailbox or `postmaster@` means: for the evidence of the session, and for what is
+//! remembered of the host.
 
 use super::context::ProbeContext;
 use super::endings::push_back;
@@ -13,13 +14,13 @@ use engine_proto::verdict::evidence::{ProofQuestion, Told};
 use engine_proto::verdict::{Class, ObservedReply, Scope, Stage};
 use std::rc::Rc;
 
-/// A question with the recipient that it is asked about.
+/// A question of a checkpoint, with the recipient that is asked about.
 pub(super) struct AskedControls {
     pub(super) question: ProofQuestion,
     pub(super) recipient: String,
-    /// It is the mailbox of another owner, so its name appears in no trace.
+    /// Whether the recipient may be from the request of another client, so that its name must not appear in a trace.
     pub(super) private: bool,
-    /// The host that accepted it in another session.
+    /// The host that accepted the recipient in another session, if one did.
     pub(super) elsewhere: Option<Rc<str>>,
 }
 
@@ -33,7 +34,7 @@ pub(super) fn control_answered(
     let Answered { reply, behind_others, at, .. } = *heard;
     let said: Classification = classify(&context.view(Stage::Control, reply, Some(&asked.recipient)));
     if said.class == Class::Throttled && said.scope == Scope::Session && behind_others {
-        // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
+        // The transaction is full (RFC 5321 4.5.3.1.10), so the question is asked again in the next one.
         return ReplyEffect::Later;
     }
     let asking = context.asking;
@@ -58,7 +59,7 @@ pub(super) fn control_answered(
         && told == Told::Refused
         && !asking.knowledge.borrow_mut().on_mailbox_refused(host, at)
     {
-        // It may have been accepted by a server that accepts everyone: that it is refused here shows nothing.
+        // The mailbox may have been accepted only because that server accepts everyone, so its refusal here shows nothing.
         told = Told::Nothing;
     }
     match (asked.question, told) {
@@ -66,14 +67,14 @@ pub(super) fn control_answered(
             let postmaster = notes.postmaster.take_if(|(at, _)| *at == domain);
             match postmaster {
                 Some((_, postmaster)) if told == Told::Refused => context.on_known(&postmaster, true, at),
-                // It was accepted as everyone is.
+                // The control recipient was accepted too, so the accept of `postmaster@` shows nothing.
                 Some((_, postmaster)) => {
                     asking.knowledge.borrow_mut().on_mailbox_unproven(&context.route().host, &postmaster);
                 }
                 None => {}
             }
         }
-        // This host has accepted it now, whichever did before.
+        // This host has accepted the mailbox now, even if another host had accepted it before.
         (ProofQuestion::Known { .. } | ProofQuestion::KnownFirst, Told::Accepted) => {
             context.on_known_again(&asked.recipient, at);
         }
@@ -98,7 +99,7 @@ pub(super) fn control_answered(
         asking.knowledge.borrow_mut().on_mailbox_accepted(&context.route().host);
     }
     context.works().evidence.on_told(asked.question, told);
-    // A refusal that proves nothing may be what the host says to everyone.
+    // A permanent refusal that proves nothing may be one that the host gives to everyone.
     let is_answer = matches!(told, Told::Accepted | Told::Refused) || reply.is_transient();
     if is_answer { ReplyEffect::Answer } else { ReplyEffect::Refusal }
 }

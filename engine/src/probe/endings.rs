@@ -1,4 +1,4 @@
-//! The meaning of the end of a connection, a session or a transaction: for the host, and for the works without an answer.
+//! What the end of a connection, a session or a transaction means: for the host, and for the works without an answer.
 
 use super::context::{Place, ProbeContext};
 use crate::egress::connect::Unconnected;
@@ -46,8 +46,9 @@ pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
     }
 }
 
-/// A connection ended without a meaningful reply. A busy host does so at times; a host that always does so is down. Single checks do
-/// not wait to find that out.
+/// A connection ended, or could not be made in time, without a meaningful reply. A busy host does so at times, so only
+/// [`STRIKES_MAX`] such connections in a row take the route out of use. Single checks do not wait for that: they leave the route,
+/// or if only single checks wait, it is taken out of use at once.
 pub(super) fn died(context: &ProbeContext<'_>, rule: &'static str) {
     let patience = if context.group.release_singles(context.index, rule) { STRIKES_MAX } else { 1 };
     if context.state().on_connection_lost(patience) {
@@ -57,7 +58,7 @@ pub(super) fn died(context: &ProbeContext<'_>, rule: &'static str) {
     }
 }
 
-/// A site has too much: its pace is lowered and the route rests.
+/// The site pushed back: its pace is lowered and the route rests.
 pub(super) fn push_back(context: &ProbeContext<'_>, rule: &'static str) {
     let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let site = &group.site;
@@ -69,7 +70,8 @@ pub(super) fn push_back(context: &ProbeContext<'_>, rule: &'static str) {
     pushed(group, index, rule, until, now);
 }
 
-/// A route rests because its site pushed back. If the rest is long, single checks are answered, because waiting cannot help them.
+/// Lets a route rest because its site pushed back. If the site has pushed back for a while, single checks are answered, because
+/// waiting cannot help them.
 pub(super) fn pushed(group: &Group, index: usize, rule: &'static str, until: Instant, now: Instant) {
     group.site.state().pushed = rule;
     group.route_state(index).set_resting(until);
@@ -78,19 +80,19 @@ pub(super) fn pushed(group: &Group, index: usize, rule: &'static str, until: Ins
     }
 }
 
-/// Answers a work because its site admits no session within its patience.
+/// Answers a work because its site will admit no session before `until`, and the work cannot wait so long.
 pub(crate) fn pushed_away(mut work: Work, rule: &'static str, until: Instant, now: Instant) {
     work.leave(rule, Some(until.saturating_duration_since(now)));
     work.give_up();
 }
 
-/// A session ended before it gave a single answer.
+/// A session ended before it could take a transaction.
 pub(super) fn session_refused(context: &ProbeContext<'_>, closure: &Closure) {
     apply(context, on_session_refused(closure, |stage, reply| classify(&context.view(stage, reply, None))));
 }
 
-/// A session ended in the middle of a transaction. Recipients without an answer are asked about again. If it ended at a recipient,
-/// this one may be the cause, so it comes last, and only a few times.
+/// A session ended in the middle of a transaction. Works without an answer are put back. If the session ended at one of them, this
+/// work may be the cause: it is queued after the others, and is answered if that has happened too often.
 pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
     let (group, effects) = (context.group, effects_of_end(context, closure, tally));
     let suspect = effects.suspect.and_then(|_| context.works().in_flight.take_first());
@@ -103,7 +105,7 @@ pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tal
     } else {
         work.leave_at(&context.route().host, None, rule, HOST_DOWN);
     }
-    // With answers before it, the session's end was hardly this one's doing.
+    // If there were answers before, the session's end was hardly caused by this work.
     work.returns += u8::from(tally.answers == 0);
     let most = if work.priority == Priority::Single { 1 } else { RETURNS_MAX };
     if work.returns > most || work.deadline <= context.now {
@@ -173,14 +175,14 @@ fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
     }
 }
 
-/// The site says that we are too fast or not wanted: it gets a pause, and the rate of new sessions is halved. If it says so
-/// repeatedly, the source rests there.
+/// The site says that we are too fast or not wanted: it gets a pause, and the rate of new sessions is halved. If it says repeatedly
+/// that we are not wanted, the route is taken out of use, and after a block the source rests at the site.
 pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
     let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let site = &group.site;
     let (first, until) = {
         let site = &mut *site.state();
-        // The sessions of one burst are ended together: that is one sign, not many.
+        // A site may end many sessions at the same time: that is one sign, not many.
         let first = site.pace.pause(now).is_none();
         site.pace.on_too_fast(now, site.open, asking.common.random());
         (first, site.pace.pause(now).unwrap_or(now))
@@ -194,8 +196,8 @@ pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
     }
 }
 
-/// Answers the works whose deadline has passed, and puts back the others. The first work without an answer is probably the cause, so
-/// it is asked about alone.
+/// The time of a transaction is over: answers the works with a deadline that has passed, and puts the others back. The first work
+/// without an answer is probably the cause, so it is asked about alone from now on, and only a few times.
 pub(super) fn out_of_time(context: &ProbeContext<'_>) {
     let (group, now) = (context.group, context.now);
     let mut suspect = context.works().in_flight.take_first();
@@ -212,7 +214,7 @@ pub(super) fn out_of_time(context: &ProbeContext<'_>) {
     }
 }
 
-/// The work, unless its time is over; then it is answered.
+/// Returns a work before its deadline, and answers it after that.
 fn in_time(work: Work, now: Instant) -> Option<Work> {
     if work.deadline > now {
         return Some(work);
@@ -221,7 +223,7 @@ fn in_time(work: Work, now: Instant) -> Option<Work> {
     None
 }
 
-/// Puts back what is left without an answer; true when that is nothing.
+/// Puts the works without an answer back. True if there were none.
 pub(super) fn put_back_rest(context: &ProbeContext<'_>) -> bool {
     let rest = context.works().in_flight.take_all();
     let none = rest.is_empty();

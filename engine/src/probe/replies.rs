@@ -1,4 +1,4 @@
-//! What a reply means: one to RCPT for its recipient, one to MAIL for the host, and one that the host gives to everyone.
+//! What a reply means: a reply to RCPT for its work, a reply to MAIL for the host, and refusals that the host gives to everyone.
 
 use super::context::{Place, ProbeContext};
 use super::endings::push_back;
@@ -89,13 +89,15 @@ pub(super) fn answered(
     effects.session
 }
 
-/// Whether we may be refused because of our IPv6 address: the host has an IPv4 address that was not refused yet.
+/// Whether we may be refused because of our IPv6 address: the refusal is about us, came over IPv6, and the host has an IPv4 address
+/// that is not out of use.
 pub(super) fn is_refused_for_ipv6(context: &ProbeContext<'_>, said: &Classification) -> bool {
     let about_us = matches!(said.scope, Scope::Us | Scope::Sender | Scope::Session);
     about_us && context.group.has_ipv4_beside(context.index, context.now)
 }
 
-/// A recipient was accepted. The accept counts once the server has shown that it tells mailboxes apart.
+/// A recipient was accepted. If what earlier sessions showed about its domain can be relied on, the work is answered at once.
+/// Otherwise the session holds the accept until its proof.
 pub(super) fn accepted(
     context: &ProbeContext<'_>,
     mut work: Work,
@@ -122,7 +124,7 @@ pub(super) fn accepted(
         notes.refused_in_a_row = 0;
     }
     if accepts_all != Some(ControlFinding::AcceptsAll) && !work.was_refused {
-        // Other sessions may use it to prove their refusals, even before this session has proven it.
+        // Other sessions may use the mailbox to prove their refusals, even before this session has proven the accept.
         context.on_known(work.address.as_str(), false, now);
     }
     let mut works = context.works();
@@ -194,8 +196,9 @@ fn refused(
     work.settle_heard(reason, said.rule, None, evidence);
 }
 
-/// Whether the refusal of a single check is to be proven: the host has a known mailbox to ask about, and has refused many in
-/// a row, in all or in this session, or changed its behaviour before.
+/// Whether the refusal of a single check has to be proven: the host has refused many single checks in a row, in this session or in
+/// all, or changed its behaviour towards the domain within the last hour. It also needs a known mailbox for the proof. A trusted
+/// operator needs no proof.
 fn is_suspect(context: &ProbeContext<'_>, work: &Work, notes: &SessionNotes, now: Instant) -> bool {
     let (number, host) = (context.number(work.address.domain()), &context.route().host);
     let knowledge = context.asking.knowledge.borrow();
@@ -206,6 +209,7 @@ fn is_suspect(context: &ProbeContext<'_>, work: &Work, notes: &SessionNotes, now
     suspect && !context.group.is_honest() && context.has_known_mailbox()
 }
 
+/// Holds an answer until the checkpoint of the session.
 pub(super) fn hold(context: &ProbeContext<'_>, mut work: Work, kind: Held, said: Classification) {
     let number = context.number(work.address.domain());
     let urgent = work.priority == Priority::Single;
@@ -213,7 +217,8 @@ pub(super) fn hold(context: &ProbeContext<'_>, mut work: Work, kind: Held, said:
     context.works().evidence.hold(work, kind, said, number, urgent);
 }
 
-/// The delay before a recipient with a transient reply is asked about once more; `None` if it is not asked about again.
+/// The delay before a recipient with a transient reply is asked about once more. `None`: the reply names an interval that is too
+/// long for a single check.
 pub(super) fn again_after(asking: &Asking, work: &Work, reply: &Reply) -> Option<Duration> {
     if work.priority != Priority::Single {
         return Some(TRANSIENT_WAIT);
@@ -222,7 +227,7 @@ pub(super) fn again_after(asking: &Asking, work: &Work, reply: &Reply) -> Option
     (!long).then(|| asking.common.single_retry())
 }
 
-/// Misreads a reply if this defect is planted.
+/// If a test has planted such a defect, misreads the reply and answers the work. Otherwise returns the work.
 pub(super) fn with_planted_fault(work: Work, said: &Classification) -> Option<Work> {
     if planted(Fault::SessionAsRecipient) && said.scope != Scope::Recipient {
         work.settle(Reason::MailboxNotFound, "planted");
@@ -234,14 +239,15 @@ pub(super) fn with_planted_fault(work: Work, said: &Classification) -> Option<Wo
     None
 }
 
-/// The recipient is asked again in another session, a few times.
+/// Puts a work back, to be asked about in another session, unless that has happened too often: then it is answered.
 pub(super) fn come_back(group: &Group, work: Work, rule: &'static str, now: Instant) {
     if let Some(work) = returned(work, rule, now) {
         group.put_back(work);
     }
 }
 
-/// A work that is to be asked again in another session, unless that was done often enough: then it is answered.
+/// Returns a work that is to be asked about in another session. If that has happened too often, or the deadline has passed, answers
+/// the work and returns `None`.
 pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Option<Work> {
     work.returns += 1;
     work.leave_heard(rule, Some(HOST_DOWN));
@@ -253,8 +259,8 @@ pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Opti
     Some(work)
 }
 
-/// The host says nothing about the recipient. The other hosts are asked, if there are any, or another address of this host if the
-/// cause may be our IPv6 address.
+/// The host says nothing about the recipient, so the work is put back for the other hosts, if there are any. If the cause may be
+/// our IPv6 address, it may be asked about at an IPv4 address of this host, too.
 pub(super) fn ask_elsewhere(context: &ProbeContext<'_>, mut work: Work, said: &Classification) {
     let group = context.group;
     work.tried |= if is_refused_for_ipv6(context, said) {
@@ -270,8 +276,9 @@ pub(super) fn in_words(said: &Classification) -> String {
     format!("rule {}: {}, scope {}", said.rule, said.class.as_str(), said.scope.as_str())
 }
 
-/// MAIL was refused. This is about us or the host, and about no recipient. True if the session is to end, because the next MAIL would
-/// get the same reply. `utf8`: the server may have refused only SMTPUTF8.
+/// MAIL was refused. This is about us or the host, and not about a recipient. `utf8`: the transaction needs SMTPUTF8, and the
+/// server may have refused only that. True if the server asks us to wait: then the session is to end, because the next MAIL would
+/// get the same reply.
 pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: bool, reply: &Reply) -> bool {
     let (Place { asking, group, .. }, now) = (**context, context.now);
     let said = classify(&context.view(Stage::Mail, reply, None));
@@ -280,7 +287,7 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
     if throttled {
         push_back(context, said.rule);
     } else if !utf8 && (block || reply.is_permanent()) {
-        // It is about us or our reverse-path, so the host would refuse each of thousands of messages in the same way.
+        // The refusal is about us or our reverse-path, so the host would refuse each further MAIL in the same way.
         context.state().set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
     }
     for mut work in works.into_iter().rev() {
@@ -299,8 +306,8 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
     throttled
 }
 
-/// Acts on refusals that the host gives to everyone: no recipient is asked about here for a while, or none of the refused domain.
-/// If they are a block of our source, it rests.
+/// Acts on refusals that the host gives to everyone: for a while no recipient is asked about here, or none of the refused domains.
+/// If they block our source, the source rests at the site.
 pub(super) fn heed_blanket_refusals(context: &ProbeContext<'_>) {
     let now = context.now;
     let blanket = context.state().blanket(&context.route().host);
@@ -311,7 +318,7 @@ pub(super) fn heed_blanket_refusals(context: &ProbeContext<'_>) {
     }
 }
 
-/// Answers a work that was accepted.
+/// Answers an accepted work by what a control recipient of its domain has shown.
 pub(super) fn finish(
     work: Work,
     said: &Classification,
