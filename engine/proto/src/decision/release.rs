@@ -1,4 +1,4 @@
-//! The effects of a checkpoint on an answer that it released: see [`crate::verdict::evidence`].
+//! The effects on a recipient of the checkpoint that released its answer: see [`crate::verdict::evidence`].
 
 use crate::limits::CONTROL_UNKNOWN_TTL;
 use crate::retry::{GREYLISTING_WAIT, may_tell_more};
@@ -11,17 +11,17 @@ use std::time::Duration;
 /// The rule of an address if the later behaviour of the server contradicts its answer.
 pub const CHANGED: &str = "behaviour_changed";
 
-/// The rule of a refusal after which no mailbox was accepted.
+/// The rule of an address if its refusal was not proven, because no mailbox was accepted afterwards.
 pub const UNPROVEN: &str = "refusal_unproven";
 
-/// The rule of an accept after which the session ended.
+/// The rule of an address if it was accepted, but there was no reply about the control recipient.
 pub const UNANSWERED: &str = "control_unanswered";
 
-/// The rule of an accept if the reply to the control recipient is about that invented mailbox and proves nothing, for example that
-/// the mailbox is full.
+/// The rule of an address if it was accepted, but the reply about the control recipient proves nothing, for example because it
+/// calls this invented mailbox full.
 pub const UNCLEAR: &str = "control_unclear";
 
-/// What is known beside the answer and its proof.
+/// What is known in addition to the answer and its proof.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReleaseFacts {
     /// All questions of the checkpoint were answered, or it had none.
@@ -95,21 +95,23 @@ pub fn on_released(held: Held, said: &Classification, proof: Proof, facts: Relea
     }
 }
 
-/// What an accept that stays without a proof becomes.
+/// The result for an address that was accepted without a proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnprovenAccept {
     /// The rule of the address.
     pub rule: &'static str,
-    /// The delay after which a later check may tell more; `None` if it alone gives the same answer.
+    /// The delay after which a later check may show more; `None` if such a check would give the same answer.
     pub retry_after: Option<Duration>,
-    /// The reply was transient, so the same check asks once more, soon.
+    /// Whether the same check soon asks once more, because the reply was transient.
     pub again_soon: bool,
 }
 
-/// Decides what an accept becomes after a reply to the control recipient that proves nothing; `None` if there was no reply.
+/// Decides the result for an address that was accepted without a proof. `control` is the reply about the control recipient, which
+/// proves nothing; `None` if there was no reply.
 ///
-/// The cause gets the rule that it has if the address itself gets such a reply: a server that refuses us refuses the control
-/// recipient in the same words. Only a reply about the invented mailbox must not be read as one about the address.
+/// The rule is the one that the address would have if it had got this reply itself, because a server that refuses us refuses the
+/// control recipient in the same words. But a reply about the invented mailbox says nothing about the address, so then the rule is
+/// [`UNCLEAR`].
 pub fn on_unproven_accept(control: Option<&Classification>) -> UnprovenAccept {
     let later = Some(CONTROL_UNKNOWN_TTL);
     let Some(control) = control else {
