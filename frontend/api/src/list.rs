@@ -65,6 +65,9 @@ pub struct FoundAddresses {
     /// The time at which the list was read, in RFC 3339 with an offset. `credits_required` is the price at this time.
     #[cfg_attr(test, schema(format = DateTime))]
     pub read_at: String,
+    /// Other columns, or keys of JSON lines, that have addresses and are not checked: their names, or their numbers if they have no
+    /// names. At most 10. To check one of them, upload the list again with it as `column`.
+    pub other_columns: Vec<String>,
 }
 
 /// What an address without a verdict waits for.

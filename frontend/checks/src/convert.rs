@@ -52,6 +52,7 @@ pub fn found_addresses(found: &store::FoundAddresses) -> api::FoundAddresses {
         sheet_number: number(found.sheet_number),
         sheets: number(found.sheets),
         read_at: Iso8601(found.read_at).to_string(),
+        other_columns: found.others.clone(),
     }
 }
 

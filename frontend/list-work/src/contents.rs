@@ -30,6 +30,8 @@ const COLUMNS_MAX: usize = 1_000;
 
 /// Most characters of the name of a list.
 pub const NAME_CHARS_MAX: usize = 100;
+/// The most columns that are named because they have addresses and are not checked.
+pub const OTHER_COLUMNS_MAX: usize = 10;
 /// The name of a list in messages.
 const NAME: &str = "The list";
 /// For the owner of a list that takes more than the share of temporary files.

@@ -44,11 +44,20 @@ pub(crate) struct Texts {
 fn join_why(list: &List) -> String {
     match &list.found {
         Some(found) => {
-            let FoundAddresses { column, column_number, columns, sheet, sheet_number, sheets, read_at } =
-                found;
+            let FoundAddresses {
+                column,
+                column_number,
+                columns,
+                sheet,
+                sheet_number,
+                sheets,
+                read_at,
+                others,
+            } = found;
             let why = &list.why;
+            let others: String = others.iter().map(|other| format!("\t{other}")).collect();
             format!(
-                "{why}\n{read_at}\t{column_number}\t{columns}\t{sheet_number}\t{sheets}\t{sheet}\t{column}"
+                "{why}\n{read_at}\t{column_number}\t{columns}\t{sheet_number}\t{sheets}\t{sheet}\t{column}{others}"
             )
         }
         None => list.why.clone(),
@@ -63,7 +72,8 @@ fn split_why(why: &str) -> (String, Option<FoundAddresses>) {
 
 fn read_found(text: &str) -> Option<FoundAddresses> {
     let fields: Vec<&str> = text.split('\t').collect();
-    let [read_at, column_number, columns, sheet_number, sheets, sheet, column] = fields[..] else {
+    let [read_at, column_number, columns, sheet_number, sheets, sheet, column, ref others @ ..] = fields[..]
+    else {
         return None;
     };
     Some(FoundAddresses {
@@ -74,6 +84,7 @@ fn read_found(text: &str) -> Option<FoundAddresses> {
         sheet_number: sheet_number.parse().ok()?,
         sheets: sheets.parse().ok()?,
         read_at: read_at.parse().ok()?,
+        others: others.iter().map(|&other| other.to_owned()).collect(),
     })
 }
 

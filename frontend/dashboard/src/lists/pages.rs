@@ -212,6 +212,10 @@ fn found_in(found: &FoundAddresses) -> Markup {
         } @else if !found.column.is_empty() {
             dt { "Key of the addresses" } dd.wrap { (found.column) }
         }
+        @if !found.others.is_empty() {
+            dt { "Other columns with addresses" }
+            dd.wrap { (found.others.join(", ")) " (not checked: to check one, upload the list again, and name it in the field Address column)" }
+        }
     }
 }
 

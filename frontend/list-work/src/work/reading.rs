@@ -1,7 +1,7 @@
 //! The reading of a list, slice by slice: it counts the rows, and finds duplicates.
 
 use super::{ROWS_MAX, SLICE_WORK};
-use crate::contents::{Contents, ListSource, NAME_CHARS_MAX, SourceError};
+use crate::contents::{Contents, ListSource, NAME_CHARS_MAX, OTHER_COLUMNS_MAX, SourceError};
 use crate::distinct::{Addresses, Counted, DistinctError, Indexing};
 use crate::temp::WorkFiles;
 use lists::{Row, Source, Step};
@@ -128,7 +128,8 @@ impl Reading {
 fn found_in(source: &Source) -> FoundAddresses {
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let shape = source.shape();
-    let mut found = FoundAddresses { column: shown(&shape.key), ..FoundAddresses::default() };
+    let others = shape.left_out.iter().take(OTHER_COLUMNS_MAX).map(|column| shown(&column.name)).collect();
+    let mut found = FoundAddresses { column: shown(&shape.key), others, ..FoundAddresses::default() };
     if let Some((width, &column)) = shape.input_width().zip(shape.input_columns().first()) {
         found.column = shown(&shape.column_name(column).unwrap_or_default());
         (found.column_number, found.columns) = (number(column + 1), number(width));

@@ -552,13 +552,16 @@ fn a_list_keeps_where_its_addresses_are_beside_the_reason_of_a_pause() {
         sheet_number: 1,
         sheets: 2,
         read_at: START + 5,
+        others: vec!["Mail 2".into(), "4".into()],
     };
+    let alone = FoundAddresses { others: Vec::new(), ..found.clone() };
     let plain = FoundAddresses { read_at: START, ..FoundAddresses::default() };
     for (n, (found, why)) in [
         (None, ""),
         (None, "The check stopped."),
         (Some(found.clone()), ""),
         (Some(found), "The check stopped."),
+        (Some(alone), ""),
         (Some(plain), ""),
     ]
     .into_iter()

@@ -159,6 +159,8 @@ pub struct FoundAddresses {
     pub sheets: u32,
     /// The time of the reading, at which the price was computed.
     pub read_at: UnixMs,
+    /// The other columns or keys that have addresses, by the names that choose them. They have no control characters.
+    pub others: Vec<String>,
 }
 
 /// A list with its progress.

@@ -165,6 +165,8 @@ export interface FoundAddresses {
   sheets?: number | null;
   /** The time at which the server read the list. */
   read_at?: string;
+  /** Other columns with addresses, which are not checked. */
+  other_columns?: string[];
 }
 
 /** Addresses of a running list that have no verdict for the same cause. New causes can be added. */

@@ -229,7 +229,8 @@ class MailList:
     problem: Optional[str] = None
     created_at: Optional[datetime] = None
     expires_at: Optional[datetime] = None
-    #: Where the addresses are: `column`, `column_number`, `columns`, `sheet`, `sheet_number`, `sheets`, `read_at`.
+    #: Where the addresses are: `column`, `column_number`, `columns`, `sheet`, `sheet_number`, `sheets`, `read_at`,
+    #: `other_columns`.
     found: Optional[Mapping[str, Any]] = None
     raw: Mapping[str, Any] = _raw()
 

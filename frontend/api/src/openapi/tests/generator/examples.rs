@@ -191,6 +191,7 @@ fn list(status: ListStatus, problem: Option<&str>) -> List {
         sheet_number: None,
         sheets: None,
         read_at: "2026-06-01T09:00:02+00:00".into(),
+        other_columns: Vec::new(),
     };
     let (found, rows) = (Some(found), Some(3));
     let read = List { found, rows, addresses: rows, distinct: Some(2), credits_required: Some(2), ..new };
