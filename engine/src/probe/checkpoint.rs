@@ -244,8 +244,8 @@ fn in_words_of(held: Held, proof: Proof) -> &'static str {
     }
 }
 
-/// The control recipient got no clear reply. If that may pass soon (a server that verifies recipients does not know this one yet),
-/// the address is asked about once more.
+/// The control recipient got no clear reply, so the accept of the work is not proven. If the cause may pass soon (a server that
+/// verifies recipients does not know this one yet), the address is asked about once more.
 fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>, now: Instant) {
     let UnprovenAccept { rule, retry_after, again_soon } =
         on_unproven_accept(control.map(|control| &control.said));
@@ -261,7 +261,8 @@ fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearC
     settle_unproven(context, work, control);
 }
 
-/// Answers a work that was accepted, and whose control recipient got this reply, which proves nothing, or none.
+/// Answers an accepted work as unverifiable. `control`: the reply to its control recipient, which proves nothing; `None` if there
+/// was none.
 fn settle_unproven(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>) {
     let unproven = on_unproven_accept(control.map(|control| &control.said));
     context.tell_control(&mut work, control);

@@ -82,15 +82,16 @@ impl ProbeContext<'_> {
         work.hear(&self.route().host, || ObservedReply::new(reply, said, at));
     }
 
-    /// The control recipient of a work got this reply, which leaves the accept of the work without a proof: the reply is the
-    /// basis of the verdict, and not the accept.
+    /// Makes an accepted work remember the unclear reply to its control recipient. The verdict depends on this reply and not on the
+    /// accept, which it leaves without a proof.
     pub(super) fn tell_control(&self, work: &mut Work, control: Option<&UnclearControl>) {
         if let Some(UnclearControl { reply, .. }) = control {
             work.hear(&self.route().host, || *reply);
         }
     }
 
-    /// Reserves room in the budget of refusals for up to this number of recipients, so that `keep` more could be asked about.
+    /// Reserves room in the budget of refused recipients for up to `recipients` recipients, so that `keep` more could still be
+    /// asked about.
     pub(super) fn reserve(&self, recipients: usize, keep: usize) -> AskedRecipients {
         let step = self.refusal_step();
         AskedRecipients::reserve(self.asking.state().budget(self.group), recipients, keep, step)

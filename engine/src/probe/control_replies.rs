@@ -104,8 +104,8 @@ pub(super) fn control_answered(
     if is_answer { ReplyEffect::Answer } else { ReplyEffect::Refusal }
 }
 
-/// A refusal that leaves no doubt that any recipient may get it counts like that of an address: towards a blanket refusal, and
-/// the rest of our source.
+/// If a control recipient is refused in words that anybody may get, the refusal counts like that of an address: towards a blanket
+/// refusal, and towards the rest of our source.
 fn count_refusal_to_all(
     context: &ProbeContext<'_>,
     said: &Classification,

@@ -115,8 +115,8 @@ pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tal
     }
 }
 
-/// Records what the end of a session in a transaction shows about the host. The result is the reply by which the host ended it, if
-/// that reply is about us.
+/// Records what the end of a session in a transaction shows about the host. Returns the reply by which the host ended the session,
+/// if that reply is about us.
 pub(super) fn blame<'a>(
     context: &ProbeContext<'_>,
     closure: &'a Closure,

@@ -154,8 +154,8 @@ pub(super) fn accepted(
     }
 }
 
-/// Answers a work that was accepted, because an earlier session got this reply to the control recipient, which proves nothing.
-/// So it is not asked about again that soon.
+/// Answers an accepted work without asking about the control recipient again so soon, because its reply to an earlier session
+/// (`control`) proved nothing. `None`: earlier sessions ended without a reply.
 fn settle_remembered(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>) {
     let unproven = on_unproven_accept(control.map(|control| &control.said));
     let host = &context.route().host;
@@ -164,13 +164,14 @@ fn settle_remembered(context: &ProbeContext<'_>, mut work: Work, control: Option
         None => format!("control recipient: earlier sessions with {host} ended without a reply"),
     });
     context.tell_control(&mut work, control);
-    // The rules of the control recipient say that it was asked about now.
+    // These two rules say that the control recipient was asked about now, which it was not.
     let is_own = matches!(unproven.rule, UNCLEAR | UNANSWERED);
     let rule = if is_own { "control_remembered" } else { unproven.rule };
     work.settle_heard(Reason::Unverifiable, rule, unproven.retry_after, None);
 }
 
-/// A recipient was refused permanently, for a reason of its own. The refusal counts unless the server refuses everyone.
+/// A recipient was refused permanently, for a reason of its own. A single check is answered at once unless the refusal has to be
+/// proven. In all other cases the session holds the refusal.
 fn refused(
     context: &ProbeContext<'_>,
     work: Work,

@@ -32,7 +32,7 @@ pub(crate) struct SessionNotes {
     pub(crate) learned: BTreeSet<u64>,
     /// The replies to control recipients that prove nothing, by domain, until the checkpoint is closed.
     pub(crate) unclear: BTreeMap<u64, UnclearControl>,
-    /// Checkpoints in a row that showed nothing but that one domain accepts everyone.
+    /// The number of checkpoints in a row that showed only that one domain accepts everyone.
     pub(crate) catch_all_in_a_row: u32,
     /// The number of single checks in a row that were refused in this session.
     pub(crate) refused_in_a_row: u32,
@@ -40,7 +40,7 @@ pub(crate) struct SessionNotes {
     greylisted: Vec<Domain>,
 }
 
-/// A reply to a control recipient that proves nothing: the basis of the accepts that it leaves without a proof.
+/// A reply to a control recipient that proves nothing. The verdicts of the accepts that it leaves without a proof depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnclearControl {
     pub(crate) said: Classification,
