@@ -12,7 +12,7 @@ use crate::config::EngineConfig;
 use crate::faults::{Fault, planted};
 use crate::invariants::Invariant;
 use crate::seed::{HashMap, keyed_number};
-use engine_proto::limits::{REFUSALS_KEPT_FOR_PROOF, REFUSALS_SITES_MAX};
+use engine_proto::limits::{REFUSALS_KEPT_FOR_PROOF, REFUSALS_SITES_MAX, REFUSALS_STEP};
 use engine_proto::refusals::{KeptRefusals, RefusalBudget, RefusalCounts, step_at};
 use engine_proto::smtp::reply::Reply;
 use slab::Slab;
@@ -99,7 +99,7 @@ impl SiteRefusals {
     /// How long it takes until the budget has room again.
     pub(crate) fn wait(&mut self, since_epoch: Duration) -> Duration {
         let (step, into) = step_at(since_epoch);
-        self.counts(step).map_or(into, |counts| counts.wait(step, into))
+        self.counts(step).map_or(REFUSALS_STEP.saturating_sub(into), |counts| counts.wait(step, into))
     }
 
     /// Lowers the budget, because the site allows fewer refusals.
