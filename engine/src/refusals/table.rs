@@ -25,6 +25,7 @@ use engine_proto::refusals::{KeptRefusals, RefusalCounts, StepCell, step_at};
 use memmap2::{MmapMut, MmapRaw};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -53,6 +54,8 @@ const WRITTEN_AT: usize = 5;
 const SITE_WORDS: usize = 1 + REFUSALS_CELLS;
 /// The number of places in a bucket. The key of a site decides on its bucket.
 const PLACES_A_BUCKET: usize = 16;
+/// The number of bits of a word.
+const BITS: usize = u64::BITS as usize;
 /// The lowest bit of a key that helps to choose the bucket. Bits below it may name a node.
 const BUCKET_SHIFT: u32 = 20;
 
@@ -64,6 +67,8 @@ pub struct RefusalTable {
     sites: usize,
     /// The number of this run among those that use the table.
     run: usize,
+    /// The buckets that may have sites, a bit for each. If other runs give places too, these are all buckets.
+    buckets: Vec<AtomicU64>,
     /// While this is locked, no other thread of this run gives places to sites.
     change: Mutex<()>,
     /// The file of the table; `None` if the table is in the memory of this process alone.
@@ -117,7 +122,8 @@ impl RefusalTable {
         let sites = REFUSALS_SITES_MAX * shards.max(1);
         // The kernel provides memory only for places that are used.
         let memory = MmapMut::map_anon(bytes(sites, 1))?.into();
-        let table = RefusalTable { memory, sites, run: 0, change: Mutex::default(), file: None };
+        let buckets = buckets(sites, 0);
+        let table = RefusalTable { memory, sites, run: 0, buckets, change: Mutex::default(), file: None };
         table.word(RUNS_AT).store(1, SeqCst);
         table.set_clock();
         Ok(table)
@@ -140,7 +146,8 @@ impl RefusalTable {
         let memory = file.map(alive != 0)?;
         let run = file.claim(alive)?;
         let sites = REFUSALS_SITES_MAX;
-        let table = RefusalTable { memory, sites, run, change: Mutex::default(), file: Some(file) };
+        let buckets = buckets(sites, u64::MAX);
+        let table = RefusalTable { memory, sites, run, buckets, change: Mutex::default(), file: Some(file) };
         table.join(alive, secret, kept)?;
         drop(change);
         Ok(table)
@@ -198,7 +205,7 @@ impl RefusalTable {
     /// All counts that still matter at this step: those of the last hour.
     pub fn kept(&self, step: u64) -> Vec<KeptRefusals> {
         let mut all = Vec::new();
-        for place in 0..self.sites {
+        for place in self.buckets_with_sites().flat_map(places) {
             let key = self.key(place).load(SeqCst);
             if key == 0 {
                 continue;
@@ -308,12 +315,12 @@ impl RefusalTable {
     /// The place of a site in its bucket. If it has none, it gets a free one, or else that of the site with the fewest refusals.
     /// The caller has the right to give places.
     fn give_place(&self, key: u64, step: u64) -> Option<usize> {
-        let bucket = (key >> BUCKET_SHIFT) as usize % (self.sites / PLACES_A_BUCKET) * PLACES_A_BUCKET;
-        let bucket = bucket..bucket + PLACES_A_BUCKET;
-        if let Some(place) = bucket.clone().find(|&place| self.is_at(key, place)) {
+        let bucket = (key >> BUCKET_SHIFT) as usize % (self.sites / PLACES_A_BUCKET);
+        if let Some(place) = places(bucket).find(|&place| self.is_at(key, place)) {
             return Some(place);
         }
-        let mut others: Vec<usize> = bucket.collect();
+        self.buckets[bucket / BITS].fetch_or(1 << (bucket % BITS), SeqCst);
+        let mut others: Vec<usize> = places(bucket).collect();
         others.sort_by_cached_key(|&place| {
             let counts = self.counts(place, step);
             (!self.is_at(0, place), !counts.is_empty(), counts.refused)
@@ -376,6 +383,12 @@ impl RefusalTable {
         }
     }
 
+    /// The numbers of the buckets that may have sites: a table has far more places than most servers have sites.
+    fn buckets_with_sites(&self) -> impl Iterator<Item = usize> {
+        let words = self.buckets.iter().enumerate();
+        words.flat_map(|(word, buckets)| bits(buckets.load(SeqCst)).map(move |bit| word * BITS + bit))
+    }
+
     fn change(&self, patience: Duration) -> Option<Places<'_>> {
         let thread = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         let run = self.file.as_ref().map(|file| file.begin_change(patience)).transpose().ok()?;
@@ -430,6 +443,16 @@ impl Drop for RefusalTable {
     }
 }
 
+/// The bits for the buckets of a table; those of a word are the bits of `word`.
+fn buckets(sites: usize, word: u64) -> Vec<AtomicU64> {
+    (0..sites / PLACES_A_BUCKET / BITS).map(|_| AtomicU64::new(word)).collect()
+}
+
+/// The places of a bucket.
+fn places(bucket: usize) -> Range<usize> {
+    bucket * PLACES_A_BUCKET..(bucket + 1) * PLACES_A_BUCKET
+}
+
 fn read(cell: &AtomicU64) -> StepCell {
     StepCell(cell.load(SeqCst))
 }
@@ -456,5 +479,4 @@ fn monotonic() -> Duration {
 #[cfg(test)]
 mod tests;
 
-const _: () =
-    assert!(REFUSALS_RUNS_MAX <= u64::BITS as usize && REFUSALS_SITES_MAX.is_multiple_of(PLACES_A_BUCKET));
+const _: () = assert!(REFUSALS_RUNS_MAX <= BITS && REFUSALS_SITES_MAX.is_multiple_of(PLACES_A_BUCKET * BITS));
