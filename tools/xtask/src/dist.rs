@@ -8,8 +8,8 @@
 //!
 //! A run that fails leaves no files in target/package.
 //!
-//! The profile `dist` of Cargo.toml builds the program with link-time optimization over all crates, and most of it for the
-//! least size. `cargo install --locked cargo-deb cargo-cyclonedx` installs the two packers.
+//! The profile `dist` of Cargo.toml builds the program with link-time optimization over all crates. `cargo install --locked
+//! cargo-deb cargo-cyclonedx` installs the two packers.
 
 use crate::bare::root::registry;
 use crate::failure::{Context, Failure};
@@ -26,8 +26,6 @@ use std::time::Duration;
 const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 /// The tools of binutils take a second, and the packers some more.
 const TOOL_LIMIT: Duration = Duration::from_secs(300);
-/// The most bytes of the program: 15 MiB.
-const PROGRAM_BYTES_MAX: u64 = 15 << 20;
 /// The certificates of authorities for the container, from the package ca-certificates.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
@@ -148,9 +146,6 @@ fn strip(built: &Path, out: &Path, tally: &mut Tally) -> Result<(), Failure> {
     tally.check("the program needs no shared library", outcome(is_static, String::new()));
     let names = command(out, out, "nm", |it| it.arg(&program))?;
     tally.check("the program has no symbols", outcome(names.stdout.is_empty(), names.stderr.trim().into()));
-    let bytes = fs::metadata(&program).at(&program)?.len();
-    let size = outcome(bytes <= PROGRAM_BYTES_MAX, format!("{bytes} bytes"));
-    tally.check("the program has at most 15 MiB", size);
     let line = line_of_main(out, &symbols)?;
     tally.check(
         "mailprobe.debug has the line of main",
