@@ -14,7 +14,7 @@ use engine_proto::address::Domain;
 use engine_proto::limits::{
     CONTROL_ACCEPTS_MAX, CONTROL_ATTEMPTS_MAX, CONTROL_SINGLE_TTL, CONTROL_TRANSIENT_TTL, CONTROL_TTL,
     CONTROL_UNKNOWN_TTL, KNOWN_DOMAINS_MAX, KNOWN_MAILBOX_AGE, KNOWN_MAILBOX_TTL, KNOWN_MAILBOXES_MAX,
-    REFUSALS_SINGLE_MAX, RUN_MIN,
+    REFUSALS_IN_A_ROW_MIN, REFUSALS_SINGLE_MAX,
 };
 use engine_proto::verdict::Class;
 use engine_proto::verdict::catch_all::ControlFinding;
@@ -123,7 +123,7 @@ impl Known {
 
     fn has_refused_many(&self, now: Instant) -> bool {
         let is_fresh = self.refused_at.is_some_and(|at| at + CONTROL_TTL > now);
-        is_fresh && u32::from(self.refused) >= RUN_MIN
+        is_fresh && u32::from(self.refused) >= REFUSALS_IN_A_ROW_MIN
     }
 }
 
@@ -164,7 +164,7 @@ impl Knowledge {
     /// the domain counts as one that accepts every recipient.
     pub(crate) fn on_refusals(&mut self, number: u64, refused: u32, now: Instant) {
         let is_doubtful = |known: &Known| known.finding == ControlFinding::AcceptsAll;
-        if refused < RUN_MIN && !self.known.get(&number).is_some_and(is_doubtful) {
+        if refused < REFUSALS_IN_A_ROW_MIN && !self.known.get(&number).is_some_and(is_doubtful) {
             return;
         }
         let known = self.entry(number, now);
@@ -175,8 +175,8 @@ impl Knowledge {
         known.refused_at = Some(now);
     }
 
-    /// Whether sessions without an accept saw [`RUN_MIN`] refusals for the domain, the last of them within the last hour. Such a
-    /// domain does not accept every recipient.
+    /// Whether sessions without an accept saw [`REFUSALS_IN_A_ROW_MIN`] refusals for the domain, the last of them within the last
+    /// hour. Such a domain does not accept every recipient.
     pub(crate) fn has_refused_many(&self, number: u64, now: Instant) -> bool {
         self.known.get(&number).is_some_and(|known| known.has_refused_many(now))
     }

@@ -20,10 +20,10 @@ use std::time::{Duration, Instant, SystemTime};
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
 
 /// With the profile `lab`, this number of works of one domain go to one shard, and the next ones to the next shard.
-const WORKS_A_RUN: usize = 500;
-/// The last of these runs, counted from 0, that goes to the first shard of the domain. So a short list needs no second session and
-/// no second control recipient.
-const LAST_RUN_AT_HOME: usize = 2;
+const WORKS_A_CHUNK: usize = 500;
+/// The last of these chunks, counted from 0, that goes to the first shard of the domain. So a short list needs no second session
+/// and no second control recipient.
+const LAST_CHUNK_AT_HOME: usize = 2;
 
 /// The state that all threads of the engine share.
 pub(crate) struct Shared {
@@ -80,9 +80,9 @@ impl Shared {
         if self.config.pace != Pace::Lab {
             return self.shard_of(&plan.site);
         }
-        let run = plan.handed.fetch_add(1, Ordering::Relaxed) / WORKS_A_RUN;
+        let chunk = plan.handed.fetch_add(1, Ordering::Relaxed) / WORKS_A_CHUNK;
         let first = self.hasher.hash_one(domain.as_str()) as usize;
-        &self.shards[first.wrapping_add(run.saturating_sub(LAST_RUN_AT_HOME)) % self.shards.len()]
+        &self.shards[first.wrapping_add(chunk.saturating_sub(LAST_CHUNK_AT_HOME)) % self.shards.len()]
     }
 
     /// The time since the Unix epoch: that of the start by the wall clock, and the time that has passed since.
@@ -114,9 +114,9 @@ impl Shared {
     /// Answers a work with its fallback, because nothing more can be found out. If no server has spoken about it and our own
     /// network is to blame, answers with an outage.
     pub(crate) fn give_up(&self, work: Work, now: Instant) {
-        let unheard = matches!(work.fallback.rule, "no_connection" | "no_answer_in_time");
+        let has_no_reply = matches!(work.fallback.rule, "no_connection" | "no_answer_in_time");
         let is_ours = || self.pool.sources[work.source].connections.are_to_blame(self.age(now));
-        if unheard && (is_ours() || planted(Fault::BlameNetwork)) {
+        if has_no_reply && (is_ours() || planted(Fault::BlameNetwork)) {
             work.fail(Outage::Unavailable);
         } else {
             work.give_up();

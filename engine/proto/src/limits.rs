@@ -78,7 +78,7 @@ pub const SESSION_IDLE: Duration = Duration::from_secs(2);
 pub const SESSION_QUIET: Duration = Duration::from_millis(1);
 /// How long a transaction with several recipients may take if one of them is a single check. This is less than for one recipient
 /// alone, because the server may hang at a recipient before the single check.
-pub const COMPANY_PATIENCE: Duration = Duration::from_secs(12);
+pub const SHARED_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Most recipients in one transaction: RFC 5321 4.5.3.1.8 obliges every server to take 100.
 pub const TRANSACTION_RECIPIENTS_MAX: usize = 100;
@@ -87,7 +87,7 @@ pub const TRANSACTION_RECIPIENTS_MAX: usize = 100;
 pub const GROUP_BYTES_MAX: usize = 32 * 1024;
 
 const _: () = assert!(TRANSACTION_RECIPIENTS_MAX * (ADDRESS_BYTES_MAX + 14) < GROUP_BYTES_MAX);
-const _: () = assert!(COMPANY_PATIENCE.as_secs() < RCPT_TIMEOUT.as_secs());
+const _: () = assert!(SHARED_TRANSACTION_TIMEOUT.as_secs() < RCPT_TIMEOUT.as_secs());
 
 /// A reply that comes within this time after the one before is not delayed by a tarpit.
 pub const TARPIT_QUICK: Duration = Duration::from_millis(250);
@@ -180,10 +180,10 @@ const _: () = assert!(DNS_WINDOW_MAX * 768 < 212_992);
 /// After this number of names in a row that were denied without proof, the resolvers count as denying everything.
 pub const DNS_DENIALS_IN_A_ROW: usize = 20;
 /// After this number of names in a row that were answered with proof, the resolvers no longer count as denying everything.
-pub const DNS_HONEST_IN_A_ROW: u32 = 20;
+pub const DNS_PROVEN_IN_A_ROW: u32 = 20;
 /// If a top-level domain is denied without proof, the resolvers count as denying everything, unless there was an answer with proof
 /// within this time before. Such an answer shows that only some names are denied.
-pub const DNS_HONEST_WINDOW: Duration = Duration::from_secs(10);
+pub const DNS_PROVEN_WINDOW: Duration = Duration::from_secs(10);
 /// How long the resolvers may be silent after the start before they are asked about our own name. The answer to that is awaited for
 /// the same time before a warning names the resolvers.
 pub const DNS_START_PATIENCE: Duration = Duration::from_secs(2);
@@ -401,7 +401,7 @@ pub const CHECKPOINT_ROUNDS_MAX: usize = 12;
 /// Number of short checkpoints in a row that count as a long one if each shows that the same domain accepts everyone.
 pub const CATCH_ALL_CHECKPOINTS_MIN: u32 = 3;
 /// This number of refusals in a row needs a proof even if the host has no known mailbox.
-pub const RUN_MIN: u32 = 12;
+pub const REFUSALS_IN_A_ROW_MIN: u32 = 12;
 /// Some servers end a session after one or two refusals (Postfix under stress: after one), so it cannot be asked afterwards whether
 /// the server still accepts mailboxes. If such a refusal came after an accept of the same session, the next session can prove it:
 /// it begins with an accept, unless the server has changed. With more refusals than this, the server may have changed in this
@@ -413,7 +413,8 @@ pub const GREYLISTED_DOMAINS_MAX: usize = 20;
 pub const WITHDRAWN_MAX: usize = 100_000;
 
 const _: () = assert!(REFUSALS_SINGLE_SESSION_MAX <= REFUSALS_SINGLE_MAX);
-const _: () = assert!(RUN_MIN <= CHECKPOINT_MIN && REFUSALS_CARRIED_MAX < RUN_MIN);
+const _: () =
+    assert!(REFUSALS_IN_A_ROW_MIN <= CHECKPOINT_MIN && REFUSALS_CARRIED_MAX < REFUSALS_IN_A_ROW_MIN);
 
 // Waiting times of addresses.
 
@@ -442,11 +443,11 @@ pub const OUTAGE_WINDOW: Duration = Duration::from_secs(60);
 /// Interval between the attempts during an outage. Each attempt asks about one address.
 pub const OUTAGE_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of places in which failures of sites are noted. Two sites with the same place count once.
-pub const OUTAGE_SITE_BITS: usize = 512;
+pub const OUTAGE_SITE_PLACES: usize = 512;
 
 const _: () = assert!(OUTAGE_SILENCE.as_secs() < OUTAGE_WINDOW.as_secs());
 const _: () = assert!(CONNECT_TIMEOUT.as_secs() < OUTAGE_WINDOW.as_secs());
-const _: () = assert!(OUTAGE_SITES_MIN < OUTAGE_SITE_BITS);
+const _: () = assert!(OUTAGE_SITES_MIN < OUTAGE_SITE_PLACES);
 
 // Sources and proxies.
 

@@ -13,7 +13,7 @@
 use crate::dns::denials::Denials;
 use crate::dns::window::Window;
 use crate::limits::{
-    DNS_SILENT_LOOKUPS_MAX, DNS_UPSTREAMS_MAX, OUTAGE_PROBE_INTERVAL, OUTAGE_SILENCE, OUTAGE_SITE_BITS,
+    DNS_SILENT_LOOKUPS_MAX, DNS_UPSTREAMS_MAX, OUTAGE_PROBE_INTERVAL, OUTAGE_SILENCE, OUTAGE_SITE_PLACES,
     OUTAGE_SITES_MIN, OUTAGE_WINDOW,
 };
 use std::sync::atomic::Ordering::Relaxed;
@@ -93,9 +93,9 @@ impl Resolvers {
 #[derive(Debug)]
 pub struct Connections {
     /// For each place, when a connection to a site with this place last failed, in milliseconds. 0 if none has.
-    failed: [AtomicU64; OUTAGE_SITE_BITS],
+    failed_at: [AtomicU64; OUTAGE_SITE_PLACES],
     /// When the first failure since the last success was, in milliseconds. 0 if there was none.
-    since: AtomicU64,
+    failing_since: AtomicU64,
     down: AtomicBool,
     /// Number of outages that are over.
     ended: AtomicU32,
@@ -106,8 +106,8 @@ pub struct Connections {
 impl Default for Connections {
     fn default() -> Connections {
         Connections {
-            failed: [const { AtomicU64::new(0) }; OUTAGE_SITE_BITS],
-            since: AtomicU64::new(0),
+            failed_at: [const { AtomicU64::new(0) }; OUTAGE_SITE_PLACES],
+            failing_since: AtomicU64::new(0),
             down: AtomicBool::new(false),
             ended: AtomicU32::new(0),
             probe_at: AtomicU64::new(0),
@@ -119,12 +119,12 @@ impl Connections {
     /// A mail server was reached: it accepted a connection, or replied.
     pub fn on_reached(&self) {
         // Nearly always there is nothing to write, so no cache line is taken from the other shards.
-        if self.since.load(Relaxed) != 0 {
-            self.since.store(0, Relaxed);
+        if self.failing_since.load(Relaxed) != 0 {
+            self.failing_since.store(0, Relaxed);
             if self.down.swap(false, Relaxed) {
                 self.ended.fetch_add(1, Relaxed);
             }
-            self.failed.iter().for_each(|at| at.store(0, Relaxed));
+            self.failed_at.iter().for_each(|at| at.store(0, Relaxed));
         }
     }
 
@@ -132,10 +132,10 @@ impl Connections {
     pub fn on_failed(&self, site: u64, now: Duration) {
         let now = millis(now);
         let sites = self.sites(now);
-        self.failed[site as usize % OUTAGE_SITE_BITS].store(now, Relaxed);
-        if sites == 0 || self.since.load(Relaxed) == 0 {
+        self.failed_at[site as usize % OUTAGE_SITE_PLACES].store(now, Relaxed);
+        if sites == 0 || self.failing_since.load(Relaxed) == 0 {
             // This is the first failure, in the window or since the last success.
-            self.since.store(now, Relaxed);
+            self.failing_since.store(now, Relaxed);
             self.down.store(false, Relaxed);
             return;
         }
@@ -163,8 +163,8 @@ impl Connections {
 
     /// Declares an outage, if there is one now. The first attempt during the outage may be made at `probe_at`.
     fn judge(&self, now: u64, probe_at: u64) {
-        let since = self.since.load(Relaxed);
-        let silent = since != 0 && now.saturating_sub(since) >= millis(OUTAGE_SILENCE);
+        let failing_since = self.failing_since.load(Relaxed);
+        let silent = failing_since != 0 && now.saturating_sub(failing_since) >= millis(OUTAGE_SILENCE);
         let new = silent && !self.down.load(Relaxed) && self.sites(now) >= OUTAGE_SITES_MIN;
         if new && !self.down.swap(true, Relaxed) {
             self.probe_at.store(probe_at, Relaxed);
@@ -193,7 +193,7 @@ impl Connections {
             let at = at.load(Relaxed);
             at != 0 && now.saturating_sub(at) < millis(OUTAGE_WINDOW)
         };
-        self.failed.iter().filter(fresh).count()
+        self.failed_at.iter().filter(fresh).count()
     }
 }
 

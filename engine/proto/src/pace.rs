@@ -99,8 +99,8 @@ impl SitePace {
             ceiling,
             window: f64::from(ceiling.sessions.min(PACE_SESSIONS_INITIAL)),
             never_pushed: true,
-            budget: PACE_ERRORS_INITIAL.min(ceiling.session_errors),
-            errors: Learned::new(ceiling.session_errors),
+            budget: PACE_ERRORS_INITIAL.min(ceiling.session_refusals),
+            errors: Learned::new(ceiling.session_refusals),
             recipients: Learned::new(ceiling.session_recipients),
             transactions: Learned::new(u32::MAX),
             transaction_recipients: Learned::new(TRANSACTION_RECIPIENTS_MAX as u32),
@@ -167,7 +167,7 @@ impl SitePace {
             && self.pushing_since.is_none()
             && self.pause(now).is_none()
             && self.starts >= self.starts_max()
-            && self.budget >= PACE_ERRORS_INITIAL.min(self.ceiling.session_errors)
+            && self.budget >= PACE_ERRORS_INITIAL.min(self.ceiling.session_refusals)
             && learned.iter().all(|learned| learned.limit == learned.most)
     }
 
@@ -250,7 +250,7 @@ impl SitePace {
     /// How many more recipients the profile allows in a session, and how many more refusals.
     pub fn left(&self, tally: &Tally) -> (usize, usize) {
         let recipients = self.ceiling.session_recipients.saturating_sub(tally.asked);
-        let refusals = self.ceiling.session_errors.saturating_sub(tally.errors);
+        let refusals = self.ceiling.session_refusals.saturating_sub(tally.errors);
         (recipients as usize, refusals as usize)
     }
 

@@ -59,19 +59,19 @@ fn a_domain_that_refused_many_is_not_spared() {
     for first in [true, false] {
         let mut knowledge = Knowledge::default();
         if first {
-            knowledge.on_refusals(NUMBER, RUN_MIN, now);
+            knowledge.on_refusals(NUMBER, REFUSALS_IN_A_ROW_MIN, now);
         }
         knowledge.on_shown(NUMBER, AcceptsAll, false, now);
         knowledge.on_shown(NUMBER, AcceptsAll, false, now);
         assert_eq!(knowledge.is_catch_all(NUMBER, now), !first);
-        knowledge.on_refusals(NUMBER, RUN_MIN, now);
+        knowledge.on_refusals(NUMBER, REFUSALS_IN_A_ROW_MIN, now);
         assert!(!knowledge.is_catch_all(NUMBER, now) && knowledge.has_refused_many(NUMBER, now));
     }
 }
 
 #[test]
 fn refusals_of_several_sessions_add_up_where_a_domain_seems_to_accept_everyone() {
-    let (now, half) = (Instant::now(), RUN_MIN / 2);
+    let (now, half) = (Instant::now(), REFUSALS_IN_A_ROW_MIN / 2);
     let mut knowledge = Knowledge::default();
     (0..3).for_each(|_| knowledge.on_refusals(NUMBER, half, now));
     assert!(!knowledge.has_refused_many(NUMBER, now), "nobody would be spared");

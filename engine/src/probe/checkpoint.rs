@@ -13,7 +13,7 @@ use engine_proto::decision::release::{
     CHANGED, ReleaseEffect, ReleaseFacts, UNANSWERED, UNPROVEN, UnprovenAccept, on_released,
     on_unproven_accept,
 };
-use engine_proto::limits::{CATCH_ALL_CHECKPOINTS_MIN, CHECKPOINT_MIN, HOST_DOWN, RUN_MIN};
+use engine_proto::limits::{CATCH_ALL_CHECKPOINTS_MIN, CHECKPOINT_MIN, HOST_DOWN, REFUSALS_IN_A_ROW_MIN};
 use engine_proto::retry::TRANSIENT_WAIT;
 use engine_proto::verdict::Reason;
 use engine_proto::verdict::catch_all::ControlFinding;
@@ -77,7 +77,9 @@ pub(super) fn release(context: &ProbeContext<'_>, state: &mut SessionState, aliv
 /// accepts everyone. A few refusals are remembered only in a group with a domain that accepts everyone.
 fn learn_refusals(context: &ProbeContext<'_>, released: &[Released<Work>], now: Instant) {
     let is_refused = |one: &&Released<Work>| one.held == Held::Refused && is_answer(one.proof);
-    if !context.group.state().catch_alls && released.iter().filter(is_refused).count() < RUN_MIN as usize {
+    if !context.group.state().catch_alls
+        && released.iter().filter(is_refused).count() < REFUSALS_IN_A_ROW_MIN as usize
+    {
         return;
     }
     let mut refused: BTreeMap<u64, u32> = BTreeMap::new();

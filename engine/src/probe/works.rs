@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::site::SessionNotes;
 use crate::work::Work;
 use engine_proto::decision::recipient::ReplyEffect;
-use engine_proto::limits::{COMPANY_PATIENCE, REFUSALS_KEPT_FOR_PROOF};
+use engine_proto::limits::{REFUSALS_KEPT_FOR_PROOF, SHARED_TRANSACTION_TIMEOUT};
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
@@ -113,7 +113,7 @@ pub(super) async fn ask<R: Runtime>(
     session.limit = works.iter().map(|work| work.deadline).max().unwrap_or(now).max(now);
     if works.len() > 1 && works.iter().any(|work| work.priority == Priority::Single) {
         // The server may hang at one recipient, and clients wait for those after it.
-        session.limit = session.limit.min(now + COMPANY_PATIENCE);
+        session.limit = session.limit.min(now + SHARED_TRANSACTION_TIMEOUT);
     }
     let smtputf8 = works.iter().any(|work| work.address.needs_smtputf8());
     let recipients = works.iter().map(|work| work.address.as_str());

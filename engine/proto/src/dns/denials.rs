@@ -9,7 +9,7 @@
 
 use super::RecordKind;
 use crate::limits::{
-    DNS_DENIAL_PROBE_INTERVAL, DNS_DENIALS_IN_A_ROW, DNS_HONEST_IN_A_ROW, DNS_HONEST_WINDOW,
+    DNS_DENIAL_PROBE_INTERVAL, DNS_DENIALS_IN_A_ROW, DNS_PROVEN_IN_A_ROW, DNS_PROVEN_WINDOW,
 };
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
@@ -81,7 +81,7 @@ impl Run {
         if self.count.load(Relaxed) != 0 {
             self.count.store(0, Relaxed);
         }
-        let ends = self.down.load(Relaxed) && self.honest.fetch_add(1, Relaxed) + 1 >= DNS_HONEST_IN_A_ROW;
+        let ends = self.down.load(Relaxed) && self.honest.fetch_add(1, Relaxed) + 1 >= DNS_PROVEN_IN_A_ROW;
         ends && self.set_up()
     }
 
@@ -120,10 +120,10 @@ impl Denials {
     }
 
     /// A top-level domain was denied without proof. This counts as denying everything, unless some name was answered with proof
-    /// within [`DNS_HONEST_WINDOW`].
+    /// within [`DNS_PROVEN_WINDOW`].
     pub fn on_top_level_denied(&self, now: Duration) {
         let honest_at = self.honest_at.load(Relaxed);
-        if honest_at == 0 || millis(now).saturating_sub(honest_at) >= millis(DNS_HONEST_WINDOW) {
+        if honest_at == 0 || millis(now).saturating_sub(honest_at) >= millis(DNS_PROVEN_WINDOW) {
             self.runs.iter().for_each(Run::set_down);
         }
     }

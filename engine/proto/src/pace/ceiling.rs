@@ -24,7 +24,7 @@ pub struct Ceiling {
     /// Most recipients in one session, over all its transactions.
     pub session_recipients: u32,
     /// Most refused recipients in one session. Then a new session takes over.
-    pub session_errors: u32,
+    pub session_refusals: u32,
     /// Most refused recipients in an hour, over all sessions of a source.
     pub refusals: RefusalBudget,
     /// Whether a session goes on if the server delays each refusal (a tarpit). Otherwise a new session takes over.
@@ -89,7 +89,7 @@ impl Ceiling {
                 sessions,
                 starts_a_minute: 100,
                 session_recipients: recipients,
-                session_errors: POLITE_ERRORS,
+                session_refusals: POLITE_ERRORS,
                 refusals,
                 waits_out_tarpits: true,
             },
@@ -97,7 +97,7 @@ impl Ceiling {
                 sessions: sessions * 3,
                 starts_a_minute: 600,
                 session_recipients: recipients * 10,
-                session_errors: POLITE_ERRORS,
+                session_refusals: POLITE_ERRORS,
                 refusals: refusals.times(FAST_REFUSALS),
                 waits_out_tarpits: false,
             },
@@ -105,7 +105,7 @@ impl Ceiling {
                 sessions: u32::MAX,
                 starts_a_minute: u32::MAX,
                 session_recipients: u32::MAX,
-                session_errors: LAB_ERRORS,
+                session_refusals: LAB_ERRORS,
                 refusals: RefusalBudget::UNLIMITED,
                 waits_out_tarpits: false,
             },

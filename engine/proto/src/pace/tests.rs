@@ -72,7 +72,7 @@ fn nodes_at_one_address_divide_the_ceiling() {
         assert_eq!(pace.sessions(), sessions, "{site} among {nodes}");
         let before = Ceiling::of(Profile::Polite, site);
         let ceiling = pace.ceiling();
-        let of_session = |it: &Ceiling| (it.session_recipients, it.session_errors, it.refusals);
+        let of_session = |it: &Ceiling| (it.session_recipients, it.session_refusals, it.refusals);
         assert_eq!(of_session(ceiling), of_session(&before), "a session stays as it is");
     }
     let (mut pace, now) = polite();

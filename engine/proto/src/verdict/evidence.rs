@@ -8,9 +8,9 @@
 //!   row, or the control recipient if no row was refused. A row is enough only if the domain refused a control recipient within the
 //!   last hour, because a domain that accepts every recipient may still refuse a mailbox that it closed.
 //! - A refusal counts if a mailbox was accepted after it: another row, or a *known mailbox*, which this host accepted before. If
-//!   there is no known mailbox, mailprobe asks about `postmaster@` the domain (RFC 5321 4.5.1) after [`RUN_MIN`] refusals in a row;
-//!   fewer count without a question. If `postmaster@` is refused too, the refusals count. If it is accepted, the reply to the
-//!   control recipient shows whether it is a mailbox.
+//!   there is no known mailbox, mailprobe asks about `postmaster@` the domain (RFC 5321 4.5.1) after [`REFUSALS_IN_A_ROW_MIN`]
+//!   refusals in a row; fewer count without a question. If `postmaster@` is refused too, the refusals count. If it is accepted, the
+//!   reply to the control recipient shows whether it is a mailbox.
 //! - If the control recipient is refused in unclear words, mailprobe asks about a mailbox of the domain, then about a second
 //!   control recipient of another shape, and then about the mailbox again. If the mailbox is accepted both times and the second
 //!   control recipient is refused, the domain distinguishes its mailboxes.
@@ -27,7 +27,7 @@
 use super::catch_all::ControlFinding;
 use super::classify::Classification;
 use super::{Class, Scope};
-use crate::limits::{CHECKPOINT_MAX, CHECKPOINT_MIN, REFUSALS_CARRIED_MAX, RUN_MIN};
+use crate::limits::{CHECKPOINT_MAX, CHECKPOINT_MIN, REFUSALS_CARRIED_MAX, REFUSALS_IN_A_ROW_MIN};
 use std::collections::BTreeMap;
 
 /// The kind of an answer about a recipient of the caller.
@@ -492,7 +492,7 @@ impl<T> SessionEvidence<T> {
     /// Whether the refusals since the last accept need a proof. They do if the server has changed, if there is a known mailbox to
     /// ask about, or if they are many and `postmaster@` can be asked about.
     fn is_run_to_prove(&self, context: Context) -> bool {
-        let long = self.run >= RUN_MIN && !context.no_postmaster;
+        let long = self.run >= REFUSALS_IN_A_ROW_MIN && !context.no_postmaster;
         self.run > 0 && (self.changed || self.has_known(context) || long)
     }
 
@@ -568,7 +568,7 @@ impl<T> SessionEvidence<T> {
             return Some(ProofQuestion::Known { domain: None });
         }
         let asked = self.postmaster.is_some() || context.no_postmaster;
-        (!more && !asked && self.run >= RUN_MIN).then_some(ProofQuestion::Postmaster)
+        (!more && !asked && self.run >= REFUSALS_IN_A_ROW_MIN).then_some(ProofQuestion::Postmaster)
     }
 
     fn on_control(&mut self, domain: u64, second: bool, told: Told) {

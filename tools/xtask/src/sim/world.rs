@@ -326,11 +326,11 @@ impl World {
         }
         let ceiling = plan.sites[site as usize].ceiling;
         Premise::SessionRecipients.count(decided > 0 && recipients == ceiling.session_recipients);
-        Premise::SessionRefusals.count(decided > 0 && refused == ceiling.session_errors);
+        Premise::SessionRefusals.count(decided > 0 && refused == ceiling.session_refusals);
         if recipients > ceiling.session_recipients {
             breaches.push(format!("{recipients} recipients in a session"));
         }
-        if refused > ceiling.session_errors {
+        if refused > ceiling.session_refusals {
             breaches.push(format!("{refused} refused recipients in a session"));
         }
         said.into_iter().for_each(|said| self.add_line(link, &format!("says {said}")));

@@ -279,7 +279,7 @@ fn a_row_that_was_refused_elsewhere_stands_in_for_no_control_recipient() {
 #[test]
 fn a_postmaster_that_is_accepted_counts_once_the_control_recipient_is_refused() {
     let mut evidence = SessionEvidence::default();
-    (0..RUN_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
+    (0..REFUSALS_IN_A_ROW_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
     assert_eq!(evidence.questions(OTHERS), [ProofQuestion::Postmaster]);
     evidence.on_told(ProofQuestion::Postmaster, Told::Accepted);
     let control = ProofQuestion::Control { domain: 1, second: false };
