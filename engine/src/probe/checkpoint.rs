@@ -21,9 +21,13 @@ use engine_proto::verdict::evidence::{Held, Proof, Released};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Closes the checkpoint, and releases the answers that the session holds. `alive`: all questions were answered, or there was none.
-/// Returns [`NextStep::Leave`] if the next recipients should be asked about in another session.
-pub(super) fn release(context: &ProbeContext<'_>, state: &mut SessionState, alive: bool) -> NextStep {
+/// Closes the checkpoint, and releases the answers that the session holds. `questions_answered`: all questions were answered, or
+/// there was none. Returns [`NextStep::Leave`] if the next recipients should be asked about in another session.
+pub(super) fn release(
+    context: &ProbeContext<'_>,
+    state: &mut SessionState,
+    questions_answered: bool,
+) -> NextStep {
     if context.works().evidence.is_empty() {
         state.notes.unclear.clear();
         return NextStep::Open;
@@ -31,14 +35,14 @@ pub(super) fn release(context: &ProbeContext<'_>, state: &mut SessionState, aliv
     let known = context.knows(state);
     learn(context, &mut state.notes);
     let mut works = context.works();
-    let released = works.evidence.close(known, alive);
+    let released = works.evidence.close(known, questions_answered);
     let changed = works.evidence.has_changed();
     let proven = works.evidence.refusals_proven();
-    let (has_accepted, refused_in_a_row) = (works.evidence.has_accepted(), works.evidence.run());
+    let (has_accepted, refused_in_a_row) = (works.evidence.has_accepted(), works.evidence.refused_in_a_row());
     drop(works);
     if changed {
         context.on_change(&released, proven);
-    } else if alive {
+    } else if questions_answered {
         context.state().on_no_change();
         learn_refusals(context, &released, context.now);
         context.group.on_proven(released.iter().filter(|one| is_answer(one.proof)).count());
@@ -61,7 +65,8 @@ pub(super) fn release(context: &ProbeContext<'_>, state: &mut SessionState, aliv
     {
         context.asking.knowledge.borrow_mut().on_unclear(domain, *control, now);
     }
-    let closed = Closed { without_control, changed, has_accepted, refused_in_a_row, alive, unclear };
+    let closed =
+        Closed { without_control, changed, has_accepted, refused_in_a_row, questions_answered, unclear };
     for one in released {
         again.extend(settle_released(context, one, &closed, now));
     }
@@ -117,7 +122,7 @@ struct Closed {
     /// The number of refusals since the last accept, or in all if there was none.
     refused_in_a_row: u32,
     /// Whether all questions were answered, or there was none.
-    alive: bool,
+    questions_answered: bool,
     /// The replies to control recipients that prove nothing, by domain.
     unclear: BTreeMap<u64, UnclearControl>,
 }
@@ -176,7 +181,7 @@ fn settle_released(
     let control = closed.unclear.get(&number);
     let is_its_own = |domain| domain == number;
     let facts = ReleaseFacts {
-        alive: closed.alive,
+        questions_answered: closed.questions_answered,
         changed: closed.changed,
         without_control: closed.without_control.is_some_and(is_its_own),
         was_accepted: work.was_accepted,
@@ -193,13 +198,13 @@ fn settle_released(
         ReleaseEffect::Settle(reason) => work.settle_heard(reason, said.rule, None, evidence),
         ReleaseEffect::Unclear => unclear(context, work, control, now),
         ReleaseEffect::WithoutControl => settle_unproven(context, work, control),
-        ReleaseEffect::Return { rule, counts_twice, noted } => {
+        ReleaseEffect::Return { rule, counts_twice, remembered } => {
             let control = control.filter(|_| rule == UNANSWERED);
             let rule = control.map_or(rule, |control| on_unproven_accept(Some(&control.said)).rule);
             context.tell_control(&mut work, control);
             work.returns += u8::from(counts_twice);
-            work.was_accepted |= noted && held == Held::Accepted;
-            work.was_refused |= noted && held != Held::Accepted;
+            work.was_accepted |= remembered && held == Held::Accepted;
+            work.was_refused |= remembered && held != Held::Accepted;
             return returned(work, rule, now);
         }
         ReleaseEffect::Carry => {

@@ -152,7 +152,7 @@ impl ProbeContext<'_> {
         // After its only transaction, such a session can ask about neither a known mailbox nor `postmaster@`.
         let known = !state.one_transaction && self.known_mailbox().is_some();
         let no_postmaster = no_postmaster || state.one_transaction;
-        Context { honest: self.group.is_honest(), known, no_postmaster }
+        Context { trusted: self.group.is_honest(), known, no_postmaster }
     }
 
     /// Whether refusals in a session without an accept show nothing. That is so if the host changed its behaviour within the last

@@ -10,12 +10,12 @@ use crate::site::{SessionNotes, UnclearControl};
 use engine_proto::address::Address;
 use engine_proto::decision::recipient::{Alike, RcptFacts, ReplyEffect, on_rcpt_reply};
 use engine_proto::verdict::classify::{Classification, classify};
-use engine_proto::verdict::evidence::{ProofQuestion, Told};
+use engine_proto::verdict::evidence::{ProofQuestion, QuestionResult};
 use engine_proto::verdict::{Class, ObservedReply, Scope, Stage};
 use std::rc::Rc;
 
 /// A question of a checkpoint, with the recipient that is asked about.
-pub(super) struct AskedControls {
+pub(super) struct AskedQuestion {
     pub(super) question: ProofQuestion,
     pub(super) recipient: String,
     /// Whether the recipient may be from the request of another client, so that its name must not appear in a trace.
@@ -28,7 +28,7 @@ pub(super) struct AskedControls {
 pub(super) fn control_answered(
     context: &ProbeContext<'_>,
     notes: &mut SessionNotes,
-    asked: &AskedControls,
+    asked: &AskedQuestion,
     heard: &Answered<'_>,
 ) -> ReplyEffect {
     let Answered { reply, behind_others, at, .. } = *heard;
@@ -42,9 +42,9 @@ pub(super) fn control_answered(
         let line = format!("{}: {}", name(asked.question), in_words(&said));
         context.works().evidence.each(|work| work.note(|| line.clone()));
     }
-    let mut told = Told::of(&said);
+    let mut told = QuestionResult::of(&said);
     if let ProofQuestion::Control { domain, .. } = asked.question {
-        if matches!(told, Told::Nothing | Told::RefusedUnclearly) {
+        if matches!(told, QuestionResult::Nothing | QuestionResult::RefusedUnclearly) {
             notes
                 .unclear
                 .insert(domain, UnclearControl { said, reply: ObservedReply::new(reply, &said, at) });
@@ -56,17 +56,19 @@ pub(super) fn control_answered(
         return ReplyEffect::Push;
     }
     if let Some(host) = &asked.elsewhere
-        && told == Told::Refused
+        && told == QuestionResult::Refused
         && !asking.knowledge.borrow_mut().on_mailbox_refused(host, at)
     {
         // The mailbox may have been accepted only because that server accepts everyone, so its refusal here shows nothing.
-        told = Told::Nothing;
+        told = QuestionResult::Nothing;
     }
     match (asked.question, told) {
-        (ProofQuestion::Control { domain, .. }, Told::Refused | Told::Accepted) => {
+        (ProofQuestion::Control { domain, .. }, QuestionResult::Refused | QuestionResult::Accepted) => {
             let postmaster = notes.postmaster.take_if(|(at, _)| *at == domain);
             match postmaster {
-                Some((_, postmaster)) if told == Told::Refused => context.on_known(&postmaster, true, at),
+                Some((_, postmaster)) if told == QuestionResult::Refused => {
+                    context.on_known(&postmaster, true, at)
+                }
                 // The control recipient was accepted too, so the accept of `postmaster@` shows nothing.
                 Some((_, postmaster)) => {
                     asking.knowledge.borrow_mut().on_mailbox_unproven(&context.route().host, &postmaster);
@@ -75,10 +77,10 @@ pub(super) fn control_answered(
             }
         }
         // This host has accepted the mailbox now, even if another host had accepted it before.
-        (ProofQuestion::Known { .. } | ProofQuestion::KnownFirst, Told::Accepted) => {
+        (ProofQuestion::Known { .. } | ProofQuestion::KnownFirst, QuestionResult::Accepted) => {
             context.on_known_again(&asked.recipient, at);
         }
-        (ProofQuestion::Postmaster, Told::Accepted) => {
+        (ProofQuestion::Postmaster, QuestionResult::Accepted) => {
             let recipient = Address::parse(&asked.recipient).ok();
             let domain = recipient.map(|address| context.number(address.domain()));
             notes.postmaster = domain.map(|domain| (domain, asked.recipient.clone()));
@@ -94,13 +96,14 @@ pub(super) fn control_answered(
         }
         _ => {}
     }
-    if told == Told::Accepted {
+    if told == QuestionResult::Accepted {
         context.state().on_accepted();
         asking.knowledge.borrow_mut().on_mailbox_accepted(&context.route().host);
     }
     context.works().evidence.on_told(asked.question, told);
     // A permanent refusal that proves nothing may be one that the host gives to everyone.
-    let is_answer = matches!(told, Told::Accepted | Told::Refused) || reply.is_transient();
+    let is_answer =
+        matches!(told, QuestionResult::Accepted | QuestionResult::Refused) || reply.is_transient();
     if is_answer { ReplyEffect::Answer } else { ReplyEffect::Refusal }
 }
 
@@ -110,7 +113,7 @@ fn count_refusal_to_all(
     context: &ProbeContext<'_>,
     said: &Classification,
     heard: &Answered<'_>,
-    asked: &AskedControls,
+    asked: &AskedQuestion,
 ) {
     let Ok(recipient) = Address::parse(&asked.recipient) else { return };
     let facts = RcptFacts {
@@ -120,8 +123,8 @@ fn count_refusal_to_all(
         ..RcptFacts::default()
     };
     let alike = on_rcpt_reply(said, facts).alike.filter(|_| said.to_all);
-    if let Some(Alike { block, settled }) = alike {
-        context.state().on_refused_alike(said, block, settled, recipient.domain());
+    if let Some(Alike { block, counts_alone }) = alike {
+        context.state().on_refused_alike(said, block, counts_alone, recipient.domain());
     }
 }
 

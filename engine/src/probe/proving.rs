@@ -3,7 +3,7 @@
 
 use super::checkpoint::release;
 use super::context::{Place, ProbeContext};
-use super::control_replies::{AskedControls, control_answered};
+use super::control_replies::{AskedQuestion, control_answered};
 use super::endings::blame;
 use super::replies::mail_refused;
 use super::transaction::{Answered, NextStep, Recipients, SessionState, hear};
@@ -20,7 +20,7 @@ use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::classify::{Classification, classify};
-use engine_proto::verdict::evidence::{Held, ProofQuestion, Told};
+use engine_proto::verdict::evidence::{Held, ProofQuestion, QuestionResult};
 use engine_proto::verdict::{ObservedReply, Stage};
 use std::rc::Rc;
 
@@ -80,7 +80,7 @@ pub(super) async fn open_with_known<R: Runtime>(
         return None;
     }
     state.known_asked_first = Some(1);
-    let asked = AskedControls {
+    let asked = AskedQuestion {
         question: ProofQuestion::KnownFirst,
         recipient,
         private: true,
@@ -114,13 +114,14 @@ fn has_room_after_one_more<R: Runtime>(
         && pace.left(&behind).0 > 0
 }
 
-/// The questions of one transaction. A question for which there is no recipient gets the result [`Told::Nothing`] at once.
-fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<AskedControls> {
-    let mut asked: Vec<AskedControls> = Vec::new();
+/// The questions of one transaction. A question for which there is no recipient gets the result [`QuestionResult::Nothing`] at
+/// once.
+fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<AskedQuestion> {
+    let mut asked: Vec<AskedQuestion> = Vec::new();
     for question in questions.into_iter().take(TRANSACTION_RECIPIENTS_MAX) {
         let found = recipient(context, question);
         let Some((recipient, private, elsewhere)) = found else {
-            context.works().evidence.on_told(question, Told::Nothing);
+            context.works().evidence.on_told(question, QuestionResult::Nothing);
             continue;
         };
         let domain = |recipient: &str| recipient.rsplit('@').next().map(str::to_owned);
@@ -129,7 +130,7 @@ fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<Ask
             // The rest is asked in the next transaction.
             break;
         }
-        asked.push(AskedControls { question, recipient, private, elsewhere });
+        asked.push(AskedQuestion { question, recipient, private, elsewhere });
     }
     asked
 }
@@ -137,7 +138,7 @@ fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<Ask
 /// Limits the questions to what the session has room for. Every recipient may be refused (a server that has changed refuses known
 /// mailboxes too), so they need room among the recipients and among the refusals. If not all fit, only the first control recipients
 /// are kept: they decide about the most answers. The rest is asked later, mostly in another session.
-fn fit(asked: &mut Vec<AskedControls>, (recipients, refusals): (usize, usize)) {
+fn fit(asked: &mut Vec<AskedQuestion>, (recipients, refusals): (usize, usize)) {
     let most = recipients.min(refusals);
     if asked.len() > most {
         asked.retain(|asked| matches!(asked.question, ProofQuestion::Control { second: false, .. }));
@@ -184,7 +185,7 @@ async fn ask<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
     state: &mut SessionState,
-    asked: Vec<AskedControls>,
+    asked: Vec<AskedQuestion>,
 ) -> Option<NextStep> {
     let now = R::now();
     let counted = place.at(now).reserve(asked.len(), 0);
@@ -201,7 +202,7 @@ async fn ask<R: Runtime>(
 
 /// The questions by their places in the transaction, until they are answered.
 pub(super) struct Questions {
-    asked: Vec<Option<AskedControls>>,
+    asked: Vec<Option<AskedQuestion>>,
     /// The transaction names somebody else's mailbox.
     private: bool,
 }
@@ -209,13 +210,13 @@ pub(super) struct Questions {
 impl Questions {
     /// The control recipients of the works' domains, if they have to be asked in the same transaction as the works.
     pub(super) fn beside(context: &ProbeContext<'_>, state: &SessionState, works: &[Work]) -> Questions {
-        let mut asked: Vec<Option<AskedControls>> = Vec::new();
+        let mut asked: Vec<Option<AskedQuestion>> = Vec::new();
         for work in works.iter().filter(|_| state.one_transaction) {
             let domain = work.address.domain();
             let question = ProofQuestion::Control { domain: context.number(domain), second: false };
             if !asked.iter().flatten().any(|asked| asked.question == question) {
                 let recipient = context.asking.control_recipient(domain, false, context.now);
-                asked.push(Some(AskedControls { question, recipient, private: false, elsewhere: None }));
+                asked.push(Some(AskedQuestion { question, recipient, private: false, elsewhere: None }));
             }
         }
         Questions { asked, private: false }

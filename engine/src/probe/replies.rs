@@ -49,8 +49,8 @@ pub(super) fn answered(
         for_ipv6: is_refused_for_ipv6(context, &said),
     };
     let effects = on_rcpt_reply(&said, facts);
-    if let Some(Alike { block, settled }) = effects.alike {
-        context.state().on_refused_alike(&said, block, settled, work.address.domain());
+    if let Some(Alike { block, counts_alone }) = effects.alike {
+        context.state().on_refused_alike(&said, block, counts_alone, work.address.domain());
     }
     match effects.host {
         HostEffect::Nothing => {}

@@ -50,7 +50,7 @@ pub(super) fn room<R: Runtime>(
     }
     let (wanted, holds_none) = {
         let evidence = &context.works().evidence;
-        (evidence.controls_wanted(), evidence.is_empty())
+        (evidence.domains_unproven_count(), evidence.is_empty())
     };
     if !holds_none && transactions == 1 {
         return SessionRoom::Proof;

@@ -15,7 +15,7 @@ pub(super) struct RefusedAlike {
     /// Whether they block our source.
     block: bool,
     /// Whether they count even if no other session has got the same refusal.
-    settled: bool,
+    counts_alone: bool,
     /// Whether their words say that they are not about one recipient. Then fewer of them are enough.
     certain: bool,
     times: u8,
@@ -44,7 +44,7 @@ impl RefusedAlike {
         RefusedAlike {
             rule,
             block: false,
-            settled: false,
+            counts_alone: false,
             certain,
             times: 0,
             changes: 0,
@@ -61,11 +61,11 @@ impl RefusedAlike {
         self.times < BLANKET_CERTAIN_MIN
     }
 
-    /// One more recipient of this domain was refused in this way. `block`: the refusal blocks our source. `settled`: it counts even
-    /// if no other session has got it.
-    pub(super) fn on_refused(&mut self, block: bool, settled: bool, domain: &Domain) {
+    /// One more recipient of this domain was refused in this way. `block`: the refusal blocks our source. `counts_alone`: it counts
+    /// even if no other session has got it.
+    pub(super) fn on_refused(&mut self, block: bool, counts_alone: bool, domain: &Domain) {
         self.block |= block;
-        self.settled |= settled;
+        self.counts_alone |= counts_alone;
         self.times = self.times.saturating_add(1);
         if self.domains.last().is_some_and(|(last, _)| last != domain) {
             self.changes = self.changes.saturating_add(1);
@@ -83,7 +83,7 @@ impl RefusedAlike {
     /// for the domain to which the host itself belongs.
     pub(super) fn of_all(&self, host: &str) -> Option<BlanketRefusal> {
         let least = if self.certain { BLANKET_CERTAIN_MIN } else { BLANKET_ANY_MIN };
-        let heard = self.settled && self.times >= least;
+        let heard = self.counts_alone && self.times >= least;
         let own = || self.domains.last().is_some_and(|(domain, _)| domain.has_own(host));
         let (rule, block) = (self.rule, self.block);
         (heard && (self.changes >= BLANKET_DOMAIN_CHANGES_MIN || own()))
@@ -92,7 +92,7 @@ impl RefusedAlike {
 
     /// The domains of which the host has refused at least [`BLANKET_ANY_MIN`] recipients, if these refusals count.
     pub(super) fn of_domains(&self) -> impl Iterator<Item = &Domain> {
-        let counted = self.domains.iter().filter(|(_, times)| self.settled && *times >= BLANKET_ANY_MIN);
+        let counted = self.domains.iter().filter(|(_, times)| self.counts_alone && *times >= BLANKET_ANY_MIN);
         counted.map(|(domain, _)| domain)
     }
 }
@@ -137,9 +137,9 @@ mod tests {
     }
 
     /// Refusals of recipients of these domains, one after the other.
-    fn alike(to_all: bool, settled: bool, names: &[&str]) -> RefusedAlike {
+    fn alike(to_all: bool, counts_alone: bool, names: &[&str]) -> RefusedAlike {
         let mut alike = RefusedAlike::new(&said(to_all));
-        names.iter().for_each(|name| alike.on_refused(false, settled, &domain(name)));
+        names.iter().for_each(|name| alike.on_refused(false, counts_alone, &domain(name)));
         alike
     }
 
@@ -147,7 +147,7 @@ mod tests {
     fn a_host_says_so_to_everyone_once_it_has_said_it_often_enough() {
         let own = ["mail.example"; 20];
         let shared: Vec<&str> = ["a.example", "b.example"].into_iter().cycle().take(20).collect();
-        for (to_all, settled, names, host, expected) in [
+        for (to_all, counts_alone, names, host, expected) in [
             (true, true, &own[..5], "mx.mail.example", true),
             (true, true, &own[..4], "mx.mail.example", false),
             (true, false, &own[..5], "mx.mail.example", false),
@@ -158,8 +158,8 @@ mod tests {
             (false, true, &shared[..], "mx.other.example", true),
             (false, true, &shared[..19], "mx.other.example", false),
         ] {
-            let of_all = alike(to_all, settled, names).of_all(host);
-            assert_eq!(of_all.is_some(), expected, "{to_all} {settled} {} {host}", names.len());
+            let of_all = alike(to_all, counts_alone, names).of_all(host);
+            assert_eq!(of_all.is_some(), expected, "{to_all} {counts_alone} {} {host}", names.len());
         }
     }
 

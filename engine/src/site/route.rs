@@ -182,13 +182,13 @@ impl RouteState {
         self.refused_alike = None;
     }
 
-    /// The host refused a recipient in a way in which it may refuse everyone. `block`: the refusal blocks our source. `settled`: it
-    /// counts even if no other session has got it.
+    /// The host refused a recipient in a way in which it may refuse everyone. `block`: the refusal blocks our source.
+    /// `counts_alone`: it counts even if no other session has got it.
     pub(crate) fn on_refused_alike(
         &mut self,
         said: &Classification,
         block: bool,
-        settled: bool,
+        counts_alone: bool,
         domain: &Domain,
     ) {
         if planted(Fault::AskOn) {
@@ -196,7 +196,7 @@ impl RouteState {
         }
         let before = self.refused_alike.take().filter(|alike| alike.rule() == said.rule);
         let mut alike = before.unwrap_or_else(|| RefusedAlike::new(said));
-        alike.on_refused(block, settled, domain);
+        alike.on_refused(block, counts_alone, domain);
         self.refused_alike = Some(alike);
     }
 

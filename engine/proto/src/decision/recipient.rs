@@ -45,7 +45,7 @@ pub struct Alike {
     /// If everyone gets this refusal, it is a block of our source.
     pub block: bool,
     /// The refusal counts, even if no other session has got it.
-    pub settled: bool,
+    pub counts_alone: bool,
 }
 
 /// The effect of a reply to RCPT on its host.
@@ -105,7 +105,7 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
     // everyone.
     let lasting = |recipient| match permanent {
         true => RcptEffects {
-            alike: Some(Alike { block: false, settled: true }),
+            alike: Some(Alike { block: false, counts_alone: true }),
             session: ReplyEffect::Refusal,
             ..answer(recipient)
         },
@@ -132,7 +132,7 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
         // If the same refusal came before, for this recipient or for others at this host, another address of the host may still
         // accept us, above all one of the other IP family.
         _ if said.scope == Scope::Session => RcptEffects {
-            alike: (said.to_all || permanent).then_some(Alike { block: false, settled: repeated }),
+            alike: (said.to_all || permanent).then_some(Alike { block: false, counts_alone: repeated }),
             host: HostEffect::SessionRefused,
             recipient: RecipientEffect::AnotherSession { elsewhere: facts.returned || repeated },
             session: if repeated { ReplyEffect::Nothing } else { ReplyEffect::Push },
@@ -160,7 +160,7 @@ fn not_about_recipient(said: &Classification, facts: RcptFacts) -> RcptEffects {
         false => RecipientEffect::Settle(reason_at_rcpt(said), said.rule),
     };
     RcptEffects {
-        alike: (said.permanent || said.to_all).then_some(Alike { block: facts.block, settled: true }),
+        alike: (said.permanent || said.to_all).then_some(Alike { block: facts.block, counts_alone: true }),
         host: HostEffect::Nothing,
         recipient,
         session: ReplyEffect::Refusal,

@@ -25,7 +25,7 @@ pub const UNCLEAR: &str = "control_unclear";
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReleaseFacts {
     /// All questions of the checkpoint were answered, or it had none.
-    pub alive: bool,
+    pub questions_answered: bool,
     /// The server changed its behaviour in the session.
     pub changed: bool,
     /// Too many sessions ended at the control recipient of the domain, so it is not asked about again.
@@ -52,7 +52,7 @@ pub enum ReleaseEffect {
         /// Whether this counts as two tries, because the next session may show no more.
         counts_twice: bool,
         /// Whether the next session has to know the answer of this one.
-        noted: bool,
+        remembered: bool,
     },
     /// The recipient is asked about in another session, as with [`ReleaseEffect::Return`]. The next session at the host can prove
     /// the refusal.
@@ -63,31 +63,31 @@ pub enum ReleaseEffect {
 
 /// Decides what happens with a recipient after its answer was released.
 pub fn on_released(held: Held, said: &Classification, proof: Proof, facts: ReleaseFacts) -> ReleaseEffect {
-    let again = |rule| ReleaseEffect::Return { rule, counts_twice: false, noted: false };
+    let again = |rule| ReleaseEffect::Return { rule, counts_twice: false, remembered: false };
     match (held, proof) {
         (Held::Accepted, Proof::Proven) => ReleaseEffect::Finish(ControlFinding::RefusesUnknown),
         (Held::Accepted, Proof::CatchAll) => ReleaseEffect::Finish(ControlFinding::AcceptsAll),
         (Held::Accepted, Proof::Unclear) => ReleaseEffect::Unclear,
         (Held::Accepted, Proof::Lost) if facts.without_control => ReleaseEffect::WithoutControl,
         (Held::Accepted, Proof::Lost | Proof::Carried | Proof::Assumed) => {
-            ReleaseEffect::Return { rule: UNANSWERED, counts_twice: false, noted: true }
+            ReleaseEffect::Return { rule: UNANSWERED, counts_twice: false, remembered: true }
         }
         // The refusal contradicts an earlier accept, and the session ended before a question could show which of them is right.
         (Held::Refused | Held::Denied, Proof::Proven | Proof::Assumed)
-            if facts.was_accepted && !facts.alive =>
+            if facts.was_accepted && !facts.questions_answered =>
         {
             again(UNPROVEN)
         }
         (Held::Refused | Held::Denied, Proof::Proven | Proof::Assumed) => {
             ReleaseEffect::Settle(reason_at_rcpt(said))
         }
-        (_, Proof::Changed) => ReleaseEffect::Return { rule: CHANGED, counts_twice: true, noted: false },
+        (_, Proof::Changed) => ReleaseEffect::Return { rule: CHANGED, counts_twice: true, remembered: false },
         (Held::Refused | Held::Denied, Proof::Carried) => ReleaseEffect::Carry,
         // If no question got a clear answer, another session may not get one either, so this counts as two of the few tries.
         (Held::Refused | Held::Denied, proof) => ReleaseEffect::Return {
             rule: if facts.changed { CHANGED } else { UNPROVEN },
             counts_twice: proof == Proof::Unclear,
-            noted: true,
+            remembered: true,
         },
         (Held::Unclear, Proof::Proven) => ReleaseEffect::Settle(Reason::MailboxNotFound),
         (Held::Unclear, Proof::Lost) => again(said.rule),

@@ -74,7 +74,7 @@ pub enum ProofQuestion {
 
 /// The result of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum QuestionResult {
     /// The recipient was accepted.
     Accepted,
     /// The recipient was refused permanently, because it does not exist.
@@ -85,14 +85,14 @@ pub enum Told {
     Nothing,
 }
 
-impl Told {
+impl QuestionResult {
     /// The result that a reply to a question gives.
-    pub fn of(said: &Classification) -> Told {
+    pub fn of(said: &Classification) -> QuestionResult {
         match ControlFinding::of(said) {
-            ControlFinding::AcceptsAll => Told::Accepted,
-            ControlFinding::RefusesUnknown => Told::Refused,
-            ControlFinding::Unknown if said.permanent && is_unclear(said) => Told::RefusedUnclearly,
-            ControlFinding::Unknown => Told::Nothing,
+            ControlFinding::AcceptsAll => QuestionResult::Accepted,
+            ControlFinding::RefusesUnknown => QuestionResult::Refused,
+            ControlFinding::Unknown if said.permanent && is_unclear(said) => QuestionResult::RefusedUnclearly,
+            ControlFinding::Unknown => QuestionResult::Nothing,
         }
     }
 }
@@ -107,7 +107,7 @@ fn is_unclear(said: &Classification) -> bool {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Context {
     /// The operator of the host is trusted to distinguish its mailboxes at all times.
-    pub honest: bool,
+    pub trusted: bool,
     /// There is a known mailbox to ask about, which was accepted within [`crate::limits::KNOWN_MAILBOX_TTL`] or is a canary.
     pub known: bool,
     /// `postmaster@` the domain need not be asked about, for example because it was refused within the last hour.
@@ -171,11 +171,11 @@ struct Shown {
     /// Whether an earlier session saw the domain refuse recipients.
     refused_elsewhere: bool,
     /// The results of the first and the second control recipient in this checkpoint.
-    first: Option<Told>,
-    second: Option<Told>,
+    first: Option<QuestionResult>,
+    second: Option<QuestionResult>,
     /// Whether a mailbox of the domain was accepted between the two control recipients, and after the second.
     accepted_between: bool,
-    accepted_behind: bool,
+    accepted_after_second: bool,
     /// If the domain refused a recipient and then accepted its control recipient: whether it still refuses that recipient. `None`
     /// if it was not asked again.
     refused_again: Option<bool>,
@@ -184,8 +184,8 @@ struct Shown {
 impl Shown {
     /// Whether both control recipients were refused, if only in unclear words, and a mailbox was accepted after each.
     fn discriminates(&self) -> bool {
-        let refused = |told| matches!(told, Some(Told::Refused | Told::RefusedUnclearly));
-        refused(self.first) && self.accepted_between && refused(self.second) && self.accepted_behind
+        let refused = |told| matches!(told, Some(QuestionResult::Refused | QuestionResult::RefusedUnclearly));
+        refused(self.first) && self.accepted_between && refused(self.second) && self.accepted_after_second
     }
 
     /// Forgets the results that are valid for one checkpoint only.
@@ -210,7 +210,7 @@ impl Shown {
     /// domain was asked again and still refuses.
     fn contradicts(&self) -> bool {
         let before = self.refused.is_some() || self.refused_elsewhere;
-        self.first == Some(Told::Accepted) && before && self.refused_again != Some(true)
+        self.first == Some(QuestionResult::Accepted) && before && self.refused_again != Some(true)
     }
 }
 
@@ -224,7 +224,7 @@ pub struct SessionEvidence<T> {
     /// The time of the last accept.
     accepted: Option<u32>,
     /// The number of refusals since the last accept, with those of control recipients.
-    run: u32,
+    refused_in_a_row: u32,
     /// The number of refusals before the last accept. Until that accept, the server was unchanged.
     refusals_proven: u32,
     refusals: u32,
@@ -232,8 +232,8 @@ pub struct SessionEvidence<T> {
     checkpoint: u32,
     urgent: bool,
     /// The results of the known mailbox and of `postmaster@` in this checkpoint.
-    known: Option<Told>,
-    postmaster: Option<Told>,
+    known: Option<QuestionResult>,
+    postmaster: Option<QuestionResult>,
     /// The domain at which `postmaster@` was accepted. Only its control recipient shows whether that accept means anything.
     postmaster_at: Option<u64>,
     changed: bool,
@@ -246,7 +246,7 @@ impl<T> Default for SessionEvidence<T> {
             shown: BTreeMap::new(),
             clock: 0,
             accepted: None,
-            run: 0,
+            refused_in_a_row: 0,
             refusals_proven: 0,
             refusals: 0,
             since_checkpoint: 0,
@@ -319,8 +319,8 @@ impl<T> SessionEvidence<T> {
     }
 
     /// The number of refusals in a row, since the last accept.
-    pub fn run(&self) -> u32 {
-        self.run
+    pub fn refused_in_a_row(&self) -> u32 {
+        self.refused_in_a_row
     }
 
     /// The number of refusals in the session up to its last accept. They are proven, because the server was unchanged then.
@@ -352,7 +352,7 @@ impl<T> SessionEvidence<T> {
     }
 
     /// The number of domains with answers that need a control recipient as a proof.
-    pub fn controls_wanted(&self) -> usize {
+    pub fn domains_unproven_count(&self) -> usize {
         self.domains_unproven().len()
     }
 
@@ -366,29 +366,29 @@ impl<T> SessionEvidence<T> {
             questions.extend(self.refused_before());
         }
         if !self.has_known_question(&questions) {
-            questions.extend(self.behind_refusals(context, !questions.is_empty()));
+            questions.extend(self.question_after_refusals(context, !questions.is_empty()));
         }
         questions
     }
 
     /// Records the result of a question.
-    pub fn on_told(&mut self, question: ProofQuestion, told: Told) {
+    pub fn on_told(&mut self, question: ProofQuestion, told: QuestionResult) {
         match question {
             ProofQuestion::Control { domain, second } => self.on_control(domain, second, told),
             ProofQuestion::Known { domain } => self.on_known(domain, told),
-            ProofQuestion::KnownFirst if told == Told::Accepted => {
+            ProofQuestion::KnownFirst if told == QuestionResult::Accepted => {
                 // This accept says nothing about later answers, so it is not recorded as the result of the checkpoint.
                 self.on_accepted();
             }
             ProofQuestion::KnownFirst => self.on_known(None, told),
             ProofQuestion::RefusedBefore { domain } => {
-                let still = told != Told::Accepted;
+                let still = told != QuestionResult::Accepted;
                 self.shown.entry(domain).or_default().refused_again = Some(still);
                 self.tick();
             }
             ProofQuestion::Postmaster => {
                 self.postmaster = Some(told);
-                if told == Told::Accepted {
+                if told == QuestionResult::Accepted {
                     let refused = |entry: &&Entry<T>| entry.held != Held::Accepted;
                     self.postmaster_at = self.entries.iter().rfind(refused).map(|entry| entry.domain);
                     self.on_accepted();
@@ -401,25 +401,27 @@ impl<T> SessionEvidence<T> {
     pub fn findings(&self) -> impl Iterator<Item = (u64, ControlFinding)> {
         self.shown.iter().filter_map(|(&domain, shown)| {
             let finding = match shown.first? {
-                Told::Refused => ControlFinding::RefusesUnknown,
-                Told::Accepted => ControlFinding::AcceptsAll,
-                Told::RefusedUnclearly if shown.discriminates() => ControlFinding::RefusesUnknown,
+                QuestionResult::Refused => ControlFinding::RefusesUnknown,
+                QuestionResult::Accepted => ControlFinding::AcceptsAll,
+                QuestionResult::RefusedUnclearly if shown.discriminates() => ControlFinding::RefusesUnknown,
                 // Another session has to ask about the second control recipient.
-                Told::RefusedUnclearly if shown.second.is_none() => return None,
-                Told::RefusedUnclearly | Told::Nothing => ControlFinding::Unknown,
+                QuestionResult::RefusedUnclearly if shown.second.is_none() => return None,
+                QuestionResult::RefusedUnclearly | QuestionResult::Nothing => ControlFinding::Unknown,
             };
             Some((domain, finding))
         })
     }
 
-    /// Closes the checkpoint, and releases all held answers in the order of their arrival. `alive`: all questions were answered, or
-    /// none was needed. Otherwise the session ended first, or had no room for the questions.
-    pub fn close(&mut self, context: Context, alive: bool) -> Vec<Released<T>> {
-        let changed = self.known == Some(Told::Refused) || self.shown.values().any(Shown::contradicts);
+    /// Closes the checkpoint, and releases all held answers in the order of their arrival. `questions_answered`: all questions were
+    /// answered, or none was needed. Otherwise the session ended first, or had no room for the questions.
+    pub fn close(&mut self, context: Context, questions_answered: bool) -> Vec<Released<T>> {
+        let changed =
+            self.known == Some(QuestionResult::Refused) || self.shown.values().any(Shown::contradicts);
         self.changed |= changed;
-        let proofs: Vec<Proof> = self.entries.iter().map(|entry| self.proof(entry, context, alive)).collect();
+        let proofs: Vec<Proof> =
+            self.entries.iter().map(|entry| self.proof(entry, context, questions_answered)).collect();
         let entries = std::mem::take(&mut self.entries);
-        if alive && !changed {
+        if questions_answered && !changed {
             self.checkpoint = (self.checkpoint * 2).min(CHECKPOINT_MAX);
         }
         self.since_checkpoint = 0;
@@ -437,43 +439,44 @@ impl<T> SessionEvidence<T> {
         entries.into_iter().zip(proofs).map(release).collect()
     }
 
-    fn proof(&self, entry: &Entry<T>, context: Context, alive: bool) -> Proof {
+    fn proof(&self, entry: &Entry<T>, context: Context, questions_answered: bool) -> Proof {
         let shown = self.shown.get(&entry.domain).copied().unwrap_or_default();
         match entry.held {
-            Held::Accepted => self.proof_of_accept(entry, &shown, alive),
-            Held::Refused | Held::Denied => self.proof_of_refusal(entry, context, alive),
-            Held::Unclear if !alive && shown.first.is_none() => Proof::Lost,
+            Held::Accepted => self.proof_of_accept(entry, &shown, questions_answered),
+            Held::Refused | Held::Denied => self.proof_of_refusal(entry, context, questions_answered),
+            Held::Unclear if !questions_answered && shown.first.is_none() => Proof::Lost,
             Held::Unclear => {
-                let refused = matches!(shown.first, Some(Told::Refused | Told::RefusedUnclearly));
+                let refused =
+                    matches!(shown.first, Some(QuestionResult::Refused | QuestionResult::RefusedUnclearly));
                 let told_apart = refused && self.accepted.is_some_and(|accepted| accepted > entry.at);
                 if told_apart { Proof::Proven } else { Proof::Unclear }
             }
         }
     }
 
-    fn proof_of_accept(&self, entry: &Entry<T>, shown: &Shown, alive: bool) -> Proof {
+    fn proof_of_accept(&self, entry: &Entry<T>, shown: &Shown, questions_answered: bool) -> Proof {
         match shown.first {
             _ if shown.is_proven(entry.at) || shown.discriminates() => Proof::Proven,
-            Some(Told::Accepted) if shown.contradicts() => Proof::Changed,
-            Some(Told::Accepted) => Proof::CatchAll,
-            Some(_) if alive => Proof::Unclear,
+            Some(QuestionResult::Accepted) if shown.contradicts() => Proof::Changed,
+            Some(QuestionResult::Accepted) => Proof::CatchAll,
+            Some(_) if questions_answered => Proof::Unclear,
             _ => Proof::Lost,
         }
     }
 
-    fn proof_of_refusal(&self, entry: &Entry<T>, context: Context, alive: bool) -> Proof {
-        let accepted_behind = self.accepted.is_some_and(|accepted| accepted > entry.at);
+    fn proof_of_refusal(&self, entry: &Entry<T>, context: Context, questions_answered: bool) -> Proof {
+        let accepted_after = self.accepted.is_some_and(|accepted| accepted > entry.at);
         let told = self.known.or(self.postmaster);
         let is_carried = entry.at == CARRIED_AT;
-        let needs_none = context.honest || !(is_carried || self.is_run_to_prove(context));
+        let needs_none = context.trusted || !(is_carried || self.is_run_to_prove(context));
         match told {
-            _ if accepted_behind => Proof::Proven,
+            _ if accepted_after => Proof::Proven,
             // The host refuses a mailbox that it accepted before.
-            _ if self.known == Some(Told::Refused) => Proof::Changed,
-            None if context.honest => Proof::Proven,
+            _ if self.known == Some(QuestionResult::Refused) => Proof::Changed,
+            None if context.trusted => Proof::Proven,
             None if needs_none => Proof::Assumed,
             None if self.changed => Proof::Changed,
-            None if !alive && (is_carried || self.may_be_carried(entry)) => Proof::Carried,
+            None if !questions_answered && (is_carried || self.may_be_carried(entry)) => Proof::Carried,
             None => Proof::Lost,
             // There is no known mailbox, and `postmaster@` was not accepted either. So nothing shows whether the host refuses
             // everyone.
@@ -492,8 +495,8 @@ impl<T> SessionEvidence<T> {
     /// Whether the refusals since the last accept need a proof. They do if the server has changed, if there is a known mailbox to
     /// ask about, or if they are many and `postmaster@` can be asked about.
     fn is_run_to_prove(&self, context: Context) -> bool {
-        let long = self.run >= REFUSALS_IN_A_ROW_MIN && !context.no_postmaster;
-        self.run > 0 && (self.changed || self.has_known(context) || long)
+        let long = self.refused_in_a_row >= REFUSALS_IN_A_ROW_MIN && !context.no_postmaster;
+        self.refused_in_a_row > 0 && (self.changed || self.has_known(context) || long)
     }
 
     fn has_known(&self, context: Context) -> bool {
@@ -530,7 +533,7 @@ impl<T> SessionEvidence<T> {
         let wants = |domain: &u64| {
             let shown = self.shown.get(domain).copied().unwrap_or_default();
             let accepts = self.recipient(Some(*domain), Some(Held::Accepted)).is_some();
-            accepts && shown.first == Some(Told::RefusedUnclearly) && shown.second.is_none()
+            accepts && shown.first == Some(QuestionResult::RefusedUnclearly) && shown.second.is_none()
         };
         let Some(domain) = self.domains_unproven().into_iter().find(wants) else { return Vec::new() };
         let known = ProofQuestion::Known { domain: Some(domain) };
@@ -541,7 +544,9 @@ impl<T> SessionEvidence<T> {
     /// recipient now, it has changed. Otherwise it may always have accepted everyone else.
     fn refused_before(&self) -> Option<ProofQuestion> {
         let wants = |shown: &Shown| {
-            shown.first == Some(Told::Accepted) && shown.refused.is_some() && shown.refused_again.is_none()
+            shown.first == Some(QuestionResult::Accepted)
+                && shown.refused.is_some()
+                && shown.refused_again.is_none()
         };
         let wants = |(domain, shown): (&u64, &Shown)| {
             let held = self.recipient(Some(*domain), Some(Held::Refused)).is_some();
@@ -556,24 +561,25 @@ impl<T> SessionEvidence<T> {
 
     /// The question that shows whether the host still accepts mailboxes after its last refusals. `more`: other questions come
     /// before it.
-    fn behind_refusals(&self, context: Context, more: bool) -> Option<ProofQuestion> {
+    fn question_after_refusals(&self, context: Context, more: bool) -> Option<ProofQuestion> {
         let waits = |entry: &Entry<T>| {
             let unproven = self.accepted.is_none_or(|accepted| accepted < entry.at);
             unproven && entry.held != Held::Accepted
         };
-        if context.honest || self.known.is_some() || !self.entries.iter().any(waits) {
+        if context.trusted || self.known.is_some() || !self.entries.iter().any(waits) {
             return None;
         }
         if self.has_known(context) {
             return Some(ProofQuestion::Known { domain: None });
         }
         let asked = self.postmaster.is_some() || context.no_postmaster;
-        (!more && !asked && self.run >= REFUSALS_IN_A_ROW_MIN).then_some(ProofQuestion::Postmaster)
+        (!more && !asked && self.refused_in_a_row >= REFUSALS_IN_A_ROW_MIN)
+            .then_some(ProofQuestion::Postmaster)
     }
 
-    fn on_control(&mut self, domain: u64, second: bool, told: Told) {
+    fn on_control(&mut self, domain: u64, second: bool, told: QuestionResult) {
         match told {
-            Told::Refused => {
+            QuestionResult::Refused => {
                 self.on_refused(domain);
                 self.shown.entry(domain).or_default().control_refused = true;
             }
@@ -586,16 +592,16 @@ impl<T> SessionEvidence<T> {
         *(if second { &mut shown.second } else { &mut shown.first }) = Some(told);
     }
 
-    fn on_known(&mut self, domain: Option<u64>, told: Told) {
+    fn on_known(&mut self, domain: Option<u64>, told: QuestionResult) {
         self.known = Some(told);
-        if told != Told::Accepted {
+        if told != QuestionResult::Accepted {
             self.tick();
             return;
         }
         self.on_accepted();
         if let Some(shown) = domain.and_then(|domain| self.shown.get_mut(&domain)) {
             if shown.second.is_some() {
-                shown.accepted_behind = true;
+                shown.accepted_after_second = true;
             } else {
                 shown.accepted_between = true;
             }
@@ -605,7 +611,7 @@ impl<T> SessionEvidence<T> {
     fn on_accepted(&mut self) -> u32 {
         let at = self.tick();
         self.accepted = Some(at);
-        self.run = 0;
+        self.refused_in_a_row = 0;
         self.refusals_proven = self.refusals;
         at
     }
@@ -617,7 +623,7 @@ impl<T> SessionEvidence<T> {
     }
 
     fn on_denied(&mut self) -> u32 {
-        self.run += 1;
+        self.refused_in_a_row += 1;
         self.refusals += 1;
         self.tick()
     }

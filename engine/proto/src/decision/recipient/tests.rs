@@ -5,9 +5,9 @@ use HostEffect::{PushBack, SessionRefused};
 use RecipientEffect::{AnotherSession, Elsewhere, Greylisted, Hold, NextTransaction, OnceMore, Settle};
 use ReplyEffect::{Answer, Later, Push, Refusal};
 
-const SETTLED: Option<Alike> = Some(Alike { block: false, settled: true });
-const UNSETTLED: Option<Alike> = Some(Alike { block: false, settled: false });
-const BLOCK: Option<Alike> = Some(Alike { block: true, settled: true });
+const SETTLED: Option<Alike> = Some(Alike { block: false, counts_alone: true });
+const UNSETTLED: Option<Alike> = Some(Alike { block: false, counts_alone: false });
+const BLOCK: Option<Alike> = Some(Alike { block: true, counts_alone: true });
 
 #[test]
 fn a_reply_to_rcpt_has_these_effects() {

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const OTHERS: Context = Context { honest: false, known: false, no_postmaster: false };
+const OTHERS: Context = Context { trusted: false, known: false, no_postmaster: false };
 const KNOWN: Context = Context { known: true, ..OTHERS };
 
 /// How a server answers from some refusal on.
@@ -40,16 +40,16 @@ impl Server {
         accepts
     }
 
-    fn on_told(&mut self, question: ProofQuestion) -> Told {
+    fn on_told(&mut self, question: ProofQuestion) -> QuestionResult {
         let exists = match question {
             ProofQuestion::Known { .. } | ProofQuestion::KnownFirst => true,
             ProofQuestion::Postmaster => self.has_postmaster,
             ProofQuestion::Control { .. } | ProofQuestion::RefusedBefore { .. } => false,
         };
         match self.asked(exists) {
-            true => Told::Accepted,
-            false if self.unclear => Told::RefusedUnclearly,
-            false => Told::Refused,
+            true => QuestionResult::Accepted,
+            false if self.unclear => QuestionResult::RefusedUnclearly,
+            false => QuestionResult::Refused,
         }
     }
 }
@@ -120,7 +120,7 @@ fn mixed(count: usize) -> Vec<bool> {
 #[test]
 fn an_honest_server_proves_all_that_it_says() {
     for context in
-        [OTHERS, KNOWN, Context { honest: true, ..OTHERS }, Context { no_postmaster: true, ..OTHERS }]
+        [OTHERS, KNOWN, Context { trusted: true, ..OTHERS }, Context { no_postmaster: true, ..OTHERS }]
     {
         for rows in [mixed(400), vec![true; 400], vec![false; 400], vec![true], vec![false], vec![false; 11]]
         {
@@ -210,13 +210,13 @@ fn unclear_words_prove_an_accept_where_two_control_recipients_of_different_shape
     evidence.hold(true, Held::Accepted, SAID, 1, true);
     let control = |second| ProofQuestion::Control { domain: 1, second };
     assert_eq!(evidence.questions(OTHERS), [control(false)]);
-    evidence.on_told(control(false), Told::RefusedUnclearly);
+    evidence.on_told(control(false), QuestionResult::RefusedUnclearly);
     let known = ProofQuestion::Known { domain: Some(1) };
     assert_eq!(evidence.questions(OTHERS), [known, control(true), known]);
-    evidence.on_told(known, Told::Accepted);
+    evidence.on_told(known, QuestionResult::Accepted);
     // A domain that accepts everyone but names that look random.
-    evidence.on_told(control(true), Told::Accepted);
-    evidence.on_told(known, Told::Accepted);
+    evidence.on_told(control(true), QuestionResult::Accepted);
+    evidence.on_told(known, QuestionResult::Accepted);
     assert_eq!(evidence.close(OTHERS, true)[0].proof, Proof::Unclear);
 }
 
@@ -228,11 +228,11 @@ fn a_domain_that_accepts_everyone_may_refuse_a_mailbox_that_it_closed() {
     }
     let control = ProofQuestion::Control { domain: 1, second: false };
     assert_eq!(evidence.questions(OTHERS), [control], "no row stands in for the first control recipient");
-    evidence.on_told(control, Told::Accepted);
+    evidence.on_told(control, QuestionResult::Accepted);
     let again = ProofQuestion::RefusedBefore { domain: 1 };
     assert_eq!(evidence.questions(OTHERS), [again]);
-    let mut changed = evidence_with(&evidence_rows(), control, again, Told::Accepted);
-    evidence.on_told(again, Told::Refused);
+    let mut changed = evidence_with(&evidence_rows(), control, again, QuestionResult::Accepted);
+    evidence.on_told(again, QuestionResult::Refused);
     let proofs: Vec<Proof> = evidence.close(OTHERS, true).iter().map(|one| one.proof).collect();
     assert_eq!(proofs, [Proof::CatchAll, Proof::Proven, Proof::CatchAll]);
     assert!(!evidence.has_changed());
@@ -248,11 +248,11 @@ fn evidence_with(
     rows: &[Held],
     control: ProofQuestion,
     again: ProofQuestion,
-    told: Told,
+    told: QuestionResult,
 ) -> SessionEvidence<usize> {
     let mut evidence = SessionEvidence::default();
     rows.iter().enumerate().for_each(|(row, &held)| evidence.hold(row, held, SAID, 1, false));
-    evidence.on_told(control, Told::Accepted);
+    evidence.on_told(control, QuestionResult::Accepted);
     evidence.on_told(again, told);
     evidence
 }
@@ -262,7 +262,7 @@ fn an_accepted_control_recipient_contradicts_an_earlier_session() {
     let mut evidence = SessionEvidence::default();
     evidence.on_refused_elsewhere(1);
     evidence.hold("row", Held::Accepted, SAID, 1, false);
-    evidence.on_told(ProofQuestion::Control { domain: 1, second: false }, Told::Accepted);
+    evidence.on_told(ProofQuestion::Control { domain: 1, second: false }, QuestionResult::Accepted);
     assert_eq!(evidence.close(OTHERS, true)[0].proof, Proof::Changed);
     assert!(evidence.has_changed());
 }
@@ -281,10 +281,10 @@ fn a_postmaster_that_is_accepted_counts_once_the_control_recipient_is_refused() 
     let mut evidence = SessionEvidence::default();
     (0..REFUSALS_IN_A_ROW_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
     assert_eq!(evidence.questions(OTHERS), [ProofQuestion::Postmaster]);
-    evidence.on_told(ProofQuestion::Postmaster, Told::Accepted);
+    evidence.on_told(ProofQuestion::Postmaster, QuestionResult::Accepted);
     let control = ProofQuestion::Control { domain: 1, second: false };
     assert_eq!(evidence.questions(OTHERS)[0], control);
-    evidence.on_told(control, Told::Refused);
+    evidence.on_told(control, QuestionResult::Refused);
     assert!(!evidence.questions(OTHERS).contains(&control));
     assert!(evidence.close(OTHERS, true).iter().all(|one| one.proof == Proof::Proven));
 }
@@ -316,9 +316,9 @@ fn a_lost_session_proves_no_refusal_where_a_mailbox_is_known() {
     for (context, first, expected) in [
         (OTHERS, None, Proof::Assumed),
         (known, None, Proof::Lost),
-        (known, Some(Told::Accepted), Proof::Carried),
-        (known, Some(Told::Refused), Proof::Changed),
-        (Context { honest: true, ..known }, None, Proof::Proven),
+        (known, Some(QuestionResult::Accepted), Proof::Carried),
+        (known, Some(QuestionResult::Refused), Proof::Changed),
+        (Context { trusted: true, ..known }, None, Proof::Proven),
     ] {
         let mut evidence = SessionEvidence::default();
         first.into_iter().for_each(|told| evidence.on_told(ProofQuestion::KnownFirst, told));
@@ -331,20 +331,24 @@ fn a_lost_session_proves_no_refusal_where_a_mailbox_is_known() {
 fn the_next_session_proves_a_refusal_that_is_carried_into_it() {
     let known = Context { known: true, ..OTHERS };
     let question = ProofQuestion::Known { domain: None };
-    for (context, told, alive, expected) in [
-        (known, Told::Accepted, true, Proof::Proven),
-        (known, Told::Accepted, false, Proof::Proven),
-        (known, Told::Refused, true, Proof::Changed),
-        (known, Told::Nothing, true, Proof::Unclear),
+    for (context, told, questions_answered, expected) in [
+        (known, QuestionResult::Accepted, true, Proof::Proven),
+        (known, QuestionResult::Accepted, false, Proof::Proven),
+        (known, QuestionResult::Refused, true, Proof::Changed),
+        (known, QuestionResult::Nothing, true, Proof::Unclear),
     ] {
         let mut evidence = SessionEvidence::default();
         evidence.carry((), Held::Refused, SAID, 1, false);
         assert_eq!(evidence.questions(context), [question]);
         evidence.on_told(question, told);
         assert!(evidence.questions(context).is_empty());
-        assert_eq!(evidence.close(context, alive)[0].proof, expected, "{told:?} {alive}");
+        assert_eq!(
+            evidence.close(context, questions_answered)[0].proof,
+            expected,
+            "{told:?} {questions_answered}"
+        );
     }
-    for (held, context, alive, expected) in [
+    for (held, context, questions_answered, expected) in [
         (Some(Held::Accepted), known, false, Proof::Proven),
         (Some(Held::Refused), known, false, Proof::Carried),
         (None, known, false, Proof::Carried),
@@ -354,14 +358,18 @@ fn the_next_session_proves_a_refusal_that_is_carried_into_it() {
         evidence.carry((), Held::Refused, SAID, 1, true);
         assert!(evidence.is_due());
         held.into_iter().for_each(|held| evidence.hold((), held, SAID, 1, false));
-        assert_eq!(evidence.close(context, alive)[0].proof, expected, "{held:?} {context:?} {alive}");
+        assert_eq!(
+            evidence.close(context, questions_answered)[0].proof,
+            expected,
+            "{held:?} {context:?} {questions_answered}"
+        );
     }
 }
 
 #[test]
 fn a_known_mailbox_that_is_asked_first_speaks_for_nobody_behind_it() {
     let mut evidence = SessionEvidence::default();
-    evidence.on_told(ProofQuestion::KnownFirst, Told::Accepted);
+    evidence.on_told(ProofQuestion::KnownFirst, QuestionResult::Accepted);
     evidence.hold((), Held::Refused, SAID, 1, false);
     let context = Context { known: true, ..OTHERS };
     assert_eq!(evidence.questions(context), [ProofQuestion::Known { domain: None }]);
