@@ -211,7 +211,7 @@ impl Config {
         for (kind, path) in &self.lists {
             let (what, entry) = describe(*kind);
             let text = read_file(path, LIST_BYTES_MAX, what)?;
-            lists.add(*kind, &text).map_err(|fault| {
+            lists.set(*kind, &text).map_err(|fault| {
                 let (path, line, problem) = (path.display(), fault.line, fault.problem);
                 ConfigError(format!("{path}:{line}: {problem}; write one {entry} per line"))
             })?;

@@ -46,7 +46,7 @@ impl Grade {
 
 /// The facts of an address that the score depends on.
 #[derive(Debug, Clone, Copy)]
-pub struct Lead<'a> {
+pub struct ScoreFacts<'a> {
     /// The reason of the verdict.
     pub reason: Reason,
     /// The local part names a function.
@@ -60,37 +60,37 @@ pub struct Lead<'a> {
 /// A signal: its points, and the condition under which they count.
 struct ScoreSignal {
     points: i32,
-    holds: fn(&Lead<'_>) -> bool,
+    holds: fn(&ScoreFacts<'_>) -> bool,
 }
 
-const fn signal(points: i32, holds: fn(&Lead<'_>) -> bool) -> ScoreSignal {
+const fn signal(points: i32, holds: fn(&ScoreFacts<'_>) -> bool) -> ScoreSignal {
     ScoreSignal { points, holds }
 }
 
 /// All signals. The positive ones that can hold for a confirmed mailbox add up to 100.
 const SIGNALS: [ScoreSignal; 14] = [
     // The verdict.
-    signal(60, |lead| lead.reason.deliverable()),
-    signal(25, |lead| lead.reason == Reason::CatchAll),
-    signal(15, |lead| lead.reason == Reason::Unverifiable),
-    signal(-40, |lead| matches!(lead.reason, Reason::MailboxNotFound | Reason::MailboxDisabled)),
-    signal(-60, |lead| matches!(lead.reason, Reason::Disposable | Reason::InvalidSyntax)),
-    signal(-100, |lead| lead.reason == Reason::Spamtrap),
+    signal(60, |facts| facts.reason.deliverable()),
+    signal(25, |facts| facts.reason == Reason::CatchAll),
+    signal(15, |facts| facts.reason == Reason::Unverifiable),
+    signal(-40, |facts| matches!(facts.reason, Reason::MailboxNotFound | Reason::MailboxDisabled)),
+    signal(-60, |facts| matches!(facts.reason, Reason::Disposable | Reason::InvalidSyntax)),
+    signal(-100, |facts| facts.reason == Reason::Spamtrap),
     // The address of a person, in the domain of an organization.
-    signal(15, |lead| !lead.role),
-    signal(5, |lead| !lead.free),
+    signal(15, |facts| !facts.role),
+    signal(5, |facts| !facts.free),
     // A domain with the records of a maintained mail service.
-    signal(5, |lead| lead.dns.spf),
-    signal(3, |lead| lead.dns.dmarc_policy.is_some()),
-    signal(2, |lead| lead.dns.dmarc_policy.is_some_and(|policy| policy > DmarcPolicy::None)),
-    signal(5, |lead| !lead.dns.dkim_selectors.is_empty()),
-    signal(3, |lead| lead.dns.ptr),
-    signal(2, |lead| lead.dns.bimi),
+    signal(5, |facts| facts.dns.spf),
+    signal(3, |facts| facts.dns.dmarc_policy.is_some()),
+    signal(2, |facts| facts.dns.dmarc_policy.is_some_and(|policy| policy > DmarcPolicy::None)),
+    signal(5, |facts| !facts.dns.dkim_selectors.is_empty()),
+    signal(3, |facts| facts.dns.ptr),
+    signal(2, |facts| facts.dns.bimi),
 ];
 
-/// The score of a lead.
-pub fn score(lead: &Lead<'_>) -> u8 {
-    let sum: i32 = SIGNALS.iter().filter(|signal| (signal.holds)(lead)).map(|signal| signal.points).sum();
+/// The score of an address.
+pub fn score(facts: &ScoreFacts<'_>) -> u8 {
+    let sum: i32 = SIGNALS.iter().filter(|signal| (signal.holds)(facts)).map(|signal| signal.points).sum();
     // A number from 0 to 100 always fits.
     u8::try_from(sum.clamp(0, 100)).unwrap_or(0)
 }
@@ -134,7 +134,7 @@ mod tests {
             (Reason::Disposable, false, false, &good(), (0, "F")),
             (Reason::Spamtrap, false, false, &good(), (0, "F")),
         ] {
-            let score = score(&Lead { reason, role, free: is_free, dns });
+            let score = score(&ScoreFacts { reason, role, free: is_free, dns });
             assert_eq!((score, Grade::of(score).as_str()), expected, "{reason:?} {role} {is_free}");
         }
     }
@@ -161,7 +161,7 @@ mod tests {
     fn nothing_beats_a_confirmed_mailbox_of_the_same_domain() {
         for reason in Reason::ALL {
             for dns in [&good(), &free(), &DnsFacts::default()] {
-                let of = |reason| score(&Lead { reason, role: false, free: false, dns });
+                let of = |reason| score(&ScoreFacts { reason, role: false, free: false, dns });
                 assert!(of(reason) <= of(Reason::MailboxExists));
                 assert!(of(reason) < 75 || reason.deliverable(), "{reason:?} is no better than C");
             }

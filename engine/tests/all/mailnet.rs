@@ -19,7 +19,7 @@ const GLOMMIO: Flavor = (RuntimeChoice::Glommio, DriverChoice::IoUring);
 
 fn config(net: &Running, (runtime, driver): Flavor) -> EngineConfig {
     let mut lists = Lists::default();
-    lists.add(ListKind::SpamTraps, "trap@ok.example\ntrapped.example\n").expect("traps");
+    lists.set(ListKind::SpamTraps, "trap@ok.example\ntrapped.example\n").expect("traps");
     // As the scenario has them.
     let lists = SharedLists::new(lists);
     EngineConfig { runtime, driver, lists, ..support::config(net.dns(), net.smtp_port(), Pace::Lab) }

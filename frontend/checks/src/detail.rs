@@ -7,7 +7,7 @@ use api::{Detail, Dns, Flags, Reason};
 use engine::proto::address::Address;
 use engine::proto::facts::{DmarcPolicy, DnsFacts};
 use engine::proto::lists::Lists;
-use engine::proto::score::{Grade, Lead, score};
+use engine::proto::score::{Grade, ScoreFacts, score};
 
 /// Collects the detail of a checked address. It is free, and its errors do not fail the check.
 pub async fn gather(checks: &Checks, address: &Address, reason: Reason) -> Detail {
@@ -18,9 +18,13 @@ pub async fn gather(checks: &Checks, address: &Address, reason: Reason) -> Detai
 /// The detail of an address. Without `facts` the domain's DNS could not be read.
 pub fn detail(address: &Address, reason: Reason, facts: Option<DnsFacts>, lists: &Lists) -> Detail {
     let flags = flags(address, reason, lists);
-    let lead =
-        |dns| Lead { reason: convert::found(reason), role: flags.role_account, free: flags.free_email, dns };
-    let score = facts.as_ref().map(|facts| score(&lead(facts)));
+    let score_facts = |dns| ScoreFacts {
+        reason: convert::found(reason),
+        role: flags.role_account,
+        free: flags.free_email,
+        dns,
+    };
+    let score = facts.as_ref().map(|facts| score(&score_facts(facts)));
     Detail {
         grade: score.map(|score| Grade::of(score).as_str()),
         score,

@@ -41,7 +41,7 @@ impl Lists {
     ///
     /// # Errors
     /// [`ListFault`] names the first line that cannot be read. Then the lists do not change.
-    pub fn add(&mut self, kind: ListKind, text: &str) -> Result<(), ListFault> {
+    pub fn set(&mut self, kind: ListKind, text: &str) -> Result<(), ListFault> {
         match kind {
             ListKind::SpamTraps => self.traps = SpamTraps::parse(text)?,
             ListKind::Allowed => self.allowed = entries(text, canonical_domain)?,
@@ -147,7 +147,7 @@ mod tests {
 
     fn lists(files: &[(ListKind, &str)]) -> Lists {
         let mut lists = Lists::default();
-        files.iter().for_each(|(kind, text)| lists.add(*kind, text).unwrap());
+        files.iter().for_each(|(kind, text)| lists.set(*kind, text).unwrap());
         lists
     }
 
@@ -200,7 +200,7 @@ mod tests {
             (ListKind::Role, "info\nsales@example.com", 2),
         ] {
             let mut lists = Lists::default();
-            assert_eq!(lists.add(kind, text).unwrap_err().line, line, "{text:?}");
+            assert_eq!(lists.set(kind, text).unwrap_err().line, line, "{text:?}");
             assert!(!lists.is_disposable("example.com") && lists.role.is_empty());
         }
     }

@@ -71,7 +71,7 @@ impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
     /// # Errors
     /// Returns the bound that is used up, and the item.
     pub fn push(&mut self, holder: K, item: T) -> Result<Option<T>, (UsedUp, T)> {
-        let own = self.of(&holder);
+        let own = self.len_of(&holder);
         let refuse = |by, item| {
             self.figures.count_refusal(by);
             Err((by, item))
@@ -142,7 +142,7 @@ impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
     }
 
     /// The number of waiting items of a holder.
-    pub fn of(&self, holder: &K) -> u64 {
+    pub fn len_of(&self, holder: &K) -> u64 {
         self.waiting.get(holder).map_or(0, |items| items.len() as u64)
     }
 
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(queue.pop_if(|holder, _| *holder != "a"), Some(("b", 2)));
         assert_eq!(queue.pop_if(|_, item| *item > 10), None);
         assert_eq!(queue.take_unless(|_, item| *item != 1), [1]);
-        assert_eq!((queue.of(&"a"), queue.iter().count()), (1, 2));
+        assert_eq!((queue.len_of(&"a"), queue.iter().count()), (1, 2));
         assert_eq!((queue.pop(), queue.pop(), queue.pop()), (Some(("a", 3)), Some(("c", 4)), None));
     }
 

@@ -137,10 +137,10 @@ pub struct Dialog {
     /// The commands of the transaction that are not sent yet, because the server does not offer PIPELINING.
     held: VecDeque<Vec<u8>>,
     /// The steps that follow `step` in the transaction, each with a reply.
-    expected: VecDeque<Step>,
+    steps_due: VecDeque<Step>,
     mail_refused: bool,
     /// The server has accepted MAIL in this session, so RSET has to come before the next MAIL.
-    open: bool,
+    needs_rset: bool,
     deadline: Option<Instant>,
     events: VecDeque<Event>,
 }
@@ -168,9 +168,9 @@ impl Dialog {
             parser: ReplyParser::default(),
             outgoing: Vec::new(),
             held: VecDeque::new(),
-            expected: VecDeque::new(),
+            steps_due: VecDeque::new(),
             mail_refused: false,
-            open: false,
+            needs_rset: false,
             deadline,
             events: VecDeque::new(),
         }
@@ -219,7 +219,7 @@ impl Dialog {
 
     /// How many replies are due after the next one.
     pub fn replies_due(&self) -> usize {
-        self.expected.len()
+        self.steps_due.len()
     }
 
     /// True if commands wait to be sent: those that [`Dialog::take_outgoing`] returns next, or those of the transaction if the
@@ -230,7 +230,7 @@ impl Dialog {
 
     /// Number of recipients of the transaction that the server was asked about and has not answered for.
     pub fn unanswered(&self) -> usize {
-        let due = std::iter::once(&self.step).chain(&self.expected);
+        let due = std::iter::once(&self.step).chain(&self.steps_due);
         due.filter(|step| matches!(step, Step::Rcpt(_))).count().saturating_sub(self.held.len())
     }
 
@@ -257,16 +257,16 @@ impl Dialog {
             encode(&mut bytes, command);
             commands.push(bytes);
         };
-        self.expected.clear();
-        if self.open {
+        self.steps_due.clear();
+        if self.needs_rset {
             put(Command::Rset);
-            self.expected.push_back(Step::Rset);
+            self.steps_due.push_back(Step::Rset);
         }
         put(Command::Mail { reverse_path: &self.config.reverse_path, smtputf8 });
-        self.expected.push_back(Step::Mail);
+        self.steps_due.push_back(Step::Mail);
         for (index, recipient) in (0u16..).zip(recipients) {
             put(Command::Rcpt(recipient));
-            self.expected.push_back(Step::Rcpt(index));
+            self.steps_due.push_back(Step::Rcpt(index));
         }
         assert!(
             commands.len() <= limits::TRANSACTION_RECIPIENTS_MAX + 2,
@@ -375,7 +375,7 @@ impl Dialog {
             Step::StartTls if code >= 400 => self.ready(),
             Step::Rset if code / 100 == 2 => self.proceed(now),
             Step::Mail if code / 100 == 2 => {
-                self.open = true;
+                self.needs_rset = true;
                 self.proceed(now);
             }
             Step::Mail if code >= 400 => {
@@ -419,7 +419,7 @@ impl Dialog {
 
     /// Goes on to the next reply that is due. If there is none, the session is ready for the next transaction.
     fn proceed(&mut self, now: Instant) {
-        if self.expected.is_empty() {
+        if self.steps_due.is_empty() {
             self.ready();
         } else {
             self.send_held();
@@ -428,7 +428,7 @@ impl Dialog {
     }
 
     fn await_next(&mut self, now: Instant) {
-        if let Some(step) = self.expected.pop_front() {
+        if let Some(step) = self.steps_due.pop_front() {
             self.enter(step, now);
         }
     }
@@ -444,7 +444,7 @@ impl Dialog {
     fn drop_held(&mut self) {
         if !self.extensions.pipelining {
             self.held.clear();
-            self.expected.clear();
+            self.steps_due.clear();
         }
     }
 
@@ -480,7 +480,7 @@ impl Dialog {
         self.over = true;
         self.deadline = None;
         // Only the steps of commands that were sent remain.
-        self.expected.truncate(self.expected.len().saturating_sub(self.held.len()));
+        self.steps_due.truncate(self.steps_due.len().saturating_sub(self.held.len()));
         self.held = VecDeque::new();
         self.parser.clear();
         self.events.push_back(Event::Over(closure));

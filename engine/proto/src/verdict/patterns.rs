@@ -42,7 +42,7 @@ pub(super) struct Rule {
     code: Code,
     /// The enhanced codes, of which one has to match: subject, lowest detail, highest detail. If there are none, any reply matches.
     status: &'static [(u16, u16, u16)],
-    who: &'static [Provider],
+    providers: &'static [Provider],
     says: Signals,
     with: Signals,
     unless: Signals,
@@ -96,7 +96,7 @@ impl Rule {
             at: At::Rcpt,
             code: Code::Any,
             status: &[],
-            who: &[],
+            providers: &[],
             says: Signals::of(&[]),
             with: Signals::of(&[]),
             unless: Signals::of(&[]),
@@ -126,8 +126,8 @@ impl Rule {
         Rule { status, ..self }
     }
 
-    const fn who(self, who: &'static [Provider]) -> Rule {
-        Rule { who, ..self }
+    const fn providers(self, providers: &'static [Provider]) -> Rule {
+        Rule { providers, ..self }
     }
 
     /// Requires at least one of these signals.
@@ -149,7 +149,7 @@ impl Rule {
     pub(super) fn asks_for_code_alone(&self) -> bool {
         let none = Signals::default();
         let silent = self.says == none && self.with == none && self.unless == none;
-        silent && !self.echo && self.status.is_empty() && self.who.is_empty()
+        silent && !self.echo && self.status.is_empty() && self.providers.is_empty()
     }
 
     /// Whether a refusal with the class of this rule may lead to a definite verdict.
@@ -175,7 +175,8 @@ impl Rule {
             && (facts.echoes_us_alone || !self.echo)
             && !(facts.echoes_us_alone && self.states_something())
             && !(facts.signals.any_of(Signals::of(&[UsFirst])) && self.speaks_of_mailbox())
-            && (self.who.is_empty() || facts.provider.is_some_and(|provider| self.who.contains(&provider)))
+            && (self.providers.is_empty()
+                || facts.provider.is_some_and(|provider| self.providers.contains(&provider)))
     }
 }
 
@@ -231,7 +232,7 @@ pub(super) const RULES: &[Rule] = &[
         .unless(&[Listed, OurName, SenderRefused, TooMuch]),
     Rule::new("target-policy", Disabled, Recipient, "F").code(Permanent).says(&[TargetPolicy]),
     Rule::new("qq-unavailable-or-denied", ExistsThrottled, Recipient, "F")
-        .who(&[Provider::Qq])
+        .providers(&[Provider::Qq])
         .says(&[UnavailableOrDenied]),
     Rule::new("microsoft-restricted", ExistsRestricted, Recipient, "S")
         .status(&[(7, 12, 12), (7, 124, 124), (7, 133, 136)])
@@ -422,7 +423,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("null-mx-status-exchange", NotFound, Recipient, "S")
         .code(PermanentBut(ABOUT_COMMANDS))
         .status(&[(1, 10, 10)])
-        .who(&[Provider::Microsoft365, Provider::Outlook]),
+        .providers(&[Provider::Microsoft365, Provider::Outlook]),
     Rule::new("null-mx-status", DomainDead, Site, "R")
         .code(PermanentBut(ABOUT_COMMANDS))
         .status(&[(1, 10, 10)]),

@@ -85,7 +85,7 @@ impl Subject {
     }
 
     /// Whether it counts as named by words. An echoed address or an echo of us alone does not.
-    fn is_worded(&self) -> bool {
+    fn is_named(&self) -> bool {
         !matches!(self.party, Party::Address | Party::OurEcho)
     }
 }
@@ -111,7 +111,7 @@ fn joins(word: &str) -> bool {
     matches!(word, "of" | "name" | "in" | "file" | "access" | "to")
 }
 
-fn named(echo: Echo) -> Party {
+fn party_of_echo(echo: Echo) -> Party {
     match echo {
         Echo::Recipient | Echo::Other => Party::Address,
         Echo::RecipientDomain => Party::RecipientDomain,
@@ -137,7 +137,7 @@ pub(super) fn resolve(words: &Words, predicates: &[Predicate], signals: &mut Sig
             Some(Party::Domain) if names_recipient(&subjects) => Some(Party::RecipientDomain),
             other => other,
         };
-        if let Some(signal) = said(predicate.claim, party, near) {
+        if let Some(signal) = signal_of(predicate.claim, party, near) {
             signals.raise(signal);
         }
     }
@@ -159,7 +159,7 @@ fn raise_named(words: &Words, subjects: &[Subject], signals: &mut Signals) {
             _ => {}
         }
     }
-    let worded = || subjects.iter().filter(|subject| subject.is_worded()).map(|subject| subject.party);
+    let worded = || subjects.iter().filter(|subject| subject.is_named()).map(|subject| subject.party);
     match worded().next() {
         Some(Party::OurName | Party::Sender) => signals.raise(Signal::UsFirst),
         Some(_) if worded().all(|party| party == Party::Message) => signals.raise(Signal::MailOnly),
@@ -186,7 +186,7 @@ fn names_recipient(subjects: &[Subject]) -> bool {
 }
 
 /// The signal of a claim about a party. `near`: the words of the party are directly beside the claim.
-fn said(claim: Claim, party: Option<Party>, near: bool) -> Option<Signal> {
+fn signal_of(claim: Claim, party: Option<Party>, near: bool) -> Option<Signal> {
     use Signal::*;
     let Some(party) = party else {
         return match claim {
@@ -223,7 +223,7 @@ fn said(claim: Claim, party: Option<Party>, near: bool) -> Option<Signal> {
 fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Option<Subject> {
     let parted = |from: usize, to: usize| (from..to).any(|at| words.word(at) == APART);
     // An echo is the subject only if no words name one.
-    let named = || subjects.iter().filter(|subject| subject.is_worded());
+    let named = || subjects.iter().filter(|subject| subject.is_named());
     let last = named()
         .rfind(|subject| subject.end <= predicate.start)
         .filter(|subject| !parted(subject.end, predicate.start));
@@ -233,7 +233,7 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
     let broken = |at: usize| words.breaks.contains(&(at as u32));
     let adjective = next.filter(|next| next.start == predicate.end && !broken(predicate.end));
     let adjacent = last.filter(|last| last.end == predicate.start && !broken(predicate.start));
-    let echoes = || subjects.iter().filter(|subject| !subject.is_worded());
+    let echoes = || subjects.iter().filter(|subject| !subject.is_named());
     // Of the echoes, one of us shortly after "does not exist" counts first, then the last one before the predicate, then the first.
     let addressed = echoes()
         .find(|echo| (predicate.end..predicate.end + 3).contains(&echo.start))
@@ -249,7 +249,7 @@ fn subjects(words: &Words) -> Vec<Subject> {
     let mut marks = words.marks.iter().peekable();
     for at in 0..=words.len() {
         while let Some(Mark { echo, .. }) = marks.next_if(|mark| mark.at as usize <= at) {
-            add(&mut found, words, Subject::new(named(*echo), at, at));
+            add(&mut found, words, Subject::new(party_of_echo(*echo), at, at));
         }
         if is_from(words, at) {
             add(&mut found, words, Subject::new(Party::Sender, at - 1, at + 1));

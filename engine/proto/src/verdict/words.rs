@@ -212,11 +212,11 @@ impl Words {
             _ => return self.append(word),
         };
         self.pop();
-        self.push_canonical_again(joined);
+        self.push_joined(joined);
     }
 
     /// Pushes a joined word. A mailbox may be joined again: "sender mail box" means the sender.
-    fn push_canonical_again(&mut self, word: &str) {
+    fn push_joined(&mut self, word: &str) {
         match word {
             MAILBOX => self.push_canonical(word),
             _ => self.append(word),

@@ -4,7 +4,7 @@ use super::{Answered, Checker};
 use checks::engine_client::EngineHandle;
 use engine::proto::address::Address;
 use engine::proto::facts::DnsFacts;
-use engine::proto::score::{Lead, score};
+use engine::proto::score::{ScoreFacts, score};
 use engine::proto::verdict::Reason;
 use engine::{PendingInquiry, Refusal};
 use std::collections::{HashMap, VecDeque};
@@ -118,7 +118,7 @@ impl WithFacts {
             answered.last_reason().and_then(|reason| of(reason.as_str())).filter(|_| self.has_scores);
         let lists = self.line.lists();
         let (role, free) = (lists.is_role(address.local()), lists.is_free(address.domain().as_str()));
-        let score = reason.map(|reason| score(&Lead { reason, role, free, dns }));
+        let score = reason.map(|reason| score(&ScoreFacts { reason, role, free, dns }));
         Answered { provider: dns.provider.unwrap_or_default(), score, ..answered }
     }
 }
