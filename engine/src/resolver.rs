@@ -402,7 +402,7 @@ impl<R: Runtime> Inner<R> {
             }
             // A filter that falsifies only addresses still says "no such record" correctly, so that answer proves nothing.
             (Outcome::Records { .. } | Outcome::NxDomain { .. }, Some(asked)) => {
-                self.health.denials.on_honest(asked, self.age(now));
+                self.health.denials.on_proven(asked, self.age(now));
             }
             _ => {}
         }

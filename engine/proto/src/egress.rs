@@ -34,21 +34,21 @@ impl Families {
 
     /// The families that occur among these addresses.
     pub fn of_all(addresses: impl Iterator<Item = IpAddr>) -> Families {
-        addresses.map(Families::of).fold(Families::default(), Families::and)
+        addresses.map(Families::of).fold(Families::default(), Families::union)
     }
 
     /// The families that are in either set or in both.
-    pub fn and(self, other: Families) -> Families {
+    pub fn union(self, other: Families) -> Families {
         Families { ipv4: self.ipv4 || other.ipv4, ipv6: self.ipv6 || other.ipv6 }
     }
 
     /// Whether the family of this address is in the set.
     pub fn has(self, address: IpAddr) -> bool {
-        self.meet(Families::of(address))
+        self.intersects(Families::of(address))
     }
 
     /// Whether the two sets have a family in common.
-    pub fn meet(self, other: Families) -> bool {
+    pub fn intersects(self, other: Families) -> bool {
         self.ipv4 && other.ipv4 || self.ipv6 && other.ipv6
     }
 }
@@ -60,7 +60,7 @@ pub fn choose<'s>(
     site: &str,
     hosts: Families,
 ) -> Option<usize> {
-    let able = sources.enumerate().filter(|(_, (_, families))| families.meet(hosts));
+    let able = sources.enumerate().filter(|(_, (_, families))| families.intersects(hosts));
     able.max_by_key(|(_, (name, _))| weight(name, site)).map(|(index, _)| index)
 }
 
@@ -91,7 +91,7 @@ struct Rest {
     /// The length of this rest; zero after an answer of the site.
     time: Duration,
     /// [`Rests::take_ended`] has returned the end of this rest.
-    over: bool,
+    reported: bool,
 }
 
 impl Rests {
@@ -105,7 +105,7 @@ impl Rests {
             }
             rest.time = (rest.time * 2).clamp(SOURCE_REST_MIN, SOURCE_REST_MAX);
             rest.until = now + rest.time;
-            rest.over = false;
+            rest.reported = false;
             return Some(rest.time);
         }
         if self.count >= SOURCE_RESTS_MAX {
@@ -113,7 +113,7 @@ impl Rests {
             return None;
         }
         self.count += 1;
-        let rest = Rest { source, until: now + SOURCE_REST_MIN, time: SOURCE_REST_MIN, over: false };
+        let rest = Rest { source, until: now + SOURCE_REST_MIN, time: SOURCE_REST_MIN, reported: false };
         self.sites.entry(site.into()).or_default().push(rest);
         Some(SOURCE_REST_MIN)
     }
@@ -148,11 +148,11 @@ impl Rests {
     pub fn take_ended(&mut self, now: Instant) -> Vec<usize> {
         let mut ended = Vec::new();
         for rests in self.sites.values_mut() {
-            for rest in rests.iter_mut().filter(|rest| rest.until <= now && !rest.over) {
-                rest.over = true;
+            for rest in rests.iter_mut().filter(|rest| rest.until <= now && !rest.reported) {
+                rest.reported = true;
                 ended.push(rest.source);
             }
-            rests.retain(|rest| !rest.over || !rest.time.is_zero() && now < rest.until + SOURCE_REST_MAX);
+            rests.retain(|rest| !rest.reported || !rest.time.is_zero() && now < rest.until + SOURCE_REST_MAX);
         }
         self.sites.retain(|_, rests| !rests.is_empty());
         self.count = self.sites.values().map(Vec::len).sum();

@@ -115,14 +115,18 @@ impl<R: Runtime> Doubts<R> {
     pub(super) fn note_dispute(&self, lookup: &Lookup) {
         let Question { name, kind } = lookup.question();
         let has_failed = matches!(lookup.outcome(), Some(Outcome::Failed { .. }));
-        if !lookup.has_any_doubt() || has_failed || !matches!(kind, RecordKind::A | RecordKind::Aaaa) {
+        if !lookup.has_any_unproven_denial()
+            || has_failed
+            || !matches!(kind, RecordKind::A | RecordKind::Aaaa)
+        {
             return;
         }
         let mut disputed = self.disputed.borrow_mut();
         if disputed.len() >= DNS_DISPUTED_NAMES_MAX {
             disputed.pop_front();
         }
-        let denied_by = (0..DNS_UPSTREAMS_MAX).filter(|&upstream| lookup.has_doubted(upstream)).collect();
+        let denied_by =
+            (0..DNS_UPSTREAMS_MAX).filter(|&upstream| lookup.has_denied_unproven(upstream)).collect();
         disputed.push_back(Dispute { name: name.clone(), denied_by });
     }
 

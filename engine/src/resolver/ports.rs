@@ -292,8 +292,8 @@ impl<R: Runtime> Port<R> {
         inner.pump(self.upstream, now);
     }
 
-    /// Records that the question with this id was answered. If the answer may be forged ([`Received::Folded`]), the question is
-    /// still awaited, because a genuine answer may follow.
+    /// Records that the question with this id was answered. If the answer may be forged ([`Received::CaseChanged`]), the question
+    /// is still awaited, because a genuine answer may follow.
     fn note(
         self: &Rc<Self>,
         inner: &Inner<R>,
@@ -306,7 +306,7 @@ impl<R: Runtime> Port<R> {
             return;
         };
         inner.on_heard(&all[at], heard, now);
-        if heard != Received::Folded {
+        if heard != Received::CaseChanged {
             all.swap_remove(at).forget();
         }
     }

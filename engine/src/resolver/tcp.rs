@@ -29,7 +29,7 @@ pub(super) async fn converse<R: Runtime>(
         }
     });
     match heard {
-        Some(Received::Answer | Received::Folded) => inner.on_answer(upstream, place),
+        Some(Received::Answer | Received::CaseChanged) => inner.on_answer(upstream, place),
         Some(Received::Refusal) => inner.on_refusal(upstream, place),
         Some(Received::Nothing) | None => inner.give_back(upstream, place),
     }

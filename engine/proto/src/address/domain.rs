@@ -57,7 +57,7 @@ impl Domain {
     }
 
     /// Whether the host with this name, in lower case, has the same registrable domain as this domain.
-    pub fn has_own(&self, host: &str) -> bool {
+    pub fn shares_registrable(&self, host: &str) -> bool {
         self.registrable() == registrable(host)
     }
 

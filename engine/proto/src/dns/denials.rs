@@ -21,7 +21,7 @@ use std::time::Duration;
 pub struct Denials {
     runs: [Run; 2],
     /// When a name was last answered with proof, in milliseconds; 0 if never.
-    honest_at: AtomicU64,
+    proven_at: AtomicU64,
     /// How often a run has stopped being down.
     ended: AtomicU32,
     /// When the resolvers may be tested again.
@@ -57,13 +57,13 @@ struct Run {
     names: [AtomicU64; DNS_DENIALS_IN_A_ROW],
     count: AtomicUsize,
     /// The number of names in a row that were answered with proof while the resolvers count as down.
-    honest: AtomicU32,
+    proven: AtomicU32,
     down: AtomicBool,
 }
 
 impl Run {
     fn on_denied(&self, name: u64) {
-        self.honest.store(0, Relaxed);
+        self.proven.store(0, Relaxed);
         let count = self.count.load(Relaxed);
         let Some(next) = self.names.get(count) else { return };
         if self.names[..count].iter().any(|known| known.load(Relaxed) == name) {
@@ -77,16 +77,16 @@ impl Run {
     }
 
     /// Returns whether this ended an outage.
-    fn on_honest(&self) -> bool {
+    fn on_proven(&self) -> bool {
         if self.count.load(Relaxed) != 0 {
             self.count.store(0, Relaxed);
         }
-        let ends = self.down.load(Relaxed) && self.honest.fetch_add(1, Relaxed) + 1 >= DNS_PROVEN_IN_A_ROW;
+        let ends = self.down.load(Relaxed) && self.proven.fetch_add(1, Relaxed) + 1 >= DNS_PROVEN_IN_A_ROW;
         ends && self.set_up()
     }
 
     fn set_down(&self) {
-        self.honest.store(0, Relaxed);
+        self.proven.store(0, Relaxed);
         self.down.store(true, Relaxed);
     }
 
@@ -104,12 +104,12 @@ impl Denials {
     }
 
     /// A name was answered with records, or with a proven "no such name".
-    pub fn on_honest(&self, asked: Asked, now: Duration) {
+    pub fn on_proven(&self, asked: Asked, now: Duration) {
         let now = millis(now);
-        if self.honest_at.load(Relaxed) != now {
-            self.honest_at.store(now, Relaxed);
+        if self.proven_at.load(Relaxed) != now {
+            self.proven_at.store(now, Relaxed);
         }
-        if self.runs[asked as usize].on_honest() {
+        if self.runs[asked as usize].on_proven() {
             self.ended.fetch_add(1, Relaxed);
         }
     }
@@ -122,8 +122,8 @@ impl Denials {
     /// A top-level domain was denied without proof. This counts as denying everything, unless some name was answered with proof
     /// within [`DNS_PROVEN_WINDOW`].
     pub fn on_top_level_denied(&self, now: Duration) {
-        let honest_at = self.honest_at.load(Relaxed);
-        if honest_at == 0 || millis(now).saturating_sub(honest_at) >= millis(DNS_PROVEN_WINDOW) {
+        let proven_at = self.proven_at.load(Relaxed);
+        if proven_at == 0 || millis(now).saturating_sub(proven_at) >= millis(DNS_PROVEN_WINDOW) {
             self.runs.iter().for_each(Run::set_down);
         }
     }
@@ -188,7 +188,7 @@ mod tests {
                     denials.on_denied(asked, next);
                     next += 1;
                 }),
-                (("h", count), _) => (0..number(count)).for_each(|_| denials.on_honest(asked, now)),
+                (("h", count), _) => (0..number(count)).for_each(|_| denials.on_proven(asked, now)),
                 (("p", counts), _) => {
                     let (honest, denied) = counts.split_once('/').expect("two numbers");
                     denials.on_probe(number(honest), number(denied), of_one_name);
@@ -216,7 +216,7 @@ mod tests {
                 random ^= random << 17;
                 let was = denials.are_down();
                 match random % 100 < honest_in_a_hundred {
-                    true => denials.on_honest(Asked::Exchanges, Duration::from_secs(1000)),
+                    true => denials.on_proven(Asked::Exchanges, Duration::from_secs(1000)),
                     false => denials.on_denied(Asked::Exchanges, name),
                 }
                 turns += u32::from(denials.are_down() != was);

@@ -85,7 +85,7 @@ pub enum Received {
     Refusal,
     /// The question in the message has letters in another case than we sent. The message may come from the resolver or from a
     /// forger, so the question is repeated over TCP if possible. The answer to the datagram is still awaited.
-    Folded,
+    CaseChanged,
 }
 
 /// The state of one lookup.
@@ -98,7 +98,7 @@ pub struct Lookup {
     give_up: Option<Instant>,
     /// Turns of resolvers so far, with the present one, and with those that were skipped because the resolver is spent. To ask the
     /// same resolver in another way, such as over TCP, is no new turn.
-    tries: u32,
+    turns: u32,
     next: Next,
     /// Messages to which an answer may still come, the latest last.
     sent: Vec<Try>,
@@ -132,7 +132,7 @@ struct Upstream {
     /// record.
     wants_dnssec: bool,
     /// It sent a denial without proof.
-    doubted: bool,
+    denied_unproven: bool,
     refusals: u8,
 }
 
@@ -147,7 +147,7 @@ impl Lookup {
             config,
             first,
             give_up: None,
-            tries: 1,
+            turns: 1,
             next: Next::Send { upstream: first, transport: Transport::Udp },
             sent: Vec::new(),
             upstreams: [Upstream::default(); DNS_UPSTREAMS_MAX],
@@ -216,7 +216,7 @@ impl Lookup {
         self.upstreams[upstream].asked = true;
         self.sent.push(Try { upstream, transport, extension, encoded });
         let give_up = *self.give_up.get_or_insert(now + self.config.total_timeout);
-        let until = (now + self.patience(transport, timeout)).min(give_up);
+        let until = (now + self.try_timeout(transport, timeout)).min(give_up);
         self.next = Next::Wait { upstream, transport, until };
         Some(Transmit { upstream, transport, payload, id })
     }
@@ -269,13 +269,13 @@ impl Lookup {
     }
 
     /// Whether this resolver denied the name or its records without proof.
-    pub fn has_doubted(&self, upstream: usize) -> bool {
-        self.upstreams.get(upstream).is_some_and(|u| u.doubted)
+    pub fn has_denied_unproven(&self, upstream: usize) -> bool {
+        self.upstreams.get(upstream).is_some_and(|u| u.denied_unproven)
     }
 
     /// Whether any resolver denied the name or its records without proof.
-    pub fn has_any_doubt(&self) -> bool {
-        self.upstreams.iter().any(|u| u.doubted)
+    pub fn has_any_unproven_denial(&self) -> bool {
+        self.upstreams.iter().any(|u| u.denied_unproven)
     }
 
     /// Takes a datagram that came from a resolver's address and port to a socket of this lookup.
@@ -306,7 +306,7 @@ impl Lookup {
             return;
         }
         self.failure.get_or_insert(Failure::Unreachable);
-        if !self.tries.is_multiple_of(self.count()) {
+        if !self.turns.is_multiple_of(self.count()) {
             self.go_on();
         }
     }
@@ -325,8 +325,8 @@ impl Lookup {
         self.go_on();
     }
 
-    fn patience(&self, transport: Transport, timeout: Duration) -> Duration {
-        let round = (self.tries - 1) / self.count();
+    fn try_timeout(&self, transport: Transport, timeout: Duration) -> Duration {
+        let round = (self.turns - 1) / self.count();
         match transport {
             Transport::Tcp => self.config.tcp_timeout,
             Transport::Udp => {

@@ -52,7 +52,7 @@ pub struct MxPlan {
     targets: Vec<Target>,
     site: Site,
     /// The name of the best host belongs to the domain itself, so the name does not show its operator.
-    own: bool,
+    named_in_domain: bool,
     implicit: bool,
 }
 
@@ -105,16 +105,16 @@ impl MxPlan {
         }
         let mut targets = targets(records);
         let best = targets.first().ok_or(Dead::TakesNoMail(NoMail::NoMailHost))?;
-        let (site, own) = (Site::of(&best.name), domain.has_own(best.name.as_str()));
+        let (site, named_in_domain) = (Site::of(&best.name), domain.shares_registrable(best.name.as_str()));
         shuffle(&mut targets, random);
         targets.truncate(MX_HOSTS_MAX);
-        Ok(MxPlan { targets, site, own, implicit: false })
+        Ok(MxPlan { targets, site, named_in_domain, implicit: false })
     }
 
     fn implicit(domain: &Domain) -> MxPlan {
         let name = Name::from(domain);
         let site = Site::of(&name);
-        MxPlan { targets: vec![Target { preference: 0, name }], site, own: true, implicit: true }
+        MxPlan { targets: vec![Target { preference: 0, name }], site, named_in_domain: true, implicit: true }
     }
 
     /// The site of the hosts, by their names. [`MxPlan::hosts`] may identify it by an address instead.
@@ -186,7 +186,7 @@ impl MxPlan {
             }
         }
         match failure {
-            _ if !hosts.is_empty() => Ok(self.set(hosts)),
+            _ if !hosts.is_empty() => Ok(self.mx_set(hosts)),
             Some(why) => Err(Dead::CannotTell(why)),
             None => Err(Dead::TakesNoMail(NoMail::NoMailHost)),
         }
@@ -195,11 +195,13 @@ impl MxPlan {
     /// Makes the result, with the site of the hosts. One machine may serve a thousand domains, under another host name in each. So
     /// if the best host has a name in the domain itself, the lowest address of the hosts with the best preference identifies the
     /// site. But an operator in the table of [`Site`] is one site everywhere.
-    fn set(&self, hosts: Vec<MxHost>) -> MxSet {
+    fn mx_set(&self, hosts: Vec<MxHost>) -> MxSet {
         let best = hosts.iter().map(|host| host.preference).min();
         let equal = hosts.iter().filter(|host| Some(host.preference) == best);
-        let address =
-            equal.flat_map(|host| &host.addresses).min().filter(|_| self.own && !self.site.is_known());
+        let address = equal
+            .flat_map(|host| &host.addresses)
+            .min()
+            .filter(|_| self.named_in_domain && !self.site.is_known());
         let site = address.map_or_else(|| self.site.clone(), |&address| Site::at(address));
         let by_address = address.is_some();
         MxSet { hosts, site, by_address, implicit: self.implicit }

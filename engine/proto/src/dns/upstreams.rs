@@ -7,34 +7,34 @@ use crate::limits::DNS_UPSTREAMS_MAX;
 #[derive(Debug, Clone)]
 pub struct Upstreams {
     /// For each resolver, the number of lookups in a row in which it was asked and did not answer, or sent a denial without proof.
-    silent: Vec<u32>,
+    failures_in_a_row: Vec<u32>,
 }
 
 impl Upstreams {
     /// A record of `count` resolvers, in the order of [`super::lookup::LookupConfig::upstreams`].
     pub fn new(count: usize) -> Upstreams {
-        Upstreams { silent: vec![0; count.clamp(1, DNS_UPSTREAMS_MAX)] }
+        Upstreams { failures_in_a_row: vec![0; count.clamp(1, DNS_UPSTREAMS_MAX)] }
     }
 
     /// The resolver to ask first: the one with the fewest such lookups in a row. If there are several, the first of them in the
     /// operator's order.
     pub fn first(&self) -> usize {
-        let least = self.silent.iter().enumerate().min_by_key(|(_, silent)| **silent);
+        let least = self.failures_in_a_row.iter().enumerate().min_by_key(|(_, failures)| **failures);
         least.map_or(0, |(at, _)| at)
     }
 
     /// Whether the resolver answered when it was last asked, and sent no denial without proof. True if it was never asked.
     pub fn is_well(&self, upstream: usize) -> bool {
-        self.silent.get(upstream) == Some(&0)
+        self.failures_in_a_row.get(upstream) == Some(&0)
     }
 
     /// Learns from a lookup that has ended.
     pub fn note(&mut self, lookup: &Lookup) {
-        for (upstream, silent) in self.silent.iter_mut().enumerate() {
-            if lookup.has_answered(upstream) && !lookup.has_doubted(upstream) {
-                *silent = 0;
+        for (upstream, failures) in self.failures_in_a_row.iter_mut().enumerate() {
+            if lookup.has_answered(upstream) && !lookup.has_denied_unproven(upstream) {
+                *failures = 0;
             } else if lookup.has_asked(upstream) {
-                *silent = silent.saturating_add(1);
+                *failures = failures.saturating_add(1);
             }
         }
     }

@@ -43,7 +43,7 @@ pub struct Window {
     answered: AtomicU64,
     lost: AtomicU64,
     /// The losses of questions with lower numbers have halved the window already.
-    paid: AtomicU64,
+    halved_before: AtomicU64,
     /// The smoothed round trip and its variation, in microseconds and 32 bits each. 0 if none was measured yet.
     round_trip: AtomicU64,
 }
@@ -73,7 +73,7 @@ impl Default for Window {
             sent: AtomicU64::new(0),
             answered: AtomicU64::new(0),
             lost: AtomicU64::new(0),
-            paid: AtomicU64::new(0),
+            halved_before: AtomicU64::new(0),
             round_trip: AtomicU64::new(0),
         }
     }
@@ -199,9 +199,11 @@ impl Window {
     /// Halves the window for a loss of the question with this number, but not below `least` questions. Does nothing if the window
     /// was halved after the question was sent.
     fn halve(&self, number: u64, least: u32) {
-        let paid = self.paid.load(Relaxed);
+        let halved_before = self.halved_before.load(Relaxed);
         let sent = self.sent.load(Relaxed);
-        if number < paid || self.paid.compare_exchange(paid, sent, Relaxed, Relaxed).is_err() {
+        if number < halved_before
+            || self.halved_before.compare_exchange(halved_before, sent, Relaxed, Relaxed).is_err()
+        {
             return;
         }
         let size = self.size.load(Relaxed);

@@ -31,7 +31,7 @@ impl Lookup {
             Err(Unrelated::NotOurs) => Received::Nothing,
             Err(Unrelated::CaseDiffers) => {
                 self.move_to_tcp(upstream);
-                Received::Folded
+                Received::CaseChanged
             }
             Ok(response) => {
                 let refused = response == Response::Failed(Failure::Refused);
@@ -72,7 +72,7 @@ impl Lookup {
             self.upstreams[upstream].wants_dnssec = true;
             self.again(upstream, transport);
         } else {
-            self.upstreams[upstream].doubted = true;
+            self.upstreams[upstream].denied_unproven = true;
             self.spend(upstream, Failure::Unproven);
         }
     }
@@ -91,7 +91,7 @@ impl Lookup {
         if !self.waits_for_any(upstream) {
             return;
         }
-        if self.tries.is_multiple_of(self.count()) {
+        if self.turns.is_multiple_of(self.count()) {
             let until = self.give_up.map_or(now, |give_up| (now + pause).min(give_up));
             self.next = Next::Wait { upstream, transport: Transport::Udp, until };
         } else {
@@ -137,9 +137,9 @@ impl Lookup {
 
     /// Moves on to the next resolver that is not spent, round after round. Ends the lookup if the rounds are over or all are spent.
     pub(super) fn go_on(&mut self) {
-        while !self.all_spent() && self.tries < self.count() * self.config.rounds {
-            let upstream = (self.first + self.tries as usize) % self.config.upstreams;
-            self.tries += 1;
+        while !self.all_spent() && self.turns < self.count() * self.config.rounds {
+            let upstream = (self.first + self.turns as usize) % self.config.upstreams;
+            self.turns += 1;
             if !self.upstreams[upstream].spent {
                 self.next = Next::Send { upstream, transport: Transport::Udp };
                 return;
@@ -150,8 +150,11 @@ impl Lookup {
 
     pub(super) fn fail(&mut self) {
         // A denial that lacks a proof says more about the domain than any other failure.
-        let why =
-            if self.has_any_doubt() { Failure::Unproven } else { self.failure.unwrap_or(Failure::Timeout) };
+        let why = if self.has_any_unproven_denial() {
+            Failure::Unproven
+        } else {
+            self.failure.unwrap_or(Failure::Timeout)
+        };
         self.outcome = Some(Outcome::Failed { why, ttl: ttl::failure(why) });
     }
 }

@@ -412,7 +412,7 @@ fn a_denial_without_soa_is_asked_again_for_dnssec_records() {
     assert_eq!((flags(&test, 0), flags(&test, 1)), (0, 0x80));
     test.answer(1, |r| nothing(r).soa("example", 900, 800))
         .ends(&Outcome::NxDomain { ttl: S * 800 }, AT_ONCE);
-    assert!(!test.lookup.has_doubted(0));
+    assert!(!test.lookup.has_denied_unproven(0));
 }
 
 #[test]
@@ -421,7 +421,7 @@ fn denials_without_proof_go_to_the_next_resolver() {
     let zero = |reply: TestReply| reply.a("h.example", 60, [0, 0, 0, 0]);
     let mut test = TestLookup::new(2);
     test.answer(0, nothing).answer(1, nothing).went_to(&[(0, Udp), (0, Udp), (1, Udp)]);
-    assert!(test.lookup.has_doubted(0) && !test.lookup.has_doubted(1));
+    assert!(test.lookup.has_denied_unproven(0) && !test.lookup.has_denied_unproven(1));
     test.answer(2, good).ends(&found(), AT_ONCE);
 
     let mut test = TestLookup::new(2);
