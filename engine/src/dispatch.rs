@@ -46,7 +46,7 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
             let site = group.site.state();
             (site.pushed, site.pace.pause(now).unwrap_or(now))
         };
-        return probe::pushed_away(work, rule, until, now);
+        return probe::answer_pushed_back(work, rule, until, now);
     }
     match group.site.admit(work, asking.shared().config.tickets_max, now) {
         Ok(work) => {
@@ -194,7 +194,7 @@ impl<R: Runtime> Seat<R> {
         *open += 1;
         holds(Invariant::ShardOpen, || *open <= asking.sessions_max);
         holds(Invariant::SitePaused, || group.site.state().pace.pause(R::now()).is_none());
-        let session = group.on_session_opened(R::now());
+        let session = group.on_task_begun(R::now());
         Seat { asking: Rc::clone(asking), group: Rc::clone(group), session, runtime: PhantomData }
     }
 }
@@ -203,7 +203,7 @@ impl<R: Runtime> Drop for Seat<R> {
     fn drop(&mut self) {
         let (asking, group) = (&self.asking, &self.group);
         asking.state().open -= usize::from(!sometimes(Fault::Break(Invariant::ShardSum)));
-        group.on_session_closed(self.session, R::now());
+        group.on_task_ended(self.session, R::now());
         holds(Invariant::ShardSum, || asking.state().is_sum_of_sites());
         let asked = || asking.state().budget(group).map_or(0, |budget| budget.asked());
         holds(Invariant::AskedBack, || group.site.state().open > 0 || asked() == 0);

@@ -75,21 +75,21 @@ struct KnownMailbox {
 }
 
 impl KnownMailbox {
-    fn kept(&self, changes: u64) -> MailboxKept {
+    fn kept(&self, changes: u64) -> MailboxFreshness {
         // Until this instant, the mailbox is younger than [`KNOWN_MAILBOX_AGE`].
         let fresh = (self.until + KNOWN_MAILBOX_AGE).checked_sub(KNOWN_MAILBOX_TTL);
         // An accept without a proof may be worth nothing, so a proven mailbox replaces it at once.
         let from_proven = fresh.filter(|_| self.proven);
         let lasts = self.proven || self.refused;
         let from_unproven = if lasts { Some(self.until) } else { fresh.map(|fresh| fresh.min(self.until)) };
-        MailboxKept { changes, from_proven, from_unproven }
+        MailboxFreshness { changes, from_proven, from_unproven }
     }
 }
 
 /// How long the known mailbox of a host need not be replaced. Each route keeps a copy, which saves a look-up for each accepted
 /// recipient.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct MailboxKept {
+pub(crate) struct MailboxFreshness {
     /// The number of changes of known mailboxes when this copy was made. If the number has changed, the copy is void.
     changes: u64,
     /// Until when no proven mailbox replaces it, and until when no mailbox without a proof does.
@@ -110,7 +110,7 @@ struct Known {
     /// When `postmaster@` the domain was last refused.
     no_postmaster: Option<Instant>,
     /// Whether the last reply was transient, so that another reply may come soon.
-    passes: bool,
+    last_was_transient: bool,
     /// The number of recipients that were refused in sessions without an accept, and the time of the last such session.
     refused: u8,
     refused_at: Option<Instant>,
@@ -129,19 +129,19 @@ impl Known {
 
 impl Knowledge {
     /// The key of a domain at a host.
-    pub(crate) fn number(&self, at: &DomainAtHost) -> u64 {
+    pub(crate) fn key(&self, at: &DomainAtHost) -> u64 {
         self.keyed.hash_one(at)
     }
 
     /// The finding of earlier sessions, if it still counts for an answer that cannot wait for the end of its own session.
     /// `lasting`: the operator of the host is trusted to distinguish its mailboxes at all times, so the finding counts for longer.
-    pub(crate) fn believed(&self, number: u64, lasting: bool, now: Instant) -> Option<ControlFinding> {
-        let known = self.known.get(&number)?;
+    pub(crate) fn believed(&self, key: u64, lasting: bool, now: Instant) -> Option<ControlFinding> {
+        let known = self.known.get(&key)?;
         if planted(Fault::BelieveControl) {
             return Some(known.finding);
         }
         let ttl = match known.finding {
-            ControlFinding::Unknown if known.passes => CONTROL_TRANSIENT_TTL,
+            ControlFinding::Unknown if known.last_was_transient => CONTROL_TRANSIENT_TTL,
             ControlFinding::Unknown => CONTROL_UNKNOWN_TTL,
             _ if lasting => CONTROL_TTL,
             _ => CONTROL_SINGLE_TTL,
@@ -154,20 +154,20 @@ impl Knowledge {
     }
 
     /// Whether the domain refused a control recipient here within the last hour, and has accepted none since.
-    pub(crate) fn has_refused(&self, number: u64, now: Instant) -> bool {
-        self.known.get(&number).is_some_and(|known| {
+    pub(crate) fn has_refused(&self, key: u64, now: Instant) -> bool {
+        self.known.get(&key).is_some_and(|known| {
             known.finding == ControlFinding::RefusesUnknown && known.at + CONTROL_TTL > now
         })
     }
 
     /// Records that a session proved this number of refusals for the domain, without an accept. Few refusals are recorded only if
     /// the domain counts as one that accepts every recipient.
-    pub(crate) fn on_refusals(&mut self, number: u64, refused: u32, now: Instant) {
+    pub(crate) fn on_refusals(&mut self, key: u64, refused: u32, now: Instant) {
         let is_doubtful = |known: &Known| known.finding == ControlFinding::AcceptsAll;
-        if refused < REFUSALS_IN_A_ROW_MIN && !self.known.get(&number).is_some_and(is_doubtful) {
+        if refused < REFUSALS_IN_A_ROW_MIN && !self.known.get(&key).is_some_and(is_doubtful) {
             return;
         }
-        let known = self.entry(number, now);
+        let known = self.entry(key, now);
         if known.refused_at.is_none_or(|at| at + CONTROL_TTL <= now) {
             known.refused = 0;
         }
@@ -177,16 +177,16 @@ impl Knowledge {
 
     /// Whether sessions without an accept saw [`REFUSALS_IN_A_ROW_MIN`] refusals for the domain, the last of them within the last
     /// hour. Such a domain does not accept every recipient.
-    pub(crate) fn has_refused_many(&self, number: u64, now: Instant) -> bool {
-        self.known.get(&number).is_some_and(|known| known.has_refused_many(now))
+    pub(crate) fn has_refused_many(&self, key: u64, now: Instant) -> bool {
+        self.known.get(&key).is_some_and(|known| known.has_refused_many(now))
     }
 
     /// Whether two sessions in a row showed that every recipient of the domain is accepted here, the last of them within the last
     /// hour, and nothing contradicts that.
-    pub(crate) fn is_catch_all(&self, number: u64, now: Instant) -> bool {
+    pub(crate) fn is_catch_all(&self, key: u64, now: Instant) -> bool {
         let sessions = 2;
         let sessions = if planted(Fault::SpareEarly) { 1 } else { sessions };
-        self.known.get(&number).is_some_and(|known| {
+        self.known.get(&key).is_some_and(|known| {
             let fresh = known.at + CONTROL_TTL > now && !known.is_contradicted(now);
             let shown = known.finding == ControlFinding::AcceptsAll && known.sessions >= sessions;
             shown && fresh && !known.has_refused_many(now)
@@ -194,13 +194,13 @@ impl Knowledge {
     }
 
     /// Whether `postmaster@` the domain was refused here within the last hour.
-    pub(crate) fn has_no_postmaster(&self, number: u64, now: Instant) -> bool {
-        self.known.get(&number).and_then(|known| known.no_postmaster).is_some_and(|at| at + CONTROL_TTL > now)
+    pub(crate) fn has_no_postmaster(&self, key: u64, now: Instant) -> bool {
+        self.known.get(&key).and_then(|known| known.no_postmaster).is_some_and(|at| at + CONTROL_TTL > now)
     }
 
     /// Records that `postmaster@` the domain was refused.
-    pub(crate) fn on_no_postmaster(&mut self, number: u64, now: Instant) {
-        self.entry(number, now).no_postmaster = Some(now);
+    pub(crate) fn on_no_postmaster(&mut self, key: u64, now: Instant) {
+        self.entry(key, now).no_postmaster = Some(now);
     }
 
     /// Whether the host has a known mailbox: it accepted one within [`KNOWN_MAILBOX_TTL`].
@@ -238,7 +238,7 @@ impl Knowledge {
         address: &str,
         proven: bool,
         now: Instant,
-    ) -> MailboxKept {
+    ) -> MailboxFreshness {
         if let Some(known) = self.mailboxes.get(host) {
             let kept = known.kept(self.mailbox_changes);
             if self.keeps_mailbox(kept, proven, now) {
@@ -270,7 +270,7 @@ impl Knowledge {
     }
 
     /// Whether the known mailbox stays if another mailbox is accepted now. `kept` may be a copy at a route.
-    pub(crate) fn keeps_mailbox(&self, kept: MailboxKept, proven: bool, now: Instant) -> bool {
+    pub(crate) fn keeps_mailbox(&self, kept: MailboxFreshness, proven: bool, now: Instant) -> bool {
         let until = if proven { kept.from_proven } else { kept.from_unproven };
         kept.changes == self.mailbox_changes && until.is_some_and(|until| until > now)
     }
@@ -342,7 +342,7 @@ impl Knowledge {
 
     /// Whether an earlier refusal of a control recipient still proves an accept of a single check at the host. It does for
     /// [`CONTROL_ACCEPTS_MAX`] accepts.
-    pub(crate) fn is_believed(&self, host: &Rc<str>) -> bool {
+    pub(crate) fn control_refusal_counts(&self, host: &Rc<str>) -> bool {
         if planted(Fault::BelieveControl) {
             return true;
         }
@@ -355,28 +355,22 @@ impl Knowledge {
     }
 
     /// Whether sessions contradicted each other about the domain within the last hour, or the host changed its behaviour in one.
-    pub(crate) fn has_contradicted(&self, number: u64, now: Instant) -> bool {
-        self.known.get(&number).is_some_and(|known| known.is_contradicted(now))
+    pub(crate) fn has_contradicted(&self, key: u64, now: Instant) -> bool {
+        self.known.get(&key).is_some_and(|known| known.is_contradicted(now))
     }
 
     /// Records what a session showed of the domain. `again`: this session has shown something of it before. True if an earlier
     /// session showed something else within the last hour.
-    pub(crate) fn on_shown(
-        &mut self,
-        number: u64,
-        finding: ControlFinding,
-        again: bool,
-        now: Instant,
-    ) -> bool {
-        self.unanswered.remove(&number);
-        self.unclear.remove(&number);
-        let known = self.entry(number, now);
+    pub(crate) fn on_shown(&mut self, key: u64, finding: ControlFinding, again: bool, now: Instant) -> bool {
+        self.unanswered.remove(&key);
+        self.unclear.remove(&key);
+        let known = self.entry(key, now);
         let fresh = known.at + CONTROL_TTL > now && known.sessions > 0;
         let good = known.finding != ControlFinding::Unknown && fresh;
         if finding == ControlFinding::Unknown {
             // An unclear finding never replaces a fresh one that is clear.
             if !good {
-                known.passes = false;
+                known.last_was_transient = false;
                 (known.finding, known.at, known.sessions) = (finding, now, 1);
             }
             return false;
@@ -392,39 +386,39 @@ impl Knowledge {
     }
 
     /// Records the reply to the control recipient of a session that showed [`ControlFinding::Unknown`].
-    pub(crate) fn on_unclear(&mut self, number: u64, control: UnclearControl, now: Instant) {
+    pub(crate) fn on_unclear(&mut self, key: u64, control: UnclearControl, now: Instant) {
         if control.said.class == Class::Temporary {
-            self.entry(number, now).passes = true;
+            self.entry(key, now).last_was_transient = true;
         }
         if self.unclear.len() >= KNOWN_DOMAINS_MAX {
             self.unclear.clear();
         }
-        self.unclear.insert(number, control);
+        self.unclear.insert(key, control);
     }
 
     /// The reply to the control recipient because of which [`Knowledge::believed`] is [`ControlFinding::Unknown`]; `None` if
     /// sessions ended without a reply.
-    pub(crate) fn unclear(&self, number: u64) -> Option<UnclearControl> {
-        self.unclear.get(&number).copied()
+    pub(crate) fn unclear(&self, key: u64) -> Option<UnclearControl> {
+        self.unclear.get(&key).copied()
     }
 
     /// Records that the host changed its behaviour in the middle of a session. For an hour, no session relies on what earlier ones
     /// showed.
-    pub(crate) fn on_contradicted(&mut self, number: u64, now: Instant) {
-        self.entry(number, now).contradicted = Some(now + CONTROL_TTL);
+    pub(crate) fn on_contradicted(&mut self, key: u64, now: Instant) {
+        self.entry(key, now).contradicted = Some(now + CONTROL_TTL);
     }
 
     /// Records that a session ended before the reply to the control recipient. True if it should be asked about again.
-    pub(crate) fn on_unanswered(&mut self, number: u64, now: Instant) -> bool {
+    pub(crate) fn on_unanswered(&mut self, key: u64, now: Instant) -> bool {
         if self.unanswered.len() >= KNOWN_DOMAINS_MAX {
             self.unanswered.clear();
         }
-        let attempts = self.unanswered.entry(number).or_default();
+        let attempts = self.unanswered.entry(key).or_default();
         *attempts += 1;
         if *attempts < CONTROL_ATTEMPTS_MAX {
             return true;
         }
-        self.on_shown(number, ControlFinding::Unknown, false, now);
+        self.on_shown(key, ControlFinding::Unknown, false, now);
         false
     }
 
@@ -436,20 +430,20 @@ impl Knowledge {
             return false;
         }
         let at = DomainAtHost { domain: work.address.domain().clone(), host: Rc::clone(host) };
-        self.is_catch_all(self.number(&at), now)
+        self.is_catch_all(self.key(&at), now)
     }
 
-    fn entry(&mut self, number: u64, now: Instant) -> &mut Known {
-        if !self.known.contains_key(&number) {
+    fn entry(&mut self, key: u64, now: Instant) -> &mut Known {
+        if !self.known.contains_key(&key) {
             self.make_room(now);
         }
-        self.known.entry(number).or_insert(Known {
+        self.known.entry(key).or_insert(Known {
             finding: ControlFinding::Unknown,
             at: now,
             sessions: 0,
             contradicted: None,
             no_postmaster: None,
-            passes: false,
+            last_was_transient: false,
             refused: 0,
             refused_at: None,
         })

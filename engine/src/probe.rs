@@ -36,7 +36,7 @@ use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::{Group, Next};
 use context::Place;
-pub(crate) use endings::pushed_away;
+pub(crate) use endings::answer_pushed_back;
 use endings::{blame, session_refused, unreachable};
 use engine_proto::limits::SESSION_IDLE;
 use engine_proto::pace::REFUSALS_CISCO;

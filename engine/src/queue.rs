@@ -104,7 +104,7 @@ impl Queue {
                 return vec![work];
             }
             if self.one_domain {
-                return self.company(work, most);
+                return self.with_same_domain(work, most);
             }
             taken.push(work);
         }
@@ -155,7 +155,7 @@ impl Queue {
     /// Takes the single checks that have tried none of `routes` (a bit for each route; with no bits, all single checks).
     pub(crate) fn take_singles(&mut self, routes: u64) -> Vec<Work> {
         let mut taken = Vec::new();
-        let has = |lane: &Lane| lane.counts[SINGLE] > 0 && lane.has_before(routes);
+        let has = |lane: &Lane| lane.counts[SINGLE] > 0 && lane.has_tried_none_of(routes);
         while let Some(lane) = self.lanes.iter().position(has) {
             let tried = self.lanes[lane].tried;
             self.drain(lane, tried, SINGLE, &mut taken);
@@ -166,7 +166,7 @@ impl Queue {
     /// Whether [`Queue::take`] would find a work with these arguments.
     pub(crate) fn has_for(&self, route: usize, awaited: u64) -> bool {
         let wants = |lane: &Lane| lane.counts[SINGLE] > 0 || lane.tried & awaited == awaited;
-        self.lanes.iter().any(|lane| lane.has_before(1 << route) && wants(lane))
+        self.lanes.iter().any(|lane| lane.has_tried_none_of(1 << route) && wants(lane))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -217,7 +217,7 @@ impl Queue {
         let count = self.lanes.len();
         let open = |lane: &Lane, class: usize| {
             lane.counts[class] > 0
-                && (lane.has_before(1 << route) || sometimes(Fault::Break(Invariant::TakenUntried)))
+                && (lane.has_tried_none_of(1 << route) || sometimes(Fault::Break(Invariant::TakenUntried)))
                 && (alone || !lane.suspect || planted(Fault::Break(Invariant::TakenAlone)))
                 && (class == SINGLE || lane.tried & awaited == awaited)
         };
@@ -252,7 +252,7 @@ impl Queue {
     }
 
     /// Returns the first work together with those works of its domain that come next in its lane, up to `most` in all.
-    fn company(&mut self, first: Work, most: usize) -> Vec<Work> {
+    fn with_same_domain(&mut self, first: Work, most: usize) -> Vec<Work> {
         let domain = Some(first.address.domain().clone());
         let mut taken = vec![first];
         while taken.len() < most {
@@ -312,7 +312,7 @@ impl Lane {
         self.tried == work.tried && self.suspect == work.suspect
     }
 
-    fn has_before(&self, routes: u64) -> bool {
+    fn has_tried_none_of(&self, routes: u64) -> bool {
         self.tried & routes == 0
     }
 }

@@ -12,8 +12,8 @@
 //!
 //! - from `dispatch.rs`, when a work arrives or a session may begin: [`Group::enqueue`], [`Group::pass_over_shut`],
 //!   [`Group::wants_session`], [`Group::next`], [`Group::queue_at_site`], [`Group::leave_session_queue`]
-//! - from a session, at its steps: [`Group::on_session_opened`], [`Group::take`], [`Group::busy`], [`Group::works`],
-//!   [`Group::put_back`], [`Group::add_idle`], [`Group::on_session_closed`]
+//! - from a session, at its steps: [`Group::on_task_begun`], [`Group::take`], [`Group::busy`], [`Group::works`],
+//!   [`Group::put_back`], [`Group::add_idle`], [`Group::on_task_ended`]
 //! - from the code that interprets replies (`probe/`): [`Group::on_proven`], [`Group::on_changed`], [`Group::release_singles`], and
 //!   the methods of [`RouteState`], which record what a host said
 //! - from the sweep of the shard (`asking.rs`): `take_...`, which take works out to answer them, and [`Group::is_forgotten`]
@@ -80,7 +80,7 @@ pub(crate) struct Group {
     /// The budget of recipients that the site may refuse our source; `None` if the site has none.
     pub(crate) budget: Option<BudgetKey>,
     /// Whether the operator is trusted: it is known to tell mailboxes apart at all times.
-    honest: bool,
+    trusted: bool,
     /// Whether all recipients of a transaction must have the same domain.
     one_domain: bool,
     /// The key of its state in the state of the site.
@@ -273,7 +273,7 @@ impl Group {
             source,
             routes,
             budget,
-            honest: operators::is_honest(&plan.site),
+            trusted: operators::is_trusted(&plan.site),
             one_domain,
             slot,
         }
@@ -295,8 +295,8 @@ impl Group {
     }
 
     /// Whether its operator is trusted: see `operators.rs`.
-    pub(crate) fn is_honest(&self) -> bool {
-        self.honest
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.trusted
     }
 
     /// Puts a work after those of its owner that wait, and wakes an idle session.
@@ -549,7 +549,7 @@ impl Group {
     /// [`UNPROVEN_SESSION_AFTER`] in which sessions have been open. There is no limit at a trusted operator, while single checks
     /// wait, or while no session is open.
     fn allowed(&self, state: &GroupState, now: Instant) -> u32 {
-        if self.honest || state.queue.singles() > 0 || state.open == 0 {
+        if self.trusted || state.queue.singles() > 0 || state.open == 0 {
             return u32::MAX;
         }
         let long =
@@ -578,7 +578,7 @@ impl Group {
     }
 
     /// A session task begins. Returns its number.
-    pub(crate) fn on_session_opened(&self, now: Instant) -> usize {
+    pub(crate) fn on_task_begun(&self, now: Instant) -> usize {
         let site = &mut *self.site.state();
         site.open += 1;
         holds(Invariant::SiteCeiling, || site.open <= site.pace.ceiling().sessions);
@@ -591,7 +591,7 @@ impl Group {
     }
 
     /// The session task with this number has ended. Works that it still has are dropped, which answers them (`Drop` of [`Work`]).
-    pub(crate) fn on_session_closed(&self, session: usize, now: Instant) {
+    pub(crate) fn on_task_ended(&self, session: usize, now: Instant) {
         let works = self.state().sessions.remove(session);
         drop(works);
         let site = &mut *self.site.state();

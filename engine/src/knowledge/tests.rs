@@ -93,7 +93,7 @@ fn rows_are_spared_once_two_sessions_agree() {
     let first = row(Priority::List);
     let mut knowledge = Knowledge::default();
     let at = DomainAtHost { domain: first.address.domain().clone(), host: Rc::clone(&primary) };
-    let number = knowledge.number(&at);
+    let number = knowledge.key(&at);
     knowledge.on_shown(number, AcceptsAll, false, now);
     assert!(!knowledge.needs_no_question(&first, &primary, now), "one session is no proof");
     knowledge.on_shown(number, AcceptsAll, true, now);
@@ -182,19 +182,19 @@ fn a_mailbox_that_failed_in_front_of_others_is_not_asked_there_again_at_once() {
 fn a_host_is_believed_for_so_many_single_checks() {
     let host: Rc<str> = "mx.a.example".into();
     let mut knowledge = Knowledge::default();
-    assert!(knowledge.is_believed(&host));
+    assert!(knowledge.control_refusal_counts(&host));
     let accepts = |knowledge: &mut Knowledge, count: u32| {
         (0..count).for_each(|_| knowledge.on_single(&host, true));
     };
     accepts(&mut knowledge, CONTROL_ACCEPTS_MAX - 1);
     knowledge.on_single(&host, false);
-    assert!(knowledge.is_believed(&host));
+    assert!(knowledge.control_refusal_counts(&host));
     accepts(&mut knowledge, 1);
-    assert!(!knowledge.is_believed(&host), "a refusal that nobody proved does not begin anew");
+    assert!(!knowledge.control_refusal_counts(&host), "a refusal that nobody proved does not begin anew");
     knowledge.on_control_refused(&host);
-    assert!(knowledge.is_believed(&host));
+    assert!(knowledge.control_refusal_counts(&host));
     knowledge.on_changed(&host, Instant::now());
-    assert!(!knowledge.is_believed(&host), "it accepts everyone now");
+    assert!(!knowledge.control_refusal_counts(&host), "it accepts everyone now");
     for n in 0..2 * KNOWN_MAILBOXES_MAX {
         knowledge.on_single(&format!("mx{n}.example").into(), true);
     }

@@ -32,7 +32,7 @@ pub(super) fn release(
         state.notes.unclear.clear();
         return NextStep::Open;
     }
-    let known = context.knows(state);
+    let known = context.proof_context(state);
     learn(context, &mut state.notes);
     let mut works = context.works();
     let released = works.evidence.close(known, questions_answered);
@@ -89,10 +89,10 @@ fn learn_refusals(context: &ProbeContext<'_>, released: &[Released<Work>], now: 
     }
     let mut refused: BTreeMap<u64, u32> = BTreeMap::new();
     for one in released.iter().filter(is_refused) {
-        *refused.entry(context.number(one.item.address.domain())).or_default() += 1;
+        *refused.entry(context.domain_key(one.item.address.domain())).or_default() += 1;
     }
     for one in released.iter().filter(|one| one.held == Held::Accepted) {
-        refused.remove(&context.number(one.item.address.domain()));
+        refused.remove(&context.domain_key(one.item.address.domain()));
     }
     let mut knowledge = context.asking.knowledge.borrow_mut();
     refused.into_iter().for_each(|(domain, count)| knowledge.on_refusals(domain, count, now));
@@ -109,7 +109,7 @@ fn only_catch_all(released: &[Released<Work>]) -> Option<&Domain> {
 /// that does. If no work waits, or two sessions in a row have shown it, that is not needed.
 fn is_to_confirm(context: &ProbeContext<'_>, domain: &Domain) -> bool {
     context.group.waiting() > 0
-        && !context.asking.knowledge.borrow().is_catch_all(context.number(domain), context.now)
+        && !context.asking.knowledge.borrow().is_catch_all(context.domain_key(domain), context.now)
 }
 
 /// What is known at the end of the checkpoint.
@@ -177,7 +177,7 @@ fn settle_released(
             .borrow_mut()
             .on_mailbox_unproven(&context.route().host, work.address.as_str());
     }
-    let number = context.number(work.address.domain());
+    let number = context.domain_key(work.address.domain());
     let control = closed.unclear.get(&number);
     let is_its_own = |domain| domain == number;
     let facts = ReleaseFacts {
@@ -201,7 +201,7 @@ fn settle_released(
         ReleaseEffect::Return { rule, counts_twice, remembered } => {
             let control = control.filter(|_| rule == UNANSWERED);
             let rule = control.map_or(rule, |control| on_unproven_accept(Some(&control.said)).rule);
-            context.tell_control(&mut work, control);
+            context.remember_control_reply(&mut work, control);
             work.returns += u8::from(counts_twice);
             work.was_accepted |= remembered && held == Held::Accepted;
             work.was_refused |= remembered && held != Held::Accepted;
@@ -260,7 +260,7 @@ fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearC
         work.control_asked_again = true;
         let single = work.priority == Priority::Single;
         let again = if single { context.asking.common.single_retry() } else { TRANSIENT_WAIT };
-        context.tell_control(&mut work, control);
+        context.remember_control_reply(&mut work, control);
         work.leave_heard_for_now(rule, retry_after, again);
         work.may_begin_anew();
         return context.asking.common.give_up(work, now);
@@ -272,6 +272,6 @@ fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearC
 /// was none.
 fn settle_unproven(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>) {
     let unproven = on_unproven_accept(control.map(|control| &control.said));
-    context.tell_control(&mut work, control);
+    context.remember_control_reply(&mut work, control);
     work.settle_heard(Reason::Unverifiable, unproven.rule, unproven.retry_after, None);
 }

@@ -78,13 +78,13 @@ impl ProbeContext<'_> {
 
     /// Makes a work remember a reply of this host: one about the work, or one because of which the host was not asked about it,
     /// such as a refusal of MAIL.
-    pub(super) fn tell(&self, work: &mut Work, reply: &Reply, said: &Classification, at: Instant) {
+    pub(super) fn remember_reply(&self, work: &mut Work, reply: &Reply, said: &Classification, at: Instant) {
         work.hear(&self.route().host, || ObservedReply::new(reply, said, at));
     }
 
     /// Makes an accepted work remember the unclear reply to its control recipient. The verdict depends on this reply and not on the
     /// accept, which it leaves without a proof.
-    pub(super) fn tell_control(&self, work: &mut Work, control: Option<&UnclearControl>) {
+    pub(super) fn remember_control_reply(&self, work: &mut Work, control: Option<&UnclearControl>) {
         if let Some(UnclearControl { reply, .. }) = control {
             work.hear(&self.route().host, || *reply);
         }
@@ -113,8 +113,8 @@ impl ProbeContext<'_> {
     }
 
     /// The key of a domain at this host in `knowledge.rs`.
-    pub(super) fn number(&self, domain: &Domain) -> u64 {
-        self.known_by(domain, |known| known.number)
+    pub(super) fn domain_key(&self, domain: &Domain) -> u64 {
+        self.known_by(domain, |known| known.key)
     }
 
     /// The key of the evidence for verdicts that depend on the behaviour of this host towards the domain.
@@ -130,9 +130,9 @@ impl ProbeContext<'_> {
             return of(known);
         }
         let at = DomainAtHost { domain: domain.clone(), host: Rc::clone(host) };
-        let number = self.asking.knowledge.borrow().number(&at);
+        let key = self.asking.knowledge.borrow().key(&at);
         let evidence = self.asking.evidence_key(domain, host);
-        let new = KnownBy { domain: at.domain, number, evidence };
+        let new = KnownBy { domain: at.domain, key, evidence };
         let known = match planted(Fault::Break(Invariant::KnownBy)) {
             true => last.get_or_insert(new),
             false => last.insert(new),
@@ -142,17 +142,17 @@ impl ProbeContext<'_> {
     }
 
     /// The facts from outside the session on which the proof of its answers depends.
-    pub(super) fn knows(&self, state: &SessionState) -> Context {
+    pub(super) fn proof_context(&self, state: &SessionState) -> Context {
         let domain = |work: &Work| work.address.domain().clone();
         let refused = self.works().evidence.recipient(None, Some(Held::Refused)).map(domain);
-        let refused = refused.map(|domain| self.number(&domain));
+        let refused = refused.map(|domain| self.domain_key(&domain));
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         let no_postmaster = refused.is_some_and(|domain| knowledge.has_no_postmaster(domain, now));
         drop(knowledge);
         // After its only transaction, such a session can ask about neither a known mailbox nor `postmaster@`.
         let known = !state.one_transaction && self.known_mailbox().is_some();
         let no_postmaster = no_postmaster || state.one_transaction;
-        Context { trusted: self.group.is_honest(), known, no_postmaster }
+        Context { trusted: self.group.is_trusted(), known, no_postmaster }
     }
 
     /// Whether refusals in a session without an accept show nothing. That is so if the host changed its behaviour within the last
@@ -160,8 +160,8 @@ impl ProbeContext<'_> {
     /// allows in a session.
     pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
         let changed = self.asking.knowledge.borrow().has_changed(&self.route().host, self.now);
-        let borne = || self.group.site.state().pace.errors_allowed();
-        changed && !self.group.is_honest() && (single || in_a_row > borne())
+        let allowed = || self.group.site.state().pace.errors_allowed();
+        changed && !self.group.is_trusted() && (single || in_a_row > allowed())
     }
 
     /// Whether this host, or another one of the same domains, has a known mailbox ([`engine_proto::limits::KNOWN_MAILBOX_TTL`]).
@@ -238,7 +238,7 @@ impl ProbeContext<'_> {
                 continue;
             }
             told.push(domain);
-            let number = self.number(domain);
+            let number = self.domain_key(domain);
             self.asking.knowledge.borrow_mut().on_contradicted(number, now);
             self.asking.withdraw(self.evidence_key(domain), now);
         }

@@ -82,7 +82,7 @@ pub(super) fn control_answered(
         }
         (ProofQuestion::Postmaster, QuestionResult::Accepted) => {
             let recipient = Address::parse(&asked.recipient).ok();
-            let domain = recipient.map(|address| context.number(address.domain()));
+            let domain = recipient.map(|address| context.domain_key(address.domain()));
             notes.postmaster = domain.map(|domain| (domain, asked.recipient.clone()));
             context.on_known(&asked.recipient, false, at);
         }
@@ -90,7 +90,7 @@ pub(super) fn control_answered(
             if let Some(domain) =
                 Address::parse(&asked.recipient).ok().map(|address| address.domain().clone())
             {
-                let number = context.number(&domain);
+                let number = context.domain_key(&domain);
                 asking.knowledge.borrow_mut().on_no_postmaster(number, at);
             }
         }

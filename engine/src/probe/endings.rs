@@ -67,21 +67,21 @@ pub(super) fn push_back(context: &ProbeContext<'_>, rule: &'static str) {
         site.pace.on_pushed_back(now, site.open, asking.common.random());
         site.pace.pause(now).unwrap_or(now + Duration::from_millis(500))
     };
-    pushed(group, index, rule, until, now);
+    rest_route(group, index, rule, until, now);
 }
 
 /// Lets a route rest because its site pushed back. If the site has pushed back for a while, single checks are answered, because
 /// waiting cannot help them.
-pub(super) fn pushed(group: &Group, index: usize, rule: &'static str, until: Instant, now: Instant) {
+pub(super) fn rest_route(group: &Group, index: usize, rule: &'static str, until: Instant, now: Instant) {
     group.site.state().pushed = rule;
     group.route_state(index).set_resting(until);
     if group.is_hopeless(now) {
-        group.take_singles().into_iter().for_each(|work| pushed_away(work, rule, until, now));
+        group.take_singles().into_iter().for_each(|work| answer_pushed_back(work, rule, until, now));
     }
 }
 
 /// Answers a work because its site will admit no session before `until`, and the work cannot wait so long.
-pub(crate) fn pushed_away(mut work: Work, rule: &'static str, until: Instant, now: Instant) {
+pub(crate) fn answer_pushed_back(mut work: Work, rule: &'static str, until: Instant, now: Instant) {
     work.leave(rule, Some(until.saturating_duration_since(now)));
     work.give_up();
 }
@@ -100,7 +100,7 @@ pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tal
     apply_end(context, effects, tally);
     let Some((mut work, rule)) = suspect.zip(effects.suspect) else { return };
     if let EndEffect::SlowDown(reply, said) = effects.host {
-        context.tell(&mut work, reply, &said, context.now);
+        context.remember_reply(&mut work, reply, &said, context.now);
         work.leave_heard(said.rule, Some(HOST_DOWN));
     } else {
         work.leave_at(&context.route().host, None, rule, HOST_DOWN);
@@ -187,7 +187,7 @@ pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
         site.pace.on_too_fast(now, site.open, asking.common.random());
         (first, site.pace.pause(now).unwrap_or(now))
     };
-    pushed(group, index, said.rule, until, now);
+    rest_route(group, index, said.rule, until, now);
     if first && said.class == Class::Policy && context.state().on_warning(WARNINGS_MAX) {
         context.state().set_down(now + HOST_DOWN, said.rule);
         if rest::is_block(asking, said) {

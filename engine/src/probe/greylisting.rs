@@ -31,7 +31,7 @@ pub(super) async fn introduce<R: Runtime>(
     let asking = context.asking;
     let is_unknown = |number: u64| asking.knowledge.borrow().believed(number, true, now).is_none();
     let mut domains = state.notes.take_greylisted();
-    domains.retain(|domain| is_unknown(context.number(domain)));
+    domains.retain(|domain| is_unknown(context.domain_key(domain)));
     let (recipients, refusals) = context.group.site.state().pace.left(&state.tally);
     let most = if context.group.is_one_domain() { 1 } else { usize::MAX };
     domains.truncate(most.min(recipients).min(refusals));

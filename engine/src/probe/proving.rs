@@ -32,7 +32,7 @@ pub(super) async fn prove<R: Runtime>(
 ) -> NextStep {
     for _ in 0..CHECKPOINT_ROUNDS_MAX {
         let context = &place.at(R::now());
-        let known = context.knows(state);
+        let known = context.proof_context(state);
         let questions = context.works().evidence.questions(known);
         if questions.is_empty() {
             return release(context, state, true);
@@ -67,7 +67,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     state: &mut SessionState,
 ) -> Option<NextStep> {
     let ends_soon = place.group.site.state().pace.errors_allowed() <= REFUSALS_CARRIED_MAX;
-    let is_wanted = ends_soon && !place.group.is_honest() && !state.one_transaction;
+    let is_wanted = ends_soon && !place.group.is_trusted() && !state.one_transaction;
     if !is_wanted || state.known_asked_first.is_some() || place.works().evidence.has_accepted() {
         return None;
     }
@@ -213,7 +213,7 @@ impl Questions {
         let mut asked: Vec<Option<AskedQuestion>> = Vec::new();
         for work in works.iter().filter(|_| state.one_transaction) {
             let domain = work.address.domain();
-            let question = ProofQuestion::Control { domain: context.number(domain), second: false };
+            let question = ProofQuestion::Control { domain: context.domain_key(domain), second: false };
             if !asked.iter().flatten().any(|asked| asked.question == question) {
                 let recipient = context.asking.control_recipient(domain, false, context.now);
                 asked.push(Some(AskedQuestion { question, recipient, private: false, elsewhere: None }));

@@ -36,7 +36,7 @@ pub(super) fn answered(
     let status = if planted(Fault::Panic) { &reply.text()[..5] } else { "" };
     let said = classify(&context.view(Stage::Rcpt, reply, Some(work.address.as_str())));
     work.note(|| status.to_owned() + &in_words(&said));
-    context.tell(&mut work, reply, &said, at);
+    context.remember_reply(&mut work, reply, &said, at);
     let Some(mut work) = with_planted_fault(work, &said) else { return ReplyEffect::Answer };
     let repeated = context.state().is_repeated(said.rule);
     let facts = RcptFacts {
@@ -105,12 +105,14 @@ pub(super) fn accepted(
     said: Classification,
     now: Instant,
 ) {
-    let (route, honest) = (context.route(), context.group.is_honest());
-    let number = context.number(work.address.domain());
+    let (route, trusted) = (context.route(), context.group.is_trusted());
+    let number = context.domain_key(work.address.domain());
     let knowledge = context.asking.knowledge.borrow();
     let single = work.priority == Priority::Single;
-    let believed = knowledge.believed(number, honest, now).filter(|finding| match finding {
-        ControlFinding::RefusesUnknown => honest || (single && knowledge.is_believed(&route.host)),
+    let believed = knowledge.believed(number, trusted, now).filter(|finding| match finding {
+        ControlFinding::RefusesUnknown => {
+            trusted || (single && knowledge.control_refusal_counts(&route.host))
+        }
         ControlFinding::AcceptsAll => single || knowledge.is_catch_all(number, now),
         ControlFinding::Unknown => true,
     });
@@ -163,7 +165,7 @@ fn settle_remembered(context: &ProbeContext<'_>, mut work: Work, control: Option
         Some(control) => format!("control recipient: {host} replied earlier, {}", in_words(&control.said)),
         None => format!("control recipient: earlier sessions with {host} ended without a reply"),
     });
-    context.tell_control(&mut work, control);
+    context.remember_control_reply(&mut work, control);
     // These two rules say that the control recipient was asked about now, which it was not.
     let is_own = matches!(unproven.rule, UNCLEAR | UNANSWERED);
     let rule = if is_own { "control_remembered" } else { unproven.rule };
@@ -190,7 +192,7 @@ fn refused(
     if !single || work.was_accepted || is_suspect(context, &work, notes, now) || doubted() {
         return hold(context, work, kind, said);
     }
-    let number = context.number(work.address.domain());
+    let number = context.domain_key(work.address.domain());
     context.works().evidence.note(kind, number);
     let evidence = Some(context.evidence_key(work.address.domain()));
     let reason = reason_at_rcpt(&said);
@@ -201,18 +203,18 @@ fn refused(
 /// all, or changed its behaviour towards the domain within the last hour. It also needs a known mailbox for the proof. A trusted
 /// operator needs no proof.
 fn is_suspect(context: &ProbeContext<'_>, work: &Work, notes: &SessionNotes, now: Instant) -> bool {
-    let (number, host) = (context.number(work.address.domain()), &context.route().host);
+    let (number, host) = (context.domain_key(work.address.domain()), &context.route().host);
     let knowledge = context.asking.knowledge.borrow();
     let suspect = notes.refused_in_a_row > REFUSALS_SINGLE_SESSION_MAX
         || knowledge.is_long_run(host)
         || knowledge.has_contradicted(number, now);
     drop(knowledge);
-    suspect && !context.group.is_honest() && context.has_known_mailbox()
+    suspect && !context.group.is_trusted() && context.has_known_mailbox()
 }
 
 /// Holds an answer until the checkpoint of the session.
 pub(super) fn hold(context: &ProbeContext<'_>, mut work: Work, kind: Held, said: Classification) {
-    let number = context.number(work.address.domain());
+    let number = context.domain_key(work.address.domain());
     let urgent = work.priority == Priority::Single;
     work.on_held();
     context.works().evidence.hold(work, kind, said, number, urgent);
@@ -293,7 +295,7 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
     }
     for mut work in works.into_iter().rev() {
         work.note(|| in_words(&said));
-        context.tell(&mut work, reply, &said, now);
+        context.remember_reply(&mut work, reply, &said, now);
         if throttled {
             come_back(group, work, said.rule, now);
         } else {

@@ -34,7 +34,7 @@ fn carry(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
             others.push(work);
             continue;
         };
-        let number = context.number(work.address.domain());
+        let number = context.domain_key(work.address.domain());
         if carried.number != number && !planted(Fault::Break(Invariant::CarriedHere)) {
             // The refusal came from another host, so this host has to be asked itself.
             others.push(work);

@@ -7,11 +7,11 @@ const ONE_DOMAIN_SITES: &[&str] = &["google"];
 /// Operators that have not been seen to change what they say about a mailbox. No known report names one of them as accepting every
 /// recipient under load, or as refusing every recipient of a client without saying so. If they object to us, their replies say so
 /// (421, 550 5.7.1).
-const HONEST_SITES: &[&str] = &["google", "microsoft365", "outlook", "icloud", "zoho", "fastmail", "proton"];
+const TRUSTED_SITES: &[&str] = &["google", "microsoft365", "outlook", "icloud", "zoho", "fastmail", "proton"];
 
 /// Whether the operator of a site is known to tell mailboxes apart at all times.
-pub(super) fn is_honest(site: &str) -> bool {
-    HONEST_SITES.contains(&site)
+pub(super) fn is_trusted(site: &str) -> bool {
+    TRUSTED_SITES.contains(&site)
 }
 
 /// Whether all recipients of a transaction must have one domain.

@@ -25,7 +25,7 @@
 
 use super::alike::{BlanketRefusal, RefusedAlike, ShutDomains};
 use crate::faults::{Fault, planted};
-use crate::knowledge::MailboxKept;
+use crate::knowledge::MailboxFreshness;
 use engine_proto::address::Domain;
 use engine_proto::limits::CHANGES_MAX;
 use engine_proto::verdict::ObservedReply;
@@ -80,15 +80,15 @@ pub(crate) struct RouteState {
     plain_only: bool,
     /// The keys of the domain that was asked about last. The next recipient most often has the same domain.
     pub(crate) last_domain: Option<KnownBy>,
-    /// Until when the host's known mailbox need not be replaced: see [`MailboxKept`].
-    pub(crate) mailbox_kept: MailboxKept,
+    /// Until when the host's known mailbox need not be replaced: see [`MailboxFreshness`].
+    pub(crate) mailbox_kept: MailboxFreshness,
 }
 
 /// The keys of a domain at a host.
 pub(crate) struct KnownBy {
     pub(crate) domain: Domain,
     /// The key in `knowledge.rs`.
-    pub(crate) number: u64,
+    pub(crate) key: u64,
     /// The key of the evidence of verdicts.
     pub(crate) evidence: u64,
 }

@@ -158,10 +158,10 @@ fn somebody_waits_for_a_site_that_answers_at_times_and_not_for_one_that_only_pus
     }
     push(at);
     assert!(group.is_hopeless(at), "half a second and one and two and four, and eight to come");
-    group.on_session_opened(now);
-    let session = group.on_session_opened(now);
+    group.on_task_begun(now);
+    let session = group.on_task_begun(now);
     assert!(!group.is_hopeless(at), "another session goes on");
-    group.on_session_closed(session, at);
+    group.on_task_ended(session, at);
     group.site.state().pace.on_answer();
     assert!(!group.is_hopeless(at));
 }
