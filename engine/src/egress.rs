@@ -9,7 +9,7 @@ pub(crate) mod rest;
 use crate::config::{EngineConfig, Proxy, SourceConfig, SourceWay as Configured};
 use crate::ehlo;
 use crate::{SourceFigures, StartError};
-use connect::ProxyPlace;
+use connect::ProxyAddresses;
 use engine_proto::address::Address;
 use engine_proto::egress::{Families, choose};
 use engine_proto::limits::{OUTAGE_WINDOW, SOURCES_MAX};
@@ -67,7 +67,7 @@ enum Way {
     Kernel,
     Address(IpAddr),
     Proxy {
-        at: ProxyPlace,
+        at: ProxyAddresses,
         credentials: Option<Credentials>,
     },
 }
@@ -141,7 +141,7 @@ impl Source {
                 let (at, credentials) = (proxy_place(proxy)?, credentials(proxy)?);
                 let families = Families { ipv4: true, ipv6: proxy.ipv6 };
                 // The name has the user of the proxy in it, because a proxy may send each user's connections from another address.
-                (proxy.to_string(), proxy.place(), Way::Proxy { at, credentials }, families)
+                (proxy.to_string(), proxy.host_and_port(), Way::Proxy { at, credentials }, families)
             }
         };
         let ehlo = match &configured.ehlo {
@@ -264,19 +264,19 @@ fn is_gone(address: IpAddr) -> bool {
 }
 
 /// Looks up the name of the proxy once, by the resolver of the system: the name is the operator's own, and may be in no public DNS.
-fn proxy_place(proxy: &Proxy) -> Result<ProxyPlace, StartError> {
-    let place = proxy.place();
+fn proxy_place(proxy: &Proxy) -> Result<ProxyAddresses, StartError> {
+    let place = proxy.host_and_port();
     let unknown = |why: String| {
         StartError(format!(
             "the proxy {place} has no address ({why}): correct its name, or write its IP address"
         ))
     };
     let found = place.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-    ProxyPlace::new(found).ok_or_else(|| unknown("the look-up found none".into()))
+    ProxyAddresses::new(found).ok_or_else(|| unknown("the look-up found none".into()))
 }
 
 fn credentials(proxy: &Proxy) -> Result<Option<Credentials>, StartError> {
-    let wrong = |what: &str| StartError(format!("the proxy {}: {what}", proxy.place()));
+    let wrong = |what: &str| StartError(format!("the proxy {}: {what}", proxy.host_and_port()));
     match (&proxy.user, &proxy.password) {
         (None, None) => Ok(None),
         (None, Some(_)) => Err(wrong("there is a password and no user name: write socks5://USER@HOST:PORT")),

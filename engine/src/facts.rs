@@ -1,7 +1,7 @@
 //! Gathers the DNS facts of a domain, for the details of a full check. Without the mail hosts, SPF and DMARC there are no facts.
 //! Other records that do not arrive in time count as absent.
 
-use crate::inquiry::Asker;
+use crate::inquiry::Responder;
 use crate::resolution::Resolution;
 use crate::resolver::all;
 use crate::runtime::Runtime;
@@ -24,11 +24,11 @@ use std::time::Instant;
 pub(crate) async fn answer<R: Runtime>(
     resolution: Rc<Resolution<R>>,
     domain: Domain,
-    asker: Asker<Option<DnsFacts>>,
+    responder: Responder<Option<DnsFacts>>,
     deadline: Instant,
 ) {
     let required = R::before(deadline, required(&resolution, &domain)).await.flatten();
-    asker.answer(Ok(match required {
+    responder.answer(Ok(match required {
         Some((facts, first_host)) => Some(optional(&resolution, &domain, facts, first_host, deadline).await),
         None => None,
     }));

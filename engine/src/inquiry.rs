@@ -25,35 +25,35 @@ pub enum MailHosts {
 /// A question about a domain, on its way to the shard.
 pub(crate) enum Inquiry {
     /// Whether the domain has mail hosts. The answer is due at this instant.
-    MailHosts(Domain, Asker<MailHosts>, Instant),
+    MailHosts(Domain, Responder<MailHosts>, Instant),
     /// The DNS facts of the domain. The answer is due at this instant.
-    Facts(Domain, Asker<Option<DnsFacts>>, Instant),
+    Facts(Domain, Responder<Option<DnsFacts>>, Instant),
 }
 
 /// The receiving end of an inquiry, for its one answer.
 pub struct PendingInquiry<T>(Arc<Inbox<Result<T, Outage>>>);
 
 /// The answering end of an inquiry. If it is dropped without an answer, it answers that the engine stops.
-pub struct Asker<T> {
+pub struct Responder<T> {
     way_back: Arc<Inbox<Result<T, Outage>>>,
     answered: bool,
     _place: Option<InquiryPlace>,
 }
 
 /// Makes both ends of an inquiry.
-pub fn pending_inquiry<T>() -> (Asker<T>, PendingInquiry<T>) {
+pub fn pending_inquiry<T>() -> (Responder<T>, PendingInquiry<T>) {
     ends(None)
 }
 
 /// Makes both ends of an inquiry that has a place among those under way. The place is given back after the answer.
-pub(crate) fn pending_inquiry_in<T>(place: InquiryPlace) -> (Asker<T>, PendingInquiry<T>) {
+pub(crate) fn pending_inquiry_in<T>(place: InquiryPlace) -> (Responder<T>, PendingInquiry<T>) {
     ends(Some(place))
 }
 
-fn ends<T>(place: Option<InquiryPlace>) -> (Asker<T>, PendingInquiry<T>) {
+fn ends<T>(place: Option<InquiryPlace>) -> (Responder<T>, PendingInquiry<T>) {
     let way_back = Arc::new(Inbox::new(1));
     let pending = PendingInquiry(Arc::clone(&way_back));
-    (Asker { way_back, answered: false, _place: place }, pending)
+    (Responder { way_back, answered: false, _place: place }, pending)
 }
 
 impl<T> PendingInquiry<T> {
@@ -71,7 +71,7 @@ impl<T> PendingInquiry<T> {
     }
 }
 
-impl<T> Asker<T> {
+impl<T> Responder<T> {
     /// Gives the answer to the caller.
     pub fn answer(mut self, answer: Result<T, Outage>) {
         self.give(answer);
@@ -84,7 +84,7 @@ impl<T> Asker<T> {
     }
 }
 
-impl<T> Drop for Asker<T> {
+impl<T> Drop for Responder<T> {
     fn drop(&mut self) {
         if !self.answered {
             self.give(Err(Outage::Stopping));
@@ -117,13 +117,13 @@ mod tests {
 
     #[test]
     fn an_answer_comes_once_and_none_is_an_answer_too() {
-        let (asker, answer) = pending_inquiry();
-        asker.answer(Ok(7));
+        let (responder, answer) = pending_inquiry();
+        responder.answer(Ok(7));
         assert_eq!(answer.answer_blocking(Duration::ZERO), Some(Ok(7)));
         assert_eq!(answer.answer_blocking(Duration::ZERO), None);
-        let (asker, answer) = pending_inquiry::<u8>();
+        let (responder, answer) = pending_inquiry::<u8>();
         assert_eq!(answer.answer_blocking(Duration::ZERO), None);
-        drop(asker);
+        drop(responder);
         assert_eq!(answer.answer_blocking(Duration::ZERO), Some(Err(Outage::Stopping)));
     }
 
@@ -134,8 +134,8 @@ mod tests {
             (0..INQUIRIES_MAX).filter_map(|_| InquiryPlace::take(&under_way).ok()).collect();
         assert_eq!(places.len(), INQUIRIES_MAX);
         assert!(InquiryPlace::take(&under_way).is_err());
-        let asker = pending_inquiry_in::<u8>(places.into_iter().next().expect("a place")).0;
-        asker.answer(Ok(1));
+        let responder = pending_inquiry_in::<u8>(places.into_iter().next().expect("a place")).0;
+        responder.answer(Ok(1));
         assert_eq!(under_way.load(Ordering::Relaxed), 0);
     }
 }

@@ -70,8 +70,8 @@ use engine_proto::refusals::step_at;
 pub use engine_proto::refusals::{KeptRefusals, KeptStep};
 use engine_proto::verdict::{ObservedReply, Reason};
 use inbox::Inbox;
-pub use inquiry::{Asker, MailHosts, PendingInquiry, pending_inquiry};
 use inquiry::{Inquiry, InquiryPlace};
+pub use inquiry::{MailHosts, PendingInquiry, Responder, pending_inquiry};
 use invariants::{Invariant, holds};
 pub use machine::{Identity, identities, system_resolvers};
 pub use refusals::{RefusalTable, TableFault, counts_are_of};
@@ -86,7 +86,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
-use work::{Mailbox, Message, Work};
+use work::{AnswerBox, Message, Work};
 
 /// The urgency of a request. It decides the order of the works at a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -297,7 +297,7 @@ impl Engine {
         let capacity = capacity.clamp(1, self.shared.config.tickets_max);
         Client {
             shared: Arc::clone(&self.shared),
-            mailbox: Arc::new(Mailbox::new(capacity, Arc::clone(&self.under_way))),
+            mailbox: Arc::new(AnswerBox::new(capacity, Arc::clone(&self.under_way))),
             capacity,
             own: Cell::new(0),
         }
@@ -474,7 +474,7 @@ fn assemble(
 /// The access of one thread to the engine.
 pub struct Client {
     shared: Arc<Shared>,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<AnswerBox>,
     capacity: usize,
     own: Cell<usize>,
 }
@@ -512,12 +512,12 @@ impl Client {
             // This cannot happen, because the ticket has reserved room. The work answers for itself when it is dropped.
             drop(message);
         }
-        self.see_to_the_end(home);
+        self.drain_if_ended(home);
         Ok(())
     }
 
     /// Drops the messages of a shard that ended while it was given a message. A message answers for itself when it is dropped.
-    fn see_to_the_end(&self, face: &ShardFace) {
+    fn drain_if_ended(&self, face: &ShardFace) {
         // A shard empties its inbox after the stop, and then shows that it has ended. So either the shard finds a message that was
         // pushed before, or this thread sees that the shard has ended.
         if self.shared.stopping.load(Ordering::SeqCst) && face.heartbeat.load(Ordering::SeqCst) == u64::MAX {
@@ -537,7 +537,7 @@ impl Client {
     /// [`Refusal`]. Nothing was asked.
     pub fn mail_hosts(&self, domain: Domain) -> Result<PendingInquiry<MailHosts>, Refusal> {
         let deadline = Instant::now() + FAST_PATIENCE;
-        self.inquire(&domain.clone(), |asker| Inquiry::MailHosts(domain, asker, deadline))
+        self.inquire(&domain.clone(), |responder| Inquiry::MailHosts(domain, responder, deadline))
     }
 
     /// Asks for the DNS facts of a domain. The answer arrives within [`FACTS_PATIENCE`]. It is `None` if DNS could not be read by
@@ -547,22 +547,22 @@ impl Client {
     /// [`Refusal`]. Nothing was asked.
     pub fn facts(&self, domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal> {
         let deadline = Instant::now() + FACTS_PATIENCE;
-        self.inquire(&domain.clone(), |asker| Inquiry::Facts(domain, asker, deadline))
+        self.inquire(&domain.clone(), |responder| Inquiry::Facts(domain, responder, deadline))
     }
 
     fn inquire<T>(
         &self,
         domain: &Domain,
-        inquiry: impl FnOnce(Asker<T>) -> Inquiry,
+        inquiry: impl FnOnce(Responder<T>) -> Inquiry,
     ) -> Result<PendingInquiry<T>, Refusal> {
         if self.shared.stopping.load(Ordering::Relaxed) {
             return Err(Refusal::Stopping);
         }
-        let (asker, pending) = inquiry::pending_inquiry_in(InquiryPlace::take(&self.shared.inquiries)?);
+        let (responder, pending) = inquiry::pending_inquiry_in(InquiryPlace::take(&self.shared.inquiries)?);
         let home = self.shared.shard_of(domain.as_str());
         // The place has reserved room. An inquiry that is dropped answers for itself.
-        drop(home.inbox.push(Message::Inquire(inquiry(asker))));
-        self.see_to_the_end(home);
+        drop(home.inbox.push(Message::Inquire(inquiry(responder))));
+        self.drain_if_ended(home);
         Ok(pending)
     }
 
@@ -599,8 +599,8 @@ impl Client {
 
     /// The approximate number of requests about which a server has replied while their answers were held. A session holds answers
     /// until later replies prove them, so with a slow server this number grows long before the first answer arrives.
-    pub fn answers(&self) -> u64 {
-        self.mailbox.answers()
+    pub fn replied(&self) -> u64 {
+        self.mailbox.held_so_far()
     }
 
     /// Appends the tickets of requests about which a server has replied since the last call and which still wait for a proof. The

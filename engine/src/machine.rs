@@ -26,7 +26,7 @@ pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
             .find_map(|source| source.ehlo.clone())
             .filter(|_| config.sources.iter().all(|source| source.ehlo.is_some()))
             .or_else(host_name)
-            .unwrap_or_else(|| without_name(config)),
+            .unwrap_or_else(|| set_literals(config)),
     };
     for source in &mut config.sources {
         // The common setting applies to each source without its own.
@@ -86,7 +86,7 @@ fn name_of(name: &str, hosts: &str) -> Option<String> {
 
 /// Sets the EHLO names on a machine without a full name. A source with an address and no name gets the literal of its address.
 /// Returns the literal of the machine's own address, for the other sources.
-fn without_name(config: &mut EngineConfig) -> String {
+fn set_literals(config: &mut EngineConfig) -> String {
     let own = ehlo::literal(ehlo::own_address());
     for source in config.sources.iter_mut().filter(|source| source.ehlo.is_none()) {
         if let SourceWay::Address(address) = source.way {
@@ -222,7 +222,7 @@ mod tests {
             sources: vec![source("192.0.2.7"), source("2001:db8::7"), source("192.0.2.8=mx8.example.org")],
             ..EngineConfig::default()
         };
-        let own = without_name(&mut config);
+        let own = set_literals(&mut config);
         assert!(ehlo::is_literal(&own), "{own}");
         let names: Vec<&str> = config.sources.iter().filter_map(|source| source.ehlo.as_deref()).collect();
         assert_eq!(names, ["[192.0.2.7]", "[IPv6:2001:db8::7]", "mx8.example.org"]);

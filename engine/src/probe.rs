@@ -134,7 +134,7 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
     group.on_session_begun(place.session);
     let end = transact(place, &mut session, &mut state).await;
     if let SessionEnd::Quit(_) = end
-        && let Some(closure) = session.ending()
+        && let Some(closure) = session.take_closure()
     {
         // The server closed the session together with the reply because of which we leave.
         blame(&place.at(R::now()), &closure, &state.tally);

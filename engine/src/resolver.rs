@@ -66,7 +66,7 @@ struct Inner<R: Runtime> {
     /// Lookups that test the resolvers. No other question joins them.
     probes: RefCell<Vec<Rc<PendingLookup<R>>>>,
     /// Whether a lookup of our own name is under way.
-    calling: Cell<bool>,
+    own_name_under_way: Cell<bool>,
     /// Whether the task runs that checks for timeouts.
     ticking: Cell<bool>,
     outbox: RefCell<Outbox<R>>,
@@ -136,7 +136,7 @@ impl<R: Runtime> Resolver<R> {
                 upstreams,
                 cache: RefCell::new(Cache::new(cache_bytes, Hashing::default())),
                 own_name: Question { name: own_name, kind: RecordKind::A },
-                calling: Cell::new(false),
+                own_name_under_way: Cell::new(false),
                 ticking: Cell::new(false),
                 outbox: RefCell::default(),
                 pending: RefCell::default(),
@@ -191,7 +191,7 @@ impl<R: Runtime> Resolver<R> {
                 inner.probe(question, &others, now)
             })
             .collect();
-        let outcomes = all(probes.iter().map(|probe| probe.end()).collect()).await;
+        let outcomes = all(probes.iter().map(|probe| probe.outcome()).collect()).await;
         let found = |outcome: &Outcome| matches!(outcome, Outcome::Records { .. });
         let (found, _) = outcomes.into_iter().find(|(outcome, _)| found(outcome))?;
         Some(inner.cache.borrow_mut().insert(question.clone(), Outcome::clone(&found), R::now()))
@@ -221,7 +221,7 @@ impl<R: Runtime> Resolver<R> {
                 Outcome::Failed { why, .. } => Some(why),
                 _ => Some(Failure::Timeout),
             },
-            None => probe.show(|lookup| lookup.failure()),
+            None => probe.with_lookup(|lookup| lookup.failure()),
         }
     }
 
@@ -258,7 +258,7 @@ impl<R: Runtime> Resolver<R> {
             inner.go_on(&pending, now);
             pending
         });
-        pending.end().await.0
+        pending.outcome().await.0
     }
 }
 
@@ -273,7 +273,7 @@ impl<R: Runtime> Drop for Inner<R> {
 
 impl<R: Runtime> PendingLookup<R> {
     /// Waits for the outcome. The lookup continues even if no task waits any more.
-    async fn end(&self) -> (Arc<Outcome>, bool) {
+    async fn outcome(&self) -> (Arc<Outcome>, bool) {
         poll_fn(|context| match &*self.ended.borrow() {
             Some(ended) => Poll::Ready(ended.clone()),
             None => {
@@ -285,7 +285,7 @@ impl<R: Runtime> PendingLookup<R> {
     }
 
     fn leave_out(&self, upstreams: &[usize]) {
-        self.show(|lookup| upstreams.iter().for_each(|&upstream| lookup.leave_out(upstream)));
+        self.with_lookup(|lookup| upstreams.iter().for_each(|&upstream| lookup.leave_out(upstream)));
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -297,9 +297,9 @@ impl<R: Runtime> PendingLookup<R> {
         self.lookup.borrow().as_ref().and_then(Lookup::wants).map(|(upstream, _)| upstream)
     }
 
-    /// Applies `show` to the lookup, unless it has ended.
-    fn show<T>(&self, show: impl FnOnce(&mut Lookup) -> T) -> Option<T> {
-        self.lookup.borrow_mut().as_mut().map(show)
+    /// Calls `function` with the lookup, unless it has ended.
+    fn with_lookup<T>(&self, function: impl FnOnce(&mut Lookup) -> T) -> Option<T> {
+        self.lookup.borrow_mut().as_mut().map(function)
     }
 
     fn finish(&self, outcome: Arc<Outcome>, answered: bool) {
@@ -369,14 +369,14 @@ impl<R: Runtime> Inner<R> {
         } else if answered {
             self.health.note(true, pending.answered_before);
             self.learn(question, pending, outcome, now);
-        } else if self.health.is_suspect() && !self.calling.replace(true) {
+        } else if self.health.is_suspect() && !self.own_name_under_way.replace(true) {
             // If the servers of many names are dead, the resolvers look dead. Our own name has other servers, so it shows the
             // difference.
             let call = self.probe(&self.own_name, &[], now);
             let (inner, pending) = (Rc::clone(self), Rc::clone(pending));
             R::spawn(async move {
-                let (_, answered) = call.end().await;
-                inner.calling.set(false);
+                let (_, answered) = call.outcome().await;
+                inner.own_name_under_way.set(false);
                 inner.health.note(answered, pending.answered_before);
                 inner.settle(question, &pending, outcome, R::now());
             });
@@ -420,7 +420,7 @@ impl<R: Runtime> Inner<R> {
 
     /// A resolver cannot be reached: ICMP reported that, or the question could not be sent.
     fn unreachable(self: &Rc<Self>, pending: &Rc<PendingLookup<R>>, upstream: usize, now: Instant) {
-        pending.show(|lookup| lookup.on_unreachable(upstream));
+        pending.with_lookup(|lookup| lookup.on_unreachable(upstream));
         self.go_on(pending, now);
     }
 
@@ -444,7 +444,7 @@ async fn tick<R: Runtime>(inner: Rc<Inner<R>>) {
         for pending in inner.all() {
             inner.note_overdue(&pending, now);
             if pending.deadline().is_some_and(|deadline| deadline <= now) {
-                pending.show(|lookup| lookup.on_timeout(now));
+                pending.with_lookup(|lookup| lookup.on_timeout(now));
                 inner.go_on(&pending, now);
             }
         }

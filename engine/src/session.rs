@@ -126,7 +126,7 @@ impl<R: Runtime> Session<R> {
     }
 
     /// Why the server ended the session, if that is known already.
-    pub(crate) fn ending(&mut self) -> Option<Closure> {
+    pub(crate) fn take_closure(&mut self) -> Option<Closure> {
         std::iter::from_fn(|| self.dialog.poll_event()).find_map(|event| match event {
             Event::Over(closure) => Some(closure),
             _ => None,

@@ -18,7 +18,7 @@ use crate::runtime::{Main, sim as runtime};
 use crate::seed::simulated as seed;
 use crate::shard::ShardMain;
 use crate::shared::Shared;
-use crate::work::{Mailbox, Message};
+use crate::work::{AnswerBox, Message};
 use crate::{Answer, Client, Engine, Refusal, Request, StartError, tls};
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -237,7 +237,7 @@ struct Run {
 
 impl Run {
     fn new(shared: &Arc<Shared>, tickets: usize) -> Run {
-        let mailbox = Arc::new(Mailbox::new(tickets * 2, Arc::default()));
+        let mailbox = Arc::new(AnswerBox::new(tickets * 2, Arc::default()));
         let client = Client { shared: Arc::clone(shared), mailbox, capacity: tickets, own: Cell::new(0) };
         Run {
             shared: Arc::clone(shared),

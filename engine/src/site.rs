@@ -354,7 +354,7 @@ impl Group {
         for (index, known) in self.state().routes.iter().enumerate() {
             if let Some(rule) = known.shut_rule(work.address.domain(), now) {
                 work.tried |= 1 << index;
-                work.leave_at(&self.routes[index].host, None, rule, HOST_DOWN);
+                work.set_fallback_at(&self.routes[index].host, None, rule, HOST_DOWN);
             }
         }
     }
@@ -477,7 +477,7 @@ impl Group {
             let mut down =
                 untried.filter_map(|(_, (known, route))| Some((known, route, known.down_rule(now)?)));
             if let Some((known, route, rule)) = down.next_back() {
-                work.leave_at(&route.host, known.down_reply(now), rule, HOST_DOWN);
+                work.set_fallback_at(&route.host, known.down_reply(now), rule, HOST_DOWN);
             }
         }
         taken
@@ -525,7 +525,7 @@ impl Group {
         }
         for mut work in queue.take_singles(1 << route) {
             work.tried |= 1 << route;
-            work.leave_at(&self.routes[route].host, None, rule, HOST_DOWN);
+            work.set_fallback_at(&self.routes[route].host, None, rule, HOST_DOWN);
             queue.push_back(work);
         }
         true

@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 pub(crate) async fn warn_of_sources<R: Runtime>(pool: &Pool, resolver: &Resolver<R>, with_names: bool) {
     for source in &pool.sources {
         // Other errors, such as no free descriptor on this machine, say nothing about the source.
-        if let Err(Unconnected::Source(why)) = source.knock::<R>().await {
+        if let Err(Unconnected::Source(why)) = source.check_login::<R>().await {
             tracing::warn!(
                 "the source {} cannot be used now: {why}; addresses whose sites are asked from it get no verdict \
                  until it can",

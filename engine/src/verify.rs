@@ -3,7 +3,7 @@
 
 use crate::config::EngineConfig;
 use crate::facts;
-use crate::inquiry::{Asker, Inquiry, MailHosts};
+use crate::inquiry::{Inquiry, MailHosts, Responder};
 use crate::resolution::Resolution;
 use crate::runtime::Runtime;
 use crate::walk::walk;
@@ -32,11 +32,11 @@ pub(crate) fn resolve<R: Runtime>(resolution: &Rc<Resolution<R>>, work: Work, no
 /// Takes a question about a domain that has come to its home shard.
 pub(crate) fn inquire<R: Runtime>(resolution: &Rc<Resolution<R>>, inquiry: Inquiry, now: Instant) {
     match inquiry {
-        Inquiry::MailHosts(domain, asker, deadline) => {
-            join(resolution, domain, Waiter::Domain { asker, deadline }, now);
+        Inquiry::MailHosts(domain, responder, deadline) => {
+            join(resolution, domain, Waiter::Domain { responder, deadline }, now);
         }
-        Inquiry::Facts(domain, asker, deadline) => {
-            R::spawn(facts::answer(Rc::clone(resolution), domain, asker, deadline));
+        Inquiry::Facts(domain, responder, deadline) => {
+            R::spawn(facts::answer(Rc::clone(resolution), domain, responder, deadline));
         }
     }
 }
@@ -65,7 +65,7 @@ fn join<R: Runtime>(resolution: &Rc<Resolution<R>>, domain: Domain, waiter: Wait
     let joined = resolution.walks.borrow_mut().join(&domain, waiter, now);
     match joined {
         Joined::Known(waiter, found, trace) => hand_over(resolution, waiter, &found, &trace),
-        Joined::First { urgent } => R::spawn(serve(Rc::clone(resolution), domain, urgent)),
+        Joined::Begins { urgent } => R::spawn(serve(Rc::clone(resolution), domain, urgent)),
         Joined::Waiting => {}
         Joined::SiteFull(waiter) => waiter.fail(Outage::SiteFull),
     }
@@ -73,13 +73,13 @@ fn join<R: Runtime>(resolution: &Rc<Resolution<R>>, domain: Domain, waiter: Wait
 
 /// Walks through DNS for a domain, and hands the result to all waiters.
 async fn serve<R: Runtime>(resolution: Rc<Resolution<R>>, domain: Domain, urgent: bool) {
-    let turn = Turn(Rc::clone(&resolution));
+    let place = FreshPlace(Rc::clone(&resolution));
     let (found, trace) = {
         let mut walk = pin!(walk(&resolution, &domain, urgent));
         match R::before(R::now() + WALK_FRESH, walk.as_mut()).await {
             Some(found) => found,
             None => {
-                drop(turn);
+                drop(place);
                 walk.await
             }
         }
@@ -92,9 +92,9 @@ async fn serve<R: Runtime>(resolution: Rc<Resolution<R>>, domain: Domain, urgent
 }
 
 /// A place among the fresh walks. Dropping it gives the place to the next queued walk, even after a panic.
-struct Turn<R: Runtime>(Rc<Resolution<R>>);
+struct FreshPlace<R: Runtime>(Rc<Resolution<R>>);
 
-impl<R: Runtime> Drop for Turn<R> {
+impl<R: Runtime> Drop for FreshPlace<R> {
     fn drop(&mut self) {
         let another = self.0.walks.borrow_mut().another();
         if let Some(domain) = another {
@@ -109,7 +109,7 @@ pub(crate) fn sweep<R: Runtime>(resolution: &Resolution<R>, now: Instant) {
     for waiter in expired {
         match waiter {
             Waiter::Address(work) => work.give_up(),
-            Waiter::Domain { asker, .. } => asker.answer(cannot_tell(resolution)),
+            Waiter::Domain { responder, .. } => responder.answer(cannot_tell(resolution)),
         }
     }
 }
@@ -123,7 +123,7 @@ pub(crate) fn answer_recalled<R: Runtime>(resolution: &Resolution<R>) {
 fn hand_over<R: Runtime>(resolution: &Rc<Resolution<R>>, waiter: Waiter, found: &Found, trace: &[String]) {
     match waiter {
         Waiter::Address(work) => send_on(resolution, work, found, trace),
-        Waiter::Domain { asker, .. } => answer_mail_hosts(resolution, asker, found),
+        Waiter::Domain { responder, .. } => answer_mail_hosts(resolution, responder, found),
     }
 }
 
@@ -142,18 +142,18 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
             let again =
                 ttl::failure(*why) + if why.may_pass() { Duration::ZERO } else { Duration::from_secs(1) };
             if work.priority == Priority::Single && again > SINGLE_DNS_RETRY_MAX {
-                work.leave(dns_rule(*why), Some(DNS_FAILURE_TTL));
+                work.set_fallback(dns_rule(*why), Some(DNS_FAILURE_TTL));
             } else {
-                work.leave_for_now(dns_rule(*why), DNS_FAILURE_TTL, again);
+                work.set_fallback_for_now(dns_rule(*why), DNS_FAILURE_TTL, again);
             }
             resolution.common.give_up(work, R::now());
         }
         Found::OutOfReach => {
-            work.leave("ipv6_only", None);
+            work.set_fallback("ipv6_only", None);
             work.give_up();
         }
         Found::Hosts(plan) => {
-            work.leave("no_answer_in_time", None);
+            work.set_fallback("no_answer_in_time", None);
             let owner = resolution.common.shared.owner_of(plan, work.address.domain());
             if let Err(Message::Probe(work, _)) = owner.inbox.push(Message::Probe(work, Arc::clone(plan))) {
                 // This does not happen, because room was reserved with the ticket.
@@ -164,8 +164,8 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
 }
 
 /// Answers an inquiry: whether a domain has mail hosts.
-fn answer_mail_hosts<R: Runtime>(resolution: &Resolution<R>, asker: Asker<MailHosts>, found: &Found) {
-    asker.answer(match found {
+fn answer_mail_hosts<R: Runtime>(resolution: &Resolution<R>, responder: Responder<MailHosts>, found: &Found) {
+    responder.answer(match found {
         Found::Hosts(_) | Found::OutOfReach => Ok(MailHosts::Seen),
         Found::Dead(Dead::TakesNoMail(_)) => Ok(MailHosts::Absent),
         Found::Dead(Dead::CannotTell(why)) if resolution.resolver.is_to_blame(*why) => {

@@ -12,7 +12,7 @@
 //! A single check or an inquiry is urgent: its walk begins at once, and it is never told that the site is full.
 
 use crate::faults::{Fault, planted};
-use crate::inquiry::{Asker, MailHosts};
+use crate::inquiry::{MailHosts, Responder};
 use crate::invariants::{Invariant, holds};
 use crate::seed::HashMap;
 use crate::work::{Plan, PlannedRoute, Work};
@@ -39,12 +39,12 @@ pub(crate) enum Found {
 /// A work or an inquiry that waits for a walk.
 pub(crate) enum Waiter {
     Address(Work),
-    Domain { asker: Asker<MailHosts>, deadline: Instant },
+    Domain { responder: Responder<MailHosts>, deadline: Instant },
 }
 
 /// The walks through DNS of a shard: known, or under way.
 pub(crate) struct Walks {
-    known: HashMap<Domain, Walk>,
+    known: HashMap<Domain, KeptResult>,
     /// The bytes that the kept results take, and how many they may take.
     bytes: usize,
     bytes_max: usize,
@@ -61,7 +61,7 @@ struct UnderWay {
     begun: bool,
 }
 
-struct Walk {
+struct KeptResult {
     found: Found,
     until: Instant,
     trace: Rc<[String]>,
@@ -73,7 +73,7 @@ pub(crate) enum Joined {
     /// The result is already known.
     Known(Waiter, Found, Rc<[String]>),
     /// The walk begins now, and the caller has to start it. An urgent walk comes before those of lists.
-    First { urgent: bool },
+    Begins { urgent: bool },
     /// The waiter waits for a walk that is under way or queued.
     Waiting,
     /// Too many patient works wait for the walk already.
@@ -100,7 +100,7 @@ impl Waiter {
     pub(crate) fn fail(self, outage: Outage) {
         match self {
             Waiter::Address(work) => work.fail(outage),
-            Waiter::Domain { asker, .. } => asker.answer(Err(outage)),
+            Waiter::Domain { responder, .. } => responder.answer(Err(outage)),
         }
     }
 }
@@ -122,8 +122,8 @@ impl Walks {
     pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
         // A result without a trace is not enough for a request that wants one. Then the walk is repeated; the answers are in the
         // DNS cache.
-        let has_trace = |walk: &Walk| !waiter.wants_trace() || !walk.trace.is_empty();
-        let is_fresh = |walk: &Walk| walk.until > now || planted(Fault::Break(Invariant::WalkFresh));
+        let has_trace = |walk: &KeptResult| !waiter.wants_trace() || !walk.trace.is_empty();
+        let is_fresh = |walk: &KeptResult| walk.until > now || planted(Fault::Break(Invariant::WalkFresh));
         if let Some(walk) = self.known.get(domain).filter(|walk| is_fresh(walk) && has_trace(walk)) {
             holds(Invariant::WalkFresh, || walk.until > now);
             return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.trace));
@@ -153,7 +153,7 @@ impl Walks {
             return Joined::Waiting;
         }
         self.fresh += 1;
-        Joined::First { urgent }
+        Joined::Begins { urgent }
     }
 
     /// A walk has ended or is no longer fresh: returns the domain of the queued walk that begins in its place.
@@ -195,7 +195,7 @@ impl Walks {
             self.bytes = 0;
         }
         if has_room(self) {
-            let walk = Walk { found, until: now + WALK_TTL, trace, bytes };
+            let walk = KeptResult { found, until: now + WALK_TTL, trace, bytes };
             self.bytes += if planted(Fault::Break(Invariant::WalkBytes)) { 2 * bytes } else { bytes };
             self.bytes -= self.known.insert(domain, walk).map_or(0, |before| before.bytes);
             let sum = || self.known.values().map(|walk| walk.bytes).sum::<usize>();
@@ -258,7 +258,7 @@ fn size_of_walk(domain: &Domain, found: &Found, trace: &[String]) -> usize {
     };
     let trace: usize = trace.iter().map(|line| size_of::<String>() + text(line)).sum();
     // The entry counts twice, because a table that has just doubled is half empty.
-    2 * size_of::<(Domain, Walk)>() + text(domain.as_str()) + plan + trace
+    2 * size_of::<(Domain, KeptResult)>() + text(domain.as_str()) + plan + trace
 }
 
 #[cfg(test)]
@@ -273,7 +273,7 @@ mod tests {
         let join = |walks: &mut Walks, name: &str, priority| {
             let work = work(&client, &format!("u@{name}"), priority);
             let domain = work.address.domain().clone();
-            matches!(walks.join(&domain, Waiter::Address(work), now), Joined::First { .. })
+            matches!(walks.join(&domain, Waiter::Address(work), now), Joined::Begins { .. })
         };
         for n in 0..WALKS_FRESH_MAX {
             assert!(join(&mut walks, &format!("d{n}.example"), Priority::List));

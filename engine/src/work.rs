@@ -24,7 +24,7 @@ pub(crate) struct Work(Box<WorkState>);
 /// The state of an address on its way through the engine.
 pub(crate) struct WorkState {
     pub(crate) ticket: u64,
-    pub(crate) client: Arc<Mailbox>,
+    pub(crate) client: Arc<AnswerBox>,
     pub(crate) address: Address,
     pub(crate) priority: Priority,
     /// The owner of the request, as a number that the caller chose.
@@ -64,7 +64,7 @@ pub(crate) struct WorkState {
     pub(crate) trace: Option<Vec<String>>,
     /// How often its client had recalled all requests when this one was submitted.
     recalls: u32,
-    /// Whether a session has held an answer about it: see [`Mailbox::answers`].
+    /// Whether a session has held an answer about it: see [`AnswerBox::held_so_far`].
     was_held: bool,
     answered: bool,
 }
@@ -78,7 +78,7 @@ pub(crate) struct CarriedRefusal {
 }
 
 /// The inbox of a client for its answers, and what is known of the client.
-pub(crate) struct Mailbox {
+pub(crate) struct AnswerBox {
     pub(crate) inbox: Inbox<Answer>,
     /// The number of tickets under way, of all clients together.
     pub(crate) under_way: Arc<AtomicUsize>,
@@ -89,21 +89,21 @@ pub(crate) struct Mailbox {
     /// Whether works of the client that wait are to be answered with what is known.
     is_draining: AtomicBool,
     /// The number of requests so far for which a session has held an answer. It is approximate.
-    answers: AtomicU64,
+    held_so_far: AtomicU64,
     /// The tickets of these requests, if the client has asked for them.
     held: SegQueue<u64>,
     watches_held: AtomicBool,
 }
 
-impl Mailbox {
-    pub(crate) fn new(capacity: usize, under_way: Arc<AtomicUsize>) -> Mailbox {
-        Mailbox {
+impl AnswerBox {
+    pub(crate) fn new(capacity: usize, under_way: Arc<AtomicUsize>) -> AnswerBox {
+        AnswerBox {
             inbox: Inbox::new(capacity),
             under_way,
             abandoned: AtomicBool::new(false),
             recalls: AtomicU32::new(0),
             is_draining: AtomicBool::new(false),
-            answers: AtomicU64::new(0),
+            held_so_far: AtomicU64::new(0),
             held: SegQueue::new(),
             watches_held: AtomicBool::new(false),
         }
@@ -117,8 +117,8 @@ impl Mailbox {
     }
 
     /// The number of requests so far for which a session has held an answer. It is approximate.
-    pub(crate) fn answers(&self) -> u64 {
-        self.answers.load(Ordering::Relaxed)
+    pub(crate) fn held_so_far(&self) -> u64 {
+        self.held_so_far.load(Ordering::Relaxed)
     }
 
     /// Makes the engine answer every request that is under way, with what is known.
@@ -205,7 +205,7 @@ impl Plan {
 }
 
 impl Work {
-    pub(crate) fn new(request: Request, client: Arc<Mailbox>, deadline: Instant) -> Work {
+    pub(crate) fn new(request: Request, client: Arc<AnswerBox>, deadline: Instant) -> Work {
         let recalls = client.recalls.load(Ordering::SeqCst);
         Work(Box::new(WorkState {
             ticket: request.ticket,
@@ -288,39 +288,49 @@ impl Work {
     }
 
     /// Sets the fallback: unverifiable, by this rule.
-    pub(crate) fn leave(&mut self, rule: &'static str, retry_after: Option<Duration>) {
+    pub(crate) fn set_fallback(&mut self, rule: &'static str, retry_after: Option<Duration>) {
         self.fallback = unverifiable(rule, retry_after);
         self.again = None;
     }
 
-    /// As [`Work::leave`], with the latest reply.
-    pub(crate) fn leave_heard(&mut self, rule: &'static str, retry_after: Option<Duration>) {
-        self.leave(rule, retry_after);
+    /// As [`Work::set_fallback`], with the latest reply.
+    pub(crate) fn set_fallback_heard(&mut self, rule: &'static str, retry_after: Option<Duration>) {
+        self.set_fallback(rule, retry_after);
         self.fallback.observed = self.heard.clone();
     }
 
-    /// As [`Work::leave`], for a host that was not asked about the address. `reply` is what it said instead, such as its greeting,
-    /// if anything.
-    pub(crate) fn leave_at(
+    /// As [`Work::set_fallback`], for a host that was not asked about the address. `reply` is what it said instead, such as its
+    /// greeting, if anything.
+    pub(crate) fn set_fallback_at(
         &mut self,
         host: &str,
         reply: Option<ObservedReply>,
         rule: &'static str,
         retry_after: Duration,
     ) {
-        self.leave(rule, Some(retry_after));
+        self.set_fallback(rule, Some(retry_after));
         self.fallback.observed = self.observation(host, reply);
     }
 
-    /// As [`Work::leave_heard`], for a failure that has probably passed after `again`.
-    pub(crate) fn leave_heard_for_now(&mut self, rule: &'static str, retry_after: Duration, again: Duration) {
-        self.leave_heard(rule, Some(retry_after));
+    /// As [`Work::set_fallback_heard`], for a failure that has probably passed after `again`.
+    pub(crate) fn set_fallback_heard_for_now(
+        &mut self,
+        rule: &'static str,
+        retry_after: Duration,
+        again: Duration,
+    ) {
+        self.set_fallback_heard(rule, Some(retry_after));
         self.again = Some(again);
     }
 
-    /// As [`Work::leave`], for a failure that has probably passed after `again`.
-    pub(crate) fn leave_for_now(&mut self, rule: &'static str, retry_after: Duration, again: Duration) {
-        self.leave(rule, Some(retry_after));
+    /// As [`Work::set_fallback`], for a failure that has probably passed after `again`.
+    pub(crate) fn set_fallback_for_now(
+        &mut self,
+        rule: &'static str,
+        retry_after: Duration,
+        again: Duration,
+    ) {
+        self.set_fallback(rule, Some(retry_after));
         self.again = Some(again);
     }
 
@@ -348,7 +358,7 @@ impl Work {
     /// A server has replied about it, and the session holds the answer. Counts this for the client, the first time.
     pub(crate) fn on_held(&mut self) {
         if !std::mem::replace(&mut self.was_held, true) {
-            self.client.answers.fetch_add(1, Ordering::Relaxed);
+            self.client.held_so_far.fetch_add(1, Ordering::Relaxed);
             if self.client.watches_held.load(Ordering::Relaxed) {
                 self.client.held.push(self.ticket);
             }
@@ -422,11 +432,11 @@ impl Drop for Work {
 pub(crate) mod testing {
     use super::*;
 
-    pub(crate) fn mailbox() -> Arc<Mailbox> {
-        Arc::new(Mailbox::new(64, Arc::default()))
+    pub(crate) fn mailbox() -> Arc<AnswerBox> {
+        Arc::new(AnswerBox::new(64, Arc::default()))
     }
 
-    pub(crate) fn work(client: &Arc<Mailbox>, address: &str, priority: Priority) -> Work {
+    pub(crate) fn work(client: &Arc<AnswerBox>, address: &str, priority: Priority) -> Work {
         let address = Address::parse(address).expect("no address");
         let observed = priority != Priority::Batch;
         let request = Request { ticket: 1, address, priority, owner: 0, trace: false, observed };
@@ -434,7 +444,7 @@ pub(crate) mod testing {
     }
 
     /// The next answer: reason, rule, and whether a later try may help.
-    pub(crate) fn answer(client: &Mailbox) -> Option<(Reason, &'static str, bool)> {
+    pub(crate) fn answer(client: &AnswerBox) -> Option<(Reason, &'static str, bool)> {
         let finding = client.inbox.try_pop()?.result.expect("an outage");
         Some((finding.reason, finding.rule, finding.retry_after.is_some()))
     }
@@ -463,7 +473,7 @@ mod tests {
         let at = |host: &str, code| Some((host.to_owned(), code));
         let deferred = |work: &mut Work| {
             work.hear("mx1", || reply(450));
-            work.leave_heard("for-now", Some(SHORT));
+            work.set_fallback_heard("for-now", Some(SHORT));
         };
         // What decides is the latest reply, or a reply before it if the later question brought nothing.
         assert_eq!(
@@ -486,7 +496,7 @@ mod tests {
         assert_eq!(
             single(&|mut work| {
                 deferred(&mut work);
-                work.leave_at("mx2", None, "no_connection", SHORT);
+                work.set_fallback_at("mx2", None, "no_connection", SHORT);
                 work.give_up();
             }),
             at("mx2", None)
@@ -494,7 +504,7 @@ mod tests {
         assert_eq!(
             single(&|mut work| {
                 deferred(&mut work);
-                work.leave_at("mx2", Some(reply(554)), "blocklist", SHORT);
+                work.set_fallback_at("mx2", Some(reply(554)), "blocklist", SHORT);
                 work.give_up();
             }),
             at("mx2", Some(554))
@@ -502,7 +512,7 @@ mod tests {
         assert_eq!(
             single(&|mut work| {
                 deferred(&mut work);
-                work.leave("dns_timeout", None);
+                work.set_fallback("dns_timeout", None);
                 work.give_up();
             }),
             None

@@ -101,7 +101,7 @@ impl Proxy {
     }
 
     /// The host and the port, as logs show them.
-    pub fn place(&self) -> String {
+    pub fn host_and_port(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 }

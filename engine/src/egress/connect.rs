@@ -66,7 +66,7 @@ impl Source {
     ///
     /// # Errors
     /// The fault of the source.
-    pub(crate) async fn knock<R: Runtime>(&self) -> Result<(), Unconnected> {
+    pub(crate) async fn check_login<R: Runtime>(&self) -> Result<(), Unconnected> {
         let Way::Proxy { at, credentials } = &self.way else { return Ok(()) };
         // The handshake ends before it asks the proxy for a connection.
         let Some(destination) = at.addresses.first() else { return Ok(()) };
@@ -76,17 +76,17 @@ impl Source {
 }
 
 /// The addresses of a proxy, in the order of the system's resolver. There is at least one.
-pub(super) struct ProxyPlace {
+pub(super) struct ProxyAddresses {
     addresses: Vec<SocketAddr>,
     /// The index of the address that accepted the last connection. This address is tried first.
     last: AtomicUsize,
 }
 
-impl ProxyPlace {
+impl ProxyAddresses {
     /// Keeps up to [`PROXY_ADDRESSES_MAX`] addresses. `None` if there are none.
-    pub(super) fn new(found: impl Iterator<Item = SocketAddr>) -> Option<ProxyPlace> {
+    pub(super) fn new(found: impl Iterator<Item = SocketAddr>) -> Option<ProxyAddresses> {
         let addresses: Vec<SocketAddr> = found.take(PROXY_ADDRESSES_MAX).collect();
-        (!addresses.is_empty()).then(|| ProxyPlace { addresses, last: AtomicUsize::new(0) })
+        (!addresses.is_empty()).then(|| ProxyAddresses { addresses, last: AtomicUsize::new(0) })
     }
 
     /// Connects to the first address that accepts. The time that is left is divided equally among the addresses that are left.
@@ -115,7 +115,7 @@ impl ProxyPlace {
 
 /// Connects to `destination` through a proxy.
 async fn through<R: Runtime>(
-    proxy: &ProxyPlace,
+    proxy: &ProxyAddresses,
     credentials: Option<&Credentials>,
     destination: SocketAddr,
     limit: Instant,
@@ -126,8 +126,8 @@ async fn through<R: Runtime>(
     let deadline = (R::now() + CONNECT_TIMEOUT).min(limit);
     negotiate(&mut stream, &mut handshake, HandshakeStep::Done, deadline).await.map_err(
         |error| match error {
-            Trouble::TimedOut => Unconnected::Host(io::ErrorKind::TimedOut.into()),
-            Trouble::Failed(failure) => unconnected(failure),
+            NegotiationError::TimedOut => Unconnected::Host(io::ErrorKind::TimedOut.into()),
+            NegotiationError::Failed(failure) => unconnected(failure),
         },
     )?;
     Ok((stream, handshake.into_rest()))
@@ -135,7 +135,7 @@ async fn through<R: Runtime>(
 
 /// Connects to a proxy, and takes the handshake to the point at which CONNECT can be sent.
 async fn enter<R: Runtime>(
-    proxy: &ProxyPlace,
+    proxy: &ProxyAddresses,
     handshake: &mut Handshake<'_>,
     limit: Instant,
 ) -> Result<R::Stream, Unconnected> {
@@ -143,14 +143,14 @@ async fn enter<R: Runtime>(
     let mut stream = proxy.connect::<R>(deadline).await?;
     negotiate(&mut stream, handshake, HandshakeStep::Connect, deadline).await.map_err(
         |error| match error {
-            Trouble::TimedOut => Unconnected::Source("the proxy does not answer".into()),
-            Trouble::Failed(failure) => unconnected(failure),
+            NegotiationError::TimedOut => Unconnected::Source("the proxy does not answer".into()),
+            NegotiationError::Failed(failure) => unconnected(failure),
         },
     )?;
     Ok(stream)
 }
 
-enum Trouble {
+enum NegotiationError {
     TimedOut,
     Failed(HandshakeFailure),
 }
@@ -161,10 +161,10 @@ async fn negotiate<S: ByteStream>(
     handshake: &mut Handshake<'_>,
     until: HandshakeStep,
     deadline: Instant,
-) -> Result<(), Trouble> {
+) -> Result<(), NegotiationError> {
     let broken = |handshake: &Handshake<'_>, error: &io::Error| match error.kind() {
-        io::ErrorKind::TimedOut => Trouble::TimedOut,
-        _ => Trouble::Failed(handshake.on_closed()),
+        io::ErrorKind::TimedOut => NegotiationError::TimedOut,
+        _ => NegotiationError::Failed(handshake.on_closed()),
     };
     while handshake.step() != until {
         let outgoing = handshake.take_outgoing();
@@ -173,8 +173,8 @@ async fn negotiate<S: ByteStream>(
         }
         let (result, bytes) = stream.read(Vec::with_capacity(SOCKS_REPLY_BYTES_MAX), deadline).await;
         match result {
-            Ok(0) => return Err(Trouble::Failed(handshake.on_closed())),
-            Ok(_) => handshake.receive(&bytes).map_err(Trouble::Failed)?,
+            Ok(0) => return Err(NegotiationError::Failed(handshake.on_closed())),
+            Ok(_) => handshake.receive(&bytes).map_err(NegotiationError::Failed)?,
             Err(error) => return Err(broken(handshake, &error)),
         }
     }

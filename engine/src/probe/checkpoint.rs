@@ -213,7 +213,7 @@ fn settle_released(
             return returned(work, UNPROVEN, now);
         }
         ReleaseEffect::Elsewhere => {
-            work.leave_heard(said.rule, Some(HOST_DOWN));
+            work.set_fallback_heard(said.rule, Some(HOST_DOWN));
             ask_elsewhere(context, work, &said);
         }
     }
@@ -261,7 +261,7 @@ fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearC
         let single = work.priority == Priority::Single;
         let again = if single { context.asking.common.single_retry() } else { TRANSIENT_WAIT };
         context.remember_control_reply(&mut work, control);
-        work.leave_heard_for_now(rule, retry_after, again);
+        work.set_fallback_heard_for_now(rule, retry_after, again);
         work.may_begin_anew();
         return context.asking.common.give_up(work, now);
     }

@@ -82,7 +82,7 @@ pub(super) fn rest_route(group: &Group, index: usize, rule: &'static str, until:
 
 /// Answers a work because its site will admit no session before `until`, and the work cannot wait so long.
 pub(crate) fn answer_pushed_back(mut work: Work, rule: &'static str, until: Instant, now: Instant) {
-    work.leave(rule, Some(until.saturating_duration_since(now)));
+    work.set_fallback(rule, Some(until.saturating_duration_since(now)));
     work.give_up();
 }
 
@@ -101,9 +101,9 @@ pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tal
     let Some((mut work, rule)) = suspect.zip(effects.suspect) else { return };
     if let EndEffect::SlowDown(reply, said) = effects.host {
         context.remember_reply(&mut work, reply, &said, context.now);
-        work.leave_heard(said.rule, Some(HOST_DOWN));
+        work.set_fallback_heard(said.rule, Some(HOST_DOWN));
     } else {
-        work.leave_at(&context.route().host, None, rule, HOST_DOWN);
+        work.set_fallback_at(&context.route().host, None, rule, HOST_DOWN);
     }
     // If there were answers before, the session's end was hardly caused by this work.
     work.returns += u8::from(tally.answers == 0);

@@ -67,7 +67,7 @@ pub(super) fn answered(
             work.settle_heard(Reason::Unverifiable, said.rule, Some(GREYLISTING_WAIT), None);
         }
         RecipientEffect::NextTransaction => {
-            work.leave_heard(said.rule, Some(HOST_DOWN));
+            work.set_fallback_heard(said.rule, Some(HOST_DOWN));
             group.put_back(work);
         }
         RecipientEffect::AnotherSession { elsewhere } => {
@@ -76,13 +76,13 @@ pub(super) fn answered(
         }
         RecipientEffect::OnceMore => {
             match again_after(asking, &work, reply) {
-                Some(again) => work.leave_heard_for_now(said.rule, HOST_DOWN, again),
-                None => work.leave_heard(said.rule, Some(HOST_DOWN)),
+                Some(again) => work.set_fallback_heard_for_now(said.rule, HOST_DOWN, again),
+                None => work.set_fallback_heard(said.rule, Some(HOST_DOWN)),
             }
             ask_elsewhere(context, work, &said);
         }
         RecipientEffect::Elsewhere => {
-            work.leave_heard(said.rule, Some(HOST_DOWN));
+            work.set_fallback_heard(said.rule, Some(HOST_DOWN));
             ask_elsewhere(context, work, &said);
         }
     }
@@ -253,7 +253,7 @@ pub(super) fn come_back(group: &Group, work: Work, rule: &'static str, now: Inst
 /// the work and returns `None`.
 pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Option<Work> {
     work.returns += 1;
-    work.leave_heard(rule, Some(HOST_DOWN));
+    work.set_fallback_heard(rule, Some(HOST_DOWN));
     let is_last = work.returns > RETURNS_MAX && !sometimes(Fault::Break(Invariant::Returns));
     if is_last || work.deadline <= now {
         work.give_up();
@@ -299,7 +299,7 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
         if throttled {
             come_back(group, work, said.rule, now);
         } else {
-            work.leave_heard(said.rule, Some(HOST_DOWN));
+            work.set_fallback_heard(said.rule, Some(HOST_DOWN));
             ask_elsewhere(context, work, &said);
         }
     }

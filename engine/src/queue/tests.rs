@@ -1,13 +1,13 @@
 //! The order of the works in a queue, and that none is lost.
 
 use super::*;
-use crate::work::Mailbox;
+use crate::work::AnswerBox;
 use crate::work::testing::{mailbox, work};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Fills a queue with works of an owner each, named by local part.
-fn queue(client: &Arc<Mailbox>, rows: &[(&str, Priority, u64)]) -> Queue {
+fn queue(client: &Arc<AnswerBox>, rows: &[(&str, Priority, u64)]) -> Queue {
     let mut queue = Queue::new(false);
     for &(name, priority, owner) in rows {
         queue.push_back(of(client, name, priority, owner));
@@ -15,7 +15,7 @@ fn queue(client: &Arc<Mailbox>, rows: &[(&str, Priority, u64)]) -> Queue {
     queue
 }
 
-fn of(client: &Arc<Mailbox>, name: &str, priority: Priority, owner: u64) -> Work {
+fn of(client: &Arc<AnswerBox>, name: &str, priority: Priority, owner: u64) -> Work {
     let address = if name.contains('@') { name.to_owned() } else { format!("{name}@a.example") };
     let mut work = work(client, &address, priority);
     work.owner = owner;

@@ -52,7 +52,7 @@ pub(super) struct SharedFile {
 
 /// A lock on one byte. Dropping it releases the lock.
 #[derive(Debug)]
-pub(super) struct Change {
+pub(super) struct ByteLock {
     file: Arc<File>,
     byte: usize,
 }
@@ -85,12 +85,12 @@ impl SharedFile {
     }
 
     /// Waits for the right to change the table. A run has this right for microseconds, unless it is stopped meanwhile.
-    pub(super) fn begin_change(&self, patience: Duration) -> Result<Change, TableFault> {
+    pub(super) fn begin_change(&self, patience: Duration) -> Result<ByteLock, TableFault> {
         self.lock_within(CHANGE_BYTE, patience)
     }
 
     /// Waits for the right to write the counts to another place.
-    pub(super) fn begin_write(&self, patience: Duration) -> Result<Change, TableFault> {
+    pub(super) fn begin_write(&self, patience: Duration) -> Result<ByteLock, TableFault> {
         self.lock_within(WRITES_BYTE, patience)
     }
 
@@ -173,11 +173,11 @@ impl SharedFile {
         }
     }
 
-    fn lock_within(&self, byte: usize, patience: Duration) -> Result<Change, TableFault> {
+    fn lock_within(&self, byte: usize, patience: Duration) -> Result<ByteLock, TableFault> {
         let began = Instant::now();
         loop {
             if self.lock(byte)? {
-                return Ok(Change { file: Arc::clone(&self.file), byte });
+                return Ok(ByteLock { file: Arc::clone(&self.file), byte });
             }
             match began.elapsed() {
                 waited if waited > patience => return Err(TableFault::Busy),
@@ -201,7 +201,7 @@ impl SharedFile {
     }
 }
 
-impl Drop for Change {
+impl Drop for ByteLock {
     fn drop(&mut self) {
         unlock(&self.file, self.byte);
     }

@@ -18,7 +18,7 @@
 //!
 //! A run takes a lock only to change which sites and runs the table has, for example in [`RefusalTable::place_of`].
 
-use super::shared_file::{Change, SharedFile};
+use super::shared_file::{ByteLock, SharedFile};
 use crate::seed::keyed_number;
 use engine_proto::limits::{REFUSALS_CELLS, REFUSALS_RUNS_MAX, REFUSALS_SITES_MAX, REFUSALS_STEPS};
 use engine_proto::refusals::{KeptRefusals, RefusalCounts, StepCell, step_at};
@@ -105,7 +105,7 @@ impl From<io::Error> for TableFault {
 /// The right to give places to sites.
 struct Places<'a> {
     _thread: MutexGuard<'a, ()>,
-    _run: Option<Change>,
+    _run: Option<ByteLock>,
 }
 
 /// The length in bytes of a table with room for this number of sites and runs.

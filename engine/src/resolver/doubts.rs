@@ -193,7 +193,7 @@ async fn ask<R: Runtime>(inner: &Rc<Inner<R>>, questions: &[Question]) -> Vec<Op
     let now = R::now();
     let deadline = now + DNS_DENIAL_PROBE_TIMEOUT;
     let probes: Vec<_> = questions.iter().map(|question| inner.probe(question, &[], now)).collect();
-    let answers = all(probes.iter().map(|probe| R::before(deadline, probe.end())).collect()).await;
+    let answers = all(probes.iter().map(|probe| R::before(deadline, probe.outcome())).collect()).await;
     let is_denied = |outcome: &Outcome| match outcome {
         Outcome::Failed { why: Failure::Unproven, .. } => Some(true),
         Outcome::Failed { .. } => None,

@@ -283,7 +283,7 @@ impl<R: Runtime> Port<R> {
             self.pending.borrow_mut().remove(&id);
             return;
         };
-        let heard = pending.show(|lookup| lookup.on_datagram(self.upstream, datagram, now));
+        let heard = pending.with_lookup(|lookup| lookup.on_datagram(self.upstream, datagram, now));
         match heard {
             None | Some(Received::Nothing) => return,
             Some(heard) => self.note(inner, &pending, (id, heard), now),

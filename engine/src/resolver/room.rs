@@ -139,7 +139,7 @@ impl<R: Runtime> Inner<R> {
         for pending in self.all() {
             let waits = pending.queued.get().is_some();
             if waits && pending.lookup.borrow().as_ref().is_some_and(is_unsent) {
-                pending.show(Lookup::abandon);
+                pending.with_lookup(Lookup::abandon);
                 self.go_on(&pending, now);
             }
         }
@@ -155,8 +155,9 @@ impl<R: Runtime> Inner<R> {
     ) {
         let timeout = self.window(upstream).timeout();
         let is_first = pending.lookup.borrow().as_ref().is_some_and(|lookup| !lookup.is_sent());
-        let transmit = pending
-            .show(|lookup| lookup.poll_transmit(now, timeout, &mut || self.random.borrow_mut().random()));
+        let transmit = pending.with_lookup(|lookup| {
+            lookup.poll_transmit(now, timeout, &mut || self.random.borrow_mut().random())
+        });
         match transmit.flatten() {
             Some(Transmit { transport: Transport::Udp, payload, id, .. }) => {
                 let (pending, overdue_at) = (Rc::clone(pending), now + timeout);

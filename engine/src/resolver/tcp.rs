@@ -21,7 +21,7 @@ pub(super) async fn converse<R: Runtime>(
 ) {
     let said = ask_tcp::<R>(inner.upstreams[upstream], payload, deadline).await;
     let now = R::now();
-    let heard = pending.show(|lookup| match &said {
+    let heard = pending.with_lookup(|lookup| match &said {
         Ok(message) => lookup.on_tcp(upstream, message, now),
         Err(_) => {
             lookup.on_tcp_failed(upstream);

@@ -34,7 +34,7 @@ fn those_who_are_left_without_a_route_may_come_again() {
     group.enqueue(work(&client, "a@a.example", Priority::List));
     let mut tried = work(&client, "b@a.example", Priority::List);
     tried.tried = 0b011;
-    tried.leave("said", None);
+    tried.set_fallback("said", None);
     group.enqueue(tried);
     group.route_state(2).set_down(now + HOST_DOWN, "test");
     let stranded = group.take_unroutable(now);

@@ -158,7 +158,7 @@ impl EngineHandle for engine::Client {
     }
 
     fn answer_count(&self) -> u64 {
-        engine::Client::answers(self)
+        engine::Client::replied(self)
     }
 
     fn held(&self, into: &mut Vec<u64>) {

@@ -44,14 +44,14 @@ struct Tasks {
 
 #[derive(Default)]
 struct Events {
-    heap: BinaryHeap<Reverse<(Duration, u64, What)>>,
+    heap: BinaryHeap<Reverse<(Duration, u64, Event)>>,
     count: u64,
     timers: Vec<TimerSlot>,
     free: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum Event {
     Timer(u32),
     Net(Due),
     Submit(u32),
@@ -132,7 +132,7 @@ pub(crate) fn connections() -> usize {
 
 /// Makes [`drive`] call its `submit` with `index` at the time `at`.
 pub(crate) fn submit_at(at: Duration, index: u32) {
-    with(|core| core.events.borrow_mut().push(at, What::Submit(index)));
+    with(|core| core.events.borrow_mut().push(at, Event::Submit(index)));
 }
 
 pub(super) fn with_net<T: NetResult>(act: impl FnOnce(&mut Net, Duration) -> T) -> T {
@@ -141,7 +141,7 @@ pub(super) fn with_net<T: NetResult>(act: impl FnOnce(&mut Net, Duration) -> T) 
         let done = act(&mut net, core.now.get());
         let mut events = core.events.borrow_mut();
         for (at, due) in net.later.drain(..) {
-            events.push(at, What::Net(due));
+            events.push(at, Event::Net(due));
         }
         Some(done)
     });
@@ -283,21 +283,21 @@ impl Core {
         }
     }
 
-    fn happen(&self, what: What, submit: &mut dyn FnMut(u32)) {
+    fn happen(&self, what: Event, submit: &mut dyn FnMut(u32)) {
         match what {
-            What::Timer(slot) => {
+            Event::Timer(slot) => {
                 let waker = self.events.borrow_mut().timers[slot as usize].waker.take();
                 if let Some(waker) = waker {
                     waker.wake();
                 }
             }
-            What::Net(due) => {
+            Event::Net(due) => {
                 let waker = self.net.borrow_mut().arrive(due);
                 if let Some(waker) = waker {
                     waker.wake();
                 }
             }
-            What::Submit(index) => submit(index),
+            Event::Submit(index) => submit(index),
         }
     }
 
@@ -309,20 +309,20 @@ impl Core {
 }
 
 impl Events {
-    fn push(&mut self, at: Duration, what: What) {
+    fn push(&mut self, at: Duration, what: Event) {
         self.count += 1;
         self.heap.push(Reverse((at, self.count, what)));
     }
 
     /// Takes the next event up to `limit`. Timers that were dropped are skipped.
-    fn next(&mut self, limit: Duration) -> Option<(Duration, What)> {
+    fn next(&mut self, limit: Duration) -> Option<(Duration, Event)> {
         loop {
             let Reverse((at, _, what)) = *self.heap.peek()?;
             if at > limit {
                 return None;
             }
             self.heap.pop();
-            if let What::Timer(slot) = what {
+            if let Event::Timer(slot) = what {
                 let timer = &mut self.timers[slot as usize];
                 timer.over = true;
                 if timer.dropped {
@@ -350,7 +350,7 @@ impl Timer {
                 events.timers.push(TimerSlot::default());
                 events.timers.len() as u32 - 1
             });
-            events.push(at, What::Timer(slot));
+            events.push(at, Event::Timer(slot));
             Some(slot)
         });
         Timer { slot: slot.unwrap_or(u32::MAX) }
