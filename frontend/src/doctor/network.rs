@@ -138,10 +138,20 @@ pub fn mail_port(
                 .warning("it is not known whether mail servers can be reached", remedy),
         ];
     }
-    sources.iter().map(|source| source_reaches(source, hosts, port, resolvers)).collect()
+    let tried = |source| Finding {
+        heading: Some(format!("port {port}")),
+        ..source_reaches(source, hosts, is_named, port, resolvers)
+    };
+    sources.iter().map(tried).collect()
 }
 
-fn source_reaches(source: &Identity, hosts: &[String], port: u16, resolvers: &[SocketAddr]) -> Finding {
+fn source_reaches(
+    source: &Identity,
+    hosts: &[String],
+    is_named: bool,
+    port: u16,
+    resolvers: &[SocketAddr],
+) -> Finding {
     let finding = |found: String| Finding::of_source(PORT, source.label.clone(), found);
     if source.proxy {
         return finding("not checked: a proxy makes the connections".into());
@@ -161,7 +171,7 @@ fn source_reaches(source: &Identity, hosts: &[String], port: u16, resolvers: &[S
     }
     let found: Vec<String> = tries.iter().map(|(host, reach)| format!("{host} {reach}")).collect();
     let worst = tries.iter().map(|(_, reach)| reach.clone()).max().unwrap_or(Reach::Unresolved);
-    judge_reach(finding(format!("{}: {}", port_words(port), found.join(", "))), &worst, port)
+    judge_reach(finding(format!("{}: {}", port_words(port), found.join(", "))), &worst, is_named, port)
 }
 
 /// The port that was tried, and its origin if it is not the usual one.
@@ -201,7 +211,7 @@ impl std::fmt::Display for Reach {
     }
 }
 
-fn judge_reach(finding: Finding, worst: &Reach, port: u16) -> Finding {
+fn judge_reach(finding: Finding, worst: &Reach, is_named: bool, port: u16) -> Finding {
     let none = "full checks cannot ask mail servers; fast checks still work";
     let blocked = format!(
         "ask the provider to open outbound port {port}, use another machine, or name a SOCKS5 proxy with --proxy"
@@ -214,6 +224,11 @@ fn judge_reach(finding: Finding, worst: &Reach, port: u16) -> Finding {
         Reach::Mute => finding.failure(
             format!("{none}: a firewall or proxy on the way holds the connections, or these servers are out of order"),
             format!("try other hosts with --mx; if none greets, ask the provider to open outbound port {port}, or use another machine"),
+        ),
+        // The hosts that the operator names may be any machine, also one without a mail server.
+        Reach::Refused | Reach::Reset if is_named => finding.failure(
+            format!("{none}: no mail server listens at port {port} of the host of --mx, or a firewall answers in its place"),
+            format!("check the host and its port (--mx, --smtp-port); if a mail server listens there, {blocked}"),
         ),
         Reach::Refused | Reach::Reset => {
             finding.failure(format!("{none}: a firewall answers in place of the mail servers"), blocked)
@@ -584,19 +599,21 @@ mod tests {
 
     #[test]
     fn what_blocks_port_25_is_named() {
-        for (worst, said) in [
-            (Reach::Silent, "drops outbound port 25"),
-            (Reach::Mute, "holds the connections"),
-            (Reach::Refused, "in place of the mail servers"),
-            (Reach::Reset, "in place of the mail servers"),
-            (Reach::Rejected("554 no".into()), "reject this source"),
-            (Reach::Unresolved, "fast checks still work"),
+        for (worst, is_named, said) in [
+            (Reach::Silent, false, "drops outbound port 25"),
+            (Reach::Mute, false, "holds the connections"),
+            (Reach::Refused, false, "in place of the mail servers"),
+            (Reach::Reset, false, "in place of the mail servers"),
+            (Reach::Refused, true, "no mail server listens at port 25 of the host of --mx"),
+            (Reach::Reset, true, "no mail server listens at port 25 of the host of --mx"),
+            (Reach::Rejected("554 no".into()), false, "reject this source"),
+            (Reach::Unresolved, false, "fast checks still work"),
         ] {
-            let found = judge_reach(finding(worst.to_string()), &worst, 25);
+            let found = judge_reach(finding(worst.to_string()), &worst, is_named, 25);
             assert_eq!(found.severity, Severity::Failure);
             assert!(found.meaning.contains(said) && !found.remedy.is_empty(), "{found:?}");
         }
-        assert_eq!(judge_reach(finding(String::new()), &Reach::Greeted, 25).severity, Severity::Ok);
+        assert_eq!(judge_reach(finding(String::new()), &Reach::Greeted, false, 25).severity, Severity::Ok);
     }
 
     #[test]
@@ -617,6 +634,7 @@ mod tests {
         let found = mail_port(&sources, &hosts, true, at.port(), &[]);
         let said = format!("127.0.0.1 answers at port {} (the setting smtp_port)", at.port());
         assert_eq!((found[0].severity, &found[0].found), (Severity::Ok, &said));
+        assert_eq!(found[0].heading, Some(format!("port {}", at.port())));
         let unnamed = mail_port(&sources, &hosts, false, at.port(), &[]);
         assert_eq!(unnamed[0].severity, Severity::Warning);
         assert!(unnamed[0].found.contains(&format!("smtp_port is {}", at.port())), "{unnamed:?}");

@@ -25,6 +25,9 @@ pub struct Finding {
     /// Whether the subject is a source, which the text for people then says.
     #[serde(skip)]
     pub(super) of_source: bool,
+    /// What the text for people says in place of `check`, whose names scripts know; `None`: it says `check`.
+    #[serde(skip)]
+    pub(super) heading: Option<String>,
     /// How serious it is.
     pub severity: Severity,
     /// What was found.
@@ -43,6 +46,7 @@ impl Finding {
             check,
             subject,
             of_source: false,
+            heading: None,
             severity: Severity::Ok,
             found,
             meaning: String::new(),
@@ -106,7 +110,8 @@ impl Report {
                 true => format!("\u{1b}[{colour}m{word:<8}\u{1b}[0m"),
                 false => format!("{word:<8}"),
             };
-            let Finding { check, subject, found, meaning, remedy, .. } = finding;
+            let Finding { subject, found, meaning, remedy, .. } = finding;
+            let check = finding.heading.as_deref().unwrap_or(finding.check);
             let subject = match subject.as_str() {
                 "" => String::new(),
                 subject if finding.of_source => format!(" of the source {subject}"),
