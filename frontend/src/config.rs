@@ -24,6 +24,7 @@ use checks::gateway::Gateway;
 use engine::config::{EngineConfig, Network, SharedLists};
 use engine::proto::address::Address;
 use engine::proto::lists::{ListKind, Lists};
+use lists::numbers::grouped;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use tracing::Level;
@@ -297,7 +298,7 @@ fn read_file(path: &Path, bytes_max: u64, what: &str) -> Result<String, ConfigEr
     let cannot = |why: String| ConfigError(format!("cannot read {what} {}: {why}", path.display()));
     let size = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?.len();
     if size > bytes_max {
-        return Err(cannot(format!("the file is larger than {bytes_max} bytes")));
+        return Err(cannot(format!("the file is larger than {} bytes", grouped(bytes_max))));
     }
     std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))
 }

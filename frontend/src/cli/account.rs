@@ -3,7 +3,7 @@
 use super::credentials::{self, CredentialsAction};
 use super::deletion::{self, DeletionArgs};
 pub use super::place::Place;
-use super::place::{all_accounts, execute_or_tell, output_failed, unexpected};
+use super::place::{all_accounts, execute_or_tell, note, output_failed, unexpected};
 use super::table::{write_json, write_pairs, write_table};
 use clap::{Args, Subcommand};
 use lists::numbers::{counted, grouped};
@@ -181,7 +181,14 @@ pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(
         AccountAction::List => Response::Accounts(all_accounts(place)?),
         AccountAction::Create { name, plan, credits, email } => {
             let id = AccountId::new(place.now, random_bits()?);
-            create(Command::AccountCreate { id, name, plan }, credits, email, place)?
+            let created = create(Command::AccountCreate { id, name, plan }, credits, email, place)?;
+            let data = match place.data_is_named {
+                true => format!(" --data {}", place.data.display()),
+                false => String::new(),
+            };
+            // A name may need quotes in a shell, but an id does not.
+            note(&format!("to make an API key of the account, run `mailprobe key create {id}{data}`"));
+            created
         }
         AccountAction::One(action) => {
             let change = Change::of(&action);

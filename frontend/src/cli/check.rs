@@ -16,6 +16,7 @@ use clean::{Left, is_without_mail_host};
 use engine::proto::address::Address;
 use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
 use learn::{Applied, Table};
+use lists::numbers::grouped;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -151,8 +152,9 @@ fn with_input<R: Read>(given: &[String], input: impl Fn() -> R) -> Result<Vec<St
         addresses.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
         if count > INPUT_BYTES_MAX || addresses.len() > ADDRESSES_MAX {
             return Err(Failure::usage(format!(
-                "standard input has more than {ADDRESSES_MAX} addresses or {INPUT_BYTES_MAX} bytes; use `mailprobe clean -` \
-                 for a list"
+                "standard input has more than {} addresses or {} bytes; use `mailprobe clean -` for a list",
+                grouped(ADDRESSES_MAX as u64),
+                grouped(INPUT_BYTES_MAX as u64)
             )));
         }
     }

@@ -15,6 +15,7 @@
 use engine::proto::smtp::reply::Reply;
 use engine::proto::verdict::catch_all::{ControlFinding, accepts_everything};
 use engine::proto::verdict::{Class, Classification, Reason, ReplyView, Stage, Us, classify, reason_at_rcpt};
+use lists::numbers::grouped;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -98,7 +99,9 @@ pub fn run(mut input: impl BufRead, mut output: impl Write) -> io::Result<usize>
         let answer = match next_line(&mut input, &mut buffer)? {
             LineRead::End => break,
             LineRead::Whole => answer(&buffer),
-            LineRead::TooLong => Err(format!("the line is longer than {LINE_BYTES_MAX} bytes")),
+            LineRead::TooLong => {
+                Err(format!("the line is longer than {} bytes", grouped(LINE_BYTES_MAX as u64)))
+            }
         };
         match answer {
             Ok(answer) => serde_json::to_writer(&mut output, &answer)?,

@@ -37,10 +37,7 @@ impl Place<'_> {
             Ok(Response::BaseUrl(url)) => url,
             // No server runs, or one of an earlier version.
             Ok(_) | Err(_) => {
-                let note =
-                    "note: no running server told its address, so this is the address of the configuration";
-                // The result does not depend on the note.
-                let _ = writeln!(io::stderr(), "{note}");
+                note("no running server told its address, so this is the address of the configuration");
                 self.base_url.to_owned()
             }
         }
@@ -68,14 +65,21 @@ impl Place<'_> {
         if !create && !self.data.join(DATABASE_FILE).exists() {
             return Ok(None);
         }
-        let is_new = !self.data.join(DATABASE_FILE).exists();
+        let (is_new, had_folder) = (!self.data.join(DATABASE_FILE).exists(), self.data.exists());
         let (store, _) = store_redb::open(self.data, plans, StoreOptions::default(), now)?;
         if is_new {
             // It may be a typing mistake: then the server would not know what the command has done.
-            tracing::warn!("{} had no database: created one", self.data.display());
+            let made = if had_folder { "a new database in the folder" } else { "a new data folder at" };
+            let data = self.data.display();
+            note(&format!("created {made} {data}; a server uses the folder that its own --data names"));
         }
         Ok(Some(store))
     }
+}
+
+/// Tells the operator something besides the result, which does not depend on it.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "note: {text}");
 }
 
 /// Refuses the folder of a node if the configuration names no PostgreSQL: a database in it would be one more.

@@ -5,6 +5,7 @@ use super::settings::{self, SETTINGS};
 use super::{Config, ConfigError, StateFile, one_line};
 use super::{canaries, gateways, plans, sources};
 use checks::gateway::Gateway;
+use lists::numbers::grouped;
 use std::path::Path;
 use store::Plan;
 use toml::Spanned;
@@ -25,7 +26,7 @@ pub fn read(path: &Path, config: &mut Config) -> Result<(), ConfigError> {
         |why: String| ConfigError(format!("cannot read the configuration {}: {why}", path.display()));
     let size = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?.len();
     if size > FILE_BYTES_MAX {
-        return Err(cannot(format!("it is larger than {FILE_BYTES_MAX} bytes")));
+        return Err(cannot(format!("it is larger than {} bytes", grouped(FILE_BYTES_MAX))));
     }
     let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
     let folder = path.parent().unwrap_or(Path::new(""));

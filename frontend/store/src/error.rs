@@ -5,6 +5,7 @@ use crate::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
 use crate::{CREDITS_MAX, HOLD_CREDITS_MAX, KEYS_MAX, SubscriptionStatus, TEXT_CHARS_MAX};
 use std::path::PathBuf;
 use thiserror::Error;
+use usage::values::grouped;
 
 /// A failure of the store itself.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -237,10 +238,10 @@ pub enum ChangeError {
     )]
     BadText,
     /// The amount is zero, more than [`CREDITS_MAX`], or makes the sum too large.
-    #[error("a grant has 1 to {CREDITS_MAX} credits")]
+    #[error("a grant has 1 to {} credits", grouped(CREDITS_MAX))]
     BadAmount,
     /// A limit is out of its range.
-    #[error("a limit is a number from {LIMIT_MIN} to {LIMIT_MAX}")]
+    #[error("a limit is a number from {LIMIT_MIN} to {}", grouped(LIMIT_MAX.into()))]
     BadLimit,
     /// The expiry of a key is in the past, or more than [`KEY_LIFE_MS_MAX`](super::KEY_LIFE_MS_MAX) away.
     #[error("a key expires in the future, and at most 10 years after its creation")]

@@ -1,6 +1,7 @@
 //! The effects and the output of the commands, which are the same on a stopped store and on a running server.
 
 use crate::admin::Site;
+use crate::harness::server::mailprobe;
 use checks::auth::ApiKey;
 use serde_json::{Value, json as value};
 use server::admin::ACCOUNTS_PER_PAGE;
@@ -182,7 +183,7 @@ fn refusals_say_why() {
             (&["account", "create", "b", "--plan", "gold"], "the configuration defines no such plan"),
             (&["account", "set-plan", "acme", "gold"], "the configuration defines no such plan"),
             (&["account", "show", "nobody"], "no account has the id or the name \"nobody\""),
-            (&["account", "grant", "acme", "0"], "a grant has 1 to 1099511627776 credits"),
+            (&["account", "grant", "acme", "0"], "a grant has 1 to 1,099,511,627,776 credits"),
             (&["key", "create", "nobody"], "no account has the id or the name \"nobody\""),
             (&["key", "list", "acc_00000000000000000000000000"], "no account has the id or the name"),
             (&["key", "revoke", "key_00000000000000000000000000"], "no such key"),
@@ -226,6 +227,24 @@ fn no_store_is_made_by_looking() {
         assert!(refused.contains("there is no mailprobe data in"), "{refused}");
     }
     assert!(!missing.exists());
+}
+
+#[test]
+fn a_new_data_folder_and_the_next_step_are_told() {
+    let site = Site::stopped();
+    let data = site.path().join("typo");
+    let data = data.to_str().unwrap();
+    for (name, is_new) in [("acme", true), ("other", false)] {
+        let output = mailprobe(["account", "create", name, "--json", "--data", data]);
+        let (json, said): (Value, _) =
+            (serde_json::from_slice(&output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        let created = format!(
+            "created a new data folder at {data}; a server uses the folder that its own --data names"
+        );
+        assert_eq!(said.contains(&created), is_new, "{said}");
+        let next = format!("`mailprobe key create {} --data {data}`", json["id"].as_str().unwrap());
+        assert!(said.contains(&next), "{said}");
+    }
 }
 
 #[test]

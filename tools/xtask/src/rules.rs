@@ -25,7 +25,7 @@ const EDGES: &str = "\
 engine-proto:
 engine: engine-proto
 api:
-store: api engine
+store: api engine usage
 tls-stream:
 vault: store
 store-pg: store store-rules tls-stream vault

@@ -5,6 +5,7 @@ use crate::TEXT_CHARS_MAX;
 use crate::rate_limit::Limits;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use usage::values::grouped;
 
 /// The rights of a plan. Plans come from the operator's configuration; the store has only their ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +67,8 @@ impl PlanTable {
                 return Err(format!("a plan's id must have 1 to {TEXT_CHARS_MAX} bytes"));
             }
             if plan.monthly_credits > CREDITS_MAX {
-                return Err(format!("plan {:?}: monthly_credits is over {CREDITS_MAX}", plan.id));
+                let most = grouped(CREDITS_MAX);
+                return Err(format!("plan {:?}: monthly_credits is over {most}", plan.id));
             }
             let id = plan.id.clone();
             if table.insert(plan.id.clone(), plan).is_some() {
