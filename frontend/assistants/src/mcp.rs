@@ -122,7 +122,7 @@ impl Visit<'_> {
                 email,
                 reason: checked.reason,
                 credits_remaining: checked.credits_remaining,
-                findings: Findings::Full { cached: checked.cached, detail: None },
+                findings: Findings::Full { cached: checked.repeats_until.is_some(), detail: None },
             }),
             Err(CheckError::Attempt(AttemptError::Spent { allowance })) => Err(self.spent(allowance)),
             Err(CheckError::Attempt(_)) => Err(self.ended()),

@@ -44,8 +44,9 @@ pub struct Checked {
     pub reason: Reason,
     /// The balance after the check; `None` if nothing was charged.
     pub credits_remaining: Option<u64>,
-    /// The answer is the account's own one of the last 24 hours.
-    pub cached: bool,
+    /// If the answer is the account's own one of the last 24 hours: the time from which on a check is a new one, which costs a
+    /// credit.
+    pub repeats_until: Option<UnixMs>,
     /// What the verdict is based on; `None` if an earlier check found it.
     pub basis: Option<Basis>,
 }
@@ -228,9 +229,10 @@ async fn give_back(checks: &Checks, hold: HoldRef) {
 }
 
 fn charged(reason: Reason, credits_remaining: u64) -> Checked {
-    Checked { reason, credits_remaining: Some(credits_remaining), cached: false, basis: None }
+    Checked { reason, credits_remaining: Some(credits_remaining), repeats_until: None, basis: None }
 }
 
 fn repeat(result: StoredResult) -> Checked {
-    Checked { reason: result.verdict.reason, credits_remaining: None, cached: true, basis: None }
+    let repeats_until = Some(result.repeats_until());
+    Checked { reason: result.verdict.reason, credits_remaining: None, repeats_until, basis: None }
 }

@@ -49,7 +49,7 @@ async fn full_check(
     caller: Caller,
     question: Question,
 ) -> Result<Verification, CheckError> {
-    let free = |reason| Checked { reason, credits_remaining: None, cached: false, basis: None };
+    let free = |reason| Checked { reason, credits_remaining: None, repeats_until: None, basis: None };
     let (checked, detail) = match (Address::parse(&question.email), caller.mode) {
         (Err(_), _) => (free(Reason::InvalidSyntax), None),
         (Ok(address), KeyMode::Test) => (free(test_mode::reason(address.local())), None),
@@ -68,11 +68,11 @@ async fn full_check(
             (checked, detail)
         }
     };
-    let Checked { reason, credits_remaining, cached, .. } = checked;
+    let Checked { reason, credits_remaining, repeats_until, .. } = checked;
     Ok(Verification {
         email: question.email,
         reason,
         credits_remaining,
-        findings: Findings::Full { cached, detail },
+        findings: Findings::Full { cached: repeats_until.is_some(), detail },
     })
 }

@@ -3,7 +3,7 @@
 //! The limits treat the dashboard as one more key of the account.
 
 use super::form::token_field;
-use super::page::notice;
+use super::page::{notice, time};
 use super::signin::EMAIL_BYTES_MAX;
 use super::{chart, page};
 use crate::problem::Problem;
@@ -19,14 +19,16 @@ use lists::words::{address_text, advice, sentence};
 use maud::{Markup, html};
 use store::clock;
 use store::rate_limit::Row;
-use store::{AccountId, Authority, KeyId};
+use store::{AccountId, Authority, KeyId, UnixMs};
 
 /// The result of a check.
 struct Outcome {
     email: String,
     reason: Reason,
     suggestion: Option<String>,
-    cost: &'static str,
+    cost: Markup,
+    /// The time from which on a check asks the mail server again, if this is a stored answer.
+    repeats_until: Option<UnixMs>,
 }
 
 /// `GET /try`: the form for an address.
@@ -66,8 +68,11 @@ pub async fn count(visit: &Visit, account: AccountId, row: Row) -> Result<(), Pr
 }
 
 async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome, Problem> {
-    let (reason, suggestion, cost) = match Address::parse(email) {
-        Err(_) => (Reason::InvalidSyntax, None, "Nothing: the check of an invalid address is free."),
+    let (reason, suggestion, repeats_until, cost) = match Address::parse(email) {
+        Err(_) => {
+            let cost = html! { "Nothing: the check of an invalid address is free." };
+            (Reason::InvalidSyntax, None, None, cost)
+        }
         Ok(address) => {
             let lists = visit.checks.engine.lists();
             let suggestion = lists.suggest(address.domain().as_str());
@@ -75,11 +80,17 @@ async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome
             let by = Authority::session(visit.signed_in()?.session);
             let checked =
                 full::check(&visit.checks, Payer { account, connection: None, by }, address).await?;
-            let repeat = "Nothing: this is your own answer from the last 24 hours. After that, a check asks the mail server again.";
-            (checked.reason, suggestion, if checked.cached { repeat } else { "1 credit." })
+            let cost = match checked.repeats_until {
+                Some(until) => html! {
+                    "Nothing: this is your own answer from the last 24 hours. A new check asks the mail server from "
+                    (time(until)) " on."
+                },
+                None => html! { "1 credit." },
+            };
+            (checked.reason, suggestion, checked.repeats_until, cost)
         }
     };
-    Ok(Outcome { email: email.to_owned(), reason, suggestion, cost })
+    Ok(Outcome { email: email.to_owned(), reason, suggestion, cost, repeats_until })
 }
 
 async fn check_fast(visit: &Visit, email: String) -> Result<Outcome, Problem> {
@@ -88,8 +99,9 @@ async fn check_fast(visit: &Visit, email: String) -> Result<Outcome, Problem> {
         Findings::Fast(findings) => findings.suggestion,
         Findings::Full { .. } => None,
     };
-    let cost = "Nothing: fast checks are free.";
-    Ok(Outcome { email: verification.email, reason: verification.reason, suggestion, cost })
+    let cost = html! { "Nothing: fast checks are free." };
+    let (email, reason) = (verification.email, verification.reason);
+    Ok(Outcome { email, reason, suggestion, cost, repeats_until: None })
 }
 
 async fn refuse(visit: &Visit, email: &str, why: &str, status: u16) -> Result<Reply, Problem> {
@@ -137,9 +149,19 @@ fn result(outcome: &Outcome) -> Markup {
                 dt { "Verdict" } dd { (chart::tag(outcome.reason)) }
                 dt { "Reason" } dd { (chart::named(outcome.reason)) }
                 @if let Some(suggestion) = &outcome.suggestion { dt { "Did you mean" } dd { (address_text(suggestion)) } }
-                dt { "Advice" } dd { (sentence(advice(outcome.reason))) }
+                dt { "Advice" } dd { (what_to_do(outcome)) }
                 dt { "Cost" } dd { (outcome.cost) }
             }
         }
+    }
+}
+
+/// The advice for the reason. Until `repeats_until`, a later check gives the same answer.
+fn what_to_do(outcome: &Outcome) -> Markup {
+    match (outcome.reason, outcome.repeats_until) {
+        (Reason::Unverifiable, Some(until)) => {
+            html! { "Check again after " (time(until)) ", if a later check can tell more. Until then, the answer is this one." }
+        }
+        (reason, _) => html! { (sentence(advice(reason))) },
     }
 }

@@ -245,17 +245,22 @@ fn state(webhook: &Webhook) -> Markup {
 /// The fields of a new endpoint, with the values of a form that was refused.
 fn new_fields(visit: &Visit, refused: bool) -> Markup {
     if !refused {
-        return fields("", "", EventSet::ALL);
+        return fields(visit, "", "", EventSet::ALL);
     }
     let chosen = EventSet::of(EventSet::ALL.kinds().filter(|kind| visit.form.get(kind.as_str()).is_some()));
-    fields(visit.form.text("url"), visit.form.text("label"), chosen)
+    fields(visit, visit.form.text("url"), visit.form.text("label"), chosen)
 }
 
-fn fields(url: &str, label: &str, events: EventSet) -> Markup {
+fn fields(visit: &Visit, url: &str, label: &str, events: EventSet) -> Markup {
+    let hint = if visit.dashboard.webhook_destinations.has_allowed() {
+        "It begins with https://, and its host has a public address. In the networks that the operator of this service allows, it may also begin with http://."
+    } else {
+        "It begins with https://, and its host has a public address. Only the operator of this service can allow others."
+    };
     html! {
         label for="url" { "URL" }
         input #url name="url" type="url" required maxlength=(WEBHOOK_URL_BYTES_MAX) value=(url) autocomplete="off" aria-describedby="url-hint";
-        p.hint #url-hint { "It begins with https://, and its host has a public address. Only the operator of this service can allow others." }
+        p.hint #url-hint { (hint) }
         label for="label" { "Label" }
         input #label name="label" maxlength=(WEBHOOK_LABEL_CHARS_MAX) value=(label) autocomplete="off";
         fieldset {
@@ -306,7 +311,7 @@ async fn render_one(
             summary { "Change the URL, the label or the events" }
             form method="post" action=(path(webhook)) {
                 (token_field(&signed_in.csrf))
-                (fields(&webhook.url, &webhook.label, webhook.events))
+                (fields(visit, &webhook.url, &webhook.label, webhook.events))
                 button type="submit" { "Save changes" }
             }
         }
@@ -428,7 +433,9 @@ fn result(attempt: &Attempt) -> String {
         AttemptResult::Failed(fault) => {
             let why = match fault {
                 AttemptFault::NoAddress => "the name of the host has no address",
-                AttemptFault::AddressNotAllowed => "the host has no public address",
+                AttemptFault::AddressNotAllowed => {
+                    "the host has no address that is allowed: https:// needs a public one, and http:// one in a network that the operator allows"
+                }
                 AttemptFault::Connection => "the connection failed",
                 AttemptFault::Tls => "the certificate is not valid, or TLS failed",
                 AttemptFault::Timeout => "no answer in time",

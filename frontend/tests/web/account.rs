@@ -40,6 +40,7 @@ fn balances_agree_after_every_step() {
     assert_eq!(left(&mut browser), 99);
     let said = check(&mut browser, "MAILBOX_exists@example.com", "full");
     assert!(said.contains("your own answer from the last 24 hours"), "{said}");
+    assert!(said.contains("Advice Send.") && said.contains(" UTC on."), "{said}");
     assert_eq!(left(&mut browser), 99);
     let api = server.get(&key, "/v1/verify?email=mailbox_exists@example.com").json();
     assert_eq!(api["cached"], true, "the page's check is the API's");
@@ -59,6 +60,20 @@ fn balances_agree_after_every_step() {
     let page = browser.submit(&page, &[("email", "new@example.com"), ("mode", "full")]);
     assert_eq!(page.status, 402);
     page.says("The subscription is not active.");
+}
+
+#[test]
+fn a_stored_answer_says_when_a_check_asks_again() {
+    let server = Server::start(&[]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let said = check(&mut browser, "unverifiable@example.com", "full");
+    assert!(said.contains("Check again later") && said.contains("1 credit."), "{said}");
+    let said = check(&mut browser, "unverifiable@example.com", "full");
+    assert!(
+        said.contains("Check again after ") && said.contains("A new check asks the mail server from "),
+        "{said}"
+    );
+    assert!(!said.contains("Check again later"), "{said}");
 }
 
 #[test]

@@ -121,6 +121,22 @@ fn a_running_list_says_what_it_has_found_and_what_it_waits_for() {
 }
 
 #[test]
+fn other_columns_with_addresses_are_named_until_the_end() {
+    let (server, email) = (Server::start(&[]), "joe@example.com");
+    let mut browser = rich(&server, email);
+    let content =
+        "email,second\nmailbox_exists@a.example,x@b.example\nmailbox_exists@c.example,y@d.example\n";
+    let path = upload(&mut browser, "two.csv", content.as_bytes(), "email").path;
+    let page = wait(&mut browser, &path, "Cost");
+    let said = "Other columns with addresses";
+    page.says(&format!("{said} second (not checked"));
+    assert_eq!(page.plain().matches(said).count(), 1);
+    browser.press(&page, &format!("{path}/start"));
+    wait(&mut browser, &path, "Download result").says(&format!("{said}: second (not checked"));
+    browser.get(&format!("{path}/report")).says(&format!("{said} second (not checked)"));
+}
+
+#[test]
 fn a_thousand_rows_go_from_upload_to_download() {
     let (server, email) = (Server::start(&[]), "joe@example.com");
     let mut browser = rich(&server, email);

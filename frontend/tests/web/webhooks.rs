@@ -1,5 +1,6 @@
 //! Webhooks on their pages: created, shown, changed, tested and deleted.
 
+use crate::harness::server::Server;
 use crate::web::browser::{Browser, Page, attribute, signed_up};
 
 const URL: &str = "https://hooks.example.com/in?token=x";
@@ -21,6 +22,17 @@ fn path(browser: &mut Browser) -> String {
     let page = browser.get("/webhooks").text();
     let id = page.split("/webhooks/whk_").nth(1).unwrap().split('"').next().unwrap().to_owned();
     format!("/webhooks/whk_{id}")
+}
+
+#[test]
+fn the_form_says_which_urls_are_allowed() {
+    for (flags, said) in [
+        (&[][..], "Only the operator of this service can allow others."),
+        (&["--webhook-allow-net", "127.0.0.0/8"], "it may also begin with http://."),
+    ] {
+        let server = Server::start(flags);
+        Browser::signed_up(&server, "joe@example.com").get("/webhooks").says(said);
+    }
 }
 
 #[test]

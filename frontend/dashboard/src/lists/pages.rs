@@ -179,6 +179,10 @@ async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Re
         div #progress data-refresh=[at_work.then(|| format!("/lists/{}", list.id))] {
             p { (state(list.state)) }
             (standing(visit, list, credits, &progress)?)
+            // The card of a ready list names them beside the column that is checked.
+            @if list.state != ListState::Ready && let Some(others) = list.found.as_ref().and_then(left_out) {
+                p.soft { (OTHER_COLUMNS) ": " (others) "." }
+            }
             @if matches!(list.state, ListState::Running | ListState::Paused) {
                 form method="post" action={ "/lists/" (list.id) "/cancel" } {
                     (token_field(&signed_in.csrf))
@@ -212,11 +216,16 @@ fn found_in(found: &FoundAddresses) -> Markup {
         } @else if !found.column.is_empty() {
             dt { "Key of the addresses" } dd.wrap { (found.column) }
         }
-        @if !found.others.is_empty() {
-            dt { "Other columns with addresses" }
-            dd.wrap { (found.others.join(", ")) " (not checked: to check one, upload the list again, and name it in the field Address column)" }
-        }
+        @if let Some(others) = left_out(found) { dt { (OTHER_COLUMNS) } dd.wrap { (others) } }
     }
+}
+
+const OTHER_COLUMNS: &str = "Other columns with addresses";
+
+/// The columns with addresses that are not checked, and how to check one.
+fn left_out(found: &FoundAddresses) -> Option<String> {
+    let how = "not checked: to check one, upload the list again, and name it in the field Address column";
+    (!found.others.is_empty()).then(|| format!("{} ({how})", found.others.join(", ")))
 }
 
 fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result<Markup, Problem> {

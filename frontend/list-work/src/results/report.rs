@@ -118,6 +118,10 @@ impl ReportMaker {
         let read_as = source.description();
         let notes = source.notes().lines(source.shape().encoding.name());
         report.facts.push(("Read as".to_owned(), read_as));
+        if let Some(found) = list.found.as_ref().filter(|found| !found.others.is_empty()) {
+            let others = format!("{} (not checked)", found.others.join(", "));
+            report.facts.push(("Other columns with addresses".to_owned(), others));
+        }
         if !notes.is_empty() {
             report.facts.push(("Unusual".to_owned(), notes.join("\n")));
         }

@@ -96,6 +96,13 @@ pub struct StoredResult {
     pub checked_at: UnixMs,
 }
 
+impl StoredResult {
+    /// The time until which an own result answers the account's repeats for free.
+    pub fn repeats_until(&self) -> UnixMs {
+        self.checked_at.saturating_add(REPEAT_MS)
+    }
+}
+
 /// A result to store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultRecord {

@@ -55,7 +55,7 @@ pub async fn results(call: Call) -> Result<Reply, Refusal> {
         }
         _ => {
             return Err(invalid_state(
-                "The results of a list can be read when its `status` is `completed` or `cancelled`. Until then, its `counts` has the verdicts so far.",
+                "The results of a list can be read when its `status` is `completed` or `cancelled`, or `unfit` after it was `running`. Until then, its `counts` has the verdicts so far.",
             ));
         }
     }
