@@ -285,7 +285,7 @@ mod tests {
         check("{ BASIC = \"free\" }", "{}", "1 to 100 plans");
         check("{ BASIC = \"free\" }", "{ BASIC = 1 }", "1 to 100 plans");
         check("plans = ", "plan = 1\nplans = ", "did you mean `plans`?");
-        check("plans = ", "users_max = 0\nplans = ", "users_max: `0` is not a number from 1");
+        check("plans = ", "users_max = 0\nplans = ", "users_max: `0` is not a number from 1 to 10,000,000");
     }
 
     #[test]

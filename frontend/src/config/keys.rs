@@ -4,6 +4,7 @@ use super::values::number;
 use std::fmt::Display;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use usage::values::grouped_bound;
 
 /// A key and its value, with their positions.
 pub type Entry<'t, 'i> = (&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>);
@@ -37,7 +38,7 @@ where
 {
     match value.as_integer() {
         Some(digits) if digits.radix() == 10 => number(digits.as_str(), min, max),
-        _ => Err(format!("must be a number from {min} to {max}")),
+        _ => Err(format!("must be a number from {} to {}", grouped_bound(&min), grouped_bound(&max))),
     }
 }
 

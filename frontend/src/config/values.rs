@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use toml::Value;
-use usage::values::{self, Unit, whole_time};
+use usage::values::{self, Unit, grouped_bound, whole_time};
 
 /// Longest EHLO name: the longest domain name.
 const NAME_BYTES_MAX: usize = 253;
@@ -29,7 +29,8 @@ pub(super) fn number<T: TryFrom<u64> + PartialOrd + Display>(
     min: T,
     max: T,
 ) -> Result<T, String> {
-    let wrong = format!("`{text}` is not a number from {min} to {max}");
+    let (least, most) = (grouped_bound(&min), grouped_bound(&max));
+    let wrong = format!("`{text}` is not a number from {least} to {most}");
     values::number(text, min, max).map_err(|_| wrong)
 }
 

@@ -141,6 +141,12 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
+/// A bound of any kind of number, with separators of thousands if it is a whole number.
+pub fn grouped_bound(bound: &impl Display) -> String {
+    let text = bound.to_string();
+    text.parse().map_or(text, grouped)
+}
+
 /// Parses a whole number from `min` to `max`, also with separators of thousands.
 ///
 /// # Errors
@@ -148,11 +154,7 @@ pub fn grouped(number: u64) -> String {
 pub fn number<N: TryFrom<u64> + PartialOrd + Display>(text: &str, min: N, max: N) -> Result<N, String> {
     let read = whole(text).and_then(|number| N::try_from(number).ok());
     read.filter(|number| *number >= min && *number <= max).ok_or_else(|| {
-        let shown = |bound: N| {
-            let text = bound.to_string();
-            text.parse().map_or(text, grouped)
-        };
-        match (shown(min), shown(max)) {
+        match (grouped_bound(&min), grouped_bound(&max)) {
             (_, max) if max == grouped(u64::MAX) => "give a whole number, such as 5000 or 5,000".into(),
             (min, max) => format!("give a whole number from {min} to {max}"),
         }
