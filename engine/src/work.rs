@@ -9,6 +9,7 @@ use crate::quota::SiteAdmission;
 use crate::{Answer, Finding, Observation, Outage, Priority, Request};
 use crossbeam::queue::SegQueue;
 use engine_proto::address::Address;
+use engine_proto::retry::may_tell_more;
 use engine_proto::verdict::classify::Classification;
 use engine_proto::verdict::evidence::Held;
 use engine_proto::verdict::{ObservedReply, Reason};
@@ -287,9 +288,10 @@ impl Work {
         self.answer(Err(outage));
     }
 
-    /// Sets the fallback: unverifiable, by this rule.
+    /// Sets the fallback: unverifiable, by this rule. It has no delay if a later check alone gives the same answer, for example
+    /// because the host refuses this machine in its greeting.
     pub(crate) fn set_fallback(&mut self, rule: &'static str, retry_after: Option<Duration>) {
-        self.fallback = unverifiable(rule, retry_after);
+        self.fallback = unverifiable(rule, retry_after.filter(|_| may_tell_more(rule)));
         self.again = None;
     }
 

@@ -116,3 +116,22 @@ fn a_session_that_ends_at_the_control_recipient_is_no_unclear_reply() {
     assert_eq!((finding.reason, finding.rule), (Reason::Unverifiable, "control_unanswered"));
     engine.stop();
 }
+
+#[test]
+fn a_host_that_refuses_this_machine_in_its_greeting_is_not_asked_again_later() {
+    let net = support::world(
+        "[[personality]]\nname = \"listed\"\nlike = \"generic\"\n\
+         banner = \"554 5.7.1 mx.example: client host blocked using zen.spamhaus.org\"\n\
+         [[domain]]\nname = \"listed.example\"\nserver = \"listed\"\nmailboxes.ok = [\"alice\", \"bob\"]\n",
+    );
+    let engine = support::engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(64);
+    for priority in [Priority::List, Priority::Single] {
+        let addresses = ["alice", "bob"].map(|name| format!("{name}@listed.example")).to_vec();
+        for finding in ask_all(&client, addresses, priority) {
+            assert_eq!(basis(&finding), ("blocklist", Some((554, Scope::Us))));
+            assert_eq!(finding.retry_after, None, "the cause has to be removed first");
+        }
+    }
+    engine.stop();
+}
