@@ -6,14 +6,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 /// The accepted forms, for error messages.
 const FORM: &str = "write a full name, such as mx1.example.org, or an address literal, such as [192.0.2.1] or [IPv6:2001:db8::1]";
 
-/// Addresses of root servers. No packet is sent to them. If no NAT is in between, mail servers see the address from which the
-/// kernel would reach these.
+/// Addresses of root servers. No packet is sent to them. The local address that the kernel would use to reach them is the one that
+/// mail servers see, unless there is a NAT.
 const FAR: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)), 53),
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30)), 53),
 ];
 
-/// Parses a name from the operator: a domain in A-labels, or an address literal.
+/// Parses a name from the operator: a domain, or an address literal. A domain is returned in A-labels and lower case.
 ///
 /// # Errors
 /// The fault of the text, and the form that is accepted.

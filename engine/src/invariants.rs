@@ -1,9 +1,10 @@
-//! The invariants that the engine asserts itself, each with the defect that breaks it.
+//! The invariants that the engine itself checks. For each there is a defect that breaks it, so that tests can show that the check
+//! works.
 //!
 //! The code calls [`holds`] where a rule must be true. In the simulation it records a broken rule, and the simulated world reports
-//! it. In other debug builds it panics, and in a release build it does nothing. `Fault::Break` plants a defect that breaks a rule,
-//! at the place that keeps this rule. The simulated world (`tools/xtask/src/sim`) checks what shows only from outside, such as the
-//! number of answers.
+//! it. In other debug builds it panics, and in a release build it does nothing. `Fault::Break` plants a defect in the code that
+//! upholds a rule, so that the rule is broken. The simulated world (`tools/xtask/src/sim`) checks what shows only from outside,
+//! such as the number of answers.
 
 /// Declares the rules, each with its name, its word on the command line, and a sentence.
 macro_rules! invariants {
@@ -33,8 +34,8 @@ invariants! {
     QueueTurns, "queue-turns", "No class of works is passed over more often than the limit.";
     TakenMost, "taken-most", "A transaction takes no more works than its session has room for.";
     TakenAlone, "taken-alone", "A work at which a session hung is asked about alone.";
-    DueFirst, "due-first", "No work under way expires before the instant that is noted.";
-    TallyAnswers, "tally-answers", "A session gets no more answers than it asked about recipients.";
+    DueFirst, "due-first", "No work of a transaction expires before the earliest deadline on record.";
+    TallyAnswers, "tally-answers", "A session gets no more answers than the number of recipients it asked about.";
     TallyErrors, "tally-errors", "A session counts no more refusals than answers.";
     HeldReleased, "held-released", "A session that has ended holds no answers.";
     WalkBytes, "walk-bytes", "The bytes of the kept walks are the sum over the walks.";
@@ -44,18 +45,18 @@ invariants! {
     TimerFirst, "timer-first", "The timer of a site wakes it no later than a group asked for.";
     RouteUp, "route-up", "No session is opened over a route that is down.";
     RouteRested, "route-rested", "No session is opened over a route that rests.";
-    Admitted, "admitted", "Every patient work in a queue has a place among those of its site.";
+    Admitted, "admitted", "Every patient work in a queue has a site admission.";
     StarvedWoken, "starved-woken", "No group waits for a session while the shard has room for one.";
-    TicketsCounted, "tickets-counted", "No client has more tickets than are under way over all clients.";
-    WalkFresh, "walk-fresh", "The result of a walk is not used after its time.";
+    TicketsCounted, "tickets-counted", "No client has more tickets than all clients together have under way.";
+    WalkFresh, "walk-fresh", "The result of a walk is not used after it has expired.";
     LookupJoined, "lookup-joined", "A question joins only a lookup that has not ended.";
     LookupWoken, "lookup-woken", "No task waits for a lookup that has ended.";
     LookupQueued, "lookup-queued", "A lookup that counts as waiting for room is in the queue of its resolver.";
     AnewInTime, "anew-in-time", "A work begins anew only before its deadline.";
-    AdmittedHere, "admitted-here", "A work in a queue has its place at the site of this queue.";
+    AdmittedHere, "admitted-here", "The site admission of a work in a queue, if it has one, is from the site of this queue.";
     Returns, "returns", "No work is put back more often than the limit.";
     TakenUntried, "taken-untried", "No work is asked about over a route that it has tried.";
-    SiteKept, "site-kept", "Every group belongs to the site that its shard has under this name.";
+    SiteKept, "site-kept", "The site of every group is the one that its shard keeps under that site's name.";
     SiteCeiling, "site-ceiling", "A site has no more sessions open than its ceiling.";
     SitePaused, "site-paused", "No session begins while its site has a pause.";
     ShardSum, "shard-sum", "A shard has as many sessions open as its sites together.";
@@ -64,8 +65,8 @@ invariants! {
     DomainShut, "domain-shut", "A host is not asked about a domain that it refuses as a whole.";
     CarriedHere, "carried-here", "A carried refusal counts only at the host that gave it.";
     ControlOther, "control-other", "A control recipient is not the address that it is to prove.";
-    KnownFresh, "known-fresh", "A known mailbox is not asked about after its time.";
-    KnownBy, "known-by", "The numbers of a domain are not used for another domain.";
+    KnownFresh, "known-fresh", "A mailbox is not asked about as a known one after that has expired.";
+    KnownBy, "known-by", "The keys of a domain are not used for another domain.";
 }
 
 #[cfg(feature = "sim")]

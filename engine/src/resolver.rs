@@ -67,7 +67,7 @@ struct Inner<R: Runtime> {
     probes: RefCell<Vec<Rc<PendingLookup<R>>>>,
     /// Whether a lookup of our own name is under way.
     own_name_under_way: Cell<bool>,
-    /// Whether the task runs that checks for timeouts.
+    /// Whether the task that checks for timeouts is running.
     ticking: Cell<bool>,
     outbox: RefCell<Outbox<R>>,
     ports: Ports<R>,
@@ -83,8 +83,8 @@ struct Inner<R: Runtime> {
     outages: Cell<u32>,
     /// The start of the engine, from which [`Inner::age`] counts.
     started: Instant,
-    /// The question that tests whether any resolver answers: the address of our EHLO name, or of the reverse name of localhost if
-    /// that is no domain name.
+    /// The question that tests whether any resolver answers: the A record of our EHLO name. If that name is not set or is not a
+    /// domain name, the reverse name of localhost is used instead.
     own_name: Question,
 }
 
@@ -92,16 +92,17 @@ struct Inner<R: Runtime> {
 struct PendingLookup<R: Runtime> {
     /// `None` once it has ended.
     lookup: RefCell<Option<Lookup>>,
-    /// It was begun for a single check or as a test, so it gets room before the lookups of lists.
+    /// It was begun as a test, or for something other than a batch or a list, so it gets room before the lookups of batches and
+    /// lists.
     urgent: bool,
     is_probe: bool,
-    /// The resolver for which it waits until there is room.
+    /// The resolver in whose window it waits for room; `None` if it does not wait.
     queued: Cell<Option<usize>>,
     /// The messages to which answers are awaited.
     sent: RefCell<Vec<Sent<R>>>,
     /// How many lookups of the engine had been answered when this one began: see [`Resolvers::note`].
     answered_before: u32,
-    /// The outcome, once it has ended. For a test also whether any resolver answered; otherwise this is true.
+    /// The outcome, once it has ended. For a test, the flag is whether any resolver answered; for other lookups it is always true.
     ended: RefCell<Option<(Arc<Outcome>, bool)>>,
     waiting: RefCell<Vec<Waker>>,
 }
@@ -169,7 +170,8 @@ impl<R: Runtime> Resolver<R> {
         }
     }
 
-    /// Returns the resolvers that denied the addresses of a name without proof although another one answered, and forgets them.
+    /// If the resolvers disagreed about the addresses of a name, returns those that denied them without proof, and forgets the
+    /// dispute.
     pub(crate) fn take_dispute(&self, name: &Name) -> Option<Vec<usize>> {
         self.inner.doubts.take_dispute(name)
     }
@@ -226,7 +228,7 @@ impl<R: Runtime> Resolver<R> {
     }
 
     /// Looks a question up in the cache, or by joining a lookup under way, or by a new lookup. A new lookup that is `urgent` gets
-    /// room before those of lists.
+    /// room before those of batches and lists.
     pub(crate) async fn look_up(&self, question: &Question, urgent: bool) -> Arc<Outcome> {
         self.look_up_elsewhere(question, urgent, &[]).await
     }
@@ -400,7 +402,8 @@ impl<R: Runtime> Inner<R> {
             (Outcome::Failed { why: Failure::Unproven, .. }, Some(asked)) => {
                 return self.doubt(asked, question, pending, outcome, now);
             }
-            // A filter that falsifies only addresses still says "no such record" correctly, so that answer proves nothing.
+            // `NoData` is not listed: a filter that falsifies only addresses still says "no such record" correctly, so such an
+            // answer does not show that the resolver is honest.
             (Outcome::Records { .. } | Outcome::NxDomain { .. }, Some(asked)) => {
                 self.health.denials.on_proven(asked, self.age(now));
             }

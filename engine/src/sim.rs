@@ -1,8 +1,9 @@
-//! The engine's shards in a simulation: one thread, a virtual clock, a seed, and a world in memory. For tests alone, and
-//! only with the feature `sim`.
+//! The engine in tests. [`run`] simulates its shards: one thread, a virtual clock, a seed, and a world in memory.
+//! [`start_in_memory`] starts real shards at real time, with peers in memory. For tests alone, and only with the feature `sim`.
 //!
-//! The code is that of production, from the submission of a request to its answer: only the runtime, the clock and the source of
-//! random numbers are different. The same setup and the same world give the same run, down to the order of every step.
+//! In the simulation, the code is that of production, from the submission of a request to its answer: only the runtime, the clock
+//! and the source of random numbers are different. The same setup and the same world give the same run, down to the order of every
+//! step.
 
 use crate::census;
 pub use crate::census::Census;
@@ -162,7 +163,7 @@ pub struct Ending {
     pub answered: Duration,
     /// Number of tickets that counted as under way at that time.
     pub under_way: usize,
-    /// The state that the shards keep some time after the last answer.
+    /// The state that the shards still hold some time after the last answer.
     pub kept: Vec<Census>,
     /// Number of tasks that outlived the shards.
     pub tasks: usize,
@@ -212,7 +213,7 @@ pub fn run<W: World + 'static>(
     }
 }
 
-/// The TLS configuration, which all runs on this thread share, because making it takes longer than checking many an address.
+/// The TLS configuration. All runs on this thread share it, because it takes longer to make than most addresses take to check.
 fn tls() -> Result<Arc<rustls::ClientConfig>, StartError> {
     thread_local! {
         static TLS: RefCell<Option<Arc<rustls::ClientConfig>>> = const { RefCell::new(None) };

@@ -123,7 +123,8 @@ pub fn organizational(domain: &Domain) -> Option<Domain> {
 pub enum Dmarc {
     /// There is no record, so the organizational domain is asked.
     Absent,
-    /// There is a record with these policies. Both are `None` if it is broken, or if there are several records.
+    /// There is a record with these policies. Both are `None` if the record has no usable policy (see [`dmarc`]), or if there are
+    /// several records.
     Record {
         /// The policy for the domain of the record.
         own: Option<DmarcPolicy>,
@@ -143,8 +144,8 @@ pub fn dmarc(texts: &[Box<str>]) -> Dmarc {
             let (own, below) = match (policy("p"), policy("sp")) {
                 (Some(Some(own)), None) => (Some(own), Some(own)),
                 (Some(Some(own)), Some(Some(below))) => (Some(own), Some(below)),
-                // If a policy is missing or broken, the record counts as `none` if it says where to send reports, and otherwise as
-                // a record without a policy.
+                // `p` is missing or broken, or `sp` is broken. A record that says where to send reports then counts as `p=none`,
+                // and any other as a record without a policy.
                 _ => {
                     let reports = value(&tags, "rua").is_some_and(|to| to.contains(':'));
                     let policy = reports.then_some(DmarcPolicy::None);
@@ -176,8 +177,8 @@ pub fn has_bimi(texts: &[Box<str>]) -> Option<bool> {
 
 type Tags<'a> = Vec<(&'a str, &'a str)>;
 
-/// Reads a tag list (RFC 6376 3.2), in its order. `None` if the text is not a tag list, is empty, or does not begin with this
-/// version.
+/// Reads a tag list (RFC 6376 3.2) and keeps the order of the tags. `None` if the text is not a tag list, is empty, or does not
+/// begin with this version.
 fn tags<'a>(text: &'a str, version: Option<&str>) -> Option<Tags<'a>> {
     let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty()).take(TXT_TAGS_MAX);
     let pair = |part: &'a str| part.split_once('=').map(|(name, value)| (name.trim(), value.trim()));

@@ -156,22 +156,23 @@ impl ProbeContext<'_> {
     }
 
     /// Whether refusals in a session without an accept show nothing. That is so if the host changed its behaviour within the last
-    /// hour, its operator is not trusted, and the refusal is that of a single check or one of more refusals in a row than the site
-    /// allows in a session.
+    /// hour, its operator is not trusted, and either the refusal is that of a single check, or the session got more refusals in a
+    /// row than the site allows.
     pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
         let changed = self.asking.knowledge.borrow().has_changed(&self.route().host, self.now);
         let allowed = || self.group.site.state().pace.errors_allowed();
         changed && !self.group.is_trusted() && (single || in_a_row > allowed())
     }
 
-    /// Whether this host, or another one of the same domains, has a known mailbox ([`engine_proto::limits::KNOWN_MAILBOX_TTL`]).
+    /// Whether this host, or another one of the same domains, accepted a mailbox within
+    /// [`engine_proto::limits::KNOWN_MAILBOX_TTL`]. Canaries do not count here.
     pub(super) fn has_known_mailbox(&self) -> bool {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         self.hosts().any(|host| knowledge.has_mailbox(host, now))
     }
 
-    /// A mailbox that this host should accept, with the host that accepted it: the known mailbox of this host, or of another host
-    /// of the same domains, or else a canary.
+    /// A mailbox that this host should accept: one that this host accepted recently, or another host of the same domains, or else a
+    /// canary. With it comes the host that accepted it, or for a canary this host.
     pub(super) fn known_mailbox(&self) -> Option<(String, Rc<str>)> {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         let kept = |host: &Rc<str>| {

@@ -59,8 +59,8 @@ pub(super) async fn prove<R: Runtime>(
     NextStep::Leave
 }
 
-/// Asks about a known mailbox first, at a host that ends sessions after a refusal or two, since nothing can be asked after those.
-/// `None` if nothing was asked, for example because the host is not of this kind or no mailbox of it is known.
+/// At a host that ends sessions after one or two refusals, asks about a known mailbox first, because after the refusals it would be
+/// too late. `None` if nothing was asked, for example because the host is not of this kind or no mailbox of it is known.
 pub(super) async fn open_with_known<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -71,7 +71,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     if !is_wanted || state.known_asked_first.is_some() || place.works().evidence.has_accepted() {
         return None;
     }
-    // Decided from here on, so it is not tried again in this session: 0 unless the question is really asked.
+    // From here on this is decided, so it is not tried again in this session. The number stays 0 unless the question is asked.
     state.known_asked_first = Some(0);
     let context = &place.at(R::now());
     let host = Rc::clone(&context.route().host);
@@ -136,8 +136,9 @@ fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<Ask
 }
 
 /// Limits the questions to what the session has room for. Every recipient may be refused (a server that has changed refuses known
-/// mailboxes too), so they need room among the recipients and among the refusals. If not all fit, only the first control recipients
-/// are kept: they decide about the most answers. The rest is asked later, mostly in another session.
+/// mailboxes too), so they need room among the recipients and among the refusals. If not all fit, only the first control recipient
+/// of each domain is kept, as far as there is room: these decide about the most answers. The rest is asked later, mostly in another
+/// session.
 fn fit(asked: &mut Vec<AskedQuestion>, (recipients, refusals): (usize, usize)) {
     let most = recipients.min(refusals);
     if asked.len() > most {
@@ -147,7 +148,7 @@ fn fit(asked: &mut Vec<AskedQuestion>, (recipients, refusals): (usize, usize)) {
 }
 
 /// The recipient of a question, whether it is somebody else's mailbox, and the host that accepted it in another session, if one
-/// did.
+/// did. For a canary this is the present host.
 fn recipient(context: &ProbeContext<'_>, question: ProofQuestion) -> Option<(String, bool, Option<Rc<str>>)> {
     let works = context.works();
     let of = |domain: Option<u64>, held| works.evidence.recipient(domain, held).map(|work| &work.address);
@@ -222,7 +223,7 @@ impl Questions {
         Questions { asked, private: false }
     }
 
-    /// The server refused to go on with this reply, so the control recipients without an answer get none.
+    /// With this reply, the server refused to go on. It stands in for the answers of the control recipients that have none.
     fn note_unclear(
         &self,
         context: &ProbeContext<'_>,

@@ -1,4 +1,5 @@
-//! The events of one transaction, for all kinds of recipients: works and control recipients.
+//! The events of one transaction, whatever its recipients are: works, control recipients, or those of other questions of a
+//! checkpoint.
 
 use super::context::{Place, ProbeContext};
 use crate::egress::rest;
@@ -36,13 +37,15 @@ pub(super) trait Recipients {
         reply: &Reply,
     ) -> bool;
 
-    /// Puts back the recipients without an answer. True if the session may go on: there were none, or they need no other session.
+    /// Puts back the recipients without an answer. True if the session may go on, because there were none or because they can be
+    /// asked about again in this session.
     fn put_back(&mut self, context: &ProbeContext<'_>) -> bool;
 
-    /// The deadlines of some recipients have passed, and the server is not at fault.
+    /// The time of the transaction is over. This is not held against the server.
     fn on_timeout(&mut self, context: &ProbeContext<'_>);
 
-    /// The session ended. This counts against the host, and recipients without an answer may be asked about again.
+    /// The session ended before the transaction did. Depending on how, this may count against the host, and recipients without an
+    /// answer may be asked about again.
     fn on_cut_off(
         &mut self,
         context: &ProbeContext<'_>,
@@ -76,7 +79,7 @@ impl Answered<'_> {
 pub(super) enum NextStep {
     /// The session may have another transaction.
     Open,
-    /// The session is open, but the next works are better asked about in another one: here they would get the same replies.
+    /// The session is open, but the next works should be asked about in another one.
     Leave,
     /// The session has ended.
     Over,
@@ -95,7 +98,8 @@ pub(super) struct SessionState {
     tarpit: Tarpit,
 }
 
-/// Handles the events of a transaction that has begun, up to its end or that of the session. `counted` are its recipients.
+/// Handles the events of a transaction that has begun, up to its end or that of the session. `counted` is the reservation for its
+/// recipients in the budget of refusals.
 pub(super) async fn hear<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -139,7 +143,7 @@ pub(super) async fn hear<R: Runtime>(
                     ReplyEffect::Push => after = NextStep::Leave,
                     ReplyEffect::Nothing => {}
                 }
-                // Whatever the reply says, the site answered for a recipient, so it is not only pushing back.
+                // Whatever the reply says, the site replied to a RCPT, so it is not only pushing back.
                 site.state().pace.on_answer();
                 let is_enough = place.state().is_blanket(host);
                 if session.dialog.holds_back() && (after == NextStep::Leave || is_enough) {
@@ -196,7 +200,7 @@ pub(super) async fn hear<R: Runtime>(
 }
 
 impl ProbeContext<'_> {
-    /// The server answered for a recipient.
+    /// The server replied to a RCPT.
     fn on_answer(&self) {
         self.state().on_answer();
         self.asking.shared().on_reached(self.group.source);
@@ -205,7 +209,7 @@ impl ProbeContext<'_> {
 }
 
 impl SessionState {
-    /// Nothing is known yet.
+    /// The state of a session that has not asked about anything yet.
     pub(super) fn new(one_transaction: bool) -> SessionState {
         SessionState { one_transaction, ..SessionState::default() }
     }
@@ -219,8 +223,9 @@ impl SessionState {
     }
 }
 
-/// Notices that a server which answered quickly slows down after a number of refusals (Postfix: a second before every reply, also
-/// to recipients that it accepts, after 10 refusals; `smtpd_error_sleep_time`). Then a new session is quicker than waiting.
+/// Notices when a server that answered quickly slows down after a number of refusals. Postfix, for example, delays every reply,
+/// even an accept, by a second (`smtpd_error_sleep_time`) after 10 refusals (`smtpd_soft_error_limit`). Then a new session is
+/// quicker than waiting.
 #[derive(Default)]
 struct Tarpit {
     last: Option<Instant>,
@@ -230,8 +235,8 @@ struct Tarpit {
     quick_firsts: u32,
     /// Whether the next reply is the first one of a transaction.
     is_first: bool,
-    /// Slow replies in a row, counted across transactions. The first of them is a refusal: a server that asks another one about
-    /// each recipient may be slow to accept.
+    /// Slow replies in a row, counted across transactions. Only a refusal starts the run, because accepts may be slow for another
+    /// reason: some servers ask a second server about each recipient.
     slow: u32,
     /// Number of refusals before the first slow one.
     errors: u32,

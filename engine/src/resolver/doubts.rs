@@ -101,7 +101,8 @@ impl<R: Runtime> Inner<R> {
 }
 
 impl<R: Runtime> Doubts<R> {
-    /// Returns the resolvers that denied the addresses of a name without proof although another one answered, and forgets them.
+    /// If the resolvers disagreed about the addresses of a name, returns those that denied them without proof, and forgets the
+    /// dispute.
     pub(super) fn take_dispute(&self, name: &Name) -> Option<Vec<usize>> {
         let mut disputed = self.disputed.borrow_mut();
         let mut denied_by = Vec::new();

@@ -5,8 +5,9 @@
 //! - before RCPT, no reply has the scope of the recipient;
 //! - a transient reply never says that there is no mailbox;
 //! - a code never outweighs a text that is about us;
-//! - a reply that says nothing about the mailbox does not begin to do so if only its case, its line breaks or its echoes differ, or
-//!   if it has no enhanced code (except 521 and 556, which have a meaning without a text).
+//! - the case, the line breaks and the echoes of a text change neither the class nor the scope of a reply;
+//! - without its enhanced code, a reply gives the same reason as with it, or `Unverifiable` (except 521 and 556, which have a
+//!   meaning without a text).
 
 use super::echo::Parties;
 use super::lexicon::signals;
@@ -62,7 +63,7 @@ pub struct Classification {
     pub scope: Scope,
     /// The same command would get the same reply again: the code is 5yz, and the class is not a temporary one.
     pub permanent: bool,
-    /// The words or the code leave no doubt that the reply is about us or the session. So every recipient may get it.
+    /// The words or the code leave no doubt that the reply is about us or the session. So any other recipient would get it too.
     pub to_all: bool,
     /// Name of the rule that decided; docs/verdicts.md lists them.
     pub rule: &'static str,

@@ -121,8 +121,8 @@ fn soa_ttl(message: &Message, name: &rr::Name) -> Option<u32> {
     })
 }
 
-/// Whether the message refers us to other servers (RFC 2308 2.2): it has no answer, and NS records but no SOA record, and comes
-/// from a server without authority.
+/// Whether the message refers us to other servers (RFC 2308 2.2): it is not authoritative, its answer section is empty, and its
+/// authority section has NS records but no SOA record.
 fn is_referral(message: &Message) -> bool {
     let has = |kind| message.authorities.iter().any(|r| r.record_type() == kind);
     let empty = message.answers.is_empty() && !message.metadata.authoritative;
