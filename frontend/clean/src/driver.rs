@@ -166,7 +166,9 @@ fn open_stored(parts: &Parts<'_>, columns: &[ResultColumn]) -> Result<(Journal, 
     let kind = std::iter::once(mode).chain(names).collect::<Vec<_>>().join(",");
     let journal = Journal::open(output.filter(|_| parts.ordered), kind, parts.list, closed.keyed, continues)?;
     let has_rule = columns.iter().any(|column| column.name() == "rule");
-    closed.open(journal.keyed(), output.filter(|_| parts.part.is_none()), has_rule)?;
+    // An output with verdicts of several columns is not retried.
+    let needs_none = has_rule || parts.source.shape().addresses() > 1;
+    closed.open(journal.keyed(), output.filter(|_| parts.part.is_none()), needs_none)?;
     Ok((journal, closed))
 }
 

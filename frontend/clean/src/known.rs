@@ -4,10 +4,10 @@
 
 use super::CleanError;
 use super::outcome::{Outcome, Outcomes};
-use super::retry::{FAST_REASONS, is_found_out};
+use super::retry::{FAST_REASONS, doubt, is_found_out, of_others};
 use super::seen::Seen;
 use api::Reason;
-use lists::{EarlierResult, ReadOptions, Row, Source, reasons};
+use lists::{EarlierResult, ListError, ReadOptions, Row, Source, reasons};
 use spill::State;
 use spill::table::Table;
 use std::os::unix::fs::MetadataExt;
@@ -52,7 +52,7 @@ impl KnownOptions {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KnownFile<'a> {
     pub path: &'a Path,
-    /// The columns of addresses of the list. The first one is that of the earlier output too.
+    /// The columns of addresses of the list. Those that the earlier output has are read there too: at least the first one.
     pub column: &'a [String],
     pub options: KnownOptions,
 }
@@ -83,15 +83,15 @@ impl KnownResults {
         // A time in the future comes from a wrong clock.
         let is_past = |at: &u64| *at <= options.now;
         let written_at = written_at.filter(is_past).unwrap_or(options.now);
-        let columns = column.get(..1).unwrap_or_default();
         let shares = state.shares;
-        let mut source = Source::open(path, &ReadOptions { columns, ..ReadOptions::default() })?;
+        let open = |columns| Source::open(path, &ReadOptions { columns, ..ReadOptions::default() });
+        let mut source = match open(column) {
+            Err(ListError::Column(_) | ListError::Key(_)) => open(column.get(..1).unwrap_or_default())?,
+            opened => opened?,
+        };
         let mut known = KnownResults { table: Table::new(shares), is_undated: false, unused: 0 };
         let (mut row, mut rows, mut results) = (Row::default(), 0_u64, 0_u64);
         while source.next(&mut row)? {
-            if row.is_continued {
-                continue;
-            }
             rows += 1;
             let Some(earlier) = source.earlier_result() else { continue };
             // A row without an address is not asked about either.
@@ -112,12 +112,16 @@ impl KnownResults {
             known.table.put(state, key, outcome.bits())?;
             known.unused -= 1;
         }
-        if rows > 0 && results == 0 {
+        let of_others = of_others(source.shape(), "--known does not use them");
+        if rows > 0 && results == 0 && of_others.is_none() {
             return Err(CleanError::failed(format!(
                 "{} has no results of mailprobe (the columns deliverable and reason): name an earlier output with a header \
                  with --known",
                 path.display()
             )));
+        }
+        for warning in of_others.into_iter().chain(doubt(path, source.shape())) {
+            tracing::warn!("{warning}");
         }
         Ok(known)
     }

@@ -75,18 +75,19 @@ impl Left {
         self.by_rule().into_iter().map(one).collect()
     }
 
-    /// Each rule with its rows, its words and the option that waits for them, for a run with this `--max-wait`.
-    pub(super) fn open_lines(&self, max_wait: Duration) -> Vec<ReportRule> {
+    /// Each rule with its rows, its words and the option that waits for them, for a run with this `--max-wait`. The command `later`
+    /// checks such rows later.
+    pub(super) fn open_lines(&self, max_wait: Duration, later: &str) -> Vec<ReportRule> {
         let line = |(rule, left): (&'static str, LeftByRule)| {
             let wait = time_text(left.max_wait(rule, max_wait));
             let advice = match rule {
                 Left::BUDGET => {
                     format!(
-                        "--max-wait {wait} waits for the site's next hour, and `clean --retry` checks them later; many rows need several \
+                        "--max-wait {wait} waits for the site's next hour, and {later} checks them later; many rows need several \
                          hours, --pace fast fewer"
                     )
                 }
-                Left::SILENT => format!("--max-wait {wait} or a later `clean --retry` checks them"),
+                Left::SILENT => format!("--max-wait {wait} or a later {later} checks them"),
                 Left::NO_CONNECTION => {
                     format!("--max-wait {wait} tries them again; `mailprobe doctor` tests the connection")
                 }
@@ -135,7 +136,7 @@ mod tests {
 
     /// The lines for these rows with this `--max-wait`. Each row is a rule and its wait in seconds.
     fn said(rows: &[(&'static str, u64)], max_wait: u64) -> String {
-        let lines = left(rows).open_lines(Duration::from_secs(max_wait));
+        let lines = left(rows).open_lines(Duration::from_secs(max_wait), "`clean --retry`");
         lines.iter().map(|rule| line(rule) + "\n").collect()
     }
 

@@ -128,6 +128,9 @@ impl Job {
     /// The columns with addresses that are not checked, and how to check them; `None` if there are none.
     fn left_out(&self) -> Option<String> {
         let (shape, writing) = (self.source.shape(), &self.args.writing);
+        if writing.retry {
+            return retry::doubt(&self.args.input, shape);
+        }
         let columns = &shape.left_out;
         let first = columns.first()?;
         let looked_at = counted(first.looked_at as u64, "row", "rows");
@@ -138,19 +141,12 @@ impl Job {
             1 => "), and so has another column".to_owned(),
             others => format!("), and so have {others} other columns"),
         };
-        let option = |name: &str| format!(" --column {}", quoted(name));
-        let is_alone = shape.format == Format::Jsonl
-            || self.args.unordered
-            || writing.retry
-            || output_args::needs_one(writing).is_some();
+        let is_alone =
+            shape.format == Format::Jsonl || self.args.unordered || output_args::needs_one(writing).is_some();
         if is_alone {
             return Some(format!("{said}: `{}` checks it in another run", option(&first.name).trim_start()));
         }
-        let own: Vec<String> = match &*self.args.column {
-            [] => shape.input_columns().iter().map(|column| (column + 1).to_string()).collect(),
-            given => given.to_vec(),
-        };
-        let all = own.iter().chain(columns.iter().map(|column| &column.name));
+        let all = shape.chosen.iter().chain(columns.iter().map(|column| &column.name));
         let all: String = all.map(|name| option(name)).collect();
         Some(format!("{said}: `{}` checks all of them", all.trim_start()))
     }
@@ -167,8 +163,9 @@ impl Job {
             return Ok(summary);
         }
         let sink_options = self.sink_options();
-        if let Some(left_out) = self.left_out() {
-            tracing::warn!("{left_out}");
+        let lost = retry::of_others(self.source.shape(), "the output does not have them");
+        for warning in self.left_out().into_iter().chain(lost) {
+            tracing::warn!("{warning}");
         }
         let Job { args, source, output, .. } = self;
         let output = output.as_deref();
@@ -233,6 +230,11 @@ impl Job {
             delivery: self.delivery.clone(),
         }
     }
+}
+
+/// The option `--column` with this value, after a space.
+fn option(column: &str) -> String {
+    format!(" --column {}", quoted(column))
 }
 
 /// A value of an option as a shell takes it.

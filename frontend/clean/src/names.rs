@@ -41,9 +41,6 @@ pub(super) fn check(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery
     refuse_existing(args, output, delivery)
 }
 
-/// Refuses to replace a file that has contents, unless `--force` is given or the run continues its own files.
-///
-/// # Errors
 /// Tries to write the files of the end of a run: the list is not checked first. The other files are opened before the first check.
 ///
 /// # Errors
@@ -90,6 +87,9 @@ fn try_file(flag: &str, path: &Path) -> Result<(), CleanError> {
     tried.map_err(|error| CleanError::unopenable(flag, path, &error))
 }
 
+/// Refuses to replace a file that has contents, unless `--force` is given or the run continues its own files.
+///
+/// # Errors
 /// A result, the report or the summary exists.
 fn refuse_existing(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery) -> Result<(), CleanError> {
     let output = output.filter(|path| !is_stream(path));
@@ -114,6 +114,9 @@ fn refuse_existing(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery)
             _ => String::new(),
         };
         let about = match args.writing.retry {
+            false if delivery.is_plain() && args.column.len() > 1 => {
+                format!("; `--known {name}` uses its results for this list")
+            }
             false if delivery.is_plain() => format!(
                 "; `clean --retry {name} -o NEW` checks only its open rows again, and `--known {name}` uses its results for this list"
             ),

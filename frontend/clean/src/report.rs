@@ -29,7 +29,7 @@ fn report(args: &CleanArgs, summary: &Summary) -> Report {
         reasons: summary.reasons.sorted(),
         duplicates: (!args.join).then_some(summary.duplicates),
         typos: summary.typos.clone(),
-        left: summary.left.open_lines(summary.max_wait),
+        left: summary.open_lines(),
         settled: summary.settled.settled_lines(),
         unexplained: summary.unexplained(),
         columns: summary.columns,

@@ -3,10 +3,11 @@
 //! A row is open if it is unverifiable and a later check may tell more. The rule says so, if the list has this column of results;
 //! without the column, the file `OUT.closed` beside the earlier output does. A row without a result is open, too: it was added since.
 
-use super::{CleanArgs, CleanError};
+use super::{CleanArgs, CleanError, option};
 use api::Reason;
 use engine::proto::retry::may_tell_more;
-use lists::{EarlierResult, ReadOptions, ResultColumn, Row, Source, is_stream};
+use lists::{EarlierResult, ReadOptions, ResultColumn, Row, Shape, Source, is_stream};
+use std::path::Path;
 
 /// Reasons that only fast checks give, and reasons that only full checks give.
 pub(super) const FAST_REASONS: [Reason; 3] = [Reason::FastCheckPassed, Reason::PossibleTypo, Reason::NoMx];
@@ -40,17 +41,27 @@ pub(super) fn columns(args: &CleanArgs) -> Result<Vec<String>, CleanError> {
         return Err(CleanError::usage("--retry reads INPUT twice: name a file in place of standard input"));
     }
     let name = args.input.display();
-    let one_column = args.column.get(..1).unwrap_or_default();
+    let several = |columns: &[&str], others: &str| {
+        let columns: String = columns.iter().map(|column| option(column)).collect();
+        CleanError::usage(format!(
+            "--retry works with the verdicts of one column only{others}: `clean {name}{columns} --known {name} -o NEW`, with the \
+             columns of that run in their order, uses results again while they are new enough, and checks the rest"
+        ))
+    };
     if args.column.len() > 1 {
-        return Err(CleanError::usage("--retry works with one --column only"));
+        return Err(several(&args.column.iter().map(String::as_str).collect::<Vec<_>>(), ""));
     }
     let options = ReadOptions {
         format: args.format.map(Into::into),
-        columns: one_column,
+        columns: &args.column,
         sheet: args.sheet.as_deref(),
         ..ReadOptions::default()
     };
     let mut source = Source::open(&args.input, &options)?;
+    if let others @ [_, ..] = source.shape().other_verdicts() {
+        let others = format!(", and {name} has those of another one in `{}`", others.join("`, `"));
+        return Err(several(&["FIRST", "SECOND"], &others));
+    }
     let (mut row, mut rows, mut found): (_, u64, Option<Vec<ResultColumn>>) = (Row::default(), 0, None);
     while source.next(&mut row)? {
         rows += 1;
@@ -65,6 +76,27 @@ pub(super) fn columns(args: &CleanArgs) -> Result<Vec<String>, CleanError> {
             "{name} has no results of mailprobe (the columns deliverable and reason): --retry needs an earlier output"
         ))),
     }
+}
+
+/// What to say if the verdicts of an earlier output may be of another column than the first one of this run.
+pub(super) fn doubt(path: &Path, shape: &Shape) -> Option<String> {
+    let (path, own, other) = (path.display(), shape.chosen.first()?, shape.doubtful_column()?);
+    Some(format!(
+        "{path} does not say of which column its verdicts are: they count for `{own}`; if they are of `{other}`, stop this run, and \
+         give `{}` first",
+        option(other).trim_start()
+    ))
+}
+
+/// What to say about earlier verdicts that are of none of the columns that this run checks, or perhaps not, and so are not used.
+pub(super) fn of_others(shape: &Shape, so: &str) -> Option<String> {
+    let verdicts = shape.other_verdicts();
+    (!verdicts.is_empty()).then(|| {
+        let names = verdicts.join("`, `");
+        format!(
+            "the earlier verdicts in `{names}` are of another column than this run checks, or may be: {so}"
+        )
+    })
 }
 
 /// Refuses to mix results of fast and full checks in one list.

@@ -9,7 +9,7 @@ use super::{CleanError, ListPart};
 use api::Reason;
 use lists::estimate::Estimate;
 use lists::numbers::{counted, grouped, percent};
-use lists::report::ReportTypo;
+use lists::report::{ReportRule, ReportTypo};
 use lists::{Class, Domains, ReasonCounts, domain_text};
 pub use reading::Reading;
 use std::fmt;
@@ -137,6 +137,19 @@ impl Summary {
     fn of_kind(&self, rows: u64, kind: &str) -> String {
         let unit = if self.has_several_columns() { "cell" } else { "row" };
         counted(rows, &format!("{kind}{unit}"), &format!("{kind}{unit}s"))
+    }
+
+    /// The command that checks open rows later.
+    fn later(&self) -> &'static str {
+        match self.has_several_columns() {
+            false => "`clean --retry`",
+            true => "`clean --known OUT` with the same columns",
+        }
+    }
+
+    /// The rows that a later check may settle, by rule.
+    pub(super) fn open_lines(&self) -> Vec<ReportRule> {
+        self.left.open_lines(self.max_wait, self.later())
     }
 
     /// Number of rows of the list, whatever the number of their addresses.
@@ -315,7 +328,7 @@ impl Summary {
         writeln!(f, "{} {are} unverifiable:", self.rows_text(rows))?;
         if self.left.rows() > 0 {
             writeln!(f, "  {} for now: a later try may tell more", grouped(self.left.rows()))?;
-            self.left.open_lines(self.max_wait).iter().try_for_each(|rule| writeln!(f, "{}", line(rule)))?;
+            self.open_lines().iter().try_for_each(|rule| writeln!(f, "{}", line(rule)))?;
         }
         if self.settled.rows() > 0 {
             writeln!(f, "  {}: a later try alone does not help", grouped(self.settled.rows()))?;
@@ -325,7 +338,7 @@ impl Summary {
         unexplained.iter().try_for_each(|(rows, why)| writeln!(f, "  {} {why}", grouped(*rows)))?;
         match self.of_earlier_run + self.of_earlier_output {
             0 => Ok(()),
-            _ => writeln!(f, "  `clean --retry` checks those of them again that a later check may settle"),
+            _ => writeln!(f, "  {} checks those of them again that a later check may settle", self.later()),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::address::in_cell;
 use crate::encoding::Encoding;
 use crate::{ListError, ResultColumn, VERDICT_NAMES, VerdictNames};
 use csv::ByteRecord;
-pub(crate) use earlier::{EarlierColumns, has_foreign_name, reason_of};
+pub(crate) use earlier::{EarlierColumns, VerdictOf, has_foreign_name, reason_of};
 use header::Header;
 pub(crate) use names::is_usual;
 use std::borrow::Cow;
@@ -48,8 +48,10 @@ pub(crate) struct Columns {
     pub width: usize,
     /// Indexes of the columns that an earlier run has added, in ascending order. The output does not have them.
     pub earlier: Vec<usize>,
-    /// The columns of the first verdict of an earlier run.
-    pub first_earlier: Option<EarlierColumns>,
+    /// The columns of the verdict that an earlier run has written for each column of addresses; `None` if there are none.
+    pub earlier_verdicts: Vec<Option<EarlierColumns>>,
+    /// The names of `deliverable` of earlier verdicts that are of no column of `addresses`, or perhaps not.
+    pub other_verdicts: Vec<String>,
     /// The further columns of results.
     pub further: Vec<ResultColumn>,
     /// The names of the columns of verdicts, for each column of addresses.
@@ -65,7 +67,8 @@ impl Columns {
             has_header: false,
             width: 1,
             earlier: Vec::new(),
-            first_earlier: None,
+            earlier_verdicts: Vec::new(),
+            other_verdicts: Vec::new(),
             further: Vec::new(),
             verdicts: vec![VerdictNames::default()],
         }
@@ -178,11 +181,12 @@ pub(crate) fn find(
         has_header: header.is_there,
         width: sample.width(),
         earlier: Vec::new(),
-        first_earlier: None,
+        earlier_verdicts: Vec::new(),
+        other_verdicts: Vec::new(),
         further: further.to_vec(),
         verdicts: Vec::new(),
     };
-    (columns.earlier, columns.first_earlier) = earlier::find(sample, &columns);
+    earlier::find(sample, &mut columns);
     columns.verdicts = earlier::names(sample, &columns);
     Ok(columns)
 }
@@ -252,25 +256,27 @@ fn named(sample: &Sample, wanted: &[String]) -> Result<(Header, Vec<usize>), Lis
     Ok((header.unwrap_or_else(|| header::by_numbers(sample, &addresses)), addresses))
 }
 
+/// The name by which a user can choose a column, or its number from 1 if it has no name of its own.
+pub(crate) fn option_name(sample: &Sample, columns: &Columns, column: usize) -> String {
+    let name = |at: usize| sample.text(columns.titles, at);
+    let own = name(column);
+    let is_unique = (0..columns.width).filter(|&at| name(at).eq_ignore_ascii_case(&own)).count() == 1;
+    let is_name = columns.has_header && is_unique && own.parse::<usize>().is_err();
+    if is_name && !own.is_empty() { own.into_owned() } else { (column + 1).to_string() }
+}
+
 /// The columns with addresses that were not chosen: at least half of their values in the first rows are addresses.
 pub(crate) fn left_out(sample: &Sample, chosen: &Columns) -> Vec<LeftOutColumn> {
     let from = chosen.titles + usize::from(chosen.has_header);
     let end = sample.records.len().min(from + LOOKED_AT);
     let looked = Sample { records: sample.records[from.min(end)..end].to_vec(), encoding: sample.encoding };
-    let name = |column: usize| {
-        let name = |at: usize| sample.text(chosen.titles, at);
-        let own = name(column);
-        let is_unique = (0..chosen.width).filter(|&at| name(at).eq_ignore_ascii_case(&own)).count() == 1;
-        let is_name = chosen.has_header && is_unique && own.parse::<usize>().is_err();
-        if is_name && !own.is_empty() { own.into_owned() } else { (column + 1).to_string() }
-    };
     let is_other = |column: &usize| {
         !chosen.addresses.contains(column)
             && chosen.earlier.binary_search(column).is_err()
             && looked.holds_addresses(0, *column)
     };
     let of = |column: usize| LeftOutColumn {
-        name: name(column),
+        name: option_name(sample, chosen, column),
         rows: looked.addresses(0, column),
         looked_at: looked.records.len(),
     };

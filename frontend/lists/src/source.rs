@@ -144,6 +144,8 @@ pub struct Source {
     line: Vec<u8>,
     /// How many addresses of the last row were returned, if it has more; else 0.
     returned: usize,
+    /// The place of the last address among those of its row, from 0.
+    place: usize,
     notes: Notes,
     /// Number of titles, headers and rows so far.
     records: u64,
@@ -235,11 +237,11 @@ impl Source {
         self.notes
     }
 
-    /// What an earlier run has written about the first address of the last row; `None` if there is no such result.
+    /// What an earlier run has written about the last address; `None` if there is no such result.
     pub fn earlier_result(&self) -> Option<EarlierResult> {
         let (reason, results) = match self.shape.format {
             Format::Csv => {
-                let columns = self.shape.columns.first_earlier.as_ref()?;
+                let columns = self.shape.columns.earlier_verdicts.get(self.place)?.as_ref()?;
                 let text = |at: usize| {
                     self.shape.encoding.text(self.fields.get(at).unwrap_or_default()).trim().to_owned()
                 };
@@ -257,15 +259,15 @@ impl Source {
         Some(EarlierResult { reason, results })
     }
 
-    /// The further columns of results that an earlier run has added to the list, in their order. The objects of JSON lines may have
-    /// different ones: these are of the last row.
+    /// The further columns of results that an earlier run has added for the first column of addresses, in their order. The objects of
+    /// JSON lines may have different ones: these are of the last row.
     pub fn earlier_columns(&self) -> Vec<ResultColumn> {
-        match (self.shape.format, &self.shape.columns.first_earlier) {
+        match (self.shape.format, self.shape.columns.earlier_verdicts.first()) {
             (Format::Jsonl, _) => Object::parse(&self.line)
                 .map(|object| json::earlier_columns(&object, &self.shape.columns.verdicts[0]))
                 .unwrap_or_default(),
-            (_, Some(columns)) => columns.further.iter().map(|(column, _)| *column).collect(),
-            (_, None) => Vec::new(),
+            (_, Some(Some(columns))) => columns.further.iter().map(|(column, _)| *column).collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -306,6 +308,7 @@ impl Source {
         if step != Step::Row {
             return Ok(step);
         }
+        self.place = 0;
         match self.shape.format {
             Format::Csv => {
                 self.shape.row(&self.fields, &mut row.prefix);
@@ -340,6 +343,7 @@ impl Source {
     /// Takes the next address of the last row.
     fn take_next_address(&mut self, row: &mut Row) {
         let at = self.returned;
+        self.place = at;
         self.take_cell(row, self.shape.columns.addresses[at]);
         self.end_of_row(row, at + 1);
     }

@@ -174,12 +174,12 @@ impl ClosedRows {
         Ok(ClosedRows { keyed, earlier, earlier_rows: None, file: None, is_in_place: false })
     }
 
-    /// Fixes the hash of the run, and opens the file of the new output. `has_rule`: the output itself tells the rule of each row, and
-    /// needs no file.
+    /// Fixes the hash of the run, and opens the file of the new output. `needs_none`: the output itself tells the rule of each row, or
+    /// cannot be retried, so it needs no file.
     ///
     /// # Errors
     /// The old file of the output cannot be removed.
-    pub fn open(&mut self, keyed: Keyed, output: Option<&Path>, has_rule: bool) -> Result<(), SpillError> {
+    pub fn open(&mut self, keyed: Keyed, output: Option<&Path>, needs_none: bool) -> Result<(), SpillError> {
         self.keyed = keyed;
         if let Some(path) = self.earlier.take() {
             let is_same_key = key(&path)?.is_some_and(|found| found.key() == keyed.key());
@@ -189,7 +189,7 @@ impl ClosedRows {
         let real = |path: &Path| path.canonicalize().ok();
         self.is_in_place = self.earlier.as_deref().and_then(real).is_some_and(|it| real(&path) == Some(it));
         let file = ClosedFile::new(path, keyed)?;
-        self.file = (!has_rule).then_some(file);
+        self.file = (!needs_none).then_some(file);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Results of an earlier output, and estimates from a sample.
 
+use super::outputs::{names, without_times};
 use super::*;
 use lists::utc_text;
 
@@ -180,32 +181,6 @@ fn open_rows_of_an_earlier_output_are_checked_again_and_others_stay() {
 }
 
 #[test]
-fn each_unverifiable_row_is_open_if_its_rule_is_not_known() {
-    for (name, old, kept) in [
-        (
-            "old.csv",
-            "email,deliverable,reason\nnobody@x.com,false,unverifiable\na@x.com,false,inbox_full\n",
-            "a@x.com,false,inbox_full\n",
-        ),
-        (
-            "old.csv",
-            "1,nobody@x.com,false,unverifiable\n2,a@x.com,false,inbox_full\n",
-            "2,a@x.com,false,inbox_full\n",
-        ),
-        (
-            "old.jsonl",
-            "{\"email\":\"nobody@x.com\",\"deliverable\":false,\"reason\":\"unverifiable\",\"score\":null}\n\
-             {\"email\":\"a@x.com\",\"deliverable\":false,\"reason\":\"inbox_full\",\"score\":7}\n",
-            "{\"email\":\"a@x.com\",\"deliverable\":false,\"reason\":\"inbox_full\",\"score\":7}\n",
-        ),
-    ] {
-        let (output, asked) = retry(name, old);
-        assert_eq!(asked, ["nobody@x.com"], "{name}");
-        assert!(output.contains("mailbox_not_found") && output.ends_with(kept), "{output}");
-    }
-}
-
-#[test]
 fn rows_that_no_later_check_settles_are_not_open_without_the_column_rule_either() {
     let rows = "email\nlisted@x.com\nlater@x.com\nListed@X.com\nlisted@y.com\n";
     for name in ["list.csv", "list.jsonl"] {
@@ -246,6 +221,82 @@ fn rows_that_no_later_check_settles_are_not_open_without_the_column_rule_either(
         second.run().unwrap();
         assert!(!second.path("out.closed").exists(), "{name}");
     }
+}
+
+/// The output of a run with the columns `a` and `b`.
+const TWO: &str = "a,b,deliverable,reason,b_deliverable,b_reason\n\
+                   nobody@x.com,deliverable@x.com,false,mailbox_not_found,true,mailbox_exists\n\
+                   deliverable@y.com,later@y.com,true,mailbox_exists,false,unverifiable\n";
+
+#[test]
+fn a_verdict_is_never_that_of_another_column() {
+    for columns in [&[][..], &["a"], &["b"], &["a", "b"]] {
+        let mut desk = desk("old.csv", TWO);
+        desk.args.column = columns.iter().map(|&name| name.to_owned()).collect();
+        desk.args.writing.retry = true;
+        assert_eq!(desk.run().unwrap_err().exit, 2);
+        let said = desk.error();
+        assert!(said.starts_with("--retry works with the verdicts of one column only"), "{said}");
+        assert!(
+            said.contains(" --known ") && (columns.len() < 2 || said.contains(" --column a --column b "))
+        );
+        desk.nothing_written();
+    }
+    // As the message says: the results of both columns are used again, and the open rows are checked.
+    for (columns, asked) in [
+        ("a,b", &["later@y.com"][..]),
+        ("b", &["later@y.com"]),
+        ("a", &[]),
+        // The verdict without a name is of the first column of the earlier run, which is not known.
+        ("b,a", &["deliverable@y.com", "later@y.com", "nobody@x.com"]),
+    ] {
+        let mut desk = with_known(TWO, TWO);
+        desk.args.column = names(columns);
+        desk.run().unwrap();
+        assert_eq!(desk.checker.submitted_addresses(), asked, "{columns}");
+        let rows = match columns {
+            "a,b" => [
+                ",false,mailbox_not_found,NOW,true,mailbox_exists,NOW\n",
+                ",true,mailbox_exists,NOW,true,mailbox_exists,NOW\n",
+            ],
+            "b" => [",true,mailbox_exists,NOW\n"; 2],
+            _ => continue,
+        };
+        assert!(rows.iter().all(|row| without_times(&desk.output()).contains(row)), "{}", desk.output());
+    }
+    // Without a header, nothing says which verdict is of which column.
+    let rows = TWO.split_once('\n').unwrap().1;
+    let mut desk = with_known(rows, rows);
+    desk.args.column = names("1,2");
+    desk.run().unwrap();
+    assert_eq!(desk.checker.submitted.len(), 4);
+    // A list without the second column was cleaned with it before, and the other way round.
+    for (list, old) in
+        [("a\nnobody@x.com\n", TWO), (TWO, "a,deliverable,reason\nnobody@x.com,true,mailbox_exists\n")]
+    {
+        let mut desk = with_known(list, old);
+        desk.args.column = names(if list == TWO { "a,b" } else { "a" });
+        assert_eq!(desk.run().unwrap().known, 1);
+    }
+}
+
+#[test]
+fn verdicts_that_are_lost_or_doubtful_are_named() {
+    let job = |flags: &str, list: &str| Job::open(desk("list.csv", list).command_line(flags)).unwrap();
+    let lost = |flags: &str| retry::of_others(job(flags, TWO).source.shape(), "lost");
+    let said = lost("--column b").unwrap();
+    assert_eq!(
+        said,
+        "the earlier verdicts in `deliverable` are of another column than this run checks, or may be: lost"
+    );
+    assert_eq!(lost("--column a --column b"), None);
+    let one = "a,b,deliverable,reason\nnobody@x.com,deliverable@x.com,false,mailbox_not_found\n";
+    let said = job("--retry", one).left_out().unwrap();
+    assert!(
+        said.ends_with("they count for `a`; if they are of `b`, stop this run, and give `--column b` first"),
+        "{said}"
+    );
+    assert_eq!(job("--retry", "a,n,deliverable,reason\nb@x.com,1,true,mailbox_exists\n").left_out(), None);
 }
 
 #[test]

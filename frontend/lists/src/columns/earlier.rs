@@ -8,6 +8,10 @@
 //! Further columns of results ([`ResultColumn`]) are ours if they follow directly, have the same text before their names, and only
 //! have values that we write. Without a header, only the times of checks are recognized, directly after the verdicts.
 //!
+//! With several columns of addresses, the names say of which column a verdict is: `home_deliverable` is of the column `home`. The
+//! first verdict of a run has no such name. It counts for the first column that is chosen now, unless another verdict has the name of
+//! that column. A verdict that may be of another column counts for none.
+//!
 //! Other columns with these names belong to the owner of the list. Then the names of the new columns begin with `mailprobe_`.
 
 use super::{Columns, Sample};
@@ -22,15 +26,73 @@ pub(crate) struct EarlierColumns {
     pub verdict: usize,
     /// The further columns with their indexes.
     pub further: Vec<(ResultColumn, usize)>,
+    /// The column of addresses that the names of these columns say.
+    pub of: VerdictOf,
 }
 
-/// The indexes of the columns that an earlier run has added, in ascending order, and the columns of its first verdict.
-pub(super) fn find(sample: &Sample, columns: &Columns) -> (Vec<usize>, Option<EarlierColumns>) {
+/// The column of addresses to which a verdict belongs, by its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum VerdictOf {
+    /// The first column of the run that wrote the verdict.
+    First,
+    /// The column with this index.
+    Column(usize),
+    /// A column that the list does not have, or has twice.
+    Unknown,
+}
+
+/// Finds the columns that an earlier run has added, and the columns of addresses to which its verdicts belong.
+pub(super) fn find(sample: &Sample, columns: &mut Columns) {
     let rows = columns.titles + usize::from(columns.has_header);
-    if !columns.has_header {
-        return without_header(sample, columns, rows);
+    let verdicts = match columns.has_header {
+        true => with_header(sample, columns, rows),
+        false => without_header(sample, columns, rows),
+    };
+    let indexes = |it: &EarlierColumns| it.verdict..it.verdict + VERDICT_NAMES.len() + it.further.len();
+    columns.earlier = verdicts.iter().flat_map(indexes).collect();
+    let has_name = |address: usize| verdicts.iter().any(|it| it.of == VerdictOf::Column(address));
+    // Without a header, nothing says the order of several verdicts.
+    let is_first = |it: &EarlierColumns| {
+        it.of == VerdictOf::First
+            && !has_name(columns.addresses[0])
+            && (columns.has_header || verdicts.len() == 1)
+    };
+    let of = |(n, address): (usize, &usize)| {
+        let is_of = |it: &&EarlierColumns| it.of == VerdictOf::Column(*address) || n == 0 && is_first(it);
+        verdicts.iter().find(is_of).cloned()
+    };
+    columns.earlier_verdicts = columns.addresses.iter().enumerate().map(of).collect();
+    let is_other =
+        |it: &&EarlierColumns| !columns.earlier_verdicts.iter().flatten().any(|known| known == *it);
+    let name = |it: &EarlierColumns| match columns.has_header {
+        true => sample.text(columns.titles, it.verdict).into_owned(),
+        false => (it.verdict + 1).to_string(),
+    };
+    columns.other_verdicts = verdicts.iter().filter(is_other).map(name).collect();
+}
+
+/// The column of a verdict with this text before its names.
+fn column_of(sample: &Sample, columns: &Columns, stem: &str) -> VerdictOf {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let rest = stem.strip_prefix("mailprobe").and_then(|rest| rest.split_once('_'));
+    let rest = rest.filter(|(number, _)| is_number(number)).map(|(_, rest)| rest);
+    if stem.is_empty() || rest == Some("") {
+        return VerdictOf::First;
     }
-    let (mut found, mut first) = (Vec::new(), None);
+    let named = |stem: &str| {
+        let name = stem.strip_suffix('_').unwrap_or_default().to_lowercase();
+        let is_named = |&at: &usize| sample.text(columns.titles, at).to_lowercase() == name;
+        (0..columns.width).filter(is_named).collect::<Vec<_>>()
+    };
+    let found = Some(named(stem)).filter(|found| !found.is_empty());
+    match *found.or_else(|| rest.map(named)).unwrap_or_default() {
+        [column] => VerdictOf::Column(column),
+        _ => VerdictOf::Unknown,
+    }
+}
+
+fn with_header(sample: &Sample, columns: &Columns, rows: usize) -> Vec<EarlierColumns> {
+    let mut found = Vec::new();
     let mut at = 0;
     while at + 1 < columns.width {
         let stem = stem(&sample.text(columns.titles, at), &sample.text(columns.titles, at + 1));
@@ -44,12 +106,11 @@ pub(super) fn find(sample: &Sample, columns: &Columns) -> (Vec<usize>, Option<Ea
             continue;
         };
         let further = further(sample, columns, rows, &stem, at + 2);
-        found.extend(at..at + 2 + further.len());
         let verdict = at;
         at += 2 + further.len();
-        first.get_or_insert(EarlierColumns { verdict, further });
+        found.push(EarlierColumns { verdict, further, of: column_of(sample, columns, &stem) });
     }
-    (found, first)
+    found
 }
 
 /// The further columns of results from this one on.
@@ -73,14 +134,14 @@ fn further(
     found
 }
 
-fn without_header(sample: &Sample, columns: &Columns, rows: usize) -> (Vec<usize>, Option<EarlierColumns>) {
-    let (mut end, mut first) = (columns.width, None);
+fn without_header(sample: &Sample, columns: &Columns, rows: usize) -> Vec<EarlierColumns> {
+    let (mut end, mut found) = (columns.width, Vec::new());
     let least = columns.addresses.iter().max().map_or(1, |at| at + 1);
     while let Some(columns) = last_verdict(sample, rows, &(least..end)) {
         end = columns.verdict;
-        first = Some(columns);
+        found.insert(0, columns);
     }
-    ((end..columns.width).collect(), first)
+    found
 }
 
 /// The last columns of these, if they are a verdict, with or without the time of its check.
@@ -90,13 +151,14 @@ fn last_verdict(sample: &Sample, rows: usize, range: &Range<usize>) -> Option<Ea
         (range.contains(&at) && has_only_verdicts(sample, rows, at, false)).then_some(at)
     };
     if let Some(verdict) = verdict(2) {
-        return Some(EarlierColumns { verdict, further: Vec::new() });
+        return Some(EarlierColumns { verdict, further: Vec::new(), of: VerdictOf::First });
     }
     let (verdict, at) = (verdict(3)?, range.end - 1);
     let times: Vec<_> = (rows..sample.records.len()).map(|row| sample.text(row, at)).collect();
     let has_times = times.iter().any(|text| !text.is_empty())
         && times.iter().all(|text| ResultColumn::CheckedAt.has_value(text));
-    has_times.then(|| EarlierColumns { verdict, further: vec![(ResultColumn::CheckedAt, at)] })
+    let further = vec![(ResultColumn::CheckedAt, at)];
+    has_times.then_some(EarlierColumns { verdict, further, of: VerdictOf::First })
 }
 
 /// The text before `deliverable` and `reason`, if these are names of our columns.

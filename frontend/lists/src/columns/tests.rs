@@ -198,6 +198,46 @@ fn earlier_columns_are_recognized() {
     }
 }
 
+/// A list that was cleaned before, and the chosen columns: the index of the earlier verdict of each, and the names of other verdicts.
+#[track_caller]
+fn check_verdicts(text: &str, wanted: &[&str], verdicts: &[Option<usize>], others: &[&str]) {
+    let chosen: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
+    let columns = find(&sample(text), &chosen, &[]).unwrap();
+    let found: Vec<_> = columns.earlier_verdicts.iter().map(|it| it.as_ref().map(|it| it.verdict)).collect();
+    let named: Vec<&str> = columns.other_verdicts.iter().map(String::as_str).collect();
+    assert_eq!((&*found, &*named), (verdicts, others), "{text} {wanted:?}");
+}
+
+#[test]
+fn a_verdict_is_of_the_column_that_its_name_says() {
+    let two = "a,b,deliverable,reason,b_deliverable,b_reason\na@x.co,b@x.co,true,mailbox_exists,false,no_mx";
+    check_verdicts(two, &["a", "b"], &[Some(2), Some(4)], &[]);
+    check_verdicts(two, &["a"], &[Some(2)], &["b_deliverable"]);
+    check_verdicts(two, &[], &[Some(2)], &["b_deliverable"]);
+    check_verdicts(two, &["B"], &[Some(4)], &["deliverable"]);
+    check_verdicts(two, &["b", "a"], &[Some(4), None], &["deliverable"]);
+    let with_times = "a,b,deliverable,reason,rule,b_deliverable,b_reason,b_rule\na@x.co,b@x.co,true,mailbox_exists,x,false,no_mx,";
+    check_verdicts(with_times, &["2", "1"], &[Some(5), None], &["deliverable"]);
+    // The list has columns of its owner with the names of the verdicts.
+    let prefixed = "a,b,reason,mailprobe_deliverable,mailprobe_reason,b_deliverable,b_reason,mailprobe2_b_deliverable,mailprobe2_b_reason\n\
+                    a@x.co,b@x.co,x,true,mailbox_exists,yes,y,false,no_mx";
+    check_verdicts(prefixed, &["a", "b"], &[Some(3), Some(7)], &[]);
+    check_verdicts(prefixed, &["b"], &[Some(7)], &["mailprobe_deliverable"]);
+    // One column: its verdict is that of the column that is chosen.
+    let one = "a,b,deliverable,reason\na@x.co,b@x.co,true,mailbox_exists";
+    check_verdicts(one, &["b"], &[Some(2)], &[]);
+    check_verdicts(one, &["b", "a"], &[Some(2), None], &[]);
+    // The column is gone, or there are two with its name.
+    let gone = "a,b_deliverable,b_reason\na@x.co,false,no_mx";
+    check_verdicts(gone, &["a"], &[None], &["b_deliverable"]);
+    let same = "a,a,deliverable,reason,a_deliverable,a_reason\na@x.co,b@x.co,true,mailbox_exists,false,no_mx";
+    check_verdicts(same, &["1", "2"], &[Some(2), None], &["a_deliverable"]);
+    // Without a header, nothing says which verdict is of which column.
+    let unnamed = "a@x.co,b@x.co,true,mailbox_exists,false,no_mx";
+    check_verdicts(unnamed, &["1", "2"], &[None, None], &["3", "5"]);
+    check_verdicts("a@x.co,b@x.co,true,mailbox_exists", &["2"], &[Some(2)], &[]);
+}
+
 #[test]
 fn an_empty_list_is_one() {
     let empty = Sample { records: Vec::new(), encoding: Encoding::utf_8(false) };

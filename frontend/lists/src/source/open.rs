@@ -200,6 +200,7 @@ fn open_text(
         fields: ByteRecord::new(),
         line: Vec::new(),
         returned: 0,
+        place: 0,
         notes: Notes::default(),
         records: 0,
     };
@@ -318,6 +319,7 @@ fn shape(
         titles: Vec::new(),
         header: ByteRecord::new(),
         key: String::new(),
+        chosen: Vec::new(),
         left_out: Vec::new(),
     };
     let found = match format {
@@ -332,6 +334,8 @@ fn shape(
                 )));
             }
             columns::find(&sample, options.columns, options.results).map(|found| {
+                let name = |&column: &usize| columns::option_name(&sample, &found, column);
+                shape.chosen = found.addresses.iter().map(name).collect();
                 shape.left_out = columns::left_out(&sample, &found);
                 shape.columns = found;
             })
@@ -398,6 +402,7 @@ fn key(name: &str, beginning: &Beginning, shape: &mut Shape, wanted: &[String]) 
         return Err(ListError::Key(format!("there is no key `{}`: the list has {keys}", shape.key)));
     };
     shape.key = found.to_owned();
+    shape.chosen = vec![shape.key.clone()];
     let objects = || beginning.lines(end).filter_map(|(_, line)| Object::parse(line).ok());
     shape.columns.verdicts = vec![json::names(objects(), &shape.columns.further)];
     let names = &shape.columns.verdicts[0];

@@ -2,10 +2,10 @@
 
 use super::detect::Dialect;
 use super::endings::{Endings, Further, Layout, csv_value};
-use crate::columns::{Columns, LeftOutColumn};
+use crate::columns::{Columns, LeftOutColumn, VerdictOf};
 use crate::encoding::Encoding;
 use crate::json;
-use crate::{Format, ResultColumn, VerdictNames, reasons};
+use crate::{Format, ResultColumn, VERDICT_NAMES, VerdictNames, reasons};
 use api::Reason;
 use csv::ByteRecord;
 
@@ -26,6 +26,8 @@ pub struct Shape {
     pub header: ByteRecord,
     /// The key of a JSON object that holds the address.
     pub key: String,
+    /// The names of the columns of addresses, or their numbers from 1 if they have none of their own; the key of JSON objects.
+    pub chosen: Vec<String>,
     /// The columns with addresses that were not chosen, in the order of the list.
     pub left_out: Vec<LeftOutColumn>,
 }
@@ -49,6 +51,28 @@ impl Shape {
     /// Whether quotes enclose CSV values. Without, they are a part of the values.
     pub fn has_quotes(&self) -> bool {
         self.dialect.has_quotes
+    }
+
+    /// The names of earlier verdicts that are of none of the columns of addresses, or perhaps not. The output does not have them.
+    pub fn other_verdicts(&self) -> &[String] {
+        &self.columns.other_verdicts
+    }
+
+    /// Another column with addresses of which the earlier verdicts of the first column may be, because their names do not say it.
+    pub fn doubtful_column(&self) -> Option<&str> {
+        let Columns { earlier_verdicts, other_verdicts, .. } = &self.columns;
+        let first = earlier_verdicts.first().and_then(Option::as_ref);
+        if self.format != Format::Jsonl && first.is_none_or(|it| it.of != VerdictOf::First) {
+            return None;
+        }
+        let own = self.chosen.iter().zip(earlier_verdicts).skip(1);
+        let own = own.filter(|(_, verdict)| verdict.is_none()).map(|(name, _)| name);
+        let has_verdict = |name: &str| {
+            let end = format!("{name}_{}", VERDICT_NAMES[0]);
+            other_verdicts.iter().any(|verdict| verdict.ends_with(&end))
+        };
+        let mut all = own.chain(self.left_out.iter().map(|column| &column.name)).map(String::as_str);
+        all.find(|name| !has_verdict(name))
     }
 
     /// Number of columns of addresses: each row has as many verdicts.
