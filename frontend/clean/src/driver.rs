@@ -113,6 +113,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         run.closed.flush()?;
         run.parts.progress.end();
         run.summary.files = run.parts.sink.finish()?;
+        run.summary.closed = run.closed.written();
         Ok(())
     });
     run.parts.progress.end();
@@ -492,6 +493,7 @@ impl Run<'_> {
             done,
             resumed: self.summary.resumed,
             rows: facts.rows.map(|rows| (rows as u64).max(self.read)),
+            columns: self.summary.columns,
             found: self.found,
             is_fast: self.summary.is_fast,
             left: left.filter(|_| facts.rows.is_some()),

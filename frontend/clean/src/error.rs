@@ -107,6 +107,9 @@ impl From<ListError> for CleanError {
             ListError::Column(message) => {
                 CleanError::usage(format!("{message}; name one of them, or its number, with --column"))
             }
+            ListError::NoHeader(message) => {
+                CleanError::usage(format!("{message}; give its number, such as --column 1"))
+            }
             ListError::Key(message) => {
                 CleanError::usage(format!("{message}; name one of them with --column"))
             }

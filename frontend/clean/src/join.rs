@@ -161,6 +161,7 @@ impl Join {
             bytes,
             rows: part.map(|part| (read as f64 * part) as u64),
             resumed: self.summary.resumed,
+            columns: self.summary.columns,
             found: self.found,
             left,
             ..Standing::default()

@@ -86,7 +86,9 @@ impl KnownResults {
         let shares = state.shares;
         let open = |columns| Source::open(path, &ReadOptions { columns, ..ReadOptions::default() });
         let mut source = match open(column) {
-            Err(ListError::Column(_) | ListError::Key(_)) => open(column.get(..1).unwrap_or_default())?,
+            Err(ListError::Column(_) | ListError::NoHeader(_) | ListError::Key(_)) => {
+                open(column.get(..1).unwrap_or_default())?
+            }
             opened => opened?,
         };
         let mut known = KnownResults { table: Table::new(shares), is_undated: false, unused: 0 };

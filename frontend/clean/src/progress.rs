@@ -22,6 +22,8 @@ pub(super) struct Standing {
     pub resumed: u64,
     /// Number of rows of the list, if it can be estimated.
     pub rows: Option<u64>,
+    /// Number of columns of addresses. With several, each number of rows is one of cells.
+    pub columns: usize,
     /// Number of addresses with a result, by its reason.
     pub found: ReasonCounts,
     pub is_fast: bool,
@@ -108,11 +110,12 @@ impl Progress {
 fn line(standing: &Standing, elapsed: Duration) -> String {
     let Standing { done, resumed, rows, found, left, ref awaited, .. } = *standing;
     let rate = done.saturating_sub(resumed) as f64 / elapsed.as_secs_f64().max(0.001);
+    let (one, many) = if standing.columns > 1 { ("cell", "cells") } else { ("row", "rows") };
     let mut line = match rows {
         Some(rows) if rows > done => {
-            format!("{} of {} rows, {rate:.0}/s", grouped(done), grouped(rows))
+            format!("{} of {} {many}, {rate:.0}/s", grouped(done), grouped(rows))
         }
-        _ => format!("{}, {rate:.0}/s", counted(done, "row", "rows")),
+        _ => format!("{}, {rate:.0}/s", counted(done, one, many)),
     };
     if let Some(left) = left.filter(|_| elapsed > GUESS_AFTER) {
         line += &format!(", {} left", duration_text(left));
@@ -173,6 +176,8 @@ mod tests {
             "1,000 of 3,000 rows, 100/s, 1 min 40 s left; 500 addresses deliverable, 250 unverifiable; \
              waiting for a.example (greylisting) and 2 other domains"
         );
+        let cells = Standing { columns: 2, ..standing.clone() };
+        assert!(line(&cells, Duration::from_secs(6)).starts_with("1,000 of 3,000 cells, 100/s, "));
         let begun = Standing { rows: None, resumed: 0, awaited: None, ..standing };
         assert_eq!(
             line(&begun, Duration::from_secs(2)),

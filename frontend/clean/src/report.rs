@@ -33,6 +33,7 @@ fn report(args: &CleanArgs, summary: &Summary) -> Report {
         settled: summary.settled.settled_lines(),
         unexplained: summary.unexplained(),
         columns: summary.columns,
+        empty: summary.empty,
         facts: summary.facts(),
         ..Report::default()
     };

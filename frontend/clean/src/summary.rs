@@ -14,7 +14,7 @@ use lists::{Class, Domains, ReasonCounts, domain_text};
 pub use reading::Reading;
 use std::fmt;
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The summary of a run.
@@ -62,6 +62,8 @@ pub struct Summary {
     pub reading: Option<Reading>,
     /// The files that were written.
     pub files: Vec<WrittenFile>,
+    /// The file of closed rows beside the output, if there is one.
+    pub closed: Option<PathBuf>,
     /// Probable typing mistakes in domains, the most frequent first; empty unless they were looked for.
     pub typos: Vec<ReportTypo>,
     /// The estimate for the list, if only a sample was checked.
@@ -86,6 +88,10 @@ pub enum Extent {
 /// The warning about `known_undated`.
 const UNDATED: &str = "the earlier output has results without checked_at. Their age is counted from the last change of the file: they are older if it was \
      copied or changed since; make outputs with --columns checked_at";
+
+/// What checks closed rows. The results of an output with the column `rule` say that they are closed, and count for a day.
+const AFTER_CAUSE: &str = "after you have removed the cause, such as a blocklist, `clean LIST --known OUT -o NEW` checks the closed ones; if OUT has \
+     the column rule, a day after their last check";
 
 /// Number of domains in the text.
 const TOP_DOMAINS: usize = 5;
@@ -118,7 +124,7 @@ impl Summary {
         let of_output = self.of_earlier_output.min(rest - of_run);
         let all = [
             (of_run, "with the result of an earlier run"),
-            (of_output, "with the result of the earlier output"),
+            (of_output, "closed in the earlier output: a later check alone would not settle them"),
             (rest - of_run - of_output, "with the address of an earlier row, and its result"),
         ];
         all.into_iter().filter(|(rows, _)| *rows > 0).collect()
@@ -336,7 +342,10 @@ impl Summary {
         }
         let unexplained = self.unexplained();
         unexplained.iter().try_for_each(|(rows, why)| writeln!(f, "  {} {why}", grouped(*rows)))?;
-        match self.of_earlier_run + self.of_earlier_output {
+        if self.of_earlier_output > 0 {
+            writeln!(f, "  {AFTER_CAUSE}")?;
+        }
+        match self.of_earlier_run {
             0 => Ok(()),
             _ => writeln!(f, "  {} checks those of them again that a later check may settle", self.later()),
         }
@@ -346,7 +355,10 @@ impl Summary {
     fn shares(&self) -> String {
         let total = self.total();
         let share = |part: u64, what: &str| format!("{} {what} ({})", grouped(part), percent(part, total));
-        let undeliverable = share(self.reasons.of_class(Class::Undeliverable), "undeliverable");
+        let mut undeliverable = share(self.reasons.of_class(Class::Undeliverable), "undeliverable");
+        if self.empty > 0 {
+            undeliverable += &format!(" ({} of them empty)", grouped(self.empty));
+        }
         let unknown = self.reasons.of_class(Class::Unknown);
         if !self.is_fast {
             let deliverable = share(self.reasons.of_class(Class::Deliverable), "deliverable");
@@ -373,16 +385,14 @@ impl Summary {
         writeln!(f, "domains with the most {unit}:")?;
         for (domain, counts) in sorted.into_iter().take(TOP_DOMAINS) {
             let domain = domain_text(domain);
-            let (share, good) = (counts.rows as f64 / total, counts.deliverable as f64 / counts.rows as f64);
-            let count = grouped(counts.rows);
-            let (share, good) = (100.0 * share, 100.0 * good);
+            let percent = |part: u64, of: f64| 100.0 * part as f64 / of;
+            let (share, good) =
+                (percent(counts.rows, total), percent(counts.deliverable, counts.rows as f64));
+            write!(f, "  {domain:<30}{:>12}{share:>8.1} %", grouped(counts.rows))?;
             // Fast checks find no address deliverable.
-            match self.is_fast {
-                true => writeln!(f, "  {domain:<30}{count:>12}{share:>8.1} %")?,
-                false => {
-                    writeln!(f, "  {domain:<30}{count:>12}{share:>8.1} %, {good:.1} % of them deliverable")?
-                }
-            }
+            let good =
+                if self.is_fast { String::new() } else { format!(", {good:.1} % of them deliverable") };
+            writeln!(f, "{good}")?;
         }
         Ok(())
     }

@@ -196,11 +196,6 @@ fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
 }
 
 impl Desk {
-    fn column(mut self, column: &str) -> Desk {
-        self.args.column = vec![column.into()];
-        self
-    }
-
     /// The arguments of `clean` with the list and these flags, in which `@` is the folder.
     fn command_line(&self, flags: &str) -> CleanArgs {
         #[derive(clap::Parser)]
@@ -378,11 +373,6 @@ fn check_refused(mut desk: Desk, expected: &str) {
 #[test]
 fn lists_that_are_none() {
     let refused = |name: &str, list: &[u8], expected: &str| check_refused(desk(name, list), expected);
-    check_refused(
-        desk("a.csv", "id,name\n1,Joe\n").column("email"),
-        "there is no column `email`: the list has id, name;",
-    );
-    check_refused(desk("a.jsonl", "{\"id\":1}\n").column("work"), "there is no key `work`: the list has id;");
     refused(
         "a.txt",
         b"\xff\xfea\0",
@@ -422,14 +412,6 @@ fn arguments_that_cannot_be() {
     assert_eq!(std::fs::read_to_string(&desk.args.input).unwrap(), "email\na@b.co\n");
 
     desk.args.output = None;
-    desk.args.resume = true;
-    assert!(desk.error().starts_with("--resume needs an output file"));
-    desk.args.resume = false;
-
-    desk.args.output = Some(desk.path("no/such/out"));
-    assert!(desk.error().starts_with("the folder no/such does not exist"));
-    desk.args.output = Some(desk.folder.path().to_owned());
-    assert!(desk.error().contains("cannot be written: it is a folder"));
     desk.args.input = desk.path("missing.csv");
     assert!(desk.error().starts_with("missing.csv cannot be read: "));
     desk.args.input = desk.folder.path().to_owned();

@@ -70,6 +70,7 @@ impl SourceError {
                 format!("{message}: name the column of the addresses, or its number, as `column`")
             }
             ListError::Column(message) => format!("{message}; name one of them, or its number, as `column`"),
+            ListError::NoHeader(message) => format!("{message}; give its number as `column`, such as 1"),
             ListError::Key(message) => format!("{message}; name one of them as `column`"),
             ListError::NoColumns(message) => format!("{message}: upload the list without `column`"),
         })

@@ -11,6 +11,7 @@ mod names;
 
 use crate::address::in_cell;
 use crate::encoding::Encoding;
+use crate::numbers::counted;
 use crate::{ListError, ResultColumn, VERDICT_NAMES, VerdictNames};
 use csv::ByteRecord;
 pub(crate) use earlier::{EarlierColumns, VerdictOf, has_foreign_name, reason_of};
@@ -243,9 +244,15 @@ fn named(sample: &Sample, wanted: &[String]) -> Result<(Header, Vec<usize>), Lis
                 )));
             }
             (None, Err(_)) => {
-                let unnamed = || format!("{} columns, and no header is recognized", sample.width());
-                let names = header::listed(sample).unwrap_or_else(unnamed);
-                return Err(ListError::Column(format!("there is no column `{name}`: the list has {names}")));
+                let missing = format!("there is no column `{name}`: the list has");
+                let by_other = || by_wanted.map(|header| header::listed_in(sample, header.titles));
+                return Err(match header::listed(sample).or_else(by_other) {
+                    Some(names) => ListError::Column(format!("{missing} {names}")),
+                    None => {
+                        let columns = counted(sample.width() as u64, "column", "columns");
+                        ListError::NoHeader(format!("{missing} {columns}, and no header is recognized"))
+                    }
+                });
             }
         };
         if addresses.contains(&column) {
@@ -289,10 +296,7 @@ fn described(sample: &Sample) -> String {
 }
 
 fn no_address(sample: &Sample) -> ListError {
-    let columns = match sample.width() {
-        1 => "1 column".to_owned(),
-        count => format!("{count} columns"),
-    };
+    let columns = counted(sample.width() as u64, "column", "columns");
     ListError::NoAddress(format!("{columns}{}", described(sample)))
 }
 

@@ -14,6 +14,8 @@ pub enum ListError {
     NoAddress(String),
     /// The column of addresses does not exist, or none looks like it. The caller says where the user names one, or its number.
     Column(String),
+    /// The user named a column by its name, and no header is recognized. The caller says where the user gives its number.
+    NoHeader(String),
     /// The key of addresses does not exist in a list of JSON objects. The caller says where the user names one.
     Key(String),
     /// The user named a column of a list without columns.
@@ -42,6 +44,7 @@ impl fmt::Display for ListError {
             | ListError::Machine(message)
             | ListError::NoAddress(message)
             | ListError::Column(message)
+            | ListError::NoHeader(message)
             | ListError::Key(message)
             | ListError::NoColumns(message) => f.write_str(message),
         }

@@ -47,6 +47,8 @@ pub struct Report {
     pub unexplained: Vec<(u64, &'static str)>,
     /// Number of columns of addresses. With several, the counts of rows are counts of cells.
     pub columns: usize,
+    /// Number of empty rows, or cells, among those that are undeliverable.
+    pub empty: u64,
     /// Further facts about the run: a name and a text.
     pub facts: Vec<(String, String)>,
 }
@@ -178,6 +180,7 @@ fn classes(report: &Report, rows: u64) -> Markup {
                     div.class.(class.as_str()) {
                         h3 { (class.title()) }
                         p.count { (grouped(report.of(class))) " " span { (percent(report.of(class), rows)) } }
+                        @if class == Class::Undeliverable && report.empty > 0 { p { "(" (grouped(report.empty)) " of them empty)" } }
                         p { (sentence(class.meaning())) }
                     }
                 }
@@ -371,6 +374,7 @@ mod tests {
             settled: vec![ReportRule { rows: 5, ..ReportRule::default() }],
             unexplained: vec![(3, "why")],
             columns: 1,
+            empty: 0,
             facts: vec![("Files".into(), evil.into())],
         }
     }

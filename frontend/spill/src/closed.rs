@@ -220,6 +220,11 @@ impl ClosedRows {
         Ok(is_closed)
     }
 
+    /// The file of the new output, if there is one.
+    pub fn written(&self) -> Option<PathBuf> {
+        self.file.as_ref().map(|file| file.path.clone()).filter(|path| path.exists())
+    }
+
     /// Adds an address by its hash.
     pub fn add(&mut self, key: u128) {
         if let Some(file) = &mut self.file {

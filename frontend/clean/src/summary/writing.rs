@@ -4,6 +4,7 @@ use super::{Summary, UNDATED};
 use engine::proto::lists::Lists;
 use lists::numbers::{counted, grouped};
 use lists::report::ReportTypo;
+use spill::closed;
 use std::fmt;
 
 impl Summary {
@@ -37,6 +38,9 @@ impl Summary {
     fn file_lines(&self) -> Vec<String> {
         let line = |file: &super::WrittenFile| {
             let mut line = format!("{} ({})", file.path.display(), counted(file.rows, "row", "rows"));
+            if let Some(closed) = self.closed.as_ref().filter(|path| **path == closed::beside(&file.path)) {
+                line += &format!(" and {}, which --retry needs", closed.display());
+            }
             if file.cut_cells > 0 {
                 let cells = counted(file.cut_cells, "cell is", "cells are");
                 line += &format!(

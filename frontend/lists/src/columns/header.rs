@@ -32,10 +32,17 @@ pub(super) fn by_names(sample: &Sample) -> Option<(Header, Vec<usize>)> {
     })
 }
 
-/// The header with this name.
+/// The header with this name. A row with an address has values and no names, unless a name is a usual one.
 pub(super) fn with_name(sample: &Sample, wanted: &str) -> Option<Header> {
     let has_name = |row: &usize| in_row(sample, *row, wanted).is_some();
-    candidates(sample).find(has_name).map(|titles| Header { titles, is_there: true })
+    let is_data = |row: usize| {
+        let mut columns = 0..sample.records[row].len();
+        columns.clone().any(|column| sample.has_address(row, column))
+            && !columns.any(|column| names::is_usual(&sample.text(row, column)))
+    };
+    candidates(sample)
+        .find(|row| has_name(row) && !is_data(*row))
+        .map(|titles| Header { titles, is_there: true })
 }
 
 /// The column of a header with this name.
@@ -118,8 +125,12 @@ fn looks_like_names(sample: &Sample, row: usize) -> bool {
 
 /// The names of the columns for a message. Values of rows may be personal data, so this is `None` unless a row is surely a header.
 pub(super) fn listed(sample: &Sample) -> Option<String> {
-    let row = candidates(sample).find(|&row| is_surely_header(sample, row))?;
-    Some(joined((0..sample.records[row].len()).map(|column| sample.text(row, column).into_owned())))
+    candidates(sample).find(|&row| is_surely_header(sample, row)).map(|row| listed_in(sample, row))
+}
+
+/// The names in a header for a message.
+pub(super) fn listed_in(sample: &Sample, row: usize) -> String {
+    joined((0..sample.records[row].len()).map(|column| sample.text(row, column).into_owned()))
 }
 
 /// Whether a row has a usual name of columns, or only texts above numbers.

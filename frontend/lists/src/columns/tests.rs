@@ -139,10 +139,21 @@ fn errors_name_the_columns() {
     ] {
         assert_eq!(said(text, None), ListError::NoAddress(columns.to_owned()), "{text}");
     }
-    for text in ["a@b.co,x", "Joe,Smith\nAnn,Miller"] {
-        let said = said(text, Some("email")).to_string();
-        assert_eq!(said, "there is no column `email`: the list has 2 columns, and no header is recognized");
+    // A row with an address is no header: it would lose its check.
+    for (text, name) in [
+        ("a@b.co,x", "email"),
+        ("Joe,Smith\nAnn,Miller", "email"),
+        ("Joe,a@b.co\nAnn,c@d.co", "Joe"),
+        ("Joe,a@b.co\nAnn,c@d.co", "a@b.co"),
+        ("Joe,a@b.co", "joe"),
+    ] {
+        let why = format!("there is no column `{name}`: the list has 2 columns, and no header is recognized");
+        assert_eq!(said(text, Some(name)), ListError::NoHeader(why), "{text}");
     }
+    check("E-Mail,ask a@b.co\nc@d.co,x", Some("e-mail"), 0, true);
+    let two = ["kunde".to_owned(), "mail".to_owned()];
+    let said = find(&sample("Kunde,Firma\na@b.co,x"), &two, &[]).unwrap_err();
+    assert_eq!(said, ListError::Column("there is no column `mail`: the list has Kunde, Firma".to_owned()));
 }
 
 #[test]
