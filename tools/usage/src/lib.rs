@@ -97,7 +97,7 @@ fn explained(
     error
 }
 
-/// The number or time that the argument is the end of, if it was written with a space: `5 000` or `15 m`.
+/// The whole number or time, if the argument is a part of one that was written with spaces: `5 000` or `15 m`.
 fn split_number(arguments: &[OsString], wrong: &str) -> Option<String> {
     let at = arguments.iter().position(|argument| argument == wrong)?;
     let is_number = |text: &str| values::number(text, 0, u64::MAX).is_ok();
@@ -107,7 +107,11 @@ fn split_number(arguments: &[OsString], wrong: &str) -> Option<String> {
     {
         from -= 1;
     }
-    let groups = arguments.get(from..=at)?.iter().filter_map(|group| group.to_str());
+    let is_group = |text: &str| text.len() == 3 && is_number(text);
+    let further =
+        arguments.iter().skip(at + 1).map_while(|group| group.to_str().filter(|group| is_group(group)));
+    let to = at + 1 + if is_group(wrong) { further.count() } else { 0 };
+    let groups = arguments.get(from..to)?.iter().filter_map(|group| group.to_str());
     let whole: String = groups.collect();
     let is_time = values::duration(&whole, None).is_ok();
     let is_grouped = wrong.len() == 3 && is_number(&whole);
@@ -231,7 +235,7 @@ mod tests {
             ),
             (
                 "tool run --rate 1 234 567",
-                "unexpected argument '234' found; tip: a number has no spaces: write 1,234; see `tool run --help`",
+                "unexpected argument '234' found; tip: a number has no spaces: write 1,234,567; see `tool run --help`",
             ),
             ("tool run --rate 1 7", "unexpected argument '7' found; see `tool run --help`"),
             ("tool --speed", "unexpected argument '--speed' found; see `tool --help`"),
