@@ -1,14 +1,14 @@
-//! The DNS lookups of a shard: drives the state machine of engine-proto ([`Lookup`]) over a pool of UDP sockets, with a cache that
-//! belongs to this thread alone.
+//! The DNS lookups of a shard. A [`Lookup`] (in engine-proto) decides what to ask, when, and of which resolver. This module sends
+//! the messages of the lookups, hands the answers to them, and keeps the outcomes in a cache that only this shard uses.
 //!
 //! ```text
-//! look_up ─> cache ─> the same question under way? ─> window (room.rs) ─> socket (ports.rs)
-//!                                                      full: queue            │
-//! caller  <─ cache <─ doubts (doubts.rs) <─ the lookup machine <─ answer ─────┘
+//! look_up ─> cache ─> join a lookup of this question ─> window (room.rs) ─> socket (ports.rs)
+//!                                                       full: queue            │
+//! caller  <─ cache <─ check of a denial (doubts.rs) <─ Lookup <─ answer ───────┘
 //! ```
 //!
-//! A question has no task and no timer of its own. Its datagrams are sent in batches with those of other questions, the task that
-//! reads a socket also handles the answers, and one task checks for timeouts.
+//! A lookup over UDP has no task of its own. One task sends all questions that are ready at the same time, the task that reads a
+//! socket hands the answers to their lookups, and one task checks the timeouts of all lookups.
 
 mod doubts;
 mod ports;
@@ -45,10 +45,10 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// The interval at which timeouts are checked.
+/// How often the timeouts of all lookups are checked.
 const TICK: Duration = Duration::from_millis(20);
-/// The interval while lookups wait for room. It is shorter, because a shard is not told when another shard makes room in the window
-/// that all share.
+/// How often they are checked while lookups wait for room in a window. This interval is shorter, because all shards share the
+/// windows, and a shard is not told when another one makes room.
 const TICK_CROWDED: Duration = Duration::from_millis(5);
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -61,17 +61,15 @@ struct Inner<R: Runtime> {
     upstreams: Vec<SocketAddr>,
     config: LookupConfig,
     cache: RefCell<Cache<Hashing>>,
-    /// The lookups under way, by question.
     pending: RefCell<HashMap<Question, Rc<PendingLookup<R>>>>,
-    /// Lookups that test the resolvers. No other question joins them.
+    /// Lookups that do not use the cache, so that the resolvers themselves are asked. No other caller joins these lookups.
     probes: RefCell<Vec<Rc<PendingLookup<R>>>>,
-    /// Whether a lookup of our own name is under way.
+    /// Whether [`Inner::end`] has started a lookup of `own_name` that has not ended yet.
     own_name_under_way: Cell<bool>,
-    /// Whether the task that checks for timeouts is running.
     ticking: Cell<bool>,
     outbox: RefCell<Outbox<R>>,
     ports: Ports<R>,
-    /// For each resolver: the share of this shard in its window, and the lookups that wait for room.
+    /// For each resolver, the lookups that wait for room in its window.
     rooms: Vec<QuestionRoom<R>>,
     late: RefCell<VecDeque<Late<R>>>,
     doubts: Doubts<R>,
@@ -79,9 +77,9 @@ struct Inner<R: Runtime> {
     record: RefCell<Upstreams>,
     /// The state of the resolvers, which all shards share.
     health: Arc<Resolvers>,
-    /// How many outages had ended when the cache was last used.
+    /// The number of outages that had ended when the cache was last read. If it changes, the failures in the cache are dropped.
     outages: Cell<u32>,
-    /// The start of the engine, from which [`Inner::age`] counts.
+    /// When the engine started: see [`Inner::age`].
     started: Instant,
     /// The question that tests whether any resolver answers: the A record of our EHLO name. If that name is not set or is not a
     /// domain name, the reverse name of localhost is used instead.
@@ -90,19 +88,19 @@ struct Inner<R: Runtime> {
 
 /// A lookup under way, with the tasks that wait for its outcome.
 struct PendingLookup<R: Runtime> {
-    /// `None` once it has ended.
+    /// `None` once the lookup has ended.
     lookup: RefCell<Option<Lookup>>,
-    /// It was begun as a test, or for something other than a batch or a list, so it gets room before the lookups of batches and
-    /// lists.
+    /// Whether this lookup gets room before those of batches and lists. True for all other callers, and for probes.
     urgent: bool,
     is_probe: bool,
-    /// The resolver in whose window it waits for room; `None` if it does not wait.
+    /// The resolver in whose window the lookup waits for room; `None` if the lookup does not wait.
     queued: Cell<Option<usize>>,
-    /// The messages to which answers are awaited.
+    /// The UDP messages of the lookup that may still be answered.
     sent: RefCell<Vec<Sent<R>>>,
-    /// How many lookups of the engine had been answered when this one began: see [`Resolvers::note`].
+    /// How many lookups of the engine had been answered when this lookup began: see [`Resolvers::note`].
     answered_before: u32,
-    /// The outcome, once it has ended. For a test, the flag is whether any resolver answered; for other lookups it is always true.
+    /// The outcome, once the lookup has ended. For a probe, the flag is whether any resolver answered; for other lookups it is
+    /// always true.
     ended: RefCell<Option<(Arc<Outcome>, bool)>>,
     waiting: RefCell<Vec<Waker>>,
 }
@@ -114,7 +112,7 @@ impl<R: Runtime> Clone for Resolver<R> {
 }
 
 impl<R: Runtime> Resolver<R> {
-    /// The resolver of a shard. `shards` is the number of shards, and `started` the start of the engine.
+    /// The resolver of one shard, in an engine with this number of shards. `started` is the time when the engine started.
     pub(crate) fn new(
         config: &EngineConfig,
         health: Arc<Resolvers>,
@@ -150,18 +148,18 @@ impl<R: Runtime> Resolver<R> {
         }
     }
 
-    /// Whether the resolvers are to blame for failures, and not the domains: none has answered yet, they have fallen silent, or
-    /// they deny everything.
+    /// Whether failures are the fault of the resolvers and not of the domains: no resolver has answered since the start, all have
+    /// fallen silent, or they deny everything.
     pub(crate) fn is_down(&self) -> bool {
         self.inner.health.are_down() || self.denies()
     }
 
-    /// Whether the resolvers count as denying everything.
+    /// Whether the resolvers count as denying everything (`engine_proto::dns::denials`).
     pub(crate) fn denies(&self) -> bool {
         self.inner.health.denials.are_down()
     }
 
-    /// Whether the resolvers are to blame for this failure, and not the domain.
+    /// Whether this failure is the fault of the resolvers and not of the domain.
     pub(crate) fn is_to_blame(&self, why: Failure) -> bool {
         match why {
             Failure::Timeout | Failure::Unreachable => self.inner.health.are_down(),
@@ -170,8 +168,8 @@ impl<R: Runtime> Resolver<R> {
         }
     }
 
-    /// If the resolvers disagreed about the addresses of a name, returns those that denied them without proof, and forgets the
-    /// dispute.
+    /// If some resolvers denied the addresses of a name without proof and another resolver did not, returns the resolvers that
+    /// denied them. A second call returns `None`.
     pub(crate) fn take_dispute(&self, name: &Name) -> Option<Vec<usize>> {
         self.inner.doubts.take_dispute(name)
     }
@@ -181,8 +179,9 @@ impl<R: Runtime> Resolver<R> {
         self.inner.cache.borrow_mut().forget_no_data(question);
     }
 
-    /// Asks each resolver that works, without reading the cache, and returns the records that one of them has. `None`: there is
-    /// only one resolver, or none has records.
+    /// Asks each resolver separately, without reading the cache, except those that failed when they were last asked. Returns the
+    /// records of the first one that has some, and puts them into the cache. `None` if there is only one resolver, or if none has
+    /// records.
     pub(crate) async fn look_up_at_each(&self, question: &Question) -> Option<Arc<Outcome>> {
         let (inner, now) = (&self.inner, R::now());
         let (count, record) = (inner.upstreams.len(), inner.record.borrow().clone());
@@ -199,9 +198,9 @@ impl<R: Runtime> Resolver<R> {
         Some(inner.cache.borrow_mut().insert(question.clone(), Outcome::clone(&found), R::now()))
     }
 
-    /// Waits for [`DNS_START_PATIENCE`], and returns why no resolver has answered since the start; `None` if one has. Other lookups
-    /// may be silent because the servers of their domains are dead, so our own name is looked up then, for as long again, to see
-    /// whether the resolvers are to blame.
+    /// Returns why no resolver has answered since the start; `None` if one has. First waits for [`DNS_START_PATIENCE`]. If no
+    /// lookup was answered by then, perhaps all of them asked about domains with dead name servers. So our own name is looked up,
+    /// and its outcome is awaited for the same time.
     pub(crate) async fn silence_at_start(&self) -> Option<Failure> {
         let inner = &self.inner;
         R::sleep(DNS_START_PATIENCE).await;
@@ -227,13 +226,13 @@ impl<R: Runtime> Resolver<R> {
         }
     }
 
-    /// Looks a question up in the cache, or by joining a lookup under way, or by a new lookup. A new lookup that is `urgent` gets
-    /// room before those of batches and lists.
+    /// Takes the outcome from the cache, or from a lookup of the same question that is under way, or from a new lookup. If `urgent`
+    /// is true, a new lookup gets room before those of batches and lists.
     pub(crate) async fn look_up(&self, question: &Question, urgent: bool) -> Arc<Outcome> {
         self.look_up_elsewhere(question, urgent, &[]).await
     }
 
-    /// As [`Resolver::look_up`], but a new lookup asks the resolvers in `left_out` only if there is no other.
+    /// As [`Resolver::look_up`], but a new lookup asks the resolvers in `left_out` only if there are no others.
     pub(crate) async fn look_up_elsewhere(
         &self,
         question: &Question,
@@ -242,7 +241,7 @@ impl<R: Runtime> Resolver<R> {
     ) -> Arc<Outcome> {
         let inner = &self.inner;
         let now = R::now();
-        // If an outage has ended since, the failures in the cache may have been its fault and not that of the domains.
+        // If an outage has ended since the last call, the outage may have caused the failures in the cache.
         let ended = inner.health.ended();
         if inner.outages.replace(ended) != ended {
             inner.cache.borrow_mut().forget_failures(now);
@@ -266,7 +265,7 @@ impl<R: Runtime> Resolver<R> {
 
 impl<R: Runtime> Drop for Inner<R> {
     fn drop(&mut self) {
-        // Lookups and the sockets on which they wait own each other, so this breaks the cycle.
+        // A lookup owns the sockets on which it waits for answers, and the sockets own the lookup. This breaks the cycle.
         for pending in self.pending.get_mut().values().chain(self.probes.get_mut().iter()) {
             pending.sent.take();
         }
@@ -294,12 +293,12 @@ impl<R: Runtime> PendingLookup<R> {
         self.lookup.borrow().as_ref().and_then(Lookup::deadline)
     }
 
-    /// The resolver to which its next message goes, if one is to be sent.
+    /// The resolver to which the next message of the lookup is to be sent, if one is due now.
     fn wants(&self) -> Option<usize> {
         self.lookup.borrow().as_ref().and_then(Lookup::wants).map(|(upstream, _)| upstream)
     }
 
-    /// Calls `function` with the lookup, unless it has ended.
+    /// Calls `function` with the lookup. `None` if the lookup has ended.
     fn with_lookup<T>(&self, function: impl FnOnce(&mut Lookup) -> T) -> Option<T> {
         self.lookup.borrow_mut().as_mut().map(function)
     }
@@ -331,7 +330,7 @@ impl<R: Runtime> Inner<R> {
         })
     }
 
-    /// Starts a lookup that tests the resolvers, without the cache. It leaves out the resolvers in `left_out`.
+    /// Starts a lookup that does not use the cache. It does not ask the resolvers in `left_out`.
     fn probe(self: &Rc<Self>, question: &Question, left_out: &[usize], now: Instant) -> Rc<PendingLookup<R>> {
         let probe = self.begin(question, true, true);
         probe.leave_out(left_out);
@@ -340,7 +339,7 @@ impl<R: Runtime> Inner<R> {
         probe
     }
 
-    /// Sends the next message of a lookup, or lets the lookup wait until there is room. Finishes the lookup if it has an outcome.
+    /// Sends the next message of a lookup, or queues the lookup until there is room. If the lookup has an outcome, ends it.
     fn go_on(self: &Rc<Self>, pending: &Rc<PendingLookup<R>>, now: Instant) {
         while let Some(upstream) = pending.wants() {
             match self.room_for(pending, upstream) {
@@ -356,7 +355,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Finishes a lookup: records what it shows of the resolvers, and passes its outcome on.
+    /// Ends a lookup: records which resolvers answered, and passes the outcome to the callers that wait.
     fn end(self: &Rc<Self>, pending: &Rc<PendingLookup<R>>, now: Instant) {
         let Some(lookup) = pending.lookup.take() else { return };
         self.leave_tries(pending, &lookup, now);
@@ -372,8 +371,8 @@ impl<R: Runtime> Inner<R> {
             self.health.note(true, pending.answered_before);
             self.learn(question, pending, outcome, now);
         } else if self.health.is_suspect() && !self.own_name_under_way.replace(true) {
-            // If the servers of many names are dead, the resolvers look dead. Our own name has other servers, so it shows the
-            // difference.
+            // Either the resolvers are down, or only the name servers of several domains. Our own name has other name servers, so
+            // its lookup tells these cases apart.
             let call = self.probe(&self.own_name, &[], now);
             let (inner, pending) = (Rc::clone(self), Rc::clone(pending));
             R::spawn(async move {
@@ -390,7 +389,8 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Records whether the resolvers that answered can be believed, and passes the outcome on.
+    /// Passes on the outcome of a lookup that was answered. A denial without proof may be checked first. Records, or a "no such
+    /// name" with proof, are counted as a sign that the resolvers do not deny everything.
     fn learn(
         self: &Rc<Self>,
         question: Question,
@@ -402,8 +402,8 @@ impl<R: Runtime> Inner<R> {
             (Outcome::Failed { why: Failure::Unproven, .. }, Some(asked)) => {
                 return self.doubt(asked, question, pending, outcome, now);
             }
-            // `NoData` is not listed: a filter that falsifies only addresses still says "no such record" correctly, so such an
-            // answer does not show that the resolver is honest.
+            // `NoData` is not counted: a filter that falsifies addresses may still say "no such record" truthfully, so such an
+            // answer does not show that the resolvers are honest.
             (Outcome::Records { .. } | Outcome::NxDomain { .. }, Some(asked)) => {
                 self.health.denials.on_proven(asked, self.age(now));
             }
@@ -412,7 +412,7 @@ impl<R: Runtime> Inner<R> {
         self.settle(question, pending, outcome, now);
     }
 
-    /// Puts the outcome into the cache, and wakes the tasks that wait for it.
+    /// Puts the outcome into the cache, and wakes the callers that wait for it.
     fn settle(&self, question: Question, pending: &PendingLookup<R>, outcome: Outcome, now: Instant) {
         if !sometimes(Fault::Break(Invariant::LookupJoined)) {
             self.pending.borrow_mut().remove(&question);
@@ -421,13 +421,14 @@ impl<R: Runtime> Inner<R> {
         pending.finish(outcome, true);
     }
 
-    /// A resolver cannot be reached: ICMP reported that, or the question could not be sent.
+    /// Tells a lookup that a resolver cannot be reached: ICMP reported an error, no socket could be opened, or the message could
+    /// not be sent.
     fn unreachable(self: &Rc<Self>, pending: &Rc<PendingLookup<R>>, upstream: usize, now: Instant) {
         pending.with_lookup(|lookup| lookup.on_unreachable(upstream));
         self.go_on(pending, now);
     }
 
-    /// All lookups under way.
+    /// All lookups under way, also the probes.
     fn all(&self) -> Vec<Rc<PendingLookup<R>>> {
         self.pending.borrow().values().chain(self.probes.borrow().iter()).cloned().collect()
     }
@@ -438,7 +439,7 @@ impl<R: Runtime> Inner<R> {
     }
 }
 
-/// Checks for timeouts, as long as a lookup is under way or a late answer is awaited.
+/// Checks the timeouts of all lookups. Ends when no lookup is under way and no late answer is awaited.
 async fn tick<R: Runtime>(inner: Rc<Inner<R>>) {
     loop {
         let is_crowded = inner.rooms.iter().any(|room| room.waiting() > 0);
@@ -461,7 +462,7 @@ async fn tick<R: Runtime>(inner: Rc<Inner<R>>) {
     inner.ticking.set(false);
 }
 
-/// The addresses in the outcome of a lookup.
+/// The IP addresses that a lookup found. Empty for all outcomes other than A and AAAA records.
 pub(crate) fn addresses(outcome: &Outcome) -> Vec<IpAddr> {
     match outcome {
         Outcome::Records { records: Records::A(found), .. } => {

@@ -1,5 +1,5 @@
-//! Where the engine's randomness comes from: the operating system or, in a simulation (`sim.rs`), the seed of the thread that runs
-//! it. So the same seed gives the same numbers and the same order of every map.
+//! The source of all random numbers of the engine: the operating system, or the seed of the thread in a simulation (`sim.rs`). With
+//! the same seed, a simulation has the same random numbers, and each map has the same order.
 
 use rand::Rng;
 #[cfg(feature = "sim")]
@@ -11,7 +11,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 use std::time::SystemTime;
 
-/// A map with a random hash key, so that no peer can predict its order.
+/// A map with a random hash key, so no peer can predict its order.
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, Hashing>;
 
 #[cfg(not(feature = "sim"))]
@@ -20,10 +20,10 @@ pub(crate) type Hashing = std::hash::RandomState;
 #[cfg(feature = "sim")]
 pub(crate) use simulated::SeededHashing as Hashing;
 
-/// A map whose keys are numbers that are already keyed hashes, so it does not hash them again.
+/// A map for keys that are keyed hashes already. It does not hash them again.
 pub type NumberMap<V> = std::collections::HashMap<u64, V, BuildHasherDefault<IdentityHasher>>;
 
-/// Uses a number as its own hash.
+/// A hasher that returns the number that it is given.
 #[derive(Debug, Default)]
 pub struct IdentityHasher(u64);
 
@@ -32,7 +32,7 @@ impl Hasher for IdentityHasher {
         self.0
     }
 
-    /// Every hasher must have this method; a `u64` goes through `write_u64`.
+    /// Every hasher needs this method, but a `u64` goes through `write_u64`.
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
     }
@@ -51,7 +51,7 @@ pub(crate) fn rng() -> StdRng {
     rand::make_rng()
 }
 
-/// The wall clock at the start of an engine. In a simulation it is drawn from the seed, within a fixed period of 24 hours.
+/// The wall clock at the start of an engine. In a simulation, it is drawn from the seed, within 24 hours in November 2023.
 pub(crate) fn wall_clock() -> SystemTime {
     #[cfg(feature = "sim")]
     if let Some(drawn) = simulated::draw() {
@@ -60,20 +60,20 @@ pub(crate) fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 
-/// A secret of 32 bytes.
+/// A random secret of 32 bytes.
 pub(crate) fn secret() -> [u8; 32] {
     let mut secret = [0; 32];
     rng().fill_bytes(&mut secret);
     secret
 }
 
-/// A keyed hash of the parts, in their order. With the same key it is the same across restarts and releases.
+/// A hash of the parts, in their order, with a secret key. The same key gives the same hash after a restart and in later releases.
 pub(crate) fn keyed_hash(key: &[u8; 32], parts: &[&str]) -> [u8; 16] {
     let (first, second) = key.split_at(16);
     let mut sip = [0; 16];
     sip.copy_from_slice(first);
     let mut hasher = SipHasher24::new_with_key(&sip);
-    // SipHash has a key of 16 bytes, so the other half of ours is its first data.
+    // SipHash has a key of 16 bytes, so the second half of our key is hashed before the parts.
     hasher.write(second);
     for part in parts {
         hasher.write(&(part.len() as u64).to_le_bytes());
@@ -82,7 +82,7 @@ pub(crate) fn keyed_hash(key: &[u8; 32], parts: &[&str]) -> [u8; 16] {
     hasher.finish128().as_bytes()
 }
 
-/// The first half of [`keyed_hash`], as a number.
+/// The first 8 bytes of [`keyed_hash`], as a number.
 pub(crate) fn keyed_number(key: &[u8; 32], parts: &[&str]) -> u64 {
     let hash = keyed_hash(key, parts);
     let mut number = [0; 8];
@@ -99,12 +99,12 @@ pub(crate) mod simulated {
         static SEED: Cell<Option<u64>> = const { Cell::new(None) };
     }
 
-    /// From here on, all randomness of this thread follows from `seed`. With `None`, it comes from the operating system again.
+    /// From now on, all randomness of this thread follows from `seed`. If `None`, it comes from the operating system again.
     pub(crate) fn plant(seed: Option<u64>) {
         SEED.set(seed);
     }
 
-    /// The next number of the thread's seed, if it has one.
+    /// The next number that follows from the thread's seed, if the thread has one.
     pub(crate) fn draw() -> Option<u64> {
         let seed = SEED.get()?;
         SEED.set(Some(seed.wrapping_add(0x9e37_79b9_7f4a_7c15)));
@@ -118,7 +118,7 @@ pub(crate) mod simulated {
         bits ^ bits >> 31
     }
 
-    /// The standard library's hashing. It is keyed by the thread's seed if there is one.
+    /// The hashing of the standard library, with a key that follows from the thread's seed if there is one.
     #[derive(Clone)]
     pub(crate) enum SeededHashing {
         Random(RandomState),

@@ -1,9 +1,11 @@
-//! Denials without proof: finds out whether the resolvers deny one name or everything ([`engine_proto::dns::denials`]).
+//! Denials without proof: a resolver denies a name or its records, but a filter may have made up the answer
+//! ([`engine_proto::dns::message::Doubt`]). Such a filter may concern only this name, or it may deny everything
+//! ([`engine_proto::dns::denials`]).
 //!
-//! After such a denial the root and the top-level domain of the name are looked up, at most once in [`DNS_DENIAL_PROBE_INTERVAL`],
-//! because honest resolvers never deny these. The denied question waits a moment for the result. While the resolvers count as
-//! denying everything, the names that were denied last are looked up again, so that the engine notices by itself when this has
-//! passed.
+//! To tell these cases apart, the shard checks the resolvers: it looks up the root and the top-level domain of the name, which
+//! honest resolvers never deny. The denied question waits for the end of the check. For [`DNS_DENIAL_PROBE_INTERVAL`] after a
+//! check, there is no other. While the resolvers count as denying everything, a task repeats the latest denied questions, to notice
+//! when the resolvers are honest again.
 
 use super::all;
 use super::{Inner, PendingLookup};
@@ -21,22 +23,21 @@ use std::hash::BuildHasher;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
 
-/// The denials of a shard that may be false.
+/// The denials without proof that a shard has seen.
 pub(super) struct Doubts<R: Runtime> {
-    /// Denied questions that wait for the result of a check.
+    /// Denied questions that wait for the end of the running check.
     held: RefCell<Vec<Held<R>>>,
     /// When the last check ended.
     checked: Cell<Option<Instant>>,
-    /// The questions that were denied last.
+    /// The latest denied questions, at most [`DNS_DENIED_NAMES_MAX`].
     remembered: RefCell<VecDeque<Question>>,
-    /// The names that some resolvers denied without proof and another did not.
     disputed: RefCell<VecDeque<Dispute>>,
-    /// Whether a task runs that looks up the denied names again.
+    /// Whether the task [`watch`] runs.
     watching: Cell<bool>,
     hashing: crate::seed::Hashing,
 }
 
-/// The addresses of a name were denied without proof by some resolvers, and not by another.
+/// Some resolvers denied the addresses of a name without proof, and another resolver gave a credible answer.
 struct Dispute {
     name: Name,
     denied_by: Vec<usize>,
@@ -62,8 +63,9 @@ impl<R: Runtime> Default for Doubts<R> {
 }
 
 impl<R: Runtime> Inner<R> {
-    /// Handles a question that all resolvers that answered denied without proof. If a check ended recently or there is an outage,
-    /// the question is settled at once; otherwise after a check.
+    /// Handles a question that some resolver denied without proof, while no resolver gave a credible answer. If the resolvers
+    /// already count as denying everything, or a check ended less than [`DNS_DENIAL_PROBE_INTERVAL`] ago, the failure is passed on
+    /// at once. Otherwise the question waits for the check that is running, or for a new one.
     pub(super) fn doubt(
         self: &Rc<Self>,
         asked: Asked,
@@ -92,7 +94,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// If the resolvers count as denying everything, starts the task that tests whether they still do, unless it runs already.
+    /// If the resolvers count as denying everything, starts the task [`watch`], unless it is running already.
     fn watch(self: &Rc<Self>) {
         if self.health.denials.are_down() && !self.doubts.watching.replace(true) {
             R::spawn(watch(Rc::downgrade(self)));
@@ -101,8 +103,8 @@ impl<R: Runtime> Inner<R> {
 }
 
 impl<R: Runtime> Doubts<R> {
-    /// If the resolvers disagreed about the addresses of a name, returns those that denied them without proof, and forgets the
-    /// dispute.
+    /// If some resolvers denied the addresses of this name without proof and another resolver did not, returns the resolvers that
+    /// denied them, and forgets the dispute.
     pub(super) fn take_dispute(&self, name: &Name) -> Option<Vec<usize>> {
         let mut disputed = self.disputed.borrow_mut();
         let mut denied_by = Vec::new();
@@ -112,7 +114,8 @@ impl<R: Runtime> Doubts<R> {
         (!denied_by.is_empty()).then_some(denied_by)
     }
 
-    /// If some resolvers denied the addresses of a name without proof and another one answered, remembers the former.
+    /// If some resolvers denied the addresses of a name without proof and another resolver gave a credible answer, remembers the
+    /// former.
     pub(super) fn note_dispute(&self, lookup: &Lookup) {
         let Question { name, kind } = lookup.question();
         let has_failed = matches!(lookup.outcome(), Some(Outcome::Failed { .. }));
@@ -143,7 +146,8 @@ impl<R: Runtime> Doubts<R> {
     }
 }
 
-/// Looks up the root and a top-level domain, and then settles the questions that waited for that.
+/// Checks the resolvers: looks up the root and a top-level domain, records the result, and passes on the outcomes of the questions
+/// that waited.
 async fn check<R: Runtime>(inner: Rc<Inner<R>>, top_level: Name) {
     let denied = ask::<R>(&inner, &[Name::root(), top_level].map(address_of)).await;
     let (denials, now) = (&inner.health.denials, R::now());
@@ -159,8 +163,8 @@ async fn check<R: Runtime>(inner: Rc<Inner<R>>, top_level: Name) {
     inner.watch();
 }
 
-/// Looks up the names that were denied last, their top-level domains and the root, again and again until the resolvers no longer
-/// count as denying everything, or the shard ends.
+/// While the resolvers count as denying everything, looks up the names that were denied last, their top-level domains and the root.
+/// Of all shards, only one does so in each [`DNS_DENIAL_PROBE_INTERVAL`]. The task also ends with its shard.
 async fn watch<R: Runtime>(inner: Weak<Inner<R>>) {
     loop {
         R::sleep(DNS_DENIAL_PROBE_INTERVAL).await;
@@ -188,8 +192,8 @@ fn address_of(name: Name) -> Question {
     Question { name, kind: RecordKind::A }
 }
 
-/// Looks questions up without the cache, and returns for each whether it was denied without proof. `None`: there was no answer in
-/// time, or a failure.
+/// Looks questions up without the cache, and returns for each question whether it was denied without proof. `None` if it got no
+/// answer within [`DNS_DENIAL_PROBE_TIMEOUT`], or failed in another way.
 async fn ask<R: Runtime>(inner: &Rc<Inner<R>>, questions: &[Question]) -> Vec<Option<bool>> {
     let now = R::now();
     let deadline = now + DNS_DENIAL_PROBE_TIMEOUT;

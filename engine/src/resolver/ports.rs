@@ -1,11 +1,11 @@
 //! The UDP sockets for the questions to the resolvers.
 //!
-//! A socket is used by many questions at once, and is replaced after a while. It has a random port, and is connected to one
-//! resolver, so that the kernel drops datagrams from elsewhere. The id of an answer tells to which question on the socket it
-//! belongs. A forger has to guess the port, the id and the capitals of the name (RFC 5452).
+//! Many questions share a socket, and a socket is replaced after a while. Each socket has a random port and is connected to one
+//! resolver, so the kernel drops datagrams from elsewhere. The id of an answer tells which of the questions on the socket it
+//! answers. A forger has to guess the port and the id (RFC 5452), and which letters of the name are capitals.
 //!
-//! Questions that are sent in the same turn of the thread and are equally long share a socket and a system call, because single
-//! calls took most of the time of a look-up.
+//! Questions that become ready at about the same time are sent together: those of equal length to the same resolver share a system
+//! call, because one call for each question would take most of the processor time of a lookup.
 
 use super::{Inner, PendingLookup};
 use crate::runtime::{DatagramSocket, Runtime, SEGMENTS_MAX};
@@ -23,14 +23,13 @@ use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-/// How long the task of a socket waits for a datagram before it checks whether the socket was replaced.
+/// How long the task of a socket waits for a datagram before it checks whether the socket has been replaced.
 const PORT_TICK: Duration = Duration::from_secs(5);
 
-/// The sockets of a shard, by resolver.
 pub(super) struct Ports<R: Runtime> {
     pools: Vec<RefCell<Vec<Rc<Port<R>>>>>,
     upstreams: Vec<SocketAddr>,
-    /// Whether the kernel takes many datagrams with one call, as far as is known.
+    /// Whether one call may send several datagrams. It becomes false when the kernel refuses such a call.
     takes_many: Cell<bool>,
 }
 
@@ -41,14 +40,14 @@ struct Port<R: Runtime> {
     born: Instant,
     uses: Cell<u32>,
     retired: Cell<bool>,
-    /// What the awaited answers are for, by message id.
+    /// The message ids for which an answer is awaited, each with the receiver of the answer.
     pending: RefCell<HashMap<u16, Awaits<R>>>,
 }
 
-/// What an awaited answer is for.
+/// The receiver of an answer.
 enum Awaits<R: Runtime> {
     Lookup(Rc<PendingLookup<R>>),
-    /// The lookup has ended. An answer only shows that the question was not lost.
+    /// The lookup has ended. The answer only shows that the question was not lost.
     Late,
 }
 
@@ -58,27 +57,27 @@ pub(super) struct Outgoing<R: Runtime> {
     pub(super) upstream: usize,
     pub(super) id: u16,
     pub(super) payload: Vec<u8>,
-    /// Its place in the window of the resolver, until it is sent.
+    /// The question's place in the window of the resolver. When the question is sent, [`Sent`] takes over the place.
     pub(super) place: Cell<Option<Place>>,
-    /// When it is overdue, so that its place is given back.
+    /// When the answer is overdue. Then the place in the window becomes free.
     pub(super) overdue_at: Instant,
-    /// Whether it is the first message of its lookup.
+    /// Whether this is the first message of its lookup.
     pub(super) is_first: bool,
 }
 
-/// The questions to be sent at the end of this turn of the thread.
+/// The questions that are sent together when all tasks that are ready now have run.
 pub(super) struct Outbox<R: Runtime>(Vec<Outgoing<R>>);
 
-/// A question that was sent, with the socket and the id by which its answer is recognized.
+/// A UDP question that was sent. Its answer comes to this socket with this id.
 pub(super) struct Sent<R: Runtime> {
     port: Rc<Port<R>>,
     id: u16,
     pub(super) at: Instant,
     pub(super) overdue_at: Instant,
     pub(super) is_first: bool,
-    /// Its place in the window of the resolver, until it is answered or overdue.
+    /// The question's place in the window of the resolver, until the question is answered or overdue.
     pub(super) place: Cell<Option<Place>>,
-    /// What the window needs if the question was lost. It is set from the time when the question is overdue until it is answered.
+    /// Set while the question is overdue. The window needs this value if the question turns out to be lost.
     pub(super) overdue: Cell<Option<Overdue>>,
 }
 
@@ -89,7 +88,7 @@ impl<R: Runtime> Default for Outbox<R> {
 }
 
 impl<R: Runtime> Outbox<R> {
-    /// Adds a question. True: it is the first one, and the caller has to see to it that the outbox is sent.
+    /// Adds a question. Returns true if it is the first one: the caller then has to start the task that sends the outbox.
     pub(super) fn push(&mut self, outgoing: Outgoing<R>) -> bool {
         self.0.push(outgoing);
         self.0.len() == 1
@@ -101,17 +100,16 @@ impl<R: Runtime> Outbox<R> {
 }
 
 impl<R: Runtime> Sent<R> {
-    /// The resolver to which it was sent.
     pub(super) fn upstream(&self) -> usize {
         self.port.upstream
     }
 
-    /// Stops awaiting the answer. False if it had already arrived.
+    /// Stops awaiting the answer. Returns false if the answer has already arrived.
     pub(super) fn forget(self) -> bool {
         self.port.pending.borrow_mut().remove(&self.id).is_some()
     }
 
-    /// From now on, awaits the answer only to learn whether the question was lost.
+    /// The lookup has ended, but the answer is still awaited, to learn whether the question was lost.
     pub(super) fn await_late(&self) {
         self.port.pending.borrow_mut().insert(self.id, Awaits::Late);
     }
@@ -137,13 +135,13 @@ impl<R: Runtime> Ports<R> {
     }
 }
 
-/// Sends questions. Those of equal length to the same resolver go over one socket, up to [`SEGMENTS_MAX`] with one call.
+/// Sends questions: those of equal length to the same resolver over one socket, up to [`SEGMENTS_MAX`] of them with one call.
 pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<R>>) {
     let now = R::now();
     outgoing.sort_by_key(|question| (question.upstream, question.payload.len()));
     let mut datagrams = Vec::new();
     for alike in outgoing.chunk_by(|a, b| (a.upstream, a.payload.len()) == (b.upstream, b.payload.len())) {
-        // A question needs no datagram if its lookup has ended meanwhile.
+        // If a lookup has ended meanwhile, its question is not sent.
         let waits = |question: &&Outgoing<R>| question.pending.lookup.borrow().is_some();
         let mut left: Vec<&Outgoing<R>> = alike.iter().filter(waits).collect();
         while let Some(first) = left.first() {
@@ -152,7 +150,7 @@ pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<
                 break;
             };
             let mut batch = Vec::with_capacity(left.len().min(SEGMENTS_MAX));
-            // A question with an id that is in use on this socket is sent over another one.
+            // If the id of a question is already in use on this socket, the question is left for another socket.
             left.retain(|question| {
                 let fits = batch.len() < SEGMENTS_MAX && port.await_answer(question, now);
                 if fits {
@@ -163,7 +161,6 @@ pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<
             send_over(inner, &port, &batch, &mut datagrams, now);
         }
     }
-    // Questions that were not sent give back their places.
     for question in outgoing {
         if let Some(place) = question.place.take() {
             inner.give_back(question.upstream, place);
@@ -187,7 +184,8 @@ fn send_over<R: Runtime>(
         batch.iter().for_each(|question| datagrams.extend_from_slice(&question.payload));
         match port.socket.send_all(datagrams, first.payload.len() as u16) {
             Ok(()) => return,
-            // This may be an ICMP error about an earlier datagram: the next call on the socket reports it, whatever the call is.
+            // This error may come from an ICMP message about an earlier datagram, because the kernel reports that at the next call.
+            // So it does not show that the kernel refuses such calls.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             // The kernel or the network device cannot send several datagrams with one call.
             Err(_) => many.set(false),
@@ -200,7 +198,7 @@ fn send_over<R: Runtime>(
     }
 }
 
-/// A random socket to a resolver on which the id is free. `None`: the kernel gives no further socket.
+/// Chooses at random a socket to this resolver on which the id is not in use. `None` if the kernel opens no further socket.
 fn port<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, id: u16, now: Instant) -> Option<Rc<Port<R>>> {
     let mut pool = inner.ports.pools.get(upstream)?.borrow_mut();
     if pool.len() >= DNS_PORTS {
@@ -220,7 +218,7 @@ fn port<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, id: u16, now: Instant
             }
         }
     }
-    // There are too few sockets yet, or the id is in use on all of them.
+    // There are fewer than [`DNS_PORTS`] sockets, or the id is in use on each of them.
     let port = open(inner, upstream, now)?;
     pool.push(Rc::clone(&port));
     Some(port)
@@ -240,8 +238,8 @@ fn open<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, now: Instant) -> Opti
 }
 
 impl<R: Runtime> Port<R> {
-    /// Awaits the answer to a question that is about to be sent over this socket. False: its id is in use here, so it must not be
-    /// sent.
+    /// Registers a question that is about to be sent over this socket, so that its answer is awaited. Returns false if its id is
+    /// already in use on this socket; then the question must not be sent over it.
     fn await_answer(self: &Rc<Self>, question: &Outgoing<R>, now: Instant) -> bool {
         let mut pending = self.pending.borrow_mut();
         if pending.contains_key(&question.id) {
@@ -260,7 +258,7 @@ impl<R: Runtime> Port<R> {
         true
     }
 
-    /// The socket reported an error, which may concern any question that was sent over it.
+    /// The socket reported an error. It may concern any question that was sent over this socket, so it counts for all of them.
     fn refused(&self, inner: &Rc<Inner<R>>, now: Instant) {
         let lookup = |awaits: &Awaits<R>| match awaits {
             Awaits::Lookup(pending) => Some(Rc::clone(pending)),
@@ -270,7 +268,7 @@ impl<R: Runtime> Port<R> {
         pending.iter().for_each(|pending| inner.unreachable(pending, self.upstream, now));
     }
 
-    /// Hands a datagram to the lookup that awaits it.
+    /// Hands a datagram to the lookup that awaits the answer with this id.
     fn deliver(self: &Rc<Self>, inner: &Rc<Inner<R>>, datagram: &[u8], now: Instant) {
         // The first two bytes are the id (RFC 1035 4.1.1). The lookup checks everything else.
         let Some(id) = datagram.first_chunk().map(|id| u16::from_be_bytes(*id)) else { return };
@@ -292,8 +290,8 @@ impl<R: Runtime> Port<R> {
         inner.pump(self.upstream, now);
     }
 
-    /// Records that the question with this id was answered. If the answer may be forged ([`Received::CaseChanged`]), the question
-    /// is still awaited, because a genuine answer may follow.
+    /// Records that the question with this id was answered. If the answer may be forged ([`Received::CaseChanged`]), a further
+    /// answer is still awaited, because the genuine one may follow.
     fn note(
         self: &Rc<Self>,
         inner: &Inner<R>,
@@ -312,7 +310,7 @@ impl<R: Runtime> Port<R> {
     }
 }
 
-/// Marks the socket as retired when its task ends, even by a panic, so that another socket replaces it.
+/// Marks a socket as retired when its task ends, even by a panic, so that another socket replaces it.
 struct Listening<R: Runtime>(Rc<Port<R>>);
 
 impl<R: Runtime> Drop for Listening<R> {
@@ -321,7 +319,8 @@ impl<R: Runtime> Drop for Listening<R> {
     }
 }
 
-/// Reads a socket and hands the answers to their lookups, until the socket is replaced and no answer is awaited on it.
+/// Reads a socket and hands the answers to their lookups. Ends with the shard, or once the socket has been replaced and no answer
+/// is awaited on it.
 async fn listen<R: Runtime>(inner: Weak<Inner<R>>, port: Rc<Port<R>>) {
     let listening = Listening(port);
     let port = &listening.0;
@@ -331,7 +330,6 @@ async fn listen<R: Runtime>(inner: Weak<Inner<R>>, port: Rc<Port<R>>) {
         buffer.clear();
         buffer.reserve(DNS_DATAGRAM_BYTES);
         let received = R::before(R::now() + PORT_TICK, port.socket.receive(buffer)).await;
-        // The task ends with its shard, or after its socket was replaced.
         let Some(inner) = inner.upgrade() else { return };
         if port.retired.get() && port.pending.borrow().is_empty() {
             return;

@@ -1,6 +1,6 @@
-//! Limits the questions that are under way at each resolver. All shards share one window for a resolver
-//! ([`engine_proto::dns::window`]), and lookups that do not fit into it wait here. Waiting does not use up the time of a lookup,
-//! because its time begins with its first message.
+//! Limits the questions that are under way at each resolver. For each resolver there is one window ([`engine_proto::dns::window`]),
+//! which all shards share. A lookup whose next message does not fit into the window waits here. The timeouts of a lookup begin with
+//! its first message, so a lookup that waits to send it loses no time.
 
 use super::ports::{self, Outgoing, Sent};
 use super::tcp::converse;
@@ -18,9 +18,9 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// The share of a shard in the window of a resolver, and the lookups that wait for room in it.
+/// The lookups of a shard that wait for room in the window of a resolver.
 pub(super) struct QuestionRoom<R: Runtime> {
-    /// Number of questions of this shard that are under way.
+    /// Number of questions of this shard that are under way at the resolver.
     own: Cell<u32>,
     /// Whether the window counts this shard among those that share it.
     joined: Cell<bool>,
@@ -28,8 +28,8 @@ pub(super) struct QuestionRoom<R: Runtime> {
     patient: RefCell<VecDeque<Rc<PendingLookup<R>>>>,
 }
 
-/// An overdue question to a resolver that has answered another try of the same lookup. If its own answer does not come soon, it was
-/// lost.
+/// An overdue question of a lookup that has ended. The resolver has answered another message of the same lookup, so if no answer to
+/// this question comes before `until`, the question counts as lost.
 pub(super) struct Late<R: Runtime> {
     until: Instant,
     upstream: usize,
@@ -49,7 +49,6 @@ impl<R: Runtime> Default for QuestionRoom<R> {
 }
 
 impl<R: Runtime> QuestionRoom<R> {
-    /// The number of lookups that wait for room.
     pub(super) fn waiting(&self) -> usize {
         self.urgent.borrow().len() + self.patient.borrow().len()
     }
@@ -69,7 +68,8 @@ impl<R: Runtime> Inner<R> {
         &self.health.windows[upstream]
     }
 
-    /// A place for the next message of a lookup. `None`: there is no room, and the lookup waits for it.
+    /// Takes a place in the window for the next message of a lookup. `None` if there is no room: then the lookup is in the queue of
+    /// this resolver.
     pub(super) fn room_for(&self, pending: &Rc<PendingLookup<R>>, upstream: usize) -> Option<Place> {
         let room = &self.rooms[upstream];
         if !room.joined.replace(true) {
@@ -88,7 +88,7 @@ impl<R: Runtime> Inner<R> {
             }
             None => {}
         }
-        // A lookup does not overtake those that wait in its queue.
+        // A lookup must not overtake those that already wait in its queue.
         let is_first = room.queue(pending).borrow().is_empty();
         let place = if is_first { self.take(upstream) } else { None };
         if place.is_none() {
@@ -105,7 +105,7 @@ impl<R: Runtime> Inner<R> {
         Some(place)
     }
 
-    /// Sends the messages of waiting lookups, as far as there is room at this resolver.
+    /// Sends the messages of the lookups that wait for this resolver, while there is room.
     pub(super) fn pump(self: &Rc<Self>, upstream: usize, now: Instant) {
         let room = &self.rooms[upstream];
         while room.waiting() > 0 {
@@ -117,7 +117,7 @@ impl<R: Runtime> Inner<R> {
             if pending.wants() == Some(upstream) {
                 self.transmit(&pending, upstream, place, now);
             } else {
-                // The lookup has nothing to send there any more: an earlier try was answered.
+                // The lookup no longer asks this resolver next, because the answer to an earlier message has come meanwhile.
                 self.give_back(upstream, place);
             }
         }
@@ -126,8 +126,8 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// As [`Inner::pump`], for all resolvers. If they are silent, ends the lookups of which nothing was sent yet, because no answer
-    /// would come.
+    /// Calls [`Inner::pump`] for each resolver. During an outage of the resolvers, also ends those of the waiting lookups that have
+    /// sent nothing yet, because no answer would come.
     pub(super) fn pump_all(self: &Rc<Self>, now: Instant) {
         for upstream in 0..self.rooms.len() {
             self.pump(upstream, now);
@@ -145,7 +145,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Sends the next message of a lookup, for which it has this place.
+    /// Sends the next message of a lookup. The message takes up `place` until it is answered or overdue.
     pub(super) fn transmit(
         self: &Rc<Self>,
         pending: &Rc<PendingLookup<R>>,
@@ -173,13 +173,14 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Puts a question into the outbox. The outbox is sent at the end of this turn of the thread.
+    /// Puts a question into the outbox. If the outbox was empty, starts the task that sends it.
     fn post(self: &Rc<Self>, outgoing: Outgoing<R>) {
         let is_first = self.outbox.borrow_mut().push(outgoing);
         if is_first {
             let inner = Rc::clone(self);
             R::spawn(async move {
-                // glommio polls a new task at once, but the other questions of this turn have yet to come.
+                // Lets the other tasks that are ready add their questions first. This is needed for glommio, which polls a new task
+                // at once.
                 yield_now().await;
                 let outgoing = inner.outbox.borrow_mut().take();
                 ports::send(&inner, outgoing);
@@ -207,7 +208,7 @@ impl<R: Runtime> Inner<R> {
         self.window(upstream).give_back(place);
     }
 
-    /// A message of a lookup was answered: measures the round trip if it was the first message, and frees its place.
+    /// A UDP question was answered: frees its place. Its round trip is measured only if it was the first message of its lookup.
     pub(super) fn on_heard(&self, sent: &Sent<R>, heard: Received, now: Instant) {
         let upstream = sent.upstream();
         if sent.is_first && heard == Received::Answer {
@@ -221,7 +222,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Frees the places of the messages of a lookup that were not answered in time.
+    /// Frees the places of those messages of a lookup that were not answered in time.
     pub(super) fn note_overdue(&self, pending: &PendingLookup<R>, now: Instant) {
         for sent in pending.sent.borrow().iter().filter(|sent| sent.overdue_at <= now) {
             if let Some(place) = sent.place.take() {
@@ -231,7 +232,8 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// A lookup has ended: stops awaiting answers to its messages, except to those that may have been lost.
+    /// Called when a lookup has ended: stops awaiting the answers to its messages. An overdue message is an exception if its
+    /// resolver answered another one, because a late answer would show that the message was not lost.
     pub(super) fn leave_tries(&self, pending: &PendingLookup<R>, lookup: &Lookup, now: Instant) {
         for sent in pending.sent.take() {
             let upstream = sent.upstream();
@@ -253,7 +255,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Counts overdue questions as lost if their answers have not arrived within [`DNS_LATE_ANSWER`] either.
+    /// Counts overdue questions as lost if they were not answered within [`DNS_LATE_ANSWER`] after the end of their lookups.
     pub(super) fn note_lost(&self, now: Instant) {
         while let Some(late) = self.late.borrow_mut().pop_front_if(|late| late.until <= now) {
             if late.sent.forget() {

@@ -1,4 +1,4 @@
-//! Questions over TCP: for answers that do not fit into a datagram, and after answers that may be forged.
+//! Questions over TCP. They are used if an answer does not fit into a datagram, or after an answer that may be forged.
 
 use super::{Inner, PendingLookup};
 use crate::runtime::{ByteStream, Runtime};
@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Sends the next message of a lookup over TCP, and tells the lookup the result.
+/// Sends the next message of a lookup over TCP, waits for the answer, and hands it or the failure to the lookup.
 pub(super) async fn converse<R: Runtime>(
     inner: Rc<Inner<R>>,
     pending: Rc<PendingLookup<R>>,
@@ -37,7 +37,7 @@ pub(super) async fn converse<R: Runtime>(
     inner.pump(upstream, now);
 }
 
-/// Asks one question over a connection of its own (RFC 7766).
+/// Asks one question over a new connection (RFC 7766).
 async fn ask_tcp<R: Runtime>(
     upstream: SocketAddr,
     payload: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Chooses a runtime and its driver by trying them out, and says why.
+//! Chooses a runtime and its driver by trying them out, and explains the choice to the operator.
 
 #[cfg(feature = "glommio")]
 use super::glommio;
@@ -14,18 +14,18 @@ pub(crate) enum Flavor {
     Glommio,
 }
 
-/// The choice, with a line for the operator that says why.
+/// The chosen runtime, with a line for the operator that says why it was chosen.
 #[derive(Debug, Clone)]
 pub(crate) struct Chosen {
     pub(crate) flavor: Flavor,
     pub(crate) why: String,
 }
 
-/// Chooses a runtime and driver. Each candidate that needs io_uring is first started on a thread of its own, so that a refusal by a
+/// Chooses a runtime and a driver. Each candidate that needs io_uring is first started on a thread of its own. So a refusal by a
 /// container, a seccomp filter or a memlock limit shows here and not in a shard. Epoll is not tried, because every kernel has it.
 ///
 /// # Errors
-/// One line that says what was refused and what to do.
+/// One line that says what was refused, and what the operator can do.
 pub(crate) fn choose(runtime: RuntimeChoice, driver: DriverChoice) -> Result<Chosen, String> {
     match (runtime, driver) {
         (RuntimeChoice::Glommio, DriverChoice::Epoll) => {
@@ -100,7 +100,7 @@ fn try_monoio(driver: monoio::Driver) -> io::Result<()> {
 
 #[cfg(feature = "glommio")]
 fn try_glommio() -> io::Result<()> {
-    // glommio panics if there is no io_uring at all, so a raw ring is tried first.
+    // If the kernel has no io_uring, glommio panics. So a raw ring is tried first, which returns an error.
     on_a_thread(|| io_uring::IoUring::new(8).map(drop))?;
     on_a_thread(|| glommio::run(async {}))
 }
@@ -113,10 +113,10 @@ fn on_a_thread(attempt: impl FnOnce() -> io::Result<()> + Send + 'static) -> io:
         .unwrap_or_else(|_| Err(io::Error::other("the runtime panicked at its start")))
 }
 
-/// Runs `main` to its end on this thread, with the chosen runtime.
+/// Runs `main` on this thread with the chosen runtime, until `main` ends.
 ///
 /// # Errors
-/// The error of the kernel if the runtime cannot start.
+/// The error of the kernel, if the runtime cannot start.
 pub(crate) fn run<M: super::Main>(flavor: Flavor, main: M) -> io::Result<()> {
     match flavor {
         Flavor::Monoio(driver) => monoio::run(driver, main.run::<monoio::Monoio>()),
@@ -125,7 +125,7 @@ pub(crate) fn run<M: super::Main>(flavor: Flavor, main: M) -> io::Result<()> {
     }
 }
 
-/// As [`run`], with peers in memory.
+/// As [`run`], but the hosts and resolvers are in memory instead of behind sockets.
 ///
 /// # Errors
 /// As [`run`].

@@ -1,8 +1,8 @@
-//! The deadlines of a thread's operations: a flat table that one task searches every [`TICK`].
+//! The deadlines of a thread's operations, in a table that one task searches every [`TICK`].
 //!
-//! Every read and write sets a deadline, and nearly all deadlines are removed unused, half a minute or more before they would pass.
-//! So they are cheap and not exact: a deadline costs a slot in a table, and is noticed up to [`TICK`] late. The runtime's own
-//! timers have one sleep for each tick, and one for each deadline that is nearer than a tick.
+//! Every read and write has a deadline. Nearly all are removed again, half a minute or more before they would pass. So a deadline
+//! is cheap rather than exact: it takes a slot in the table, and may be noticed up to [`TICK`] late. The timers of the runtime are
+//! used only for the tick, and for deadlines that are less than a tick away.
 
 use super::Runtime;
 use std::cell::{Cell, RefCell};
@@ -12,16 +12,15 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// How late a deadline may be noticed.
+/// How late a deadline may be noticed, and how often the table is searched.
 const TICK: Duration = Duration::from_millis(20);
 
-/// Awaits `future`, and returns `None` if `deadline` passes first. That may be noticed up to [`TICK`] late.
+/// Awaits `future`, and returns `None` if `deadline` passes first, up to [`TICK`] late.
 pub(super) fn before<R: Runtime, F: Future>(deadline: Instant, future: F) -> Before<R, F> {
     Before { future, deadline, place: DeadlinePlace(None), runtime: PhantomData }
 }
 
 pin_project_lite::pin_project! {
-    /// A future with a deadline.
     pub(super) struct Before<R, F> {
         #[pin]
         future: F,
@@ -58,8 +57,8 @@ impl<R: Runtime, F: Future> Future for Before<R, F> {
     }
 }
 
-/// Drops the entries of this thread's table after its main future has ended. Their wakers keep tasks alive, and these have to end
-/// before their runtime.
+/// Empties the table of this thread after its main future has ended. The wakers in the table keep tasks alive, and tasks must be
+/// dropped before their runtime.
 pub(super) fn clear() {
     let left = TABLE.with(|table| std::mem::take(&mut *table.slots.borrow_mut()));
     drop(left);
@@ -72,7 +71,7 @@ thread_local! {
 #[derive(Default)]
 struct Table {
     slots: RefCell<Slots>,
-    /// Whether the task runs that searches the table.
+    /// Whether the task [`tick`] is running.
     ticking: Cell<bool>,
 }
 
@@ -88,13 +87,13 @@ enum Slot {
     Over,
 }
 
-/// A slot of the table. Dropping this frees the slot.
+/// A slot of the table, if the future needed one. Dropping this frees the slot.
 struct DeadlinePlace(Option<u32>);
 
 impl Drop for DeadlinePlace {
     fn drop(&mut self) {
         if let Some(place) = self.0 {
-            // The thread may be ending, and its table gone.
+            // If the thread is ending, its table may be gone already.
             let left = TABLE.try_with(|table| table.leave(place));
             drop(left);
         }
@@ -112,7 +111,7 @@ impl Table {
         place
     }
 
-    /// Whether the deadline has passed. If not, `waker` will be woken when it passes.
+    /// Whether the deadline of this slot has passed. If not, `waker` is woken when the deadline passes.
     fn is_over(&self, place: u32, waker: &Waker) -> bool {
         match self.slots.borrow_mut().all.get_mut(place as usize) {
             Some(Slot::Waits(_, known)) => {
@@ -123,8 +122,8 @@ impl Table {
         }
     }
 
-    /// Frees a slot and returns its content. The caller drops it: the waker may be the last owner of its task, and the task may own
-    /// other slots.
+    /// Frees a slot and returns its content. The caller has to drop the content after this borrow of the table: the waker may be
+    /// the last owner of a task, and that task may free other slots.
     fn leave(&self, place: u32) -> Option<Slot> {
         let slots = &mut *self.slots.borrow_mut();
         let slot = slots.all.get_mut(place as usize)?;
@@ -132,12 +131,12 @@ impl Table {
         Some(std::mem::replace(slot, Slot::Free))
     }
 
-    /// If the deadline of this slot has passed, ends its wait and returns its waker.
+    /// If the deadline of this slot has passed, marks the slot as over and returns its waker.
     fn look_at(&self, place: u32, now: Instant) -> Option<Waker> {
         self.slots.borrow_mut().all.get_mut(place as usize)?.end(now)
     }
 
-    /// Wakes the tasks whose deadline has passed; false if no slot is in use.
+    /// Wakes the tasks for which a deadline has passed. Returns false if no slot is in use.
     fn look(&self, now: Instant) -> bool {
         let mut slots = self.slots.borrow_mut();
         let late: Vec<Waker> = slots.all.iter_mut().filter_map(|slot| slot.end(now)).collect();
@@ -161,7 +160,7 @@ impl Slot {
     }
 }
 
-/// Checks one slot at its deadline. By then another operation may use the slot, with its own deadline.
+/// Checks one slot at its deadline. If another operation uses the slot by then, only the deadline of that operation counts.
 async fn wait<R: Runtime>(place: u32, left: Duration) {
     R::sleep(left).await;
     let late = TABLE.with(|table| table.look_at(place, R::now()));

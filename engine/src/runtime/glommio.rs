@@ -1,7 +1,7 @@
-//! The runtime seam on glommio, which runs on io_uring only.
+//! The runtime seam on glommio, which needs io_uring.
 //!
-//! It has one task queue and the default preempt timer, because with other settings glommio 0.9.0 can go to sleep although tasks
-//! could run. If a shard does so all the same, the watchdog wakes it.
+//! All tasks are in one task queue, and the preempt timer keeps its default, because with other settings glommio 0.9.0 can go to
+//! sleep although tasks could run. If a shard falls asleep all the same, the watchdog wakes it.
 
 #![expect(
     unsafe_code,
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) struct Glommio;
 
-/// Bytes of the registered buffers of an executor. glommio's default is 10 MiB, but our buffers are not registered ones.
+/// Memory of an executor for registered buffers. glommio's default is 10 MiB, but the engine uses no registered buffers.
 const IO_MEMORY_BYTES: usize = 64 * 1024;
 
 impl Runtime for Glommio {
@@ -48,8 +48,8 @@ impl Runtime for Glommio {
         deadline: Instant,
     ) -> io::Result<Self::Stream> {
         let socket = tcp_socket(socket2::Type::STREAM, source, destination)?;
-        // glommio connects only TCP sockets that it has made itself, but any UDP socket. So it gets a duplicate of the descriptor
-        // as that of a UDP socket, and closes the duplicate after the connection is made.
+        // glommio has no way to connect a `TcpStream` from a socket of ours, but its `UdpSocket` can connect any socket. So a
+        // `UdpSocket` gets a duplicate of the descriptor, makes the connection, and then closes the duplicate.
         let lent = socket.try_clone()?.into_raw_fd();
         // SAFETY: `lent` is open, ours alone, and given away here.
         let connector = unsafe { glommio_crate::net::UdpSocket::from_raw_fd(lent) };
@@ -110,10 +110,10 @@ fn borrowed(socket: &glommio_crate::net::UdpSocket) -> BorrowedFd<'_> {
     unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) }
 }
 
-/// Drives `main` to its end on this thread.
+/// Runs `main` on this thread until `main` ends.
 ///
 /// # Errors
-/// The error of the kernel if it gives no ring.
+/// The error of the kernel, if it gives no ring.
 pub(crate) fn run(main: impl Future<Output = ()> + 'static) -> io::Result<()> {
     let executor =
         LocalExecutorBuilder::new(Placement::Unbound).io_memory(IO_MEMORY_BYTES).make().map_err(io_error)?;

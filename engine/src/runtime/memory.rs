@@ -1,7 +1,7 @@
-//! A runtime with peers in memory: it has the tasks, timers and clock of another runtime, but no sockets. It is used to measure the
-//! cost of a shard on that runtime without the network part of the kernel.
+//! A runtime with hosts and resolvers in memory: tasks, timers and the clock are those of another runtime, but there are no
+//! sockets. It serves to measure what a shard costs on that runtime without the network code of the kernel.
 //!
-//! Peers live on the thread of the shard, and answer before the call returns that writes to them.
+//! The hosts and resolvers live on the thread of the shard. They answer within the call that writes to them.
 
 use super::{ByteStream, DatagramSocket, Rented, Runtime, timed_out};
 use futures_lite::future::yield_now;
@@ -14,17 +14,18 @@ use std::net::{IpAddr, SocketAddr};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Peers in memory, at real time. Each shard has its own, which are made on its thread: [`crate::sim::start_in_memory`].
+/// The hosts and resolvers of one shard, in real time. They are created on the thread of the shard: see
+/// [`crate::sim::start_in_memory`].
 pub trait MemoryPeers {
-    /// The engine connects. It reads the contents of `greeting` first.
+    /// Called when the engine connects to `to`. The engine first reads what this call adds to `greeting`.
     fn connect(&mut self, to: SocketAddr, greeting: &mut Vec<u8>) -> Box<dyn MemoryHost>;
-    /// The engine asks a resolver. Returns the answer, if there is one.
+    /// Called when the engine asks a resolver. Returns the answer, if there is one.
     fn datagram(&mut self, payload: &[u8]) -> Option<Vec<u8>>;
 }
 
-/// A host in memory, for one connection.
+/// The side of a host in one connection with the engine.
 pub trait MemoryHost {
-    /// The engine sends `bytes`. It reads the bytes that are added to `replies`.
+    /// Called when the engine sends `bytes`. The engine then reads what this call adds to `replies`.
     fn hear(&mut self, bytes: &[u8], replies: &mut Vec<u8>);
 }
 
@@ -32,7 +33,7 @@ thread_local! {
     static PEERS: RefCell<Option<Box<dyn MemoryPeers>>> = const { RefCell::new(None) };
 }
 
-/// From now on this thread's connections lead to these peers.
+/// Sets the hosts and resolvers of this thread.
 pub(crate) fn populate(peers: Box<dyn MemoryPeers>) {
     PEERS.set(Some(peers));
 }
@@ -96,10 +97,10 @@ impl<R: Runtime> Runtime for Memory<R> {
 
 impl<R: Runtime> ByteStream for MemoryStream<R> {
     async fn read(&mut self, mut buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
-        // Other tasks run first, as they would while a packet is under way.
+        // Lets other tasks run first, as they would while a packet is under way.
         yield_now().await;
         if self.arrived.is_empty() {
-            // The host sends nothing before the engine writes again, so only the deadline ends this read.
+            // The host sends nothing before the engine writes again, so this read can only end at its deadline.
             R::sleep(deadline.saturating_duration_since(R::now())).await;
             return (Err(timed_out()), buffer);
         }

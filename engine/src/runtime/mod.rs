@@ -1,6 +1,7 @@
-//! The runtime seam: all that the engine needs from a runtime, and the choice of a runtime at the start.
+//! The runtime seam: what the engine needs from an async runtime, and the choice of a runtime at the start.
 //!
-//! Both runtimes are thread-per-core; nothing here is `Send`. Only this folder names them.
+//! The runtimes are monoio and glommio; with the feature `sim` there are also those of tests. In each of them, a task stays on its
+//! thread, so tasks and sockets need not be `Send`. Only the code in this folder calls monoio or glommio.
 
 mod choice;
 mod deadlines;
@@ -16,7 +17,7 @@ pub(crate) mod sim;
 pub(crate) use choice::run_in_memory;
 pub(crate) use choice::{Chosen, Flavor, choose, run};
 
-/// The runtime for tests: its epoll driver works on every kernel.
+/// The runtime for tests. They use its epoll driver, which works on every kernel.
 #[cfg(test)]
 pub(crate) mod testing {
     pub(crate) use super::monoio::{Driver, Monoio, run};
@@ -34,47 +35,48 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// The result of an operation, and the buffer that the operation was given.
+/// The result of an operation, and the buffer that it was given. After an error, this may be another, empty buffer.
 pub(crate) type Rented<T> = (io::Result<T>, Vec<u8>);
 
-/// A runtime. Its functions are called only on a thread that it drives.
+/// An async runtime. Its functions may be called only on a thread that the runtime drives.
 pub(crate) trait Runtime: Sized + 'static {
     type Stream: ByteStream;
     type Datagrams: DatagramSocket;
 
-    /// Starts a task on this thread. If the task panics, only the task ends.
+    /// Starts a task on this thread. If the task panics, the other tasks go on.
     fn spawn(task: impl Future<Output = ()> + 'static);
 
     fn sleep(time: Duration) -> impl Future<Output = ()>;
 
-    /// The time on this runtime's clock. A shard takes all its times from this clock.
+    /// The time on the clock of this runtime. A shard takes all times from this clock.
     fn now() -> Instant {
         Instant::now()
     }
 
-    /// Awaits a future, but returns `None` and drops the future if `deadline` passes first. That may be noticed some 20 ms late.
+    /// Awaits `future`. If `deadline` passes first, gives up and returns `None`, perhaps some 20 ms late.
     fn before<F: Future>(deadline: Instant, future: F) -> impl Future<Output = Option<F::Output>>;
 
-    /// A TCP connection from `source` (the kernel's choice if `None`), with TCP_NODELAY set.
+    /// Connects over TCP from the address `source`, or from one that the kernel chooses if `None`. Sets TCP_NODELAY. If the
+    /// deadline passes first, the error is [`io::ErrorKind::TimedOut`].
     fn connect(
         source: Option<IpAddr>,
         destination: SocketAddr,
         deadline: Instant,
     ) -> impl Future<Output = io::Result<Self::Stream>>;
 
-    /// A UDP socket on a random port that receives from `peer` alone.
+    /// Opens a UDP socket on a random port that receives only from `peer`.
     fn datagrams(peer: SocketAddr) -> io::Result<Self::Datagrams>;
 }
 
-/// A thread's main future, made for whichever runtime was chosen.
+/// Makes the main future of a thread, for the runtime that was chosen.
 pub(crate) trait Main {
     fn run<R: Runtime>(self) -> impl Future<Output = ()> + 'static;
 }
 
 /// A TCP connection.
 pub(crate) trait ByteStream: 'static {
-    /// Waits for bytes, and reads what has come into the empty `buffer`, up to its capacity. `Ok(0)`: the peer has closed the
-    /// connection. If the deadline passes first, the error is [`io::ErrorKind::TimedOut`].
+    /// Waits for bytes, and reads those that have arrived into the empty `buffer`, up to its capacity. `Ok(0)`: the peer has closed
+    /// the connection. If the deadline passes first, the error is [`io::ErrorKind::TimedOut`].
     fn read(&mut self, buffer: Vec<u8>, deadline: Instant) -> impl Future<Output = Rented<usize>>;
 
     /// Writes all of `buffer`, and returns it empty. If the deadline passes first, the error is [`io::ErrorKind::TimedOut`].
@@ -83,15 +85,15 @@ pub(crate) trait ByteStream: 'static {
 
 /// A connected UDP socket.
 pub(crate) trait DatagramSocket: 'static {
-    /// Sends a datagram at once, or drops it if there is no room, as the network might. (monoio on epoll keeps one waker for all
-    /// tasks that wait to write to a socket, so no task may wait.)
+    /// Sends a datagram at once. If the kernel has no room for the datagram, drops it and returns `Ok`, because the network might
+    /// lose it too. No task may wait for room: monoio on epoll keeps only one waker for all tasks that wait to write to a socket.
     fn send(&self, datagram: &[u8]) -> io::Result<()>;
 
-    /// Sends up to [`SEGMENTS_MAX`] datagrams with one call, as [`DatagramSocket::send`] does. They are one after the other in the
-    /// buffer, and each is `length` bytes long.
+    /// Sends up to [`SEGMENTS_MAX`] datagrams with one call, otherwise as [`DatagramSocket::send`]. The datagrams are one after the
+    /// other in the buffer, and each is `length` bytes long.
     ///
     /// # Errors
-    /// None was sent, for example because the kernel or the network device cannot do it.
+    /// No datagram was sent, for example because the kernel or the network device cannot send several with one call.
     fn send_all(&self, datagrams: &[u8], length: u16) -> io::Result<()>;
 
     /// Waits for a datagram, and receives it into the empty `buffer`, up to its capacity.
@@ -102,10 +104,10 @@ pub(crate) trait DatagramSocket: 'static {
     fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
-/// Most datagrams of one call. Before 6.9, Linux takes 64 (UDP_MAX_SEGMENTS), but more than 32 are no faster.
+/// Most datagrams of one call. Linux takes 64 (UDP_MAX_SEGMENTS; 128 since Linux 6.9), but more than 32 are no faster.
 pub(crate) const SEGMENTS_MAX: usize = 32;
 
-/// A TCP socket that is ready to connect. `kind` is STREAM, blocking or not.
+/// A TCP socket that is ready to connect. `kind` is STREAM, with or without the flag for a nonblocking socket.
 fn tcp_socket(
     kind: socket2::Type,
     source: Option<IpAddr>,
@@ -113,7 +115,7 @@ fn tcp_socket(
 ) -> io::Result<socket2::Socket> {
     let domain = socket2::Domain::for_address(destination);
     let socket = socket2::Socket::new(domain, kind, Some(socket2::Protocol::TCP))?;
-    // Without this option a TLS handshake takes 44 ms longer, because Nagle's algorithm waits for the delayed acknowledgement.
+    // Without this option, a TLS handshake takes 44 ms longer, because Nagle's algorithm waits for a delayed acknowledgement.
     socket.set_tcp_nodelay(true)?;
     if let Some(source) = source {
         choose_port_late(&socket);
@@ -122,14 +124,14 @@ fn tcp_socket(
     Ok(socket)
 }
 
-/// Lets the kernel choose the port when the socket connects, and not when it is bound. A port that is chosen at the bind has to be
-/// free for every destination, and ports in TIME_WAIT are not: a source could then have only some 28,000 sessions a minute (ip(7),
-/// IP_BIND_ADDRESS_NO_PORT; Linux 4.2).
+/// Lets the kernel choose the local port when the socket connects, and not when the socket is bound. At the bind, the port has to
+/// be free for every destination, so a port in TIME_WAIT cannot be chosen. A source could then have only some 28,000 sessions a
+/// minute (ip(7), IP_BIND_ADDRESS_NO_PORT; Linux 4.2).
 fn choose_port_late(socket: &socket2::Socket) {
     let on: libc::c_int = 1;
     let length = size_of_val(&on) as libc::socklen_t;
     let option = libc::IP_BIND_ADDRESS_NO_PORT;
-    // SAFETY: the descriptor is open as long as `socket` lives, and `on` is there for the call, as long as `length` says.
+    // SAFETY: `socket` keeps the descriptor open, and `on` has `length` bytes and lives until the call returns.
     #[expect(unsafe_code, reason = "socket2 does not have this option")]
     let _ = unsafe {
         // A kernel without this option chooses the port at the bind, which works too.
@@ -137,8 +139,8 @@ fn choose_port_late(socket: &socket2::Socket) {
     };
 }
 
-/// The receive buffer that is asked for, because bursts of answers overflow the default one. The kernel may grant less, which is
-/// still enough.
+/// The size of the receive buffer that each UDP socket asks for, because bursts of answers overflow the default one. The kernel may
+/// grant less, and that is no error.
 const DATAGRAM_BUFFER_BYTES: usize = 1 << 20;
 
 fn udp_socket(peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
@@ -150,9 +152,9 @@ fn udp_socket(peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
     Ok(socket.into())
 }
 
-/// Catches a panic of a task. If it reached the executor, it would end the executor with all its tasks.
+/// Catches a panic of a task, which would otherwise end the executor with all its tasks.
 ///
-/// The task is boxed, so that the executors move only a pointer, and are compiled for one type of task.
+/// The task is boxed, so that the executors move only a pointer and are compiled for one type of task.
 fn caught(task: impl Future<Output = ()> + 'static) -> Caught {
     let task: BoxedTask = Box::pin(task);
     Caught { task: AssertUnwindSafe(task).catch_unwind() }
@@ -160,7 +162,7 @@ fn caught(task: impl Future<Output = ()> + 'static) -> Caught {
 
 type BoxedTask = Pin<Box<dyn Future<Output = ()>>>;
 
-/// A task that ends with a log line if it panics.
+/// A task that logs its panic instead of passing it on.
 struct Caught {
     task: CatchUnwind<AssertUnwindSafe<BoxedTask>>,
 }
@@ -177,13 +179,13 @@ impl Future for Caught {
     }
 }
 
-/// Sends a datagram on the socket behind a borrowed descriptor, without waiting.
+/// Sends a datagram over the socket with this descriptor, without waiting.
 fn send_now(socket: BorrowedFd<'_>, datagram: &[u8]) -> io::Result<()> {
     all_or_nothing(SockRef::from(&socket).send_with_flags(datagram, libc::MSG_DONTWAIT))
 }
 
-/// As [`send_now`], for several datagrams of one length. They go through the kernel as one packet, which is cut up only at the
-/// device or the receiver (udp(7), UDP_SEGMENT; Linux 4.18): 16 datagrams take a sixth of the time that single calls take.
+/// As [`send_now`], for several datagrams of one length. They pass through the kernel as one packet, which is divided only at the
+/// device or the receiver (udp(7), UDP_SEGMENT; Linux 4.18). 16 datagrams take a sixth of the time of single calls.
 fn send_segments(socket: BorrowedFd<'_>, datagrams: &[u8], length: u16) -> io::Result<()> {
     let control = segment_length(length);
     let parts = [io::IoSlice::new(datagrams)];
@@ -191,7 +193,7 @@ fn send_segments(socket: BorrowedFd<'_>, datagrams: &[u8], length: u16) -> io::R
     all_or_nothing(SockRef::from(&socket).sendmsg(&message, libc::MSG_DONTWAIT))
 }
 
-/// The control message that tells the kernel the length of each datagram, as cmsg(3) lays it out.
+/// The control message that tells the kernel the length of each datagram, in the layout of cmsg(3).
 fn segment_length(length: u16) -> [u8; CONTROL_BYTES] {
     let mut control = [0; CONTROL_BYTES];
     let header = size_of::<libc::cmsghdr>();
@@ -203,10 +205,10 @@ fn segment_length(length: u16) -> [u8; CONTROL_BYTES] {
     control
 }
 
-/// The bytes of a control message with two bytes of content, which is filled up to a whole word.
+/// The size of a control message with two bytes of content, which are padded to a whole word.
 const CONTROL_BYTES: usize = size_of::<libc::cmsghdr>() + size_of::<usize>();
 
-/// A datagram for which the kernel has no room is dropped, as the network might drop it, and that is no error.
+/// If the kernel has no room for a datagram, this is no error: the datagram is dropped, as the network might drop it.
 fn all_or_nothing(sent: io::Result<usize>) -> io::Result<()> {
     match sent {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
@@ -214,7 +216,7 @@ fn all_or_nothing(sent: io::Result<usize>) -> io::Result<()> {
     }
 }
 
-/// Receives a datagram that has already arrived on the socket behind a borrowed descriptor.
+/// Receives a datagram that has already arrived on the socket with this descriptor.
 fn receive_now(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::net::recv(socket, buffer, rustix::net::RecvFlags::DONTWAIT)?.1)
 }

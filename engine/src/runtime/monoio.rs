@@ -100,21 +100,21 @@ fn borrowed(socket: &::monoio::net::udp::UdpSocket) -> BorrowedFd<'_> {
     unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) }
 }
 
-/// The kernel interface, and how its ring is set up.
+/// The kernel interface that monoio uses, and how its ring is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Driver {
-    /// io_uring that processes completions on this thread, when the thread asks for them. It takes half the processor time of the
-    /// plain ring, and needs Linux 6.1.
+    /// io_uring that processes completions on this thread, and only when the thread asks for them. It takes half the processor time
+    /// of [`Driver::PlainRing`], and needs Linux 6.1.
     DeferredRing,
-    /// The plain io_uring of older kernels.
+    /// io_uring as older kernels have it.
     PlainRing,
     Epoll,
 }
 
-/// Drives `main` to its end on this thread.
+/// Runs `main` on this thread until `main` ends.
 ///
 /// # Errors
-/// The error of the kernel if it refuses the driver.
+/// The error of the kernel, if it refuses the driver.
 pub(crate) fn run(driver: Driver, main: impl Future<Output = ()> + 'static) -> io::Result<()> {
     let main = async {
         main.await;

@@ -1,9 +1,9 @@
 //! The runtime of the simulation ([`crate::sim`]): one thread, one seed, and a virtual clock.
 //!
-//! The clock stands still while a task can run, and then jumps to the next event. The next task is drawn from those that can run,
-//! so nothing can depend on their order. Connections and datagrams are in memory, and the [`World`] is their other end. Bytes of
-//! the engine reach the world at once; the delays of both directions are added to the way back. The bytes of one connection keep
-//! their order.
+//! The clock stands still while any task can run, and then jumps to the next event. If several tasks can run, the seed decides
+//! which one is next, so that the runs try many orders of the tasks. Connections and datagrams are in memory, and lead to the
+//! [`crate::sim::World`]. What the engine sends reaches the world at once; what the world sends arrives after a delay, which stands
+//! for both directions. The bytes of one connection keep their order.
 
 mod executor;
 mod net;
@@ -75,7 +75,7 @@ impl Runtime for Sim {
     }
 }
 
-/// A TCP connection. The world is told when it is dropped.
+/// A TCP connection. When this is dropped, the world is told.
 pub(crate) struct SimStream(u32);
 
 impl SimStream {
@@ -132,7 +132,8 @@ impl DatagramSocket for SimDatagrams {
         datagrams.chunks(usize::from(length)).try_for_each(|datagram| self.send(datagram))
     }
 
-    /// Finds nothing: datagrams arrive one by one, so that the next task is drawn again after each.
+    /// Never returns a datagram. So the engine receives them one at a time with `receive`, and the executor draws the next task
+    /// after each.
     fn receive_now(&self, _buffer: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::WouldBlock.into())
     }

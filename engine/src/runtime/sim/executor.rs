@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
 
-/// If there are more steps than this without time passing, some task spins.
+/// More steps than this without time passing show that some task spins.
 const STEPS_AN_INSTANT_MAX: u32 = 200_000;
 
-/// The state of a simulation, without its world.
+/// The state of the simulation on this thread.
 struct Core {
     base: Instant,
     now: Cell<Duration>,
@@ -33,7 +33,7 @@ struct Core {
     panics: Cell<u32>,
 }
 
-/// A task, which is taken out while it is polled, and its waker in two forms.
+/// A task with its waker in two forms. While the task is polled, it is taken out of its place.
 type TaskPlace = (Option<Task>, Arc<TaskWaker>, Waker);
 
 #[derive(Default)]
@@ -85,14 +85,14 @@ thread_local! {
     static CORE: RefCell<Option<Rc<Core>>> = const { RefCell::new(None) };
 }
 
-/// Calls `act` with the simulation of this thread. If there is none, returns the default value, because objects of an ended
-/// simulation may be dropped late.
+/// Calls `act` with the simulation of this thread. If there is none, returns the default value, because objects of a simulation may
+/// be dropped after its end.
 fn with<T: Default>(act: impl FnOnce(&Core) -> T) -> T {
     let core = CORE.try_with(|core| core.borrow().clone()).ok().flatten();
     core.map(|core| act(&core)).unwrap_or_default()
 }
 
-/// Begins a simulation on this thread.
+/// Begins a simulation on this thread, with this seed and this world.
 pub(crate) fn start(seed: u64, world: Rc<RefCell<dyn World>>) {
     let core = Core {
         base: Instant::now(),
@@ -108,7 +108,7 @@ pub(crate) fn start(seed: u64, world: Rc<RefCell<dyn World>>) {
     CORE.set(Some(Rc::new(core)));
 }
 
-/// Ends the simulation on this thread, and drops the tasks that are left.
+/// Ends the simulation on this thread, and drops its remaining tasks.
 pub(crate) fn stop() {
     let tasks = with(|core| std::mem::take(&mut *core.tasks.borrow_mut()).slots);
     drop(tasks);
@@ -125,12 +125,12 @@ pub(crate) fn tasks() -> usize {
     with(|core| core.tasks.borrow().slots.iter().flatten().count())
 }
 
-/// The number of connections that the engine has not closed.
+/// The number of connections that the engine has opened and not closed.
 pub(crate) fn connections() -> usize {
     with(|core| core.net.borrow().open_connections())
 }
 
-/// Makes [`drive`] call its `submit` with `index` at the time `at`.
+/// Makes [`drive`] call its function `submit` with `index` at the time `at`.
 pub(crate) fn submit_at(at: Duration, index: u32) {
     with(|core| core.events.borrow_mut().push(at, Event::Submit(index)));
 }
@@ -148,7 +148,7 @@ pub(super) fn with_net<T: NetResult>(act: impl FnOnce(&mut Net, Duration) -> T) 
     done.unwrap_or_else(T::without_net)
 }
 
-/// What an operation on the network returns after the end of the simulation.
+/// What an operation on the network returns if the simulation has already ended.
 pub(super) trait NetResult {
     fn without_net() -> Self;
 }
@@ -196,18 +196,17 @@ pub(super) fn spawn(task: Task) {
     });
 }
 
-/// The state at the end of [`drive`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) now: Duration,
     pub(crate) trace: u64,
     pub(crate) panics: u32,
-    /// Whether a task spun: there were too many steps without time passing.
+    /// Whether a task spun: there were more than [`STEPS_AN_INSTANT_MAX`] steps without time passing.
     pub(crate) spins: bool,
 }
 
-/// Runs tasks and events until `done` returns true, the clock reaches `limit`, or a task spins. `submit` is called with the index
-/// of each request at its time.
+/// Runs tasks and events until `done` returns true, the clock reaches `limit`, or a task spins. Calls `submit` with the index of
+/// each request when its time has come.
 pub(crate) fn drive(limit: Duration, submit: &mut dyn FnMut(u32), done: &dyn Fn() -> bool) -> Ended {
     let core = CORE.with(|core| core.borrow().clone());
     let Some(core) = core else {
@@ -244,7 +243,7 @@ pub(crate) fn drive(limit: Duration, submit: &mut dyn FnMut(u32), done: &dyn Fn(
 }
 
 impl Core {
-    /// Takes one of the tasks that can run, at random.
+    /// Takes one of the tasks that can run, at random, out of the list.
     fn draw(&self) -> Option<u32> {
         let mut ready = self.ready.borrow_mut();
         if ready.len() < 2 {
@@ -274,7 +273,7 @@ impl Core {
             return;
         }
         self.panics.set(self.panics.get() + u32::from(polled.is_err()));
-        // Dropping the task may spawn and wake others, so nothing is borrowed meanwhile.
+        // Dropping the task may spawn and wake other tasks, so no `RefCell` may be borrowed here.
         drop(task);
         let mut tasks = self.tasks.borrow_mut();
         if let Some(entry) = tasks.slots.get_mut(slot as usize) {
@@ -301,7 +300,7 @@ impl Core {
         }
     }
 
-    /// Adds a step to the hash of the run: two runs that differ in any step have different hashes.
+    /// Adds a step to the hash of the run, so that two runs with different steps have different hashes.
     fn note(&self, what: u64) {
         let now = self.now.get().as_nanos() as u64;
         self.trace.set(mix(self.trace.get().rotate_left(5) ^ now.wrapping_mul(31) ^ what));
@@ -314,7 +313,7 @@ impl Events {
         self.heap.push(Reverse((at, self.count, what)));
     }
 
-    /// Takes the next event up to `limit`. Timers that were dropped are skipped.
+    /// Takes the next event up to `limit`. Skips timers that were dropped.
     fn next(&mut self, limit: Duration) -> Option<(Duration, Event)> {
         loop {
             let Reverse((at, _, what)) = *self.heap.peek()?;
@@ -336,7 +335,7 @@ impl Events {
     }
 }
 
-/// A future that is ready from an instant on.
+/// A future that becomes ready at an instant.
 pub(super) struct Timer {
     slot: u32,
 }

@@ -1,4 +1,4 @@
-//! Connections and datagrams in memory, and the data that is on its way over them.
+//! Connections and datagrams in memory, and the bytes that are under way on them.
 
 use crate::sim::{Act, Connect, Link, Wire, World};
 use std::cell::RefCell;
@@ -9,28 +9,28 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// What an event delivers to: a connection or a UDP port on which something arrives.
+/// Where something arrives when an event is due: on a connection or on a UDP port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
     Connection(u32),
     Port(u32),
 }
 
-/// All open connections and ports. Each is found by its number, and numbers are never reused.
+/// All connections and ports. Each is found by its number, and numbers are never reused.
 #[derive(Default)]
 pub(crate) struct Net {
     pub(crate) world: Option<Rc<RefCell<dyn World>>>,
     connections: Vec<Option<Connection>>,
     ports: Vec<Option<BoundPort>>,
     wire: Wire,
-    /// Arrivals that the last call scheduled; the executor moves them into its queue of events.
+    /// The arrivals that the last call scheduled. The executor moves them into its queue of events.
     pub(crate) later: Vec<(Duration, Due)>,
 }
 
 #[derive(Default)]
 struct Connection {
     under_way: VecDeque<Act>,
-    /// When the last thing that was sent arrives.
+    /// When the last of the acts under way arrives. Later acts do not overtake it.
     last: Duration,
     arrived: VecDeque<u8>,
     finished: bool,
@@ -50,7 +50,7 @@ impl Net {
         Net { world: Some(world), ..Net::default() }
     }
 
-    /// Connections that are not closed.
+    /// The number of connections that the engine has not closed.
     pub(crate) fn open_connections(&self) -> usize {
         self.connections.iter().flatten().count()
     }
@@ -76,7 +76,7 @@ impl Net {
         self.ask(id, now, |world, link, _| world.hung_up(link));
     }
 
-    /// Lets the world react on a connection, and schedules the arrival of whatever it sends.
+    /// Lets the world react to something on a connection, and schedules the arrival of whatever it sends.
     fn ask<T>(&mut self, id: u32, now: Duration, act: impl FnOnce(&mut dyn World, Link, &mut Wire) -> T) -> T
     where
         T: Default,
@@ -127,8 +127,8 @@ impl Net {
     pub(crate) fn send(&mut self, id: u32, datagram: &[u8], now: Duration) {
         let (Some(world), Some(port)) = (self.world.clone(), &mut self.ports[id as usize]) else { return };
         for (after, answer) in world.borrow_mut().datagram(now, port.peer, datagram) {
-            // The answers on one socket arrive in the order in which they were sent. The executor already shuffles the order of the
-            // questions, because it draws the task that runs next.
+            // The answers on one socket keep the order in which they were sent. Other orders need not be tried here, because the
+            // executor draws the order of the tasks that send the questions.
             port.under_way.push_back(answer);
             self.later.push((now + after, Due::Port(id)));
         }
@@ -145,7 +145,7 @@ impl Net {
         }
     }
 
-    /// Delivers the oldest thing that is on its way. Returns the waker of the task that waits for it, if there is one.
+    /// Delivers what has been under way for the longest time. Returns the waker of the task that waits for it, if there is one.
     pub(crate) fn arrive(&mut self, due: Due) -> Option<Waker> {
         match due {
             Due::Connection(id) => {
