@@ -1,17 +1,17 @@
 //! One SMTP session: drives the state machine of engine-proto ([`Dialog`]) over a connection.
 //!
-//! [`Dialog`] decides what is sent and to what a reply belongs. This module only carries bytes, does the TLS handshake, and keeps
-//! to the deadlines. The task of a session (`probe.rs`) uses it in these steps:
+//! [`Dialog`] decides what is sent, and to which command a reply belongs. This module carries the bytes, does the TLS handshake,
+//! and keeps the deadlines. The task of a session (`probe.rs`) uses a [`Session`] in these steps:
 //!
 //! - [`Session::connect`] opens the connection.
-//! - The task starts a transaction on [`Session::dialog`], and then calls [`Session::next`] until the transaction has ended. `next`
-//!   is the only method that reads and writes during a transaction, and it returns at [`Session::limit`] at the latest.
-//! - Between transactions, [`Session::is_quiet`] tells whether the connection can be used again. Before it leaves, the task asks
-//!   [`Session::ending`] whether the server has already ended the session.
+//! - The task starts a transaction on [`Session::dialog`], and then calls [`Session::next`] until the transaction has ended. During
+//!   a transaction, only `next` reads and writes. It returns at [`Session::limit`] at the latest.
+//! - Between transactions, [`Session::is_quiet`] tells whether the session can go on. Before the task ends a session, it asks
+//!   [`Session::take_closure`] whether the server has already ended it.
 //! - [`Session::quit`] ends the session, and returns the trace.
 //!
-//! A failure on an open connection is an event and not an error: no event follows [`Event::Over`], and recipients that have no
-//! reply yet get none.
+//! A failure on an open connection is no error of a method, but an event: [`Event::Over`]. No event follows this one, and
+//! recipients without a reply get none.
 
 use crate::egress::Source;
 use crate::egress::connect::Unconnected;
@@ -29,34 +29,36 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What all sessions of a shard from one source share.
+/// What all sessions of a shard from the same source share.
 pub(crate) struct SessionConfig {
     pub(crate) source: Arc<Source>,
     pub(crate) tls: Arc<ClientConfig>,
 }
 
-/// A connection to a mail server with the dialog on it.
+/// An SMTP session: a connection to a mail server, with the dialog on it.
 pub(crate) struct Session<R: Runtime> {
     transport: Transport<R::Stream>,
     pub(crate) dialog: Dialog,
     config: Rc<SessionConfig>,
     host: Rc<str>,
     address: IpAddr,
-    /// When [`Session::next`] returns at the latest, whatever the server does. Each transaction sets it.
+    /// When [`Session::next`] returns at the latest, whatever the server does. It is set for the opening of the session, and again
+    /// for each transaction.
     pub(crate) limit: Instant,
-    /// The lines of the session so far, if a trace is wanted.
+    /// The lines of the trace so far, if a trace is wanted.
     pub(crate) trace: Option<Vec<String>>,
-    /// When bytes of the server last arrived. All replies in one read have this time.
+    /// When bytes of the server last arrived. All replies in these bytes have this time.
     pub(crate) answered_at: Instant,
-    /// The beginning of a line from the server that has not ended yet, if a trace is wanted.
+    /// The beginning of a line that the server has not completed yet. It is empty if no trace is wanted.
     received: Vec<u8>,
 }
 
 impl<R: Runtime> Session<R> {
-    /// Connects to a host. `starttls`: TLS is used if the host offers it.
+    /// Connects to a host. The caller then waits with [`Session::next`] for the greeting and EHLO. `starttls`: the session uses TLS
+    /// if the host offers it.
     ///
     /// # Errors
-    /// Those of [`Source::connect`], with the trace.
+    /// Those of [`Source::connect`], each with the trace.
     pub(crate) async fn connect(
         config: Rc<SessionConfig>,
         host: Rc<str>,
@@ -95,11 +97,12 @@ impl<R: Runtime> Session<R> {
         Ok(session)
     }
 
-    /// Reads and writes until the dialog has an event, and returns the event. A TLS handshake is done here and is no event.
+    /// Reads and writes until the dialog has an event, and returns this event. A TLS handshake is done here and is no event.
     pub(crate) async fn next(&mut self) -> Event {
         loop {
             match self.dialog.poll_event() {
-                // Boxed, because otherwise every session would reserve memory for a handshake, and few are in one at a time.
+                // The future is boxed, because otherwise each session would reserve memory for a handshake, although few sessions
+                // are in one at the same time.
                 Some(Event::StartTls) => Box::pin(self.start_tls()).await,
                 Some(event) => return event,
                 None if self.dialog.wants_write() => self.write().await,
@@ -108,8 +111,8 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    /// Whether the connection is open and the server has sent nothing unasked. Unexpected bytes would be taken for the reply to the
-    /// next command, and all later replies for those to the wrong commands. So such a session ends.
+    /// Whether the connection is open, and the server has sent nothing since its last reply. If not, the session must end:
+    /// unexpected bytes would count as the reply to the next command, and each later reply as that to a wrong command.
     pub(crate) async fn is_quiet(&mut self) -> bool {
         let buffer = Vec::with_capacity(SESSION_READ_BYTES);
         match self.transport.read(buffer, R::now() + SESSION_QUIET).await {
@@ -125,7 +128,7 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    /// Why the server ended the session, if that is known already.
+    /// Takes the reason for which the session is over. `None` if it is not over. Discards all other events.
     pub(crate) fn take_closure(&mut self) -> Option<Closure> {
         std::iter::from_fn(|| self.dialog.poll_event()).find_map(|event| match event {
             Event::Over(closure) => Some(closure),
@@ -133,7 +136,7 @@ impl<R: Runtime> Session<R> {
         })
     }
 
-    /// Sends QUIT and closes the connection. Returns the trace.
+    /// Sends QUIT if the dialog allows it, closes the connection, and returns the trace.
     pub(crate) async fn quit(mut self: Box<Self>) -> Option<Vec<String>> {
         self.dialog.quit();
         if self.dialog.wants_write() {
@@ -196,8 +199,8 @@ impl<R: Runtime> Session<R> {
         match error {
             None => {}
             Some(error) if error.kind() == io::ErrorKind::TimedOut => {
-                // [`Session::limit`] may come before the deadline of the dialog, so the dialog is told a time at which its deadline
-                // has passed.
+                // `limit` may come before the deadline of the dialog. So the dialog is told a time at which its own deadline has
+                // passed too.
                 let deadline = self.dialog.deadline().unwrap_or_else(R::now);
                 self.dialog.on_timeout(deadline.max(R::now()));
                 self.dialog.on_closed();
@@ -206,8 +209,8 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    /// Adds the complete lines from the server to the trace, and keeps an incomplete one until it is complete. The length of such a
-    /// line is bounded, because the dialog ends a session with a line that is too long.
+    /// Adds the complete lines from the server to the trace, and keeps an incomplete line until the rest arrives. Such a line
+    /// cannot grow without bound, because the dialog ends a session with a line that is too long.
     fn listen(&mut self, bytes: &[u8]) {
         if self.trace.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! A shard: one thread, one runtime, and everything that this thread alone uses. Nothing here takes a lock.
+//! A shard: one thread with one runtime, and the data that only this thread uses.
 
 use crate::Outage;
 use crate::asking::Asking;
@@ -19,25 +19,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Interval of the search for works whose deadline has passed.
+/// Interval of the search for works (addresses in the engine) with a deadline that has passed.
 const SWEEP: Duration = Duration::from_millis(250);
-/// Interval of the search for groups and walks that have not been used for a while. If groups take too much memory, it is
-/// [`SWEEP`].
+/// Interval of the search for groups and results of walks that have not been used for a while. If groups take too much memory, the
+/// interval is [`SWEEP`].
 const FORGET: Duration = Duration::from_secs(2);
-/// Number of messages that are handled between two readings of the clock: some ten microseconds of work.
+/// Most messages that are handled before the clock is read again: some ten microseconds of work.
 const MESSAGES_A_LOOK: usize = 32;
-/// How long after a recall the shard goes on to answer recalled works. A work that was between two queues turns up within this
-/// time.
+/// How long after a recall the shard looks for recalled works. A work that was on its way from one queue to another when the client
+/// recalled it arrives within this time.
 const RECALL_LASTS: Duration = Duration::from_secs(5);
 
-/// The state of a shard, in two halves: `resolution` and `asking`.
+/// The state of a shard, in two halves: `resolution` for DNS, and `asking` for mail servers.
 pub(crate) struct Shard<R: Runtime> {
     common: Rc<Common>,
     resolution: Rc<Resolution<R>>,
     asking: Rc<Asking>,
 }
 
-/// The number of recalls that a shard has noticed, and until when it looks for works that were recalled.
+/// How many recalls the shard has noticed, and until when it looks for recalled works.
 #[derive(Default)]
 struct AnsweredRecalls {
     count: u64,
@@ -76,7 +76,7 @@ impl Main for ShardMain {
         let face = &self.shared.shards[self.index];
         'serving: loop {
             let mut next = Some(face.inbox.pop().await);
-            // The clock is read once for messages that have come together.
+            // The clock is read once for messages that have arrived together.
             let now = R::now();
             let mut left = MESSAGES_A_LOOK;
             while let Some(message) = next {
@@ -91,7 +91,7 @@ impl Main for ShardMain {
             }
         }
         shard.abandon();
-        // Inquiries that are left answer for themselves when they are dropped.
+        // Inquiries need no answer here, because an inquiry that is dropped sends its answer itself.
         while let Some(message) = face.inbox.try_pop() {
             if let Message::Resolve(work) | Message::Probe(work, _) = message {
                 work.fail(Outage::Stopping);
@@ -101,7 +101,7 @@ impl Main for ShardMain {
     }
 }
 
-/// Records the heartbeat, answers overdue works and drops unused state, as long as the shard lives.
+/// Records the heartbeat, answers overdue works and drops unused state, until the shard ends.
 async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
     let (mut swept, mut forgot, mut recalls) = (R::now(), R::now(), AnsweredRecalls::default());
     loop {
@@ -154,7 +154,7 @@ impl<R: Runtime> Shard<R> {
         dispatch::begin_wanted::<R>(&self.asking, now);
     }
 
-    /// Answers works that their clients have recalled: after each recall, for [`RECALL_LASTS`].
+    /// If a client has recalled its requests or begun to drain, answers its works, for the next [`RECALL_LASTS`].
     fn answer_recalled(&self, now: Instant, answered: &mut AnsweredRecalls) {
         let shared = &self.common.shared;
         let count = shared.recalls.load(Ordering::SeqCst);
@@ -168,13 +168,13 @@ impl<R: Runtime> Shard<R> {
         verify::answer_recalled(&self.resolution);
     }
 
-    /// Drops groups and results of walks that have not been used for a while.
+    /// Drops the groups and the results of walks that have not been used for a while.
     fn forget(&self, now: Instant) {
         self.asking.forget(now);
         self.resolution.walks.borrow_mut().forget(now);
     }
 
-    /// Answers everything that is under way, because the engine stops.
+    /// Answers all works that wait, because the engine stops. The works of a session are answered when its task is dropped.
     fn abandon(&self) {
         self.asking.abandon();
         self.common.take_all().into_iter().for_each(|work| work.fail(Outage::Stopping));

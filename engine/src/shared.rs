@@ -1,4 +1,4 @@
-//! What the threads of the engine share, and which shard is responsible for a domain or a site.
+//! The state that all threads of the engine share, and the choice of the shard that is responsible for a domain or a site.
 
 use crate::config::{EngineConfig, Pace};
 use crate::egress::Pool;
@@ -19,13 +19,13 @@ use std::time::{Duration, Instant, SystemTime};
 /// How often a shard records that it is alive.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
 
-/// With the profile `lab`, this number of works of one domain go to one shard, and the next ones to the next shard.
+/// With the profile `lab`, the works of one domain are divided into chunks of this number. A shard gets one chunk, and the next
+/// shard gets the next one.
 const WORKS_A_CHUNK: usize = 500;
-/// The last of these chunks, counted from 0, that goes to the first shard of the domain. So a short list needs no second session
-/// and no second control recipient.
+/// The first shard of a domain gets all chunks from number 0 to this number. So a short list needs no second session, and no second
+/// control recipient to test whether the domain accepts everyone.
 const LAST_CHUNK_AT_HOME: usize = 2;
 
-/// The state that all threads of the engine share.
 pub(crate) struct Shared {
     pub(crate) config: EngineConfig,
     /// The sources from which mail servers are asked, and whether any server can be reached from them.
@@ -34,9 +34,9 @@ pub(crate) struct Shared {
     pub(crate) shards: Vec<ShardFace>,
     pub(crate) hasher: Hashing,
     pub(crate) stopping: AtomicBool,
-    /// The number of inquiries under way.
+    /// The number of inquiries under way: questions about domains that DNS alone answers.
     pub(crate) inquiries: Arc<AtomicUsize>,
-    /// The state of the resolvers, such as whether any of them answers.
+    /// Whether the resolvers answer, and how many questions each of them may get at once.
     pub(crate) resolvers: Arc<Resolvers>,
     /// Whether hosts can be reached at IPv6 addresses.
     pub(crate) ipv6: bool,
@@ -45,16 +45,16 @@ pub(crate) struct Shared {
     pub(crate) started_at: SystemTime,
     /// The counts of refused recipients.
     pub(crate) table: Arc<RefusalTable>,
-    /// Contradicted evidence that the caller has not read yet.
+    /// Withdrawn evidence that the caller of the engine has not read yet.
     pub(crate) withdrawn: Mutex<Vec<Withdrawn>>,
-    /// How often any client has recalled its requests.
+    /// How often clients have recalled their requests or begun to drain.
     pub(crate) recalls: AtomicU64,
 }
 
 /// The part of a shard that other threads see.
 pub(crate) struct ShardFace {
     pub(crate) inbox: Inbox<Message>,
-    /// Milliseconds since the engine's start at the shard's last heartbeat; [`u64::MAX`] when it has ended.
+    /// When the shard last recorded that it is alive, in milliseconds since the start of the engine; [`u64::MAX`] after its end.
     pub(crate) heartbeat: AtomicU64,
     /// The number of open sessions at that heartbeat.
     pub(crate) sessions: AtomicUsize,
@@ -67,15 +67,15 @@ pub(crate) struct ShardFace {
 }
 
 impl Shared {
-    /// The shard that is responsible for `name`: the home shard of a domain, or the owner of a site.
+    /// The shard that is responsible for a name: the home shard of a domain, or the shard that owns a site.
     pub(crate) fn shard_of(&self, name: &str) -> &ShardFace {
         let index = self.hasher.hash_one(name) as usize % self.shards.len();
         &self.shards[index]
     }
 
-    /// The shard that asks a domain's hosts. A site has one owner, so that its ceiling is kept exactly and without a lock; one core
-    /// can do far more than such a ceiling allows. The profile `lab` has no ceiling to keep, so there the domains of a site are
-    /// spread over the shards, and so are the works of a domain that has many of them.
+    /// The shard that asks the hosts of a domain. All hosts of a site are asked by one shard, so that the shard can keep the
+    /// ceiling of the site exactly and without a lock. One core can do far more than a ceiling allows. The profile `lab` has no
+    /// ceiling to keep. There the domains of a site are spread over all shards, and so are the works of a domain with many works.
     pub(crate) fn owner_of(&self, plan: &Plan, domain: &Domain) -> &ShardFace {
         if self.config.pace != Pace::Lab {
             return self.shard_of(&plan.site);
@@ -85,18 +85,18 @@ impl Shared {
         &self.shards[first.wrapping_add(chunk.saturating_sub(LAST_CHUNK_AT_HOME)) % self.shards.len()]
     }
 
-    /// The time since the Unix epoch: that of the start by the wall clock, and the time that has passed since.
+    /// The time since the Unix epoch. The wall clock is read only at the start of the engine, so later changes of it have no
+    /// effect.
     pub(crate) fn since_epoch(&self, now: Instant) -> Duration {
         let started = self.started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         started + self.age(now)
     }
 
-    /// The number of the five-minute step to which refusals count now.
+    /// The number of the five-minute step in which refusals are counted now.
     pub(crate) fn refusal_step(&self, now: Instant) -> u64 {
         step_at(self.since_epoch(now)).0
     }
 
-    /// How long the engine has run.
     pub(crate) fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.started)
     }
@@ -111,8 +111,8 @@ impl Shared {
         self.pool.sources[source].connections.on_failed(self.hasher.hash_one(site), self.age(now));
     }
 
-    /// Answers a work with its fallback, because nothing more can be found out. If no server has spoken about it and our own
-    /// network is to blame, answers with an outage.
+    /// Answers a work with its fallback (the finding so far), because nothing more can be found out. If no server has replied about
+    /// the address, and our own network is to blame for that, the answer is an outage instead.
     pub(crate) fn give_up(&self, work: Work, now: Instant) {
         let has_no_reply = matches!(work.fallback.rule, "no_connection" | "no_answer_in_time");
         let is_ours = || self.pool.sources[work.source].connections.are_to_blame(self.age(now));

@@ -1,9 +1,9 @@
-//! The engine in tests. [`run`] simulates its shards: one thread, a virtual clock, a seed, and a world in memory.
-//! [`start_in_memory`] starts real shards at real time, with peers in memory. For tests alone, and only with the feature `sim`.
+//! The engine in tests, with the feature `sim`. [`run`] simulates the shards on one thread, with a virtual clock, a seed, and a
+//! world in memory. [`start_in_memory`] starts real shards in real time, with hosts and resolvers in memory.
 //!
-//! In the simulation, the code is that of production, from the submission of a request to its answer: only the runtime, the clock
-//! and the source of random numbers are different. The same setup and the same world give the same run, down to the order of every
-//! step.
+//! In the simulation, the code from the submission of a request to its answer is that of production: only the runtime, the clock
+//! and the source of random numbers are different. The same setup and the same world always give the same run, with the same order
+//! of all steps.
 
 use crate::census;
 pub use crate::census::Census;
@@ -28,24 +28,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The world outside the engine: mail servers, resolvers and clients. Times count from the beginning of the run.
+/// The world outside the engine: mail servers, resolvers and clients. All times count from the beginning of the run.
 pub trait World {
-    /// The engine connects. The delays of the result and of bytes on the wire count from now.
+    /// Called when the engine connects. The delays in the result and on the wire count from this call.
     fn connect(&mut self, link: Link, to: SocketAddr, wire: &mut Wire) -> Connect;
-    /// The engine sends bytes on a connection.
+    /// Called when the engine sends bytes on a connection.
     fn hear(&mut self, link: Link, bytes: &[u8], wire: &mut Wire);
-    /// The engine closes a connection, or gives up connecting.
+    /// Called when the engine closes a connection, or stops trying to connect.
     fn hung_up(&mut self, link: Link);
-    /// The engine sends a datagram to a resolver. Returns the datagrams that come back, each with its delay.
+    /// Called when the engine sends a datagram to a resolver. Returns the datagrams that come back, each with its delay.
     fn datagram(&mut self, now: Duration, to: SocketAddr, payload: &[u8]) -> Vec<(Duration, Vec<u8>)>;
-    /// The engine answers a request. If a request is returned, it is submitted after the returned time.
+    /// Called when the engine answers a request. May return another request, and the time after which it is submitted.
     fn answered(&mut self, now: Duration, answer: Answer) -> Option<(Duration, Request)>;
-    /// The engine does not accept the request with this ticket.
+    /// Called when the engine does not accept the request with this ticket.
     fn refused(&mut self, now: Duration, ticket: u64, refusal: Refusal);
 }
 
-/// Starts an engine like [`Engine::start`], on the runtime and driver of `config`, but with peers in memory instead of sockets.
-/// `peers` makes the peers of a shard, on its thread.
+/// Starts an engine like [`Engine::start`], on the runtime and driver of `config`, but with hosts and resolvers in memory instead
+/// of sockets. Each shard calls `peers` on its own thread to create them.
 ///
 /// # Errors
 /// Those of [`Engine::start`].
@@ -62,7 +62,7 @@ pub fn start_in_memory(
 /// A connection as the world sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// The number of the connection: connections are numbered from 0, in the order of connecting.
+    /// The number of the connection. Connections are numbered from 0 in the order in which the engine opens them.
     pub id: u32,
     /// The time since the beginning of the run.
     pub now: Duration,
@@ -80,7 +80,7 @@ pub enum Connect {
     Silent,
 }
 
-/// The bytes and events that the world sends on a connection, in their order.
+/// The bytes and events that the world sends on a connection, in the order of sending.
 #[derive(Debug, Default)]
 pub struct Wire(pub(crate) Vec<(Duration, Act)>);
 
@@ -92,7 +92,7 @@ pub(crate) enum Act {
 }
 
 impl Wire {
-    /// Sends bytes, which arrive after this time, but not before anything that was sent earlier.
+    /// Sends bytes. They arrive after this time, but not before anything that was sent earlier.
     pub fn send(&mut self, after: Duration, bytes: Vec<u8>) {
         self.0.push((after, Act::Bytes(bytes)));
     }
@@ -102,13 +102,13 @@ impl Wire {
         self.0.push((after, Act::Finish));
     }
 
-    /// Resets the connection. After that nothing can be read or written on it.
+    /// Resets the connection. Once the reset arrives, the engine can neither read nor write.
     pub fn reset(&mut self, after: Duration) {
         self.0.push((after, Act::Reset));
     }
 }
 
-/// Every fault but [`Fault::Break`], with its name on the command line.
+/// All faults except [`Fault::Break`], each with its name on the command line.
 pub const FAULTS: [(Fault, &str); 27] = [
     (Fault::LoseTicket, "lose-ticket"),
     (Fault::AnswerTwice, "answer-twice"),
@@ -144,50 +144,50 @@ pub const FAULTS: [(Fault, &str); 27] = [
 pub struct Setup {
     /// The seed of all random numbers of the run.
     pub seed: u64,
-    /// The engine's settings. Nothing is taken from this machine.
+    /// The settings of the engine. A simulation reads no settings of this machine.
     pub config: EngineConfig,
     /// Whether hosts can be reached at IPv6 addresses.
     pub ipv6: bool,
     /// The defect that is planted, if any.
     pub fault: Option<Fault>,
-    /// The longest time that the run waits for answers.
+    /// The longest time for which the run waits for answers.
     pub limit: Duration,
 }
 
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
-    /// A hash of the run: two runs that differ in any step differ in it.
+    /// A hash of the run. Two runs with different steps have different hashes.
     pub trace: u64,
-    /// When everything was answered, or the limit came.
+    /// When the last request was answered; [`Setup::limit`] if some were not.
     pub answered: Duration,
-    /// Number of tickets that counted as under way at that time.
+    /// Number of tickets that still counted as under way at that time.
     pub under_way: usize,
-    /// The state that the shards still hold some time after the last answer.
+    /// What each shard still keeps some time after the last answer.
     pub kept: Vec<Census>,
     /// Number of tasks that outlived the shards.
     pub tasks: usize,
     /// Number of connections that outlived the shards.
     pub connections: usize,
-    /// Number of shards with memory that is still in use after their end.
+    /// Number of shards with memory that is still in use after they have ended.
     pub shards_left: usize,
     /// Number of tasks that panicked.
     pub panics: u32,
-    /// Whether a task ran on and on without time passing.
+    /// Whether some task ran on and on without time passing.
     pub spins: bool,
-    /// The rules that the engine found broken.
+    /// The invariants that the engine found broken.
     pub broken: Vec<Invariant>,
 }
 
-/// Within this time all timeouts pass, and shards drop the state of groups without work.
+/// After this time all timeouts have passed, and the shards have dropped the state of groups without work.
 const LINGER: Duration = Duration::from_secs(600);
-/// The interval at which the run checks whether the shards still keep state.
+/// How often the run checks whether the shards still keep state.
 const LOOK: Duration = Duration::from_secs(15);
 
-/// Runs the engine in a world until every request is answered, and gives the world back.
+/// Runs the engine in a world until every request is answered or the limit is reached. Returns the world with the result.
 ///
 /// # Errors
-/// [`StartError`] when the settings cannot work.
+/// [`StartError`] if the engine cannot start with these settings.
 pub fn run<W: World + 'static>(
     setup: Setup,
     world: W,
@@ -213,7 +213,7 @@ pub fn run<W: World + 'static>(
     }
 }
 
-/// The TLS configuration. All runs on this thread share it, because it takes longer to make than most addresses take to check.
+/// The TLS configuration. All runs on this thread share it, because making one takes longer than checking most addresses.
 fn tls() -> Result<Arc<rustls::ClientConfig>, StartError> {
     thread_local! {
         static TLS: RefCell<Option<Arc<rustls::ClientConfig>>> = const { RefCell::new(None) };
@@ -229,9 +229,9 @@ fn tls() -> Result<Arc<rustls::ClientConfig>, StartError> {
 struct Run {
     shared: Arc<Shared>,
     client: Rc<Client>,
-    /// The number of tickets that are under way, as the client sees them.
+    /// The number of requests that are submitted and not answered.
     pending: Rc<Cell<usize>>,
-    /// Requests that wait for their time.
+    /// Requests with their index. A request becomes `None` when it is submitted.
     waiting: Rc<RefCell<Vec<Option<Request>>>>,
     unsubmitted: Rc<Cell<usize>>,
 }
@@ -276,10 +276,10 @@ impl Run {
         }
         self.shared.stopping.store(true, Ordering::SeqCst);
         for face in &self.shared.shards {
-            // The inbox has room for this in addition to all tickets.
+            // In addition to the room for all tickets, the inbox has room for this message.
             let _ = face.inbox.push(Message::Stop);
         }
-        // The task that takes the answers never ends.
+        // One task never ends: the one that takes the answers.
         let farewell = last.now + LINGER;
         let last = runtime::drive(farewell, &mut submit, &|| runtime::tasks() <= 1);
         Ending {

@@ -1,22 +1,24 @@
-//! Sites, and the groups of their domains: the works that wait, and the route that is tried next. No I/O.
+//! Sites, and the groups of their domains: the queues of works (addresses in the engine), and the choice of the next route. No I/O.
 //!
-//! A site has one pace. Its domains with the same set of MX hosts form a group: they share a queue, routes and sessions.
+//! All hosts of a site share one pace. Domains of a site with the same set of MX hosts form a group: they share a queue, routes and
+//! sessions.
 //!
-//! [`Site`], [`Group`] and [`Route`] contain what does not change: names, addresses, and what is known of an operator in advance.
-//! Everything that changes is in [`SiteState`], with a [`GroupState`] for each group and in that a [`RouteState`] for each route,
-//! in one `RefCell` behind [`Site::state`]. This includes the works of sessions ([`SessionWorks`]), so that the sweep can answer
-//! them when their time is over; a session finds its works by its number. A borrow of the state lasts for one statement, or for one
-//! method that does not borrow it again, and never over an `.await`.
+//! [`Site`], [`Group`] and [`Route`] hold what never changes: names, addresses, and what is known in advance of an operator.
+//! Everything that changes is in [`SiteState`], in one `RefCell` behind [`Site::state`]. It contains a [`GroupState`] for each
+//! group, and this a [`RouteState`] for each route. The works of sessions ([`SessionWorks`]) are there too, so that the sweep can
+//! answer them at their deadlines; a session finds its works by its number. A borrow of the state lasts for one statement, or for
+//! one method that does not borrow it again, and never over an `.await`.
 //!
 //! The methods of a group are of four kinds:
 //!
-//! - from `dispatch.rs`, when a work arrives or a session may begin: [`Group::enqueue`], [`Group::pass_over_shut`],
+//! - for `dispatch.rs`, when a work arrives or a session may begin: [`Group::enqueue`], [`Group::pass_over_shut`],
 //!   [`Group::wants_session`], [`Group::next`], [`Group::queue_at_site`], [`Group::leave_session_queue`]
-//! - from a session, at its steps: [`Group::on_task_begun`], [`Group::take`], [`Group::busy`], [`Group::works`],
+//! - for a session, at its steps: [`Group::on_task_begun`], [`Group::take`], [`Group::busy`], [`Group::works`],
 //!   [`Group::put_back`], [`Group::add_idle`], [`Group::on_task_ended`]
-//! - from the code that interprets replies (`probe/`): [`Group::on_proven`], [`Group::on_changed`], [`Group::release_singles`], and
-//!   the methods of [`RouteState`], which record what a host said
-//! - from the sweep of the shard (`asking.rs`): `take_...`, which take works out to answer them, and [`Group::is_forgotten`]
+//! - for the code that interprets replies (`probe/`): [`Group::on_proven`], [`Group::on_changed`], [`Group::release_singles`], and
+//!   the methods of [`RouteState`], which record how a host behaves
+//! - for the sweep of the shard (`asking.rs`): `take_...`, which take out works so that the caller can answer them, and
+//!   [`Group::is_forgotten`]
 
 mod alike;
 mod held;
@@ -47,47 +49,46 @@ use std::rc::{Rc, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
-/// A site: the unit of pacing.
+/// A site: hosts of one operator, with one pace.
 pub(crate) struct Site {
-    /// The count of the patient works at the site.
+    /// Counts the patient works at the site, those of batches and lists.
     quota: SiteQuota,
     state: RefCell<SiteState>,
 }
 
-/// Everything that changes at a site.
 pub(crate) struct SiteState {
     pub(crate) pace: SitePace,
-    /// The number of sessions of all groups.
+    /// The number of session tasks of all groups.
     pub(crate) open: u32,
-    /// Groups that want a session and may not have one yet.
+    /// Groups that want a session but have to wait for it.
     pub(crate) waiting: VecDeque<Weak<Group>>,
-    /// The time until which a task sleeps because a session may begin then; `None` if there is no such task.
+    /// If a task sleeps until a session may begin, the time at which it wakes up; otherwise `None`.
     pub(crate) timer: Option<Instant>,
-    /// The rule of the latest push-back.
+    /// The rule of the reply or event with which the site last pushed back.
     pub(crate) pushed: &'static str,
     groups: Slab<GroupState>,
 }
 
-/// The domains of a site that have the same MX hosts.
+/// The domains of a site with the same set of MX hosts.
 pub(crate) struct Group {
     pub(crate) site: Rc<Site>,
     pub(crate) site_name: Box<str>,
-    /// The number of the group on its shard.
+    /// The number of the group on its shard. Groups are numbered in the order in which they are created.
     pub(crate) number: u64,
-    /// The index of the source from which its hosts are asked.
+    /// The index of the source from which the hosts are asked.
     pub(crate) source: usize,
     pub(crate) routes: Vec<Route>,
-    /// The budget of recipients that the site may refuse our source; `None` if the site has none.
+    /// The key of the budget of recipients that the site may refuse to our source; `None` if there is no such budget.
     pub(crate) budget: Option<BudgetKey>,
-    /// Whether the operator is trusted: it is known to tell mailboxes apart at all times.
+    /// Whether the operator is trusted: see `operators.rs`.
     trusted: bool,
     /// Whether all recipients of a transaction must have the same domain.
     one_domain: bool,
-    /// The key of its state in the state of the site.
+    /// The key of the group's state in [`SiteState`].
     slot: usize,
 }
 
-/// Counts a session among those that wait for replies, until this is dropped.
+/// Counts a session among those that wait for replies. Dropping this ends that.
 pub(crate) struct Busy<'g>(&'g Group);
 
 impl Drop for Busy<'_> {
@@ -96,27 +97,26 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// Everything that changes in a group.
 pub(crate) struct GroupState {
-    /// Whether a domain of the group accepts everyone, or did.
+    /// Whether any domain of the group was ever found to accept every recipient.
     pub(crate) catch_alls: bool,
-    /// How many outages of the network had ended when the group last got a work.
+    /// How many outages of the network were over when the group last got a work.
     pub(crate) outages: u32,
-    /// The states of the routes, in the order of [`Group::routes`].
+    /// The state of each route, in the order of [`Group::routes`].
     routes: Vec<RouteState>,
     queue: Queue,
-    /// The works of each session task, by its number.
+    /// The works of each session task. The key is the number of the task.
     sessions: Slab<Box<SessionWorks>>,
-    /// The number that was last given to a session or a transaction. The numbers show the order in which these began.
+    /// The number that was last given to a session or a transaction. These numbers show in which order they began.
     number: u64,
     open: u32,
-    /// Since when at least one session is open, if one is.
+    /// Since when at least one session task has been running at any time; without meaning if none runs now.
     open_since: Instant,
-    /// The number of sessions that wait for replies.
+    /// The number of session tasks that wait for replies.
     busy: u32,
-    /// The number of answers that sessions have proven since the host last changed its behaviour.
+    /// The number of answers that sessions have proven since the host last began to accept or refuse recipients in another way.
     proven: u32,
-    /// The wakers of sessions that wait for work.
+    /// The wakers of the sessions that wait for work.
     idle: Vec<Waker>,
     queued_for_session: bool,
     used: Instant,
@@ -128,7 +128,8 @@ impl GroupState {
         self.number
     }
 
-    /// Calls `take` for each session, and returns the works that it takes, in the order of the numbers that it returns with them.
+    /// Calls `take` for each session. It returns the works that it takes from the session, and a number. All works are returned in
+    /// the order of these numbers.
     fn take_in_order(
         &mut self,
         take: impl Fn(&mut SessionWorks) -> (u64, Vec<Work>),
@@ -149,9 +150,9 @@ impl GroupState {
         !std::mem::replace(&mut self.queued_for_session, true) || planted(Fault::Break(Invariant::QueuedOnce))
     }
 
-    /// Whether a single check has waited for [`STUCK_AFTER`] because all open sessions wait for replies about other recipients: a
-    /// server may take a minute for one. False while a session is being opened, so a host without a greeting does not get more and
-    /// more sessions, and from [`STUCK_SESSIONS_MAX`] sessions on.
+    /// Whether a single check arrived at least [`STUCK_AFTER`] ago and still waits, while all sessions wait for replies about other
+    /// recipients. A server may take a minute for one reply. If some session is still being opened, the result is false, so that a
+    /// host that sends no greeting does not get more and more sessions. It is also false from [`STUCK_SESSIONS_MAX`] sessions on.
     fn is_stuck(&self, now: Instant) -> bool {
         if self.open == 0 || self.open != self.busy || self.open >= STUCK_SESSIONS_MAX {
             return false;
@@ -162,14 +163,13 @@ impl GroupState {
     }
 }
 
-/// The next step for the works that wait in a group.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// A work can be asked about over this route.
+    /// A waiting work can be asked about over this route.
     Route(usize),
-    /// Every route that is left rests. The first of them may be used again at this time.
+    /// All routes that could be used rest. The first of them can be used again at this time.
     Rest(Instant),
-    /// No route is left for the works that wait, or none wait.
+    /// No route can be used for the works that wait, or no work waits.
     Nothing,
 }
 
@@ -186,13 +186,14 @@ impl Site {
         Site { quota: SiteQuota::default(), state: RefCell::new(state) }
     }
 
-    /// Borrows the state. Do not keep the borrow beyond one statement (see the module).
+    /// Borrows the state. Do not keep the borrow beyond one statement: see the head of this file.
     pub(crate) fn state(&self) -> RefMut<'_, SiteState> {
         self.state.borrow_mut()
     }
 
-    /// Admits a work, or returns a patient one as `Err` if the site is full; `tickets_max` is the total of the engine. If the site
-    /// has pushed back for [`BULK_PATIENCE`] without an answer, a new patient work waits for one more try only.
+    /// Admits a work. If the work is patient and the site is full, returns it as `Err`. `tickets_max` is the number of works that
+    /// the whole engine may have. While the site only pushes back, a patient work gets an earlier deadline: the time when this has
+    /// lasted for [`BULK_PATIENCE`], but at least [`SITE_LAST_TRY`] from now.
     pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
         let any = planted(Fault::Break(Invariant::AdmittedHere));
         let is_here = work.admission.as_ref().is_some_and(|admission| any || self.quota.has(admission));
@@ -214,7 +215,8 @@ impl Site {
         Ok(work)
     }
 
-    /// Whether a session task may open another session in place of the one that it had. If so, counts the new session.
+    /// Whether a session task may open another session after its last one. If so, counts the new session towards the rate of new
+    /// sessions.
     pub(crate) fn start_another(&self, now: Instant) -> bool {
         let site = &mut *self.state();
         let may = site.pace.may_start(now, site.open.saturating_sub(1)) == Start::Now;
@@ -225,7 +227,8 @@ impl Site {
     }
 }
 
-/// Chooses up to `ROUTES_MAX` routes: the first addresses of each host, for all hosts up to the same number, as high as possible.
+/// Chooses up to [`ROUTES_MAX`] routes. The same number of addresses is allowed for each host, and this number is as high as
+/// possible. The first addresses of a host are chosen.
 fn chosen(routes: &[PlannedRoute]) -> Vec<&PlannedRoute> {
     let hosts = || routes.chunk_by(|a, b| a.host == b.host);
     let fits = |&most: &usize| hosts().map(|host| host.len().min(most)).sum::<usize>() <= ROUTES_MAX;
@@ -279,12 +282,12 @@ impl Group {
         }
     }
 
-    /// Borrows the state. Do not keep the borrow beyond one statement (see the module).
+    /// Borrows the state. Do not keep the borrow beyond one statement: see the head of this file.
     pub(crate) fn state(&self) -> RefMut<'_, GroupState> {
         RefMut::map(self.site.state(), |site| &mut site.groups[self.slot])
     }
 
-    /// Borrows the state of the route with this index. Do not keep the borrow beyond one statement (see the module).
+    /// Borrows the state of the route with this index. Do not keep the borrow beyond one statement: see the head of this file.
     pub(crate) fn route_state(&self, index: usize) -> RefMut<'_, RouteState> {
         RefMut::map(self.site.state(), |site| &mut site.groups[self.slot].routes[index])
     }
@@ -294,12 +297,11 @@ impl Group {
         self.one_domain
     }
 
-    /// Whether its operator is trusted: see `operators.rs`.
     pub(crate) fn is_trusted(&self) -> bool {
         self.trusted
     }
 
-    /// Puts a work after those of its owner that wait, and wakes an idle session.
+    /// Queues a work after the waiting works of its owner (a number that the caller gave it), and wakes an idle session.
     pub(crate) fn enqueue(&self, work: Work) {
         self.holds_for(&work);
         let mut state = self.state();
@@ -307,7 +309,7 @@ impl Group {
         state.wake_one();
     }
 
-    /// Puts a work back before all others of its class, and wakes an idle session.
+    /// Puts a work back in front of all waiting works of its class, and wakes an idle session.
     pub(crate) fn put_back(&self, work: Work) {
         self.holds_for(&work);
         let mut state = self.state();
@@ -315,24 +317,24 @@ impl Group {
         state.wake_one();
     }
 
-    /// Checks the invariants of a work that comes into the queue.
+    /// Checks the invariants of a work that is queued.
     fn holds_for(&self, work: &Work) {
         let admission = work.admission.as_ref();
         holds(Invariant::AdmittedHere, || admission.is_none_or(|place| self.site.quota.has(place)));
         holds(Invariant::Returns, || work.returns <= RETURNS_MAX);
     }
 
-    /// Takes all routes out of use until `until`, because of this rule.
+    /// Takes all routes out of use until `until`, for the reason that this rule names.
     pub(crate) fn set_down(&self, until: Instant, rule: &'static str) {
         self.state().routes.iter_mut().for_each(|route| route.set_down(until, rule));
     }
 
-    /// Uses the routes again that are down because of this rule.
+    /// Takes those routes into use again that this rule had taken out of use.
     pub(crate) fn lift(&self, rule: &'static str) {
         self.state().routes.iter_mut().for_each(|route| route.lift(rule));
     }
 
-    /// The routes to the host of route `index` that have addresses of the same family, a bit each.
+    /// The routes that lead to the same host as route `index`, over IP addresses of the same family. One bit for each route.
     pub(crate) fn same_host_and_family(&self, index: usize) -> u64 {
         let asked = &self.routes[index];
         self.routes_where(|_, route| {
@@ -340,7 +342,7 @@ impl Group {
         })
     }
 
-    /// Whether route `index` leads to an IPv6 address of a host that has an IPv4 address as well, the route to which is not down.
+    /// Whether route `index` leads to an IPv6 address, and the same host has an IPv4 address with a route that is not out of use.
     pub(crate) fn has_ipv4_beside(&self, index: usize, now: Instant) -> bool {
         let (asked, state) = (&self.routes[index], self.state());
         let beside = |(route, known): (&Route, &RouteState)| {
@@ -349,7 +351,8 @@ impl Group {
         asked.address.is_ipv6() && self.routes.iter().zip(&state.routes).any(beside)
     }
 
-    /// Finds the routes over which the domain of a work is not to be asked about now, and marks them as tried for the work.
+    /// Some routes may be closed for the domain of a work, because the host refuses all its recipients. Marks these routes as tried
+    /// for the work.
     pub(crate) fn pass_over_shut(&self, work: &mut Work, now: Instant) {
         for (index, known) in self.state().routes.iter().enumerate() {
             if let Some(rule) = known.shut_rule(work.address.domain(), now) {
@@ -359,23 +362,23 @@ impl Group {
         }
     }
 
-    /// The routes to the host of route `index`, a bit each.
+    /// The routes that lead to the same host as route `index`, one bit each.
     pub(crate) fn same_host(&self, index: usize) -> u64 {
         self.routes_of(&self.routes[index].host)
     }
 
-    /// The routes to `host`, a bit each.
+    /// The routes to `host`, one bit each.
     pub(crate) fn routes_of(&self, host: &str) -> u64 {
         self.routes_where(|_, route| *route.host == *host)
     }
 
-    /// The routes for which the condition holds, a bit each.
+    /// The routes for which the condition holds, one bit each.
     fn routes_where(&self, fits: impl Fn(usize, &Route) -> bool) -> u64 {
         let at = self.routes.iter().enumerate().filter(|&(at, route)| fits(at, route));
         at.fold(0, |routes, (at, _)| routes | 1 << at)
     }
 
-    /// Takes up to `most` works for a transaction on `route`, in the order of their turns.
+    /// Takes up to `most` works for a transaction on `route`. The queue decides which works have their turn.
     pub(crate) fn take(&self, route: usize, most: usize, now: Instant) -> Vec<Work> {
         let state = &mut *self.state();
         let awaited = self.awaited(state, route, now);
@@ -387,13 +390,13 @@ impl Group {
         taken
     }
 
-    /// Whether all routes are out of use.
+    /// Whether every route is out of use.
     pub(crate) fn is_down(&self, now: Instant) -> bool {
         self.state().routes.iter().all(|route| route.down_rule(now).is_some())
     }
 
-    /// The routes (a bit each) for which patient works wait instead of using `route`: those of preferred hosts that rest for a
-    /// moment.
+    /// The routes (one bit each) that patient works wait for instead of using `route`: those to hosts with a lower MX preference,
+    /// if they rest for no longer than [`REST_SHORT`].
     fn awaited(&self, state: &GroupState, route: usize, now: Instant) -> u64 {
         let preference = self.routes[route].preference;
         self.routes_where(|at, other| {
@@ -403,14 +406,14 @@ impl Group {
         })
     }
 
-    /// The session task with this number has opened a session, which has no works yet.
+    /// The session task with this number has opened a session. The session has no works yet.
     pub(crate) fn on_session_begun(&self, session: usize) {
         let state = &mut *self.state();
         let begun_at = state.next_number();
         *state.sessions[session] = SessionWorks { begun_at, ..SessionWorks::default() };
     }
 
-    /// The session begins a transaction that asks about these works.
+    /// The session task with this number begins a transaction that asks about these works.
     pub(crate) fn on_asked(&self, session: usize, works: Vec<Work>) {
         let state = &mut *self.state();
         let asked_at = state.next_number();
@@ -418,12 +421,13 @@ impl Group {
         (session.asked_at, session.in_flight) = (asked_at, InFlight::new(works));
     }
 
-    /// Borrows the works of this session task. Do not keep the borrow beyond one statement (see the module).
+    /// Borrows the works of this session task. Do not keep the borrow beyond one statement: see the head of this file.
     pub(crate) fn works(&self, session: usize) -> RefMut<'_, SessionWorks> {
         RefMut::map(self.state(), |group| &mut *group.sessions[session])
     }
 
-    /// Takes all works with a deadline that has passed, also those that sessions ask about or hold the answers of.
+    /// Takes all works with a deadline that has passed. This includes works that a session asks about, and works with an answer
+    /// that a session holds.
     pub(crate) fn take_expired(&self, now: Instant) -> Vec<Work> {
         let state = &mut *self.state();
         let mut expired = state.queue.take_expired(now);
@@ -443,7 +447,8 @@ impl Group {
         self.state().queue.take_where(&is_such)
     }
 
-    /// Takes the works for which the condition holds, also those that sessions ask about, or of which sessions hold the answers.
+    /// Takes the works for which the condition holds. This includes works that a session asks about, and works with an answer that
+    /// a session holds.
     pub(crate) fn take_where(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
         let state = &mut *self.state();
         let mut taken = state.queue.take_where(&is_such);
@@ -452,8 +457,8 @@ impl Group {
         taken
     }
 
-    /// Whether waiting is of no use to single checks: the site has pushed back for a while, will admit no session for a while, and
-    /// the group has at most one session.
+    /// Whether single checks should not wait here: the site has pushed back for at least [`REST_SHORT`], its pause goes on for
+    /// longer than [`REST_SHORT`], and the group has at most one session.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
         let site = self.site.state();
         let shut = site.pace.pause(now).is_some_and(|until| until > now + REST_SHORT);
@@ -466,7 +471,8 @@ impl Group {
         self.state().queue.take_singles(0)
     }
 
-    /// Takes the works for which no route is left. The rule of the last untried route that is down, if any, becomes their fallback.
+    /// Takes the works that no route is left for. If an untried route is out of use, its rule becomes the fallback of the work; if
+    /// there are several, that of the last one.
     pub(crate) fn take_unroutable(&self, now: Instant) -> Vec<Work> {
         let state = &mut *self.state();
         let up = self.routes_where(|at, _| state.routes[at].down_rule(now).is_none());
@@ -483,7 +489,7 @@ impl Group {
         taken
     }
 
-    /// The next step for the works that wait. Routes are tried in the order of the MX preferences.
+    /// The next step for the works that wait. Routes are tried in the order of their MX preferences.
     pub(crate) fn next(&self, now: Instant) -> Next {
         let state = &*self.state();
         let mut rest: Option<Instant> = None;
@@ -501,7 +507,7 @@ impl Group {
         rest.map_or(Next::Nothing, Next::Rest)
     }
 
-    /// The route over which a new work would be asked about first; `None` if that route rests, or all routes are down.
+    /// The route that a new work would use first. `None` if this route rests, or if all routes are out of use.
     pub(crate) fn first_open(&self, now: Instant) -> Option<&Route> {
         let state = self.state();
         let first = state.routes.iter().position(|route| route.down_rule(now).is_none())?;
@@ -513,8 +519,9 @@ impl Group {
         self.state().queue.len()
     }
 
-    /// Lets waiting single checks leave a route that failed, because they cannot wait until it is tried again. Returns whether the
-    /// route is to be tried again for others. If only single checks wait, it is not: the caller takes it out of use, and they stay.
+    /// Called after a failure of a route. Single checks cannot wait until the route is tried again, so this marks the route as
+    /// tried for them. Returns whether the route should be tried again for the other works. If only single checks wait, changes
+    /// nothing and returns false; the caller then takes the route out of use.
     pub(crate) fn release_singles(&self, route: usize, rule: &'static str) -> bool {
         let queue = &mut self.state().queue;
         if queue.singles() == 0 {
@@ -531,11 +538,12 @@ impl Group {
         true
     }
 
-    /// Whether the group has enough waiting works for another session (`works_a_session` for each), or a stuck single check.
+    /// Whether the group should get another session. It should if more than `works_a_session` works wait for each session that it
+    /// has, or if a single check is stuck.
     pub(crate) fn wants_session(&self, works_a_session: usize, now: Instant) -> bool {
         let state = &*self.state();
         let (waiting, open, since) = (state.queue.len(), state.open, state.open_since);
-        // The longer sessions have been open, the slower the servers are, and the fewer works are enough for another session.
+        // The longer sessions have been open, the slower the servers probably are, so fewer works are enough for another session.
         let long = now.saturating_duration_since(since).as_secs() / SLOW_GROUP_AFTER.as_secs();
         let works = match open {
             0..STUCK_SESSIONS_MAX => works_a_session / (1 + long as usize).min(SLOW_GROUP_SHARES_MAX),
@@ -545,9 +553,9 @@ impl Group {
         waiting > 0 && (is_worth || state.is_stuck(now))
     }
 
-    /// The most sessions that may be open: one, and one more for every [`PROVEN_ANSWERS_A_SESSION`] proven answers and for every
-    /// [`UNPROVEN_SESSION_AFTER`] in which sessions have been open. There is no limit at a trusted operator, while single checks
-    /// wait, or while no session is open.
+    /// The most sessions that the group may have: one, one more for every [`PROVEN_ANSWERS_A_SESSION`] proven answers, and one more
+    /// for every [`UNPROVEN_SESSION_AFTER`] for which sessions have been open. There is no limit for a trusted operator, while a
+    /// single check waits, or if no session is open.
     fn allowed(&self, state: &GroupState, now: Instant) -> u32 {
         if self.trusted || state.queue.singles() > 0 || state.open == 0 {
             return u32::MAX;
@@ -564,12 +572,12 @@ impl Group {
         *proven = proven.saturating_add(answers as u32);
     }
 
-    /// The host has changed its behaviour.
+    /// The host has begun to accept or refuse recipients in another way, so earlier proofs no longer count.
     pub(crate) fn on_changed(&self) {
         self.state().proven = 0;
     }
 
-    /// A session of the group waits for replies, as long as the guard lives.
+    /// From now on a session waits for replies, until the guard is dropped.
     pub(crate) fn busy(&self) -> Busy<'_> {
         let state = &mut *self.state();
         state.busy += 1;
@@ -590,7 +598,7 @@ impl Group {
         state.sessions.insert(Box::default())
     }
 
-    /// The session task with this number has ended. Works that it still has are dropped, which answers them (`Drop` of [`Work`]).
+    /// The session task with this number has ended. Works that it still has are dropped, and so answered: see [`Work`].
     pub(crate) fn on_task_ended(&self, session: usize, now: Instant) {
         let works = self.state().sessions.remove(session);
         drop(works);
@@ -626,12 +634,12 @@ impl Group {
         self.state().idle.retain(|other| !other.will_wake(waker));
     }
 
-    /// Marks the group as queued for a session; false if it already is.
+    /// Marks the group as queued for a session. Returns false if it was queued already.
     pub(crate) fn queue_for_session(&self) -> bool {
         self.state().queue_for_session()
     }
 
-    /// Puts the group into the site's queue for a session, unless it is already in a queue.
+    /// Queues the group at its site for a session, unless it is already in a queue for sessions.
     pub(crate) fn queue_at_site(self: &Rc<Group>) {
         let site = &mut *self.site.state();
         if site.groups[self.slot].queue_for_session() {
@@ -641,7 +649,7 @@ impl Group {
         }
     }
 
-    /// Whether another group of the site is queued for a session, and has works for it.
+    /// Whether another group of the site waits for a session and has works for it.
     pub(crate) fn is_another_queued(&self) -> bool {
         let site = self.site.state();
         let waits = |other: Rc<Group>| other.slot != self.slot && site.groups[other.slot].queue.len() > 0;
@@ -658,9 +666,10 @@ impl Group {
         state.queue.len() > 0 || state.open > 0
     }
 
-    /// Whether the group may be forgotten: it has had no work and no session for [`GROUP_IDLE`], or if nothing is known of it, for
-    /// [`GROUP_IDLE_FRESH`], because a long list leaves thousands of such groups in a minute. If groups take too much memory
-    /// (`crowded`), the latter go at once, even if one of their domains is known to accept everyone.
+    /// Whether the group may be forgotten. Its queue is empty and it has no session task, and this has lasted for [`GROUP_IDLE`].
+    /// If nothing was learned about its hosts, [`GROUP_IDLE_FRESH`] is enough, because a long list leaves thousands of such groups
+    /// in a minute. A domain that accepts every recipient counts as learned. If groups take too much memory (`crowded`), that
+    /// domain does not count, and a group of which nothing else was learned goes at once.
     pub(crate) fn is_forgotten(&self, now: Instant, crowded: bool) -> bool {
         let site = &mut *self.site.state();
         let state = &site.groups[self.slot];
@@ -676,7 +685,7 @@ impl Group {
 
     /// The approximate memory of the group in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        // Hosts count twice, because the name of the group, by which it is found, lists them as well.
+        // Each host is counted twice, because the key of the group in the table of groups contains its name as well.
         let each = size_of::<Route>() + size_of::<RouteState>();
         let routes = self.routes.iter().map(|route| each + 2 * (route.host.len() + 24));
         size_of::<Group>() + size_of::<GroupState>() + size_of::<Site>() + routes.sum::<usize>()
@@ -686,7 +695,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let state = self.site.state().groups.remove(self.slot);
-        // The state is dropped after the borrow has ended, because dropped works send answers.
+        // The state is dropped only now, after the borrow has ended, because works that are dropped send answers.
         drop(state);
     }
 }

@@ -1,4 +1,4 @@
-//! Warnings that the engine logs soon after its start. For these it has to ask DNS and to try its sources.
+//! Warnings that the engine logs soon after its start, once it has asked DNS and logged in to its proxies.
 
 use crate::egress::Pool;
 use crate::egress::connect::Unconnected;
@@ -10,11 +10,11 @@ use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind, Records};
 use engine_proto::limits::DNS_START_PATIENCE;
 use std::net::{IpAddr, SocketAddr};
 
-/// Tries every source once, and warns of those that cannot be used. `with_names`: also warns of EHLO names that DNS does not
+/// Warns of sources that cannot be used: a proxy must accept the login. `with_names`: also warns of EHLO names that DNS does not
 /// confirm.
 pub(crate) async fn warn_of_sources<R: Runtime>(pool: &Pool, resolver: &Resolver<R>, with_names: bool) {
     for source in &pool.sources {
-        // Other errors, such as no free descriptor on this machine, say nothing about the source.
+        // Other errors, such as a lack of descriptors on this machine, say nothing about the source.
         if let Err(Unconnected::Source(why)) = source.check_login::<R>().await {
             tracing::warn!(
                 "the source {} cannot be used now: {why}; addresses whose sites are asked from it get no verdict \
@@ -28,8 +28,8 @@ pub(crate) async fn warn_of_sources<R: Runtime>(pool: &Pool, resolver: &Resolver
     }
 }
 
-/// Warns if our name has no forward-confirmed reverse DNS (RFC 8601 2.7.3), because many servers refuse such clients. `own` is the
-/// address that mail servers see, if it is known: behind NAT it is not.
+/// Warns if our EHLO name has no forward-confirmed reverse DNS (RFC 8601 2.7.3), because many servers refuse such clients. `own` is
+/// the address that the source is bound to, if any. A private one does not count, because mail servers see another address then.
 async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str, own: Option<IpAddr>) {
     if ehlo::is_literal(name) {
         return;
@@ -50,7 +50,7 @@ async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str, own: Optio
         }
     }
     if resolver.is_down() {
-        // The name is not at fault: see `warn_of_silence`.
+        // The resolvers are at fault, not the name: see `warn_of_silence`.
         return;
     }
     let whose = own.map_or_else(|| "this machine's address".to_owned(), |own| own.to_string());
@@ -60,7 +60,7 @@ async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str, own: Optio
     );
 }
 
-/// Warns soon after the start if no resolver answers, because addresses would wait for minutes before they end as an outage.
+/// Warns soon after the start if no resolver answers, because then no address can be checked.
 pub(crate) async fn warn_of_silence<R: Runtime>(resolver: &Resolver<R>, resolvers: &[SocketAddr]) {
     let Some(why) = resolver.silence_at_start().await else { return };
     let why = match why {

@@ -1,7 +1,7 @@
-//! Opportunistic TLS (RFC 7435, RFC 3207): the connection object of rustls over the streams of a runtime.
+//! Opportunistic TLS (RFC 7435, RFC 3207): runs the TLS connections of rustls over the streams of a runtime.
 //!
-//! Any certificate is accepted: the name of a mail server proves nothing without DANE or MTA-STS, and a probe sends nothing that it
-//! would not send in the clear. Encryption is used if it is offered, because some servers require it.
+//! Any certificate is accepted. The name of a mail server proves nothing without DANE or MTA-STS, and mailprobe sends nothing that
+//! it would not send in the clear. TLS is used if the server offers it, because some servers require it.
 
 use crate::runtime::{ByteStream, Rented};
 use engine_proto::limits::TLS_READ_BYTES;
@@ -18,7 +18,7 @@ use std::time::Instant;
 pub(crate) enum Transport<S> {
     Plain(S),
     Tls(Box<Tls<S>>),
-    /// A handshake failed, or one is under way.
+    /// A handshake is under way or has failed, so nothing can be read or written.
     Broken,
 }
 
@@ -28,12 +28,12 @@ pub(crate) struct Tls<S> {
 }
 
 impl<S: ByteStream> Transport<S> {
-    /// Waits for bytes, and reads what has come into the empty `buffer`, up to its capacity. `Ok(0)`: the peer has closed the
-    /// connection.
+    /// Waits for bytes, and reads those that have arrived into the empty `buffer`, up to its capacity. `Ok(0)`: the peer has closed
+    /// the connection.
     pub(crate) async fn read(&mut self, buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
         match self {
             Transport::Plain(stream) => stream.read(buffer, deadline).await,
-            // Boxed, here and below, because otherwise every session in the clear would reserve memory for it.
+            // The future is boxed, here and below, because otherwise each session in the clear would reserve memory for it.
             Transport::Tls(tls) => Box::pin(tls.read(buffer, deadline)).await,
             Transport::Broken => (Err(io::ErrorKind::NotConnected.into()), buffer),
         }
@@ -52,7 +52,7 @@ impl<S: ByteStream> Transport<S> {
         }
     }
 
-    /// Does the TLS handshake with the host `name`. After an error the connection is of no more use.
+    /// Does the TLS handshake with the host `name`. After an error the connection cannot be used any more.
     pub(crate) async fn start_tls(
         &mut self,
         config: &Arc<ClientConfig>,
@@ -88,7 +88,8 @@ impl<S: ByteStream> Tls<S> {
         let result = loop {
             match self.connection.reader().read(&mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // If a peer closes without close_notify, that counts as closed, because SMTP itself marks where a reply ends.
+                // If a peer closes the connection without close_notify, this is no error, because SMTP itself marks where a reply
+                // ends.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break Ok(0),
                 done => break done,
             }
@@ -97,7 +98,7 @@ impl<S: ByteStream> Tls<S> {
                 Ok(_) => {}
                 Err(error) => break Err(error),
             }
-            // A key update or an alert may have to be answered.
+            // rustls may have to send something now, such as an alert or the reply to a key update.
             if let Err(error) = self.flush(deadline).await {
                 break Err(error);
             }
@@ -115,7 +116,8 @@ impl<S: ByteStream> Tls<S> {
         Ok(())
     }
 
-    /// Reads and decrypts bytes from the peer. Returns the number of encrypted bytes; 0 if the peer has closed.
+    /// Reads encrypted bytes from the peer and decrypts them. Returns the number of encrypted bytes; 0 if the peer has closed the
+    /// connection.
     async fn fill(&mut self, deadline: Instant) -> io::Result<usize> {
         let (result, buffer) = self.stream.read(Vec::with_capacity(TLS_READ_BYTES), deadline).await;
         let count = result?;
@@ -137,7 +139,7 @@ impl<S: ByteStream> Tls<S> {
     }
 }
 
-/// The configuration for TLS 1.2 and 1.3 with any certificate.
+/// The configuration for TLS 1.2 and 1.3 in which any certificate is accepted.
 pub(crate) fn client_config() -> Result<Arc<ClientConfig>, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
@@ -149,7 +151,7 @@ pub(crate) fn client_config() -> Result<Arc<ClientConfig>, rustls::Error> {
     Ok(Arc::new(config))
 }
 
-/// Accepts any certificate, but no forged handshake: the peer must have the private key of its certificate.
+/// Accepts any certificate, but checks the signature of the handshake: the peer must have the private key of its certificate.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,5 +1,6 @@
-//! The path of an address on the home shard of its domain: first the lists that answer it without a server, then DNS, then the
-//! shard that owns the site. Inquiries about mail hosts take the same path as far as DNS.
+//! The path of an address on the home shard of its domain. First the lists may answer it. Otherwise DNS is asked, and then the
+//! address is sent to the shard that owns the site. Inquiries (questions about a domain that DNS alone answers) take the same path,
+//! but end after DNS.
 
 use crate::config::EngineConfig;
 use crate::facts;
@@ -20,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Takes an address that has come to the home shard of its domain.
+/// Takes a work (an address in the engine) that has arrived at the home shard of its domain.
 pub(crate) fn resolve<R: Runtime>(resolution: &Rc<Resolution<R>>, work: Work, now: Instant) {
     resolution.common.on_work(&work);
     if let Some(work) = needs_no_server(work, &resolution.common.shared.config) {
@@ -29,7 +30,7 @@ pub(crate) fn resolve<R: Runtime>(resolution: &Rc<Resolution<R>>, work: Work, no
     }
 }
 
-/// Takes a question about a domain that has come to its home shard.
+/// Takes an inquiry that has arrived at the home shard of its domain.
 pub(crate) fn inquire<R: Runtime>(resolution: &Rc<Resolution<R>>, inquiry: Inquiry, now: Instant) {
     match inquiry {
         Inquiry::MailHosts(domain, responder, deadline) => {
@@ -41,8 +42,7 @@ pub(crate) fn inquire<R: Runtime>(resolution: &Rc<Resolution<R>>, inquiry: Inqui
     }
 }
 
-/// Answers spam traps and addresses at disposable domains, in this order. Returns other addresses, with a mark if they are role
-/// addresses.
+/// Answers a spam trap or an address at a disposable domain. Returns any other address, and notes whether it is a role address.
 fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
     let (local, domain) = (work.address.local(), work.address.domain().as_str());
     let lists = config.lists.get();
@@ -60,7 +60,8 @@ fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
     None
 }
 
-/// Hands the result of a domain's walk to a waiter, or lets it wait for the walk, which is begun if necessary.
+/// Hands the result of the domain's walk to the waiter if the result is known. Otherwise the waiter waits for the walk, which is
+/// started if necessary.
 fn join<R: Runtime>(resolution: &Rc<Resolution<R>>, domain: Domain, waiter: Waiter, now: Instant) {
     let joined = resolution.walks.borrow_mut().join(&domain, waiter, now);
     match joined {
@@ -91,7 +92,8 @@ async fn serve<R: Runtime>(resolution: Rc<Resolution<R>>, domain: Domain, urgent
     }
 }
 
-/// A place among the fresh walks. Dropping it gives the place to the next queued walk, even after a panic.
+/// The place of a walk among the fresh ones: only a limited number of walks may be younger than [`WALK_FRESH`]. When this is
+/// dropped, even by a panic, the next queued walk gets the place.
 struct FreshPlace<R: Runtime>(Rc<Resolution<R>>);
 
 impl<R: Runtime> Drop for FreshPlace<R> {
@@ -103,7 +105,7 @@ impl<R: Runtime> Drop for FreshPlace<R> {
     }
 }
 
-/// Answers the works and inquiries that waited for DNS until their deadlines.
+/// Answers the works and inquiries that have waited for DNS until their deadlines.
 pub(crate) fn sweep<R: Runtime>(resolution: &Resolution<R>, now: Instant) {
     let expired = resolution.walks.borrow_mut().take_expired(now);
     for waiter in expired {
@@ -114,12 +116,13 @@ pub(crate) fn sweep<R: Runtime>(resolution: &Resolution<R>, now: Instant) {
     }
 }
 
-/// Answers the works that waited for DNS when their client recalled them.
+/// Answers the works that wait for DNS, but that their clients have taken back.
 pub(crate) fn answer_recalled<R: Runtime>(resolution: &Resolution<R>) {
     let recalled = resolution.walks.borrow_mut().take_recalled();
     recalled.into_iter().for_each(Work::give_up);
 }
 
+/// Passes the result of a walk to one waiter.
 fn hand_over<R: Runtime>(resolution: &Rc<Resolution<R>>, waiter: Waiter, found: &Found, trace: &[String]) {
     match waiter {
         Waiter::Address(work) => send_on(resolution, work, found, trace),
@@ -127,7 +130,7 @@ fn hand_over<R: Runtime>(resolution: &Rc<Resolution<R>>, waiter: Waiter, found: 
     }
 }
 
-/// Sends an address on to the shard that owns its site, or answers it if DNS has shown enough.
+/// Sends a work on to the shard that owns its site, or answers the work if DNS has shown enough.
 fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &Found, of_walk: &[String]) {
     if let Some(trace) = &mut work.trace {
         trace.extend(of_walk.iter().cloned());
@@ -138,7 +141,7 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
             work.fail(Outage::Unavailable)
         }
         Found::Dead(Dead::CannotTell(why)) => {
-            // After this time the cache no longer has the failure.
+            // After this time, the cache no longer has the failure.
             let again =
                 ttl::failure(*why) + if why.may_pass() { Duration::ZERO } else { Duration::from_secs(1) };
             if work.priority == Priority::Single && again > SINGLE_DNS_RETRY_MAX {
@@ -156,14 +159,14 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
             work.set_fallback("no_answer_in_time", None);
             let owner = resolution.common.shared.owner_of(plan, work.address.domain());
             if let Err(Message::Probe(work, _)) = owner.inbox.push(Message::Probe(work, Arc::clone(plan))) {
-                // This does not happen, because room was reserved with the ticket.
+                // This cannot happen, because the ticket has reserved room in the inbox.
                 work.fail(Outage::Unavailable);
             }
         }
     }
 }
 
-/// Answers an inquiry: whether a domain has mail hosts.
+/// Answers the inquiry whether a domain has mail hosts.
 fn answer_mail_hosts<R: Runtime>(resolution: &Resolution<R>, responder: Responder<MailHosts>, found: &Found) {
     responder.answer(match found {
         Found::Hosts(_) | Found::OutOfReach => Ok(MailHosts::Seen),
@@ -175,7 +178,7 @@ fn answer_mail_hosts<R: Runtime>(resolution: &Resolution<R>, responder: Responde
     });
 }
 
-/// The answer for a domain whose walk took too long.
+/// The answer to such an inquiry if the walk took too long.
 fn cannot_tell<R: Runtime>(resolution: &Resolution<R>) -> Result<MailHosts, Outage> {
     if resolution.resolver.is_down() { Err(Outage::Unavailable) } else { Ok(MailHosts::Unknown) }
 }

@@ -1,4 +1,4 @@
-//! The walk through DNS to the mail hosts of a domain.
+//! The walk through DNS from a domain to the addresses of its mail hosts.
 
 use crate::resolution::Resolution;
 use crate::resolver;
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// Walks through DNS for a domain. The trace is empty unless traces are wanted.
+/// Does the walk of a domain. Returns its trace too, which is empty unless traces are wanted.
 pub(crate) async fn walk<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,
@@ -25,8 +25,8 @@ pub(crate) async fn walk<R: Runtime>(
     (found, trace)
 }
 
-/// Looks up the MX records and then the addresses of their hosts (RFC 5321 5.1). If resolvers contradict each other, looks up the
-/// MX records again, at others or at each of them.
+/// Looks up the MX records, and then the addresses of the hosts (RFC 5321 5.1). If the resolvers contradict each other, looks up
+/// the MX records once more, at other resolvers.
 async fn find<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,
@@ -40,7 +40,8 @@ async fn find<R: Runtime>(
     }
     let plan = MxPlan::new(domain, &outcome, resolution.common.random())?;
     let found = addresses(resolution, &plan, urgent, trace).await;
-    // Filters that answer 0.0.0.0 also deny other records of the name, so those denials are not believed either.
+    // A filter that falsifies the addresses of a name also denies its other records. So if the addresses are in doubt, the denial
+    // of MX records is not kept in the cache.
     let is_denied = matches!(found, Err(Dead::CannotTell(Failure::Unproven)));
     let dispute = if plan.is_implicit() { resolution.resolver.take_dispute(&question.name) } else { None };
     if plan.is_implicit() && (is_denied || dispute.is_some()) {
@@ -48,10 +49,11 @@ async fn find<R: Runtime>(
     }
     let takes_no_mail = matches!(found, Err(Dead::TakesNoMail(NoMail::NoMailHost)));
     let outcome = match dispute.filter(|_| !is_denied) {
-        // Another resolver knows the addresses, and perhaps MX records. However slow it is, the resolvers that denied the addresses
-        // are not asked.
+        // Another resolver knows the addresses, and perhaps also MX records. Even if it is slow, the resolvers that denied the
+        // addresses are not asked.
         Some(denied_by) => Some(resolution.resolver.look_up_elsewhere(&question, urgent, &denied_by).await),
-        // One resolver may have denied the MX records falsely, and another may have said truthfully that there are no addresses.
+        // Perhaps one resolver denied the MX records falsely, while another one said truthfully that the domain itself has no
+        // address.
         None if plan.is_implicit() && takes_no_mail => resolution.resolver.look_up_at_each(&question).await,
         None => None,
     };
@@ -63,7 +65,8 @@ async fn find<R: Runtime>(
     addresses(resolution, &plan, urgent, trace).await
 }
 
-/// The addresses of a domain's hosts that can be contacted from here.
+/// Looks up the addresses of the hosts, and makes the plan of the domain. If all addresses are IPv6 addresses and we have none, the
+/// hosts are out of reach.
 async fn addresses<R: Runtime>(
     resolution: &Resolution<R>,
     plan: &MxPlan,
@@ -72,7 +75,7 @@ async fn addresses<R: Runtime>(
 ) -> Result<Found, Dead> {
     let ipv6 = resolution.common.shared.ipv6;
     match hosts(resolution, plan, (ipv6, urgent), trace).await {
-        // Hosts that have only IPv6 addresses do take mail. That we cannot reach them says nothing about the domain.
+        // Hosts with only IPv6 addresses do take mail. We cannot reach them, but that says nothing about the domain.
         Err(Dead::TakesNoMail(NoMail::NoMailHost)) if !ipv6 => {
             hosts(resolution, plan, (true, urgent), trace).await.map(|_| Found::OutOfReach)
         }
@@ -80,7 +83,7 @@ async fn addresses<R: Runtime>(
     }
 }
 
-/// Looks up the addresses of a domain's hosts, with those of IPv6 if `ipv6` is true.
+/// Looks up the addresses of the hosts; those of IPv6 only if `ipv6` is true.
 async fn hosts<R: Runtime>(
     resolution: &Resolution<R>,
     plan: &MxPlan,
@@ -144,9 +147,9 @@ fn list(records: &Records) -> String {
     words.join(", ")
 }
 
-/// The plan of a domain: its routes in order, and a name for its set of hosts. The name does not depend on the order of hosts with
-/// equal preference. It consists of the names of the hosts, or of their addresses if each domain has its own names for the same
-/// hosts.
+/// The plan of a domain: its routes in the order of preference, and a name for its set of hosts. The name consists of the names of
+/// the hosts, or of their addresses if each domain has its own names for the same hosts. It does not depend on the order of hosts
+/// with equal preference.
 fn plan(set: &MxSet) -> Plan {
     let mut group = set.site.as_str().to_owned();
     if set.by_address {

@@ -1,15 +1,16 @@
-//! The walks of a shard through DNS. All works of a domain share one walk, and its result is kept for a while. No I/O.
+//! The walks of a shard: which are under way, which are queued, and which results are kept. All works of a domain share one walk.
+//! No I/O.
 //!
-//! Each waiter that joins is returned once, by one of these methods. The caller then answers it or hands it on:
+//! Each waiter is returned once by one of these methods, and then the caller answers it or sends it on:
 //!
-//! - for a new work or inquiry (`verify.rs`): [`Walks::join`]. It returns the waiter if the result is known, or if too many wait
-//!   already. Otherwise it keeps the waiter, and says whether the caller has to start the walk.
+//! - for a new work or inquiry (`verify.rs`): [`Walks::join`]. It returns the waiter at once if the result is known, or if too many
+//!   others wait. Otherwise it keeps the waiter, and says whether the caller has to start the walk.
 //! - for the task of a walk (`verify.rs`, `walk.rs`): [`Walks::end`] takes the result, and returns all waiters. When the walk has
 //!   ended, or earlier if it is slow, [`Walks::another`] names the queued domain that is walked next.
-//! - for the sweep of the shard: [`Walks::take_expired`] and [`Walks::take_recalled`] return waiters before their walk ends;
-//!   [`Walks::forget`] drops old results; [`Walks::abandon`] answers all waiters when the engine stops.
+//! - for the sweep of the shard: [`Walks::take_expired`] and [`Walks::take_recalled`] return waiters before their walk has ended.
+//!   [`Walks::forget`] drops old results. [`Walks::abandon`] answers all waiters when the engine stops.
 //!
-//! A single check or an inquiry is urgent: its walk begins at once, and it is never told that the site is full.
+//! A single check or an inquiry is urgent: its walk begins at once, and it is kept however many others wait.
 
 use crate::faults::{Fault, planted};
 use crate::inquiry::{MailHosts, Responder};
@@ -31,28 +32,27 @@ use std::time::Instant;
 #[derive(Clone)]
 pub(crate) enum Found {
     Hosts(Arc<Plan>),
-    /// The hosts have only IPv6 addresses, which cannot be reached from here.
+    /// The hosts have only IPv6 addresses, and we have no IPv6 address.
     OutOfReach,
     Dead(Dead),
 }
 
-/// A work or an inquiry that waits for a walk.
+/// A work or an inquiry that waits for the result of a walk.
 pub(crate) enum Waiter {
     Address(Work),
     Domain { responder: Responder<MailHosts>, deadline: Instant },
 }
 
-/// The walks through DNS of a shard: known, or under way.
 pub(crate) struct Walks {
     known: HashMap<Domain, KeptResult>,
-    /// The bytes that the kept results take, and how many they may take.
+    /// The bytes of all kept results, and below their maximum.
     bytes: usize,
     bytes_max: usize,
     under_way: HashMap<Domain, UnderWay>,
-    /// The domains with walks that have not begun, in order. A domain is skipped if its walk has begun meanwhile or has lost its
-    /// waiters.
+    /// The domains with a walk that waits until it may begin, in order. By then the walk may have begun for an urgent waiter, or
+    /// all its waiters may be gone. Such a domain is skipped.
     queued: VecDeque<Domain>,
-    /// The number of walks that began less than [`engine_proto::limits::WALK_FRESH`] ago.
+    /// The number of walks that are under way and began less than [`engine_proto::limits::WALK_FRESH`] ago.
     fresh: usize,
 }
 
@@ -68,15 +68,16 @@ struct KeptResult {
     bytes: usize,
 }
 
-/// What happens to a waiter that joins a walk.
+/// What happens to a waiter that joins the walk of its domain.
 pub(crate) enum Joined {
-    /// The result is already known.
+    /// The result is known already: the waiter, the result, and the trace of the walk.
     Known(Waiter, Found, Rc<[String]>),
-    /// The walk begins now, and the caller has to start it. An urgent walk comes before those of lists.
+    /// The walk begins now, and the caller has to start it. If it is urgent, its DNS questions come before those of batches and
+    /// lists.
     Begins { urgent: bool },
     /// The waiter waits for a walk that is under way or queued.
     Waiting,
-    /// Too many patient works wait for the walk already.
+    /// The waiter is patient, and too many others wait for this walk.
     SiteFull(Waiter),
 }
 
@@ -92,7 +93,7 @@ impl Waiter {
         matches!(self, Waiter::Address(work) if work.trace.is_some())
     }
 
-    /// Whether it is a row of a batch or list, which may wait for its walk to begin.
+    /// Whether this is a row of a batch or list. The walk of such a row may be queued.
     fn is_patient(&self) -> bool {
         matches!(self, Waiter::Address(work) if work.priority != Priority::Single)
     }
@@ -106,7 +107,7 @@ impl Waiter {
 }
 
 impl Walks {
-    /// The walks of one shard of an engine with this number of shards.
+    /// The walks of one shard, in an engine with this number of shards.
     pub(crate) fn new(shards: usize) -> Walks {
         Walks {
             known: HashMap::default(),
@@ -118,10 +119,10 @@ impl Walks {
         }
     }
 
-    /// Adds a waiter to the walk of its domain, unless the result is known or too many wait.
+    /// Adds a waiter to the walk of its domain, unless the result is known or too many others wait.
     pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
-        // A result without a trace is not enough for a request that wants one. Then the walk is repeated; the answers are in the
-        // DNS cache.
+        // If a request wants a trace, a result without a trace does not serve. Then the walk is repeated, and most of its answers
+        // come from the DNS cache.
         let has_trace = |walk: &KeptResult| !waiter.wants_trace() || !walk.trace.is_empty();
         let is_fresh = |walk: &KeptResult| walk.until > now || planted(Fault::Break(Invariant::WalkFresh));
         if let Some(walk) = self.known.get(domain).filter(|walk| is_fresh(walk) && has_trace(walk)) {
@@ -156,7 +157,7 @@ impl Walks {
         Joined::Begins { urgent }
     }
 
-    /// A walk has ended or is no longer fresh: returns the domain of the queued walk that begins in its place.
+    /// Called when a walk has ended or is no longer fresh. Returns the domain of a queued walk, which begins in its place.
     pub(crate) fn another(&mut self) -> Option<Domain> {
         self.fresh = self.fresh.saturating_sub(1);
         while self.fresh < WALKS_FRESH_MAX {
@@ -170,7 +171,7 @@ impl Walks {
         None
     }
 
-    /// Keeps the result of a walk, and returns its waiters.
+    /// Keeps the result of a walk, and returns the waiters.
     pub(crate) fn end(
         &mut self,
         domain: Domain,
@@ -180,7 +181,7 @@ impl Walks {
     ) -> Vec<Waiter> {
         let waiting = self.under_way.remove(&domain).map(|walk| walk.waiting).unwrap_or_default();
         if matches!(found, Found::Dead(Dead::CannotTell(_))) {
-            // Failures are kept in the DNS cache alone, which drops them if they turn out to have been our fault.
+            // Failures are kept only in the DNS cache, because that drops them after an outage, which may have caused them.
             return waiting;
         }
         let bytes = size_of_walk(&domain, &found, &trace);
@@ -190,7 +191,7 @@ impl Walks {
             self.forget(now);
         }
         if !has_room(self) {
-            // All results are still valid, so all are dropped. The DNS cache still has most of the answers for them.
+            // No result is too old, so all are dropped. The DNS cache still has most of the answers.
             self.known.clear();
             self.bytes = 0;
         }
@@ -216,13 +217,13 @@ impl Walks {
         for walk in self.under_way.values_mut() {
             expired.extend(walk.waiting.extract_if(.., |waiter| waiter.deadline() <= now));
         }
-        // An entry without waiters is removed, so that the next work of the domain starts a new walk, should this one have been
-        // lost.
+        // An entry without waiters is removed. If the task of its walk was lost, the next work of the domain then starts a new
+        // walk.
         self.under_way.retain(|_, walk| !walk.waiting.is_empty());
         expired
     }
 
-    /// Takes the works that their clients take back: see [`Work::is_taken_back`].
+    /// Takes the works that their clients have taken back: see [`Work::is_taken_back`].
     pub(crate) fn take_recalled(&mut self) -> Vec<Work> {
         let mut recalled = Vec::new();
         let is_recalled =
@@ -244,9 +245,9 @@ impl Walks {
     }
 }
 
-/// The approximate memory in bytes of a result that is kept.
+/// The approximate memory of a kept result in bytes.
 fn size_of_walk(domain: &Domain, found: &Found, trace: &[String]) -> usize {
-    // The additional bytes of an allocation, with the counts of an `Arc`.
+    // What an allocation takes in addition to its content, with the counts of an `Arc`.
     const ALLOCATION: usize = 24;
     let text = |text: &str| text.len() + ALLOCATION;
     let plan = match found {
@@ -257,7 +258,7 @@ fn size_of_walk(domain: &Domain, found: &Found, trace: &[String]) -> usize {
         Found::OutOfReach | Found::Dead(_) => 0,
     };
     let trace: usize = trace.iter().map(|line| size_of::<String>() + text(line)).sum();
-    // The entry counts twice, because a table that has just doubled is half empty.
+    // The entry is counted twice, because a table that has just grown is half empty.
     2 * size_of::<(Domain, KeptResult)>() + text(domain.as_str()) + plan + trace
 }
 

@@ -1,7 +1,8 @@
-//! A thread that wakes shards that sleep although they have work.
+//! A thread that wakes shards that sleep although they have work to do.
 //!
-//! glommio 0.9.0 can sleep with runnable tasks, if its preempt timer fires between arming and running. A wake-up from another
-//! thread ends that. With every runtime, the watchdog wakes each shard that has an overdue heartbeat, and logs when this begins.
+//! glommio 0.9.0 can fall asleep while tasks could run, if its preempt timer fires after it is armed and before the tasks run. A
+//! wake-up from another thread ends this sleep. With every runtime, the watchdog wakes a shard with an overdue heartbeat again and
+//! again, and logs the first time.
 
 use crate::StartError;
 use crate::shared::{HEARTBEAT, Shared};
@@ -19,7 +20,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, StartError> {
         .spawn(move || {
             let mut watchdog = Watchdog::new(shared.shards.len());
             while !shared.stopping.load(Ordering::Relaxed) {
-                // The stop of the engine unparks this thread, so it does not wait for the rest of the interval.
+                // When the engine stops, it unparks this thread.
                 std::thread::park_timeout(HEARTBEAT);
                 watchdog.look(&shared, shared.age(Instant::now()));
             }
@@ -27,7 +28,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, StartError> {
         .map_err(|error| StartError(format!("a thread could not be started: {error}")))
 }
 
-/// What the watchdog remembers from one look to the next.
+/// What the watchdog remembers between two looks at the shards.
 struct Watchdog {
     /// The age of the engine at the last look.
     last: Option<Duration>,
@@ -40,7 +41,7 @@ impl Watchdog {
         Watchdog { last: None, overdue: vec![false; shards] }
     }
 
-    /// Checks the heartbeats of all shards. `now` is the age of the engine.
+    /// Checks the heartbeats of all shards, and wakes the shards with an overdue one. `now` is the age of the engine.
     fn look(&mut self, shared: &Shared, now: Duration) {
         let since = self.last.replace(now).map_or(HEARTBEAT, |last| now.saturating_sub(last));
         let age_max = heartbeat_age_max(since);
@@ -64,8 +65,8 @@ impl Watchdog {
     }
 }
 
-/// How old a heartbeat may be if the last look was `since` ago. If this thread has slept for longer than it should have, the whole
-/// machine probably stood still (a paused virtual machine, a busy host), and the shards had no time either.
+/// How old a heartbeat may be if the last look was `since` ago. If this thread has slept for longer than [`HEARTBEAT`], probably
+/// the whole machine stood still (a paused virtual machine, a busy host). Then the shards could not run either.
 fn heartbeat_age_max(since: Duration) -> Duration {
     OVERDUE + since.saturating_sub(HEARTBEAT)
 }
@@ -77,9 +78,9 @@ mod tests {
     #[test]
     fn the_time_in_which_the_machine_stood_still_counts_for_no_shard() {
         assert_eq!(heartbeat_age_max(HEARTBEAT), OVERDUE);
-        // A stop of the engine unparks the thread early.
+        // When the engine stops, it unparks the thread early.
         assert_eq!(heartbeat_age_max(Duration::ZERO), OVERDUE);
-        // The last heartbeat was 200 ms before the stop of 30 s at most.
+        // The last heartbeat came at most 200 ms before the machine stood still for 30 s.
         let stop = Duration::from_secs(30);
         assert!(HEARTBEAT + stop < heartbeat_age_max(HEARTBEAT + stop));
         assert!(HEARTBEAT + stop > OVERDUE, "without this a paused machine gives a warning for each shard");

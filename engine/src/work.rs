@@ -1,5 +1,5 @@
-//! The messages between threads: works (addresses with everything that is known of them), plans and inquiries; and the mailboxes of
-//! clients.
+//! The messages between the threads of the engine: works (addresses with all that is known of them), plans and inquiries. Also the
+//! box in which a client gets its answers.
 
 use crate::faults::{Fault, planted, sometimes};
 use crate::inbox::Inbox;
@@ -19,79 +19,79 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
-/// An address on its way to a verdict. It is one pointer, because works are moved often.
+/// An address on its way to a verdict. It is a single pointer, because works are moved often.
 pub(crate) struct Work(Box<WorkState>);
 
-/// The state of an address on its way through the engine.
 pub(crate) struct WorkState {
     pub(crate) ticket: u64,
     pub(crate) client: Arc<AnswerBox>,
     pub(crate) address: Address,
     pub(crate) priority: Priority,
-    /// The owner of the request, as a number that the caller chose.
+    /// The owner of the request: a number that the caller chose. Different owners take turns.
     pub(crate) owner: u64,
-    /// When it is answered at the latest, with what is known, even in the middle of a session.
+    /// When the work is answered at the latest, with what is known by then, even while a session asks about it.
     pub(crate) deadline: Instant,
-    /// The index of the source from which its site is asked.
+    /// The index of the source that asks about the address.
     pub(crate) source: usize,
-    /// The routes of its group over which it is not to be asked about (again), a bit each.
+    /// The routes of its group that must not be used for it (again), one bit each.
     pub(crate) tried: u64,
-    /// How often it was put back for another session, for example after throttling or a session that ended at it.
+    /// How often the work was put back for another session, for example because a session ended at it.
     pub(crate) returns: u8,
-    /// Whether it is a role address, by the lists.
+    /// Whether the address is a role address.
     pub(crate) role: bool,
-    /// Whether a session ran out of time at it. If so, it is asked about alone, because that may happen again.
+    /// Whether a session ran out of time while it waited for the reply about this address. Because that may happen again, the
+    /// address is then asked about alone.
     pub(crate) suspect: bool,
-    /// Whether it was refused permanently, for a reason of its own, in a session that did not prove the refusal.
+    /// Whether the address was refused permanently, for a reason of its own, in a session that did not prove the refusal.
     pub(crate) was_refused: bool,
-    /// Whether it was accepted in a session that did not prove the accept.
+    /// Whether the address was accepted in a session that did not prove the accept.
     pub(crate) was_accepted: bool,
-    /// Its refusal in a session that ended too early to prove it. The next session at the host may prove it.
+    /// The refusal of the address in a session that ended too early to prove it. The next session at the host may prove it.
     pub(crate) carried: Option<Box<CarriedRefusal>>,
-    /// Whether the answer is to contain the host and the reply that decided.
+    /// Whether the answer is to name the host and the reply that decided.
     observed: bool,
-    /// The latest reply of a server about it, and that server.
+    /// The host that replied about the address last, and its reply. Kept only if `observed` is true.
     heard: Option<Box<Observation>>,
-    /// The finding with which it is answered if no better one is made.
+    /// The finding that becomes the answer if no better one is made.
     pub(crate) fallback: Finding,
-    /// The delay after which another try may give more than the fallback, because the reply was transient.
+    /// Set if the cause of the fallback may be temporary: the delay after which another try may give more.
     again: Option<Duration>,
-    /// Whether it was tried again from the start ([`Work::begin_anew`]).
+    /// Whether the work has been tried again from the start ([`Work::begin_anew`]).
     asked_again: bool,
-    /// Whether it was asked about once more because its control recipient got a transient reply.
+    /// Whether the address was asked about once more because its control recipient got a transient reply.
     pub(crate) control_asked_again: bool,
-    /// Its place among the patient works of its site.
+    /// Its place among the patient works of the site: see `quota.rs`.
     pub(crate) admission: Option<SiteAdmission>,
     pub(crate) trace: Option<Vec<String>>,
-    /// How often its client had recalled all requests when this one was submitted.
+    /// How often the client had recalled its requests when this one was submitted.
     recalls: u32,
-    /// Whether a session has held an answer about it: see [`AnswerBox::held_so_far`].
+    /// Whether this work is counted in [`AnswerBox::held_so_far`].
     was_held: bool,
     answered: bool,
 }
 
-/// A refusal that the session could not prove any more.
+/// A refusal that its session could not prove.
 pub(crate) struct CarriedRefusal {
-    /// The key of its domain at the host.
+    /// The key of the domain at the host.
     pub(crate) number: u64,
     pub(crate) held: Held,
     pub(crate) said: Classification,
 }
 
-/// The inbox of a client for its answers, and what is known of the client.
+/// The inbox in which a client gets its answers, and what the engine knows about the client.
 pub(crate) struct AnswerBox {
     pub(crate) inbox: Inbox<Answer>,
     /// The number of tickets under way, of all clients together.
     pub(crate) under_way: Arc<AtomicUsize>,
-    /// The client is gone, and takes no answers any more.
+    /// Whether the client is gone, so that its answers are dropped.
     abandoned: AtomicBool,
-    /// How often the client has recalled all requests that were under way.
+    /// How often the client has recalled its requests.
     recalls: AtomicU32,
-    /// Whether works of the client that wait are to be answered with what is known.
+    /// Whether works that wait are to be answered with what is known, because the client is draining.
     is_draining: AtomicBool,
-    /// The number of requests so far for which a session has held an answer. It is approximate.
+    /// The approximate number of requests of which sessions have begun to hold the answer until a proof.
     held_so_far: AtomicU64,
-    /// The tickets of these requests, if the client has asked for them.
+    /// The tickets of these requests. Collected only if `watches_held` is true.
     held: SegQueue<u64>,
     watches_held: AtomicBool,
 }
@@ -110,38 +110,37 @@ impl AnswerBox {
         }
     }
 
-    /// Appends the tickets of requests for which sessions have begun to hold an answer since the last call. They are collected from
-    /// the first call on.
+    /// Appends the tickets of the requests of which sessions have begun to hold the answer since the last call. The first call only
+    /// begins to collect them.
     pub(crate) fn held(&self, into: &mut Vec<u64>) {
         self.watches_held.store(true, Ordering::Relaxed);
         into.extend(std::iter::from_fn(|| self.held.pop()));
     }
 
-    /// The number of requests so far for which a session has held an answer. It is approximate.
+    /// The approximate number of requests of which sessions have begun to hold the answer until a proof.
     pub(crate) fn held_so_far(&self) -> u64 {
         self.held_so_far.load(Ordering::Relaxed)
     }
 
-    /// Makes the engine answer every request that is under way, with what is known.
+    /// Makes the engine answer all requests that are under way, with what is known.
     pub(crate) fn recall(&self) {
         self.recalls.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Makes the engine answer every request that waits, with what is known. Requests that are being asked about still get their
-    /// answers.
+    /// Makes the engine answer the requests that wait, with what is known. The requests that sessions ask about still get their
+    /// real answers.
     pub(crate) fn drain(&self) {
         self.is_draining.store(true, Ordering::SeqCst);
     }
 
-    /// The client is gone: its answers, present and future, are dropped, and their tickets are free again.
+    /// The client is gone: drops its present and future answers, and frees their tickets.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::SeqCst);
         self.empty();
     }
 
-    /// Adds an answer to the inbox of the client.
     fn put(&self, answer: Answer) {
-        // The room was reserved when the request was accepted.
+        // Room was reserved when the request was accepted.
         if self.inbox.push(answer).is_err() {
             tracing::error!("an answer found no room in its client's inbox");
             self.under_way.fetch_sub(1, Ordering::Relaxed);
@@ -149,7 +148,7 @@ impl AnswerBox {
         if sometimes(Fault::Break(Invariant::TicketsCounted)) {
             self.under_way.fetch_sub(1, Ordering::Relaxed);
         }
-        // Pairs with `abandon`: either that function finds the answer, or this one sees that the client is gone.
+        // Pairs with the fence in `empty`: either `abandon` drops this answer, or this thread sees that the client is gone.
         fence(Ordering::SeqCst);
         if self.abandoned.load(Ordering::SeqCst) {
             self.empty();
@@ -166,26 +165,26 @@ impl AnswerBox {
 
 /// A message in the inbox of a shard.
 pub(crate) enum Message {
-    /// To the home shard of the domain: find its mail hosts.
+    /// Finds the mail hosts of a domain. For the home shard of the domain.
     Resolve(Work),
-    /// To the shard that owns the site: ask these hosts.
+    /// Asks these hosts about an address. For the shard that owns the site.
     Probe(Work, Arc<Plan>),
-    /// To the home shard of the domain: ask DNS alone.
+    /// Asks only DNS, about a domain. For the home shard of the domain.
     Inquire(Inquiry),
-    /// Answer what is under way and end.
+    /// Ends the shard, after it has answered the works that wait.
     Stop,
 }
 
-/// The mail hosts of a domain, in the order in which they are to be tried.
+/// The mail hosts of a domain: the result of a walk through DNS.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// The operator of the hosts: the unit of pacing and sharding.
+    /// The name of the site. All hosts of a site have one operator.
     pub(crate) site: Box<str>,
-    /// The name of the set of hosts. Domains with equal sets share sessions.
+    /// The name of the group. Domains of the same site with the same set of hosts have the same group.
     pub(crate) group: Box<str>,
-    /// The addresses of the hosts.
+    /// The addresses of the hosts, in the order in which they are to be tried.
     pub(crate) routes: Vec<PlannedRoute>,
-    /// The number of works of the domain that were handed over so far.
+    /// How many works of the domain were sent to shards so far. Counted only with the profile `lab`.
     pub(crate) handed: AtomicUsize,
 }
 
@@ -198,7 +197,7 @@ pub(crate) struct PlannedRoute {
 }
 
 impl Plan {
-    /// The plan with only those routes that have a wanted address.
+    /// The same plan with only those routes that have an address for which `wanted` returns true.
     pub(crate) fn with_routes(&self, wanted: impl Fn(IpAddr) -> bool) -> Plan {
         let routes = self.routes.iter().filter(|route| wanted(route.address)).cloned().collect();
         Plan { site: self.site.clone(), group: self.group.clone(), routes, handed: AtomicUsize::new(0) }
@@ -237,19 +236,19 @@ impl Work {
         }))
     }
 
-    /// Answers with a verdict.
+    /// Answers with a verdict that depends on no host.
     pub(crate) fn settle(self, reason: Reason, rule: &'static str) {
         self.finish(Finding { reason, rule, retry_after: None, evidence: None, observed: None });
     }
 
-    /// Remembers the reply of a host about it. `reply` is called only if the answer is to contain the reply.
+    /// Remembers the latest reply about the address. `reply` is called only if the answer is to name the reply.
     pub(crate) fn hear(&mut self, host: &str, reply: impl FnOnce() -> ObservedReply) {
         if self.observed {
             self.heard = Some(Box::new(Observation { host: host.into(), reply: Some(reply()) }));
         }
     }
 
-    /// Answers with a verdict that depends on the latest reply.
+    /// Answers with a verdict that depends on the latest reply about the address.
     pub(crate) fn settle_heard(
         mut self,
         reason: Reason,
@@ -261,7 +260,7 @@ impl Work {
         self.finish(Finding { reason, rule, retry_after, evidence, observed });
     }
 
-    /// Answers with a verdict that depends on this host, and on no reply about the address.
+    /// Answers with a verdict that depends on this host, but on no reply about the address.
     pub(crate) fn settle_at(self, host: &str, reason: Reason, rule: &'static str, evidence: Option<u64>) {
         let observed = self.observation(host, None);
         self.finish(Finding { reason, rule, retry_after: None, evidence, observed });
@@ -277,32 +276,31 @@ impl Work {
         self.finish(fallback);
     }
 
-    /// Answers with a finding.
     pub(crate) fn finish(mut self, finding: Finding) {
         self.note(|| format!("verdict: {} (rule {})", finding.reason.as_str(), finding.rule));
         self.answer(Ok(finding));
     }
 
-    /// Answers with an outage: nothing is known, through no fault of the address.
+    /// Answers with an outage: nothing is known, and the address is not the cause.
     pub(crate) fn fail(mut self, outage: Outage) {
         self.answer(Err(outage));
     }
 
-    /// Sets the fallback: unverifiable, by this rule. It has no delay if a later check alone gives the same answer, for example
-    /// because the host refuses this machine in its greeting.
+    /// Sets the fallback: unverifiable, by this rule. After some rules a later check would give the same answer, for example if the
+    /// host refuses this machine in its greeting. Then `retry_after` is ignored.
     pub(crate) fn set_fallback(&mut self, rule: &'static str, retry_after: Option<Duration>) {
         self.fallback = unverifiable(rule, retry_after.filter(|_| may_tell_more(rule)));
         self.again = None;
     }
 
-    /// As [`Work::set_fallback`], with the latest reply.
+    /// As [`Work::set_fallback`], and keeps the latest reply with it.
     pub(crate) fn set_fallback_heard(&mut self, rule: &'static str, retry_after: Option<Duration>) {
         self.set_fallback(rule, retry_after);
         self.fallback.observed = self.heard.clone();
     }
 
-    /// As [`Work::set_fallback`], for a host that was not asked about the address. `reply` is what it said instead, such as its
-    /// greeting, if anything.
+    /// As [`Work::set_fallback`], for a host that was not asked about the address. `reply` is another reply of this host, such as
+    /// its greeting, if it decided.
     pub(crate) fn set_fallback_at(
         &mut self,
         host: &str,
@@ -336,13 +334,13 @@ impl Work {
         self.again = Some(again);
     }
 
-    /// Allows another try from the start even if there was one, because the cause of that one has passed.
+    /// Allows one more try from the start, even if there was one, because the cause of that one has passed.
     pub(crate) fn may_begin_anew(&mut self) {
         self.asked_again = false;
     }
 
-    /// If another try may help and there is time for it, resets the work and returns the delay before the try. It does so only
-    /// once, unless [`Work::may_begin_anew`] allows another try.
+    /// If another try from the start may help and there is time for it, prepares the work for it and returns the delay before it. A
+    /// work gets only one such try, unless [`Work::may_begin_anew`] allows another.
     pub(crate) fn begin_anew(&mut self, now: Instant) -> Option<Duration> {
         let after = self.again.take()?;
         let has_time = now + after + ASKING_TAKES <= self.deadline;
@@ -357,7 +355,8 @@ impl Work {
         Some(after)
     }
 
-    /// A server has replied about it, and the session holds the answer. Counts this for the client, the first time.
+    /// A session begins to hold an answer about the address until later replies prove it. Counts the work for the client, if it is
+    /// not counted yet.
     pub(crate) fn on_held(&mut self) {
         if !std::mem::replace(&mut self.was_held, true) {
             self.client.held_so_far.fetch_add(1, Ordering::Relaxed);
@@ -367,17 +366,17 @@ impl Work {
         }
     }
 
-    /// Whether its client has recalled it.
+    /// Whether the client has recalled its requests since this one was submitted.
     pub(crate) fn is_recalled(&self) -> bool {
         self.recalls != self.client.recalls.load(Ordering::Relaxed)
     }
 
-    /// Whether it is to be answered if it waits, because its client has recalled it or is draining.
+    /// Whether the work is to be answered if it waits, because its client has recalled its requests or is draining.
     pub(crate) fn is_taken_back(&self) -> bool {
         self.is_recalled() || self.client.is_draining.load(Ordering::Relaxed)
     }
 
-    /// Adds a line to the trace, if the request asked for one.
+    /// Adds a line to the trace, if the request wants one.
     pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             trace.push(line());
@@ -398,7 +397,7 @@ impl Work {
     }
 }
 
-/// The time that must be left before the deadline for another try.
+/// How much time must be left before the deadline if another try is to begin.
 const ASKING_TAKES: Duration = Duration::from_secs(5);
 
 /// The finding for an address that could not be verified.
@@ -420,7 +419,7 @@ impl DerefMut for Work {
     }
 }
 
-/// Every request gets an answer, also when the task that held it is dropped or panics.
+/// Makes sure that every request gets an answer, even if the task that holds the work panics or is dropped.
 impl Drop for Work {
     fn drop(&mut self) {
         if !self.answered {
@@ -445,7 +444,7 @@ pub(crate) mod testing {
         Work::new(request, Arc::clone(client), Instant::now() + Duration::from_secs(60))
     }
 
-    /// The next answer: reason, rule, and whether a later try may help.
+    /// The next answer of the client: the reason, the rule, and whether a later try may help.
     pub(crate) fn answer(client: &AnswerBox) -> Option<(Reason, &'static str, bool)> {
         let finding = client.inbox.try_pop()?.result.expect("an outage");
         Some((finding.reason, finding.rule, finding.retry_after.is_some()))
@@ -459,7 +458,7 @@ mod tests {
 
     const SHORT: Duration = Duration::from_secs(1);
 
-    /// The host and the reply code of the finding of a work after these steps.
+    /// The host and the reply code in the finding that a work has after these steps.
     fn observed(priority: Priority, steps: impl FnOnce(Work)) -> Option<(String, Option<u16>)> {
         let client = testing::mailbox();
         steps(testing::work(&client, "joe@a.example", priority));
@@ -477,7 +476,7 @@ mod tests {
             work.hear("mx1", || reply(450));
             work.set_fallback_heard("for-now", Some(SHORT));
         };
-        // What decides is the latest reply, or a reply before it if the later question brought nothing.
+        // The observation is that of the latest reply, or of an earlier one if the later question brought nothing.
         assert_eq!(
             single(&|mut work| {
                 deferred(&mut work);
@@ -494,7 +493,7 @@ mod tests {
             }),
             at("mx1", Some(450))
         );
-        // A later rule that concerns another host, no host, or one that was not asked, drops the reply of an earlier rule.
+        // If a later rule concerns another host, no host, or a host that was not asked, the earlier reply is dropped.
         assert_eq!(
             single(&|mut work| {
                 deferred(&mut work);

@@ -1,5 +1,5 @@
-//! Blanket refusals: a host refuses one recipient after the other in the same way, for a reason that is not about the recipient. No
-//! I/O.
+//! Blanket refusals: a host refuses all recipients in the same way, for a reason that is not about the recipient. This file counts
+//! equal refusals, to recognize that. No I/O.
 
 use engine_proto::address::Domain;
 use engine_proto::limits::{
@@ -8,33 +8,32 @@ use engine_proto::limits::{
 use engine_proto::verdict::classify::Classification;
 use std::time::Instant;
 
-/// Refusals by the same rule since the host last gave a clear reply about a recipient.
+/// Equal refusals: those by one rule since the host last gave a clear reply about a recipient.
 #[derive(Debug)]
 pub(super) struct RefusedAlike {
     rule: &'static str,
-    /// Whether they block our source.
+    /// Whether any of them is a block of our source.
     block: bool,
-    /// Whether they count even if no other session has got the same refusal.
+    /// Whether they count as a blanket refusal even though no other session has got the same refusal.
     counts_alone: bool,
-    /// Whether their words say that they are not about one recipient. Then fewer of them are enough.
+    /// Whether their words already say that they are not about one recipient. Then fewer of them are enough.
     certain: bool,
     times: u8,
-    /// How often the refused recipient had another domain than the one before it.
+    /// How often the recipient of a refusal had another domain than the recipient of the one before.
     changes: u8,
-    /// Number of refused recipients by domain. The domain that was refused last is the last.
+    /// For each domain, the number of refused recipients. The domain of the latest refusal is the last.
     domains: Vec<(Domain, u8)>,
 }
 
-/// A refusal that a host gives to every recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlanketRefusal {
     /// The rule of the refusal.
     pub(crate) rule: &'static str,
-    /// Whether it blocks our source.
+    /// Whether the refusal is a block of our source.
     pub(crate) block: bool,
 }
 
-/// The domains that a host is not asked about for a while: each with the end of that time, and the rule of its refusals.
+/// The domains that a host is not asked about for a time: each with the end of this time, and the rule of the refusals.
 #[derive(Debug, Default)]
 pub(super) struct ShutDomains(Vec<(Domain, Instant, &'static str)>);
 
@@ -56,13 +55,13 @@ impl RefusedAlike {
         self.rule
     }
 
-    /// Whether too few recipients were refused for the record to be worth keeping.
+    /// Whether fewer recipients were refused than any blanket refusal needs.
     pub(super) fn is_short(&self) -> bool {
         self.times < BLANKET_CERTAIN_MIN
     }
 
-    /// One more recipient of this domain was refused in this way. `block`: the refusal blocks our source. `counts_alone`: it counts
-    /// even if no other session has got it.
+    /// One more recipient of this domain was refused in this way. `block`: the refusal is a block of our source. `counts_alone`: it
+    /// counts even if no other session has got it.
     pub(super) fn on_refused(&mut self, block: bool, counts_alone: bool, domain: &Domain) {
         self.block |= block;
         self.counts_alone |= counts_alone;
@@ -79,8 +78,8 @@ impl RefusedAlike {
         self.domains.push(counted);
     }
 
-    /// The refusal, if it is certain by now that the host gives it to everyone: it came often enough, and for changing domains or
-    /// for the domain to which the host itself belongs.
+    /// The blanket refusal of the whole host, if it is certain by now. There must be enough refusals. Besides, the domain of the
+    /// recipients must have changed often enough, or the host must belong to the domain that it refuses.
     pub(super) fn of_all(&self, host: &str) -> Option<BlanketRefusal> {
         let least = if self.certain { BLANKET_CERTAIN_MIN } else { BLANKET_ANY_MIN };
         let heard = self.counts_alone && self.times >= least;
@@ -90,7 +89,7 @@ impl RefusedAlike {
             .then_some(BlanketRefusal { rule, block })
     }
 
-    /// The domains of which the host has refused at least [`BLANKET_ANY_MIN`] recipients, if these refusals count.
+    /// The domains that the host refuses entirely: at least [`BLANKET_ANY_MIN`] recipients of each were refused.
     pub(super) fn of_domains(&self) -> impl Iterator<Item = &Domain> {
         let counted = self.domains.iter().filter(|(_, times)| self.counts_alone && *times >= BLANKET_ANY_MIN);
         counted.map(|(domain, _)| domain)
@@ -98,7 +97,8 @@ impl RefusedAlike {
 }
 
 impl ShutDomains {
-    /// Marks the domain as one not to be asked about until then. If it is marked already, late refusals do not prolong that.
+    /// Marks the domain as one that the host is not asked about before `until`. If the domain is already marked, later refusals do
+    /// not prolong this.
     pub(super) fn set_shut(&mut self, domain: &Domain, now: Instant, until: Instant, rule: &'static str) {
         self.0.retain(|(_, until, _)| *until > now);
         if self.of(domain, now).is_some() {
@@ -110,7 +110,7 @@ impl ShutDomains {
         self.0.push((domain.clone(), until, rule));
     }
 
-    /// The rule because of which the domain is not asked about now.
+    /// The rule for which the host is not asked about the domain now, if any.
     pub(super) fn of(&self, domain: &Domain, now: Instant) -> Option<&'static str> {
         let shut = self.0.iter().find(|(shut, until, _)| shut == domain && *until > now);
         shut.map(|(_, _, rule)| *rule)

@@ -1,4 +1,5 @@
-//! The works of a session, and what it remembers between its transactions. The rules are in [`engine_proto::verdict::evidence`].
+//! The works of a session, and what the session remembers between its transactions. The rules for proofs are in
+//! [`engine_proto::verdict::evidence`].
 
 use crate::in_flight::InFlight;
 use crate::work::Work;
@@ -9,38 +10,38 @@ use engine_proto::verdict::classify::Classification;
 use engine_proto::verdict::evidence::SessionEvidence;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The works of a session task. The group may take works out, to answer them before the server replies or the session ends.
+/// The works of a session task. The group may take works out of here, to answer them before the server replies or the session ends.
 #[derive(Default)]
 pub(crate) struct SessionWorks {
-    /// When the session and its latest transaction began, as numbers of the group that show the order.
+    /// When the session began, and below when its latest transaction began. These are numbers of the group that show the order, not
+    /// times.
     pub(super) begun_at: u64,
     pub(super) asked_at: u64,
     /// The works that the present transaction asks about.
     pub(crate) in_flight: InFlight,
-    /// The answers that the session holds until they are proven.
+    /// The works with an answer that the session holds until later replies prove it.
     pub(crate) evidence: SessionEvidence<Work>,
 }
 
-/// What a session remembers between its transactions.
 #[derive(Default)]
 pub(crate) struct SessionNotes {
-    /// The key of the domain, if the session ended at its control recipient or its known mailbox.
+    /// The key of a domain, if the session ended in place of the reply about the domain's control recipient or known mailbox.
     pub(crate) ended_at_control: Option<u64>,
-    /// The key of a domain and its `postmaster@`, which was accepted, until the control recipient of the domain is asked about.
+    /// An accepted `postmaster@` with the key of its domain. It is kept until the control recipient of this domain is asked about.
     pub(crate) postmaster: Option<(u64, String)>,
-    /// The keys of the domains for which the session has shown how they treat unknown recipients.
+    /// The keys of the domains of which the session has shown whether they accept unknown recipients.
     pub(crate) learned: BTreeSet<u64>,
-    /// The replies to control recipients that prove nothing, by domain, until the checkpoint is closed.
+    /// The replies to control recipients that prove nothing, by the key of the domain, until the checkpoint is closed.
     pub(crate) unclear: BTreeMap<u64, UnclearControl>,
-    /// The number of checkpoints in a row that showed only that one domain accepts everyone.
+    /// The number of checkpoints in a row that showed nothing but that one domain accepts every recipient.
     pub(crate) catch_all_in_a_row: u32,
-    /// The number of single checks in a row that were refused in this session.
+    /// The number of refused single checks of this session since the last accepted one.
     pub(crate) refused_in_a_row: u32,
-    /// The domains with recipients that were greylisted.
+    /// The domains of recipients that were greylisted.
     greylisted: Vec<Domain>,
 }
 
-/// A reply to a control recipient that proves nothing. The verdicts of the accepts that it leaves without a proof depend on it.
+/// A reply to a control recipient that proves nothing. If accepts have no other proof, their verdict depends on this reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnclearControl {
     pub(crate) said: Classification,
@@ -55,7 +56,7 @@ impl SessionNotes {
         }
     }
 
-    /// Takes the domains with recipients that were greylisted since the last call.
+    /// Takes the domains of recipients that were greylisted since the last call.
     pub(crate) fn take_greylisted(&mut self) -> Vec<Domain> {
         std::mem::take(&mut self.greylisted)
     }

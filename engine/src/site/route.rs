@@ -1,27 +1,28 @@
-//! One address of one host, and the record of what the host says there that is not about a recipient. No I/O.
+//! A route leads to one address of one host. Its record holds what the host showed there that is not about a single recipient. No
+//! I/O.
 //!
-//! A reply of a server is about its recipient, or about something that is the same for every recipient. What replies of the second
-//! kind show is kept in [`RouteState`] and nowhere else, for each address of a host, because servers behind one name differ. If
-//! another habit of servers has to be remembered, it becomes a field there, like `plain_only`. The record lasts as long as the
-//! group: until the group has had no work for `GROUP_IDLE`, or only for `GROUP_IDLE_FRESH` if a new record would say the same
-//! ([`RouteState::is_fresh`]).
+//! A reply of a server is either about its recipient, or about something that is the same for every recipient. What replies of the
+//! second kind show is kept in [`RouteState`] and nowhere else. There is one for each address of a host, because the servers behind
+//! one name differ. To remember another habit of servers, add a field to [`RouteState`], like `plain_only`. The record lasts as
+//! long as its group: until the group has had no work for `GROUP_IDLE`, or only for `GROUP_IDLE_FRESH` if a new record would say
+//! the same ([`RouteState::is_fresh`]).
 //!
-//! - failed connections, refusals at the banner, at EHLO and at MAIL: `down`, `strikes`
-//! - a host that cannot do TLS although it offers it: `plain_only`
-//! - push-back: `resting`
+//! - failed connections, and refusals in the greeting, to EHLO and to MAIL: `down`, `strikes`
+//! - a host that offers TLS but cannot do it: `plain_only`
+//! - a push-back of the site: `resting`
 //! - refusals at RCPT that are about us or the session: `refused`, `repeated_rule`, `warnings`
-//! - blanket refusals, of the host or of one domain: `refused_alike`, `shut_domains` (rules in `alike.rs`)
-//! - a change of behaviour towards unknown recipients: `changes`
+//! - blanket refusals, of the whole host or of one domain: `refused_alike`, `shut_domains` (the rules are in `alike.rs`)
+//! - a change in how the host treats unknown recipients: `changes`
 //!
-//! Other records are kept elsewhere, because they have other keys and lifetimes:
+//! Other facts are kept elsewhere, because they have other keys and lifetimes:
 //!
-//! - `knowledge.rs`: the results of control recipients and known mailboxes. They are about recipients, belong to the name of a
-//!   host, and outlive groups.
-//! - `refusals.rs`: the number of recipients that a site has refused to a source. It belongs to the site, and outlives the process.
-//! - `egress/rest.rs`: the rest of a source at a site that blocks it. It concerns all groups of the site and outlives them.
-//! - `engine_proto::pace`: the limits of a site, over all its hosts, also the number of refusals after which it delays its replies
-//!   (seen by `Tarpit` in `probe/transaction.rs`).
-//! - the extensions in the answer to EHLO, and greylisting: they hold for one session (`engine_proto::smtp::dialog`, `held.rs`).
+//! - `knowledge.rs`: what control recipients and known mailboxes have shown. This is about recipients, belongs to the name of a
+//!   host, and outlives groups.
+//! - `refusals.rs`: how many recipients a site has refused to a source. This belongs to the site, and outlives the process.
+//! - `egress/rest.rs`: the rest of a source at a site that blocks it. This concerns all groups of the site, and outlives them.
+//! - `engine_proto::pace`: the limits of a site, over all its hosts. One of them is the number of refusals after which the site
+//!   delays its replies (`Tarpit` in `probe/transaction.rs` notices that).
+//! - the extensions in the reply to EHLO, and greylisting: they concern one session (`engine_proto::smtp::dialog`, `held.rs`).
 
 use super::alike::{BlanketRefusal, RefusedAlike, ShutDomains};
 use crate::faults::{Fault, planted};
@@ -35,15 +36,13 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// One address of one host. What is known of it is in its [`RouteState`].
+/// One address of one host. What changes is in [`RouteState`].
 pub(crate) struct Route {
-    /// The name of the host.
     pub(crate) host: Rc<str>,
-    /// The host's MX preference.
     pub(super) preference: u16,
-    /// The address that is connected to.
+    /// The IP address to connect to.
     pub(crate) address: IpAddr,
-    /// Whether its accepts show nothing: [`accepts_everything`].
+    /// Whether the host accepts everything, so that its accepts show nothing: [`accepts_everything`].
     pub(crate) accepts_everything: bool,
 }
 
@@ -53,48 +52,47 @@ impl Route {
     }
 }
 
-/// What is known of a route, apart from its recipients.
 #[derive(Default)]
 pub(crate) struct RouteState {
-    /// The route is not used before this instant, because of this rule.
+    /// Until when the route is out of use, and the rule that names the reason.
     down: Option<(Instant, &'static str)>,
-    /// The reply because of which it is not used, if there was one.
+    /// The reply for which the route is out of use, if it was a reply.
     down_reply: Option<ObservedReply>,
-    /// No session is opened before this instant, because the host or its site pushed back, or a connection could not be made.
+    /// Until when no session is opened, because the host or its site pushed back, or because a connection could not be made.
     resting: Option<Instant>,
-    /// Connections in a row that ended without a reply.
+    /// Connections in a row that could not be made, or that ended before a reply about a recipient.
     strikes: u8,
-    /// The rule by which the host refused, at a recipient, to go on with the latest session.
+    /// Set if the host refused, at a recipient, to go on with the latest session: the rule of this refusal.
     refused: Option<&'static str>,
-    /// The rule of such a refusal in an earlier session.
+    /// The rule of such a refusal in an earlier session, if no clear reply about a recipient has come since.
     repeated_rule: Option<&'static str>,
-    /// The refusals by one rule since the last clear reply about a recipient.
+    /// The equal refusals since the last clear reply about a recipient.
     refused_alike: Option<RefusedAlike>,
-    /// Domains that the host is not asked about for a while, because it refused many of their recipients alike.
+    /// Domains that the host is not asked about for a time, because it refused many of their recipients in the same way.
     shut_domains: ShutDomains,
-    /// The number of sessions that the host ended with a reply about us, since it last accepted a recipient.
+    /// How many sessions the host has ended with a reply about us since it last accepted a recipient.
     warnings: u8,
-    /// Sessions in a row in which the host changed its behaviour.
+    /// Sessions in a row in which the host began to accept or refuse recipients in another way.
     changes: u8,
-    /// STARTTLS or a handshake has failed, so the next sessions are in the clear.
+    /// STARTTLS or the TLS handshake has failed, so further sessions do without TLS.
     plain_only: bool,
-    /// The keys of the domain that was asked about last. The next recipient most often has the same domain.
+    /// The keys of the domain that was asked about last, because the next recipient most often has the same domain.
     pub(crate) last_domain: Option<KnownBy>,
-    /// Until when the host's known mailbox need not be replaced: see [`MailboxFreshness`].
+    /// How long the known mailbox of the host need not be replaced: see [`MailboxFreshness`].
     pub(crate) mailbox_kept: MailboxFreshness,
 }
 
-/// The keys of a domain at a host.
+/// The keys under which facts about a domain at a host are kept.
 pub(crate) struct KnownBy {
     pub(crate) domain: Domain,
     /// The key in `knowledge.rs`.
     pub(crate) key: u64,
-    /// The key of the evidence of verdicts.
+    /// The key of the evidence on which verdicts depend.
     pub(crate) evidence: u64,
 }
 
 impl RouteState {
-    /// Uses the route again if it is down because of this rule.
+    /// Takes the route into use again if this rule had taken it out of use.
     pub(super) fn lift(&mut self, rule: &'static str) {
         if self.down.is_some_and(|(_, why)| why == rule) {
             self.down = None;
@@ -102,88 +100,89 @@ impl RouteState {
         }
     }
 
-    /// Whether STARTTLS is not to be used here.
     pub(crate) fn is_plain_only(&self) -> bool {
         self.plain_only
     }
 
-    /// STARTTLS or the handshake failed, so the next sessions are in the clear. True if it had failed before: then the host is of
-    /// no use.
+    /// STARTTLS or the TLS handshake failed, so further sessions do without TLS. Returns true if it had failed before. Then the
+    /// host cannot be used.
     pub(crate) fn on_tls_failed(&mut self) -> bool {
         std::mem::replace(&mut self.plain_only, true)
     }
 
-    /// The host changed its behaviour towards unknown recipients in a session.
+    /// In a session, the host began to accept or refuse recipients in another way.
     pub(crate) fn on_change(&mut self) {
         self.changes = self.changes.saturating_add(1);
     }
 
-    /// The host did not change its behaviour in a session.
+    /// A session ended a checkpoint without such a change.
     pub(crate) fn on_no_change(&mut self) {
         self.changes = 0;
     }
 
-    /// Whether the host changed its behaviour in [`CHANGES_MAX`] sessions in a row, so that it should not be asked for a while.
+    /// Whether the host changed its behaviour in [`CHANGES_MAX`] sessions in a row. Then it should not be asked for a while.
     pub(crate) fn is_changing(&self) -> bool {
         self.changes >= CHANGES_MAX
     }
 
-    /// Takes the route out of use until then, because of this rule.
+    /// Takes the route out of use until `until`, for the reason that this rule names.
     pub(crate) fn set_down(&mut self, until: Instant, rule: &'static str) {
         self.down = Some((until, rule));
         self.down_reply = None;
     }
 
-    /// As [`RouteState::set_down`], because of a reply, which was classified as `said`.
+    /// As [`RouteState::set_down`], because of a reply. `said` is its classification.
     pub(crate) fn set_down_by(&mut self, until: Instant, said: &Classification, reply: ObservedReply) {
         self.set_down(until, said.rule);
         self.down_reply = Some(reply);
     }
 
-    /// Opens no session over this route until then.
+    /// Opens no session over this route until `until`.
     pub(crate) fn set_resting(&mut self, until: Instant) {
         self.resting = Some(until);
     }
 
-    /// A connection ended without a reply. True if that happened at least `patience` times in a row.
+    /// A connection could not be made, or ended before a reply about a recipient. Returns true if that has now happened at least
+    /// `patience` times in a row.
     pub(crate) fn on_connection_lost(&mut self, patience: u8) -> bool {
         self.strikes = self.strikes.saturating_add(1);
         self.strikes >= patience
     }
 
-    /// The host refused, at a recipient, to go on with a session, by this rule.
+    /// At a recipient, the host refused to go on with the session, by this rule.
     pub(crate) fn on_session_refused(&mut self, rule: &'static str) {
         self.refused = Some(rule);
     }
 
-    /// The host ended a session with a reply about us. True if that happened at least `patience` times since the host last accepted
-    /// a recipient.
+    /// The host ended a session with a reply about us. Returns true if that has happened at least `patience` times since the host
+    /// last accepted a recipient.
     pub(crate) fn on_warning(&mut self, patience: u8) -> bool {
         self.warnings = self.warnings.saturating_add(1);
         self.warnings >= patience
     }
 
-    /// Another session was opened. If an earlier session was refused, the same refusal counts as repeated from now on.
+    /// Another session was opened. If the host refused to go on with the session before, the same refusal counts as repeated from
+    /// now on.
     pub(crate) fn on_session_opened(&mut self) {
         if let Some(rule) = self.refused.take() {
             self.repeated_rule = Some(rule);
         }
     }
 
-    /// Whether an earlier session got the same refusal, and none has got a reply about a recipient since.
+    /// Whether an earlier session got the same refusal, and no clear reply about a recipient has come since.
     pub(crate) fn is_repeated(&self, rule: &'static str) -> bool {
         self.repeated_rule == Some(rule)
     }
 
-    /// The host gave a clear reply about a recipient, so its refusals until then do not concern everyone.
+    /// The host gave a clear reply about a recipient. So its earlier refusals were not for everyone.
     pub(crate) fn on_clear_reply(&mut self) {
         self.repeated_rule = None;
         self.refused = None;
         self.refused_alike = None;
     }
 
-    /// The host refused a recipient in a way in which it may refuse everyone. `block`: the refusal blocks our source.
-    /// `counts_alone`: it counts even if no other session has got it.
+    /// The host refused a recipient in a way in which it may refuse everyone. `block`: the refusal is a block of our source.
+    /// `counts_alone`: the refusal counts even if no other session has got it.
     pub(crate) fn on_refused_alike(
         &mut self,
         said: &Classification,
@@ -200,49 +199,48 @@ impl RouteState {
         self.refused_alike = Some(alike);
     }
 
-    /// The refusal that the host gives to every recipient, if that is certain by now.
+    /// The refusal that the host gives to every recipient, if this is certain by now.
     pub(crate) fn blanket(&self, host: &str) -> Option<BlanketRefusal> {
         self.refused_alike.as_ref()?.of_all(host)
     }
 
-    /// Whether the host refuses everyone alike, or everyone of a domain.
+    /// Whether the host refuses all recipients in the same way, or all recipients of one domain.
     pub(crate) fn is_blanket(&self, host: &str) -> bool {
         let is_such =
             |alike: &RefusedAlike| alike.of_all(host).is_some() || alike.of_domains().next().is_some();
         self.refused_alike.as_ref().is_some_and(is_such)
     }
 
-    /// Marks those domains of which the host has refused many recipients alike as not to be asked about until then.
+    /// Marks the domains of which the host refuses all recipients, so that the host is not asked about them until `until`.
     pub(crate) fn set_domains_shut(&mut self, now: Instant, until: Instant) {
         let Some(alike) = &self.refused_alike else { return };
         let shut = &mut self.shut_domains;
         alike.of_domains().for_each(|domain| shut.set_shut(domain, now, until, alike.rule()));
     }
 
-    /// The rule because of which the host is not asked about the domain now.
+    /// The rule for which the host is not asked about the domain now, if any.
     pub(crate) fn shut_rule(&self, domain: &Domain, now: Instant) -> Option<&'static str> {
         self.shut_domains.of(domain, now)
     }
 
-    /// Whether the host is not asked because of a blanket refusal.
+    /// Whether the route is out of use because of a blanket refusal.
     pub(crate) fn is_shut(&self, host: &str, now: Instant) -> bool {
         self.blanket(host).is_some_and(|blanket| self.down_rule(now) == Some(blanket.rule))
     }
 
-    /// The host replied to a question about a recipient, so it works.
+    /// The host replied about a recipient, so it works.
     pub(crate) fn on_answer(&mut self) {
         self.strikes = 0;
     }
 
-    /// The host accepted a recipient.
     pub(crate) fn on_accepted(&mut self) {
         self.warnings = 0;
     }
 
     /// Whether a new record would say the same as this one.
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
-        // All fields are named, so that a new one is not forgotten here. `down` and `resting` count while they last; warnings, the
-        // last domain and the known mailbox may be lost.
+        // All fields are named, so that nobody forgets a new field here. `down` and `resting` are checked below by their times.
+        // Warnings, the last domain and the known mailbox are left out, because they may be lost.
         let RouteState {
             down: _,
             down_reply: _,
@@ -268,13 +266,13 @@ impl RouteState {
             && self.resting_until(now).is_none()
     }
 
-    /// The rule because of which the route is not asked now.
+    /// The rule for which the route is out of use now, if it is.
     pub(crate) fn down_rule(&self, now: Instant) -> Option<&'static str> {
         let is_now = |until: Instant| until > now && !planted(Fault::NeverRest);
         self.down.filter(|(until, _)| is_now(*until)).map(|(_, rule)| rule)
     }
 
-    /// The reply because of which the route is not asked now, if there was one.
+    /// The reply for which the route is out of use now, if it was a reply.
     pub(super) fn down_reply(&self, now: Instant) -> Option<ObservedReply> {
         self.down_reply.filter(|_| self.down_rule(now).is_some())
     }
