@@ -1,8 +1,10 @@
-//! Mail addresses: the `Mailbox` of RFC 5321 4.1.2, with UTF-8 in the local part (RFC 6531 3.3) and with the domain by UTS 46.
+//! Mail addresses: the `Mailbox` of RFC 5321 4.1.2. The local part may have UTF-8 (RFC 6531 3.3), and the domain may be in Unicode
+//! (UTS 46).
 //!
-//! Some forms are refused although an RFC has them: address literals and domains of one label, because no public mailbox has such
-//! an address; comments, folding white space and obsolete forms, because they belong to message headers (RFC 5322); domains that
-//! end in a dot; and domains with an all-numeric last label.
+//! Some forms are refused although an RFC allows them:
+//! - address literals and domains of one label, because no public mailbox has such an address;
+//! - comments, folding white space and obsolete forms, because they belong to message headers (RFC 5322);
+//! - domains that end in a dot, or that have a number as their last label.
 //!
 //! An address is kept in one form: the domain in lower-case A-labels, and the local part with as few quotes and backslashes as
 //! possible, as RFC 5321 4.1.2 asks of senders. So `"joe"@Example.COM` and `joe@example.com` are equal.
@@ -17,7 +19,7 @@ pub use domain::Domain;
 pub(crate) use domain::registrable;
 use std::fmt;
 
-/// A mail address that obeys the grammar.
+/// A syntactically valid mail address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     /// The whole address, `local@domain`.
@@ -67,15 +69,15 @@ impl Address {
         &self.domain
     }
 
-    /// Two addresses count as the same if this form of them is equal: [`Address::as_str`] with ASCII letters in lower case. RFC
+    /// [`Address::as_str`] with its ASCII letters in lower case. Two addresses count as the same if this form of them is equal. RFC
     /// 5321 2.4 lets a server distinguish `Joe` from `joe`, but no major provider does. Other letters keep their case, because only
     /// the server can define how to fold it (RFC 6530 10.1).
     pub fn canonical(&self) -> String {
         self.text.to_ascii_lowercase()
     }
 
-    /// True if only a server that offers SMTPUTF8 (RFC 6531) can be asked about the address. This depends on the local part alone,
-    /// because a domain is sent in A-labels.
+    /// Whether a server has to offer SMTPUTF8 (RFC 6531) to be asked about the address. The local part alone decides this, because
+    /// a domain is sent in A-labels.
     pub fn needs_smtputf8(&self) -> bool {
         !self.text.is_ascii()
     }
@@ -105,7 +107,7 @@ pub enum AddressError {
     LocalDot,
     /// The local part has a character that is not allowed, or allowed only in quotes.
     LocalCharacter,
-    /// The closing quote of a quoted local part is missing, or is not at its end.
+    /// The closing quote of a quoted local part is missing, or more text follows it.
     LocalQuote,
     /// The domain is empty.
     DomainEmpty,
@@ -119,7 +121,7 @@ pub enum AddressError {
     DomainLabelTooLong,
     /// The domain is longer than RFC 1035 2.3.4 allows.
     DomainTooLong,
-    /// The last label of the domain is a number.
+    /// The last label of the domain has only digits.
     DomainNumeric,
     /// The domain has a character or a label that UTS 46 does not allow.
     DomainCharacter,

@@ -47,7 +47,7 @@ pub enum Outcome {
     Failed {
         /// The cause of the failure.
         why: Failure,
-        /// How long the failure may be kept, so that the question is not asked again.
+        /// How long the failure may be kept. Meanwhile the question is not asked again.
         ttl: Duration,
     },
 }
@@ -81,13 +81,13 @@ pub enum Failure {
     NotImp,
     /// The resolvers sent another response code.
     OtherCode,
-    /// The answer cannot be read or contradicts itself, or it has to come over TCP and does not come whole.
+    /// The answer cannot be read or contradicts itself, or it has to come over TCP and does not arrive whole.
     Malformed,
     /// The CNAMEs of the answer form a loop or a chain that is too long.
     CnameLoop,
     /// The resolvers refer us to other servers, so they are not recursive resolvers.
     Referral,
-    /// The resolvers deny the name or its records without proof that its zone does so. The denial may come from a filter.
+    /// The resolvers deny the name or its records, without proof that the zone does so. The denial may come from a filter.
     Unproven,
 }
 

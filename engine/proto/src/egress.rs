@@ -1,13 +1,14 @@
-//! Chooses the source for each site, and lets a source rest at a site that blocks it.
+//! Chooses the source for each site (the hosts of one operator), and lets a source rest at a site that blocks it. A source is an IP
+//! address of ours or a proxy.
 //!
 //! The choice is a rendezvous hash (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998). Every source
 //! has a weight at each site. Of the sources that can reach the site, the one with the greatest weight is chosen. The weight
-//! depends only on the names of the source and the site, so the choice is the same after a restart, and a new source takes over its
-//! share of the sites without any other change. Greylisting needs such a lasting choice, because a second try has to come from the
-//! same address as the first.
+//! depends only on the names of the source and the site, so the choice is the same after a restart. If a source is added, it takes
+//! over its share of the sites, and all other sites keep their sources. Greylisting needs such a lasting choice, because a second
+//! try has to come from the same address as the first.
 //!
-//! A source that a site blocks rests there, for a longer time after each block. No other source replaces it, because only spammers
-//! evade a block by the use of another address.
+//! A source that a site blocks rests there: mailprobe does not contact the site for a while, and for longer after each further
+//! block. No other source replaces it, because only spammers evade a block by the use of another address.
 
 use crate::limits::{SOURCE_REST_MAX, SOURCE_REST_MIN, SOURCE_RESTS_MAX};
 use std::collections::HashMap;
@@ -88,9 +89,9 @@ pub struct Rests {
 struct Rest {
     source: usize,
     until: Instant,
-    /// The length of this rest; zero after an answer of the site.
+    /// The length of this rest; zero if the site has answered since.
     time: Duration,
-    /// [`Rests::take_ended`] has returned the end of this rest.
+    /// Whether [`Rests::take_ended`] has returned this rest.
     reported: bool,
 }
 
@@ -118,7 +119,7 @@ impl Rests {
         Some(SOURCE_REST_MIN)
     }
 
-    /// How long the source still rests at the site; `None` if it does not rest there.
+    /// How much longer the source rests at the site; `None` if it does not rest there.
     pub fn left(&self, source: usize, site: &str, now: Instant) -> Option<Duration> {
         if self.count == 0 {
             return None;
@@ -127,14 +128,14 @@ impl Rests {
         rest.until.checked_duration_since(now).filter(|left| !left.is_zero())
     }
 
-    /// The site has answered the source, so the next rest of the source there is short again. Returns true if an earlier rest there
-    /// was remembered and is over.
+    /// The site has answered the source, so the next rest of the source there is short again. Returns true if there was an earlier
+    /// rest that is over.
     pub fn on_answer(&mut self, source: usize, site: &str, now: Instant) -> bool {
         if self.count == 0 {
             return false;
         }
         let Some(rest) = self.find(source, site) else { return false };
-        // The session was opened before the block, so its answer does not show that the block is over.
+        // The source still rests, so the session was opened before the block. Its answer does not show that the block is over.
         if rest.until > now {
             return false;
         }
@@ -143,8 +144,8 @@ impl Rests {
         true
     }
 
-    /// Returns the sources of all rests that have ended since the last call, a source once for each site. A rest is then forgotten
-    /// if the site has answered since, or if it ended long ago.
+    /// Returns the sources of all rests that have ended since the last call. A source is returned once for each site. Afterwards a
+    /// rest is forgotten if the site has answered since, or if the rest ended at least [`SOURCE_REST_MAX`] ago.
     pub fn take_ended(&mut self, now: Instant) -> Vec<usize> {
         let mut ended = Vec::new();
         for rests in self.sites.values_mut() {

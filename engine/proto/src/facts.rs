@@ -21,7 +21,7 @@ pub struct DnsFacts {
     pub dmarc_policy: Option<DmarcPolicy>,
     /// Those of the [`DKIM_SELECTORS`] that have a key.
     pub dkim_selectors: Vec<&'static str>,
-    /// There is a brand indicator.
+    /// The domain has a brand indicator, a logo for mail programs (BIMI).
     pub bimi: bool,
     /// The address of the first mail host has a PTR record.
     pub ptr: bool,
@@ -96,7 +96,7 @@ pub const DKIM_SELECTORS: [&str; 32] = [
     "zendesk1",
 ];
 
-/// The texts of an outcome. The slice is empty if the domain has none; `None` if DNS gave no answer.
+/// The TXT records of an outcome, none if DNS says that there are none; `None` if DNS gave no usable answer.
 pub fn texts(outcome: &Outcome) -> Option<&[Box<str>]> {
     match outcome {
         Outcome::Records { records: Records::Txt(texts), .. } => Some(texts),
@@ -111,8 +111,8 @@ pub fn has_spf(texts: &[Box<str>]) -> bool {
     versions.filter(|version| version.eq_ignore_ascii_case("v=spf1")).count() == 1
 }
 
-/// The organizational domain (RFC 7489 3.2): its DMARC record counts for `domain` if `domain` has none. `None` if `domain` is
-/// itself the organizational domain.
+/// The organizational domain (RFC 7489 3.2), with a DMARC record that counts for `domain` if `domain` has none. `None` if `domain`
+/// is itself the organizational domain.
 pub fn organizational(domain: &Domain) -> Option<Domain> {
     let organization = domain.registrable();
     (organization != domain.as_str()).then(|| Domain::parse(organization).ok()).flatten()
@@ -123,8 +123,8 @@ pub fn organizational(domain: &Domain) -> Option<Domain> {
 pub enum Dmarc {
     /// There is no record, so the organizational domain is asked.
     Absent,
-    /// There is a record with these policies. Both are `None` if the record has no usable policy (see [`dmarc`]), or if there are
-    /// several records.
+    /// There is a record with these policies. Both are `None` if it has no usable policy (see [`dmarc`]), or if there are several
+    /// records.
     Record {
         /// The policy for the domain of the record.
         own: Option<DmarcPolicy>,
@@ -144,8 +144,8 @@ pub fn dmarc(texts: &[Box<str>]) -> Dmarc {
             let (own, below) = match (policy("p"), policy("sp")) {
                 (Some(Some(own)), None) => (Some(own), Some(own)),
                 (Some(Some(own)), Some(Some(below))) => (Some(own), Some(below)),
-                // `p` is missing or broken, or `sp` is broken. A record that says where to send reports then counts as `p=none`,
-                // and any other as a record without a policy.
+                // `p` is missing or broken, or `sp` is broken. If the record says where to send reports, it then counts as
+                // `p=none`. Otherwise it counts as a record without a policy.
                 _ => {
                     let reports = value(&tags, "rua").is_some_and(|to| to.contains(':'));
                     let policy = reports.then_some(DmarcPolicy::None);
@@ -167,7 +167,7 @@ pub fn has_dkim_key(texts: &[Box<str>]) -> bool {
 }
 
 /// Whether there is a brand indicator; `None` without a BIMI record. A record with neither a logo nor a certificate says that there
-/// is none, and several records count as such a record.
+/// is none. Several records count as such a record.
 pub fn has_bimi(texts: &[Box<str>]) -> Option<bool> {
     let mut records = texts.iter().filter_map(|text| tags(text, Some("BIMI1")));
     let record = records.next()?;

@@ -9,7 +9,7 @@
 //! - [`decision`] turns the meaning of a reply or of the end of a session into its effects.
 //! - [`pace::SitePace`] decides when a session with a site may start, [`refusals`] how many recipients a site may refuse.
 //! - [`retry::Schedule`] decides when mailprobe asks about an address again.
-//! - [`sharing`] divides what many accounts or networks share: each has a bound and gets its turn.
+//! - [`sharing`] divides resources among many accounts or networks: each has a bound, and they take turns.
 //! - [`limits`] has every bound on what a peer can influence.
 //!
 //! # Invariants

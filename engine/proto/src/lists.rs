@@ -1,8 +1,8 @@
-//! The built-in lists of disposable domains, free domains and role addresses, the spam traps, and the operator's lists, which come
-//! before the built-in ones ([`Lists`]).
+//! The built-in lists of disposable domains, free domains and role addresses, the spam traps, and the operator's lists ([`Lists`]).
+//! An entry of the operator's lists counts more than the built-in ones.
 //!
-//! The lists are sorted texts that are compiled in and never copied. The first look-up in a list makes a table of the offsets of
-//! its lines. Of the disposable and the free domains, only hashes are compiled in. `cargo xtask refresh-lists` writes the lists;
+//! The lists are sorted texts that are compiled in and never copied. The first look-up in a list makes a hash table of the offsets
+//! of its lines. Of the disposable and the free domains, only hashes are compiled in. `cargo xtask refresh-lists` writes the lists;
 //! docs/lists.md has their sources and sizes.
 
 use crate::limits::{DOMAIN_BYTES_MAX, LOCAL_PART_BYTES_MAX};
@@ -57,15 +57,16 @@ impl Hashes {
         Hashes(bytes.as_chunks().0)
     }
 
-    /// Whether the list holds `entry`. Letter case does not matter. A domain that the list lacks has the hash of a listed one with
-    /// a probability of 2^-48. Somebody can choose a domain with such a hash, but this changes only the verdicts of that domain.
+    /// Whether the list holds `entry`. Letter case does not matter. A domain that is not on the list has the hash of a listed one
+    /// with a probability of 2^-48. Somebody can choose a domain with such a hash, but this changes only the verdicts of that
+    /// domain.
     fn contains(&self, entry: &str) -> bool {
         let hash = hash::fnv(entry);
         self.0.binary_search_by(|listed| u64::from_le_bytes(*listed).cmp(&hash)).is_ok()
     }
 }
 
-/// Sorted lines of lower-case ASCII below a header of lines that begin with `#`.
+/// The sorted lines of a list in lower-case ASCII. In the file, a header of lines that begin with `#` precedes them.
 pub(crate) struct List {
     lines: &'static str,
     /// The offset of each line, by the line's hash.
@@ -107,7 +108,7 @@ impl List {
 /// The hash of an entry in a table of offsets. The lists are part of the program, so no peer can choose entries that collide.
 pub(crate) fn hash(text: &str) -> u64 {
     let hash = hash::fnv(text);
-    // The table needs good highest bits, and those of FNV hardly depend on the last letters.
+    // The table uses the highest bits most, and those of FNV hardly depend on the last letters.
     hash ^ hash.rotate_left(32)
 }
 
@@ -131,8 +132,8 @@ impl SpamTraps {
     /// covers all its addresses, and not those of its subdomains.
     ///
     /// # Errors
-    /// [`ListFault`] names the first line that cannot be read. No such line is skipped, because a mail server would then be asked
-    /// about the trap.
+    /// [`ListFault`] names the first line that cannot be read. Such a line is never skipped, because a mail server would then be
+    /// asked about the trap.
     pub fn parse(text: &str) -> Result<SpamTraps, ListFault> {
         let read =
             lines(text).map(|(line, entry)| canonical(entry).map_err(|problem| ListFault { line, problem }));

@@ -1,14 +1,14 @@
-//! Outages: no resolver answers, or the resolvers deny everything, or no mail server can be reached. Then the cause is on our side,
-//! and mailprobe says nothing about an address that depends on it.
+//! Outages: no resolver answers, the resolvers deny everything, or no mail server can be reached. Then the cause is on our side,
+//! and mailprobe gives no verdict about an address that depends on it.
 //!
-//! All shards share [`Resolvers`] and [`Connections`], so each shard knows what the others have seen. Both consist of atomics,
-//! because nothing on the path of an address takes a lock. A race between two shards only makes an outage begin or end a moment too
-//! early or too late.
+//! All shards (the threads of the engine) share [`Resolvers`] and [`Connections`], so each shard knows what the others have seen.
+//! Both consist of atomics, because nothing on the path of an address takes a lock. A race between two shards only makes an outage
+//! begin or end a moment too early or too late.
 //!
 //! One dead host is never an outage, and neither are dead hosts among live ones. An outage of connections needs failures at
-//! [`OUTAGE_SITES_MIN`] sites within [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] without a successful connection. The first mail
-//! server that is reached ends it. During the outage, mailprobe tries one address each [`OUTAGE_PROBE_INTERVAL`], and all others
-//! are answered at once.
+//! [`OUTAGE_SITES_MIN`] sites (a site has all hosts of one operator) within [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] without a
+//! successful connection. It ends when a mail server is reached. During the outage, mailprobe tries one address in each
+//! [`OUTAGE_PROBE_INTERVAL`], and answers all others at once, without a verdict.
 
 use crate::dns::denials::Denials;
 use crate::dns::window::Window;
@@ -25,27 +25,26 @@ use std::time::Duration;
 pub struct Resolvers {
     /// Whether any lookup was answered since the start.
     ever_answered: AtomicBool,
-    /// Lookups that were answered.
     answered: AtomicU32,
     /// Lookups in a row that got no reply from any resolver, while no other lookup was answered either.
     silent: AtomicU32,
-    /// Number of outages that are over.
+    /// Number of outages that have ended.
     ended: AtomicU32,
-    /// Whether the resolvers deny everything that they are asked.
+    /// The record of denials, which shows whether the resolvers deny everything.
     pub denials: Denials,
-    /// For each resolver, how many questions it may have under way.
+    /// For each resolver, the questions that are and may be under way.
     pub windows: [Window; DNS_UPSTREAMS_MAX],
 }
 
 impl Resolvers {
-    /// How many lookups were answered so far. To be called when a lookup begins, for [`Resolvers::note`] at its end.
+    /// How many lookups were answered so far. A caller asks this when a lookup begins, for [`Resolvers::note`] at its end.
     pub fn answered(&self) -> u32 {
         self.answered.load(Relaxed)
     }
 
-    /// A lookup has ended. `answered`: some resolver replied to it. `before`: how many lookups were answered when it began. A
-    /// lookup without a reply counts only if no other was answered meanwhile. Otherwise its messages were lost: a burst can lose
-    /// those of several lookups, which then end together.
+    /// A lookup has ended. `answered` says whether some resolver replied to it, and `before` how many lookups had been answered
+    /// when it began. A lookup without a reply counts only if no other one was answered meanwhile. Otherwise its messages were
+    /// probably lost: a burst can lose those of several lookups, which then end together.
     pub fn note(&self, answered: bool, before: u32) {
         if answered {
             let was_down = self.are_down();
@@ -60,14 +59,14 @@ impl Resolvers {
         }
     }
 
-    /// True if there is an outage, or if one more silent lookup would make one. Before the caller counts a silent lookup then, it
-    /// should ask about a name that is known to be answered.
+    /// True if there is an outage, or if one more silent lookup would make one. Then the caller should first ask about a name that
+    /// is known to have an answer, and count the silent lookup only if this gets no reply either.
     pub fn is_suspect(&self) -> bool {
         self.silent.load(Relaxed) + 1 >= DNS_SILENT_LOOKUPS_MAX
     }
 
-    /// Whether the resolvers are the cause of silence, and not the domains. Also true from the start until the first answer. An
-    /// answer ends this state, so lookups have to continue meanwhile.
+    /// Whether a lookup without a reply shows nothing about its domain, because the resolvers answer nobody. Also true from the
+    /// start until the first answer. Only an answer ends this state, so lookups have to continue meanwhile.
     pub fn are_down(&self) -> bool {
         !self.has_answered() || self.are_silent()
     }
@@ -82,24 +81,26 @@ impl Resolvers {
         self.silent.load(Relaxed) >= DNS_SILENT_LOOKUPS_MAX
     }
 
-    /// How many outages of the resolvers are over. If this number changes, earlier silence and earlier denials without proof show
-    /// nothing about a domain.
+    /// How many outages of the resolvers have ended, by silence or by denials. If this number changes, earlier silence and earlier
+    /// denials without proof show nothing about a domain.
     pub fn ended(&self) -> u32 {
         self.ended.load(Relaxed).wrapping_add(self.denials.ended())
     }
 }
 
-/// Whether mail servers can be reached from a source. Times count from any fixed instant, and are at least 1 ms.
+/// Whether mail servers can be reached from a source. Times count from one fixed instant, and are at least 1 ms, because 0 stands
+/// for "never".
 #[derive(Debug)]
 pub struct Connections {
-    /// For each place, when a connection to a site with this place last failed, in milliseconds. 0 if none has.
+    /// For each place, when a connection to a site with this place last failed, in milliseconds; 0 if never. The hash of a site
+    /// gives its place.
     failed_at: [AtomicU64; OUTAGE_SITE_PLACES],
-    /// When the first failure since the last success was, in milliseconds. 0 if there was none.
+    /// The time of the first failure since the last success, in milliseconds; 0 if there was none.
     failing_since: AtomicU64,
     down: AtomicBool,
-    /// Number of outages that are over.
+    /// Number of outages that have ended.
     ended: AtomicU32,
-    /// When the next attempt may be made during an outage, in milliseconds.
+    /// When the next attempt of an outage may be made, in milliseconds.
     probe_at: AtomicU64,
 }
 
@@ -134,7 +135,7 @@ impl Connections {
         let sites = self.sites(now);
         self.failed_at[site as usize % OUTAGE_SITE_PLACES].store(now, Relaxed);
         if sites == 0 || self.failing_since.load(Relaxed) == 0 {
-            // This is the first failure, in the window or since the last success.
+            // This is the first failure within the window, or since the last success.
             self.failing_since.store(now, Relaxed);
             self.down.store(false, Relaxed);
             return;
@@ -142,8 +143,8 @@ impl Connections {
         self.judge(now, now + millis(OUTAGE_PROBE_INTERVAL));
     }
 
-    /// No connection could be tried, and the cause is certainly on our side: a source address that is gone, or a proxy that refuses
-    /// us. This counts like failures at [`OUTAGE_SITES_MIN`] sites.
+    /// No connection could be tried, and the cause is certainly on our side, such as a source address that is gone or a proxy that
+    /// refuses us. This counts like failures at [`OUTAGE_SITES_MIN`] sites.
     pub fn on_failed_ourselves(&self, now: Duration) {
         (0..OUTAGE_SITES_MIN as u64).for_each(|site| self.on_failed(site, now));
     }
@@ -153,15 +154,15 @@ impl Connections {
         self.down.load(Relaxed) && self.sites(millis(now)) > 0
     }
 
-    /// Whether an outage is the reason why an address has to be answered without a connection. This call can declare the outage,
-    /// because time may have passed without a further failure: failed hosts are not asked for a while.
+    /// Whether an outage is the reason why an address gets no connection. This call can declare the outage, because enough time may
+    /// have passed without a further failure: failed hosts are not asked for a while.
     pub fn are_to_blame(&self, now: Duration) -> bool {
         let time = millis(now);
         self.judge(time, time);
         self.are_down(now)
     }
 
-    /// Declares an outage, if there is one now. The first attempt during the outage may be made at `probe_at`.
+    /// Declares an outage, if there is one now. The first attempt of the outage may be made at `probe_at`.
     fn judge(&self, now: u64, probe_at: u64) {
         let failing_since = self.failing_since.load(Relaxed);
         let silent = failing_since != 0 && now.saturating_sub(failing_since) >= millis(OUTAGE_SILENCE);
@@ -171,12 +172,12 @@ impl Connections {
         }
     }
 
-    /// How many outages are over. If this number changes, earlier failures of hosts may have been our fault.
+    /// How many outages have ended. If this number changes, earlier failures of hosts may have been our fault.
     pub fn ended(&self) -> u32 {
         self.ended.load(Relaxed)
     }
 
-    /// Whether an address may be asked about now. This is always so without an outage, and during one for one address each
+    /// Whether an address may be asked about now. Without an outage this is always so. During one, it is so for one address in each
     /// [`OUTAGE_PROBE_INTERVAL`].
     pub fn may_try(&self, now: Duration) -> bool {
         if !self.are_down(now) {
@@ -187,7 +188,7 @@ impl Connections {
         now >= next && self.probe_at.compare_exchange(next, after, Relaxed, Relaxed).is_ok()
     }
 
-    /// How many sites have failed within the window.
+    /// The number of sites that have failed within the window.
     fn sites(&self, now: u64) -> usize {
         let fresh = |at: &&AtomicU64| {
             let at = at.load(Relaxed);

@@ -1,15 +1,17 @@
-//! The pace of a site: sessions, new sessions in a minute, recipients in a transaction and in a session.
+//! The pace of a site (the mail hosts of one operator): how many sessions at once, how many new sessions in a minute, and how many
+//! recipients in a transaction and in a session.
 //!
-//! The profile and the table of providers give the ceiling. Below it the pace adapts. A site begins with [`PACE_SESSIONS_INITIAL`]
-//! sessions, and gets one more for each successful transaction until it pushes back (421, 4.7.x, a hang-up) for the first time.
-//! Then the number is halved and grows slowly. Each time the site also gets a pause, which doubles until a transaction succeeds.
+//! The profile and the table of providers give the ceiling, and below it the pace adapts. A site begins with
+//! [`PACE_SESSIONS_INITIAL`] sessions at most, and gets one more for each successful transaction. When it first pushes back (421,
+//! 4.7.x, a hang-up), the number of sessions is halved, and from then on it grows slowly. After each push-back the site also gets a
+//! pause, which doubles until a transaction succeeds.
 //!
 //! Sites have limits of their own, and most show them only by their behaviour. So the limits of a session are learned: refused
 //! recipients, recipients, transactions, and recipients in one transaction (RFC 5321 4.5.3.1.10). Postfix slows down after 10
 //! refusals (`smtpd_soft_error_limit`) and hangs up after 20 (`smtpd_hard_error_limit`), or after 1 if it is under stress. So a
-//! transaction never has more recipients than are left of each limit that the site has shown or that the profile sets. The limit of
-//! refusals is an exception: if few recipients of the session were refused so far, a transaction may have more recipients than
-//! there are refusals left.
+//! transaction never has more recipients than each of these limits still allows, even if the server refuses them all. At first, a
+//! session may have fewer refusals than the limit: the budget. If few of its recipients were refused so far, a transaction may have
+//! more recipients than the budget still allows.
 
 mod ceiling;
 #[cfg(test)]
@@ -30,7 +32,7 @@ pub enum Start {
     Now,
     /// No session may begin before this instant.
     At(Instant),
-    /// A session may begin when one of the open ones has ended.
+    /// A session may begin when one of the open sessions has ended.
     WhenOneEnds,
 }
 
@@ -50,9 +52,9 @@ pub struct Tally {
 /// The step of a session at which the site ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Between two transactions, before it accepted the command (RSET) that ends the last one.
+    /// Between two transactions, before the site accepted the command (RSET) that ends the previous one.
     Between,
-    /// At MAIL, after it had accepted RSET. So refusals were not the cause: a server that allows no further error accepts no
+    /// At MAIL, after the site had accepted RSET. So refusals were not the cause: a server that allows no further error accepts no
     /// command at all.
     Mail,
     /// In place of the reply to a recipient.
@@ -70,23 +72,24 @@ pub struct SitePace {
     ceiling: Ceiling,
     /// Sessions that may be open at the same time now; grows by fractions.
     window: f64,
-    /// The site never pushed back, so the number of sessions grows fast.
+    /// Whether the site has never pushed back. Until it does, the number of sessions grows fast.
     never_pushed: bool,
-    /// Refusals that a session may collect at present. The number grows towards the limit in `errors`.
+    /// Refusals that a session may collect at present, at most the limit in `errors`. The number doubles each time it proves
+    /// harmless.
     budget: u32,
     errors: Learned,
     recipients: Learned,
     transactions: Learned,
     /// Recipients of one transaction.
     transaction_recipients: Learned,
-    /// Session starts that are available now (a token bucket), and when they were last counted.
+    /// Session starts that are available now (a token bucket), and the time up to which they are counted.
     starts: f64,
     filled: Instant,
     paused_until: Option<Instant>,
     pushes: u32,
     /// The fraction of the rate of new sessions that is allowed now. It is halved if the site says that we are too fast.
     share: f64,
-    /// Since when the site has pushed back without giving an answer.
+    /// Since when the site has only pushed back, without an answer for a recipient.
     pushing_since: Option<Instant>,
 }
 
@@ -113,12 +116,12 @@ impl SitePace {
         }
     }
 
-    /// The limits of the profile and the provider. This node has its share of them ([`SitePace::share_among`]).
+    /// The limits of the profile and the provider, or the share of this node in them ([`SitePace::share_among`]).
     pub fn ceiling(&self) -> &Ceiling {
         &self.ceiling
     }
 
-    /// From now on, this number of nodes ask from the same address, this one included. Each gets its share of the ceiling.
+    /// From now on, this number of nodes asks from the same address, with this node. Each gets its share of the ceiling.
     pub fn share_among(&mut self, nodes: u32, now: Instant) {
         if nodes == self.nodes {
             return;
@@ -129,7 +132,7 @@ impl SitePace {
         self.starts = self.starts.min(self.starts_max());
     }
 
-    /// Whether a session may begin while `open` are open.
+    /// Whether a session may begin while this number of sessions is open.
     pub fn may_start(&mut self, now: Instant, open: u32) -> Start {
         if let Some(until) = self.pause(now) {
             return Start::At(until);
@@ -152,13 +155,13 @@ impl SitePace {
         self.paused_until.filter(|&until| until > now)
     }
 
-    /// Since when the site has pushed back without giving an answer.
+    /// Since when the site has only pushed back, without an answer for a recipient.
     pub fn pushing_since(&self) -> Option<Instant> {
         self.pushing_since
     }
 
-    /// Whether a new pace would differ from this one in nothing that matters: the site has not pushed back, no limit was learned,
-    /// and all session starts are available again.
+    /// Whether this pace is as good as a new one: the site has not pushed back, no limit was learned, and all session starts are
+    /// available again.
     pub fn is_fresh(&mut self, now: Instant) -> bool {
         self.fill(now);
         let learned = [&self.errors, &self.recipients, &self.transactions, &self.transaction_recipients];
@@ -181,7 +184,7 @@ impl SitePace {
         self.starts -= 1.0;
     }
 
-    /// The site answered for a recipient, in whatever way, so it is not only pushing back.
+    /// The site replied to a RCPT, in whatever way, so it does not only push back.
     pub fn on_answer(&mut self) {
         self.pushing_since = None;
     }
@@ -192,7 +195,7 @@ impl SitePace {
         self.on_answer();
         let step = if self.never_pushed { 1.0 } else { 1.0 / self.window.max(1.0) };
         if self.share >= 1.0 {
-            // A site that said that we are too fast gets more sessions only after the rate of new ones is back to normal.
+            // If the site said that we are too fast, it gets more sessions only after the rate of new sessions is back to normal.
             self.window = (self.window + step).min(f64::from(self.ceiling.sessions));
         }
         self.share = (self.share + PACE_SHARE_STEP).min(1.0);
@@ -237,12 +240,12 @@ impl SitePace {
         self.transactions.limit == 1
     }
 
-    /// Whether a session has a low limit of refusals, by the profile or by the behaviour of the site.
+    /// Whether sessions with the site have a low limit of refusals, by the profile or by the behaviour of the site.
     pub fn bounds_errors(&self) -> bool {
         self.errors.limit < self.errors.most || self.errors.most <= PACE_ERRORS_INITIAL
     }
 
-    /// Number of refusals after which the site ends a session or slows down.
+    /// Number of refusals after which the site ends a session or slows down, as far as known, and at most what the profile allows.
     pub fn errors_allowed(&self) -> u32 {
         self.errors.limit
     }
@@ -254,15 +257,18 @@ impl SitePace {
         (recipients as usize, refusals as usize)
     }
 
-    /// The site ended a session that had got answers, while `open` sessions were open. Which of its limits the session reached can
-    /// only be guessed: at MAIL, the number of transactions. Otherwise the number of refusals, if there were any. If not, the
-    /// number of transactions or of recipients, by the step at which the session ended.
+    /// The site ended a session that had got answers, while `open` sessions were open. Which limit the session reached can only be
+    /// guessed:
+    /// - at MAIL, that of transactions;
+    /// - otherwise, if recipients were refused, that of refusals;
+    /// - otherwise, that of transactions if the session ended between two of them, and that of recipients if it ended at a
+    ///   recipient.
     pub fn on_cut_off(&mut self, tally: &Tally, end: End, open: u32) {
         if end == End::Mail {
-            // The site refused the last transaction, so it allows the ones before.
+            // The site refused the last transaction, so it allows only those before.
             self.transactions.lower(tally.transactions.saturating_sub(1));
         } else if tally.errors > 0 {
-            // A site that allows far fewer refusals than before is under stress (Postfix: all its processes are in use).
+            // If a site allows far fewer refusals than before, it is under stress (Postfix: all its processes are in use).
             if tally.errors < self.budget.min(self.errors.limit) / 2 {
                 self.halve(open);
             }
@@ -280,7 +286,7 @@ impl SitePace {
         self.transactions.lower(tally.transactions.saturating_sub(1));
     }
 
-    /// The site slows down with each refusal after this number, so a new session is quicker.
+    /// After this number of refusals, the site slows down with each further one, so a new session is quicker.
     pub fn on_tarpitted(&mut self, errors: u32) {
         self.errors.lower(errors);
         self.budget = self.budget.min(self.errors.limit);
@@ -291,7 +297,7 @@ impl SitePace {
         self.transaction_recipients.lower(recipients);
     }
 
-    /// We end a session that has used up its limits without being hung up on. The next one may try more.
+    /// We end a session that has reached some of its limits, and the site did not object. So a later session may try more.
     pub fn on_spent(&mut self, tally: &Tally) {
         if tally.errors >= self.budget {
             self.errors.kept();
@@ -316,8 +322,8 @@ impl SitePace {
         left.min(self.transaction_recipients.limit) as usize
     }
 
-    /// Number of recipients that probably use up no more than half of the `left` refusals, judging by the replies of the session so
-    /// far. Even if all of them are refused, the limit is kept.
+    /// The number of recipients that probably use up no more than half of the `left` refusals, judging by the replies of the
+    /// session so far. The result never exceeds the limit in `errors`, even if all of them are refused.
     fn stretched(&self, left: u32, tally: &Tally) -> u32 {
         if left == 0 || tally.answers < PACE_STRETCH_ANSWERS {
             return 0;
@@ -348,8 +354,8 @@ impl SitePace {
     }
 }
 
-/// A limit that a site shows by what it does. It is raised again step by step, because the site may have been under stress, or a
-/// recipient may have been the cause. If the limit turns out to be real, the next attempt to raise it comes later.
+/// A limit that a site shows by its behaviour. The limit is raised again step by step, because the site may have been under stress,
+/// or a recipient may have been the cause. If a raised limit turns out to be too high, the next attempt comes later.
 #[derive(Debug)]
 struct Learned {
     /// The limit that holds now, at most `most`.
@@ -358,7 +364,7 @@ struct Learned {
     most: u32,
     /// How often in a row a session reached the limit without an objection.
     times_kept: u32,
-    /// After so many times the limit is raised.
+    /// After this number of such sessions, the limit is raised.
     keeps_to_raise: u32,
 }
 
@@ -376,8 +382,7 @@ impl Learned {
         self.limit = self.limit.min(limit.max(1));
     }
 
-    /// A session reached the limit without going over it, and the site did not object. After `keeps_to_raise` such times the limit
-    /// is doubled.
+    /// A session reached the limit, and the site did not object. After `keeps_to_raise` such sessions the limit is doubled.
     fn kept(&mut self) {
         self.times_kept += 1;
         if self.times_kept >= self.keeps_to_raise {

@@ -1,8 +1,8 @@
 //! Public suffixes: the domains below which registries and providers give names away (<https://publicsuffix.org/list/>).
 //!
-//! The rules are a sorted list like the others in `data/`. A rule `*.name` is for all names that are one label longer than `name`,
-//! and a rule `!name` is an exception from such a rule. The crate `psl` answers the same, but consists of 105,000 lines of
-//! generated code, which took a ninth of the processor time of a whole release build, and two megabytes of the program.
+//! The rules are a sorted list like the others in `data/`. A rule `*.name` covers all names that are one label longer than `name`,
+//! and a rule `!name` is an exception from such a rule. The crate `psl` gives the same answers. But it consists of 105,000 lines of
+//! generated code, which took a ninth of the processor time of a release build and two megabytes of the program.
 
 use crate::lists::{List, hash};
 use hashbrown::HashTable;
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 pub(crate) static RULES: List = List::new(include_str!("../data/suffixes.txt"));
 static NAMES: LazyLock<HashTable<RuleName>> = LazyLock::new(index);
 
-/// Most labels of a rule, and of the names that can match one.
+/// Most labels of a rule. Longer names need not be looked up.
 const LABELS_OF_RULES: usize = 7;
 
 /// A name with all rules about it, so that one look-up finds them.
@@ -45,7 +45,8 @@ pub(crate) fn registrable(domain: &str) -> Option<&str> {
     (!label.is_empty() && !suffix.is_empty()).then(|| &domain[above.len() - label.len()..])
 }
 
-/// The public suffix of the domain by the rules of the list. The longest rule counts, but an exception comes before all others.
+/// The public suffix of the domain by the rules of the list. The longest rule counts, but an exception counts before all others: it
+/// makes the domain above it the suffix.
 fn known_suffix(domain: &str) -> Option<&str> {
     let (mut found, mut parent, mut is_below_wildcard) = (None, "", false);
     let starts = domain.rmatch_indices('.').map(|(dot, _)| dot + 1).chain([0]);

@@ -1,9 +1,10 @@
 //! The budget of refused recipients: how many recipients a site may refuse in an hour before mailprobe stops asking it.
 //!
 //! A client that asks about one unknown recipient after the other seems to collect addresses, so servers count such recipients:
-//! Cisco's default allows each client 25 of them in an hour. The counts of a site and source are kept in steps of five minutes of
-//! wall-clock time, so that they survive a restart. A step counts until its end is an hour ago, so no period of an hour has more
-//! refusals than the budget. Recipients under way may all be refused, so they count as refused until their answers come.
+//! Cisco's default allows each client 25 of them in an hour. For each site and source (our IP address), recipients are counted in
+//! steps of five minutes of wall-clock time, so the counts survive a restart. A step counts until its end is an hour ago, so no
+//! period of an hour has more refusals than the budget. The server may refuse all recipients under way, so they count as refused
+//! until their answers come.
 
 use crate::limits::{REFUSALS_ACCEPTS_SHARE, REFUSALS_CELLS, REFUSALS_LEAST, REFUSALS_STEP, REFUSALS_STEPS};
 use std::cmp::Ordering;
@@ -14,8 +15,9 @@ use std::time::Duration;
 pub struct RefusalBudget {
     /// The budget while the site refuses more recipients than it accepts.
     pub mostly_refused: u32,
-    /// The budget while the site accepts more recipients than it refuses. If a quarter of the accepts of the hour is more, that is
-    /// the budget. If this value is not above `mostly_refused`, accepts never enlarge the budget.
+    /// The budget while the site accepts more recipients than it refuses, or a quarter of the recipients that it accepted in the
+    /// hour, if that is more. Until the site has accepted that many, the number of accepted recipients is the budget, and never
+    /// less than `mostly_refused`. If this value is not above `mostly_refused`, accepts never enlarge the budget.
     pub mostly_accepted: u32,
 }
 
@@ -42,8 +44,8 @@ impl RefusalBudget {
         }
     }
 
-    /// The part of the budget for each node if `nodes` nodes ask from the same address. It allows at least one recipient and the
-    /// proof of its answer, if the whole budget does.
+    /// The part of the budget for each node if `nodes` nodes ask from the same address. The part allows at least one recipient and
+    /// the proof of its answer, if the whole budget does.
     pub fn divided(self, nodes: u32) -> RefusalBudget {
         if nodes <= 1 || self.is_unlimited() {
             return self;
@@ -55,7 +57,7 @@ impl RefusalBudget {
         }
     }
 
-    /// The lower of two budgets, for each of their two values.
+    /// For each of the two values, the lower one of both budgets.
     pub fn min(self, other: RefusalBudget) -> RefusalBudget {
         RefusalBudget {
             mostly_refused: self.mostly_refused.min(other.mostly_refused),
@@ -103,7 +105,7 @@ impl StepCell {
         (step % REFUSALS_CELLS as u64) as usize
     }
 
-    /// The cell after these further answers in this step. If it has the counts of another step, these no longer matter and are
+    /// The cell after these further answers in this step. If the cell has the counts of another step, they no longer matter and are
     /// dropped.
     #[must_use]
     pub fn counted(self, step: u64, refused: u32, accepted: u32) -> StepCell {
@@ -111,7 +113,7 @@ impl StepCell {
         StepCell::new(step, now.refused() + u64::from(refused), now.accepted() + u64::from(accepted))
     }
 
-    /// The cell with each count raised to that of `kept`, if it is lower. If the steps differ, only the later one remains.
+    /// The cell with each count raised to that of `kept`, if that is higher. If the steps differ, only the later one remains.
     #[must_use]
     pub fn at_least(self, kept: KeptStep) -> StepCell {
         match self.step().cmp(&kept.step.min(STEP_MASK)) {
@@ -125,7 +127,7 @@ impl StepCell {
         }
     }
 
-    /// The counts, if there are any and their step counts at `now`.
+    /// The counts of the cell; `None` if it has none, or if its step does not count at `now`.
     pub fn kept(self, now: u64) -> Option<KeptStep> {
         let kept =
             KeptStep { step: self.step(), refused: self.refused() as u32, accepted: self.accepted() as u32 };
@@ -150,7 +152,7 @@ impl StepCell {
     }
 }
 
-/// The counts of one site and source at one moment, over all runs that share them.
+/// The counts of one site and source at one moment, over all processes that share them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefusalCounts {
     /// Refused recipients of the last hour.
@@ -191,12 +193,12 @@ impl RefusalCounts {
         self.allowed(budget).saturating_sub(self.used())
     }
 
-    /// By how many recipients the refused ones and those under way exceed the budget.
+    /// By how many recipients the budget is exceeded, if those under way count as refused.
     pub fn excess(&self, budget: RefusalBudget) -> u32 {
         self.used().saturating_sub(self.allowed(budget))
     }
 
-    /// How many recipients count against the budget. All those under way may be refused.
+    /// How many recipients count against the budget. Those under way may all be refused.
     fn used(&self) -> u32 {
         self.refused.saturating_add(self.asked)
     }
@@ -225,12 +227,12 @@ pub fn step_at(since_epoch: Duration) -> (u64, Duration) {
     (step, since_epoch.saturating_sub(Duration::from_secs(step * REFUSALS_STEP.as_secs())))
 }
 
-/// Whether none of these steps counts at `now` or later. A step that lies in the future may still count.
+/// Whether none of these steps counts at `now` or later. A step in the future may still come to count.
 pub fn are_over(steps: &[KeptStep], now: u64) -> bool {
     steps.iter().all(|kept| kept.step.saturating_add(REFUSALS_STEPS as u64) <= now)
 }
 
-/// Whether a step counts at `now`. It may be one step ahead, because clocks differ and are set.
+/// Whether a step counts at `now`. The step may be one ahead, because clocks differ and are set.
 fn counts(step: u64, now: u64) -> bool {
     step <= now + 1 && step + REFUSALS_STEPS as u64 > now
 }

@@ -1,14 +1,10 @@
-//! Decides when an address is asked about again, if its answer decided nothing or if it got none: the delays after a reply of a
-//! mail server, the schedules of rows, and what applies to both. After a failure of DNS, [`crate::dns::ttl`] decides.
+//! Decides when mailprobe asks about an address again, if the last try gave no clear answer or none at all. Here are the delays
+//! after a reply of a mail server, and the schedules of rows. After a failure of DNS, [`crate::dns::ttl`] decides.
 //!
 //! The engine itself soon asks about an address once more, both for a [single check](SINGLE_RETRY_MIN) and for a
 //! [row](TRANSIENT_WAIT). After that, batches (`frontend/checks/src/batch/queue.rs`) and lists of the command line
 //! (`frontend/clean/src/driver/answers.rs`) ask again by a [`Schedule`], which depends on the cause of the retry. The caller
 //! remembers the times and the [`Tries`] of each address.
-//!
-//! The causes in the first row of this table share one number of retries. After greylisting, the wanted delay is
-//! [`GREYLISTING_WAIT`], whatever the server names. A schedule limits such delays, and says how often and until when an address is
-//! asked again.
 //!
 //! | cause | batch or uploaded list | list of the command line |
 //! | --- | --- | --- |
@@ -16,33 +12,36 @@
 //! | the budget of refused recipients is used up | [`BATCH_BUDGET`] | [`CLEAN_BUDGET`] |
 //! | DNS or our network is out of order | [`BATCH_OUTAGE`] | each row every [`CLEAN_OUTAGE_PAUSE`] |
 //!
-//! The schedules for "later" differ for this reason: a batch runs for hours without a user, so its delays double, and a row is
-//! answered at once if its server wants a longer delay than is left of the wait. The user of a command waits for the list, and has
-//! chosen the length of the wait, so delays do not double, and a row has a last try at the end of the wait. The comments of the
-//! other schedules give their reasons.
+//! The causes in the first row share one number of retries. After greylisting, the wanted delay is [`GREYLISTING_WAIT`], whatever
+//! delay the server names.
 //!
-//! Each day (UTC) has another control recipient (`control_recipient` in `engine/src/asking.rs`), and after midnight a greylisting
-//! server does not know the new one yet. Schedules with delays of several hours have to take this into account.
+//! [`BATCH_LATER`] and [`CLEAN_LATER`] differ, because a batch runs for hours without a user. So its delays double, and a row is
+//! answered at once if its server wants a longer delay than is left of the wait. The user of a command waits for the list, and has
+//! chosen the length of the wait. So delays do not double, and a row has a last try at the end of the wait.
+//!
+//! The control recipient of a domain, a recipient that does not exist, changes each day (UTC; `control_recipient` in
+//! `engine/src/asking.rs`). So after midnight a greylisting server does not know the new one yet. Schedules with delays of several
+//! hours have to take this into account.
 
 use crate::limits::CONTROL_TRANSIENT_TTL;
 use crate::verdict::classify::rules;
 use crate::verdict::{Class, Scope};
 use std::time::Duration;
 
-/// The parameters of the retries of one cause.
+/// The parameters of the retries of one cause. The wait of an address is the total time that its retries may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
-    /// Shortest delay before a retry, even if the server wants a shorter one. Only the end of the wait can make it shorter.
+    /// Shortest delay before a retry, even if the server wants a shorter one. Only the end of the wait can shorten the delay.
     pub delay_min: Duration,
     /// Longest delay before a retry, even if the server wants a longer one.
     pub delay_max: Duration,
     /// Whether each delay is at least twice the last one.
     pub is_doubling: bool,
-    /// Maximum number of retries of one address; `None` if only the wait limits them. Batches do not count retries, so their
-    /// schedules have `None`.
+    /// Most retries of one address; `None` if only the wait limits them. Batches do not count retries, so their schedules have
+    /// `None`.
     pub retries_max: Option<u8>,
-    /// If the server wants a longer delay than is left of the wait: whether the address has a last try at the end of the wait.
-    /// Without it, the wait ends at once.
+    /// Whether the address has a last try at the end of the wait if the server wants a longer delay than is left. Without a last
+    /// try, the wait ends at once.
     pub has_last_try: bool,
 }
 
@@ -63,8 +62,8 @@ pub const SINGLE_RETRY_SPREAD: Duration = Duration::from_secs(3);
 /// A row that got a transient reply is asked about once more after this time. The cause of such a reply, such as a failed look-up
 /// or too many processes, ends within seconds or lasts for hours.
 pub const TRANSIENT_WAIT: Duration = Duration::from_secs(10);
-/// A greylisted recipient may be asked about again after this time, even if the server names another one. This is the default delay
-/// of Postgrey.
+/// A greylisted recipient may be asked about again after this time, even if the server names a longer or shorter one. This is the
+/// default delay of Postgrey.
 pub const GREYLISTING_WAIT: Duration = Duration::from_secs(300);
 
 const _: () = assert!(CONTROL_TRANSIENT_TTL.as_millis() < SINGLE_RETRY_MIN.as_millis());
@@ -96,9 +95,9 @@ pub const CLEAN_LATER: Schedule = Schedule {
     retries_max: Some(CLEAN_RETRIES),
     has_last_try: true,
 };
-/// Rows of the command line: the budget of the site is used up. There may be thousands of such rows, so they do not return at once,
-/// even if the engine gives a shorter delay. A last try before the engine's delay is over would find the budget still used up, so
-/// there is none.
+/// Rows of the command line: the budget of the site is used up. There may be thousands of such rows, so the delay has a minimum,
+/// even if the engine gives a shorter one. There is no last try before the engine's delay is over, because it would find the budget
+/// still used up.
 pub const CLEAN_BUDGET: Schedule = Schedule {
     delay_min: Duration::from_secs(1),
     delay_max: Duration::MAX,
@@ -110,7 +109,7 @@ pub const CLEAN_BUDGET: Schedule = Schedule {
 pub const CLEAN_OUTAGE_PAUSE: Duration = Duration::from_secs(5);
 
 impl Schedule {
-    /// The delay before the next retry; `None` if there is none, and the wait of the address ends now.
+    /// The delay before the next retry; `None` if there is none, so that the wait of the address ends now.
     ///
     /// `wanted` is the delay that the server or the engine asks for. `left` is what is left of the wait (see [`left`]).
     pub fn delay(&self, tries: Tries, wanted: Duration, left: Duration) -> Option<Duration> {
@@ -124,27 +123,27 @@ impl Schedule {
     }
 }
 
-/// What is left of a wait that began at `since` and lasts for `wait` in all. The two times are milliseconds of one clock. If the
-/// clock was set back to before `since`, the whole wait is left.
+/// The time that is left of a wait that began at `since` and lasts for `wait` in all. `since` and `now` are milliseconds of one
+/// clock. If the clock was set back to before `since`, the whole wait is left.
 pub fn left(wait: Duration, since: u64, now: u64) -> Duration {
     wait.saturating_sub(Duration::from_millis(now.saturating_sub(since)))
 }
 
-/// Whether an unverifiable result is about the address itself: the result is final, or it follows from a reply about this
-/// recipient. A session that ended or a failed connection is not about the address. `rule` is the rule of the finding, and
+/// Whether an unverifiable result is about the address itself, because it is final or follows from a reply about this recipient. If
+/// a session ended or a connection failed, the result is not about the address. `rule` is the rule of the finding, and
 /// `retry_after` its delay.
 pub fn is_about_address(rule: &str, retry_after: Option<Duration>) -> bool {
     let about_recipient = || rules().any(|(name, _, scope, _)| name == rule && scope == Scope::Recipient);
     retry_after.is_none() || about_recipient()
 }
 
-/// Rules that are not in the table of replies, and the rule of a reply without a meaning, for which a later check gives the same
-/// answer.
+/// Rules after which a later check gives the same answer. All but the last are not in the table of replies. The last is that of a
+/// reply without a meaning.
 const CLOSED: [&str; 5] = ["accepts_everything", "ipv6_only", "no_source", "no_smtputf8", "no-meaning"];
 
-/// Whether a later check may show more about an address that is unverifiable by this rule. It does not after a refusal of us or of
-/// our reverse-path, or after a refusal that stops every check: then somebody first has to remove the cause. docs/verdicts.md
-/// ("Acting on `unverifiable`") says what to do for each rule.
+/// Whether a later check may show more about an address that is unverifiable by this rule. It shows no more if the server requires
+/// authentication, or if it refuses us, our reverse-path or the recipient as its policy or in unclear words: then somebody first
+/// has to remove the cause. docs/verdicts.md ("Acting on `unverifiable`") says what to do for each rule.
 pub fn may_tell_more(rule: &str) -> bool {
     let stays = |class, scope| match class {
         Class::AuthRequired => true,

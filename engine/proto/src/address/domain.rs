@@ -1,4 +1,4 @@
-//! Domains: their conversion to A-labels by UTS 46, and their registrable domains by the public suffix list.
+//! Domains: conversion to A-labels by UTS 46, and the registrable domain by the public suffix list.
 
 use super::AddressError;
 use crate::limits::{DOMAIN_BYTES_MAX, LABEL_BYTES_MAX};
@@ -12,8 +12,8 @@ use std::sync::Arc;
 pub struct Domain(Arc<str>);
 
 impl Domain {
-    /// Parses a domain in A-labels or U-labels, in any case, by UTS 46: non-transitional processing, STD3 rules. Hyphens in the
-    /// third and fourth place are allowed, because registries sold such names before `xn--` was invented.
+    /// Parses a domain in A-labels or U-labels, in any letter case, by UTS 46: non-transitional processing, STD3 rules. Hyphens in
+    /// the third and fourth place are allowed, because registries sold such names before `xn--` was invented.
     ///
     /// # Errors
     /// One of the `Domain...` values of [`AddressError`].
@@ -32,7 +32,7 @@ impl Domain {
     }
 
     fn by_uts46(text: &str) -> Result<Domain, AddressError> {
-        // `check` finds out which length is exceeded, so the library need not check them.
+        // The library need not check lengths: `check` does, and reports which of them is exceeded.
         let ascii = Uts46::new()
             .to_ascii(text.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Ignore)
             .map_err(|_| AddressError::DomainCharacter)?;
@@ -45,7 +45,7 @@ impl Domain {
         &self.0
     }
 
-    /// The text of the A-label form, without a copy.
+    /// [`Domain::as_str`] without a copy of the text.
     pub(crate) fn shared(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
@@ -78,8 +78,8 @@ pub(crate) fn registrable(name: &str) -> &str {
     public_suffix::registrable(name).unwrap_or(name)
 }
 
-/// Whether UTS 46 would leave the text as it is: each label has only lower-case letters, digits and single hyphens between them, so
-/// none is or looks like an A-label. [`check`] has to follow.
+/// Whether UTS 46 certainly leaves the text as it is: each label has only lower-case letters, digits, and single hyphens between
+/// them. Such a label cannot be an A-label, because that has two hyphens in a row. The caller still has to [`check`] the text.
 fn is_plain(text: &str) -> bool {
     let mut before = b'.';
     let good = text.bytes().all(|byte| {

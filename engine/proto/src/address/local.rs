@@ -92,9 +92,9 @@ fn is_qtext(c: char) -> bool {
     matches!(c, ' ' | '!' | '#'..='[' | ']'..='~') || is_international(c)
 }
 
-/// Whether this is a visible character beyond ASCII. RFC 6531 allows all of Unicode, but characters that are invisible, change the
-/// direction of the text or have no meaning of their own serve only to deceive (RFC 6530 13), and no mailbox has them. The
-/// zero-width joiners are allowed, because Persian and the scripts of India need them.
+/// Whether this is a visible character beyond ASCII. RFC 6531 allows all of Unicode. But characters that are invisible, that change
+/// the direction of the text, or that have no standard meaning serve only to deceive (RFC 6530 13). The zero-width joiners are
+/// allowed, because Persian and the scripts of India need them.
 fn is_international(c: char) -> bool {
     let refused = matches!(c,
         '\0'..='\u{9f}'                          // ASCII, and the C1 controls

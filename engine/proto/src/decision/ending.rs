@@ -1,4 +1,5 @@
-//! The effects of the end of a session: on the pace of its site, on its host, and on the recipients without an answer.
+//! Decides the effects of the end of a session: on the pace of its site (the hosts of one operator), on its host, and on the
+//! recipients without an answer. A rule is the name of a cause, as in docs/verdicts.md.
 
 use crate::pace::{End, Tally};
 use crate::smtp::dialog::{Closure, Step};
@@ -9,20 +10,20 @@ use crate::verdict::{Class, Scope, Stage};
 /// The effects of the end of a session during a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndEffects<'a> {
-    /// What the end shows the pace of the site, if anything.
+    /// The effect on the pace of the site, if there is one.
     pub pace: Option<PaceEffect>,
     /// The effect on the host.
     pub host: EndEffect<'a>,
-    /// Set if the first recipient without an answer may be the cause of the end: the rule of this recipient.
+    /// Set if the first recipient without an answer may have caused the end: the rule for this recipient.
     pub suspect: Option<&'static str>,
 }
 
-/// What the end of a session shows the pace of its site.
+/// The effect of the end of a session on the pace of its site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PaceEffect {
-    /// The server has answered for recipients, but fails at the commands that begin another transaction.
+    /// The server answered for recipients, and then failed at the commands (RSET, MAIL) that begin the next transaction.
     BrokeBetween,
-    /// The server ended the session at this step.
+    /// The session ended at this step, perhaps because it reached a limit of the site.
     CutOff(End),
 }
 
@@ -33,22 +34,21 @@ pub enum EndEffect<'a> {
     Nothing,
     /// STARTTLS or the handshake failed: the host may work without TLS (RFC 7435).
     TlsFailed,
-    /// The host pushes back, by this rule.
+    /// The site gets a pause and a slower pace, because of this rule.
     PushBack(&'static str),
     /// The host says in this reply that we are too fast or not wanted.
     SlowDown(&'a Reply, Classification),
     /// The host refuses sessions with this reply, and counts as down.
     Refused(&'a Reply, Classification),
-    /// The connection ended or timed out without a reply, by this rule.
+    /// The connection ended or timed out at a step other than RCPT, before any answer for a recipient. The rule says which.
     Died(&'static str),
-    /// The session ended or timed out at a recipient, before any answer.
+    /// The session ended or timed out at a recipient, before the server had answered for any.
     HungUp,
     /// The host does not speak SMTP, and counts as down.
     NotSmtp,
 }
 
-/// Decides the effect on the host if a session ended before any answer for a recipient. `classify` gives the reply of the server
-/// its meaning.
+/// Decides the effect on the host if a session ended before any answer for a recipient. `classify` gives the meaning of a reply.
 pub fn on_session_refused<'a>(
     closure: &'a Closure,
     classify: impl Fn(Stage, &Reply) -> Classification,
@@ -76,8 +76,8 @@ pub fn on_session_refused<'a>(
     }
 }
 
-/// Decides the effects if a session ended during a transaction. With `heeds_words`, a 421 may count as a statement about us.
-/// `classify` gives the reply of the server its meaning.
+/// Decides the effects if a session ended during a transaction. `classify` gives the meaning of a reply. `heeds_words` is false
+/// only in a test with a planted defect: then no 421 counts as a statement about us.
 pub fn on_session_end<'a>(
     closure: &'a Closure,
     tally: &Tally,
@@ -108,8 +108,8 @@ pub fn on_session_end<'a>(
     EndEffects { pace, host, suspect: (tally.answers == 0 || at_recipient).then_some(rule) }
 }
 
-/// The statement about us in the 421 that ended a session at a recipient or after it: we are too fast, ask about too many unknown
-/// recipients, or are not wanted. `None` without such a statement.
+/// If a 421 ended the session at MAIL, RCPT or RSET or between transactions, and says that we are too fast, that we ask about too
+/// many unknown recipients, or that we are not wanted: this reply, with its meaning.
 fn words_about_us(
     closure: &Closure,
     classify: impl Fn(Stage, &Reply) -> Classification,
@@ -123,7 +123,7 @@ fn words_about_us(
     (about_us && matches!(said.class, Class::Throttled | Class::Policy)).then_some((reply, said))
 }
 
-/// Whether a session ended while the reply for a recipient was due.
+/// Whether a session ended while the reply for a recipient was due: by 421, a closed connection or a timeout.
 pub fn ends_at_recipient(closure: &Closure) -> bool {
     matches!(
         closure,
@@ -134,7 +134,7 @@ pub fn ends_at_recipient(closure: &Closure) -> bool {
 }
 
 /// Whether the server failed at the commands that begin another transaction, by silence or by a reply that breaks the protocol. A
-/// closed connection or 421 does not count here.
+/// closed connection or a 421 does not count here.
 fn breaks_between(closure: &Closure) -> bool {
     matches!(
         closure,

@@ -1,37 +1,37 @@
-//! The effects of a reply to RCPT.
+//! Decides the effects of a reply to RCPT: on the recipient, the session and the host.
 
 use crate::verdict::classify::{Classification, reason_at_rcpt};
 use crate::verdict::evidence::Held;
 use crate::verdict::{Class, Reason, Scope};
 
-/// The rule of a reply that denies the recipient by its code 5.1.1, but with words that may contradict the code.
+/// The rule of a reply with the enhanced code 5.1.1 ("no such mailbox") and with words that may contradict it.
 const UNCERTAIN: &str = "uncertain-5.1.1";
 
-/// What is known in addition to the meaning of the reply.
+/// Facts that the meaning of the reply does not contain.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RcptFacts {
     /// The code of the reply is 5yz.
     pub permanent: bool,
-    /// Other recipients of the same transaction had their answers before.
+    /// Other recipients of the same transaction got their answers earlier.
     pub behind_others: bool,
     /// The host accepts everything, so an accept shows nothing.
     pub accepts_everything: bool,
-    /// The recipient was put back before, after an earlier session.
+    /// An earlier session had to return the recipient to the queue.
     pub returned: bool,
     /// An earlier session got the same refusal, and no session has got a reply about a recipient since.
     pub repeated: bool,
-    /// If the host gives this reply to everyone, it is a block of our source.
+    /// The refusal is a block of our source (our address and EHLO name), if the host gives it to everyone.
     pub block: bool,
-    /// The cause may be our IPv6 address, because the host can be reached at an IPv4 address as well.
+    /// The host may refuse our IPv6 address, and it can also be reached at an IPv4 address.
     pub for_ipv6: bool,
 }
 
 /// The effects of one reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RcptEffects {
-    /// Set if the host may give this refusal to everyone.
+    /// Set if the host may give this refusal to every recipient.
     pub alike: Option<Alike>,
-    /// The other effect on the host.
+    /// The effect on the host apart from `alike`.
     pub host: HostEffect,
     /// What happens with the recipient.
     pub recipient: RecipientEffect,
@@ -39,12 +39,12 @@ pub struct RcptEffects {
     pub session: ReplyEffect,
 }
 
-/// A refusal that the host may give to everyone.
+/// A refusal that the host may give to every recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alike {
-    /// If everyone gets this refusal, it is a block of our source.
+    /// The refusal is a block of our source, if everyone gets it.
     pub block: bool,
-    /// The refusal counts, even if no other session has got it.
+    /// The refusal counts by itself. Without this, it counts only together with another one that does.
     pub counts_alone: bool,
 }
 
@@ -62,7 +62,7 @@ pub enum HostEffect {
 /// The effect of a reply to RCPT on its recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecipientEffect {
-    /// The answer is held, and counts if later replies prove it.
+    /// The session holds the answer until later replies show whether it counts.
     Hold(Held),
     /// The recipient is answered with this reason and rule.
     Settle(Reason, &'static str),
@@ -70,12 +70,12 @@ pub enum RecipientEffect {
     Greylisted,
     /// The recipient is asked about in the next transaction of the session.
     NextTransaction,
-    /// The recipient is asked about in another session. This can happen a few times.
+    /// The recipient is asked about in another session, at most [`RETURNS_MAX`](crate::limits::RETURNS_MAX) times.
     AnotherSession {
-        /// Whether this session has to use another route.
+        /// Whether that session has to use another address of the site.
         elsewhere: bool,
     },
-    /// The recipient is asked about once more later, because the reply was transient.
+    /// The reply was transient. Another host is asked. If there is none, the recipient is asked about once more after a while.
     OnceMore,
     /// The other hosts are asked, or another address of this one.
     Elsewhere,
@@ -84,13 +84,13 @@ pub enum RecipientEffect {
 /// The effect of a reply to RCPT on its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyEffect {
-    /// The reply counts as an answer about the recipient.
+    /// The host gave a clear reply about the recipient.
     Answer,
-    /// The reply counts as an answer that the host may give to everyone.
+    /// The host refused the recipient, perhaps as it refuses everyone.
     Refusal,
     /// The transaction is full: the recipient is asked about in the next one.
     Later,
-    /// The recipient has to be asked about in another session.
+    /// The session ends after this transaction, because this recipient has to be asked about in another one.
     Push,
     /// The reply has no effect, and another session would get the same reply.
     Nothing,
@@ -101,8 +101,8 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
     let RcptFacts { permanent, repeated, .. } = facts;
     let session = ReplyEffect::Answer;
     let answer = |recipient| RcptEffects { alike: None, host: HostEffect::Nothing, recipient, session };
-    // The host may say this to everyone. But only a 5yz code says that it lasts, so only such a reply counts as a refusal of
-    // everyone.
+    // The host may give such a reply to everyone. But a 4yz reply may soon change, so only a 5yz reply counts as one that everyone
+    // gets.
     let lasting = |recipient| match permanent {
         true => RcptEffects {
             alike: Some(Alike { block: false, counts_alone: true }),
@@ -129,8 +129,8 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
             ..lasting(RecipientEffect::AnotherSession { elsewhere: false })
         },
         Class::Greylisted => answer(RecipientEffect::Greylisted),
-        // If the same refusal came before, for this recipient or for others at this host, another address of the host may still
-        // accept us, above all one of the other IP family.
+        // A host may refuse sessions at one of its addresses and accept them at another, for example over the other IP family. So
+        // after a refusal that came before, or for a recipient that came back from another session, another address is tried.
         _ if said.scope == Scope::Session => RcptEffects {
             alike: (said.to_all || permanent).then_some(Alike { block: false, counts_alone: repeated }),
             host: HostEffect::SessionRefused,
@@ -138,11 +138,11 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
             session: if repeated { ReplyEffect::Nothing } else { ReplyEffect::Push },
         },
         Class::Temporary => lasting(RecipientEffect::OnceMore),
-        // The reply about the control recipient decides what this reply means.
+        // Only the reply to a recipient that does not exist (the control recipient) shows what this reply means.
         Class::Unclear if said.permanent && said.scope == Scope::Recipient && said.rule == UNCERTAIN => {
             answer(RecipientEffect::Hold(Held::Unclear))
         }
-        // If the server says this about every recipient, its own disk is full, or it has another limit than that of one mailbox.
+        // If the server says this about every recipient, the cause is its own disk, or a limit that is not that of one mailbox.
         Class::Full => lasting(RecipientEffect::Settle(reason, said.rule)),
         Class::NotFound if reason != Reason::Unverifiable => answer(RecipientEffect::Hold(Held::Refused)),
         _ if reason != Reason::Unverifiable => answer(RecipientEffect::Hold(Held::Denied)),
@@ -151,7 +151,7 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
 }
 
 /// The effects of a refusal that says nothing about the recipient. Another host, or another address of this one, may say more. If
-/// the host gives this refusal to one recipient after the other, it may give it to everyone.
+/// the host gives the same refusal to one recipient after the other, it may give it to everyone.
 fn not_about_recipient(said: &Classification, facts: RcptFacts) -> RcptEffects {
     let is_other_hosts = matches!(said.class, Class::Relay | Class::Unclear | Class::AuthRequired)
         || said.scope == Scope::Host;

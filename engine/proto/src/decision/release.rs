@@ -1,4 +1,5 @@
-//! The effects on a recipient of the checkpoint that released its answer: see [`crate::verdict::evidence`].
+//! Decides what happens with a recipient when a checkpoint releases its answer. A session holds its answers until a checkpoint,
+//! where later replies show what they are worth: see [`crate::verdict::evidence`].
 
 use crate::limits::CONTROL_UNKNOWN_TTL;
 use crate::retry::{GREYLISTING_WAIT, may_tell_more};
@@ -8,23 +9,24 @@ use crate::verdict::evidence::{Held, Proof};
 use crate::verdict::{Class, Reason, Scope};
 use std::time::Duration;
 
-/// The rule of an address if the later behaviour of the server contradicts its answer.
+/// The rule of an address if the later behaviour of the server contradicts the answer about it.
 pub const CHANGED: &str = "behaviour_changed";
 
 /// The rule of an address if its refusal was not proven, because no mailbox was accepted afterwards.
 pub const UNPROVEN: &str = "refusal_unproven";
 
-/// The rule of an address if it was accepted, but there was no reply about the control recipient.
+/// The rule of an address if it was accepted, but there was no reply about the control recipient (an invented mailbox of the
+/// domain).
 pub const UNANSWERED: &str = "control_unanswered";
 
-/// The rule of an address if it was accepted, but the reply about the control recipient proves nothing, for example because it
-/// calls this invented mailbox full.
+/// The rule of an address if it was accepted, but the reply about the control recipient proves nothing, for example because it says
+/// that this invented mailbox is full.
 pub const UNCLEAR: &str = "control_unclear";
 
 /// What is known in addition to the answer and its proof.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReleaseFacts {
-    /// All questions of the checkpoint were answered, or it had none.
+    /// The checkpoint asked the server no questions to prove the answers, or all of them were answered.
     pub questions_answered: bool,
     /// The server changed its behaviour in the session.
     pub changed: bool,
@@ -37,11 +39,11 @@ pub struct ReleaseFacts {
 /// What happens with a recipient after its answer was released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseEffect {
-    /// The recipient was accepted. The control recipient has shown what this means.
+    /// The recipient was accepted, and the control recipient has shown whether its domain accepts everyone.
     Finish(ControlFinding),
-    /// The recipient is answered with this reason, because of its own reply.
+    /// The recipient's own reply counts, and gives this reason.
     Settle(Reason),
-    /// There was no clear reply about the control recipient, but there may be one later.
+    /// The recipient was accepted, but the reply about the control recipient was not clear. A later one may be.
     Unclear,
     /// The recipient is unverifiable, because the control recipient is not asked about again.
     WithoutControl,
@@ -51,7 +53,7 @@ pub enum ReleaseEffect {
         rule: &'static str,
         /// Whether this counts as two tries, because the next session may show no more.
         counts_twice: bool,
-        /// Whether the next session has to know the answer of this one.
+        /// Whether the next session has to know how this session answered.
         remembered: bool,
     },
     /// The recipient is asked about in another session, as with [`ReleaseEffect::Return`]. The next session at the host can prove
@@ -109,9 +111,9 @@ pub struct UnprovenAccept {
 /// Decides the result for an address that was accepted without a proof. `control` is the reply about the control recipient, which
 /// proves nothing; `None` if there was no reply.
 ///
-/// The rule is the one that the address would have if it had got this reply itself, because a server that refuses us refuses the
-/// control recipient in the same words. But a reply about the invented mailbox says nothing about the address, so then the rule is
-/// [`UNCLEAR`].
+/// A server that refuses us refuses the control recipient in the same words as any address. So if this reply is about us, the
+/// session or the host, its rule becomes that of the address. If the reply is about the invented mailbox, it says nothing about the
+/// address, and the rule is [`UNCLEAR`].
 pub fn on_unproven_accept(control: Option<&Classification>) -> UnprovenAccept {
     let later = Some(CONTROL_UNKNOWN_TTL);
     let Some(control) = control else {

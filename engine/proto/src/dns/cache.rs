@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// Outcomes by question. `S` hashes questions with a secret key, so no peer can choose names that collide.
 pub struct Cache<S> {
-    /// The index of each question in `slots`, by the question's hash.
+    /// The index of each question in `slots`.
     index: HashTable<u32>,
     keyed: S,
     slots: Vec<Slot>,
@@ -51,8 +51,9 @@ impl<S: BuildHasher> Cache<S> {
         Some(Arc::clone(&slot.outcome))
     }
 
-    /// Keeps an outcome for its lifetime, and returns it. A failure replaces no outcome that has not expired. The second failure in
-    /// a row that may pass is kept for [`DNS_FAILURE_TTL`], if it comes within this time after the first has expired.
+    /// Keeps an outcome for its lifetime, and returns it. A failure never replaces an outcome that has not expired. A failure that
+    /// [may pass](super::Failure::may_pass) has a short lifetime. But if the outcome before was such a failure too, and expired
+    /// less than [`DNS_FAILURE_TTL`] ago, the new one is kept for [`DNS_FAILURE_TTL`].
     pub fn insert(&mut self, question: Question, outcome: Outcome, now: Instant) -> Arc<Outcome> {
         let failed = matches!(outcome, Outcome::Failed { .. });
         let mut expires = now + outcome.ttl();
@@ -119,7 +120,7 @@ impl<S: BuildHasher> Cache<S> {
         self.bytes
     }
 
-    /// Evicts one entry. The first round of the hand marks all entries as unread, so the loop ends in the second round at the
+    /// Evicts one entry. The hand marks all entries that it passes as unread, so it finds one to evict in its second round at the
     /// latest.
     fn evict(&mut self, now: Instant) {
         loop {
@@ -130,7 +131,7 @@ impl<S: BuildHasher> Cache<S> {
             if goes {
                 self.remove(self.hand);
             }
-            // After a removal, this slot has the entry that was the last: one of the newest, so the hand passes it.
+            // The removal moved the last entry, one of the newest, to this slot. The hand passes it.
             self.hand += 1;
             if goes {
                 return;
@@ -138,7 +139,7 @@ impl<S: BuildHasher> Cache<S> {
         }
     }
 
-    /// Removes an entry. The last entry takes its slot.
+    /// Removes an entry, and moves the last entry to its slot.
     fn remove(&mut self, at: usize) {
         let last = self.slots.len() - 1;
         if let Ok(entry) = self.index.find_entry(self.slots[at].hash, |&other| other as usize == at) {

@@ -1,11 +1,17 @@
-//! Resolvers that deny everything: a filter, a captive portal or an outage makes one say "no such name" to every question.
+//! Detects resolvers that deny everything: a filter, a captive portal or an outage can make a resolver say "no such name" to every
+//! question.
 //!
-//! One denial without proof ([`super::message::Doubt`]) concerns its domain: the address is unverifiable. If the root is denied
-//! without proof, or [`DNS_DENIALS_IN_A_ROW`] names in a row, or a top-level domain while no name was answered with proof for a
-//! while, the resolvers count as down. Then no verdict rests on such a denial. One answer with proof does not end that, so a
-//! resolver that denies only some names does not keep switching between up and down.
+//! A denial without proof ([`super::message::Doubt`]) usually concerns one domain, and makes only its addresses unverifiable. But
+//! the resolvers count as down if one of these is denied without proof:
+//! - the root;
+//! - [`DNS_DENIALS_IN_A_ROW`] names in a row;
+//! - a top-level domain, if no name was answered with proof within [`DNS_PROVEN_WINDOW`].
 //!
-//! All shards share this record, so it consists of atomics, as [`crate::outage`] does.
+//! While they are down, addresses with such a denial get no verdict. A single answer with proof does not end that: it takes
+//! [`DNS_PROVEN_IN_A_ROW`] of them in a row, or a successful test ([`Denials::on_probe`]). So a resolver that denies only some
+//! names does not keep switching between up and down.
+//!
+//! All shards (the threads of the engine) share the record, so it consists of atomics.
 
 use super::RecordKind;
 use crate::limits::{
@@ -22,13 +28,13 @@ pub struct Denials {
     runs: [Run; 2],
     /// When a name was last answered with proof, in milliseconds; 0 if never.
     proven_at: AtomicU64,
-    /// How often a run has stopped being down.
+    /// How often a run has changed from down to up.
     ended: AtomicU32,
     /// When the resolvers may be tested again.
     probe_at: AtomicU64,
 }
 
-/// The kind of a question. Denials are counted in a run for each kind, because a filter may falsify addresses and nothing else.
+/// The kind of a question. Denials of each kind are counted separately, because a filter may falsify addresses and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// A question for MX records.
@@ -38,8 +44,8 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// The run in which questions of this kind count; `None` if they count in none. Networks deny some kinds for reasons of their
-    /// own (IPv6 addresses, names of private addresses), and others are not needed for mail.
+    /// The kind of a question for these records; `None` if its denials do not count. Networks have reasons to deny IPv6 addresses
+    /// and the names of private addresses, and TXT records are not needed to deliver mail.
     pub fn of(kind: RecordKind) -> Option<Asked> {
         match kind {
             RecordKind::Mx => Some(Asked::Exchanges),
@@ -49,8 +55,8 @@ impl Asked {
     }
 }
 
-/// Denials of one kind in a row. Shards change it without a lock, so a count may miss one of two changes at the same moment. That
-/// is harmless: the outage then begins or ends one name later.
+/// The denials of one kind in a row. Shards change the record without a lock, so one of two changes at the same moment may be lost.
+/// That is harmless: the outage then begins or ends one name later.
 #[derive(Debug, Default)]
 struct Run {
     /// The hashes of the first names that were denied in this run.
@@ -76,7 +82,7 @@ impl Run {
         }
     }
 
-    /// Returns whether this ended an outage.
+    /// Returns whether this answer ended an outage.
     fn on_proven(&self) -> bool {
         if self.count.load(Relaxed) != 0 {
             self.count.store(0, Relaxed);
@@ -90,7 +96,7 @@ impl Run {
         self.down.store(true, Relaxed);
     }
 
-    /// Returns whether it was down.
+    /// Returns whether the run was down.
     fn set_up(&self) -> bool {
         self.count.store(0, Relaxed);
         self.down.swap(false, Relaxed)
@@ -98,7 +104,8 @@ impl Run {
 }
 
 impl Denials {
-    /// The name with this hash was denied without proof by every resolver that answered. One name counts once per run.
+    /// The name with this hash was denied without proof by every resolver that answered. Within a row of denials, a name counts
+    /// once.
     pub fn on_denied(&self, asked: Asked, name: u64) {
         self.runs[asked as usize].on_denied(name);
     }
@@ -114,13 +121,13 @@ impl Denials {
         }
     }
 
-    /// The root was denied without proof.
+    /// The root was denied without proof, so the resolvers count as down.
     pub fn on_root_denied(&self) {
         self.runs.iter().for_each(Run::set_down);
     }
 
-    /// A top-level domain was denied without proof. This counts as denying everything, unless some name was answered with proof
-    /// within [`DNS_PROVEN_WINDOW`].
+    /// A top-level domain was denied without proof. The resolvers count as down, unless some name was answered with proof within
+    /// [`DNS_PROVEN_WINDOW`].
     pub fn on_top_level_denied(&self, now: Duration) {
         let proven_at = self.proven_at.load(Relaxed);
         if proven_at == 0 || millis(now).saturating_sub(proven_at) >= millis(DNS_PROVEN_WINDOW) {
@@ -128,10 +135,10 @@ impl Denials {
         }
     }
 
-    /// Denied names were asked for again, with their top-level domains and the root: `honest` were answered, and `denied` were
-    /// denied without proof again. If at least three in four were answered, the outage ends. It also ends if something was answered
-    /// and all denials are of one name: resolvers may deny that name for good, and an engine with few checks may have no other name
-    /// to ask for.
+    /// The resolvers were tested: names that they had denied were looked up again, with their top-level domains and the root.
+    /// `honest` of these questions were answered, and `denied` were denied without proof again. The outage ends if at least three
+    /// in four were answered. It also ends if at least one was answered and all denials are of one name (`of_one_name`): resolvers
+    /// may deny that name for good, and an engine with few checks may have no other name to test with.
     pub fn on_probe(&self, honest: u32, denied: u32, of_one_name: bool) {
         if honest > 0 && (of_one_name || honest >= 3 * denied) {
             let closed = self.runs.iter().filter(|run| run.set_up()).count();
@@ -144,12 +151,12 @@ impl Denials {
         self.runs.iter().any(|run| run.down.load(Relaxed))
     }
 
-    /// How often a run of denials has stopped being down. An outage of both runs counts twice.
+    /// How many outages have ended. An outage of both kinds of questions counts twice.
     pub fn ended(&self) -> u32 {
         self.ended.load(Relaxed)
     }
 
-    /// Whether a test of the resolvers may begin now: once in [`DNS_DENIAL_PROBE_INTERVAL`] over all shards.
+    /// Whether a test of the resolvers may begin now. All shards together may begin one in each [`DNS_DENIAL_PROBE_INTERVAL`].
     pub fn may_probe(&self, now: Duration) -> bool {
         let (now, next) = (millis(now), self.probe_at.load(Relaxed));
         let after = now + millis(DNS_DENIAL_PROBE_INTERVAL);

@@ -1,5 +1,5 @@
-//! The lookup of one question: which resolver is asked, when, over which transport, and which message counts as the answer
-//! (RFC 5452, RFC 7766, RFC 6891 7, RFC 9520).
+//! The lookup of one question: which resolver is asked, when, over which transport, and which message counts as the answer (RFC
+//! 5452, RFC 7766, RFC 6891 7, RFC 9520). The resolvers are asked one after the other, in several rounds.
 //!
 //! The caller sends the messages of [`Lookup::poll_transmit`] until there are none, hands over the messages that arrive, and calls
 //! [`Lookup::on_timeout`] at [`Lookup::deadline`], until there is an [`Lookup::outcome`]. The rules:
@@ -10,8 +10,8 @@
 //!   silent resolver is asked again in each round, and each round waits twice as long for its answer.
 //! - REFUSED may mean that the resolver has too much load, so it is asked again in further rounds, a few times. If the resolver is
 //!   the last of its round, a pause comes before the next round.
-//! - A denial without proof is not believed. If only the SOA record is missing, the same resolver is asked once more, in a way that
-//!   makes it fetch the denial anew. Otherwise the next resolver is asked.
+//! - A denial without proof is not believed. If only the SOA record is missing, the same resolver is asked once more, with a
+//!   request for DNSSEC records that makes it fetch the denial anew. Otherwise the next resolver is asked.
 //! - If an answer is truncated or changes the case of letters in the question, the same question is asked over TCP.
 
 mod reply;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 pub struct LookupConfig {
     /// Number of resolvers. 0 counts as 1, and resolvers beyond [`DNS_UPSTREAMS_MAX`] are not used.
     pub upstreams: usize,
-    /// Number of rounds over all resolvers. A resolver gets one turn in each round, until it is spent.
+    /// Number of rounds over all resolvers. In each round, a resolver gets one turn, unless this lookup has already given it up.
     pub rounds: u32,
     /// The longest wait for the answer to a UDP try.
     pub try_timeout_max: Duration,
@@ -54,14 +54,14 @@ impl LookupConfig {
 /// The transport of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
-    /// One datagram, from one of several sockets with random ports (RFC 5452 9.2). The socket has to take answers until the lookup
+    /// One datagram, from one of several sockets with random ports (RFC 5452 9.2). The caller keeps the socket until the lookup
     /// ends.
     Udp,
     /// A TCP connection, after an answer was truncated or had the letters in another case.
     Tcp,
 }
 
-/// A message that is to be sent to a resolver.
+/// A message to send to a resolver.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Transmit {
     /// The index of the resolver, below [`LookupConfig::upstreams`].
@@ -83,8 +83,8 @@ pub enum Received {
     Answer,
     /// The resolver has answered REFUSED, which may mean that it has too many questions under way.
     Refusal,
-    /// The question in the message has letters in another case than we sent. The message may come from the resolver or from a
-    /// forger, so the question is repeated over TCP if possible. The answer to the datagram is still awaited.
+    /// The case of letters in the message's question is not the one that we sent. The message may come from the resolver or from a
+    /// forger, so the question is repeated over TCP if possible. Meanwhile an answer to the datagram still counts.
     CaseChanged,
 }
 
@@ -96,7 +96,7 @@ pub struct Lookup {
     first: usize,
     /// When the whole lookup ends at the latest. Set with the first message.
     give_up: Option<Instant>,
-    /// Turns of resolvers so far, with the present one, and with those that were skipped because the resolver is spent. To ask the
+    /// Number of turns so far, with the present one, and with those that were skipped because their resolver was spent. Asking the
     /// same resolver in another way, such as over TCP, is no new turn.
     turns: u32,
     next: Next,
@@ -122,16 +122,15 @@ struct Try {
 
 #[derive(Clone, Copy, Default)]
 struct Upstream {
-    /// It is not asked any more, because it would only repeat its answer or because the caller leaves it out.
+    /// The resolver is not asked any more, because it would only repeat its answer or because the caller left it out.
     spent: bool,
     asked: bool,
     answered: bool,
     no_edns: bool,
     no_tcp: bool,
-    /// Its denial had no SOA record. So it is asked for DNSSEC records: to get these, it has to fetch the denial anew, with the SOA
-    /// record.
+    /// The resolver's denial had no SOA record. So the next question asks for DNSSEC records: to get these, the resolver has to
+    /// fetch the denial anew, with the SOA record.
     wants_dnssec: bool,
-    /// It sent a denial without proof.
     denied_unproven: bool,
     refusals: u8,
 }
@@ -156,7 +155,7 @@ impl Lookup {
         }
     }
 
-    /// Leaves out this resolver, unless no other is left. To be called before the first message is sent.
+    /// Leaves out this resolver, unless no other is left. Has to be called before the first message is sent.
     pub fn leave_out(&mut self, upstream: usize) {
         let mut others = (0..self.config.upstreams).map(|after| (self.first + after) % self.config.upstreams);
         let other = others.find(|&other| other != upstream && !self.upstreams[other].spent);
@@ -173,8 +172,8 @@ impl Lookup {
         &self.question
     }
 
-    /// The resolver and the transport of the next message, if one is due. The caller may hold it back, because its timeout begins
-    /// only when [`Lookup::poll_transmit`] returns it.
+    /// The resolver and the transport of the next message, if one is due. The caller may delay the message, because the time of the
+    /// lookup begins only when [`Lookup::poll_transmit`] returns it.
     pub fn wants(&self) -> Option<(usize, Transport)> {
         match self.next {
             Next::Send { upstream, transport } if self.outcome.is_none() => Some((upstream, transport)),
@@ -188,8 +187,8 @@ impl Lookup {
     }
 
     /// The next message to send, if one is due. `timeout` is the resolver's retransmission time. A UDP try waits that long in the
-    /// first round, and twice as long in each further one. `random` has to be unpredictable for others, because the id and the
-    /// capitals come from it.
+    /// first round, and each further round doubles the wait, up to [`LookupConfig::try_timeout_max`]. The id and the capitals come
+    /// from `random`, which therefore has to be unpredictable for others.
     pub fn poll_transmit(
         &mut self,
         now: Instant,
@@ -230,7 +229,7 @@ impl Lookup {
         }
     }
 
-    /// Ends the lookup with a failure.
+    /// Ends the lookup with a failure, unless it has ended already.
     pub fn abandon(&mut self) {
         if self.outcome.is_none() {
             self.fail();
@@ -299,8 +298,8 @@ impl Lookup {
     }
 
     /// The network says that the resolver cannot be reached, for example by ICMP "port unreachable". The next resolver is asked at
-    /// once. If this was the last one of the round, the lookup first waits until the try times out, because a resolver may be
-    /// restarting.
+    /// once. But if this resolver was the last one of the round, the lookup first waits until its try times out, because a resolver
+    /// may be restarting.
     pub fn on_unreachable(&mut self, upstream: usize) {
         if self.outcome.is_some() || !self.waits_for(upstream, Transport::Udp) {
             return;

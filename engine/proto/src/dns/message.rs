@@ -1,8 +1,9 @@
 //! Encodes questions and decodes their answers. No other module knows the wire format (RFC 1035 4, RFC 6891).
 //!
-//! The first bytes of a message show whether it answers a question: the id, the question and the case of every letter (0x20) have
-//! to be those that were sent. Only such a message is decoded. If only the case differs, the lookup repeats the question over TCP.
-//! All other messages are ignored, because the resolver did not send them, or not for this question.
+//! A message counts as the answer only if its id, its question and the case of every letter in the question are those that were
+//! sent. This is checked before the message is decoded. If only the case differs, the lookup repeats the question over TCP. All
+//! other messages are ignored, because the resolver did not send them, or not for this question. There is one exception: a bare
+//! header with FORMERR or NOTIMP needs no question.
 
 mod answer;
 #[cfg(test)]
@@ -77,12 +78,12 @@ pub enum Exchange {
 pub enum Response {
     /// The records, and the lowest TTL among them and the CNAMEs that led to them, in seconds.
     Records(Records, u32),
-    /// The name has no such record, or none that can be read. The TTL, in seconds, is that of the SOA record (RFC 2308 5) or of the
-    /// unreadable records.
+    /// The name has no such record, or none that can be read. The lifetime, in seconds, is that of the SOA record (RFC 2308 5), or
+    /// the TTL of the unreadable records.
     NoData(u32),
-    /// The name does not exist. The TTL, in seconds, is that of the SOA record.
+    /// The name does not exist. The lifetime, in seconds, is that of the SOA record.
     NxDomain(u32),
-    /// The name or its records are denied without proof that the zone does so, or the answer is forged.
+    /// The name or its records are denied without proof that the zone does so, or the resolver says that it falsified the answer.
     Unproven(Doubt),
     /// The answer is truncated, so the question has to be asked over TCP (RFC 7766 5).
     Truncated,
@@ -93,12 +94,12 @@ pub enum Response {
 /// Why a denial proves nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doubt {
-    /// It lacks the SOA record of a zone with the name, which RFC 2308 3 demands. Some resolvers, such as old versions of dnsmasq,
-    /// leave out this record if they answer from their cache.
+    /// The denial lacks the SOA record of a zone that contains the name, which RFC 2308 3 demands. Some resolvers, such as old
+    /// versions of dnsmasq, leave out this record if they answer from their cache.
     NoSoa,
-    /// The message itself says that the answer was forged or filtered, with this one of the codes in [`FORGED`].
+    /// The message itself says that the answer was forged or filtered. The value is its code, one of [`FORGED`].
     Extended(u16),
-    /// All addresses are 0.0.0.0 or `::`: the answer of filters for names that they block.
+    /// All addresses are 0.0.0.0 or `::`. Filters answer this for names that they block.
     Unspecified,
 }
 
@@ -113,17 +114,17 @@ pub enum Extension {
     None,
     /// The EDNS record says how long a datagram may be, and lets the resolver add Extended DNS Errors.
     Edns,
-    /// The EDNS record also asks for DNSSEC records (DO, RFC 3225). We do not read these, but a resolver that has the answer in its
-    /// cache without them has to fetch it anew.
+    /// The EDNS record also asks for DNSSEC records (DO, RFC 3225). We do not read these. But a resolver that has the answer
+    /// without them in its cache has to fetch it anew.
     Dnssec,
 }
 
 /// Why a message is not an answer to the question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unrelated {
-    /// It has another id or another question, or is not a response.
+    /// The message has another id or another question, or is not a response.
     NotOurs,
-    /// Only the case of letters in the question differs: a forger guessed it, or the resolver does not keep it.
+    /// Only the case of letters in the question differs: a forger guessed it, or the resolver does not preserve it.
     CaseDiffers,
 }
 
@@ -140,9 +141,10 @@ impl Encoded {
         &self.bytes
     }
 
-    /// The message after its two length bytes, as it is sent over TCP (RFC 1035 4.2.2): in one piece, as RFC 7766 8 asks.
+    /// The message with its length in two bytes before it, as TCP needs it (RFC 1035 4.2.2). Both are sent in one piece, as RFC
+    /// 7766 8 asks.
     pub fn framed(&self) -> Vec<u8> {
-        // A question has 300 bytes at most.
+        // A question has fewer than 300 bytes.
         let length = u16::try_from(self.bytes.len()).unwrap_or(u16::MAX).to_be_bytes();
         [length.as_slice(), &self.bytes].concat()
     }
@@ -216,7 +218,7 @@ const HEADER_BYTES: usize = 12;
 
 enum Relation {
     Answer,
-    /// Nothing but a header that says FORMERR or NOTIMP. Servers that cannot read EDNS send this (RFC 6891 7).
+    /// Only a header, which says FORMERR or NOTIMP. Servers that cannot read EDNS send this (RFC 6891 7).
     Rejected,
 }
 

@@ -1,8 +1,8 @@
-//! From a domain's MX records to the hosts that are asked: RFC 5321 5.1, RFC 7505, RFC 3974.
+//! Finds the hosts to ask for a domain, from its MX records: RFC 5321 5.1, RFC 7505, RFC 3974.
 //!
-//! [`MxPlan::new`] reads the outcome of the MX question and says which address questions are to be asked; [`MxPlan::hosts`] reads
-//! their outcomes and returns the hosts in the order in which they are tried. Only answers prove that a domain takes no mail. A
-//! failed lookup proves nothing.
+//! [`MxPlan::new`] reads the outcome of the MX question, and says which address questions come next. [`MxPlan::hosts`] reads their
+//! outcomes, and returns the hosts in the order in which they are tried. Only answers prove that a domain takes no mail. A failed
+//! lookup proves nothing.
 
 mod site;
 #[cfg(test)]
@@ -22,7 +22,7 @@ pub enum NoMail {
     /// The domain does not exist.
     NxDomain,
     /// None of the hosts has an address that may be contacted. The hosts are those of the MX records, or the domain itself if it
-    /// has none.
+    /// has no MX records.
     NoMailHost,
 }
 
@@ -51,12 +51,12 @@ pub enum Dead {
 pub struct MxPlan {
     targets: Vec<Target>,
     site: Site,
-    /// The name of the best host belongs to the domain itself, so the name does not show its operator.
+    /// The best host has a name within the domain, so the name does not show the operator of the host.
     named_in_domain: bool,
     implicit: bool,
 }
 
-/// One of these hosts.
+/// A host, before its addresses are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Target {
     preference: u16,
@@ -192,9 +192,9 @@ impl MxPlan {
         }
     }
 
-    /// Makes the result, with the site of the hosts. One machine may serve a thousand domains, under another host name in each. So
-    /// if the best host has a name in the domain itself, the lowest address of the hosts with the best preference identifies the
-    /// site. But an operator in the table of [`Site`] is one site everywhere.
+    /// Makes the result, with the site of the hosts. One machine may serve a thousand domains, under a different host name in each.
+    /// So if the best host has a name within the domain, the lowest address of all hosts with the best preference identifies the
+    /// site. Operators in the table of [`Site`] are an exception: they are one site everywhere.
     fn mx_set(&self, hosts: Vec<MxHost>) -> MxSet {
         let best = hosts.iter().map(|host| host.preference).min();
         let equal = hosts.iter().filter(|host| Some(host.preference) == best);
@@ -263,8 +263,8 @@ fn addresses(records: &Records) -> Vec<IpAddr> {
     once
 }
 
-/// Mixes both families: IPv6, IPv4, IPv6 and so on. If one family is broken, only one try is lost before the other gets its turn
-/// (RFC 8305 4).
+/// Mixes both families: IPv6, IPv4, IPv6 and so on. If one family is broken, only one try is lost before the other family gets its
+/// turn (RFC 8305 4).
 fn interleave(v6: Vec<IpAddr>, v4: Vec<IpAddr>) -> Vec<IpAddr> {
     let (mut v6, mut v4) = (v6.into_iter(), v4.into_iter());
     let mut mixed = Vec::with_capacity(v6.len() + v4.len());

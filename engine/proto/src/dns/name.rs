@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// A DNS name: lower-case labels of letters, digits, `-` and `_`, without a root dot. The root itself is the empty text.
 ///
-/// More general than [`Domain`], because `_dmarc.example.com` and a host named `x` are names too. A clone shares the text, and so
-/// does a name that was made from a domain.
+/// A name is more general than a [`Domain`], because `_dmarc.example.com` and a host named `x` are names too. A clone shares the
+/// text, and so does a name that was made from a domain.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 

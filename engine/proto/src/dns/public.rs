@@ -2,13 +2,13 @@
 //!
 //! A domain's owner chooses the addresses of its mail hosts, so they may point into our own network. Only globally reachable
 //! unicast addresses are contacted. The blocks for services of the network itself (PCP, TURN, AS112, AMT, ORCHID, drone remote ID)
-//! are refused too, although the registries call them globally reachable: the nearest network answers at such an address, and this
-//! may be our own. No mail or web server has such an address.
+//! are refused too, although the registries call them globally reachable. At such an address the nearest network answers, which may
+//! be our own, and no mail or web server has one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether the address is globally reachable unicast. If it contains an IPv4 address, that one has to be so too (RFC 4291 2.5.5.2,
-/// RFC 3056, RFC 5214, RFC 6052).
+/// Whether the address is globally reachable unicast. If an IPv6 address contains an IPv4 address, the IPv4 address has to be
+/// globally reachable (RFC 4291 2.5.5.2, RFC 3056, RFC 5214, RFC 6052).
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
@@ -67,7 +67,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     };
     let embedded = |shift: u32| is_public_v4(Ipv4Addr::from_bits((address.to_bits() >> shift) as u32));
     if let Some(mapped) = address.to_ipv4_mapped() {
-        // For such an address, the kernel contacts the IPv4 address.
+        // The kernel contacts the IPv4 address instead of such an address.
         return is_public_v4(mapped);
     }
     // A host with an ISATAP interface sends packets for this address to the IPv4 address in it, whatever the prefix is.

@@ -6,7 +6,7 @@ use crate::limits::DNS_UPSTREAMS_MAX;
 /// For each resolver, whether it answers.
 #[derive(Debug, Clone)]
 pub struct Upstreams {
-    /// For each resolver, the number of lookups in a row in which it was asked and did not answer, or sent a denial without proof.
+    /// For each resolver, the number of lookups in a row in which it was asked, and did not answer or sent a denial without proof.
     failures_in_a_row: Vec<u32>,
 }
 
@@ -16,8 +16,8 @@ impl Upstreams {
         Upstreams { failures_in_a_row: vec![0; count.clamp(1, DNS_UPSTREAMS_MAX)] }
     }
 
-    /// The resolver to ask first: the one with the fewest such lookups in a row. If there are several, the first of them in the
-    /// operator's order.
+    /// The resolver to ask first: the one that failed in the fewest lookups in a row, by giving no answer or a denial without
+    /// proof. Among equals, it is the first in the operator's order.
     pub fn first(&self) -> usize {
         let least = self.failures_in_a_row.iter().enumerate().min_by_key(|(_, failures)| **failures);
         least.map_or(0, |(at, _)| at)

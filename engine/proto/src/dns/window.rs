@@ -1,16 +1,16 @@
 //! How many questions may be under way at a resolver, and how long its answers take: congestion control like that of TCP in RFC
 //! 5681 and RFC 6298.
 //!
-//! All shards share the window of a resolver. It consists of atomics, because nothing on the path of an address takes a lock. A
-//! race between two shards may lose one change of the size or one measurement, and later answers make up for that. The count of
-//! questions under way is exact.
+//! All shards (the threads of the engine) share the window of a resolver. It consists of atomics, because nothing on the path of an
+//! address takes a lock. A race between two shards may lose one change of the size or one measurement, and later answers make up
+//! for that. The count of questions under way is exact.
 //!
-//! - Each answer widens a window that is at least half used. Up to a threshold, it does so by one question, and beyond it by one
-//!   question for each window of answers. The threshold is [`DNS_WINDOW_SLOW_START`] at first. After a loss, it is the halved size.
-//! - A loss halves the window. Further losses among the questions that were sent before do not halve it again.
-//! - Silence alone is no loss. A name with silent servers is answered late or never, even if few questions are under way. A
-//!   question counts as lost if a later try was answered and the earlier one was not, or if the resolver sends nothing at all for
-//!   as long as a try waits.
+//! - An answer widens a window that is at least half used. Below a threshold, each answer adds one question. Above it, a whole
+//!   window of answers adds one. The threshold is [`DNS_WINDOW_SLOW_START`] at first, and the halved size after a loss.
+//! - A loss or REFUSED halves the window. Further losses of questions that were sent before that do not halve it again.
+//! - A question without an answer is not yet a loss, because a name with silent servers is answered late or never. It is lost if a
+//!   later try was answered and the earlier one was not. The window is also halved if the resolver sends nothing at all while a try
+//!   waits.
 
 #[cfg(test)]
 mod tests;
@@ -38,22 +38,22 @@ pub struct Window {
     under_way: AtomicU32,
     /// Shards that have questions for this resolver.
     sharers: AtomicU32,
-    /// Questions sent so far. This is also the number that the next question gets.
+    /// Number of questions sent so far, and the number of the next question.
     sent: AtomicU64,
     answered: AtomicU64,
     lost: AtomicU64,
-    /// The losses of questions with lower numbers have halved the window already.
+    /// When the window was last halved, the questions with lower numbers had been sent. Their losses do not halve it again.
     halved_before: AtomicU64,
     /// The smoothed round trip and its variation, in microseconds and 32 bits each. 0 if none was measured yet.
     round_trip: AtomicU64,
 }
 
-/// The place of one question under way in the window. It is taken until the caller gives it back, with the result of the question.
+/// The place that one question under way takes in the window, until the caller gives it back with the result of the question.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a place that is not given back stays taken"]
 pub struct Place {
     number: u64,
-    /// The answers of the resolver before the question was sent.
+    /// How many questions the resolver had answered when this one was sent.
     answered: u64,
 }
 
@@ -91,7 +91,7 @@ impl Window {
     }
 
     /// Takes a place for a question of a shard that has `own` questions under way. `None` if the window is full, or if the shard
-    /// already has its equal share of it.
+    /// already has its equal share of the window.
     pub fn take(&self, own: u32) -> Option<Place> {
         let size = self.size();
         let sharers = self.sharers.load(Relaxed).max(1);
@@ -109,7 +109,7 @@ impl Window {
         let before = self.free(&place);
         self.answered.fetch_add(1, Relaxed);
         let size = self.size.load(Relaxed);
-        // Answers with a window that is less than half used do not show that a wider one would do (RFC 7661 4.1).
+        // Answers while less than half of the window is used do not show that a wider one would work (RFC 7661 4.1).
         if before * 2 * PARTS < size || size >= DNS_WINDOW_MAX * PARTS {
             return;
         }
@@ -124,8 +124,8 @@ impl Window {
         self.halve(place.number, DNS_WINDOW_MIN);
     }
 
-    /// The question was not answered within [`Window::timeout`] after it was sent. Its place becomes free, even if its answer is
-    /// still awaited. If a later try is answered and this one is not, it [was lost](Window::on_loss).
+    /// The question was not answered within [`Window::timeout`] after it was sent. Its place becomes free, although the answer may
+    /// still come. If a later try is answered and this one is not, the question [was lost](Window::on_loss).
     pub fn on_timeout(&self, place: Place) -> Overdue {
         self.free(&place);
         // Whatever the cause is, the window should not grow fast now.
@@ -144,12 +144,12 @@ impl Window {
         self.halve(overdue.number, DNS_WINDOW_MIN);
     }
 
-    /// Gives back the place of a question that nobody waits for any more. This shows nothing about the resolver.
+    /// Gives back the place of a question when nobody waits for its answer any more. This shows nothing about the resolver.
     pub fn give_back(&self, place: Place) {
         self.free(&place);
     }
 
-    /// Questions that may be under way.
+    /// How many questions may be under way.
     pub fn size(&self) -> u32 {
         self.size.load(Relaxed) / PARTS
     }
@@ -159,13 +159,13 @@ impl Window {
         self.under_way.load(Relaxed)
     }
 
-    /// Questions sent so far, and how many of them are known to be lost.
+    /// How many questions were sent so far, and how many of them are known to be lost.
     pub fn sent_and_lost(&self) -> (u64, u64) {
         (self.sent.load(Relaxed), self.lost.load(Relaxed))
     }
 
-    /// Notes the round trip of a question that was sent only once. That of a repeated question would be too short, because the
-    /// resolver was at work on it already (Karn's rule: RFC 6298 3).
+    /// Notes the round trip of a question that was sent only once. The round trip of a repeated question would be too short,
+    /// because the resolver was already working on it (Karn's rule: RFC 6298 3).
     pub fn on_round_trip(&self, time: Duration) {
         let time = u32::try_from(time.as_micros()).unwrap_or(u32::MAX).max(1);
         let (smoothed, variation) = match unpack(self.round_trip.load(Relaxed)) {
@@ -196,8 +196,8 @@ impl Window {
         self.under_way.fetch_sub(1, Relaxed)
     }
 
-    /// Halves the window for a loss of the question with this number, but not below `least` questions. Does nothing if the window
-    /// was halved after the question was sent.
+    /// Halves the window because of the question with this number, but not below `least` questions. Does nothing if the window was
+    /// halved after that question was sent.
     fn halve(&self, number: u64, least: u32) {
         let halved_before = self.halved_before.load(Relaxed);
         let sent = self.sent.load(Relaxed);

@@ -1,4 +1,4 @@
-//! The lists of the operator, which come before the built-in ones.
+//! The lists of the operator. Their entries count more than the built-in lists.
 
 use super::{ListFault, SpamTraps, canonical_domain, lines};
 use crate::limits::LOCAL_PART_BYTES_MAX;
@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
-/// All lists that a check uses. The files of the operator come before the built-in lists.
+/// All lists that a check uses: those of the operator and the built-in ones.
 #[derive(Clone, Default)]
 pub struct Lists {
     traps: SpamTraps,
@@ -36,8 +36,8 @@ pub enum ListKind {
 }
 
 impl Lists {
-    /// Takes the entries of a file, one per line, in place of earlier ones of this kind. A `#` at the beginning of a line or after
-    /// white space begins a comment.
+    /// Reads the entries of a file, one per line. They replace earlier entries of this kind. A `#` at the beginning of a line or
+    /// after white space begins a comment.
     ///
     /// # Errors
     /// [`ListFault`] names the first line that cannot be read. Then the lists do not change.
@@ -55,14 +55,14 @@ impl Lists {
         Ok(())
     }
 
-    /// Whether the address `local@domain` or its domain is a spam trap. Here and below, letter case does not matter, and domains
-    /// are in A-label form.
+    /// Whether the address `local@domain` or its domain is a spam trap. In this and all other questions, letter case does not
+    /// matter, and domains are in A-label form.
     pub fn is_spam_trap(&self, local: &str, domain: &str) -> bool {
         self.traps.matches(local, domain)
     }
 
-    /// Whether the domain or one above it belongs to a throw-away provider. The operator's allowed domains and their subdomains
-    /// never do.
+    /// Whether the domain or one above it belongs to a throw-away provider. The domains that the operator allows, and their
+    /// subdomains, never do.
     pub fn is_disposable(&self, domain: &str) -> bool {
         match covers(&self.allowed, domain) {
             true => false,
@@ -89,7 +89,7 @@ impl Lists {
 
 impl fmt::Debug for Lists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Traps are secrets of their operators. For the other lists, the sizes are enough.
+        // Traps are secrets of their operators. Of the other lists, the sizes are enough.
         f.debug_struct("Lists")
             .field("traps", &self.traps)
             .field("allowed", &self.allowed.len())

@@ -1,11 +1,11 @@
-//! The ceiling of each site: the most that a profile allows, and less at providers that want less.
+//! The ceiling of each site: the most that a profile allows, and less at providers that allow less.
 
 use crate::refusals::RefusalBudget;
 
-/// A choice of limits: how politely mailprobe asks sites.
+/// How politely mailprobe asks sites: a choice of limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// Below the limits that providers set for senders.
+    /// Below the limits that providers set for senders of mail.
     Polite,
     /// At the limits that most servers have.
     Fast,
@@ -16,8 +16,8 @@ pub enum Profile {
 /// The ceiling for a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ceiling {
-    /// Most sessions at once, from one source and over all hosts of the site. Processes on the same source do not know each other's
-    /// sessions, but the nodes of a cluster divide the number.
+    /// Most sessions at once, from one source and over all hosts of the site. Each process counts only its own sessions, but the
+    /// nodes of a cluster divide the number.
     pub sessions: u32,
     /// Most new sessions in a minute.
     pub starts_a_minute: u32,
@@ -27,21 +27,20 @@ pub struct Ceiling {
     pub session_refusals: u32,
     /// Most refused recipients in an hour, over all sessions of a source.
     pub refusals: RefusalBudget,
-    /// Whether a session goes on if the server delays each refusal (a tarpit). Otherwise a new session takes over.
+    /// Whether a session continues if the server delays each refusal (a tarpit). Otherwise a new session takes over.
     pub waits_out_tarpits: bool,
 }
 
-/// The budget at a site of which nothing is known. The lowest known limit is the default of Cisco, 25 invalid recipients an hour
-/// for each client. Most servers that count them allow 100 and more.
+/// The budget at a site of which nothing is known. The lowest known limit is the default of Cisco, 25 invalid recipients in an hour
+/// for each client. Most servers that count such recipients allow 100 and more.
 const REFUSALS_UNKNOWN: RefusalBudget = RefusalBudget { mostly_refused: 100, mostly_accepted: 600 };
 
 /// The default of Cisco Secure Email: "Max. Invalid Recipients Per Hour" 25 (from its administration guide).
 pub const REFUSALS_CISCO: RefusalBudget = RefusalBudget { mostly_refused: 25, mostly_accepted: 25 };
 
 /// The budget of operators with the mail of very many domains in one site. Each domain has its own recipients and its own control
-/// recipient, and the ceiling of sessions and recipients is a limit already. None of these operators publishes a number. 3,000
-/// refusals are at most a tenth of the recipients in an hour that the ceilings of new sessions and of recipients allow with
-/// `polite`.
+/// recipient (one that does not exist), and the ceiling already limits sessions and recipients. None of these operators publishes a
+/// number. With `polite`, 3,000 refusals are at most a tenth of the recipients that the ceiling allows in an hour.
 const REFUSALS_OPERATOR: RefusalBudget = RefusalBudget { mostly_refused: 3000, mostly_accepted: 6000 };
 
 /// The sites with a budget of their own, by name.
@@ -58,9 +57,9 @@ const REFUSALS: &[(&str, RefusalBudget)] = &[
     ("cisco", REFUSALS_CISCO),
 ];
 
-/// Providers with stricter ceilings than others. The numbers are those of `polite`: the sessions, and the recipients of a session,
-/// from KumoMTA's shaping tables (connections, and messages per connection). [`Ceiling::of`] derives the numbers of `fast` from
-/// them, and `lab` ignores them. `data/operators.txt` says which hosts belong to a site of this name. `loadtest/src/providers.rs`
+/// Providers with stricter ceilings than others: the site, its sessions, and the recipients of a session. The numbers are for
+/// `polite`, from KumoMTA's shaping tables (connections, and messages per connection). [`Ceiling::of`] derives the numbers of
+/// `fast` from them, and `lab` ignores them. `data/operators.txt` says which hosts belong to a site. `loadtest/src/providers.rs`
 /// has the same numbers for its plans, and a test there compares them.
 const PROVIDERS: &[(&str, u32, u32)] = &[
     ("google", 5, 50),
@@ -113,7 +112,7 @@ impl Ceiling {
     }
 
     /// The ceiling of each node if `nodes` nodes ask from the same address: a part of the sessions and of the new sessions in a
-    /// minute, at least one each. The limits of a single session stay. The budget of refusals is divided where refusals are counted
+    /// minute, at least one each. The limits of a single session stay. The budget of refusals is divided elsewhere
     /// ([`RefusalBudget::divided`]).
     pub(super) fn divided(self, nodes: u32) -> Ceiling {
         let part = |whole: u32| if whole == u32::MAX { whole } else { (whole / nodes.max(1)).max(1) };
@@ -127,9 +126,9 @@ pub(super) fn sites() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|&(site, ..)| site).chain(REFUSALS.iter().map(|&(site, _)| site))
 }
 
-/// The budget of `fast` is that of `polite` times this number.
+/// The budget of `fast` is this number of times the budget of `polite`.
 const FAST_REFUSALS: u32 = 5;
-/// The soft limit of Postfix: it delays the replies after more errors than this.
+/// The soft limit of Postfix. After more errors, it delays its replies.
 const POLITE_ERRORS: u32 = 10;
-/// More errors than any server allows that counts them.
+/// More errors than any server that counts them allows.
 const LAB_ERRORS: u32 = 1000;

@@ -1,5 +1,5 @@
-//! What a reply does to a lookup: it may end the lookup, move it on to the next resolver, or have the same resolver asked again in
-//! another way.
+//! The effects of a reply on a lookup: the reply may end the lookup, move it on to the next resolver, or have the same resolver
+//! asked again in another way.
 
 use super::{Lookup, Next, Received, Transport};
 use crate::dns::message::{self, Doubt, Extension, Response, Unrelated};
@@ -20,7 +20,7 @@ impl Lookup {
         }
         let mut result = Err(Unrelated::NotOurs);
         let mut extension = Extension::None;
-        // Each try has an ID of its own, so the response belongs to one try at most.
+        // Each try has a random id, so the response hardly ever matches more than one.
         for sent in self.sent.iter().filter(|s| s.upstream == upstream && s.transport == transport) {
             match message::decode(&sent.encoded, &self.question, bytes) {
                 Err(Unrelated::NotOurs) => {}
@@ -65,8 +65,8 @@ impl Lookup {
         });
     }
 
-    /// A denial without proof. If it lacks only the SOA record, it may come from a cache that does not keep SOA records. So the
-    /// question is repeated with a request for DNSSEC records, which such a resolver cannot answer from that cache.
+    /// Handles a denial without proof. If it lacks only the SOA record, it may come from a cache that does not keep SOA records. So
+    /// the question is repeated with a request for DNSSEC records, which the resolver cannot answer from that cache.
     fn doubt(&mut self, upstream: usize, transport: Transport, extension: Extension, doubt: Doubt) {
         if doubt == Doubt::NoSoa && extension == Extension::Edns {
             self.upstreams[upstream].wants_dnssec = true;
@@ -77,8 +77,8 @@ impl Lookup {
         }
     }
 
-    /// REFUSED: the next resolver of the round is asked at once. After the last one of a round, the next round begins after a
-    /// pause. A resolver that has refused [`DNS_REFUSALS_MAX`] times is not asked again.
+    /// Handles REFUSED. The next resolver of the round is asked at once. If this was the last one of the round, the next round
+    /// begins after a pause. A resolver that has refused [`DNS_REFUSALS_MAX`] times is not asked again.
     fn refused(&mut self, upstream: usize, now: Instant) {
         let known = &mut self.upstreams[upstream];
         known.refusals += 1;
@@ -99,7 +99,7 @@ impl Lookup {
         }
     }
 
-    /// Asks the same question over TCP. A resolver with which TCP has already failed is not asked again.
+    /// Asks the same question over TCP, unless that is under way. A resolver with which TCP has already failed is not asked again.
     fn move_to_tcp(&mut self, upstream: usize) {
         let under_way = self.sent.iter().any(|s| s.upstream == upstream && s.transport == Transport::Tcp);
         if self.upstreams[upstream].no_tcp || under_way && !self.waits_for(upstream, Transport::Tcp) {
@@ -116,13 +116,13 @@ impl Lookup {
         }
     }
 
-    /// Asks the resolver in another way. Answers to what was sent to it before no longer count.
+    /// Asks the resolver in another way. Answers to earlier messages to this resolver no longer count.
     fn again(&mut self, upstream: usize, transport: Transport) {
         self.sent.retain(|s| s.upstream != upstream);
         self.next = Next::Send { upstream, transport };
     }
 
-    /// The resolver is spent: this lookup does not ask it again.
+    /// Ends the turns of a resolver: this lookup does not ask it again.
     fn spend(&mut self, upstream: usize, why: Failure) {
         self.failure = Some(why);
         self.upstreams[upstream].spent = true;

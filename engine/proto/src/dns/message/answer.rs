@@ -1,4 +1,4 @@
-//! Reads messages that answer the question: the CNAMEs are followed, and records of names that they do not lead to are ignored.
+//! Reads messages that answer the question. It follows CNAMEs, and ignores the records of names to which they do not lead.
 
 use super::{Doubt, Exchange, FORGED, Mx, Question, RecordKind, Records, Response, record_type};
 use crate::dns::{Failure, Name};
@@ -57,8 +57,8 @@ fn answer(question: &Question, message: &Message) -> Response {
     }
 }
 
-/// A denial. It is about the last name of the CNAMEs (RFC 6604 3), to which the mail would go. Without an SOA record it proves
-/// nothing (RFC 2308 3).
+/// The response for a denial. The SOA record has to be that of a zone with the last name of the CNAMEs (RFC 6604 3). Without it,
+/// the denial proves nothing (RFC 2308 3).
 fn denial(exists: bool, soa_ttl: Option<u32>) -> Response {
     match soa_ttl {
         Some(ttl) if exists => Response::NoData(ttl),
@@ -80,7 +80,8 @@ fn forged(message: &Message) -> Option<u16> {
 /// The EDNS option with an Extended DNS Error (RFC 8914 2).
 const EXTENDED_ERROR: u16 = 15;
 
-/// Whether the records are addresses that no host has (RFC 1122 3.2.1.3, RFC 4291 2.5.2). Such an answer amounts to a denial.
+/// Whether the records are only 0.0.0.0 or `::`, which no host has (RFC 1122 3.2.1.3, RFC 4291 2.5.2). Such an answer amounts to a
+/// denial.
 fn is_unspecified(records: &Records) -> bool {
     match records {
         Records::A(found) => found.iter().all(Ipv4Addr::is_unspecified),
@@ -96,7 +97,7 @@ fn at<'a>(records: &'a [Record], owner: &'a rr::Name) -> impl Iterator<Item = &'
 
 struct EndlessCnames;
 
-/// Follows the CNAMEs from the name that was asked for. Returns the last name and the lowest TTL of these CNAMEs, if there are any.
+/// Follows the CNAMEs from the name that was asked for. Returns the last name, and the lowest TTL of these CNAMEs if there are any.
 fn follow(asked: &rr::Name, answers: &[Record]) -> Result<(rr::Name, Option<u32>), EndlessCnames> {
     let mut owner = asked.clone();
     let mut least: Option<u32> = None;

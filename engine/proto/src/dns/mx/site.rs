@@ -8,8 +8,9 @@ use std::sync::LazyLock;
 
 /// A set of mail hosts with one operator.
 ///
-/// By default, the registrable domain of the best host identifies the site. If it is also that of the recipients, an address of the
-/// best hosts identifies the site instead. A table has the exceptions, such as operators with hosts under many domains.
+/// By default, the registrable domain of the best host identifies the site. If the domain of the recipients has the same
+/// registrable domain, an address of the best hosts identifies the site instead. A table has the exceptions, such as operators with
+/// hosts under many domains.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site {
     name: Cow<'static, str>,
@@ -30,12 +31,12 @@ impl Site {
         Site { name: Cow::Owned(format!("[{address}]")), provider: OTHER }
     }
 
-    /// Whether the site is one of the table.
+    /// Whether the site is in the table of operators.
     pub fn is_known(&self) -> bool {
         matches!(self.name, Cow::Borrowed(_))
     }
 
-    /// The key: a name of the table such as `google`, a domain, or an address in brackets.
+    /// The key of the site: a name in the table such as `google`, a domain, or an address in brackets.
     pub fn as_str(&self) -> &str {
         &self.name
     }
@@ -46,7 +47,7 @@ impl Site {
     }
 }
 
-/// The rows of the table: the end of the host's name, the site and the inbox provider.
+/// The table of operators. A row has the end of the host's name, the site and the inbox provider.
 static OPERATORS: LazyLock<Vec<[&'static str; 3]>> = LazyLock::new(|| {
     let lines = include_str!("../../../data/operators.txt").lines();
     let rows = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
