@@ -7,7 +7,8 @@
 //! caller  <─ cache <─ check of a denial (doubts.rs) <─ Lookup <─ answer ───────┘
 //! ```
 //!
-//! A lookup over UDP has no task of its own. One task sends all questions that are ready at the same time, the task that reads a
+//! Each resolver has a window, which limits the questions that it gets at once. Lookups that find no room there are queued. A
+//! lookup over UDP has no task of its own. One task sends all questions that are ready at the same time, the task that reads a
 //! socket hands the answers to their lookups, and one task checks the timeouts of all lookups.
 
 mod doubts;
@@ -47,7 +48,7 @@ use std::time::{Duration, Instant};
 
 /// How often the timeouts of all lookups are checked.
 const TICK: Duration = Duration::from_millis(20);
-/// How often they are checked while lookups wait for room in a window. This interval is shorter, because all shards share the
+/// How often timeouts are checked while lookups wait for room in a window. This interval is shorter, because all shards share the
 /// windows, and a shard is not told when another one makes room.
 const TICK_CROWDED: Duration = Duration::from_millis(5);
 

@@ -1,13 +1,13 @@
 //! Sites, and the groups of their domains: the queues of works (addresses in the engine), and the choice of the next route. No I/O.
 //!
 //! All hosts of a site share one pace. Domains of a site with the same set of MX hosts form a group: they share a queue, routes and
-//! sessions.
+//! sessions. The words of this file are explained in docs/glossary.md.
 //!
 //! [`Site`], [`Group`] and [`Route`] hold what never changes: names, addresses, and what is known in advance of an operator.
 //! Everything that changes is in [`SiteState`], in one `RefCell` behind [`Site::state`]. It contains a [`GroupState`] for each
-//! group, and this a [`RouteState`] for each route. The works of sessions ([`SessionWorks`]) are there too, so that the sweep can
-//! answer them at their deadlines; a session finds its works by its number. A borrow of the state lasts for one statement, or for
-//! one method that does not borrow it again, and never over an `.await`.
+//! group, and each [`GroupState`] contains a [`RouteState`] for each route. The works of sessions ([`SessionWorks`]) are there too,
+//! so that the periodic sweep of the shard can answer them at their deadlines; a session finds its works by its number. A borrow of
+//! the state lasts for one statement, or for one method that does not borrow it again, and never over an `.await`.
 //!
 //! The methods of a group are of four kinds:
 //!
@@ -88,7 +88,7 @@ pub(crate) struct Group {
     slot: usize,
 }
 
-/// Counts a session among those that wait for replies. Dropping this ends that.
+/// Counts a session as one that waits for replies, until this guard is dropped.
 pub(crate) struct Busy<'g>(&'g Group);
 
 impl Drop for Busy<'_> {
@@ -110,11 +110,12 @@ pub(crate) struct GroupState {
     /// The number that was last given to a session or a transaction. These numbers show in which order they began.
     number: u64,
     open: u32,
-    /// Since when at least one session task has been running at any time; without meaning if none runs now.
+    /// Since when session tasks have been running without a break; without meaning if none runs now.
     open_since: Instant,
     /// The number of session tasks that wait for replies.
     busy: u32,
-    /// The number of answers that sessions have proven since the host last began to accept or refuse recipients in another way.
+    /// The number of answers that sessions have proven since the host last changed the way in which it accepts or refuses
+    /// recipients.
     proven: u32,
     /// The wakers of the sessions that wait for work.
     idle: Vec<Waker>,
@@ -128,8 +129,8 @@ impl GroupState {
         self.number
     }
 
-    /// Calls `take` for each session. It returns the works that it takes from the session, and a number. All works are returned in
-    /// the order of these numbers.
+    /// Calls `take` for each session, which returns a number and the works that it takes from the session. Returns all these works
+    /// in the order of the numbers.
     fn take_in_order(
         &mut self,
         take: impl Fn(&mut SessionWorks) -> (u64, Vec<Work>),
@@ -329,7 +330,7 @@ impl Group {
         self.state().routes.iter_mut().for_each(|route| route.set_down(until, rule));
     }
 
-    /// Takes those routes into use again that this rule had taken out of use.
+    /// Brings those routes back into use that this rule has put out of use.
     pub(crate) fn lift(&self, rule: &'static str) {
         self.state().routes.iter_mut().for_each(|route| route.lift(rule));
     }
@@ -351,8 +352,7 @@ impl Group {
         asked.address.is_ipv6() && self.routes.iter().zip(&state.routes).any(beside)
     }
 
-    /// Some routes may be closed for the domain of a work, because the host refuses all its recipients. Marks these routes as tried
-    /// for the work.
+    /// If the host of a route refuses all recipients of the work's domain, marks the route as tried for the work.
     pub(crate) fn pass_over_shut(&self, work: &mut Work, now: Instant) {
         for (index, known) in self.state().routes.iter().enumerate() {
             if let Some(rule) = known.shut_rule(work.address.domain(), now) {
@@ -539,7 +539,7 @@ impl Group {
     }
 
     /// Whether the group should get another session. It should if more than `works_a_session` works wait for each session that it
-    /// has, or if a single check is stuck.
+    /// has and further sessions are allowed, or if a single check is stuck.
     pub(crate) fn wants_session(&self, works_a_session: usize, now: Instant) -> bool {
         let state = &*self.state();
         let (waiting, open, since) = (state.queue.len(), state.open, state.open_since);
@@ -572,7 +572,7 @@ impl Group {
         *proven = proven.saturating_add(answers as u32);
     }
 
-    /// The host has begun to accept or refuse recipients in another way, so earlier proofs no longer count.
+    /// The host has changed the way in which it accepts or refuses recipients, so earlier proofs no longer count.
     pub(crate) fn on_changed(&self) {
         self.state().proven = 0;
     }
@@ -666,10 +666,10 @@ impl Group {
         state.queue.len() > 0 || state.open > 0
     }
 
-    /// Whether the group may be forgotten. Its queue is empty and it has no session task, and this has lasted for [`GROUP_IDLE`].
-    /// If nothing was learned about its hosts, [`GROUP_IDLE_FRESH`] is enough, because a long list leaves thousands of such groups
-    /// in a minute. A domain that accepts every recipient counts as learned. If groups take too much memory (`crowded`), that
-    /// domain does not count, and a group of which nothing else was learned goes at once.
+    /// Whether the group may be forgotten. It must have no waiting work and no session task. After its last session it is kept for
+    /// [`GROUP_IDLE`]. If nothing was learned about its hosts and domains, it is kept only for [`GROUP_IDLE_FRESH`], because a long
+    /// list leaves thousands of such groups in a minute. If groups take too much memory (`crowded`), the group goes at once if
+    /// nothing was learned about its hosts, even if one of its domains accepts every recipient.
     pub(crate) fn is_forgotten(&self, now: Instant, crowded: bool) -> bool {
         let site = &mut *self.site.state();
         let state = &site.groups[self.slot];

@@ -116,7 +116,7 @@ pub(crate) fn sweep<R: Runtime>(resolution: &Resolution<R>, now: Instant) {
     }
 }
 
-/// Answers the works that wait for DNS, but that their clients have taken back.
+/// Answers the works that wait for DNS and that their clients have taken back.
 pub(crate) fn answer_recalled<R: Runtime>(resolution: &Resolution<R>) {
     let recalled = resolution.walks.borrow_mut().take_recalled();
     recalled.into_iter().for_each(Work::give_up);

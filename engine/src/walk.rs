@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// Does the walk of a domain. Returns its trace too, which is empty unless traces are wanted.
+/// Walks through DNS for a domain. Returns the result and the trace. The trace is empty unless traces are wanted.
 pub(crate) async fn walk<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,
@@ -26,7 +26,7 @@ pub(crate) async fn walk<R: Runtime>(
 }
 
 /// Looks up the MX records, and then the addresses of the hosts (RFC 5321 5.1). If the resolvers contradict each other, looks up
-/// the MX records once more, at other resolvers.
+/// the MX records once more, at other resolvers or at all.
 async fn find<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,
@@ -49,8 +49,8 @@ async fn find<R: Runtime>(
     }
     let takes_no_mail = matches!(found, Err(Dead::TakesNoMail(NoMail::NoMailHost)));
     let outcome = match dispute.filter(|_| !is_denied) {
-        // Another resolver knows the addresses, and perhaps also MX records. Even if it is slow, the resolvers that denied the
-        // addresses are not asked.
+        // Another resolver knows the addresses, and perhaps also MX records. Even if that resolver is slow, the resolvers that
+        // denied the addresses are not asked.
         Some(denied_by) => Some(resolution.resolver.look_up_elsewhere(&question, urgent, &denied_by).await),
         // Perhaps one resolver denied the MX records falsely, while another one said truthfully that the domain itself has no
         // address.

@@ -1,16 +1,17 @@
 //! The walks of a shard: which are under way, which are queued, and which results are kept. All works of a domain share one walk.
 //! No I/O.
 //!
-//! Each waiter is returned once by one of these methods, and then the caller answers it or sends it on:
+//! Each waiter is returned once by one of these methods, and then the caller answers it or sends it on. Only [`Walks::abandon`]
+//! answers waiters itself.
 //!
 //! - for a new work or inquiry (`verify.rs`): [`Walks::join`]. It returns the waiter at once if the result is known, or if too many
 //!   others wait. Otherwise it keeps the waiter, and says whether the caller has to start the walk.
 //! - for the task of a walk (`verify.rs`, `walk.rs`): [`Walks::end`] takes the result, and returns all waiters. When the walk has
 //!   ended, or earlier if it is slow, [`Walks::another`] names the queued domain that is walked next.
 //! - for the sweep of the shard: [`Walks::take_expired`] and [`Walks::take_recalled`] return waiters before their walk has ended.
-//!   [`Walks::forget`] drops old results. [`Walks::abandon`] answers all waiters when the engine stops.
+//!   [`Walks::forget`] drops old results. When the engine stops, [`Walks::abandon`] answers all waiters.
 //!
-//! A single check or an inquiry is urgent: its walk begins at once, and it is kept however many others wait.
+//! A single check or an inquiry is urgent: its walk begins at once, and it is accepted however many others wait.
 
 use crate::faults::{Fault, planted};
 use crate::inquiry::{MailHosts, Responder};
@@ -49,8 +50,8 @@ pub(crate) struct Walks {
     bytes: usize,
     bytes_max: usize,
     under_way: HashMap<Domain, UnderWay>,
-    /// The domains with a walk that waits until it may begin, in order. By then the walk may have begun for an urgent waiter, or
-    /// all its waiters may be gone. Such a domain is skipped.
+    /// The domains with a walk that waits until it may begin, in order. If such a walk has meanwhile begun for an urgent waiter, or
+    /// has lost all its waiters, its domain is skipped.
     queued: VecDeque<Domain>,
     /// The number of walks that are under way and began less than [`engine_proto::limits::WALK_FRESH`] ago.
     fresh: usize,

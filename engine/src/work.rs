@@ -89,7 +89,7 @@ pub(crate) struct AnswerBox {
     recalls: AtomicU32,
     /// Whether works that wait are to be answered with what is known, because the client is draining.
     is_draining: AtomicBool,
-    /// The approximate number of requests of which sessions have begun to hold the answer until a proof.
+    /// The approximate number of requests for which a session has got an answer and held it, to prove it later.
     held_so_far: AtomicU64,
     /// The tickets of these requests. Collected only if `watches_held` is true.
     held: SegQueue<u64>,
@@ -110,14 +110,14 @@ impl AnswerBox {
         }
     }
 
-    /// Appends the tickets of the requests of which sessions have begun to hold the answer since the last call. The first call only
-    /// begins to collect them.
+    /// Appends the tickets of the requests that were counted in `held_so_far` since the last call. The first call only begins to
+    /// collect them.
     pub(crate) fn held(&self, into: &mut Vec<u64>) {
         self.watches_held.store(true, Ordering::Relaxed);
         into.extend(std::iter::from_fn(|| self.held.pop()));
     }
 
-    /// The approximate number of requests of which sessions have begun to hold the answer until a proof.
+    /// The approximate number of requests for which a session has got an answer and held it, to prove it later.
     pub(crate) fn held_so_far(&self) -> u64 {
         self.held_so_far.load(Ordering::Relaxed)
     }
@@ -165,13 +165,13 @@ impl AnswerBox {
 
 /// A message in the inbox of a shard.
 pub(crate) enum Message {
-    /// Finds the mail hosts of a domain. For the home shard of the domain.
+    /// Sent to the home shard of a domain: find the mail hosts for this address.
     Resolve(Work),
-    /// Asks these hosts about an address. For the shard that owns the site.
+    /// Sent to the shard that owns a site: ask the hosts of this plan about this address.
     Probe(Work, Arc<Plan>),
-    /// Asks only DNS, about a domain. For the home shard of the domain.
+    /// Sent to the home shard of a domain: answer this inquiry by DNS alone.
     Inquire(Inquiry),
-    /// Ends the shard, after it has answered the works that wait.
+    /// Sent when the engine stops: answer the works that wait, and end.
     Stop,
 }
 
@@ -299,8 +299,8 @@ impl Work {
         self.fallback.observed = self.heard.clone();
     }
 
-    /// As [`Work::set_fallback`], for a host that was not asked about the address. `reply` is another reply of this host, such as
-    /// its greeting, if it decided.
+    /// As [`Work::set_fallback`], for a host that was not asked about the address. `reply` is the reply of the host that caused
+    /// this, such as its greeting, if there was one.
     pub(crate) fn set_fallback_at(
         &mut self,
         host: &str,

@@ -117,7 +117,7 @@ impl<R: Runtime> Inner<R> {
             if pending.wants() == Some(upstream) {
                 self.transmit(&pending, upstream, place, now);
             } else {
-                // The lookup no longer asks this resolver next, because the answer to an earlier message has come meanwhile.
+                // The lookup has nothing to send to this resolver any more, because an earlier message was answered meanwhile.
                 self.give_back(upstream, place);
             }
         }

@@ -1,8 +1,8 @@
 //! The deadlines of a thread's operations, in a table that one task searches every [`TICK`].
 //!
-//! Every read and write has a deadline. Nearly all are removed again, half a minute or more before they would pass. So a deadline
-//! is cheap rather than exact: it takes a slot in the table, and may be noticed up to [`TICK`] late. The timers of the runtime are
-//! used only for the tick, and for deadlines that are less than a tick away.
+//! Every read and write has a deadline. Nearly all deadlines are removed unused, half a minute or more before they would pass. So a
+//! deadline is cheap rather than exact: it takes a slot in the table, and may be noticed up to [`TICK`] late. The timers of the
+//! runtime are used only for the tick, and for deadlines that are less than a tick away.
 
 use super::Runtime;
 use std::cell::{Cell, RefCell};
@@ -160,7 +160,8 @@ impl Slot {
     }
 }
 
-/// Checks one slot at its deadline. If another operation uses the slot by then, only the deadline of that operation counts.
+/// Checks one slot at its deadline. By then another operation may use the slot. The check then concerns the deadline of that
+/// operation.
 async fn wait<R: Runtime>(place: u32, left: Duration) {
     R::sleep(left).await;
     let late = TABLE.with(|table| table.look_at(place, R::now()));

@@ -1,4 +1,4 @@
-//! The runtime seam on glommio, which needs io_uring.
+//! Implements the runtime traits of the engine with glommio, which needs io_uring.
 //!
 //! All tasks are in one task queue, and the preempt timer keeps its default, because with other settings glommio 0.9.0 can go to
 //! sleep although tasks could run. If a shard falls asleep all the same, the watchdog wakes it.

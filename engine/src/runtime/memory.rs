@@ -23,7 +23,7 @@ pub trait MemoryPeers {
     fn datagram(&mut self, payload: &[u8]) -> Option<Vec<u8>>;
 }
 
-/// The side of a host in one connection with the engine.
+/// One connection of the engine, from the side of the host.
 pub trait MemoryHost {
     /// Called when the engine sends `bytes`. The engine then reads what this call adds to `replies`.
     fn hear(&mut self, bytes: &[u8], replies: &mut Vec<u8>);

@@ -1,6 +1,6 @@
-//! The runtime seam: what the engine needs from an async runtime, and the choice of a runtime at the start.
+//! The traits through which the engine uses an async runtime, and the choice of a runtime at the start.
 //!
-//! The runtimes are monoio and glommio; with the feature `sim` there are also those of tests. In each of them, a task stays on its
+//! The runtimes are monoio and glommio; with the feature `sim` there are also those of tests. In each runtime, a task stays on its
 //! thread, so tasks and sockets need not be `Send`. Only the code in this folder calls monoio or glommio.
 
 mod choice;

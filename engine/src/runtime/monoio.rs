@@ -1,4 +1,4 @@
-//! The runtime seam on monoio, over io_uring or epoll.
+//! Implements the runtime traits of the engine with monoio, on io_uring or epoll.
 
 #![expect(unsafe_code, reason = "monoio's sockets show their descriptors only raw")]
 

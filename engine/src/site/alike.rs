@@ -110,7 +110,7 @@ impl ShutDomains {
         self.0.push((domain.clone(), until, rule));
     }
 
-    /// The rule for which the host is not asked about the domain now, if any.
+    /// The rule that forbids questions about the domain at this host now, if any.
     pub(super) fn of(&self, domain: &Domain, now: Instant) -> Option<&'static str> {
         let shut = self.0.iter().find(|(shut, until, _)| shut == domain && *until > now);
         shut.map(|(_, _, rule)| *rule)

@@ -1,15 +1,15 @@
-//! A route leads to one address of one host. Its record holds what the host showed there that is not about a single recipient. No
-//! I/O.
+//! A route leads to one address of one host. The record of a route holds what the host has shown at this address, except what is
+//! about single recipients. No I/O.
 //!
 //! A reply of a server is either about its recipient, or about something that is the same for every recipient. What replies of the
-//! second kind show is kept in [`RouteState`] and nowhere else. There is one for each address of a host, because the servers behind
-//! one name differ. To remember another habit of servers, add a field to [`RouteState`], like `plain_only`. The record lasts as
-//! long as its group: until the group has had no work for `GROUP_IDLE`, or only for `GROUP_IDLE_FRESH` if a new record would say
-//! the same ([`RouteState::is_fresh`]).
+//! second kind show is kept in [`RouteState`] and nowhere else. Each address of a host has its own [`RouteState`], because the
+//! servers behind one name differ. To remember another habit of servers, add a field to [`RouteState`], like `plain_only`. The
+//! record lasts as long as its group: until the group has had no work for `GROUP_IDLE`, or only for `GROUP_IDLE_FRESH` if a new
+//! record would say the same ([`RouteState::is_fresh`]).
 //!
 //! - failed connections, and refusals in the greeting, to EHLO and to MAIL: `down`, `strikes`
 //! - a host that offers TLS but cannot do it: `plain_only`
-//! - a push-back of the site: `resting`
+//! - a push-back of the site, and a short wait after a failed connection: `resting`
 //! - refusals at RCPT that are about us or the session: `refused`, `repeated_rule`, `warnings`
 //! - blanket refusals, of the whole host or of one domain: `refused_alike`, `shut_domains` (the rules are in `alike.rs`)
 //! - a change in how the host treats unknown recipients: `changes`
@@ -56,15 +56,15 @@ impl Route {
 pub(crate) struct RouteState {
     /// Until when the route is out of use, and the rule that names the reason.
     down: Option<(Instant, &'static str)>,
-    /// The reply for which the route is out of use, if it was a reply.
+    /// The reply that put the route out of use, if it was a reply.
     down_reply: Option<ObservedReply>,
     /// Until when no session is opened, because the host or its site pushed back, or because a connection could not be made.
     resting: Option<Instant>,
     /// Connections in a row that could not be made, or that ended before a reply about a recipient.
     strikes: u8,
-    /// Set if the host refused, at a recipient, to go on with the latest session: the rule of this refusal.
+    /// Set if the host refused the whole latest session in its reply about a recipient: the rule of this reply.
     refused: Option<&'static str>,
-    /// The rule of such a refusal in an earlier session, if no clear reply about a recipient has come since.
+    /// The rule of such a reply in an earlier session, if no clear reply about a recipient has come since.
     repeated_rule: Option<&'static str>,
     /// The equal refusals since the last clear reply about a recipient.
     refused_alike: Option<RefusedAlike>,
@@ -72,7 +72,7 @@ pub(crate) struct RouteState {
     shut_domains: ShutDomains,
     /// How many sessions the host has ended with a reply about us since it last accepted a recipient.
     warnings: u8,
-    /// Sessions in a row in which the host began to accept or refuse recipients in another way.
+    /// Sessions in a row in which the host changed the way in which it accepts or refuses recipients.
     changes: u8,
     /// STARTTLS or the TLS handshake has failed, so further sessions do without TLS.
     plain_only: bool,
@@ -92,7 +92,7 @@ pub(crate) struct KnownBy {
 }
 
 impl RouteState {
-    /// Takes the route into use again if this rule had taken it out of use.
+    /// Brings the route back into use if this rule has put it out of use.
     pub(super) fn lift(&mut self, rule: &'static str) {
         if self.down.is_some_and(|(_, why)| why == rule) {
             self.down = None;
@@ -110,12 +110,12 @@ impl RouteState {
         std::mem::replace(&mut self.plain_only, true)
     }
 
-    /// In a session, the host began to accept or refuse recipients in another way.
+    /// In a session, the host changed the way in which it accepts or refuses recipients.
     pub(crate) fn on_change(&mut self) {
         self.changes = self.changes.saturating_add(1);
     }
 
-    /// A session ended a checkpoint without such a change.
+    /// A checkpoint of a session found no such change.
     pub(crate) fn on_no_change(&mut self) {
         self.changes = 0;
     }
@@ -149,7 +149,7 @@ impl RouteState {
         self.strikes >= patience
     }
 
-    /// At a recipient, the host refused to go on with the session, by this rule.
+    /// The host refused the whole session in its reply about a recipient, by this rule.
     pub(crate) fn on_session_refused(&mut self, rule: &'static str) {
         self.refused = Some(rule);
     }
@@ -161,8 +161,7 @@ impl RouteState {
         self.warnings >= patience
     }
 
-    /// Another session was opened. If the host refused to go on with the session before, the same refusal counts as repeated from
-    /// now on.
+    /// Another session was opened. If the host refused the previous session, the same refusal counts as repeated from now on.
     pub(crate) fn on_session_opened(&mut self) {
         if let Some(rule) = self.refused.take() {
             self.repeated_rule = Some(rule);
@@ -218,7 +217,7 @@ impl RouteState {
         alike.of_domains().for_each(|domain| shut.set_shut(domain, now, until, alike.rule()));
     }
 
-    /// The rule for which the host is not asked about the domain now, if any.
+    /// The rule that forbids questions about the domain at this host now, if any.
     pub(crate) fn shut_rule(&self, domain: &Domain, now: Instant) -> Option<&'static str> {
         self.shut_domains.of(domain, now)
     }
@@ -228,7 +227,7 @@ impl RouteState {
         self.blanket(host).is_some_and(|blanket| self.down_rule(now) == Some(blanket.rule))
     }
 
-    /// The host replied about a recipient, so it works.
+    /// The host replied about a recipient. This resets the count of failed connections.
     pub(crate) fn on_answer(&mut self) {
         self.strikes = 0;
     }
@@ -266,13 +265,13 @@ impl RouteState {
             && self.resting_until(now).is_none()
     }
 
-    /// The rule for which the route is out of use now, if it is.
+    /// The rule that keeps the route out of use now, if any.
     pub(crate) fn down_rule(&self, now: Instant) -> Option<&'static str> {
         let is_now = |until: Instant| until > now && !planted(Fault::NeverRest);
         self.down.filter(|(until, _)| is_now(*until)).map(|(_, rule)| rule)
     }
 
-    /// The reply for which the route is out of use now, if it was a reply.
+    /// The reply that keeps the route out of use now, if it was a reply.
     pub(super) fn down_reply(&self, now: Instant) -> Option<ObservedReply> {
         self.down_reply.filter(|_| self.down_rule(now).is_some())
     }

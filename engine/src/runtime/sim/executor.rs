@@ -243,7 +243,7 @@ pub(crate) fn drive(limit: Duration, submit: &mut dyn FnMut(u32), done: &dyn Fn(
 }
 
 impl Core {
-    /// Takes one of the tasks that can run, at random, out of the list.
+    /// Removes a random task from the list of those that can run, and returns it.
     fn draw(&self) -> Option<u32> {
         let mut ready = self.ready.borrow_mut();
         if ready.len() < 2 {
