@@ -383,6 +383,7 @@ impl<R: Runtime> Inner<R> {
                 inner.settle(question, &pending, outcome, R::now());
             });
         } else {
+            // While our own name is looked up, further lookups without an answer are not counted: that lookup decides.
             if !self.health.is_suspect() {
                 self.health.note(false, pending.answered_before);
             }

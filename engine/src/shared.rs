@@ -19,8 +19,8 @@ use std::time::{Duration, Instant, SystemTime};
 /// How often a shard records that it is alive.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
 
-/// With the profile `lab`, the works of one domain are divided into chunks of this number. A shard gets one chunk, and the next
-/// shard gets the next one.
+/// With the profile `lab`, the works of one domain are divided into chunks of this number of works, and the chunks are spread over
+/// the shards.
 const WORKS_A_CHUNK: usize = 500;
 /// The first shard of a domain gets all chunks from number 0 to this number. So a short list needs no second session, and no second
 /// control recipient to test whether the domain accepts everyone.

@@ -159,7 +159,7 @@ pub struct Setup {
 pub struct Ending {
     /// A hash of the run. Two runs with different steps have different hashes.
     pub trace: u64,
-    /// When the last request was answered; [`Setup::limit`] if some were not.
+    /// When the run stopped waiting for answers: after the last one, at [`Setup::limit`], or because a task spun.
     pub answered: Duration,
     /// Number of tickets that still counted as under way at that time.
     pub under_way: usize,

@@ -554,8 +554,9 @@ impl Group {
     }
 
     /// The most sessions that the group may have: one, one more for every [`PROVEN_ANSWERS_A_SESSION`] proven answers, and one more
-    /// for every [`UNPROVEN_SESSION_AFTER`] for which sessions have been open. There is no limit for a trusted operator, while a
-    /// single check waits, or if no session is open.
+    /// for every [`UNPROVEN_SESSION_AFTER`] for which sessions have been open. The number grows slowly, because the answers of all
+    /// open sessions are worthless if the host changes its behaviour. There is no limit for a trusted operator, while a single
+    /// check waits, or if no session is open.
     fn allowed(&self, state: &GroupState, now: Instant) -> u32 {
         if self.trusted || state.queue.singles() > 0 || state.open == 0 {
             return u32::MAX;

@@ -80,6 +80,7 @@ async fn serve<R: Runtime>(resolution: Rc<Resolution<R>>, domain: Domain, urgent
         match R::before(R::now() + WALK_FRESH, walk.as_mut()).await {
             Some(found) => found,
             None => {
+                // The walk is no longer fresh, so the next queued one may begin.
                 drop(place);
                 walk.await
             }
