@@ -293,7 +293,6 @@ impl Group {
         RefMut::map(self.site.state(), |site| &mut site.groups[self.slot].routes[index])
     }
 
-    /// Whether all recipients of a transaction must have the same domain.
     pub(crate) fn is_one_domain(&self) -> bool {
         self.one_domain
     }
@@ -318,7 +317,6 @@ impl Group {
         state.wake_one();
     }
 
-    /// Checks the invariants of a work that is queued.
     fn holds_for(&self, work: &Work) {
         let admission = work.admission.as_ref();
         holds(Invariant::AdmittedHere, || admission.is_none_or(|place| self.site.quota.has(place)));
@@ -390,7 +388,6 @@ impl Group {
         taken
     }
 
-    /// Whether every route is out of use.
     pub(crate) fn is_down(&self, now: Instant) -> bool {
         self.state().routes.iter().all(|route| route.down_rule(now).is_some())
     }
@@ -437,7 +434,6 @@ impl Group {
         expired
     }
 
-    /// Takes all works that wait.
     pub(crate) fn take_all_waiting(&self) -> Vec<Work> {
         self.state().queue.take_all()
     }
@@ -466,7 +462,6 @@ impl Group {
         shut && long && site.groups[self.slot].open <= 1
     }
 
-    /// Takes all single checks that wait.
     pub(crate) fn take_singles(&self) -> Vec<Work> {
         self.state().queue.take_singles(0)
     }
@@ -514,7 +509,6 @@ impl Group {
         state.routes[first].resting_until(now).is_none().then(|| &self.routes[first])
     }
 
-    /// The number of works that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.state().queue.len()
     }
@@ -567,7 +561,6 @@ impl Group {
         more.saturating_add(long as u32).saturating_add(1)
     }
 
-    /// A session has proven this number of answers.
     pub(crate) fn on_proven(&self, answers: usize) {
         let proven = &mut self.state().proven;
         *proven = proven.saturating_add(answers as u32);
