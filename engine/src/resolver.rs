@@ -63,7 +63,7 @@ struct Inner<R: Runtime> {
     config: LookupConfig,
     cache: RefCell<Cache<Hashing>>,
     pending: RefCell<HashMap<Question, Rc<PendingLookup<R>>>>,
-    /// Lookups that do not use the cache, so that the resolvers themselves are asked. No other caller joins these lookups.
+    /// Probes: lookups that do not use the cache, so that the resolvers themselves are asked. No other caller joins a probe.
     probes: RefCell<Vec<Rc<PendingLookup<R>>>>,
     /// Whether [`Inner::end`] has started a lookup of `own_name` that has not ended yet.
     own_name_under_way: Cell<bool>,
@@ -75,6 +75,7 @@ struct Inner<R: Runtime> {
     late: RefCell<VecDeque<Late<R>>>,
     doubts: Doubts<R>,
     random: RefCell<StdRng>,
+    /// Which resolvers answered lately. This decides which one a new lookup asks first.
     record: RefCell<Upstreams>,
     /// The state of the resolvers, which all shards share.
     health: Arc<Resolvers>,
@@ -391,8 +392,8 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Passes on the outcome of a lookup that was answered. A denial without proof may be checked first. Records, or a "no such
-    /// name" with proof, are counted as a sign that the resolvers do not deny everything.
+    /// Passes on the outcome of a lookup that was answered. A denial without proof may be checked first (doubts.rs). Records, or a
+    /// "no such name" with proof, are counted as a sign that the resolvers do not deny everything.
     fn learn(
         self: &Rc<Self>,
         question: Question,

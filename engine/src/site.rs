@@ -152,8 +152,9 @@ impl GroupState {
     }
 
     /// Whether a single check arrived at least [`STUCK_AFTER`] ago and still waits, while all sessions wait for replies about other
-    /// recipients. A server may take a minute for one reply. If some session is still being opened, the result is false, so that a
-    /// host that sends no greeting does not get more and more sessions. It is also false from [`STUCK_SESSIONS_MAX`] sessions on.
+    /// recipients. A server may take a minute for one reply. The result is false if any session does not wait for replies. This
+    /// includes a session that is being opened, so a host without a greeting does not get more and more sessions. The result is
+    /// also false from [`STUCK_SESSIONS_MAX`] sessions on.
     fn is_stuck(&self, now: Instant) -> bool {
         if self.open == 0 || self.open != self.busy || self.open >= STUCK_SESSIONS_MAX {
             return false;
@@ -194,7 +195,7 @@ impl Site {
 
     /// Admits a work. If the work is patient and the site is full, returns it as `Err`. `tickets_max` is the number of works that
     /// the whole engine may have. While the site only pushes back, a patient work gets an earlier deadline: the time when this has
-    /// lasted for [`BULK_PATIENCE`], but at least [`SITE_LAST_TRY`] from now.
+    /// lasted for [`BULK_PATIENCE`], but no earlier than [`SITE_LAST_TRY`] from now.
     pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
         let any = planted(Fault::Break(Invariant::AdmittedHere));
         let is_here = work.admission.as_ref().is_some_and(|admission| any || self.quota.has(admission));
@@ -228,8 +229,8 @@ impl Site {
     }
 }
 
-/// Chooses up to [`ROUTES_MAX`] routes. The same number of addresses is allowed for each host, and this number is as high as
-/// possible. The first addresses of a host are chosen.
+/// Chooses up to [`ROUTES_MAX`] routes. Of each host, the first addresses are chosen, up to a number that is the same for all hosts
+/// and as high as possible.
 fn chosen(routes: &[PlannedRoute]) -> Vec<&PlannedRoute> {
     let hosts = || routes.chunk_by(|a, b| a.host == b.host);
     let fits = |&most: &usize| hosts().map(|host| host.len().min(most)).sum::<usize>() <= ROUTES_MAX;
@@ -301,7 +302,7 @@ impl Group {
         self.trusted
     }
 
-    /// Queues a work after the waiting works of its owner (a number that the caller gave it), and wakes an idle session.
+    /// Queues a work after the waiting works of the same owner, and wakes an idle session.
     pub(crate) fn enqueue(&self, work: Work) {
         self.holds_for(&work);
         let mut state = self.state();
@@ -309,7 +310,7 @@ impl Group {
         state.wake_one();
     }
 
-    /// Puts a work back in front of all waiting works of its class, and wakes an idle session.
+    /// Puts a work back in front of all waiting works of its class (single checks, batches or lists), and wakes an idle session.
     pub(crate) fn put_back(&self, work: Work) {
         self.holds_for(&work);
         let mut state = self.state();

@@ -1,6 +1,6 @@
-//! The path of an address on the home shard of its domain. First the lists may answer it. Otherwise DNS is asked, and then the
-//! address is sent to the shard that owns the site. Inquiries (questions about a domain that DNS alone answers) take the same path,
-//! but end after DNS.
+//! The path of an address on its home shard, which makes the DNS look-ups of its domain. First mailprobe's lists may answer the
+//! address, for example that of disposable domains. Otherwise DNS is asked, and then the address is sent to the shard that owns the
+//! site. Inquiries (questions about a domain that DNS alone answers) take the same path, but end after DNS.
 
 use crate::config::EngineConfig;
 use crate::facts;

@@ -1,5 +1,5 @@
-//! The walks of a shard: which are under way, which are queued, and which results are kept. All works of a domain share one walk.
-//! No I/O.
+//! The walks of a shard: the DNS look-ups that lead from a domain to the addresses of its mail hosts. This file keeps the walks
+//! that are under way or queued, and the results. All works of a domain share one walk. No I/O.
 //!
 //! Each waiter is returned once by one of these methods, and then the caller answers it or sends it on. Only [`Walks::abandon`]
 //! answers waiters itself.

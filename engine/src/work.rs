@@ -1,5 +1,5 @@
 //! The messages between the threads of the engine: works (addresses with all that is known of them), plans and inquiries. Also the
-//! box in which a client gets its answers.
+//! box in which a client gets its answers. The words of this file are explained in docs/glossary.md.
 
 use crate::faults::{Fault, planted, sometimes};
 use crate::inbox::Inbox;

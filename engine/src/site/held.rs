@@ -1,5 +1,5 @@
 //! The works of a session, and what the session remembers between its transactions. The rules for proofs are in
-//! [`engine_proto::verdict::evidence`].
+//! [`engine_proto::verdict::evidence`]; docs/glossary.md explains the words.
 
 use crate::in_flight::InFlight;
 use crate::work::Work;
@@ -29,7 +29,7 @@ pub(crate) struct SessionNotes {
     pub(crate) ended_at_control: Option<u64>,
     /// An accepted `postmaster@` with the key of its domain. It is kept until the control recipient of this domain is asked about.
     pub(crate) postmaster: Option<(u64, String)>,
-    /// The keys of the domains of which the session has shown whether they accept unknown recipients.
+    /// The keys of the domains for which an earlier checkpoint of this session has recorded a finding.
     pub(crate) learned: BTreeSet<u64>,
     /// The replies to control recipients that prove nothing, by the key of the domain, until the checkpoint is closed.
     pub(crate) unclear: BTreeMap<u64, UnclearControl>,

@@ -70,7 +70,7 @@ pub(crate) struct RouteState {
     refused_alike: Option<RefusedAlike>,
     /// Domains that the host is not asked about for a time, because it refused many of their recipients in the same way.
     shut_domains: ShutDomains,
-    /// How many sessions the host has ended with a reply about us since it last accepted a recipient.
+    /// How often the host has ended sessions with a reply about us since it last accepted a recipient.
     warnings: u8,
     /// Sessions in a row in which the host changed the way in which it accepts or refuses recipients.
     changes: u8,
