@@ -69,15 +69,15 @@ impl Address {
         &self.domain
     }
 
-    /// [`Address::as_str`] with its ASCII letters in lower case. Two addresses count as the same if this form of them is equal. RFC
-    /// 5321 2.4 lets a server distinguish `Joe` from `joe`, but no major provider does. Other letters keep their case, because only
-    /// the server can define how to fold it (RFC 6530 10.1).
+    /// [`Address::as_str`] with its ASCII letters in lower case. Two addresses count as the same if their canonical forms are
+    /// equal. RFC 5321 2.4 lets a server distinguish `Joe` from `joe`, but no major provider does. Letters beyond ASCII keep their
+    /// case, because only the server can define how to fold it (RFC 6530 10.1).
     pub fn canonical(&self) -> String {
         self.text.to_ascii_lowercase()
     }
 
-    /// Whether a server has to offer SMTPUTF8 (RFC 6531) to be asked about the address. The local part alone decides this, because
-    /// a domain is sent in A-labels.
+    /// Whether mailprobe can ask about the address only at servers that offer SMTPUTF8 (RFC 6531). The local part alone decides
+    /// this, because a domain is sent in A-labels.
     pub fn needs_smtputf8(&self) -> bool {
         !self.text.is_ascii()
     }

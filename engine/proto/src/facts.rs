@@ -96,7 +96,7 @@ pub const DKIM_SELECTORS: [&str; 32] = [
     "zendesk1",
 ];
 
-/// The TXT records of an outcome, none if DNS says that there are none; `None` if DNS gave no usable answer.
+/// The TXT records of an outcome. The slice is empty if DNS says that there are none; `None` if DNS gave no usable answer.
 pub fn texts(outcome: &Outcome) -> Option<&[Box<str>]> {
     match outcome {
         Outcome::Records { records: Records::Txt(texts), .. } => Some(texts),
@@ -111,8 +111,8 @@ pub fn has_spf(texts: &[Box<str>]) -> bool {
     versions.filter(|version| version.eq_ignore_ascii_case("v=spf1")).count() == 1
 }
 
-/// The organizational domain (RFC 7489 3.2), with a DMARC record that counts for `domain` if `domain` has none. `None` if `domain`
-/// is itself the organizational domain.
+/// The organizational domain (RFC 7489 3.2). If `domain` has no DMARC record, the record of its organizational domain counts.
+/// `None` if `domain` is itself the organizational domain.
 pub fn organizational(domain: &Domain) -> Option<Domain> {
     let organization = domain.registrable();
     (organization != domain.as_str()).then(|| Domain::parse(organization).ok()).flatten()
@@ -123,8 +123,8 @@ pub fn organizational(domain: &Domain) -> Option<Domain> {
 pub enum Dmarc {
     /// There is no record, so the organizational domain is asked.
     Absent,
-    /// There is a record with these policies. Both are `None` if it has no usable policy (see [`dmarc`]), or if there are several
-    /// records.
+    /// There is a record with these policies. Both are `None` if the record has no usable policy (see [`dmarc`]), or if there are
+    /// several records.
     Record {
         /// The policy for the domain of the record.
         own: Option<DmarcPolicy>,
@@ -144,8 +144,8 @@ pub fn dmarc(texts: &[Box<str>]) -> Dmarc {
             let (own, below) = match (policy("p"), policy("sp")) {
                 (Some(Some(own)), None) => (Some(own), Some(own)),
                 (Some(Some(own)), Some(Some(below))) => (Some(own), Some(below)),
-                // `p` is missing or broken, or `sp` is broken. If the record says where to send reports, it then counts as
-                // `p=none`. Otherwise it counts as a record without a policy.
+                // `p` is missing or broken, or `sp` is broken. Then a record that says where to send reports counts as `p=none`,
+                // and any other counts as a record without a policy.
                 _ => {
                     let reports = value(&tags, "rua").is_some_and(|to| to.contains(':'));
                     let policy = reports.then_some(DmarcPolicy::None);

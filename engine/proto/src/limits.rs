@@ -39,13 +39,13 @@ pub const REPLY_BYTES_MAX: usize = 16 * 1024;
 /// Highest subject of an enhanced status code that RFC 3463 and its registry define. A text with a higher number, such as a
 /// version, is not an enhanced status code.
 pub const STATUS_SUBJECT_MAX: u16 = 7;
-/// Longest interval until the next try that mailprobe believes if a reply names one. No greylisting lasts for a day, and RFC 5321
-/// 4.5.4.1 suggests tries every half hour or so.
+/// Longest retry interval in a reply that mailprobe believes. Senders try again after half an hour or more (RFC 5321 4.5.4.1), and
+/// no greylisting lasts for a day.
 pub const NAMED_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Size of the buffer for a read if one reply is due, such as that to EHLO. The buffer is small, because a session holds its buffer
 /// while it waits, and most sessions of a large list wait.
 pub const SESSION_READ_BYTES: usize = 512;
-/// Size of that buffer for each reply if several are due.
+/// If several replies are due, the buffer for a read has this size for each of them.
 pub const SESSION_READ_BYTES_A_REPLY: usize = 96;
 /// Most bytes of one read of a session. The replies to 100 recipients usually fit into one or two reads.
 pub const SESSION_READ_BYTES_MAX: usize = 4096;
@@ -57,8 +57,8 @@ const _: () = assert!(SESSION_READ_BYTES <= SESSION_READ_BYTES_MAX);
 
 // Times of a session.
 
-/// How long a mail server may take for its greeting. RFC 5321 4.5.3.2.1 says 5 minutes, for a client that holds mail which must
-/// not be lost. A probe holds no mail and can return, so it waits for a shorter time.
+/// How long a mail server may take for its greeting. RFC 5321 4.5.3.2.1 says 5 minutes, for a client that holds mail which must not
+/// be lost. A probe holds no mail and can return, so it waits for a shorter time.
 pub const BANNER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a mail server may take for the replies to EHLO, HELO, STARTTLS and RSET. RFC 5321 names no time for them. The server
 /// has to look up nothing for them, except for the reverse DNS of our address.
@@ -101,8 +101,8 @@ pub const TARPIT_SLOW_REPLIES_MIN: u32 = 2;
 
 // DNS.
 
-/// Longest TXT record in bytes that is kept, with its strings joined. SPF and DMARC records have a few hundred bytes; RFC 7208
-/// 3.4 asks for fewer than 512.
+/// Longest TXT record in bytes that is kept, with its strings joined. SPF and DMARC records have a few hundred bytes; RFC 7208 3.4
+/// asks for fewer than 512.
 pub const DNS_TXT_BYTES_MAX: usize = 4096;
 /// Most tags that are read of one DMARC or DKIM record. RFC 7489 6.3 and RFC 6376 3.6.1 define fewer than 12.
 pub const TXT_TAGS_MAX: usize = 32;
@@ -110,7 +110,8 @@ pub const TXT_TAGS_MAX: usize = 32;
 pub const DNS_RECORDS_MAX: usize = 64;
 /// Most CNAMEs that are followed in one answer. Resolvers stop between 8 and 17.
 pub const DNS_CNAMES_MAX: usize = 8;
-/// UDP payload in bytes that EDNS offers (RFC 6891 6.2.3). By DNS Flag Day 2020, datagrams of this size are not fragmented.
+/// UDP payload in bytes that EDNS offers (RFC 6891 6.2.3). DNS Flag Day 2020 recommends this size, because such datagrams are not
+/// fragmented.
 pub const DNS_UDP_PAYLOAD_BYTES: u16 = 1232;
 /// Bytes of the buffer for one datagram: more than EDNS lets a resolver send.
 pub const DNS_DATAGRAM_BYTES: usize = 2048;
@@ -130,13 +131,13 @@ pub const DNS_PORT_LIFE: Duration = Duration::from_secs(60);
 /// How long a socket is not used after an error.
 pub const DNS_PORT_ERROR_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long the first try of a DNS question waits while no round trip was measured (RFC 6298 2.1), and the longest that it ever
-/// waits. RFC 1536 1 and common stub resolvers begin with this value too.
+/// How long the first try of a DNS question waits while no round trip was measured (RFC 6298 2.1), and the longest wait of any
+/// first try. RFC 1536 1 and common stub resolvers begin with this value too.
 pub const DNS_TRY_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest wait of the first try, however short the measured round trips are. RFC 6298 2.4 says 1 s for TCP. Less is enough
 /// here: if a resolver has to look up a name elsewhere, this takes some 100 ms.
 pub const DNS_TRY_TIMEOUT_MIN: Duration = Duration::from_millis(200);
-/// The longest wait of one try. Each round doubles the wait up to this.
+/// The longest wait of one try. Each round doubles the wait, up to this limit.
 pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(4);
 /// How long an answer over TCP may take, including the time to connect.
 pub const DNS_TCP_TIMEOUT: Duration = Duration::from_secs(4);
@@ -161,12 +162,12 @@ const _: () = assert!(DNS_TRY_TIMEOUT.as_millis() <= DNS_TRY_TIMEOUT_MAX.as_mill
 const _: () = assert!(DNS_TRY_TIMEOUT_MAX.as_millis() < DNS_TOTAL_TIMEOUT.as_millis());
 const _: () = assert!(DNS_TCP_TIMEOUT.as_millis() < DNS_TOTAL_TIMEOUT.as_millis());
 
-/// The number of questions that may be under way at a resolver at first (the window). Even resolvers for a household take 64 and
-/// more.
+/// The initial window: how many questions may be under way at a resolver at first. Even resolvers for a household take 64 and more.
 pub const DNS_WINDOW_INITIAL: u32 = 32;
 /// The smallest window, in questions. Losses do not reduce it further.
 pub const DNS_WINDOW_MIN: u32 = 8;
-/// The window, in questions, at which the first slow start ends. dnsmasq takes 150 questions (`dns-forward-max`).
+/// The window, in questions, at which the first slow start ends. It is below the 150 questions that dnsmasq takes
+/// (`dns-forward-max`).
 pub const DNS_WINDOW_SLOW_START: u32 = 128;
 /// The largest window, in questions. A datagram costs its receiver at least 768 bytes, so the default receive buffer of Linux
 /// (212,992 bytes) holds 277 datagrams.
@@ -193,7 +194,7 @@ pub const DNS_START_PATIENCE: Duration = Duration::from_secs(2);
 pub const DNS_DENIAL_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a test of resolvers that deny everything waits for answers.
 pub const DNS_DENIAL_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Most questions that such a test repeats. They are the last ones that were denied.
+/// Most questions that a test of the resolvers repeats. They are the last ones that were denied.
 pub const DNS_DENIED_NAMES_MAX: usize = 7;
 /// Most names for which a shard remembers that one resolver denied them without proof and another did not.
 pub const DNS_DISPUTED_NAMES_MAX: usize = 256;
@@ -246,7 +247,7 @@ const _: () = assert!(MX_HOSTS_MAX >= 2 && MX_HOSTS_MAX <= DNS_RECORDS_MAX, "RFC
 const _: () = assert!(MX_ADDRESSES_MAX >= 2, "RFC 5321 5.1");
 const _: () = assert!(ROUTES_MAX >= MX_HOSTS_MAX);
 
-/// How long the result of a walk is kept. A DNS record in it may be used for this long after the record has expired.
+/// How long the result of a walk is kept. So a DNS record may be used for up to this time after it has expired.
 pub const WALK_TTL: Duration = Duration::from_secs(60);
 /// Most results of walks that a shard keeps.
 pub const WALKS_MAX: usize = 10_000;
@@ -257,7 +258,7 @@ pub const WALK_WAITERS_MAX: usize = 256;
 /// Most walks for patient works that may be fresh at the same time. A list brings thousands of domains at once. Looking all of them
 /// up together would take memory and overflow the sockets of the resolver, and would not be faster.
 pub const WALKS_FRESH_MAX: usize = 200;
-/// How long a walk counts as fresh. An older walk probably has silent name servers, and does not delay other walks.
+/// How long a walk counts as fresh. An older walk probably waits for silent name servers, and does not delay other walks.
 pub const WALK_FRESH: Duration = Duration::from_secs(1);
 /// Most bytes of all kept DNS outcomes, over all shards.
 pub const DNS_CACHE_BYTES_MAX: usize = 12 * 1024 * 1024;
@@ -267,7 +268,8 @@ pub const GROUPS_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const SHARD_CACHE_BYTES_MIN: usize = 256 * 1024;
 /// How long a group is kept after its last work and session.
 pub const GROUP_IDLE: Duration = Duration::from_secs(120);
-/// The same if nothing was learned about the hosts of the group. This is a little longer than [`SESSION_IDLE`].
+/// How long a group is kept after its last work and session if nothing was learned about its hosts. This is a little longer than
+/// [`SESSION_IDLE`].
 pub const GROUP_IDLE_FRESH: Duration = Duration::from_secs(5);
 
 const _: () = assert!(SESSION_IDLE.as_secs() < GROUP_IDLE_FRESH.as_secs());
@@ -280,13 +282,13 @@ pub const HOST_RETRY: Duration = Duration::from_secs(2);
 pub const STRIKES_MAX: u8 = 3;
 /// After this number of sessions in a row that end before any answer for a recipient, a host counts as down.
 pub const HANGUPS_MAX: u8 = 10;
-/// After this number of sessions that a host ended because we are not wanted, without accepting a recipient in between, it counts
-/// as down.
+/// If a host ended this number of sessions because we are not wanted, and accepted no recipient in between, the host counts as
+/// down.
 pub const WARNINGS_MAX: u8 = 3;
-/// After this number of sessions in a row in which a host changed its behaviour, it counts as down.
+/// If a host changed its behaviour in this number of sessions in a row, it counts as down.
 pub const CHANGES_MAX: u8 = 2;
 /// How often a work may be returned to the queue, for example because the site pushed back or because a session ended at its
-/// recipient. The next time, it is answered with what is known.
+/// recipient. The next time, the work is answered with what is known.
 pub const RETURNS_MAX: u8 = 4;
 
 /// Number of equal refusals in a row that count as a blanket refusal (one for every recipient), if their words leave no doubt.
@@ -296,7 +298,7 @@ pub const BLANKET_ANY_MIN: u8 = 20;
 /// A blanket refusal of a whole host also needs this number of changes of the recipients' domain, because a host may refuse a
 /// single domain on behalf of its owner. If the name of the host lies within the domain itself, no change is needed.
 pub const BLANKET_DOMAIN_CHANGES_MIN: u8 = 2;
-/// Most domains of equal refusals that are counted for a route, and most domains that a route does not ask about for a while.
+/// Most domains for which a route counts equal refusals, and most domains that a route does not ask about for a while.
 pub const BLANKET_DOMAINS_MAX: usize = 16;
 
 const _: () = assert!(BLANKET_CERTAIN_MIN <= BLANKET_ANY_MIN);
@@ -307,8 +309,7 @@ const _: () = assert!(BLANKET_CERTAIN_MIN <= BLANKET_ANY_MIN);
 pub const SITE_WORKS_A_SESSION: usize = TRANSACTION_RECIPIENTS_MAX;
 /// A site that may have fewer sessions than this admits as many patient works as if it might have this number.
 pub const SITE_SESSIONS_MIN: usize = 10;
-/// No site gets more than one part in this number of the tickets, so that it takes several sites to fill the engine with patient
-/// works.
+/// One site gets at most the number of tickets divided by this. So it takes several sites to fill the engine with patient works.
 pub const SITES_TO_FILL: usize = 4;
 /// How long a new patient work waits for a single try at a site that has pushed back for [`BULK_PATIENCE`]: long enough for the
 /// longest pause and the try.
@@ -323,10 +324,10 @@ pub const PROVEN_ANSWERS_A_SESSION: u32 = 500;
 /// A group may also have one more session for each time that this duration has passed, so that a slow server does not stay at one
 /// session for long.
 pub const UNPROVEN_SESSION_AFTER: Duration = Duration::from_secs(2);
-/// A group gets another session if enough works wait for each open one. That number falls with the time for which the group has had
-/// open sessions, so that slow servers get more sessions: after this time to a half, after twice this time to a third, and so on.
+/// A group gets another session if enough works wait for each open one. The longer the group has had open sessions, the fewer works
+/// are enough, so that slow servers get more sessions: after this time half as many, after twice this time a third, and so on.
 pub const SLOW_GROUP_AFTER: Duration = Duration::from_secs(10);
-/// That number is divided by no more than this.
+/// The number of works that are enough for another session is divided by at most this.
 pub const SLOW_GROUP_SHARES_MAX: usize = 10;
 /// If all sessions of its group are busy, a single check waits for this time before another session is opened for it.
 pub const STUCK_AFTER: Duration = Duration::from_secs(2);
@@ -347,7 +348,7 @@ pub const PACE_SESSIONS_INITIAL: u32 = 10;
 pub const PACE_STRETCH_ANSWERS: u32 = 20;
 /// Number of times that a learned limit has to be reached before it is doubled, to see whether it still holds.
 pub const PACE_TRY_AFTER: u32 = 8;
-/// Each time that the limit turns out to hold, that number doubles, up to this maximum.
+/// [`PACE_TRY_AFTER`] doubles each time that the learned limit turns out to hold, up to this maximum.
 pub const PACE_TRY_AFTER_MAX: u32 = 256;
 /// Shortest wait until a session may start.
 pub const PACE_WAIT_MIN: Duration = Duration::from_millis(1);
@@ -357,7 +358,7 @@ pub const PACE_PAUSE_MIN: Duration = Duration::from_millis(500);
 pub const PACE_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Shortest pause of a site that says that we are too fast.
 pub const PACE_PAUSE_TOO_FAST: Duration = Duration::from_secs(5);
-/// The lowest share of the rate of new sessions that is left, however often the rate was halved.
+/// The rate of new sessions is at least this share of the full rate, however often it was halved.
 pub const PACE_SHARE_MIN: f64 = 1.0 / 64.0;
 /// The share of the full rate that each successful transaction gives back.
 pub const PACE_SHARE_STEP: f64 = 1.0 / 256.0;
@@ -377,7 +378,7 @@ pub const CONTROL_ACCEPTS_MAX: u32 = 15;
 pub const CONTROL_UNKNOWN_TTL: Duration = Duration::from_secs(60);
 /// How long a control recipient is not asked about again after a transient reply: less than [`crate::retry::SINGLE_RETRY_MIN`].
 pub const CONTROL_TRANSIENT_TTL: Duration = Duration::from_secs(4);
-/// If this number of sessions end at the control recipient of a domain, the answer for it counts as unclear.
+/// If this number of sessions end at the control recipient of a domain, the answer for the domain counts as unclear.
 pub const CONTROL_ATTEMPTS_MAX: u8 = 3;
 /// Most pairs of a domain and a host for which a shard remembers the findings of control recipients.
 pub const KNOWN_DOMAINS_MAX: usize = 50_000;
@@ -398,17 +399,16 @@ pub const KNOWN_MAILBOXES_MAX: usize = 4096;
 pub const CHECKPOINT_MIN: u32 = 20;
 /// Number of answers that the longest checkpoint releases.
 pub const CHECKPOINT_MAX: u32 = 320;
-/// Most transactions with questions of one checkpoint.
+/// A checkpoint asks its questions in at most this number of transactions.
 pub const CHECKPOINT_ROUNDS_MAX: usize = 12;
-/// If each of several short checkpoints in a row shows that the same domain accepts everyone, this number of them counts as a long
-/// one.
+/// Number of short checkpoints in a row that count as a long one, if each of them shows that the same domain accepts everyone.
 pub const CATCH_ALL_CHECKPOINTS_MIN: u32 = 3;
 /// This number of refusals in a row needs a proof even if the host has no known mailbox.
 pub const REFUSALS_IN_A_ROW_MIN: u32 = 12;
 /// Most refusals of a session that the next session can prove. Some servers end a session after one or two refusals (Postfix under
-/// stress: after one), so it is too late to ask whether the server still accepts mailboxes. If an accept came before such a
-/// refusal, the next session proves it by an accept at its beginning. With more refusals, the server may have changed within the
-/// session, so the next one would prove nothing.
+/// stress: after one), so it is too late to ask whether the server still accepts mailboxes. If the session accepted a mailbox
+/// before the refusal, the next session proves the refusal by an accept at its beginning. With more refusals, the server may have
+/// changed within the session, so an accept in the next one would prove nothing.
 pub const REFUSALS_CARRIED_MAX: u32 = 2;
 /// Most domains that a session remembers because one of their recipients was greylisted.
 pub const GREYLISTED_DOMAINS_MAX: usize = 20;
@@ -423,8 +423,8 @@ const _: () =
 
 /// How long a single check may take in all. A client waits for it.
 pub const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
-/// How long a row of a batch or list may take in all. After that, it is answered with what is known. If a site has pushed back for
-/// this time, new rows wait only for a single try at the site.
+/// How long a row of a batch or list may take in all. After that, the row is answered with what is known. If a site has pushed back
+/// for this time, new rows wait only for a single try at the site.
 pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
 /// Longest interval that a single check waits for if a transient reply names it. A check is answered at once if the interval is
 /// longer.
@@ -441,7 +441,7 @@ pub const OUTAGE_SITES_MIN: usize = 10;
 /// An outage needs this time without a successful connection. Failures come quickly, because some hosts refuse connections at once,
 /// but a successful connection takes round trips and perhaps retransmissions (RFC 6298: the third SYN leaves after 3 s).
 pub const OUTAGE_SILENCE: Duration = Duration::from_secs(5);
-/// How long a failed connection counts.
+/// How long a failed connection counts towards an outage.
 pub const OUTAGE_WINDOW: Duration = Duration::from_secs(60);
 /// Interval between the attempts during an outage. Each attempt asks about one address.
 pub const OUTAGE_PROBE_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,9 +1,9 @@
 //! The built-in lists of disposable domains, free domains and role addresses, the spam traps, and the operator's lists ([`Lists`]).
-//! An entry of the operator's lists counts more than the built-in ones.
+//! The operator's lists take precedence over the built-in ones.
 //!
-//! The lists are sorted texts that are compiled in and never copied. The first look-up in a list makes a hash table of the offsets
-//! of its lines. Of the disposable and the free domains, only hashes are compiled in. `cargo xtask refresh-lists` writes the lists;
-//! docs/lists.md has their sources and sizes.
+//! The lists are compiled in and never copied: most as sorted texts, those of disposable and free domains only as hashes. The first
+//! look-up in a text makes a hash table of the offsets of its lines. `cargo xtask refresh-lists` writes the lists; docs/lists.md
+//! has their sources and sizes.
 
 use crate::limits::{DOMAIN_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use hashbrown::HashTable;
@@ -123,7 +123,7 @@ pub struct SpamTraps {
 pub struct ListFault {
     /// The number of the line, from 1.
     pub line: usize,
-    /// The fault of the line.
+    /// What is wrong with the line.
     pub problem: &'static str,
 }
 
@@ -207,7 +207,7 @@ fn canonical(entry: &str) -> Result<Box<str>, &'static str> {
     }
 }
 
-/// A domain in A-label form and lower case.
+/// Converts a domain to A-labels in lower case.
 fn canonical_domain(entry: &str) -> Result<String, &'static str> {
     match idna::domain_to_ascii_strict(entry) {
         Ok(domain) if domain.contains('.') && domain.len() <= DOMAIN_BYTES_MAX => Ok(domain),

@@ -6,8 +6,8 @@
 //! begin or end a moment too early or too late.
 //!
 //! One dead host is never an outage, and neither are dead hosts among live ones. An outage of connections needs failures at
-//! [`OUTAGE_SITES_MIN`] sites (a site has all hosts of one operator) within [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] without a
-//! successful connection. It ends when a mail server is reached. During the outage, mailprobe tries one address in each
+//! [`OUTAGE_SITES_MIN`] sites (a site: all mail hosts of one operator) within [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] without a
+//! successful connection. The outage ends when a mail server is reached. Until then, mailprobe tries one address in each
 //! [`OUTAGE_PROBE_INTERVAL`], and answers all others at once, without a verdict.
 
 use crate::dns::denials::Denials;
@@ -32,7 +32,7 @@ pub struct Resolvers {
     ended: AtomicU32,
     /// The record of denials, which shows whether the resolvers deny everything.
     pub denials: Denials,
-    /// For each resolver, the questions that are and may be under way.
+    /// For each resolver, the window of the questions under way.
     pub windows: [Window; DNS_UPSTREAMS_MAX],
 }
 
@@ -81,8 +81,8 @@ impl Resolvers {
         self.silent.load(Relaxed) >= DNS_SILENT_LOOKUPS_MAX
     }
 
-    /// How many outages of the resolvers have ended, by silence or by denials. If this number changes, earlier silence and earlier
-    /// denials without proof show nothing about a domain.
+    /// How many outages of the resolvers have ended, both those of silence and those of denials. If this number changes, earlier
+    /// silence and earlier denials without proof show nothing about a domain.
     pub fn ended(&self) -> u32 {
         self.ended.load(Relaxed).wrapping_add(self.denials.ended())
     }
@@ -119,7 +119,7 @@ impl Default for Connections {
 impl Connections {
     /// A mail server was reached: it accepted a connection, or replied.
     pub fn on_reached(&self) {
-        // Nearly always there is nothing to write, so no cache line is taken from the other shards.
+        // Nearly always the value is 0. Then nothing is written, so no cache line is taken from the other shards.
         if self.failing_since.load(Relaxed) != 0 {
             self.failing_since.store(0, Relaxed);
             if self.down.swap(false, Relaxed) {

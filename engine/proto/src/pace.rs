@@ -9,9 +9,10 @@
 //! Sites have limits of their own, and most show them only by their behaviour. So the limits of a session are learned: refused
 //! recipients, recipients, transactions, and recipients in one transaction (RFC 5321 4.5.3.1.10). Postfix slows down after 10
 //! refusals (`smtpd_soft_error_limit`) and hangs up after 20 (`smtpd_hard_error_limit`), or after 1 if it is under stress. So a
-//! transaction never has more recipients than each of these limits still allows, even if the server refuses them all. At first, a
-//! session may have fewer refusals than the limit: the budget. If few of its recipients were refused so far, a transaction may have
-//! more recipients than the budget still allows.
+//! transaction never has more recipients than each of these limits still allows, even if the server refuses them all.
+//!
+//! At first, a session has a budget of refusals that may be smaller than the limit. But if few of its recipients were refused so
+//! far, a transaction may have more recipients than the budget still allows.
 
 mod ceiling;
 #[cfg(test)]
@@ -74,8 +75,8 @@ pub struct SitePace {
     window: f64,
     /// Whether the site has never pushed back. Until it does, the number of sessions grows fast.
     never_pushed: bool,
-    /// Refusals that a session may collect at present, at most the limit in `errors`. The number doubles each time it proves
-    /// harmless.
+    /// Refusals that a session may collect at present, at most the limit in `errors`. The number doubles each time that a session
+    /// uses it up and the site does not object.
     budget: u32,
     errors: Learned,
     recipients: Learned,
@@ -121,7 +122,7 @@ impl SitePace {
         &self.ceiling
     }
 
-    /// From now on, this number of nodes asks from the same address, with this node. Each gets its share of the ceiling.
+    /// From now on, this number of nodes asks from the same address, including this node. Each gets its share of the ceiling.
     pub fn share_among(&mut self, nodes: u32, now: Instant) {
         if nodes == self.nodes {
             return;
@@ -208,7 +209,7 @@ impl SitePace {
     /// come back at the same time.
     pub fn on_pushed_back(&mut self, now: Instant, open: u32, entropy: u64) {
         if self.pause(now).is_some() {
-            // If a site refuses several sessions at the same time, they count as one sign.
+            // If a site refuses several sessions at the same time, this counts as one push-back.
             return;
         }
         self.halve(open);
@@ -219,11 +220,11 @@ impl SitePace {
         self.paused_until = Some(now + pause.mul_f64(spread));
     }
 
-    /// The site said that we are too fast, or ask about too many unknown recipients. It gets a pause of at least
+    /// The site said that we are too fast, or ask about too many unknown recipients. The site gets a pause of at least
     /// [`PACE_PAUSE_TOO_FAST`], and the rate of new sessions is halved.
     pub fn on_too_fast(&mut self, now: Instant, open: u32, entropy: u64) {
         if self.pause(now).is_none() {
-            // If a site ends several sessions at the same time, they count as one sign.
+            // If a site ends several sessions at the same time, this counts as one push-back.
             self.share = (self.share / 2.0).max(PACE_SHARE_MIN);
             self.starts = self.starts.min(1.0);
         }

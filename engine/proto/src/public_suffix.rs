@@ -11,10 +11,10 @@ use std::sync::LazyLock;
 pub(crate) static RULES: List = List::new(include_str!("../data/suffixes.txt"));
 static NAMES: LazyLock<HashTable<RuleName>> = LazyLock::new(index);
 
-/// Most labels of a rule. Longer names need not be looked up.
+/// Most labels of a rule. Names with more labels need not be looked up.
 const LABELS_OF_RULES: usize = 7;
 
-/// A name with all rules about it, so that one look-up finds them.
+/// All rules about one name, so that one look-up finds them.
 #[derive(Default)]
 struct RuleName {
     name: &'static str,
@@ -31,7 +31,7 @@ pub fn is_public_suffix(domain: &str) -> bool {
     known_suffix(domain) == Some(domain)
 }
 
-/// Whether the domain has a public suffix by a rule of the list. If not, the list does not know its top-level domain.
+/// Whether the domain has a public suffix by a rule of the list.
 pub(crate) fn has_known_suffix(domain: &str) -> bool {
     known_suffix(domain).is_some()
 }

@@ -15,9 +15,9 @@ use std::time::Duration;
 pub struct RefusalBudget {
     /// The budget while the site refuses more recipients than it accepts.
     pub mostly_refused: u32,
-    /// The budget while the site accepts more recipients than it refuses, or a quarter of the recipients that it accepted in the
-    /// hour, if that is more. Until the site has accepted that many, the number of accepted recipients is the budget, and never
-    /// less than `mostly_refused`. If this value is not above `mostly_refused`, accepts never enlarge the budget.
+    /// The budget while the site accepts more recipients than it refuses. If a quarter of the recipients accepted in the hour is
+    /// more, that is the budget. The budget is never above the number of accepted recipients, except that it is at least
+    /// `mostly_refused`. If this value is not above `mostly_refused`, accepts never enlarge the budget.
     pub mostly_accepted: u32,
 }
 
@@ -26,7 +26,7 @@ impl RefusalBudget {
     pub const UNLIMITED: RefusalBudget =
         RefusalBudget { mostly_refused: u32::MAX, mostly_accepted: u32::MAX };
 
-    /// Whether nothing needs to be counted.
+    /// Whether there is no budget, so that nothing needs to be counted.
     pub fn is_unlimited(&self) -> bool {
         self.mostly_refused == u32::MAX
     }
@@ -86,11 +86,11 @@ pub struct KeptRefusals {
     pub steps: Vec<KeptStep>,
 }
 
-/// A [`KeptStep`] in one number. Threads and processes change it by a single atomic operation, so it remains valid if a process is
-/// killed at any moment.
+/// A [`KeptStep`] in one number. Threads and processes change it by a single atomic operation, so the number remains valid if a
+/// process is killed at any moment.
 ///
-/// From the highest bit on, it has the step (24 bits, enough until the year 2129), the refused recipients and the accepted
-/// recipients (20 bits each). Zero means an empty cell.
+/// From the highest bit down, the number has the step (24 bits, enough until the year 2129), the refused recipients and the
+/// accepted recipients (20 bits each). Zero means an empty cell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StepCell(pub u64);
 

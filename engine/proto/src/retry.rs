@@ -57,7 +57,7 @@ pub struct Tries {
 /// A single check is asked about once more this long after a transient reply, or up to [`SINGLE_RETRY_SPREAD`] later. By then,
 /// Postfix has finished its postscreen tests or its verification of the recipient.
 pub const SINGLE_RETRY_MIN: Duration = Duration::from_secs(5);
-/// The random part of that delay.
+/// The longest random time that is added to [`SINGLE_RETRY_MIN`].
 pub const SINGLE_RETRY_SPREAD: Duration = Duration::from_secs(3);
 /// A row that got a transient reply is asked about once more after this time. The cause of such a reply, such as a failed look-up
 /// or too many processes, ends within seconds or lasts for hours.
@@ -142,7 +142,7 @@ pub fn is_about_address(rule: &str, retry_after: Option<Duration>) -> bool {
 const CLOSED: [&str; 5] = ["accepts_everything", "ipv6_only", "no_source", "no_smtputf8", "no-meaning"];
 
 /// Whether a later check may show more about an address that is unverifiable by this rule. It shows no more if the server requires
-/// authentication, or if it refuses us, our reverse-path or the recipient as its policy or in unclear words: then somebody first
+/// authentication, or if it refuses us, our reverse-path or the recipient by its policy or in unclear words: then somebody first
 /// has to remove the cause. docs/verdicts.md ("Acting on `unverifiable`") says what to do for each rule.
 pub fn may_tell_more(rule: &str) -> bool {
     let stays = |class, scope| match class {

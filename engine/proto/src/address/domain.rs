@@ -45,7 +45,7 @@ impl Domain {
         &self.0
     }
 
-    /// [`Domain::as_str`] without a copy of the text.
+    /// The text of [`Domain::as_str`], shared and not copied.
     pub(crate) fn shared(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }

@@ -1,5 +1,5 @@
 //! Decides the effects of the end of a session: on the pace of its site (the hosts of one operator), on its host, and on the
-//! recipients without an answer. A rule is the name of a cause, as in docs/verdicts.md.
+//! recipients without an answer. A rule is the name of a cause. docs/verdicts.md lists the rules.
 
 use crate::pace::{End, Tally};
 use crate::smtp::dialog::{Closure, Step};
@@ -34,15 +34,16 @@ pub enum EndEffect<'a> {
     Nothing,
     /// STARTTLS or the handshake failed: the host may work without TLS (RFC 7435).
     TlsFailed,
-    /// The site gets a pause and a slower pace, because of this rule.
+    /// The site gets a pause and then fewer sessions. The value is the rule.
     PushBack(&'static str),
     /// The host says in this reply that we are too fast or not wanted.
     SlowDown(&'a Reply, Classification),
     /// The host refuses sessions with this reply, and counts as down.
     Refused(&'a Reply, Classification),
-    /// The connection ended or timed out at a step other than RCPT, before any answer for a recipient. The rule says which.
+    /// The connection ended or timed out at a step other than RCPT, before any answer for a recipient. The rule says which of the
+    /// two happened.
     Died(&'static str),
-    /// The session ended or timed out at a recipient, before the server had answered for any.
+    /// The session ended or timed out at RCPT, before any answer for a recipient.
     HungUp,
     /// The host does not speak SMTP, and counts as down.
     NotSmtp,
@@ -108,8 +109,8 @@ pub fn on_session_end<'a>(
     EndEffects { pace, host, suspect: (tally.answers == 0 || at_recipient).then_some(rule) }
 }
 
-/// If a 421 ended the session at MAIL, RCPT or RSET or between transactions, and says that we are too fast, that we ask about too
-/// many unknown recipients, or that we are not wanted: this reply, with its meaning.
+/// The 421 that ended a session at MAIL, RCPT or RSET or between transactions, with its meaning. `None` unless the 421 says that we
+/// are too fast, that we ask about too many unknown recipients, or that we are not wanted.
 fn words_about_us(
     closure: &Closure,
     classify: impl Fn(Stage, &Reply) -> Classification,

@@ -18,7 +18,7 @@ pub struct RcptFacts {
     pub accepts_everything: bool,
     /// An earlier session had to return the recipient to the queue.
     pub returned: bool,
-    /// An earlier session got the same refusal, and no session has got a reply about a recipient since.
+    /// An earlier session got the same refusal from the host, and no session has got a clear reply about a recipient since.
     pub repeated: bool,
     /// The refusal is a block of our source (our address and EHLO name), if the host gives it to everyone.
     pub block: bool,
@@ -44,7 +44,7 @@ pub struct RcptEffects {
 pub struct Alike {
     /// The refusal is a block of our source, if everyone gets it.
     pub block: bool,
-    /// The refusal counts by itself. Without this, it counts only together with another one that does.
+    /// The refusal counts by itself. If not, it counts only together with an equal refusal that does.
     pub counts_alone: bool,
 }
 
@@ -86,13 +86,13 @@ pub enum RecipientEffect {
 pub enum ReplyEffect {
     /// The host gave a clear reply about the recipient.
     Answer,
-    /// The host refused the recipient, perhaps as it refuses everyone.
+    /// The host refused the recipient, and may refuse everyone in the same way.
     Refusal,
     /// The transaction is full: the recipient is asked about in the next one.
     Later,
     /// The session ends after this transaction, because this recipient has to be asked about in another one.
     Push,
-    /// The reply has no effect, and another session would get the same reply.
+    /// The session continues, because another session would get the same reply.
     Nothing,
 }
 
@@ -130,7 +130,7 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
         },
         Class::Greylisted => answer(RecipientEffect::Greylisted),
         // A host may refuse sessions at one of its addresses and accept them at another, for example over the other IP family. So
-        // after a refusal that came before, or for a recipient that came back from another session, another address is tried.
+        // another address is tried if an earlier session got the same refusal, or had to return this recipient.
         _ if said.scope == Scope::Session => RcptEffects {
             alike: (said.to_all || permanent).then_some(Alike { block: false, counts_alone: repeated }),
             host: HostEffect::SessionRefused,

@@ -7,9 +7,9 @@
 //! - [`DNS_DENIALS_IN_A_ROW`] names in a row;
 //! - a top-level domain, if no name was answered with proof within [`DNS_PROVEN_WINDOW`].
 //!
-//! While they are down, addresses with such a denial get no verdict. A single answer with proof does not end that: it takes
-//! [`DNS_PROVEN_IN_A_ROW`] of them in a row, or a successful test ([`Denials::on_probe`]). So a resolver that denies only some
-//! names does not keep switching between up and down.
+//! While they are down, addresses that depend on such a denial get no verdict. A single answer with proof does not end that state.
+//! It ends after [`DNS_PROVEN_IN_A_ROW`] answers with proof in a row, or after a successful test ([`Denials::on_probe`]). So a
+//! resolver that denies only some names does not keep switching between up and down.
 //!
 //! All shards (the threads of the engine) share the record, so it consists of atomics.
 

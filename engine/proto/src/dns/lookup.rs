@@ -2,9 +2,9 @@
 //! 5452, RFC 7766, RFC 6891 7, RFC 9520). The resolvers are asked one after the other, in several rounds.
 //!
 //! The caller sends the messages of [`Lookup::poll_transmit`] until there are none, hands over the messages that arrive, and calls
-//! [`Lookup::on_timeout`] at [`Lookup::deadline`], until there is an [`Lookup::outcome`]. The rules:
+//! [`Lookup::on_timeout`] at [`Lookup::deadline`], until [`Lookup::outcome`] is set. The rules:
 //!
-//! - Each UDP try has a new id and new capitals, both at random, and the caller chooses its source port at random.
+//! - Each UDP try has a random id and random capital letters in the name, and the caller chooses a random source port.
 //! - A message that matches no try is ignored. A late answer to an earlier try of this lookup counts.
 //! - A resolver that answers with SERVFAIL or nonsense is not asked again, because it would repeat its answer (RFC 9520 2). A
 //!   silent resolver is asked again in each round, and each round waits twice as long for its answer.
@@ -57,7 +57,7 @@ pub enum Transport {
     /// One datagram, from one of several sockets with random ports (RFC 5452 9.2). The caller keeps the socket until the lookup
     /// ends.
     Udp,
-    /// A TCP connection, after an answer was truncated or had the letters in another case.
+    /// A TCP connection, after an answer was truncated or did not keep the case of the letters in the question.
     Tcp,
 }
 
@@ -187,8 +187,8 @@ impl Lookup {
     }
 
     /// The next message to send, if one is due. `timeout` is the resolver's retransmission time. A UDP try waits that long in the
-    /// first round, and each further round doubles the wait, up to [`LookupConfig::try_timeout_max`]. The id and the capitals come
-    /// from `random`, which therefore has to be unpredictable for others.
+    /// first round, and each further round doubles the wait, up to [`LookupConfig::try_timeout_max`]. The id and the capital
+    /// letters come from `random`, which therefore has to be unpredictable for others.
     pub fn poll_transmit(
         &mut self,
         now: Instant,

@@ -252,15 +252,15 @@ fn record_type(kind: RecordKind) -> RecordType {
     }
 }
 
-/// Divides a TCP stream into messages (RFC 1035 4.2.2). It holds at most one message, so the caller should not read more than
-/// [`FrameReader::wanted`] bytes at once.
+/// Divides a TCP stream into messages (RFC 1035 4.2.2). The reader holds at most one message, so the caller should not read more
+/// than [`FrameReader::wanted`] bytes at once.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     buffer: Vec<u8>,
 }
 
 impl FrameReader {
-    /// Takes the next bytes of the stream, and returns how many it has used. It does not use bytes after the end of a message.
+    /// Takes the next bytes of the stream, up to the end of the present message. Returns how many bytes it has taken.
     pub fn feed(&mut self, bytes: &[u8]) -> usize {
         let mut used = 0;
         while used < bytes.len() {

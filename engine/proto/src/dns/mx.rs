@@ -68,9 +68,9 @@ struct Target {
 pub struct MxSet {
     /// The hosts, in the order in which they are tried.
     pub hosts: Vec<MxHost>,
-    /// The operator of the hosts.
+    /// The site of the hosts. A site has the hosts of one operator.
     pub site: Site,
-    /// The site is identified by the address of its best host, and not by a name.
+    /// An address of the best hosts identifies the site, and not a name.
     pub by_address: bool,
     /// There are no MX records: the domain itself is the host (RFC 5321 5.1).
     pub implicit: bool,

@@ -33,16 +33,16 @@ const GRANULARITY: Duration = Duration::from_millis(50);
 pub struct Window {
     /// How many questions may be under way, in units of 1/[`PARTS`] question.
     size: AtomicU32,
-    /// Below this size, each answer widens the window by a whole question. The unit is the same.
+    /// Below this size, each answer widens the window by a whole question. The unit is that of `size`.
     threshold: AtomicU32,
     under_way: AtomicU32,
     /// Shards that have questions for this resolver.
     sharers: AtomicU32,
-    /// Number of questions sent so far, and the number of the next question.
+    /// Number of questions sent so far. The next question gets this number.
     sent: AtomicU64,
     answered: AtomicU64,
     lost: AtomicU64,
-    /// When the window was last halved, the questions with lower numbers had been sent. Their losses do not halve it again.
+    /// Questions with lower numbers were sent before the window was last halved, so their losses do not halve it again.
     halved_before: AtomicU64,
     /// The smoothed round trip and its variation, in microseconds and 32 bits each. 0 if none was measured yet.
     round_trip: AtomicU64,

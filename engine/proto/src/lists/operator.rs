@@ -1,4 +1,4 @@
-//! The lists of the operator. Their entries count more than the built-in lists.
+//! The lists of the operator, which take precedence over the built-in lists.
 
 use super::{ListFault, SpamTraps, canonical_domain, lines};
 use crate::limits::LOCAL_PART_BYTES_MAX;
@@ -89,7 +89,7 @@ impl Lists {
 
 impl fmt::Debug for Lists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Traps are secrets of their operators. Of the other lists, the sizes are enough.
+        // Traps are secrets of their operators, so only the sizes of the lists are shown.
         f.debug_struct("Lists")
             .field("traps", &self.traps)
             .field("allowed", &self.allowed.len())

@@ -1,4 +1,4 @@
-//! Reads messages that answer the question. It follows CNAMEs, and ignores the records of names to which they do not lead.
+//! Reads messages that answer the question: follows the CNAMEs, and ignores the records of names to which they do not lead.
 
 use super::{Doubt, Exchange, FORGED, Mx, Question, RecordKind, Records, Response, record_type};
 use crate::dns::{Failure, Name};
