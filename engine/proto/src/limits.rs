@@ -280,7 +280,7 @@ pub const HOST_DOWN: Duration = Duration::from_secs(60);
 pub const HOST_RETRY: Duration = Duration::from_secs(2);
 /// After this number of connections in a row that fail or end without a reply, a host counts as down for patient works.
 pub const STRIKES_MAX: u8 = 3;
-/// After this number of sessions in a row that end before any answer for a recipient, a host counts as down.
+/// After this number of sessions in a row that end at a recipient, before any answer for one, a host counts as down.
 pub const HANGUPS_MAX: u8 = 10;
 /// If a host ended this number of sessions because we are not wanted, and accepted no recipient in between, the host counts as
 /// down.
@@ -309,7 +309,8 @@ const _: () = assert!(BLANKET_CERTAIN_MIN <= BLANKET_ANY_MIN);
 pub const SITE_WORKS_A_SESSION: usize = TRANSACTION_RECIPIENTS_MAX;
 /// A site that may have fewer sessions than this admits as many patient works as if it might have this number.
 pub const SITE_SESSIONS_MIN: usize = 10;
-/// One site gets at most the number of tickets divided by this. So it takes several sites to fill the engine with patient works.
+/// One site gets at most the number of tickets divided by this, but at least [`SITE_WORKS_A_SESSION`]. So it takes several sites to
+/// fill the engine with patient works.
 pub const SITES_TO_FILL: usize = 4;
 /// How long a new patient work waits for a single try at a site that has pushed back for [`BULK_PATIENCE`]: long enough for the
 /// longest pause and the try.
@@ -369,7 +370,8 @@ const _: () = assert!(PACE_PAUSE_MIN.as_millis() < PACE_PAUSE_MAX.as_millis());
 
 /// How long the answer for a control recipient (a recipient that does not exist) counts for its domain.
 pub const CONTROL_TTL: Duration = Duration::from_secs(3600);
-/// How long that answer counts for a single check. It is shorter, because such a check does not wait for a new proof.
+/// How long that answer counts for a single check, except at a trusted operator. The time is shorter, because such a check does not
+/// wait for a new proof.
 pub const CONTROL_SINGLE_TTL: Duration = Duration::from_secs(600);
 /// Number of accepted single checks at a host for which one refused control recipient counts. After that, a control recipient has
 /// to be refused again.

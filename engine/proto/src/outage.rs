@@ -81,8 +81,9 @@ impl Resolvers {
         self.silent.load(Relaxed) >= DNS_SILENT_LOOKUPS_MAX
     }
 
-    /// How many outages of the resolvers have ended, both those of silence and those of denials. If this number changes, earlier
-    /// silence and earlier denials without proof show nothing about a domain.
+    /// How many outages of the resolvers have ended, both those of silence and those of denials. The time from the start until the
+    /// first answer counts as one. If the number changes, earlier silence and earlier denials without proof show nothing about a
+    /// domain.
     pub fn ended(&self) -> u32 {
         self.ended.load(Relaxed).wrapping_add(self.denials.ended())
     }

@@ -363,9 +363,9 @@ struct Learned {
     limit: u32,
     /// The limit of the profile.
     most: u32,
-    /// How often in a row a session reached the limit without an objection.
+    /// How often in a row the limit was reached without an objection of the site.
     times_kept: u32,
-    /// After this number of such sessions, the limit is raised.
+    /// After this number of times, the limit is raised.
     keeps_to_raise: u32,
 }
 
@@ -383,7 +383,7 @@ impl Learned {
         self.limit = self.limit.min(limit.max(1));
     }
 
-    /// A session reached the limit, and the site did not object. After `keeps_to_raise` such sessions the limit is doubled.
+    /// A session or transaction reached the limit, and the site did not object. After `keeps_to_raise` times the limit is doubled.
     fn kept(&mut self) {
         self.times_kept += 1;
         if self.times_kept >= self.keeps_to_raise {

@@ -21,8 +21,8 @@ pub enum NoMail {
     NullMx,
     /// The domain does not exist.
     NxDomain,
-    /// None of the hosts has an address that may be contacted. The hosts are those of the MX records, or the domain itself if it
-    /// has no MX records.
+    /// No MX record names a usable host, or none of the hosts has an address that may be contacted. If the domain has no MX
+    /// records, the domain itself is the host.
     NoMailHost,
 }
 
