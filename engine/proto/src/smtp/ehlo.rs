@@ -39,14 +39,20 @@ impl Extensions {
 
     fn read_limit(&mut self, limit: &str) {
         let Some((name, value)) = limit.split_once('=') else { return };
-        // RFC 9422 4: a value has one to six digits and is not 0. Other values are ignored.
-        let Some(value) = value.parse().ok().filter(|&n: &u32| n > 0 && n < 1_000_000) else { return };
+        let Some(value) = limit_value(value) else { return };
         if name.eq_ignore_ascii_case("RCPTMAX") {
             self.recipients_max = Some(value);
         } else if name.eq_ignore_ascii_case("MAILMAX") {
             self.transactions_max = Some(value);
         }
     }
+}
+
+/// Reads the value of a limit (RFC 9422 4): one to six digits, of which the first is not 0. Other values are ignored.
+fn limit_value(text: &str) -> Option<u32> {
+    let is_number =
+        text.len() <= 6 && !text.starts_with('0') && text.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { text.parse().ok() } else { None }
 }
 
 #[cfg(test)]
@@ -72,6 +78,10 @@ mod tests {
             Extensions { recipients_max: Some(20), transactions_max: Some(5), ..none },
         );
         check("mx\nLIMITS RCPTMAX=0 MAILMAX=99999999 X", none);
+        for value in ["+5", "-5", "007", "05", "0000005", "1000000", "5x", "٥", ""] {
+            check(&format!("mx\nLIMITS RCPTMAX={value} MAILMAX={value}"), none);
+        }
+        check("mx\nLIMITS rcptmax=999999", Extensions { recipients_max: Some(999_999), ..none });
         check("mx\nXPIPELINING\n\nSTARTTLSX", none);
     }
 }
