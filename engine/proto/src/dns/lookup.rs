@@ -133,6 +133,8 @@ struct Upstream {
     wants_dnssec: bool,
     denied_unproven: bool,
     refusals: u8,
+    /// Over what it is asked next, because a reply that came after its turn wants another transport or form of the question.
+    due: Option<Transport>,
 }
 
 impl Lookup {

@@ -105,7 +105,7 @@ impl Lookup {
         if self.upstreams[upstream].no_tcp || under_way && !self.waits_for(upstream, Transport::Tcp) {
             self.spend(upstream, Failure::Malformed);
         } else if !under_way {
-            self.next = Next::Send { upstream, transport: Transport::Tcp };
+            self.ask_in_another_way(upstream, Transport::Tcp);
         }
     }
 
@@ -119,7 +119,17 @@ impl Lookup {
     /// Asks the resolver in another way. Answers to earlier messages to this resolver no longer count.
     fn again(&mut self, upstream: usize, transport: Transport) {
         self.sent.retain(|s| s.upstream != upstream);
-        self.next = Next::Send { upstream, transport };
+        self.ask_in_another_way(upstream, transport);
+    }
+
+    /// Repeats the question at once in the turn of the resolver. If its reply was late, so that another resolver has the turn now,
+    /// that turn ends first: the other one gets its full time to answer.
+    fn ask_in_another_way(&mut self, upstream: usize, transport: Transport) {
+        if self.waits_for_any(upstream) {
+            self.next = Next::Send { upstream, transport };
+        } else {
+            self.upstreams[upstream].due = Some(transport);
+        }
     }
 
     /// Ends the turns of a resolver: this lookup does not ask it again.
@@ -135,17 +145,23 @@ impl Lookup {
         }
     }
 
-    /// Moves on to the next resolver that is not spent, round after round. Ends the lookup if the rounds are over or all are spent.
+    /// Moves on to the next resolver that is not spent, round after round, and at last to those that are still due to be asked in
+    /// another way. Ends the lookup if there are none, or if all are spent.
     pub(super) fn go_on(&mut self) {
         while !self.all_spent() && self.turns < self.count() * self.config.rounds {
             let upstream = (self.first + self.turns as usize) % self.config.upstreams;
             self.turns += 1;
             if !self.upstreams[upstream].spent {
-                self.next = Next::Send { upstream, transport: Transport::Udp };
+                let transport = self.upstreams[upstream].due.take().unwrap_or(Transport::Udp);
+                self.next = Next::Send { upstream, transport };
                 return;
             }
         }
-        self.fail();
+        let mut left = self.upstreams.iter_mut().enumerate().filter(|(_, known)| !known.spent);
+        match left.find_map(|(upstream, known)| Some((upstream, known.due.take()?))) {
+            Some((upstream, transport)) => self.next = Next::Send { upstream, transport },
+            None => self.fail(),
+        }
     }
 
     pub(super) fn fail(&mut self) {

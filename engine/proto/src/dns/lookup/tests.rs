@@ -415,6 +415,35 @@ fn a_denial_without_soa_is_asked_again_for_dnssec_records() {
     assert!(!test.lookup.has_denied_unproven(0));
 }
 
+/// A late reply after which a resolver is asked in another way leaves the turn of the other resolver as it is.
+#[test]
+fn a_late_reply_takes_no_turn_of_another_resolver() {
+    type Make = fn(TestReply) -> TestReply;
+    let late: [(Make, Transport); 4] = [
+        (|r| r.code(ResponseCode::NXDomain), Udp),
+        (|r| r.code(ResponseCode::FormErr), Udp),
+        (TestReply::truncated, Tcp),
+        (|r| good(r).asking("h.example", RecordType::A), Tcp),
+    ];
+    for (make, over) in late {
+        let mut test = TestLookup::new(2);
+        test.wait().answer(0, make).went_to(&[(0, Udp), (1, Udp)]);
+        assert_eq!(test.lookup.deadline(), Some(test.start + S * 2), "the other one has its full time");
+        test.wait().went_to(&[(0, Udp), (1, Udp), (0, over)]);
+        test.answer(2, good).ends(&found(), S * 2);
+
+        // In the last round, it is asked when the turns are over.
+        let mut test = TestLookup::with(LookupConfig { rounds: 1, ..LookupConfig::new(2) });
+        test.wait().answer(0, make).wait().went_to(&[(0, Udp), (1, Udp), (0, over)]);
+        test.answer(1, good).ends(&found(), S * 2);
+
+        // The next resolver fails early, so it is asked early.
+        let mut test = TestLookup::new(2);
+        test.wait().answer(0, make).answer(1, with(ResponseCode::ServFail));
+        test.went_to(&[(0, Udp), (1, Udp), (0, over)]);
+    }
+}
+
 #[test]
 fn denials_without_proof_go_to_the_next_resolver() {
     let nothing = |reply: TestReply| reply.code(ResponseCode::NXDomain);
