@@ -1,7 +1,7 @@
 //! The UDP sockets for the questions to the resolvers.
 //!
 //! Many questions share a socket, and a socket is replaced after a while. Each socket has a random port and is connected to one
-//! resolver, so the kernel drops datagrams from elsewhere. The id of an answer tells which of the questions on the socket it
+//! resolver, so the kernel drops datagrams from elsewhere. The id in a datagram tells which question on the socket the datagram
 //! answers. A forger has to guess the port and the id (RFC 5452), and which letters of the name are capitals.
 //!
 //! Questions that become ready at about the same time are sent together: those of equal length to the same resolver share a system

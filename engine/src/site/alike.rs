@@ -1,5 +1,5 @@
 //! Blanket refusals: a host refuses all recipients in the same way, for a reason that is not about the recipient. This file counts
-//! equal refusals, to recognize that. No I/O.
+//! equal refusals, to recognize a blanket refusal. No I/O.
 
 use engine_proto::address::Domain;
 use engine_proto::limits::{
@@ -12,14 +12,14 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(super) struct RefusedAlike {
     rule: &'static str,
-    /// Whether any of them is a block of our source.
+    /// Whether any of these refusals is a block of our source.
     block: bool,
-    /// Whether they count as a blanket refusal even though no other session has got the same refusal.
+    /// Whether these refusals count even if no other session has got one.
     counts_alone: bool,
-    /// Whether their words already say that they are not about one recipient. Then fewer of them are enough.
+    /// Whether the words of these refusals already say that the reason is not the recipient. Then fewer refusals are enough.
     certain: bool,
     times: u8,
-    /// How often the recipient of a refusal had another domain than the recipient of the one before.
+    /// How often the domain of the refused recipient changed from one refusal to the next.
     changes: u8,
     /// For each domain, the number of refused recipients. The domain of the latest refusal is the last.
     domains: Vec<(Domain, u8)>,
@@ -60,8 +60,8 @@ impl RefusedAlike {
         self.times < BLANKET_CERTAIN_MIN
     }
 
-    /// One more recipient of this domain was refused in this way. `block`: the refusal is a block of our source. `counts_alone`: it
-    /// counts even if no other session has got it.
+    /// One more recipient of this domain was refused in this way. `block`: the refusal is a block of our source. `counts_alone`:
+    /// the refusal counts even if no other session has got it.
     pub(super) fn on_refused(&mut self, block: bool, counts_alone: bool, domain: &Domain) {
         self.block |= block;
         self.counts_alone |= counts_alone;

@@ -13,8 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The works of a session task. The group may take works out of here, to answer them before the server replies or the session ends.
 #[derive(Default)]
 pub(crate) struct SessionWorks {
-    /// When the session began, and below when its latest transaction began. These are numbers of the group that show the order, not
-    /// times.
+    /// When the session and its latest transaction began. These are not times, but numbers of the group that show the order.
     pub(super) begun_at: u64,
     pub(super) asked_at: u64,
     /// The works that the present transaction asks about.

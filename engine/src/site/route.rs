@@ -76,7 +76,7 @@ pub(crate) struct RouteState {
     changes: u8,
     /// STARTTLS or the TLS handshake has failed, so further sessions do without TLS.
     plain_only: bool,
-    /// The keys of the domain that was asked about last, because the next recipient most often has the same domain.
+    /// The keys of the domain that was asked about last. They are kept because the next recipient most often has the same domain.
     pub(crate) last_domain: Option<KnownBy>,
     /// How long the known mailbox of the host need not be replaced: see [`MailboxFreshness`].
     pub(crate) mailbox_kept: MailboxFreshness,
@@ -104,8 +104,8 @@ impl RouteState {
         self.plain_only
     }
 
-    /// STARTTLS or the TLS handshake failed, so further sessions do without TLS. Returns true if it had failed before. Then the
-    /// host cannot be used.
+    /// STARTTLS or the TLS handshake failed, so further sessions do without TLS. Returns true if it had failed before; in that case
+    /// the host cannot be used.
     pub(crate) fn on_tls_failed(&mut self) -> bool {
         std::mem::replace(&mut self.plain_only, true)
     }
@@ -115,7 +115,7 @@ impl RouteState {
         self.changes = self.changes.saturating_add(1);
     }
 
-    /// A checkpoint of a session found no such change.
+    /// A checkpoint of a session found that the host treats recipients as before.
     pub(crate) fn on_no_change(&mut self) {
         self.changes = 0;
     }
