@@ -112,7 +112,7 @@ impl<R: Runtime> Session<R> {
     }
 
     /// Whether the connection is open, and the server has sent nothing since its last reply. If not, the session must end:
-    /// unexpected bytes would count as the reply to the next command, and each later reply as that to a wrong command.
+    /// unexpected bytes would count as the reply to the next command, and every later reply would count for the wrong command.
     pub(crate) async fn is_quiet(&mut self) -> bool {
         let buffer = Vec::with_capacity(SESSION_READ_BYTES);
         match self.transport.read(buffer, R::now() + SESSION_QUIET).await {
@@ -128,7 +128,7 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    /// Takes the reason for which the session is over. `None` if it is not over. Discards all other events.
+    /// Takes the reason why the session is over; `None` if it is not over. Discards all other events.
     pub(crate) fn take_closure(&mut self) -> Option<Closure> {
         std::iter::from_fn(|| self.dialog.poll_event()).find_map(|event| match event {
             Event::Over(closure) => Some(closure),

@@ -22,7 +22,7 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
 /// With the profile `lab`, the works of one domain are divided into chunks of this number of works, and the chunks are spread over
 /// the shards.
 const WORKS_A_CHUNK: usize = 500;
-/// The first shard of a domain gets all chunks from number 0 to this number. So a short list needs no second session, and no second
+/// The first shard of a domain gets the chunks from number 0 to this one. So a short list needs no second session, and no second
 /// control recipient to test whether the domain accepts everyone.
 const LAST_CHUNK_AT_HOME: usize = 2;
 

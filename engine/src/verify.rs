@@ -61,7 +61,7 @@ fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
 }
 
 /// Hands the result of the domain's walk to the waiter if the result is known. Otherwise the waiter waits for the walk, which is
-/// started if necessary.
+/// started if necessary. If too many others wait already, a patient work is answered at once.
 fn join<R: Runtime>(resolution: &Rc<Resolution<R>>, domain: Domain, waiter: Waiter, now: Instant) {
     let joined = resolution.walks.borrow_mut().join(&domain, waiter, now);
     match joined {
@@ -93,8 +93,8 @@ async fn serve<R: Runtime>(resolution: Rc<Resolution<R>>, domain: Domain, urgent
     }
 }
 
-/// The place of a walk among the fresh ones: only a limited number of walks may be younger than [`WALK_FRESH`]. When this is
-/// dropped, even by a panic, the next queued walk gets the place.
+/// Counts a walk as fresh: it began less than [`WALK_FRESH`] ago. Queued walks begin only while few walks are fresh. When this
+/// guard is dropped, even by a panic, the next queued walk may begin.
 struct FreshPlace<R: Runtime>(Rc<Resolution<R>>);
 
 impl<R: Runtime> Drop for FreshPlace<R> {

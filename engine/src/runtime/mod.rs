@@ -35,7 +35,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// The result of an operation, and the buffer that it was given. After an error, this may be another, empty buffer.
+/// The result of an operation, with the buffer that was passed to the operation. After an error, another, empty buffer may be
+/// returned.
 pub(crate) type Rented<T> = (io::Result<T>, Vec<u8>);
 
 /// An async runtime. Its functions may be called only on a thread that the runtime drives.
