@@ -60,7 +60,6 @@ pub(crate) fn wall_clock() -> SystemTime {
     SystemTime::now()
 }
 
-/// A random secret of 32 bytes.
 pub(crate) fn secret() -> [u8; 32] {
     let mut secret = [0; 32];
     rng().fill_bytes(&mut secret);

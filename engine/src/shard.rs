@@ -169,7 +169,6 @@ impl<R: Runtime> Shard<R> {
         verify::answer_recalled(&self.resolution);
     }
 
-    /// Drops the groups and the results of walks that have not been used for a while.
     fn forget(&self, now: Instant) {
         self.asking.forget(now);
         self.resolution.walks.borrow_mut().forget(now);

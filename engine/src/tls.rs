@@ -14,7 +14,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A connection in the clear or under TLS.
 pub(crate) enum Transport<S> {
     Plain(S),
     Tls(Box<Tls<S>>),

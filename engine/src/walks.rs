@@ -206,7 +206,6 @@ impl Walks {
         waiting
     }
 
-    /// Drops the results that are too old.
     pub(crate) fn forget(&mut self, now: Instant) {
         self.known.retain(|_, walk| walk.until > now);
         self.bytes = self.known.values().map(|walk| walk.bytes).sum();
@@ -239,7 +238,6 @@ impl Walks {
         recalled
     }
 
-    /// Answers all waiters, because the engine stops.
     pub(crate) fn abandon(&mut self) {
         let waiting = self.under_way.drain().flat_map(|(_, walk)| walk.waiting);
         waiting.for_each(|waiter| waiter.fail(Outage::Stopping));

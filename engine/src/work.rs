@@ -163,7 +163,6 @@ impl AnswerBox {
     }
 }
 
-/// A message in the inbox of a shard.
 pub(crate) enum Message {
     /// Sent to the home shard of a domain: find the mail hosts for this address.
     Resolve(Work),
@@ -188,7 +187,6 @@ pub(crate) struct Plan {
     pub(crate) handed: AtomicUsize,
 }
 
-/// One address of one host.
 #[derive(Debug, Clone)]
 pub(crate) struct PlannedRoute {
     pub(crate) host: Box<str>,
@@ -400,7 +398,6 @@ impl Work {
 /// How much time must be left before the deadline if another try is to begin.
 const ASKING_TAKES: Duration = Duration::from_secs(5);
 
-/// The finding for an address that could not be verified.
 pub(crate) fn unverifiable(rule: &'static str, retry_after: Option<Duration>) -> Finding {
     Finding { reason: Reason::Unverifiable, rule, retry_after, evidence: None, observed: None }
 }

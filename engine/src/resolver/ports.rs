@@ -33,7 +33,6 @@ pub(super) struct Ports<R: Runtime> {
     takes_many: Cell<bool>,
 }
 
-/// A socket that is connected to one resolver.
 struct Port<R: Runtime> {
     socket: R::Datagrams,
     upstream: usize,
@@ -51,7 +50,6 @@ enum Awaits<R: Runtime> {
     Late,
 }
 
-/// A question that is to be sent.
 pub(super) struct Outgoing<R: Runtime> {
     pub(super) pending: Rc<PendingLookup<R>>,
     pub(super) upstream: usize,

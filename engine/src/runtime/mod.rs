@@ -74,7 +74,6 @@ pub(crate) trait Main {
     fn run<R: Runtime>(self) -> impl Future<Output = ()> + 'static;
 }
 
-/// A TCP connection.
 pub(crate) trait ByteStream: 'static {
     /// Waits for bytes, and reads those that have arrived into the empty `buffer`, up to its capacity. `Ok(0)`: the peer has closed
     /// the connection. If the deadline passes first, the error is [`io::ErrorKind::TimedOut`].
@@ -84,7 +83,6 @@ pub(crate) trait ByteStream: 'static {
     fn write(&mut self, buffer: Vec<u8>, deadline: Instant) -> impl Future<Output = Rented<()>>;
 }
 
-/// A connected UDP socket.
 pub(crate) trait DatagramSocket: 'static {
     /// Sends a datagram at once. If the kernel has no room for the datagram, drops it and returns `Ok`, because the network might
     /// lose it too. No task may wait for room: monoio on epoll keeps only one waker for all tasks that wait to write to a socket.

@@ -107,7 +107,6 @@ impl ByteStream for SimStream {
     }
 }
 
-/// A UDP socket that is connected to a resolver.
 pub(crate) struct SimDatagrams(u32);
 
 impl SimDatagrams {

@@ -27,7 +27,6 @@ pub(super) struct RefusedAlike {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlanketRefusal {
-    /// The rule of the refusal.
     pub(crate) rule: &'static str,
     /// Whether the refusal is a block of our source.
     pub(crate) block: bool,

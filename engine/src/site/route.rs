@@ -40,7 +40,6 @@ use std::time::Instant;
 pub(crate) struct Route {
     pub(crate) host: Rc<str>,
     pub(super) preference: u16,
-    /// The IP address to connect to.
     pub(crate) address: IpAddr,
     /// Whether the host accepts everything, so that its accepts show nothing: [`accepts_everything`].
     pub(crate) accepts_everything: bool,

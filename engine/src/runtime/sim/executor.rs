@@ -92,7 +92,6 @@ fn with<T: Default>(act: impl FnOnce(&Core) -> T) -> T {
     core.map(|core| act(&core)).unwrap_or_default()
 }
 
-/// Begins a simulation on this thread, with this seed and this world.
 pub(crate) fn start(seed: u64, world: Rc<RefCell<dyn World>>) {
     let core = Core {
         base: Instant::now(),
@@ -120,7 +119,6 @@ pub(crate) fn now() -> Instant {
     with(|core| Some(core.base + core.now.get())).unwrap_or_else(Instant::now)
 }
 
-/// The number of tasks that have not ended.
 pub(crate) fn tasks() -> usize {
     with(|core| core.tasks.borrow().slots.iter().flatten().count())
 }
