@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// The state of all resolvers: whether any of them answers. All shards share it.
+/// The state of all resolvers: whether any of them answers.
 #[derive(Debug, Default)]
 pub struct Resolvers {
     /// Whether any lookup was answered since the start.
@@ -89,8 +89,8 @@ impl Resolvers {
     }
 }
 
-/// Whether mail servers can be reached from a source. Times count from one fixed instant, and are at least 1 ms, because 0 stands
-/// for "never".
+/// Whether mail servers can be reached from a source (an IP address of ours or a proxy). Times count from one fixed instant, and
+/// are at least 1 ms, because 0 stands for "never".
 #[derive(Debug)]
 pub struct Connections {
     /// For each place, when a connection to a site with this place last failed, in milliseconds; 0 if never. The hash of a site

@@ -88,7 +88,7 @@ pub struct SitePace {
     filled: Instant,
     paused_until: Option<Instant>,
     pushes: u32,
-    /// The fraction of the rate of new sessions that is allowed now. It is halved if the site says that we are too fast.
+    /// The fraction of the rate of new sessions that is allowed now, halved each time that the site says that we are too fast.
     share: f64,
     /// Since when the site has only pushed back, without an answer for a recipient.
     pushing_since: Option<Instant>,
@@ -260,10 +260,10 @@ impl SitePace {
 
     /// The site ended a session that had got answers, while `open` sessions were open. Which limit the session reached can only be
     /// guessed:
-    /// - at MAIL, that of transactions;
-    /// - otherwise, if recipients were refused, that of refusals;
-    /// - otherwise, that of transactions if the session ended between two of them, and that of recipients if it ended at a
-    ///   recipient.
+    /// - if the session ended at MAIL: the limit of transactions;
+    /// - otherwise, if recipients were refused: the limit of refusals;
+    /// - otherwise: the limit of transactions if the session ended between two of them, or the limit of recipients if it ended at
+    ///   one.
     pub fn on_cut_off(&mut self, tally: &Tally, end: End, open: u32) {
         if end == End::Mail {
             // The site refused the last transaction, so it allows only those before.
@@ -324,7 +324,7 @@ impl SitePace {
     }
 
     /// The number of recipients that probably use up no more than half of the `left` refusals, judging by the replies of the
-    /// session so far. The result never exceeds the limit in `errors`, even if all of them are refused.
+    /// session so far. Even if all recipients are refused, the limit in `errors` is kept.
     fn stretched(&self, left: u32, tally: &Tally) -> u32 {
         if left == 0 || tally.answers < PACE_STRETCH_ANSWERS {
             return 0;

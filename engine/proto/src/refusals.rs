@@ -1,10 +1,10 @@
 //! The budget of refused recipients: how many recipients a site may refuse in an hour before mailprobe stops asking it.
 //!
 //! A client that asks about one unknown recipient after the other seems to collect addresses, so servers count such recipients:
-//! Cisco's default allows each client 25 of them in an hour. For each site and source (our IP address), recipients are counted in
-//! steps of five minutes of wall-clock time, so the counts survive a restart. A step counts until its end is an hour ago, so no
-//! period of an hour has more refusals than the budget. The server may refuse all recipients under way, so they count as refused
-//! until their answers come.
+//! Cisco's default allows each client 25 of them in an hour. For each site and source (an IP address of ours or a proxy),
+//! recipients are counted in steps of five minutes of wall-clock time, so the counts survive a restart. A step counts until its end
+//! is an hour ago, so no period of an hour has more refusals than the budget. The server may refuse all recipients under way, so
+//! they count as refused until their answers come.
 
 use crate::limits::{REFUSALS_ACCEPTS_SHARE, REFUSALS_CELLS, REFUSALS_LEAST, REFUSALS_STEP, REFUSALS_STEPS};
 use std::cmp::Ordering;
@@ -57,7 +57,7 @@ impl RefusalBudget {
         }
     }
 
-    /// For each of the two values, the lower one of both budgets.
+    /// The lower budget: each of its two values is the lower one of both budgets.
     pub fn min(self, other: RefusalBudget) -> RefusalBudget {
         RefusalBudget {
             mostly_refused: self.mostly_refused.min(other.mostly_refused),

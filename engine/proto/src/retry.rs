@@ -48,14 +48,14 @@ pub struct Schedule {
 /// The earlier tries of one address for one cause.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tries {
-    /// Number of retries so far. Only schedules with `retries_max` read it.
+    /// Number of retries so far. Only schedules with `retries_max` use this number.
     pub retries: u8,
-    /// The delay before the last retry. Only schedules with `is_doubling` read it.
+    /// The delay before the last retry. Only schedules with `is_doubling` use this delay.
     pub last_delay: Duration,
 }
 
-/// A single check is asked about once more this long after a transient reply, or up to [`SINGLE_RETRY_SPREAD`] later. By then,
-/// Postfix has finished its postscreen tests or its verification of the recipient.
+/// A single check that got a transient reply is asked about once more after this time, or up to [`SINGLE_RETRY_SPREAD`] later. By
+/// then, Postfix has finished its postscreen tests or its verification of the recipient.
 pub const SINGLE_RETRY_MIN: Duration = Duration::from_secs(5);
 /// The longest random time that is added to [`SINGLE_RETRY_MIN`].
 pub const SINGLE_RETRY_SPREAD: Duration = Duration::from_secs(3);

@@ -7,7 +7,7 @@ use crate::verdict::{Class, Reason, Scope};
 /// The rule of a reply with the enhanced code 5.1.1 ("no such mailbox") and with words that may contradict it.
 const UNCERTAIN: &str = "uncertain-5.1.1";
 
-/// Facts that the meaning of the reply does not contain.
+/// What the decision needs besides the meaning of the reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RcptFacts {
     /// The code of the reply is 5yz.
@@ -44,7 +44,7 @@ pub struct RcptEffects {
 pub struct Alike {
     /// The refusal is a block of our source, if everyone gets it.
     pub block: bool,
-    /// The refusal counts by itself. If not, it counts only together with an equal refusal that does.
+    /// Whether the refusal counts by itself. Otherwise it counts only together with an equal refusal that counts by itself.
     pub counts_alone: bool,
 }
 

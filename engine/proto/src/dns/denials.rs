@@ -39,7 +39,7 @@ pub struct Denials {
 pub enum Asked {
     /// A question for MX records.
     Exchanges,
-    /// A question for A or AAAA records.
+    /// A question for A records.
     Addresses,
 }
 

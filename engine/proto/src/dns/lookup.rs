@@ -94,7 +94,7 @@ pub struct Lookup {
     config: LookupConfig,
     /// The resolver that is asked first.
     first: usize,
-    /// When the whole lookup ends at the latest. Set with the first message.
+    /// When the whole lookup ends at the latest. Set when the first message is sent.
     give_up: Option<Instant>,
     /// Number of turns so far, with the present one, and with those that were skipped because their resolver was spent. Asking the
     /// same resolver in another way, such as over TCP, is no new turn.
