@@ -1,4 +1,5 @@
-//! When a session begins: if a group has enough works to justify one, and the site, the total of the shard and the routes allow it.
+//! Decides when a session begins. A group (the domains of a site with the same hosts) gets a session if enough works wait in its
+//! queue, and if the pace of the site, the budget of refused recipients, the session limit of the shard and the routes allow it.
 
 use crate::asking::Asking;
 use crate::egress::rest;
@@ -17,10 +18,11 @@ use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Number of works for which a group gets one more session.
+/// A group gets a further session for each such number of waiting works.
 const WORKS_A_SESSION: usize = 50;
 
-/// Takes a work that has come to the shard that owns its site, and puts it into the queue of its group.
+/// Takes a work that has arrived at the shard that owns its site. The work goes into the queue of its group, or is answered at once
+/// if no session can or may ask about it.
 pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Plan, now: Instant) {
     asking.common.on_work(&work);
     let Some(group) = asking.group(plan, now) else {
@@ -35,7 +37,7 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
         return work.fail(Outage::Unavailable);
     }
     let ended = connections.ended();
-    // Failures that were counted for the hosts during an outage may have had that cause.
+    // The network was down when some connections to the hosts failed, so these failures may not be the fault of the hosts.
     if std::mem::replace(&mut group.state().outages, ended) != ended || down {
         group.lift("no_connection");
     }
@@ -61,21 +63,22 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
     if !sometimes(Fault::Break(Invariant::GroupActive)) {
         asking.state().active.entry(group.number).or_insert_with(|| Rc::clone(&group));
     }
-    // If all hosts are already known to be down, the works are answered at once.
+    // No route is left for the waiting works, for example because all hosts are down.
     if group.next(now) == Next::Nothing {
         group.take_unroutable(now).into_iter().for_each(|work| asking.shared().give_up(work, now));
     }
     dispatch::<R>(asking, &group, now);
 }
 
-/// Begins sessions for groups that want one. A group may come to want one merely because time has passed.
+/// Begins sessions for groups that want one. The sweep calls this, because a group may want one just because time has passed.
 pub(crate) fn begin_wanted<R: Runtime>(asking: &Rc<Asking>, now: Instant) {
     let wants = |group: &&Rc<Group>| group.wants_session(WORKS_A_SESSION, now);
     let wanting: Vec<Rc<Group>> = asking.state().active.values().filter(wants).cloned().collect();
     wanting.iter().for_each(|group| dispatch::<R>(asking, group, now));
 }
 
-/// Starts as many sessions for a group as its works justify, and as the site, the total of the shard and the routes allow.
+/// Starts sessions for a group until it wants none or may have none. In the second case, the group is queued until a session ends
+/// or a timer fires, unless no route is left.
 fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
     let site = &group.site;
     loop {
@@ -88,8 +91,8 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
             Next::Nothing => return,
         }
         if asking.refusal_room(group, now) == 0 {
-            // Recipients under way may make room when they are answered. If one of our own sessions ends, that wakes the group. For
-            // the sessions of other processes, `begin_wanted` looks again.
+            // Recipients that wait for a reply use up the budget too, so replies may make room. The end of a session on this shard
+            // wakes the group. `begin_wanted` notices the replies to other processes that share the budget.
             if !asking.answer_if_over_budget(group, now) {
                 group.queue_at_site();
             }
@@ -119,8 +122,8 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
     }
 }
 
-/// Queues a group for a session, and at `until` dispatches every group that is queued at its site. A later timer that is already
-/// running still wakes the site, which does no harm.
+/// Queues a group at its site, and sets the timer of the site: at `until`, [`wake`] dispatches all queued groups. A timer that was
+/// set for a later time still fires, which does no harm.
 fn dispatch_at<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, until: Instant) {
     let site = Rc::clone(&group.site);
     group.queue_at_site();
@@ -140,7 +143,7 @@ fn dispatch_at<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, until: Instan
     });
 }
 
-/// Dispatches the groups that are queued at the site by now, each once.
+/// Takes all groups out of the queue of the site, and dispatches each.
 fn wake<R: Runtime>(asking: &Rc<Asking>, site: &Site) {
     let queued = std::mem::take(&mut site.state().waiting);
     let groups: Vec<_> = queued.iter().filter_map(Weak::upgrade).collect();
@@ -148,7 +151,7 @@ fn wake<R: Runtime>(asking: &Rc<Asking>, site: &Site) {
     groups.iter().for_each(|group| dispatch::<R>(asking, group, R::now()));
 }
 
-/// A session has ended, so groups that waited only because of the total may begin one.
+/// Dispatches groups that waited because of the session limit of the shard, as long as it has room.
 fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
     while asking.state().open < asking.sessions_max {
         if planted(Fault::Break(Invariant::StarvedWoken)) {
@@ -164,7 +167,7 @@ fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
     holds(Invariant::StarvedWoken, || state.open >= asking.sessions_max || state.starved.is_empty());
 }
 
-/// `start`, changed by a planted defect if there is one; `None` means that no session ever starts.
+/// Returns `start`, unless a test has planted a defect that changes it. `None` means that no session starts.
 fn with_planted_fault(start: Start, group: &Group, now: Instant) -> Option<Start> {
     match start {
         Start::WhenOneEnds if planted(Fault::IgnoreSessions) => Some(Start::Now),
@@ -179,11 +182,11 @@ fn with_planted_fault(start: Start, group: &Group, now: Instant) -> Option<Start
     }
 }
 
-/// A place among the open sessions. It is given back when the task of the session ends, also by a panic.
+/// The place of a session task in the counts of the shard, the site and the group. The drop at the end of the task gives the place
+/// back, even after a panic.
 struct Seat<R: Runtime> {
     asking: Rc<Asking>,
     group: Rc<Group>,
-    /// The number of the task in the group.
     session: usize,
     runtime: PhantomData<R>,
 }

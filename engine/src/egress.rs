@@ -1,7 +1,7 @@
-//! The pool of sources: the addresses and proxies from which mail servers are asked, their names, and the state of each source.
+//! The pool of sources. A source is an IP address of this machine, or a proxy, from which mail servers are asked.
 //!
-//! [`engine_proto::egress`] decides which source asks a site, and how long a source rests at a site that blocks it. A source that
-//! cannot be used is our own fault. The addresses of its sites then get an outage, and no other source takes over these sites.
+//! [`engine_proto::egress`] decides which source asks a site, and how long a source rests at a site that blocks it. If a source
+//! cannot be used, for example because its proxy is down, the addresses of its sites get an outage. No other source takes over.
 
 pub(crate) mod connect;
 pub(crate) mod rest;
@@ -22,17 +22,17 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// All sources that ask mail servers.
+/// All sources of the engine.
 pub(crate) struct Pool {
     pub(crate) sources: Vec<Arc<Source>>,
-    /// Whether the operator named the sources. Otherwise there is one source, which never rests at a site: only the host that
-    /// refuses it rests, for a minute.
+    /// Whether the configuration names the sources. Otherwise there is one source, for which the kernel chooses the address. It
+    /// never rests at a whole site: if a host refuses it, only this host is not contacted, for a minute.
     pub(crate) named: bool,
 }
 
 /// One source of sessions, with its state.
 pub(crate) struct Source {
-    /// A name that never changes for this source. The choice of a source for each site depends on it.
+    /// The name by which [`choose`] finds the source of a site. If it changed, the sites would get other sources.
     id: String,
     /// The name in logs and metrics.
     pub(crate) label: String,
@@ -41,17 +41,17 @@ pub(crate) struct Source {
     pub(crate) dialog: Arc<DialogConfig>,
     /// Whether any mail server can be reached from this source.
     pub(crate) connections: Connections,
-    /// The number of rests that the source has begun, and the number of sites at which it rests now.
+    /// How often the source began to rest at a site, and the number of sites at which it rests now.
     rests: AtomicU64,
     resting: AtomicUsize,
-    /// When the last fault of the source was logged: in seconds since the start of the engine, plus one. 0: never.
+    /// When a fault of the source was last logged, in seconds since the start of the engine, plus 1. 0 if none was logged yet.
     warned: AtomicU64,
-    /// The addresses that the kernel chooses for IPv4 and for IPv6, once they are known.
+    /// For [`Way::Kernel`]: the addresses from which the kernel sends over IPv4 and IPv6. Found at their first use.
     own_ipv4: OnceLock<Option<IpAddr>>,
     own_ipv6: OnceLock<Option<IpAddr>>,
 }
 
-/// The address from which the kernel sends to `destination`. No packet is sent when a UDP socket connects.
+/// Finds the address from which the kernel sends to `destination`. The connect of a UDP socket sends no packet.
 fn chosen_by_kernel(destination: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = match destination {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -63,7 +63,7 @@ fn chosen_by_kernel(destination: IpAddr) -> Option<IpAddr> {
 }
 
 enum Way {
-    /// From the address that the kernel chooses.
+    /// The kernel chooses the address.
     Kernel,
     Address(IpAddr),
     Proxy {
@@ -73,7 +73,7 @@ enum Way {
 }
 
 impl Pool {
-    /// Like [`Pool::new`], but also checks that the addresses of sources belong to this machine.
+    /// As [`Pool::new`], after a check that the addresses of the sources belong to this machine.
     pub(crate) fn on_this_host(config: &EngineConfig) -> Result<Pool, StartError> {
         for source in &config.sources {
             if let Configured::Address(address) = source.way {
@@ -83,10 +83,10 @@ impl Pool {
         Pool::new(config)
     }
 
-    /// Makes the pool of a configuration that has an EHLO name.
+    /// Makes the pool. `machine::complete` has set the EHLO name of the configuration.
     ///
     /// # Errors
-    /// The first source that cannot be used, with the remedy.
+    /// The first fault of a source, with the remedy.
     pub(crate) fn new(config: &EngineConfig) -> Result<Pool, StartError> {
         let named = !config.sources.is_empty();
         if config.sources.len() > SOURCES_MAX {
@@ -108,13 +108,14 @@ impl Pool {
         Ok(Pool { sources, named })
     }
 
-    /// The index of the source for a site that has hosts at these addresses. `None` if no source reaches any of them.
+    /// The index of the source for a site with hosts at these addresses. `None` if no source can reach any of them over IPv4 or
+    /// IPv6.
     pub(crate) fn choose(&self, site: &str, addresses: impl Iterator<Item = IpAddr>) -> Option<usize> {
         let sources = self.sources.iter().map(|source| (source.id.as_str(), source.families));
         choose(sources, site, Families::of_all(addresses))
     }
 
-    /// Whether any source reaches hosts over IPv6. `None` if the operator named no sources, because then it depends on the kernel.
+    /// Whether any source can reach hosts over IPv6. `None` if the configuration names no sources: then the kernel decides.
     pub(crate) fn has_ipv6(&self) -> Option<bool> {
         self.named.then(|| self.sources.iter().any(|source| source.families.ipv6))
     }
@@ -140,7 +141,7 @@ impl Source {
             Configured::Proxy(proxy) => {
                 let (at, credentials) = (proxy_place(proxy)?, credentials(proxy)?);
                 let families = Families { ipv4: true, ipv6: proxy.ipv6 };
-                // The name has the user of the proxy in it, because a proxy may send each user's connections from another address.
+                // The id contains the user, because a proxy may use another public address for each user.
                 (proxy.to_string(), proxy.host_and_port(), Way::Proxy { at, credentials }, families)
             }
         };
@@ -180,7 +181,8 @@ impl Source {
         }
     }
 
-    /// Our address as a host at `destination` sees it, if there is no NAT in between. `None` if it is not known, as behind a proxy.
+    /// The address from which we connect to `destination`. The host sees the same one, unless there is a NAT. `None` for a proxy,
+    /// or if the kernel has no route.
     pub(crate) fn address_towards(&self, destination: IpAddr) -> Option<IpAddr> {
         match &self.way {
             Way::Address(address) => Some(*address),
@@ -192,7 +194,7 @@ impl Source {
         }
     }
 
-    /// The address that the operator chose for the source. `None` for other kinds of sources.
+    /// The configured address of the source. `None` if the kernel or a proxy chooses the address.
     pub(crate) fn bound_address(&self) -> Option<IpAddr> {
         match self.way {
             Way::Address(address) => Some(address),
@@ -200,12 +202,12 @@ impl Source {
         }
     }
 
-    /// Whether the source reaches addresses of this family.
+    /// Whether the source can reach addresses of this family (IPv4 or IPv6).
     pub(crate) fn serves(&self, address: IpAddr) -> bool {
         self.families.has(address)
     }
 
-    /// The text after a destination in the traces of sessions.
+    /// The words about the source that follow a destination in a trace.
     pub(crate) fn in_traces(&self) -> String {
         match self.way {
             Way::Kernel => String::new(),
@@ -214,7 +216,7 @@ impl Source {
         }
     }
 
-    /// Notes that the source could not be used, which is our own fault. Logs it at most once in [`OUTAGE_WINDOW`].
+    /// Records that the source cannot be used. Logs this at most once in [`OUTAGE_WINDOW`].
     pub(crate) fn on_failed(&self, why: &str, now: Duration) {
         self.connections.on_failed_ourselves(now);
         let last = self.warned.load(Ordering::Relaxed);
@@ -239,7 +241,7 @@ fn dialog(ehlo: Option<&str>, mail_from: Option<&str>) -> DialogConfig {
     }
 }
 
-/// Checks that sockets can be bound to an address. If not, every connection from it would fail.
+/// Checks that sockets can be bound to the address. Otherwise every connection from the address would fail.
 fn own_address(address: IpAddr) -> Result<(), StartError> {
     if address.is_unspecified() || address.is_multicast() {
         return Err(StartError(format!(
@@ -258,12 +260,12 @@ fn bind(address: IpAddr) -> io::Result<()> {
     UdpSocket::bind((address, 0)).map(drop)
 }
 
-/// Whether an address no longer belongs to this machine.
+/// Whether the address does not belong to this machine any more.
 fn is_gone(address: IpAddr) -> bool {
     bind(address).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
-/// Looks up the name of the proxy once, by the resolver of the system: the name is the operator's own, and may be in no public DNS.
+/// Looks up the name of a proxy at the start, with the resolver of the system, because public DNS may not know the name.
 fn proxy_place(proxy: &Proxy) -> Result<ProxyAddresses, StartError> {
     let place = proxy.host_and_port();
     let unknown = |why: String| {

@@ -6,17 +6,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 /// The accepted forms, for error messages.
 const FORM: &str = "write a full name, such as mx1.example.org, or an address literal, such as [192.0.2.1] or [IPv6:2001:db8::1]";
 
-/// Addresses of root servers. No packet is sent to them. The local address that the kernel would use to reach them is the one that
-/// mail servers see, unless there is a NAT.
+/// Addresses of root servers, for [`own_address`]. No packet is sent to them.
 const FAR: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)), 53),
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30)), 53),
 ];
 
-/// Parses a name from the operator: a domain, or an address literal. A domain is returned in A-labels and lower case.
+/// Parses an EHLO name from the configuration: a domain or an address literal. Returns a domain in A-labels and lower case.
 ///
 /// # Errors
-/// The fault of the text, and the form that is accepted.
+/// The fault of the text, and the forms that are accepted.
 pub(crate) fn parse(text: &str) -> Result<String, String> {
     if let Some(inside) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         let tagged = inside.get(..5).filter(|tag| tag.eq_ignore_ascii_case("IPv6:")).map(|_| &inside[5..]);
@@ -31,12 +30,11 @@ pub(crate) fn parse(text: &str) -> Result<String, String> {
     Ok(domain.as_str().to_owned())
 }
 
-/// Whether the argument of EHLO is an address literal.
+/// Whether an EHLO name is an address literal.
 pub(crate) fn is_literal(name: &str) -> bool {
     name.starts_with('[')
 }
 
-/// Makes the address literal of an IP address.
 pub(crate) fn literal(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => format!("[{address}]"),
@@ -44,7 +42,8 @@ pub(crate) fn literal(address: IpAddr) -> String {
     }
 }
 
-/// The address from which the kernel would reach the public Internet. If it has no route there, the loopback address.
+/// The address from which the kernel sends to the public Internet, over IPv4 if it can. Mail servers see the same address, unless
+/// there is a NAT. Without a route, this is the loopback address.
 pub(crate) fn own_address() -> IpAddr {
     let local = |far: SocketAddr| {
         let any: IpAddr =

@@ -1,5 +1,5 @@
-//! Gathers the DNS facts of a domain, for the details of a full check. Without the mail hosts, SPF and DMARC there are no facts.
-//! Other records that do not arrive in time count as absent.
+//! Gathers the DNS facts of a domain, for the details in the answer to a check. If DNS gives no answer for the mail hosts, SPF or
+//! DMARC, there are no facts. If it gives none for the other records, these count as absent.
 
 use crate::inquiry::Responder;
 use crate::resolution::Resolution;
@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Answers with the facts of a domain, or with `None` if its DNS could not be read before `deadline`.
+/// Answers with the facts of a domain, or with `None` if DNS has not answered for the required ones before `deadline`.
 pub(crate) async fn answer<R: Runtime>(
     resolution: Rc<Resolution<R>>,
     domain: Domain,
@@ -34,7 +34,8 @@ pub(crate) async fn answer<R: Runtime>(
     }));
 }
 
-/// The facts about the mail hosts, SPF and DMARC, and the address of the first host. `None` if DNS gave no answer.
+/// Looks up the required facts (mail hosts, SPF, DMARC), and the address of the first mail host. `None` if DNS gave no answer for
+/// one.
 async fn required<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,
@@ -53,8 +54,8 @@ async fn required<R: Runtime>(
     };
     if !matches!(found, Found::Dead(_)) {
         let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
-        // The walk has asked this already, so the answer is in the cache. The hosts are listed by preference and name, because a
-        // walk shuffles hosts of equal preference.
+        // The walk has asked this already, so the answer is in the cache. `listed` orders the hosts by preference and name, because
+        // a walk shuffles hosts of equal preference.
         let plan = MxPlan::new(domain, &*resolution.resolver.look_up(&question, true).await, 0).ok()?;
         facts.provider = Some(plan.site().provider());
         facts.mx_hosts = plan.listed().into_iter().map(|host| host.as_str().into()).collect();
@@ -62,8 +63,9 @@ async fn required<R: Runtime>(
     Some((facts, first_host))
 }
 
-/// The DMARC policy by RFC 7489 6.6.3: from the domain's own record, else from the record of its organizational domain, which may
-/// have a separate policy for its subdomains. The outer `None` means that DNS gave no answer.
+/// The DMARC policy by RFC 7489 6.6.3: from the domain's own record, or else from the record of its organizational domain, which
+/// may have a separate policy for subdomains. The outer `None` means that DNS gave no answer, the inner one that there is no
+/// policy.
 async fn dmarc_policy<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,
@@ -86,7 +88,7 @@ async fn dmarc_policy<R: Runtime>(
     }
 }
 
-/// Adds the facts that may be missing: BIMI, the name of the first host's address, and DKIM.
+/// Adds the other facts: BIMI, the reverse name (PTR) of the first mail host's address, and DKIM.
 async fn optional<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,
@@ -94,7 +96,7 @@ async fn optional<R: Runtime>(
     first_host: Option<IpAddr>,
     deadline: Instant,
 ) -> DnsFacts {
-    // A zone that answers for a selector that does not exist has a wildcard. So its answers for other selectors prove nothing.
+    // If a zone has a DKIM key even for this selector, which does not exist, the zone has a wildcard, and keys prove nothing.
     let unused = format!("{}._domainkey", resolution.selector);
     let names = [
         Name::under("default._bimi", domain),
@@ -109,7 +111,7 @@ async fn optional<R: Runtime>(
     let indicator = |outcome| read(outcome).and_then(|texts| has_bimi(&texts));
     facts.bimi = indicator(bimi).or_else(|| indicator(organization_bimi)).unwrap_or(false);
     facts.ptr = matches!(ptr.as_deref(), Some(Outcome::Records { .. }));
-    // Without an answer for that selector, the answers for others would prove nothing either.
+    // Without an answer for the unused selector, a wildcard is possible.
     if read(unused).is_some_and(|texts| !has_dkim_key(&texts)) {
         let name = |selector: &&str| Name::under(&format!("{selector}._domainkey"), domain).map(text_at);
         let outcomes = burst(resolution, DKIM_SELECTORS.iter().map(name).collect(), deadline).await;
@@ -124,12 +126,13 @@ fn text_at(name: Name) -> Question {
     Question { name, kind: RecordKind::Txt }
 }
 
-/// The outcome of a question for TXT records.
+/// Looks up TXT records.
 async fn ask<R: Runtime>(resolution: &Resolution<R>, name: Name) -> Arc<Outcome> {
     resolution.resolver.look_up(&text_at(name), true).await
 }
 
-/// The outcomes of the questions, in the same order. `None` for a question without an answer before `deadline`.
+/// Asks up to [`DNS_BURST_MAX`] questions at a time, and returns the outcomes in the same order. An outcome is `None` if there was
+/// no question, or no answer before `deadline`.
 async fn burst<R: Runtime>(
     resolution: &Resolution<R>,
     questions: Vec<Option<Question>>,

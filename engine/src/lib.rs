@@ -1,22 +1,63 @@
-//! The engine asks DNS and mail servers about addresses, on threads of its own. It adds threads, sockets, runtimes and caches to
-//! the rules of `engine_proto`. It knows nothing of accounts, credits or HTTP.
+//! The engine asks DNS and mail servers whether mailboxes exist, on threads of its own. `engine_proto` has all rules, as functions
+//! without I/O; this crate adds threads, sockets, runtimes and caches. It knows nothing of accounts, credits or HTTP.
 //!
 //! # Entry points
 //!
-//! A caller starts an [`Engine`] with an [`config::EngineConfig`] and takes a [`Client`] for each of its own threads.
-//! [`Client::submit`] takes a [`Request`] with a ticket of the caller, and [`Client::answer`] gives one [`Answer`] for each ticket.
-//! [`Client::mail_hosts`] and [`Client::facts`] ask DNS alone.
+//! A caller starts an [`Engine`] with an [`config::EngineConfig`], and makes a [`Client`] for each of its own threads.
+//! [`Client::submit`] takes a [`Request`], and [`Client::answer`] returns its [`Answer`]. Both have the same number
+//! ([`Request::ticket`]), which the caller chooses. [`Client::mail_hosts`] and [`Client::facts`] ask DNS alone.
+//!
+//! # The life of an address
+//!
+//! A *shard* is one thread of the engine, with data that only this thread uses. A *work* is an address on its way through the
+//! engine. A work moves between threads only through *inboxes*: each shard and each client has one, a bounded queue.
+//!
+//! ```text
+//!  client          1 submit                                                      7 answer
+//!                      |                                                             ^
+//!                      v inbox                                                       | inbox of the client
+//!  home shard      2 lists, DNS ------ decided without a mail server ----------------+
+//!  of the domain       |      ^                                                      |
+//!                      |      +------- inbox --------- 6 begins anew <----+          |
+//!                    3 v inbox                                            |          |
+//!  shard of        4 queue of the group <---- 6 put back ----+            |          |
+//!  the site            |                                     |            |          |
+//!                      v                                     |            |          |
+//!                  5 session: RCPT, checkpoint --------------+------------+----------+
+//! ```
+//!
+//! 1. [`Client::submit`] reserves room for the request in every inbox on the way, or refuses the request. A request that was
+//!    accepted and has no answer yet is called a *ticket*.
+//! 2. The *home shard* is selected by a hash of the domain. The lists decide about spam traps and disposable domains (`verify.rs`).
+//!    For the other works of a domain, the shard makes one *walk* through DNS, from the domain to the IP addresses of its hosts
+//!    (`walks.rs`, `walk.rs`). If the domain takes no mail, the work is answered here. If DNS gives no answer, step 6 follows.
+//! 3. The result of the walk is a *plan*: the *site* (all hosts with the same operator), the *group* (the domains of the site with
+//!    the same hosts) and the *routes* (the IP addresses of these hosts). The work goes to the shard that owns the site.
+//! 4. That shard puts the work into the queue of its group, and decides when the group gets a session (`dispatch.rs`, `site.rs`).
+//!    If no session can or may ask about the work, it is answered here.
+//! 5. A *session* is one SMTP connection (`probe.rs`). It takes works out of the queue and sends RCPT for each. Some replies decide
+//!    at once. The session holds the others until a *checkpoint*, where later replies show what the held ones are worth.
+//! 6. A work without a result is put back into the queue, for another session or another host. If no host is left, or DNS gave no
+//!    answer, and the cause may pass soon, the work *begins anew*: after 1 to 31 s its shard sends it to the home shard again
+//!    (`common.rs`). This happens once, rarely twice.
+//! 7. The [`Answer`] is a [`Finding`] or an [`Outage`]. About every 0.4 s, each shard also answers the works with a deadline that
+//!    has passed, wherever they are, except in an inbox (`shard.rs`).
+//!
+//! `docs/architecture.md` has the same steps in more detail, and `docs/glossary.md` defines all words.
 //!
 //! # Invariants
 //!
-//! - Every accepted ticket gets exactly one answer, even after a panic and when the engine stops.
-//! - A work on its way through the engine never finds a queue full, because its ticket has reserved the room.
-//! - One shard owns a site. On the path of an address there are two locks, for the lists and for the first contact with a site, and
-//!   a thread holds either for a few instructions only.
-//! - A site is asked from one source, and no other source replaces it.
-//! - No address appears in a log line, and no trace names a known mailbox of another owner.
-//!
-//! `docs/architecture.md` follows an address through the modules.
+//! - Every accepted request gets exactly one answer, even after a panic and when the engine stops.
+//! - An inbox always has room for a work, because step 1 has reserved it.
+//! - One shard owns a site, so the state of a site needs no lock. Under the profile `lab`, which sets no ceiling to keep, several
+//!   shards may each own a part of a site.
+//! - The path of an address has three locks: for the operator's lists (read in step 2), for giving a site a place in the table of
+//!   refused recipients (mostly the first contact with the site, in step 4), and for evidence that a session contradicts (step 5).
+//!   A thread holds them for a few instructions. The holder of the second may also have to wait for other processes that share the
+//!   table, for at most 20 ms.
+//! - All IPv4 addresses of a site are contacted from one source, and all IPv6 addresses from one source. If a source is blocked or
+//!   broken, no other source replaces it.
+//! - No address appears in a log line. A *known mailbox* (one that a host accepted lately) appears in no trace of another owner.
 
 #![deny(missing_docs)]
 
@@ -88,14 +129,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use work::{AnswerBox, Message, Work};
 
-/// The urgency of a request. It decides the order of the works at a site.
+/// The class of a request. Requests of a higher class are asked about first, but if a lower class waits, it gets every tenth turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// A single check: a caller waits for the answer.
+    /// A single check, the highest class: a user waits for the answer.
     Single,
-    /// An address of a batch. It comes before the addresses of lists.
+    /// An address of a batch, the middle class.
     Batch,
-    /// An address of a list. It comes after the others.
+    /// An address of a list, the lowest class.
     List,
 }
 
@@ -106,14 +147,13 @@ pub struct Request {
     pub ticket: u64,
     /// The address that is asked about.
     pub address: Address,
-    /// The urgency of the request.
+    /// The class of the request. It also decides how long the answer may take ([`SINGLE_PATIENCE`], [`BULK_PATIENCE`]).
     pub priority: Priority,
-    /// The caller's number for the owner of the request. Works of different owners take turns at a site. The engine does not hash
-    /// the number, so owners should have random numbers.
+    /// The caller's number for the owner of the request, such as an account. Requests of one class take turns by owner.
     pub owner: u64,
-    /// Whether [`Answer::trace`] should have the DNS answers, the commands and the replies.
+    /// Whether the answer needs a trace: the DNS answers, the SMTP commands and the replies, in [`Answer::trace`].
     pub trace: bool,
-    /// Whether [`Finding::observed`] should have the host and the reply that decided.
+    /// Whether the answer needs the host and the reply that decided, in [`Finding::observed`].
     pub observed: bool,
 }
 
@@ -122,67 +162,66 @@ pub struct Request {
 pub struct Answer {
     /// The number of the request.
     pub ticket: u64,
-    /// The finding, or the reason why there is none.
+    /// The finding, or the outage because of which there is none.
     pub result: Result<Finding, Outage>,
-    /// One line per step, if the request asked for it; else empty.
+    /// The trace, one line for each step. Empty if the request did not ask for it.
     pub trace: Vec<String>,
 }
 
-/// The result for an address: a reason, which is the verdict, and the rule that decided.
+/// What the engine found out about an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The reason of the verdict. [`Reason::deliverable`] is the verdict itself.
+    /// The reason of the verdict, such as a missing mailbox. [`Reason::deliverable`] gives the verdict itself.
     pub reason: Reason,
-    /// Name of the rule that decided, as docs/verdicts.md lists them.
+    /// The name of the rule that decided. docs/verdicts.md lists all rules.
     pub rule: &'static str,
-    /// The delay after which another try may give a better answer, for example after greylisting. `None` for a final result.
+    /// The delay after which another request may give a better answer, for example after greylisting. `None` if none would.
     pub retry_after: Option<Duration>,
-    /// The evidence of the verdict: a keyed hash of the domain and the host. If it is contradicted later, [`Engine::withdrawn`]
-    /// returns it.
+    /// A keyed hash of the domain and the host, if the verdict depends on how this host treats recipients of the domain. If the
+    /// host later behaves differently, [`Engine::withdrawn`] returns the hash, and the verdict must not be used again.
     pub evidence: Option<u64>,
-    /// The host on which the verdict depends, with its reply. `None` if the verdict depends on no host, or if the request did not
-    /// ask for it.
+    /// The host and the reply that decided. `None` if no host did, or if the request did not ask for this.
     pub observed: Option<Box<Observation>>,
 }
 
-/// A mail host and its reply, on which a verdict depends.
+/// The mail host on which a verdict depends, with its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
     /// The name of the MX host.
     pub host: Box<str>,
-    /// The reply to RCPT of the address, or the earlier reply because of which the address was not asked about. `None` if there was
-    /// no reply, or if an earlier check got it.
+    /// The reply that decided: to RCPT of the address or of its control recipient (a recipient that does not exist), or an earlier
+    /// refusal because of which the host was not asked about the address. `None` if the host gave no reply, or none that is stored.
     pub reply: Option<ObservedReply>,
 }
 
-/// Evidence that was contradicted. An earlier verdict with this evidence must not be used again.
+/// Evidence that a later session contradicted. No verdict with this evidence may be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Withdrawn {
-    /// The keyed hash of [`Finding::evidence`].
+    /// The hash, as in [`Finding::evidence`].
     pub evidence: u64,
     /// The time of the contradiction.
     pub at: SystemTime,
 }
 
-/// The reason why there is no finding. It says nothing about the address, and nothing may be charged.
+/// The reason why there is no finding. No server was asked about the address, or none could be, so the caller must not charge it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
     /// No resolver answers, the resolvers deny every name, no mail server can be reached, or the source of the site cannot be used.
     Unavailable,
-    /// The site has as many works as it may have. Submit the address again after some of them are answered. Only
-    /// [`Priority::Batch`] and [`Priority::List`] get this.
+    /// The site has as many requests of batches and lists as it may have, or the domain has too many that wait for DNS. Submit the
+    /// address again after some of them are answered. Requests with [`Priority::Single`] never get this.
     SiteFull,
-    /// The site has refused as many recipients within the last hour as the budget allows, so nothing was asked. Submit the address
-    /// again after this time.
+    /// Within the last hour, the site has refused as many recipients as its budget allows, so the address is not asked about now.
+    /// Submit it again after this time.
     OverBudget(Duration),
-    /// The engine stops. All requests under way get this answer.
+    /// The engine stops. All requests without an answer get this one.
     Stopping,
 }
 
 /// The reason why a request was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// The maximum number of requests is under way. Try again after an answer has arrived.
+    /// Too many requests have no answer yet. Try again after an answer has arrived.
     Full,
     /// The engine stops and accepts no request.
     Stopping,
@@ -191,11 +230,11 @@ pub enum Refusal {
 /// The load of the engine at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Number of tickets without an answer.
+    /// Number of requests that were accepted and not yet answered (tickets).
     pub under_way: usize,
-    /// Most tickets without an answer ([`EngineConfig::tickets_max`]). A request beyond that is refused as [`Refusal::Full`].
+    /// The maximum of `under_way` ([`EngineConfig::tickets_max`]). Beyond it, requests get [`Refusal::Full`].
     pub tickets_max: usize,
-    /// Most SMTP sessions that are open at once, over all shards ([`EngineConfig::sessions`]).
+    /// The maximum of open SMTP sessions over all shards ([`EngineConfig::sessions`]).
     pub sessions_max: usize,
     /// The load of each shard, in the order of their numbers.
     pub shards: Vec<ShardFigures>,
@@ -203,37 +242,37 @@ pub struct Figures {
     pub sources: Vec<SourceFigures>,
 }
 
-/// The state of a source.
+/// The state of a source: an IP address or a proxy from which mail servers are asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFigures {
-    /// Its address, or its proxy and EHLO name.
+    /// The IP address, or the proxy with the EHLO name; `default` if the operator named no source.
     pub name: String,
-    /// How often the source began a rest, because a site blocked it.
+    /// How often the source began to rest at a site that blocked it. A resting source does not contact the site.
     pub rests: u64,
-    /// Number of sites at which it rests now.
+    /// Number of sites at which the source rests now.
     pub resting: usize,
-    /// Whether no host can be reached from it.
+    /// Whether no mail server at all can be reached from the source.
     pub down: bool,
 }
 
 /// The load of a shard at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ShardFigures {
-    /// Number of messages in its inbox.
+    /// Number of messages in the inbox of the shard.
     pub waiting: usize,
-    /// Number of open sessions at its last heartbeat.
+    /// Number of open sessions at the last heartbeat. A shard records a heartbeat every 0.2 s.
     pub sessions: usize,
-    /// Number of addresses that wait for a session at its last heartbeat.
+    /// Number of addresses that waited in queues for a session at the last heartbeat.
     pub queued: usize,
-    /// Number of replies about recipients since the start.
+    /// Number of replies to RCPT from the start to the last heartbeat.
     pub answers: u64,
-    /// Processor time since the start; zero if the kernel does not count it.
+    /// Processor time of the shard from the start to the last heartbeat. Zero if the kernel does not count it.
     pub busy: Duration,
-    /// Time since its last heartbeat.
+    /// Time since the last heartbeat.
     pub silent: Duration,
 }
 
-/// The reason why the engine did not start: one line with the fault and the remedy.
+/// The reason why the engine did not start: a text for the operator, with the fault and mostly the remedy.
 #[derive(Debug)]
 pub struct StartError(pub String);
 
@@ -245,7 +284,7 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// The running engine. It stops when it is dropped or by [`Engine::stop`].
+/// A running engine. Dropping it stops it, like [`Engine::stop`].
 pub struct Engine {
     shared: Arc<Shared>,
     under_way: Arc<AtomicUsize>,
@@ -254,15 +293,15 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the shards.
+    /// Starts the engine, and waits until all shards run.
     ///
     /// # Errors
-    /// [`StartError`] if no runtime is available, or if the configuration cannot work on this machine.
+    /// [`StartError`] if no runtime is available, if the configuration cannot work on this machine, or if a shard does not start.
     pub fn start(config: EngineConfig) -> Result<Engine, StartError> {
         Engine::launch(config, runtime::run)
     }
 
-    /// Starts the shards. `run` drives each of them on a thread of its own.
+    /// As [`Engine::start`]. Each shard has a thread, on which `run` drives it.
     fn launch(
         mut config: EngineConfig,
         run: impl Fn(Flavor, ShardMain) -> io::Result<()> + Copy + Send + 'static,
@@ -292,7 +331,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Makes a client for one thread, with room for `capacity` requests under way.
+    /// Makes a client for one thread. The client may have up to `capacity` requests without an answer.
     pub fn client(&self, capacity: usize) -> Client {
         let capacity = capacity.clamp(1, self.shared.config.tickets_max);
         Client {
@@ -303,13 +342,13 @@ impl Engine {
         }
     }
 
-    /// One line that says which runtime and driver run on how many shards, and why.
+    /// One line with the number of shards, the runtime and driver that run them, and why these were chosen.
     pub fn describe(&self) -> String {
         let count = self.shared.shards.len();
         format!("{count} shard{} on {}", if count == 1 { "" } else { "s" }, self.chosen.why)
     }
 
-    /// A function that reads the load of the engine. Any thread may call it at any time.
+    /// Returns a function that reads the load of the engine. Any thread may call this function at any time.
     pub fn gauge(&self) -> impl Fn() -> Figures + Send + Sync + 'static {
         let (shared, under_way) = (Arc::clone(&self.shared), Arc::clone(&self.under_way));
         move || {
@@ -332,20 +371,20 @@ impl Engine {
         }
     }
 
-    /// A function that reads the counts of refused recipients. Any thread may call it at any time. The next start takes the
-    /// counts in [`EngineConfig::refusals`].
+    /// Returns a function that reads the counts of refused recipients. Any thread may call this function at any time. The next
+    /// start of the engine should get the counts, in [`EngineConfig::refusals`].
     pub fn refusals(&self) -> impl Fn() -> Vec<KeptRefusals> + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.table.kept(shared.refusal_step(Instant::now()))
     }
 
-    /// A function that takes the evidence that was contradicted since its last call.
+    /// Returns a function that takes the evidence that was contradicted since the last call of this function.
     pub fn withdrawn(&self) -> impl Fn() -> Vec<Withdrawn> + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || std::mem::take(&mut *shared.withdrawn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// One line with the fault of the resolvers and its remedy, while they count as down; else `None`.
+    /// One line with the fault of the resolvers and the remedy. `None` unless the resolvers are silent or deny every name.
     pub fn trouble(&self) -> Option<String> {
         let resolvers = &self.shared.config.resolvers;
         let names: Vec<String> = resolvers.iter().map(ToString::to_string).collect();
@@ -364,12 +403,12 @@ impl Engine {
         health.are_silent().then(silent)
     }
 
-    /// Stops the engine. Requests under way are answered with [`Outage::Stopping`].
+    /// Stops the engine. Requests without an answer get [`Outage::Stopping`].
     pub fn stop(mut self) {
         self.end();
     }
 
-    /// Waits until every shard has shown a heartbeat. Fails if a thread has ended, or after ten seconds.
+    /// Waits until every shard has recorded a heartbeat. Fails if a thread has ended, or after ten seconds.
     fn await_shards(&self) -> Result<(), StartError> {
         let patience = Instant::now() + Duration::from_secs(10);
         let asleep = |face: &ShardFace| face.heartbeat.load(Ordering::Relaxed) == 0;
@@ -385,7 +424,7 @@ impl Engine {
     fn end(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         for face in &self.shared.shards {
-            // The inbox has room for this message beside those of all tickets.
+            // The inbox has room for this message in addition to those of all requests (`assemble`).
             let _ = face.inbox.push(Message::Stop);
             face.inbox.wake();
         }
@@ -395,7 +434,7 @@ impl Engine {
                 tracing::error!("a thread of the engine panicked");
             }
         }
-        // A shard may have sent messages to another one that had already ended. They answer for themselves when they are dropped.
+        // A shard may have sent messages to a shard that had already ended. Dropping such a message answers its request.
         for face in &self.shared.shards {
             while face.inbox.try_pop().is_some() {}
         }
@@ -415,7 +454,7 @@ fn shared(config: EngineConfig) -> Result<Shared, StartError> {
     assemble(config, pool, ipv6, tls, Instant::now())
 }
 
-/// The state that all shards share.
+/// Makes the state that all shards share.
 fn assemble(
     config: EngineConfig,
     pool: Pool,
@@ -429,7 +468,7 @@ fn assemble(
     };
     // The sessions are divided among the shards, and every shard needs at least one.
     let shards = shards.min(config.sessions);
-    // Every ticket and every inquiry has at most one message under way. The rest is for [`Message::Stop`].
+    // Each accepted request and each inquiry is in at most one message at a time. The other eight places are for [`Message::Stop`].
     let room = config.tickets_max + INQUIRIES_MAX + 8;
     let face = || ShardFace {
         inbox: Inbox::new(room),
@@ -447,7 +486,7 @@ fn assemble(
         }
     };
     let started_at = match &config.table {
-        // Runs that share a table must use the same clock.
+        // All processes that share a table use its clock, so that they count a refusal in the same step of time.
         Some(table) => SystemTime::UNIX_EPOCH + table.since_epoch(),
         None => seed::wall_clock(),
     };
@@ -471,7 +510,7 @@ fn assemble(
     })
 }
 
-/// The access of one thread to the engine.
+/// Submits requests and receives their answers, for one thread.
 pub struct Client {
     shared: Arc<Shared>,
     mailbox: Arc<AnswerBox>,
@@ -483,7 +522,7 @@ impl Client {
     /// Submits a request to the engine.
     ///
     /// # Errors
-    /// [`Refusal`]. The request was not accepted and gets no answer.
+    /// [`Refusal`] if the request was not accepted. Such a request gets no answer.
     pub fn submit(&self, request: Request) -> Result<(), Refusal> {
         self.submit_at(request, Instant::now())
     }
@@ -492,7 +531,7 @@ impl Client {
         if self.shared.stopping.load(Ordering::Relaxed) {
             return Err(Refusal::Stopping);
         }
-        // The ticket reserves room for its message in every inbox on its way, and for its answer in the inbox of this client.
+        // These two checks reserve room: in this client's inbox for the answer, and in each shard's inbox for the work.
         if self.own.get() >= self.capacity {
             return Err(Refusal::Full);
         }
@@ -509,42 +548,43 @@ impl Client {
         let work = Work::new(request, Arc::clone(&self.mailbox), now + patience);
         let home = self.shared.shard_of(work.address.domain().as_str());
         if let Err(message) = home.inbox.push(Message::Resolve(work)) {
-            // This cannot happen, because the ticket has reserved room. The work answers for itself when it is dropped.
+            // This cannot happen, because room was reserved. Dropping the work would answer the request.
             drop(message);
         }
         self.drain_if_ended(home);
         Ok(())
     }
 
-    /// Drops the messages of a shard that ended while it was given a message. A message answers for itself when it is dropped.
+    /// Empties the inbox of a shard that has ended, because a message may have arrived too late. Dropping a message answers its
+    /// request.
     fn drain_if_ended(&self, face: &ShardFace) {
-        // A shard empties its inbox after the stop, and then shows that it has ended. So either the shard finds a message that was
-        // pushed before, or this thread sees that the shard has ended.
+        // A stopping shard empties its inbox, and then sets its heartbeat to `u64::MAX`. So either the shard finds the message that
+        // was pushed before this call, or this thread sees that the shard has ended.
         if self.shared.stopping.load(Ordering::SeqCst) && face.heartbeat.load(Ordering::SeqCst) == u64::MAX {
             while face.inbox.try_pop().is_some() {}
         }
     }
 
-    /// The current lists of the engine.
+    /// The operator's and the built-in lists, as the engine uses them now.
     pub fn lists(&self) -> Arc<engine_proto::lists::Lists> {
         self.shared.config.lists.get()
     }
 
-    /// Asks DNS whether a domain has mail hosts. The answer arrives within [`FAST_PATIENCE`]. If DNS gave none by then, it is
-    /// [`MailHosts::Unknown`], or [`Outage::Unavailable`] if the resolvers are to blame.
+    /// Asks DNS whether a domain has mail hosts. The answer arrives within about [`FAST_PATIENCE`]. If DNS has not replied by then,
+    /// the answer is [`MailHosts::Unknown`], or [`Outage::Unavailable`] if the resolvers are to blame.
     ///
     /// # Errors
-    /// [`Refusal`]. Nothing was asked.
+    /// [`Refusal`] if the engine stops, or if too many inquiries have no answer yet.
     pub fn mail_hosts(&self, domain: Domain) -> Result<PendingInquiry<MailHosts>, Refusal> {
         let deadline = Instant::now() + FAST_PATIENCE;
         self.inquire(&domain.clone(), |responder| Inquiry::MailHosts(domain, responder, deadline))
     }
 
-    /// Asks for the DNS facts of a domain. The answer arrives within [`FACTS_PATIENCE`]. It is `None` if DNS could not be read by
-    /// then.
+    /// Asks DNS for the facts about a domain: its mail hosts, SPF, DMARC and others. The answer arrives within [`FACTS_PATIENCE`].
+    /// `None` if DNS has not answered for the most important facts by then.
     ///
     /// # Errors
-    /// [`Refusal`]. Nothing was asked.
+    /// [`Refusal`] if the engine stops, or if too many inquiries have no answer yet.
     pub fn facts(&self, domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal> {
         let deadline = Instant::now() + FACTS_PATIENCE;
         self.inquire(&domain.clone(), |responder| Inquiry::Facts(domain, responder, deadline))
@@ -560,27 +600,27 @@ impl Client {
         }
         let (responder, pending) = inquiry::pending_inquiry_in(InquiryPlace::take(&self.shared.inquiries)?);
         let home = self.shared.shard_of(domain.as_str());
-        // The place has reserved room. An inquiry that is dropped answers for itself.
+        // The push cannot fail, because [`InquiryPlace`] has reserved room. Dropping an inquiry would answer it.
         drop(home.inbox.push(Message::Inquire(inquiry(responder))));
         self.drain_if_ended(home);
         Ok(pending)
     }
 
-    /// Waits for the next answer, on any executor. Other threads may wake the task.
+    /// Waits for the next answer. The executor must allow other threads to wake its tasks.
     pub async fn answer(&self) -> Answer {
         let answer = self.mailbox.inbox.pop().await;
         self.release();
         answer
     }
 
-    /// Waits for the next answer on a thread without an executor. `None` if none arrives within `patience`.
+    /// Waits for the next answer, and blocks the thread. `None` if no answer arrives within `patience`.
     pub fn answer_blocking(&self, patience: Duration) -> Option<Answer> {
         let answer = self.mailbox.inbox.pop_blocking(patience)?;
         self.release();
         Some(answer)
     }
 
-    /// Appends up to `most` answers to `into`. Waits only for the first of them, for at most `patience`.
+    /// Appends up to `most` answers to `into`. Blocks the thread until the first of them arrives, for at most `patience`.
     pub fn answers_blocking(&self, most: usize, patience: Duration, into: &mut Vec<Answer>) {
         let before = into.len();
         let inbox = &self.mailbox.inbox;
@@ -597,27 +637,28 @@ impl Client {
         self.mailbox.under_way.fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// The approximate number of requests about which a server has replied while their answers were held. A session holds answers
-    /// until later replies prove them, so with a slow server this number grows long before the first answer arrives.
+    /// The approximate number of requests of this client for which a session has ever held a reply. A session holds most replies
+    /// until later replies prove them. So with a slow server, this number grows long before the first answer arrives.
     pub fn replied(&self) -> u64 {
         self.mailbox.held_so_far()
     }
 
-    /// Appends the tickets of requests about which a server has replied since the last call and which still wait for a proof. The
-    /// first call begins to collect these tickets. It must be followed by others, because the collected tickets use memory.
+    /// Appends the numbers ([`Request::ticket`]) of the requests for which a session has begun to hold a reply since the last call.
+    /// Some may have their answers by now. The engine collects the numbers from the first call on, so the caller has to go on
+    /// calling, or they fill the memory.
     pub fn held(&self, into: &mut Vec<u64>) {
         self.mailbox.held(into);
     }
 
-    /// Makes the engine answer all requests of this client soon, with what is known by then.
+    /// Makes the engine answer all present requests of this client soon, each with what is known about it.
     pub fn recall(&self) {
         self.mailbox.recall();
         self.shared.recalls.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Makes the engine answer those requests of this client that wait soon, with what is known by then. The requests about which
-    /// servers are being asked get their real answers: their sessions take no further works, and so prove what they hold. The
-    /// client must submit nothing more.
+    /// Makes the engine answer soon all requests of this client that wait in a queue or for DNS, each with what is known about it.
+    /// Requests about which a session is asking, or for which it holds a reply, still get their real answers. The client must not
+    /// submit further requests.
     pub fn drain(&self) {
         self.mailbox.drain();
         self.shared.recalls.fetch_add(1, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Connections from a source: from an address, or through a SOCKS5 proxy (RFC 1928).
+//! Opens connections to mail servers from a source: from an IP address of this machine, or through a SOCKS5 proxy (RFC 1928).
 
 use super::{Source, Way, is_gone};
 use crate::runtime::{ByteStream, Runtime};
@@ -10,14 +10,14 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Why a connection could not be made.
+/// The reason why a connection could not be opened.
 #[derive(Debug)]
 pub(crate) enum Unconnected {
-    /// The host cannot be reached.
+    /// The mail server cannot be reached.
     Host(io::Error),
-    /// We are out of descriptors, ports or memory, which says nothing about the host or the source.
+    /// This machine is out of descriptors, ports or memory, which says nothing about the mail server or the source.
     Ours(io::Error),
-    /// The source cannot be used, which says nothing about the host.
+    /// The source cannot be used, which says nothing about the mail server. The text is the reason.
     Source(String),
 }
 
@@ -31,10 +31,11 @@ impl fmt::Display for Unconnected {
 }
 
 impl Source {
-    /// Connects to `destination` before `limit`. Also returns the first bytes of the host, if a proxy has passed them on already.
+    /// Connects to `destination` before `limit`. Also returns the first bytes of the mail server, if they arrived together with the
+    /// last reply of a proxy.
     ///
     /// # Errors
-    /// [`Unconnected`]. A host that does not answer within [`CONNECT_TIMEOUT`] counts as a host that cannot be reached.
+    /// [`Unconnected`]. It is [`Unconnected::Host`] too if the mail server does not answer within [`CONNECT_TIMEOUT`].
     pub(crate) async fn connect<R: Runtime>(
         &self,
         destination: SocketAddr,
@@ -44,7 +45,7 @@ impl Source {
             Way::Kernel => None,
             Way::Address(address) => Some(*address),
             Way::Proxy { at, credentials } => {
-                // The future is boxed, so that connections without a proxy need no memory for it.
+                // Boxed, so that the future of a connection without a proxy does not reserve memory for the one of a proxy.
                 return Box::pin(through::<R>(at, credentials.as_ref(), destination, limit)).await;
             }
         };
@@ -62,23 +63,23 @@ impl Source {
         }
     }
 
-    /// Checks that the source can be used, as far as this is possible without a destination: a proxy must accept the login.
+    /// Checks that a proxy accepts the login. A source without a proxy passes unchecked.
     ///
     /// # Errors
-    /// The fault of the source.
+    /// The proxy cannot be reached, or it refuses the login.
     pub(crate) async fn check_login<R: Runtime>(&self) -> Result<(), Unconnected> {
         let Way::Proxy { at, credentials } = &self.way else { return Ok(()) };
-        // The handshake ends before it asks the proxy for a connection.
+        // Any destination will do, because the handshake stops before it names the destination to the proxy.
         let Some(destination) = at.addresses.first() else { return Ok(()) };
         let mut handshake = Handshake::new(*destination, credentials.as_ref());
         enter::<R>(at, &mut handshake, R::now() + PROXY_TIMEOUT).await.map(drop)
     }
 }
 
-/// The addresses of a proxy, in the order of the system's resolver. There is at least one.
+/// The addresses of a proxy, at least one, in the order in which the system's resolver gave them.
 pub(super) struct ProxyAddresses {
     addresses: Vec<SocketAddr>,
-    /// The index of the address that accepted the last connection. This address is tried first.
+    /// The index of the address that last accepted a connection. The next connection tries this address first.
     last: AtomicUsize,
 }
 
@@ -89,7 +90,8 @@ impl ProxyAddresses {
         (!addresses.is_empty()).then(|| ProxyAddresses { addresses, last: AtomicUsize::new(0) })
     }
 
-    /// Connects to the first address that accepts. The time that is left is divided equally among the addresses that are left.
+    /// Tries one address after the other until one accepts. Each gets an equal share of the time until the deadline, so a silent
+    /// address leaves time for the others.
     async fn connect<R: Runtime>(&self, deadline: Instant) -> Result<R::Stream, Unconnected> {
         let (count, first) = (self.addresses.len(), self.last.load(Ordering::Relaxed));
         let mut tried = 0;
@@ -113,7 +115,7 @@ impl ProxyAddresses {
     }
 }
 
-/// Connects to `destination` through a proxy.
+/// Connects to `destination` through a proxy. Also returns the bytes that arrived after the last reply of the proxy.
 async fn through<R: Runtime>(
     proxy: &ProxyAddresses,
     credentials: Option<&Credentials>,
@@ -122,7 +124,7 @@ async fn through<R: Runtime>(
 ) -> Result<(R::Stream, Vec<u8>), Unconnected> {
     let mut handshake = Handshake::new(destination, credentials);
     let mut stream = enter::<R>(proxy, &mut handshake, limit).await?;
-    // From here on, a delay counts against the destination and not against the proxy.
+    // From here on, silence is the fault of the destination: the proxy waits for it.
     let deadline = (R::now() + CONNECT_TIMEOUT).min(limit);
     negotiate(&mut stream, &mut handshake, HandshakeStep::Done, deadline).await.map_err(
         |error| match error {
@@ -133,7 +135,7 @@ async fn through<R: Runtime>(
     Ok((stream, handshake.into_rest()))
 }
 
-/// Connects to a proxy, and takes the handshake to the point at which CONNECT can be sent.
+/// Connects to a proxy and logs in. The next message of the handshake is CONNECT.
 async fn enter<R: Runtime>(
     proxy: &ProxyAddresses,
     handshake: &mut Handshake<'_>,
@@ -155,7 +157,7 @@ enum NegotiationError {
     Failed(HandshakeFailure),
 }
 
-/// Continues the handshake up to the step `until`.
+/// Continues the handshake until it has reached the step `until`.
 async fn negotiate<S: ByteStream>(
     stream: &mut S,
     handshake: &mut Handshake<'_>,
@@ -204,7 +206,7 @@ fn in_words(fault: Fault) -> String {
     format!("the proxy is at fault: {}", fault.as_str())
 }
 
-/// Whether this machine is out of descriptors, ports or memory, which says nothing about the other machine.
+/// Whether the error means that this machine is out of descriptors, ports or memory.
 fn is_ours(error: &io::Error) -> bool {
     let ours =
         [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::EADDRNOTAVAIL, libc::EADDRINUSE];

@@ -1,9 +1,9 @@
-//! The rest of a source at a site that blocks it: mailprobe does not contact the site from this source, and no other source takes
-//! over.
+//! The time in which a source (our address or proxy) rests at a site that blocks it. During this time mailprobe does not contact
+//! the site from the source, and no other source takes over.
 //!
-//! A block is first noted in the record of the host (`site/route.rs`). If no other host of the group is left, the source rests at
-//! the whole site. This rest has a record of its own ([`engine_proto::egress::Rests`]), by source and site. It lasts for hours,
-//! longer than the groups with the records of hosts.
+//! A block by one host first takes only this host out of use (`site/route.rs`). When no other host of the group can be used, the
+//! source rests at the whole site, for hours. [`engine_proto::egress::Rests`] records this by source and site, because the records
+//! of hosts end earlier, with their groups.
 
 use crate::asking::Asking;
 use crate::site::Group;
@@ -12,18 +12,19 @@ use engine_proto::verdict::{Class, Classification, Scope};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The rule of addresses that are not asked about because the source of their site rests there.
+/// The rule in the answers about addresses that are not asked about because the source rests at their site.
 pub(crate) const RESTED: &str = "source_rested";
 
-/// Whether a refusal may be a block of our source: it is about our address, our name or our reverse-path, and not about our pace.
-/// At RCPT the caller also waits until the host says it to everyone. Without sources that the operator named, there are no blocks.
+/// Whether a refusal may be a block of our source: a refusal of our address, name or reverse-path that is not about our pace. A
+/// refusal at RCPT is a block only if the host also gives it to everyone, which the caller has to find out. Without configured
+/// sources, nothing counts as a block.
 pub(crate) fn is_block(asking: &Asking, said: &Classification) -> bool {
     let about_us = matches!(said.scope, Scope::Us | Scope::Sender);
     asking.shared().pool.named && about_us && matches!(said.class, Class::Policy | Class::Unclear)
 }
 
-/// Records that a host has blocked our source. If no other host of the group is left, the source rests at the site. The works that
-/// wait there are answered at once, and so are new works until the rest ends.
+/// Acts on a block by a host that the caller has taken out of use. If no other host of the group can be used, the source begins to
+/// rest at the site: waiting works of the site are answered at once, and so are new works until the rest ends.
 pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now: Instant) {
     if !group.is_down(now) {
         return;
@@ -46,12 +47,11 @@ pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now
     for other in asking.groups_of(&group.site_name, index) {
         other.set_down(now + time, RESTED);
         other.take_all_waiting().into_iter().for_each(|work| rested(work, RESTED, time));
-        // This answers control recipients, and the works that wait for their result.
         asking.answer_unroutable(&other, now);
     }
 }
 
-/// Returns the work, or answers it if the source of its site rests there.
+/// Answers the work if the source rests at the site. Otherwise returns the work.
 pub(crate) fn unless_rested(asking: &Asking, group: &Group, work: Work, now: Instant) -> Option<Work> {
     let left = asking.state().rests.left(group.source, &group.site_name, now);
     match left {
@@ -63,12 +63,12 @@ pub(crate) fn unless_rested(asking: &Asking, group: &Group, work: Work, now: Ins
     }
 }
 
-/// Records that the site has answered our source. After a rest has ended, this makes the next rest short again.
+/// Records that the site has replied to our source. If a rest of the source there is over, the next one will be short again.
 pub(crate) fn on_answer(asking: &Asking, group: &Group, now: Instant) {
     asking.state().rests.on_answer(group.source, &group.site_name, now);
 }
 
-/// Subtracts the rests that have ended from the figures of their sources.
+/// Subtracts rests that have ended from the number of sites at which each source rests.
 pub(crate) fn count_ended(asking: &Asking, now: Instant) {
     let ended = asking.state().rests.take_ended(now);
     for index in ended {
