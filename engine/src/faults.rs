@@ -1,86 +1,83 @@
-//! Defects that a test plants in the engine, to show that the checks of a simulation notice them.
+//! Defects that a test plants in the engine, to show that the checks of the simulation find them.
 //!
-//! Product code asks [`planted`] or [`sometimes`] at the place of a defect. Without the feature `sim` both are constant, and the
-//! compiler removes the defect. A new defect also needs a name (`FAULTS` in `sim.rs`) and the breach by which the simulation finds
-//! it (`broken_by` in `tools/xtask/src/sim/mod.rs`). A defect that breaks an asserted rule gets both from its row in
+//! The code calls [`planted`] or [`sometimes`] where it has a defect. Without the feature `sim`, both are constant functions that
+//! return false, so the compiler removes all defects. A new defect also needs a name (`FAULTS` in `sim.rs`), and the failed check
+//! by which the simulation finds the defect (`broken_by` in `tools/xtask/src/sim/mod.rs`). [`Fault::Break`] gets both from
 //! `invariants.rs`.
 
 use crate::invariants::Invariant;
 
-/// A defect that is put into the engine on purpose, to see that it is noticed.
+/// A defect that a test can plant in the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// One answer in 16 is not delivered.
     LoseTicket,
     /// One answer in 16 is delivered twice.
     AnswerTwice,
-    /// The sweep does nothing, so a work whose deadline has passed is not answered in time.
+    /// The sweep does nothing, so no work is answered at its deadline.
     AnswerLate,
-    /// A refusal that is not about the recipient denies the mailbox.
+    /// A refusal that is not about the recipient counts as a proof that the mailbox does not exist.
     SessionAsRecipient,
-    /// An accepted recipient is confirmed at once, and no control recipient is asked.
+    /// An accepted recipient is confirmed at once, without a control recipient (one that does not exist).
     ConfirmWithoutControl,
     /// The limit of open sessions of a site is not applied.
     IgnoreSessions,
-    /// The limit of session starts of a site is not applied.
+    /// Neither the limit of new sessions in a minute nor a pause of the site delays a session.
     IgnoreStarts,
     /// Some sites get no session.
     StarveSite,
-    /// A task outlives its session.
+    /// After one session in 16, a task stays alive for ever.
     LeakTask,
-    /// The connection of one session in 16 that ends with QUIT is never closed.
+    /// Of the sessions that end with QUIT, one in 16 never closes its connection.
     LeakSession,
     /// A group without work is not forgotten.
     LeakGroup,
-    /// A held accept is confirmed when it is released, whether or not a recipient of its domain was refused after it.
+    /// An accept that a session holds is confirmed at the checkpoint, even if no recipient of its domain was refused after it.
     BelieveAccept,
-    /// A held refusal is released as proven, even if no mailbox was accepted after it. The questions that would prove it are still
-    /// asked, but their answers do not matter.
+    /// A refusal that a session holds counts at the checkpoint, whatever the replies to the questions were that should prove it.
     BelieveRefusals,
-    /// The budget of refused recipients never says no, neither for works nor for control recipients. Refusals and accepts are
-    /// counted as before.
+    /// The budget of refused recipients never stops a question. Refusals and accepts are still counted.
     IgnoreBudget,
-    /// Recipients take nothing from the budget: neither those that are under way nor those that were refused are counted.
+    /// The budget counts neither the refused recipients nor those that wait for a reply.
     ForgetReserved,
-    /// Single checks believe for ever what a control recipient once showed: neither age, nor a contradiction, nor the number of
-    /// accepts since then ends it.
+    /// Single checks rely for ever on what a control recipient once showed, whatever its age, later contradictions, and the number
+    /// of accepts since then.
     BelieveControl,
-    /// After one accepted control recipient, the rows of its domain are answered `catch_all` without being asked about, although no
-    /// second session has confirmed it.
+    /// One session with an accepted control recipient is enough to answer rows of the domain as `catch_all` without a question. Two
+    /// sessions should be needed.
     SpareEarly,
-    /// A 421 after refusals that says that we are too fast or not wanted is treated like any other end of a session: the site gets
-    /// no pause, its rate is not lowered and the source does not rest, so the next session begins at once.
+    /// If a server ends a session with a 421 that says that we are too fast or not wanted, this counts like any other end of a
+    /// session. So the site gets no such pause, the rate of new sessions is not halved, and the source does not rest.
     IgnoreBusy,
-    /// A reply is read as if it had an enhanced status code in its first five bytes: a short one ends the task in a panic.
+    /// The code takes the first five bytes of a reply text for an enhanced status code. A shorter text makes the task panic.
     Panic,
-    /// A session that waits for work wakes itself at once, again and again.
+    /// A session that waits for work wakes itself without end.
     Spin,
-    /// Identical refusals are not counted, so a host that refuses everyone for the same reason is asked about more and more
-    /// recipients.
+    /// Equal refusals are not counted, so mailprobe goes on to ask a host that refuses everyone.
     AskOn,
-    /// The control recipient of a domain changes every minute, not every day.
+    /// The control recipient of a domain changes every minute instead of every day.
     ManyControls,
-    /// No route counts as down or as resting, whatever its host did.
+    /// No route (address of a host) counts as down or as resting, whatever happened there.
     NeverRest,
     /// One write in 16 is sent twice, as if the first attempt had sent nothing.
     WriteTwice,
-    /// The recipients that a session has asked about before do not limit its next transaction.
+    /// The size of a transaction does not depend on what the session has asked about before.
     IgnoreSessionLimits,
-    /// If a host cannot be reached or does not answer, our own network is blamed in any case.
+    /// If a host cannot be reached or does not answer, the address always gets an outage, as if our own network were at fault.
     BlameNetwork,
     /// Accepted recipients count as refused in the budget.
     CountAccepts,
-    /// The defect that breaks a rule which the engine asserts.
+    /// The defect that breaks this rule, which the engine itself checks.
     Break(Invariant),
 }
 
 #[cfg(feature = "sim")]
 thread_local! {
-    /// The defect of this thread, and how often [`sometimes`] was asked about it.
+    /// The defect of this thread, and the number of calls of [`sometimes`] for it.
     static PLANTED: std::cell::Cell<(Option<Fault>, u32)> = const { std::cell::Cell::new((None, 0)) };
 }
 
-/// Plants a defect in the engine of this thread in place of the last one, or removes it.
+/// Plants a defect in the engine of this thread, in place of any earlier one. `None` only removes the earlier one.
 #[cfg(feature = "sim")]
 pub(crate) fn plant(fault: Option<Fault>) {
     PLANTED.set((fault, 0));
@@ -92,7 +89,7 @@ pub(crate) fn planted(fault: Fault) -> bool {
     PLANTED.get().0 == Some(fault)
 }
 
-/// Whether this defect is planted and shows this time: one time in 16.
+/// Whether this defect is planted and has its effect in this call, which is so in one call of 16.
 #[cfg(feature = "sim")]
 pub(crate) fn sometimes(fault: Fault) -> bool {
     let (planted, count) = PLANTED.get();
@@ -103,13 +100,13 @@ pub(crate) fn sometimes(fault: Fault) -> bool {
     count % 16 == 15
 }
 
-/// In production builds, no defect is planted.
+/// Without the feature `sim`, no defect is planted.
 #[cfg(not(feature = "sim"))]
 pub(crate) const fn planted(_fault: Fault) -> bool {
     false
 }
 
-/// In production builds, no defect is planted.
+/// Without the feature `sim`, no defect is planted.
 #[cfg(not(feature = "sim"))]
 pub(crate) const fn sometimes(_fault: Fault) -> bool {
     false

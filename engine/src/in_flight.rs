@@ -1,7 +1,7 @@
-//! The works of one transaction: the server is being asked about their recipients.
+//! The works that one transaction of a session asks about. A work is an address on its way through the engine.
 //!
-//! A session may take longer than the patience of some works. These works are answered at their deadline, and a later reply about
-//! them is ignored.
+//! A transaction may last longer than some of its works can wait. The sweep of the shard takes such a work out at its deadline and
+//! answers it. The later reply of the server then finds the place of the work empty.
 
 use crate::faults::{Fault, planted};
 use crate::invariants::{Invariant, holds};
@@ -10,9 +10,10 @@ use std::time::Instant;
 
 #[derive(Default)]
 pub(crate) struct InFlight {
-    /// The works by their places in the transaction. A place is empty once its work has an answer.
+    /// The works in the order of the RCPT commands. A place is empty after its work was taken out.
     works: Vec<Option<Work>>,
-    /// No work expires before this instant. `None`: no work can expire.
+    /// At or before the earliest deadline of the works, so that most calls of [`InFlight::take_expired`] need not look at them.
+    /// `None` if there are no works.
     due: Option<Instant>,
 }
 
@@ -23,22 +24,18 @@ impl InFlight {
         InFlight { works: works.into_iter().map(Some).collect(), due }
     }
 
-    /// Takes the work at a place, if it is still there.
     pub(crate) fn take(&mut self, place: usize) -> Option<Work> {
         self.works.get_mut(place)?.take()
     }
 
-    /// Takes the first work that is left.
     pub(crate) fn take_first(&mut self) -> Option<Work> {
         self.works.iter_mut().find_map(Option::take)
     }
 
-    /// Takes all works that are left, in their order.
     pub(crate) fn take_all(&mut self) -> Vec<Work> {
         self.works.iter_mut().filter_map(Option::take).collect()
     }
 
-    /// Takes the works whose deadline has passed.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Work> {
         let first = || self.works.iter().flatten().map(|work| work.deadline).min();
         holds(Invariant::DueFirst, || first().is_none_or(|first| self.due.is_some_and(|due| due <= first)));
@@ -52,17 +49,14 @@ impl InFlight {
         expired
     }
 
-    /// Takes the works for which the condition holds.
     pub(crate) fn take_where(&mut self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
         self.works.iter_mut().filter_map(|slot| slot.take_if(|work| is_such(work))).collect()
     }
 
-    /// Calls the function for each work that is left.
     pub(crate) fn each(&mut self, mut show: impl FnMut(&mut Work)) {
         self.works.iter_mut().flatten().for_each(&mut show);
     }
 
-    /// Whether the condition holds for any work that is left.
     pub(crate) fn any(&self, is_such: impl Fn(&Work) -> bool) -> bool {
         self.works.iter().flatten().any(is_such)
     }

@@ -1,8 +1,9 @@
-//! Threads pass works and answers to each other only through inboxes. An inbox is a bounded queue that belongs to one thread.
+//! An inbox: a bounded queue of items from any thread to one thread, its owner. Threads of the engine and of its clients exchange
+//! works and answers only through inboxes.
 //!
-//! A producer pushes an item, and wakes the owner only if the owner has declared itself asleep. So a busy owner costs its producers
-//! no system calls. A ticket reserves its room at admission (see [`crate::Client::submit`]), so a thread of the engine that pushes
-//! a message never finds an inbox full.
+//! A producer wakes the owner only if the owner has declared itself parked (asleep). So producers make no system calls while the
+//! owner is busy. [`crate::Client::submit`] reserves room in all inboxes before it accepts a request, so the engine never finds an
+//! inbox full.
 
 use atomic_waker::AtomicWaker;
 use crossbeam::queue::ArrayQueue;
@@ -19,7 +20,7 @@ pub(crate) struct Inbox<T> {
     owner: AtomicWaker,
 }
 
-/// How long an owner without an executor gathers items before it sleeps until a wake-up.
+/// How long [`Inbox::pop_blocking`] first sleeps, without a wake-up for each item.
 const GATHERING: Duration = Duration::from_millis(1);
 
 impl<T> Inbox<T> {
@@ -27,10 +28,10 @@ impl<T> Inbox<T> {
         Inbox { queue: ArrayQueue::new(capacity), parked: AtomicBool::new(false), owner: AtomicWaker::new() }
     }
 
-    /// Adds an item, and wakes the owner if it sleeps. Gives the item back if there is no room.
+    /// Adds an item, and wakes the owner if it is parked. `Err` returns the item if the queue is full.
     pub(crate) fn push(&self, item: T) -> Result<(), T> {
         self.queue.push(item)?;
-        // Pairs with the fence in `poll_pop`: either the owner sees the item, or this thread sees that the owner is parked.
+        // With the fence in `poll_pop`, either the owner sees the item, or this thread sees that the owner is parked.
         fence(Ordering::SeqCst);
         if self.parked.load(Ordering::Relaxed) {
             self.wake();
@@ -44,22 +45,20 @@ impl<T> Inbox<T> {
         self.owner.wake();
     }
 
-    /// Waits for the next item. Only the owner may call it.
+    /// Waits for the next item. Only the owner may call this.
     pub(crate) async fn pop(&self) -> T {
         poll_fn(|context| self.poll_pop(context)).await
     }
 
-    /// The next item, if there is one now.
     pub(crate) fn try_pop(&self) -> Option<T> {
         self.queue.pop()
     }
 
-    /// The number of items that wait.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Waits for the next item on a thread without an executor. `None` if none arrives within `patience`.
+    /// Waits for the next item, and blocks the thread. `None` if no item arrives within `patience`. Only the owner may call this.
     pub(crate) fn pop_blocking(&self, patience: Duration) -> Option<T> {
         if let Some(item) = self.queue.pop() {
             return Some(item);
@@ -68,8 +67,8 @@ impl<T> Inbox<T> {
             return None;
         }
         let deadline = Instant::now() + patience;
-        // If the owner went to sleep at once, every item would wake it. That costs the producer a system call, and both a context
-        // switch.
+        // If the owner parked at once, the next item would wake it: a system call for the producer, and a context switch. After
+        // this sleep, several items may wait.
         std::thread::sleep(GATHERING.min(patience));
         if let Some(item) = self.queue.pop() {
             return Some(item);

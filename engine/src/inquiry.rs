@@ -1,6 +1,8 @@
-//! Inquiries: questions about a domain that DNS alone answers, without a session.
-//! They go to the home shard of the domain, and use its walks and its cache. Each inquiry has an inbox of its own for the answer,
-//! and room of its own in the shard's inbox. So it is accepted even if the engine has as many addresses as it may have.
+//! Inquiries: questions about a domain that DNS alone answers. No mail server is contacted.
+//!
+//! An inquiry goes to the home shard of the domain (the shard that looks up the domain in DNS), and uses the cache of that shard.
+//! Inquiries have room of their own in the inboxes of shards, so they are accepted even if the engine accepts no more addresses.
+//! Each inquiry has a separate inbox for its answer.
 
 use crate::inbox::Inbox;
 use crate::{Outage, Refusal};
@@ -11,41 +13,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Whether a domain has mail hosts, as far as DNS shows.
+/// What DNS says about the mail hosts of a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MailHosts {
-    /// The domain has at least one mail host with an address.
+    /// The domain has at least one mail host with an IP address.
     Seen,
-    /// The domain certainly has no mail host.
+    /// DNS proves that the domain takes no mail.
     Absent,
-    /// DNS gave no clear answer, or none in time.
+    /// DNS gave no usable answer in time.
     Unknown,
 }
 
-/// A question about a domain, on its way to the shard.
+/// A question about a domain, with the deadline of the answer.
 pub(crate) enum Inquiry {
-    /// Whether the domain has mail hosts. The answer is due at this instant.
     MailHosts(Domain, Responder<MailHosts>, Instant),
-    /// The DNS facts of the domain. The answer is due at this instant.
     Facts(Domain, Responder<Option<DnsFacts>>, Instant),
 }
 
-/// The receiving end of an inquiry, for its one answer.
+/// The receiving end of an inquiry. It gets one answer.
 pub struct PendingInquiry<T>(Arc<Inbox<Result<T, Outage>>>);
 
-/// The answering end of an inquiry. If it is dropped without an answer, it answers that the engine stops.
+/// The answering end of an inquiry. Dropping it without an answer gives the answer [`Outage::Stopping`].
 pub struct Responder<T> {
     way_back: Arc<Inbox<Result<T, Outage>>>,
     answered: bool,
     _place: Option<InquiryPlace>,
 }
 
-/// Makes both ends of an inquiry.
+/// Makes the two ends of an inquiry.
 pub fn pending_inquiry<T>() -> (Responder<T>, PendingInquiry<T>) {
     ends(None)
 }
 
-/// Makes both ends of an inquiry that has a place among those under way. The place is given back after the answer.
+/// Makes the two ends of an inquiry. The place is free again after the answer.
 pub(crate) fn pending_inquiry_in<T>(place: InquiryPlace) -> (Responder<T>, PendingInquiry<T>) {
     ends(Some(place))
 }
@@ -57,15 +57,15 @@ fn ends<T>(place: Option<InquiryPlace>) -> (Responder<T>, PendingInquiry<T>) {
 }
 
 impl<T> PendingInquiry<T> {
-    /// Waits for the answer, on any executor.
+    /// Waits for the answer. The executor must allow other threads to wake its tasks.
     ///
     /// # Errors
-    /// [`Outage`]: there is no answer, for a reason that is not the domain's.
+    /// [`Outage`] if there is no answer and the domain is not the cause.
     pub async fn answer(self) -> Result<T, Outage> {
         self.0.pop().await
     }
 
-    /// Waits for the answer on a thread without an executor. `None` if it does not arrive within `patience`, or was taken before.
+    /// Waits for the answer, and blocks the thread. `None` if no answer arrives within `patience`, or if it was taken before.
     pub fn answer_blocking(&self, patience: Duration) -> Option<Result<T, Outage>> {
         self.0.pop_blocking(patience)
     }
@@ -79,7 +79,7 @@ impl<T> Responder<T> {
 
     fn give(&mut self, answer: Result<T, Outage>) {
         self.answered = true;
-        // There is room for one answer, and only one is given.
+        // The inbox has room for one answer, and there is only one.
         let _ = self.way_back.push(answer);
     }
 }
@@ -92,7 +92,7 @@ impl<T> Drop for Responder<T> {
     }
 }
 
-/// A place among the inquiries under way. It reserves room for one inquiry in the inbox of the shard.
+/// Room for one inquiry in the inbox of any shard. There are [`INQUIRIES_MAX`] places. Dropping this frees the place.
 pub(crate) struct InquiryPlace(Arc<AtomicUsize>);
 
 impl InquiryPlace {

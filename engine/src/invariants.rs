@@ -1,24 +1,23 @@
-//! The invariants that the engine itself checks. For each there is a defect that breaks it, so that tests can show that the check
-//! works.
+//! The invariants (rules) that the engine itself checks.
 //!
-//! The code calls [`holds`] where a rule must be true. In the simulation it records a broken rule, and the simulated world reports
-//! it. In other debug builds it panics, and in a release build it does nothing. `Fault::Break` plants a defect in the code that
-//! upholds a rule, so that the rule is broken. The simulated world (`tools/xtask/src/sim`) checks what shows only from outside,
-//! such as the number of answers.
+//! The code calls [`holds`] where a rule must be true. If the rule is broken, the simulation (feature `sim`) records and reports
+//! this, any other debug build panics, and a release build does not check. For each rule, `Fault::Break` plants a defect that
+//! breaks the rule, so that tests can show that the check works. The simulated world (`tools/xtask/src/sim`) has the checks that
+//! are possible only from outside the engine, such as that each request gets one answer.
 
-/// Declares the rules, each with its name, its word on the command line, and a sentence.
+/// Declares the rules: for each its name in the code, its name on the command line, and a sentence.
 macro_rules! invariants {
     ($($name:ident, $word:literal, $rule:literal;)*) => {
-        /// A rule that the engine asserts.
+        /// A rule that the engine checks.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Invariant { $(#[doc = $rule] $name,)* }
 
-        /// Every rule with its word on the command line.
+        /// All rules, each with its name on the command line.
         #[cfg(feature = "sim")]
         pub const INVARIANTS: &[(Invariant, &str)] = &[$((Invariant::$name, $word),)*];
 
         impl Invariant {
-            /// The rule in a sentence.
+            /// The sentence that states the rule.
             pub fn rule(self) -> &'static str {
                 match self { $(Invariant::$name => $rule,)* }
             }
@@ -74,7 +73,7 @@ thread_local! {
     static BROKEN: std::cell::RefCell<std::collections::BTreeSet<Invariant>> = const { std::cell::RefCell::new(std::collections::BTreeSet::new()) };
 }
 
-/// Checks a rule, except in a release build without the simulation.
+/// Checks a rule: see the module. `is_so` is the condition.
 #[inline]
 pub(crate) fn holds(invariant: Invariant, is_so: impl FnOnce() -> bool) {
     #[cfg(feature = "sim")]
@@ -85,7 +84,7 @@ pub(crate) fn holds(invariant: Invariant, is_so: impl FnOnce() -> bool) {
     debug_assert!(is_so(), "{}", invariant.rule());
 }
 
-/// Takes the rules that were broken on this thread since the last call.
+/// The rules that were broken on this thread since the last call.
 #[cfg(feature = "sim")]
 pub(crate) fn take_broken() -> Vec<Invariant> {
     BROKEN.take().into_iter().collect()

@@ -1,8 +1,13 @@
-//! What a shard remembers of the way in which hosts treat recipients: the results of control recipients by domain and host, known
-//! mailboxes, contradictions, and domains without a postmaster. No works are kept here: a session proves its own answers
-//! ([`engine_proto::verdict::evidence`]), and this knowledge saves questions if the rules allow it. How a host treats connections,
-//! commands and whole sessions is in `site/route.rs`. How many sessions, transactions and recipients a site takes is in
-//! [`engine_proto::pace`].
+//! What a shard remembers of how hosts treat recipients, from one session to the next. It saves questions: with it, some replies
+//! need no proof in their own session ([`engine_proto::verdict::evidence`] has the rules of a proof).
+//!
+//! - For each domain at a host: the reply to its *control recipient*, a recipient that does not exist. If the host accepts it too,
+//!   an accept of another recipient shows nothing.
+//! - For each host: its *known mailbox*, which it accepted within the last 70 minutes. If the host refuses this mailbox later, it
+//!   may refuse everyone.
+//! - For each host: runs of equal answers to single checks, and the time at which the host last changed its behaviour.
+//!
+//! How a host treats connections and sessions is recorded in `site/route.rs`, and the limits of a site in [`engine_proto::pace`].
 
 use crate::Priority;
 use crate::faults::{Fault, planted};
@@ -22,63 +27,63 @@ use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// A domain at one host. One host shows nothing about another: a backup MX often accepts every recipient and bounces mail later, so
-/// a refusal by a host that knows its mailboxes must not confirm an accept by the backup.
+/// A domain at one host. The hosts of a domain are kept apart, because a backup MX often accepts every recipient and bounces mail
+/// later. A refusal by the primary host must not confirm an accept by the backup.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct DomainAtHost {
     pub(crate) domain: Domain,
     pub(crate) host: Rc<str>,
 }
 
-/// The knowledge of a shard. Domains at hosts are keyed by hashes of 64 bits, which take a fifth of the memory of names. Even with
-/// a full table, only one look-up in 10^14 finds the entry of another domain, and the key of the hashes is secret, so no peer can
-/// cause that.
+/// The knowledge of a shard. Its maps have keyed hashes of [`DomainAtHost`] as keys, which take a fifth of the memory of names.
+/// Even in a full map, only one look-up in 10^14 finds the entry of another domain. No peer can cause this, because the key is
+/// secret.
 #[derive(Default)]
 pub(crate) struct Knowledge {
     known: NumberMap<Known>,
-    /// The number of sessions in a row that ended before the reply to the control recipient.
+    /// How many sessions in a row ended before the reply to the control recipient.
     unanswered: NumberMap<u8>,
     /// The latest reply to the control recipient, if it proved nothing.
     unclear: NumberMap<UnclearControl>,
-    /// The known mailbox of each host. It is kept in memory only, and no trace of another account names it.
+    /// The known mailbox of each host. It is never stored, and appears in no trace of another account.
     mailboxes: HashMap<Rc<str>, KnownMailbox>,
-    /// The number of changes of `mailboxes` so far.
+    /// How often `mailboxes` has changed. [`MailboxFreshness`] compares this number.
     mailbox_changes: u64,
-    /// The latest answers to single checks, by host.
     singles: HashMap<Rc<str>, SingleRun>,
     /// When each host last changed its behaviour.
     changed: HashMap<Rc<str>, Instant>,
     keyed: Hashing,
 }
 
-/// The latest answers of a host to single checks. They do not wait for a proof, so only a limited number may go without one.
+/// The latest answers of a host to single checks. Most single checks are answered without a proof. After too many equal answers in
+/// a row, the next one needs a proof.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct SingleRun {
-    /// Accepts since a control recipient was last refused.
+    /// Accepted single checks since the host last refused a control recipient.
     accepted: u32,
-    /// Refusals since a mailbox was last accepted.
+    /// Refused single checks since the host last accepted a mailbox.
     refused: u32,
 }
 
-/// A mailbox that a host accepted.
+/// A mailbox that a host accepted: see the module.
 struct KnownMailbox {
     address: String,
-    /// The accept counts until this instant.
+    /// The host counts as having a known mailbox until this instant.
     until: Instant,
-    /// Whether the session that accepted the mailbox showed that the host distinguishes its mailboxes.
+    /// Whether the session that accepted the mailbox also showed that the host refuses recipients that do not exist.
     proven: bool,
-    /// When the mailbox was last asked about before the other recipients of a session and not accepted.
+    /// When a session last asked about the mailbox before all other recipients, and the host did not accept it.
     failed: Option<Instant>,
-    /// Whether the host has refused the mailbox since. It is then forgotten soon. Until then only a proven mailbox replaces it,
-    /// because another one without a proof would be no better.
+    /// Whether the host has refused the mailbox since it accepted it. `until` is then at most ten minutes away. Before that, only a
+    /// proven mailbox replaces this one, because another unproven one would be no better.
     refused: bool,
 }
 
 impl KnownMailbox {
     fn kept(&self, changes: u64) -> MailboxFreshness {
-        // Until this instant, the mailbox is younger than [`KNOWN_MAILBOX_AGE`].
+        // The instant at which the mailbox reaches the age of [`KNOWN_MAILBOX_AGE`], and may be replaced.
         let fresh = (self.until + KNOWN_MAILBOX_AGE).checked_sub(KNOWN_MAILBOX_TTL);
-        // An accept without a proof may be worth nothing, so a proven mailbox replaces it at once.
+        // A proven mailbox replaces an unproven one at once, because the unproven one may not exist.
         let from_proven = fresh.filter(|_| self.proven);
         let lasts = self.proven || self.refused;
         let from_unproven = if lasts { Some(self.until) } else { fresh.map(|fresh| fresh.min(self.until)) };
@@ -86,32 +91,34 @@ impl KnownMailbox {
     }
 }
 
-/// How long the known mailbox of a host need not be replaced. Each route keeps a copy, which saves a look-up for each accepted
-/// recipient.
+/// Until when the known mailbox of a host stays, even if the host accepts another mailbox. Each route (address of a host) keeps a
+/// copy, which saves a look-up for each accepted recipient.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MailboxFreshness {
-    /// The number of changes of known mailboxes when this copy was made. If the number has changed, the copy is void.
+    /// [`Knowledge::mailbox_changes`] at the time of the copy. If the number has changed since, the copy is void.
     changes: u64,
-    /// Until when no proven mailbox replaces it, and until when no mailbox without a proof does.
+    /// Until when a proven mailbox does not replace the known one, and until when an unproven one does not. `None`: it does at
+    /// once.
     from_proven: Option<Instant>,
     from_unproven: Option<Instant>,
 }
 
-/// What sessions have shown of one domain at one host.
+/// What sessions have shown about one domain at one host.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     finding: ControlFinding,
-    /// When a session last showed the finding.
+    /// When a session last showed `finding`.
     at: Instant,
-    /// The number of sessions in a row that showed the finding, at most two. 0: none has shown anything yet.
+    /// How many sessions in a row showed `finding`, at most 2. 0: no session has shown anything yet.
     sessions: u8,
-    /// After sessions contradicted each other, every session has to prove its own answers until this instant.
+    /// Set after a contradiction between sessions, or a change of the host in a session: until this instant, no answer relies on
+    /// `finding`.
     contradicted: Option<Instant>,
     /// When `postmaster@` the domain was last refused.
     no_postmaster: Option<Instant>,
-    /// Whether the last reply was transient, so that another reply may come soon.
+    /// Whether the last unclear reply to the control recipient was transient, so that a clear one may come soon.
     last_was_transient: bool,
-    /// The number of recipients that were refused in sessions without an accept, and the time of the last such session.
+    /// How many recipients were refused in sessions that accepted none of the domain, and when the last such session was.
     refused: u8,
     refused_at: Option<Instant>,
 }
@@ -128,13 +135,13 @@ impl Known {
 }
 
 impl Knowledge {
-    /// The key of a domain at a host.
+    /// The key of this domain at this host in the maps.
     pub(crate) fn key(&self, at: &DomainAtHost) -> u64 {
         self.keyed.hash_one(at)
     }
 
-    /// The finding of earlier sessions, if it still counts for an answer that cannot wait for the end of its own session.
-    /// `lasting`: the operator of the host is trusted to distinguish its mailboxes at all times, so the finding counts for longer.
+    /// The finding of earlier sessions, if it is fresh enough to answer an accepted recipient without asking about the control
+    /// recipient. `lasting`: a finding that is not [`ControlFinding::Unknown`] counts for an hour and not only for ten minutes.
     pub(crate) fn believed(&self, key: u64, lasting: bool, now: Instant) -> Option<ControlFinding> {
         let known = self.known.get(&key)?;
         if planted(Fault::BelieveControl) {
@@ -147,21 +154,20 @@ impl Knowledge {
             _ => CONTROL_SINGLE_TTL,
         };
         if known.sessions == 0 {
-            // No control recipient has shown anything yet.
             return None;
         }
         (known.at + ttl > now && !known.is_contradicted(now)).then_some(known.finding)
     }
 
-    /// Whether the domain refused a control recipient here within the last hour, and has accepted none since.
+    /// Whether the host refused a control recipient of the domain within the last hour, and has accepted none since.
     pub(crate) fn has_refused(&self, key: u64, now: Instant) -> bool {
         self.known.get(&key).is_some_and(|known| {
             known.finding == ControlFinding::RefusesUnknown && known.at + CONTROL_TTL > now
         })
     }
 
-    /// Records that a session proved this number of refusals for the domain, without an accept. Few refusals are recorded only if
-    /// the domain counts as one that accepts every recipient.
+    /// Records that a session refused this number of recipients of the domain and accepted none, and that these refusals count.
+    /// Fewer than [`REFUSALS_IN_A_ROW_MIN`] are recorded only if the domain counts as one that accepts every recipient.
     pub(crate) fn on_refusals(&mut self, key: u64, refused: u32, now: Instant) {
         let is_doubtful = |known: &Known| known.finding == ControlFinding::AcceptsAll;
         if refused < REFUSALS_IN_A_ROW_MIN && !self.known.get(&key).is_some_and(is_doubtful) {
@@ -175,14 +181,14 @@ impl Knowledge {
         known.refused_at = Some(now);
     }
 
-    /// Whether sessions without an accept saw [`REFUSALS_IN_A_ROW_MIN`] refusals for the domain, the last of them within the last
-    /// hour. Such a domain does not accept every recipient.
+    /// Whether sessions that accepted no recipient of the domain have refused at least [`REFUSALS_IN_A_ROW_MIN`], the last of them
+    /// within the last hour. Such a domain does not accept every recipient.
     pub(crate) fn has_refused_many(&self, key: u64, now: Instant) -> bool {
         self.known.get(&key).is_some_and(|known| known.has_refused_many(now))
     }
 
-    /// Whether two sessions in a row showed that every recipient of the domain is accepted here, the last of them within the last
-    /// hour, and nothing contradicts that.
+    /// Whether two sessions in a row, the last one within the last hour, showed that the host accepts every recipient of the
+    /// domain, and nothing contradicts this.
     pub(crate) fn is_catch_all(&self, key: u64, now: Instant) -> bool {
         let sessions = 2;
         let sessions = if planted(Fault::SpareEarly) { 1 } else { sessions };
@@ -193,45 +199,46 @@ impl Knowledge {
         })
     }
 
-    /// Whether `postmaster@` the domain was refused here within the last hour.
+    /// Whether the host refused `postmaster@` the domain within the last hour.
     pub(crate) fn has_no_postmaster(&self, key: u64, now: Instant) -> bool {
         self.known.get(&key).and_then(|known| known.no_postmaster).is_some_and(|at| at + CONTROL_TTL > now)
     }
 
-    /// Records that `postmaster@` the domain was refused.
+    /// Records that the host did not accept `postmaster@` the domain.
     pub(crate) fn on_no_postmaster(&mut self, key: u64, now: Instant) {
         self.entry(key, now).no_postmaster = Some(now);
     }
 
-    /// Whether the host has a known mailbox: it accepted one within [`KNOWN_MAILBOX_TTL`].
+    /// Whether the host has a known mailbox.
     pub(crate) fn has_mailbox(&self, host: &Rc<str>, now: Instant) -> bool {
         self.mailboxes.get(host).is_some_and(|known| known.until > now)
     }
 
-    /// The known mailbox of the host, if it has one.
+    /// The address of the known mailbox.
     pub(crate) fn mailbox(&self, host: &Rc<str>, now: Instant) -> Option<String> {
         let known = self.mailboxes.get(host)?;
         let is_fresh = known.until > now || planted(Fault::Break(Invariant::KnownFresh));
         is_fresh.then(|| known.address.clone())
     }
 
-    /// The known mailbox to ask about first in a session. `None` also if the host did not accept it as the first one within the
-    /// last minute.
+    /// The known mailbox, for a session that asks about it before all other recipients. `None` also for a minute after such a
+    /// session in which the host did not accept the mailbox.
     pub(crate) fn mailbox_first(&self, host: &Rc<str>, now: Instant) -> Option<String> {
         let failed = self.mailboxes.get(host)?.failed;
         let is_open = failed.is_none_or(|at| at + CONTROL_UNKNOWN_TTL <= now);
         self.mailbox(host, now).filter(|_| is_open)
     }
 
-    /// Records that the known mailbox was asked about before the other recipients and not accepted.
+    /// Records that a session asked about the known mailbox before all other recipients, and the host did not accept it.
     pub(crate) fn on_mailbox_first_failed(&mut self, host: &Rc<str>, now: Instant) {
         if let Some(known) = self.mailboxes.get_mut(host) {
             known.failed = Some(now);
         }
     }
 
-    /// Records that the host accepted this mailbox. `proven`: the session also showed that the host distinguishes its mailboxes.
-    /// One known mailbox per host is enough. It is replaced if it is old, or if it has no proof and the new one has.
+    /// Records that the host accepted this mailbox. `proven`: the session also showed that the host refuses recipients that do not
+    /// exist. The mailbox becomes the known one if the host has none. A proven mailbox also replaces an unproven one at once, and a
+    /// proven one after ten minutes. An unproven mailbox replaces only an unproven one, after ten minutes.
     pub(crate) fn on_mailbox(
         &mut self,
         host: &Rc<str>,
@@ -259,7 +266,7 @@ impl Knowledge {
         kept
     }
 
-    /// Records that the host accepted its known mailbox again. False if the known mailbox of the host is another address.
+    /// Records that the host accepted its known mailbox again. False if the known mailbox is another address, or if there is none.
     pub(crate) fn on_mailbox_again(&mut self, host: &Rc<str>, address: &str, now: Instant) -> bool {
         let Some(known) = self.mailboxes.get_mut(host).filter(|known| known.address == address) else {
             return false;
@@ -269,14 +276,13 @@ impl Knowledge {
         true
     }
 
-    /// Whether the known mailbox stays if another mailbox is accepted now. `kept` may be a copy at a route.
+    /// Whether the known mailbox stays if the host accepts another mailbox now. `kept` may be the copy of a route.
     pub(crate) fn keeps_mailbox(&self, kept: MailboxFreshness, proven: bool, now: Instant) -> bool {
         let until = if proven { kept.from_proven } else { kept.from_unproven };
         kept.changes == self.mailbox_changes && until.is_some_and(|until| until > now)
     }
 
-    /// Forgets a mailbox, because the session that accepted it did not prove the accept. A mailbox that another session has proven
-    /// stays.
+    /// Forgets the known mailbox if it is this address and not proven, because its session has shown that the accept means nothing.
     pub(crate) fn on_mailbox_unproven(&mut self, host: &Rc<str>, address: &str) {
         if self.mailboxes.get(host).is_some_and(|known| !known.proven && known.address == address) {
             self.mailboxes.remove(host);
@@ -284,9 +290,9 @@ impl Knowledge {
         }
     }
 
-    /// Records that the host refuses its known mailbox now. True if the mailbox was proven, so that the host has changed. Such a
-    /// mailbox stays known, because the host will go on to refuse mailboxes. Otherwise the host may never have had the mailbox, and
-    /// it is forgotten soon.
+    /// Records that the host now refuses its known mailbox. True if the mailbox was proven: then the host has changed, and the
+    /// mailbox stays known, because it shows this in other sessions too. An unproven mailbox may never have existed, so it is
+    /// forgotten within ten minutes.
     pub(crate) fn on_mailbox_refused(&mut self, host: &Rc<str>, now: Instant) -> bool {
         let Some(known) = self.mailboxes.get_mut(host) else { return false };
         if !known.proven {
@@ -309,8 +315,8 @@ impl Knowledge {
         };
     }
 
-    /// Records that the host changed its behaviour. From now on, no accept of a single check counts without a new control
-    /// recipient, until the host refuses one.
+    /// Records that the host changed its behaviour. Until the host refuses a control recipient again, no accepted single check is
+    /// confirmed without one.
     pub(crate) fn on_changed(&mut self, host: &Rc<str>, now: Instant) {
         if self.changed.len() >= KNOWN_MAILBOXES_MAX && !self.changed.contains_key(host) {
             self.changed.clear();
@@ -333,15 +339,15 @@ impl Knowledge {
         }
     }
 
-    /// Records that the host accepted a recipient that was asked about for the proof of other answers.
+    /// Records that the host accepted a recipient of a question that proves answers, such as its known mailbox.
     pub(crate) fn on_mailbox_accepted(&mut self, host: &Rc<str>) {
         if let Some(run) = self.singles.get_mut(host) {
             run.refused = 0;
         }
     }
 
-    /// Whether an earlier refusal of a control recipient still proves an accept of a single check at the host. It does for
-    /// [`CONTROL_ACCEPTS_MAX`] accepts.
+    /// Whether an earlier refusal of a control recipient still confirms an accepted single check at the host. It confirms at most
+    /// [`CONTROL_ACCEPTS_MAX`] of them.
     pub(crate) fn control_refusal_counts(&self, host: &Rc<str>) -> bool {
         if planted(Fault::BelieveControl) {
             return true;
@@ -349,18 +355,18 @@ impl Knowledge {
         self.singles.get(host).is_none_or(|run| run.accepted < CONTROL_ACCEPTS_MAX)
     }
 
-    /// Whether the host refused the addresses of so many single checks in a row that the last refusal needs a proof.
+    /// Whether the host refused so many single checks in a row that the last refusal needs a proof ([`REFUSALS_SINGLE_MAX`]).
     pub(crate) fn is_long_run(&self, host: &Rc<str>) -> bool {
         self.singles.get(host).is_some_and(|run| run.refused >= REFUSALS_SINGLE_MAX)
     }
 
-    /// Whether sessions contradicted each other about the domain within the last hour, or the host changed its behaviour in one.
+    /// Whether, within the last hour, sessions contradicted each other about the domain, or the host changed its behaviour in one.
     pub(crate) fn has_contradicted(&self, key: u64, now: Instant) -> bool {
         self.known.get(&key).is_some_and(|known| known.is_contradicted(now))
     }
 
-    /// Records what a session showed of the domain. `again`: this session has shown something of it before. True if an earlier
-    /// session showed something else within the last hour.
+    /// Records what the control recipient of a domain showed in a session. `again`: this session has recorded a finding for the
+    /// domain before. True if the new finding contradicts a clear one of the last hour.
     pub(crate) fn on_shown(&mut self, key: u64, finding: ControlFinding, again: bool, now: Instant) -> bool {
         self.unanswered.remove(&key);
         self.unclear.remove(&key);
@@ -368,7 +374,7 @@ impl Knowledge {
         let fresh = known.at + CONTROL_TTL > now && known.sessions > 0;
         let good = known.finding != ControlFinding::Unknown && fresh;
         if finding == ControlFinding::Unknown {
-            // An unclear finding never replaces a fresh one that is clear.
+            // An unclear finding does not replace a clear one of the last hour.
             if !good {
                 known.last_was_transient = false;
                 (known.finding, known.at, known.sessions) = (finding, now, 1);
@@ -385,7 +391,7 @@ impl Knowledge {
         contradiction
     }
 
-    /// Records the reply to the control recipient of a session that showed [`ControlFinding::Unknown`].
+    /// Records the reply to a control recipient that proves nothing. Its session showed [`ControlFinding::Unknown`].
     pub(crate) fn on_unclear(&mut self, key: u64, control: UnclearControl, now: Instant) {
         if control.said.class == Class::Temporary {
             self.entry(key, now).last_was_transient = true;
@@ -396,19 +402,20 @@ impl Knowledge {
         self.unclear.insert(key, control);
     }
 
-    /// The reply to the control recipient because of which [`Knowledge::believed`] is [`ControlFinding::Unknown`]; `None` if
-    /// sessions ended without a reply.
+    /// If [`Knowledge::believed`] is [`ControlFinding::Unknown`]: the reply to the control recipient that proved nothing. `None` if
+    /// the sessions ended before such a reply.
     pub(crate) fn unclear(&self, key: u64) -> Option<UnclearControl> {
         self.unclear.get(&key).copied()
     }
 
-    /// Records that the host changed its behaviour in the middle of a session. For an hour, no session relies on what earlier ones
-    /// showed.
+    /// Records that the host changed its behaviour in a session with recipients of the domain. For an hour, no finding of an
+    /// earlier session is used for the domain.
     pub(crate) fn on_contradicted(&mut self, key: u64, now: Instant) {
         self.entry(key, now).contradicted = Some(now + CONTROL_TTL);
     }
 
-    /// Records that a session ended before the reply to the control recipient. True if it should be asked about again.
+    /// Records that a session ended before the reply to the control recipient. True if another session should ask about the control
+    /// recipient. False after [`CONTROL_ATTEMPTS_MAX`] such sessions in a row.
     pub(crate) fn on_unanswered(&mut self, key: u64, now: Instant) -> bool {
         if self.unanswered.len() >= KNOWN_DOMAINS_MAX {
             self.unanswered.clear();
@@ -422,9 +429,9 @@ impl Knowledge {
         false
     }
 
-    /// Whether a row of a list or batch can be answered without a question: two sessions showed that the host that would be asked
-    /// accepts every recipient of the domain. Single checks are asked about in any case, and so are works that were asked about
-    /// before, because a server that accepts strangers may still refuse a mailbox that it closed.
+    /// Whether a row of a list or batch needs no question, because the host is known to accept every recipient of the domain
+    /// ([`Knowledge::is_catch_all`]). Single checks always need one, because such a host may still refuse a mailbox that it closed.
+    /// So do rows that were asked about before.
     pub(crate) fn needs_no_question(&self, work: &Work, host: &Rc<str>, now: Instant) -> bool {
         if work.priority == Priority::Single || work.tried != 0 || work.returns > 0 {
             return false;
@@ -455,7 +462,8 @@ impl Knowledge {
         }
         self.known.retain(|_, known| known.at + CONTROL_TTL > now);
         if self.known.len() >= KNOWN_DOMAINS_MAX {
-            // All entries are fresh, so every second one is dropped. To learn one again costs one question.
+            // Nearly all entries are from the last hour, so every second one is dropped. Each can be learned again with one
+            // question.
             let mut keep = false;
             self.known.retain(|_, _| {
                 keep = !keep;

@@ -1,5 +1,5 @@
-//! What the engine learns from this machine: its resolvers, its name, whether it has IPv6. (A *host* is a mail server:
-//! `docs/glossary.md`.)
+//! What the engine finds out about this machine: its resolvers, its name, its IP addresses, and whether it has IPv6. Elsewhere, a
+//! *host* is a mail server, so this module says *machine*.
 
 use crate::StartError;
 use crate::config::{EngineConfig, SourceWay};
@@ -9,17 +9,17 @@ use rustix::time::{ClockId, clock_gettime};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// Fills in what a configuration leaves out, from the properties of this machine, and checks the result.
+/// Completes a configuration with settings that follow from this machine, and checks the result.
 ///
 /// # Errors
-/// A setting is missing and cannot be found out, or it cannot be used. The text names the option that sets it.
+/// A setting is missing and this machine does not show it, or a setting cannot be used. The text says what to correct.
 pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
     if config.resolvers.is_empty() {
         config.resolvers = system_resolvers()?;
     }
     let ehlo = match config.ehlo.take() {
         Some(name) => ehlo::parse(&name).map_err(|why| StartError(format!("--ehlo: {why}")))?,
-        // If each source has its own name, that of the first source serves as the common name, and the machine's is not used.
+        // If every source has an EHLO name of its own, the name of the first source becomes the common one.
         None => config
             .sources
             .iter()
@@ -29,7 +29,7 @@ pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
             .unwrap_or_else(|| set_literals(config)),
     };
     for source in &mut config.sources {
-        // The common setting applies to each source without its own.
+        // A source without a reverse-path of its own gets the common one.
         source.mail_from = source.mail_from.take().or_else(|| config.mail_from.clone());
     }
     if config.mail_from.is_none() {
@@ -45,7 +45,7 @@ pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Reads the system's resolvers from `/etc/resolv.conf`.
+/// The resolvers of the system, from `/etc/resolv.conf`.
 ///
 /// # Errors
 /// The file cannot be read, or it names no resolver.
@@ -70,8 +70,8 @@ fn parse_resolvers(text: &str) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// The fully qualified name of this machine: the kernel's host name, or the full name that `/etc/hosts` has for it. `None`: neither
-/// is a valid domain name with a dot.
+/// The fully qualified name of this machine: the kernel's host name, or if this has no dot, the full name for it in `/etc/hosts`.
+/// `None` if there is no such name, or if it is not a valid domain name.
 fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
@@ -84,8 +84,8 @@ fn name_of(name: &str, hosts: &str) -> Option<String> {
     domain.map(|domain| domain.as_str().to_owned())
 }
 
-/// Sets the EHLO names on a machine without a full name. A source with an address and no name gets the literal of its address.
-/// Returns the literal of the machine's own address, for the other sources.
+/// Chooses EHLO names on a machine without a full name: each source with an address and without a name gets the literal of its
+/// address. Returns the literal of the machine's own address, for all other sources.
 fn set_literals(config: &mut EngineConfig) -> String {
     let own = ehlo::literal(ehlo::own_address());
     for source in config.sources.iter_mut().filter(|source| source.ehlo.is_none()) {
@@ -96,8 +96,8 @@ fn set_literals(config: &mut EngineConfig) -> String {
     own
 }
 
-/// Warns if EHLO sends an address literal, unless all mail servers are on loopback. To be called after [`complete`], and only if
-/// the operator has set no EHLO name.
+/// Warns if EHLO sends an address literal, unless all mail servers are on loopback. The caller calls this after [`complete`], and
+/// only if the operator has not set the EHLO name.
 pub(crate) fn warn_without_name(config: &EngineConfig) {
     if config.is_on_loopback() {
         return;
@@ -121,39 +121,39 @@ fn full_name(hosts: &str, name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The processor time that this thread has used; `None` if the kernel does not count it.
+/// The processor time of this thread. `None` if the kernel does not count it.
 pub(crate) fn thread_time() -> Option<Duration> {
     clock_gettime(ClockId::ThreadCPUTime).try_into().ok()
 }
 
 /// Whether hosts may be reachable over IPv6: the kernel has a route to the public Internet, or the operator allows an IPv6 network.
 pub(crate) fn has_ipv6(config: &EngineConfig) -> bool {
-    // Connecting a UDP socket sends nothing, but fails if there is no route. The address is that of a root server.
+    // The connect of a UDP socket sends no packet, and fails if there is no route. The address is that of a root server.
     let root = Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30);
     let reachable =
         UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect((root, 53))).is_ok();
     reachable || config.allow_net.iter().any(|net| net.is_ipv6())
 }
 
-/// A source as mail servers see it.
+/// A source of connections as mail servers see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The name of the source in messages: its address, its proxy, or `default`.
+    /// The name of the source in messages: an address, a proxy, or `default` if the configuration names no source.
     pub label: String,
-    /// The address that its connections are bound to; `None` if the kernel or a proxy chooses the address.
+    /// The address to which connections of the source are bound. `None` if the kernel or a proxy chooses the address.
     pub bind: Option<IpAddr>,
-    /// Whether a proxy makes its connections.
+    /// Whether a proxy makes the connections.
     pub proxy: bool,
-    /// The address from which its connections leave this machine (NAT may replace it later); `None` if a proxy makes them.
+    /// The address from which connections leave this machine, before any NAT. `None` if a proxy makes the connections.
     pub address: Option<IpAddr>,
     /// The argument of EHLO.
     pub ehlo: String,
 }
 
-/// The sources of a configuration as mail servers see them, without starting an engine.
+/// Returns the sources of a configuration as mail servers see them. Needs no engine.
 ///
 /// # Errors
-/// Those of [`crate::Engine::start`] about names and addresses.
+/// A setting cannot be used, as for [`crate::Engine::start`].
 pub fn identities(config: &EngineConfig) -> Result<Vec<Identity>, StartError> {
     let mut config = config.clone();
     if config.resolvers.is_empty() {

@@ -1,22 +1,28 @@
-//! The life of a session task: it chooses a route, connects, and holds transactions as long as there is work.
+//! The task of an SMTP session: it chooses a route (an IP address of a host), connects, and runs transactions as long as works wait
+//! in the queue of its group. A work is an address on its way through the engine, and a transaction sends RCPT for up to 100 of
+//! them.
 //!
-//! The modules are of two kinds. The first kind runs a session, and knows no verdicts:
+//! Some replies to RCPT decide at once. The session holds the others until a *checkpoint*. There it asks about a *control
+//! recipient*, which does not exist, or about a *known mailbox*, which the host accepted before. The replies show whether the held
+//! answers count.
+//!
+//! The modules are of two kinds. The first kind sends commands, and does not interpret replies:
 //!
 //! - `crate::session`: the connection, TLS and the bytes of one session
 //! - this module: opening, the sequence of transactions, waiting for work, closing
-//! - `room.rs`: what the next transaction may contain
-//! - `works.rs`, `proving.rs`, `greylisting.rs`: the transactions about works, for the proof of answers, and for greylisted domains
-//! - `transaction.rs`: the events of one transaction
+//! - `room.rs`: how many recipients the next transaction may have
+//! - `works.rs`, `proving.rs`, `greylisting.rs`: the transactions about works, about the questions of a checkpoint, and about
+//!   control recipients of greylisted domains
+//! - `transaction.rs`: the events of any transaction
 //!
-//! The second kind interprets what a server says, and sends nothing. It applies the effects that [`engine_proto::decision`] decides
-//! on:
+//! The second kind interprets what a server says, and sends nothing. It applies the decisions of [`engine_proto::decision`]:
 //!
 //! - `replies.rs`: replies about works, replies to MAIL, and refusals that a host gives to everyone
-//! - `control_replies.rs`: replies to the questions that prove answers, about control recipients, known mailboxes and `postmaster@`
-//! - `checkpoint.rs`: what all replies of a session mean together, and the release of the answers that the session has held
+//! - `control_replies.rs`: replies to the questions of a checkpoint
+//! - `checkpoint.rs`: the end of a checkpoint, which releases the held answers
 //! - `endings.rs`: the end of a connection, a session or a transaction
 //!
-//! `context.rs` gives both kinds access to the group and the route of the session, and to what is known of the host.
+//! `context.rs` gives both kinds the group and the route of the session, and what is known of the host.
 
 mod checkpoint;
 mod context;
@@ -49,16 +55,16 @@ use std::task::Poll;
 use std::time::Duration;
 use transaction::{NextStep, SessionState};
 
-/// What a session task does after the end of a session.
+/// What the task does after a session.
 enum NextSession {
-    /// It opens another session, if there is work.
+    /// The task may open another session.
     Again,
-    /// It ends: no work came, another group needs a session, or the budget of refused recipients has no room.
+    /// The task ends: no work came, another group needs the session, or the budget of refused recipients has no room.
     End,
 }
 
-/// Serves a group over one session after the other, until no work waits, no route can be used now, or the site allows no further
-/// session now. `session` is the number of this task in the group.
+/// Runs the task: one session after the other for the same group. The task ends if no work waits, if no route can be used now, if
+/// the site allows no further session now, or after [`NextSession::End`]. `session` is the number of the task in the group.
 pub(crate) async fn serve<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, session: usize) {
     let mut first = true;
     while group.waiting() > 0 {
@@ -79,8 +85,8 @@ pub(crate) async fn serve<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, se
     asking.answer_unroutable(group, R::now());
 }
 
-/// Connects over the route and goes through greeting, EHLO and TLS, until the session takes transactions. `None`: a step failed,
-/// and what that shows is recorded.
+/// Opens a session: connection, greeting, EHLO and TLS. `None` if a step failed. The failure is then recorded for the route and the
+/// site.
 async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
     let (asking, group, route) = (place.asking, place.group, place.route());
     let destination = (route.address, asking.smtp_port).into();
@@ -120,12 +126,12 @@ async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
             session_refused(&place.at(R::now()), &closure);
             None
         }
-        // The dialog says nothing else before it is ready.
+        // The dialog has no other event before `Ready`.
         _ => None,
     }
 }
 
-/// Runs transactions on an open session as long as there is work for it, and then releases the answers that it still holds.
+/// Runs the transactions of an open session, and ends the session. The works of which it still holds answers are released.
 async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) -> NextSession {
     let group = place.group;
     let one_transaction = session.dialog.extensions().transactions_max == Some(1)
@@ -136,10 +142,10 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
     if let SessionEnd::Quit(_) = end
         && let Some(closure) = session.take_closure()
     {
-        // The server closed the session together with the reply because of which we leave.
+        // The server had ended the session already, in the same bytes as its last reply.
         blame(&place.at(R::now()), &closure, &state.tally);
     }
-    // This session cannot prove any more answers.
+    // The session can ask no further questions, so what it still holds is released without them.
     if !planted(Fault::Break(Invariant::HeldReleased)) {
         checkpoint::release(&place.at(R::now()), &mut state, false);
     }
@@ -154,15 +160,15 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
     }
 }
 
-/// How a session ended.
+/// How the transactions of a session ended.
 enum SessionEnd {
-    /// We leave the session, and the task goes on with this step.
+    /// We end the session with QUIT. The task then goes on with this step.
     Quit(NextSession),
-    /// The session ended before we left it.
+    /// The session ended before QUIT.
     Lost,
 }
 
-/// Runs one transaction after the other until the session ends or is to be left.
+/// Runs one transaction after the other until the session ends, or until we have to end it.
 async fn transact<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -188,8 +194,8 @@ async fn transact<R: Runtime>(
             SessionRoom::Spent => return SessionEnd::Quit(NextSession::Again),
             SessionRoom::OverBudget => {
                 if !asking.answer_if_over_budget(group, R::now()) {
-                    // Recipients that are being asked about count as refused until their replies come. Accepts make room again, so
-                    // the group waits for another session.
+                    // Recipients that wait for a reply count as refused, so a reply may make room. The group waits for this in the
+                    // queue of the site.
                     group.queue_at_site();
                 }
                 return SessionEnd::Quit(NextSession::End);
@@ -211,9 +217,8 @@ async fn transact<R: Runtime>(
     }
 }
 
-/// The next step of the session: asks about up to `most` of the works that wait. If none waits, it proves the answers that the
-/// session holds. If it holds none, it asks about the control recipients of greylisted domains, or else waits for work. `Err`: the
-/// session is to end.
+/// Does the first of these that is possible: asks about up to `most` waiting works; proves the answers that the session holds; asks
+/// about control recipients of greylisted domains; waits for work. `Err` means that the session has to end.
 async fn next<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -239,7 +244,7 @@ async fn next<R: Runtime>(
     if let Some(after) = greylisting::introduce(place, session, state).await {
         return Ok(after);
     }
-    // Works that got no result at this host may have no other route left.
+    // Works that this host could not decide may have no other route left.
     asking.answer_unroutable(group, R::now());
     if group.waiting() > 0 {
         // The works that wait need another route.
@@ -252,7 +257,7 @@ async fn next<R: Runtime>(
     Ok(NextStep::Open)
 }
 
-/// Proves the answers that the session holds. Meanwhile the session counts as one that waits for replies.
+/// Proves the answers that the session holds. Meanwhile the session counts as busy (waiting for replies).
 async fn prove<R: Runtime>(place: Place<'_>, session: &mut Session<R>, state: &mut SessionState) -> NextStep {
     let _busy = place.group.busy();
     Box::pin(proving::prove(place, session, state)).await
@@ -261,7 +266,7 @@ async fn prove<R: Runtime>(place: Place<'_>, session: &mut Session<R>, state: &m
 /// Interval at which an idle session checks whether another group needs a session.
 const IDLE_TICK: Duration = Duration::from_millis(250);
 
-/// Waits up to [`SESSION_IDLE`] for more work. False: none came, or another group needs the place of this session.
+/// Waits up to [`SESSION_IDLE`] for work. False if none came, or if another group waits for the place of this session.
 async fn idle<R: Runtime>(place: Place<'_>) -> bool {
     let Place { asking, group, .. } = place;
     let until = R::now() + SESSION_IDLE;

@@ -1,9 +1,9 @@
 //! The time in which a source (our address or proxy) rests at a site that blocks it. During this time mailprobe does not contact
 //! the site from the source, and no other source takes over.
 //!
-//! A block by one host first takes only this host out of use (`site/route.rs`). When no other host of the group can be used, the
-//! source rests at the whole site, for hours. [`engine_proto::egress::Rests`] records this by source and site, because the records
-//! of hosts end earlier, with their groups.
+//! A block first takes only one route (one address of a host) out of use, for a minute (`site/route.rs`). When no route of the
+//! group can be used, the source rests at the whole site, for five minutes at first. [`engine_proto::egress::Rests`] records this
+//! by source and site, because the records of routes end earlier, with their groups.
 
 use crate::asking::Asking;
 use crate::site::Group;
@@ -23,7 +23,7 @@ pub(crate) fn is_block(asking: &Asking, said: &Classification) -> bool {
     asking.shared().pool.named && about_us && matches!(said.class, Class::Policy | Class::Unclear)
 }
 
-/// Acts on a block by a host that the caller has taken out of use. If no other host of the group can be used, the source begins to
+/// Acts on a block. The caller has taken the route out of use. If no other route of the group can be used, the source begins to
 /// rest at the site: waiting works of the site are answered at once, and so are new works until the rest ends.
 pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now: Instant) {
     if !group.is_down(now) {

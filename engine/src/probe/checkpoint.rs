@@ -1,5 +1,6 @@
-//! The end of a checkpoint: what the replies of a session prove together, and what happens with each answer that the session holds.
-//! The rules are in [`engine_proto::verdict::evidence`].
+//! The end of a checkpoint. A session holds its answers about works until a checkpoint, in which it asks further questions about
+//! control recipients (recipients that do not exist) and known mailboxes. All replies together decide about each held answer: it
+//! counts, it does not count, or another session has to ask again. The rules are in [`engine_proto::verdict::evidence`].
 
 use super::context::ProbeContext;
 use super::replies::{ask_elsewhere, finish, returned};
@@ -21,8 +22,8 @@ use engine_proto::verdict::evidence::{Held, Proof, Released};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Closes the checkpoint, and releases the answers that the session holds. `questions_answered`: all questions were answered, or
-/// there was none. Returns [`NextStep::Leave`] if the next recipients should be asked about in another session.
+/// Closes the checkpoint, and releases all held answers. `questions_answered`: all questions of the checkpoint were answered, or it
+/// needed none. Returns [`NextStep::Leave`] if another session should ask about the next works.
 pub(super) fn release(
     context: &ProbeContext<'_>,
     state: &mut SessionState,
@@ -56,7 +57,7 @@ pub(super) fn release(
     let leaves = released.iter().any(is_untold) || confirms;
     let after = if leaves { NextStep::Leave } else { NextStep::Open };
     let (mut again, now) = (Vec::new(), context.now);
-    // Sessions that ended there are counted, each once, and not the answers that they held.
+    // A session that ended at the control recipient counts once, however many answers it held.
     let ended = state.notes.ended_at_control.take();
     let without_control =
         ended.filter(|&domain| !context.asking.knowledge.borrow_mut().on_unanswered(domain, now));
@@ -70,7 +71,7 @@ pub(super) fn release(
     for one in released {
         again.extend(settle_released(context, one, &closed, now));
     }
-    // These works come before others, in the order in which they were asked about.
+    // The works go to the front of the queue, in the order in which they were asked about.
     again.into_iter().rev().for_each(|work| context.group.put_back(work));
     if context.state().is_changing() {
         context.state().set_down(now + HOST_DOWN, CHANGED);
@@ -78,8 +79,8 @@ pub(super) fn release(
     after
 }
 
-/// Remembers the domains of which recipients were refused and none was accepted. Enough such refusals rule out that a domain
-/// accepts everyone. A few refusals are remembered only in a group with a domain that accepts everyone.
+/// Records the numbers of refused recipients, for each domain of which this checkpoint has accepted none. Many such refusals show
+/// that the domain does not accept everyone. Few are recorded only if a domain of the group is known to accept everyone.
 fn learn_refusals(context: &ProbeContext<'_>, released: &[Released<Work>], now: Instant) {
     let is_refused = |one: &&Released<Work>| one.held == Held::Refused && is_answer(one.proof);
     if !context.group.state().catch_alls
@@ -98,36 +99,38 @@ fn learn_refusals(context: &ProbeContext<'_>, released: &[Released<Work>], now: 
     refused.into_iter().for_each(|(domain, count)| knowledge.on_refusals(domain, count, now));
 }
 
-/// The domain, if every released answer is about it and says that it accepts everyone; otherwise `None`.
+/// The domain of the released answers, if they all have the same domain and show that it accepts everyone. Otherwise `None`.
 fn only_catch_all(released: &[Released<Work>]) -> Option<&Domain> {
     let domain = released.first()?.item.address.domain();
     let is_such = |one: &Released<Work>| one.proof == Proof::CatchAll && one.item.address.domain() == domain;
     released.iter().all(is_such).then_some(domain)
 }
 
-/// Whether another session is to confirm that the domain accepts everyone, because this one may have met the only node of a pool
-/// that does. If no work waits, or two sessions in a row have shown it, that is not needed.
+/// Whether another session should confirm that the domain accepts everyone, because only one node of a pool may do so. Not needed
+/// if no work waits, or if two sessions in a row have shown it.
 fn is_to_confirm(context: &ProbeContext<'_>, domain: &Domain) -> bool {
     context.group.waiting() > 0
         && !context.asking.knowledge.borrow().is_catch_all(context.domain_key(domain), context.now)
 }
 
-/// What is known at the end of the checkpoint.
+/// What the checkpoint has shown, for the decision about each answer.
 struct Closed {
-    /// The key of the domain that is not asked about again, because too many sessions ended at its control recipient.
+    /// The key of the domain, if too many sessions ended at its control recipient. It is not asked about any more.
     without_control: Option<u64>,
+    /// Whether the host changed its behaviour in the session.
     changed: bool,
-    /// Whether the session accepted a recipient.
+    /// Whether the host accepted a recipient in the session, other than a control recipient.
     has_accepted: bool,
-    /// The number of refusals since the last accept, or in all if there was none.
+    /// The number of refusals since the last accept, or since the beginning of the session.
     refused_in_a_row: u32,
-    /// Whether all questions were answered, or there was none.
+    /// As in [`release`].
     questions_answered: bool,
-    /// The replies to control recipients that prove nothing, by domain.
+    /// The replies to control recipients that prove nothing, by the key of the domain.
     unclear: BTreeMap<u64, UnclearControl>,
 }
 
-/// Remembers what the checkpoint showed about its domains, and withdraws earlier evidence that this contradicts.
+/// Records what the control recipients of the checkpoint showed. If this contradicts an earlier session, withdraws the verdicts
+/// that depend on that session.
 fn learn(context: &ProbeContext<'_>, notes: &mut SessionNotes) {
     let now = context.now;
     let (mut contradicted, mut accepts_all): (Vec<Domain>, bool) = (Vec::new(), false);
@@ -155,7 +158,7 @@ fn learn(context: &ProbeContext<'_>, notes: &mut SessionNotes) {
     }
 }
 
-/// Answers a work with its released answer, or puts it back for other hosts, or returns it to be asked about in another session.
+/// Acts on one released answer: answers the work, puts it back for other hosts, or returns it for another session.
 fn settle_released(
     context: &ProbeContext<'_>,
     one: Released<Work>,
@@ -220,12 +223,12 @@ fn settle_released(
     None
 }
 
-/// Whether an answer with this proof counts.
+/// Whether the reply itself counts as the answer.
 fn is_answer(proof: Proof) -> bool {
     matches!(proof, Proof::Proven | Proof::Assumed)
 }
 
-/// Treats an answer as proven if a test has planted such a defect.
+/// Returns `proof`, or [`Proof::Proven`] if a test has planted such a defect.
 fn with_planted_fault(held: Held, proof: Proof) -> Proof {
     match held {
         Held::Accepted if planted(Fault::BelieveAccept) => Proof::Proven,
@@ -251,8 +254,9 @@ fn in_words_of(held: Held, proof: Proof) -> &'static str {
     }
 }
 
-/// The control recipient got no clear reply, so the accept of the work is not proven. If the cause may pass soon (a server that
-/// verifies recipients does not know this one yet), the address is asked about once more.
+/// Acts on an accepted work of which the control recipient got an unclear reply. If that reply was transient, the work begins anew,
+/// once: for example, a server that verifies recipients elsewhere may know the control recipient by then. Otherwise the work is
+/// answered.
 fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>, now: Instant) {
     let UnprovenAccept { rule, retry_after, again_soon } =
         on_unproven_accept(control.map(|control| &control.said));
@@ -268,8 +272,8 @@ fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearC
     settle_unproven(context, work, control);
 }
 
-/// Answers an accepted work as unverifiable. `control`: the reply to its control recipient, which proves nothing; `None` if there
-/// was none.
+/// Answers an accepted work as unverifiable, because nothing proves the accept. `control` is the unclear reply to its control
+/// recipient, if there was one.
 fn settle_unproven(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>) {
     let unproven = on_unproven_accept(control.map(|control| &control.said));
     context.remember_control_reply(&mut work, control);

@@ -1,4 +1,5 @@
-//! What the code of a session has at hand: its group, its route, and what is known of the host.
+//! What all modules of a session use: its group and its route (one IP address of a host), and the look-ups in what is known of the
+//! host.
 
 use super::transaction::SessionState;
 use crate::asking::Asking;
@@ -18,19 +19,19 @@ use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// The group and the route of a session. A task may keep this over an `.await`, because it borrows no state.
+/// The group and the route of a session. A task may keep this across an `.await`, because no state is borrowed.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) asking: &'a Rc<Asking>,
     pub(super) group: &'a Rc<Group>,
     /// The number of the session task in the group.
     pub(super) session: usize,
-    /// The position of the session's route among the routes of the group.
+    /// The index of the route in the group.
     pub(super) index: usize,
 }
 
-/// A [`Place`] at one moment, for functions that decide something. It must not be kept over an `.await`, because its time would be
-/// wrong.
+/// A [`Place`] with the present time, for code that interprets replies. It must not be kept across an `.await`, because the time
+/// would be wrong afterwards.
 pub(super) struct ProbeContext<'a> {
     place: Place<'a>,
     pub(super) now: Instant,
@@ -49,12 +50,12 @@ impl<'a> Place<'a> {
         ProbeContext { place: self, now }
     }
 
-    /// The host and the address of the session.
+    /// The route of the session.
     pub(super) fn route(self) -> &'a Route {
         &self.group.routes[self.index]
     }
 
-    /// Borrows what is known of the route, for one statement only (see `site.rs`).
+    /// Borrows the record of the route, for one statement only (see `site.rs`).
     pub(super) fn state(self) -> RefMut<'a, RouteState> {
         self.group.route_state(self.index)
     }
@@ -66,7 +67,7 @@ impl<'a> Place<'a> {
 }
 
 impl ProbeContext<'_> {
-    /// A reply together with everything that its classification depends on.
+    /// A reply with everything else that its classification depends on.
     pub(super) fn view<'v>(
         &'v self,
         stage: Stage,
@@ -76,33 +77,32 @@ impl ProbeContext<'_> {
         ReplyView { stage, mx: &self.route().host, reply, recipient, us: self.us() }
     }
 
-    /// Makes a work remember a reply of this host: one about the work, or one because of which the host was not asked about it,
-    /// such as a refusal of MAIL.
+    /// Stores a reply in a work, for [`crate::Finding::observed`]: the reply to its RCPT, or the reply because of which the host
+    /// was not asked about it, such as a refusal of MAIL.
     pub(super) fn remember_reply(&self, work: &mut Work, reply: &Reply, said: &Classification, at: Instant) {
         work.hear(&self.route().host, || ObservedReply::new(reply, said, at));
     }
 
-    /// Makes an accepted work remember the unclear reply to its control recipient. The verdict depends on this reply and not on the
-    /// accept, which it leaves without a proof.
+    /// Stores the unclear reply to the control recipient in an accepted work, for [`crate::Finding::observed`]. Because of this
+    /// reply the accept has no proof, so the reply decides the verdict, not the accept.
     pub(super) fn remember_control_reply(&self, work: &mut Work, control: Option<&UnclearControl>) {
         if let Some(UnclearControl { reply, .. }) = control {
             work.hear(&self.route().host, || *reply);
         }
     }
 
-    /// Reserves room in the budget of refused recipients for up to `recipients` recipients, so that `keep` more could still be
-    /// asked about.
+    /// Reserves room for up to `recipients` recipients in the budget of refused recipients, and leaves room for `keep` more.
     pub(super) fn reserve(&self, recipients: usize, keep: usize) -> AskedRecipients {
         let step = self.refusal_step();
         AskedRecipients::reserve(self.asking.state().budget(self.group), recipients, keep, step)
     }
 
-    /// The number of the five-minute step to which refusals count now.
+    /// The number of the current five-minute step, in which refusals are counted.
     pub(super) fn refusal_step(&self) -> u64 {
         self.asking.shared().refusal_step(self.now)
     }
 
-    /// Our reverse-path, EHLO name and address, as this host sees them.
+    /// Our reverse-path, EHLO name and IP address. Replies of the host may name them.
     fn us(&self) -> Us<'_> {
         let source = &self.asking.shared().pool.sources[self.group.source];
         Us {
@@ -117,13 +117,13 @@ impl ProbeContext<'_> {
         self.known_by(domain, |known| known.key)
     }
 
-    /// The key of the evidence for verdicts that depend on the behaviour of this host towards the domain.
+    /// The hash in [`crate::Finding::evidence`], for verdicts that depend on how this host treats recipients of the domain.
     pub(super) fn evidence_key(&self, domain: &Domain) -> u64 {
         self.known_by(domain, |known| known.evidence)
     }
 
-    /// Reads one of the two keys of a domain. Those of the latest domain are kept with the route, because the next recipient most
-    /// often has the same domain.
+    /// Reads one of the two keys of a domain at this host. The route keeps the keys of the latest domain, because the next
+    /// recipient often has the same domain.
     fn known_by(&self, domain: &Domain, of: impl Fn(&KnownBy) -> u64) -> u64 {
         let (host, last) = (&self.route().host, &mut self.state().last_domain);
         if let Some(known) = last.as_ref().filter(|known| known.domain == *domain) {
@@ -141,7 +141,7 @@ impl ProbeContext<'_> {
         of(known)
     }
 
-    /// The facts from outside the session on which the proof of its answers depends.
+    /// The facts that decide, together with the replies of the session, which questions a checkpoint needs.
     pub(super) fn proof_context(&self, state: &SessionState) -> Context {
         let domain = |work: &Work| work.address.domain().clone();
         let refused = self.works().evidence.recipient(None, Some(Held::Refused)).map(domain);
@@ -149,30 +149,31 @@ impl ProbeContext<'_> {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         let no_postmaster = refused.is_some_and(|domain| knowledge.has_no_postmaster(domain, now));
         drop(knowledge);
-        // After its only transaction, such a session can ask about neither a known mailbox nor `postmaster@`.
+        // A session with only one transaction can ask no further questions after it.
         let known = !state.one_transaction && self.known_mailbox().is_some();
         let no_postmaster = no_postmaster || state.one_transaction;
         Context { trusted: self.group.is_trusted(), known, no_postmaster }
     }
 
-    /// Whether refusals in a session without an accept show nothing. That is so if the host changed its behaviour within the last
-    /// hour, its operator is not trusted, and either the refusal is that of a single check, or the session got more refusals in a
-    /// row than the site allows.
+    /// Whether refusals in a session without an accept must not count, because the host may refuse everyone. This is so if the host
+    /// changed its behaviour within the last hour, the operator is not trusted, and either the refusal is that of a single check
+    /// (`single`), or `in_a_row` is more than the number of refusals that the site allows in a session.
     pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
         let changed = self.asking.knowledge.borrow().has_changed(&self.route().host, self.now);
         let allowed = || self.group.site.state().pace.errors_allowed();
         changed && !self.group.is_trusted() && (single || in_a_row > allowed())
     }
 
-    /// Whether this host, or another one of the same domains, accepted a mailbox within
-    /// [`engine_proto::limits::KNOWN_MAILBOX_TTL`]. Canaries do not count here.
+    /// Whether a known mailbox of this host, or of another host of the group, can be asked about: one that the host accepted within
+    /// [`engine_proto::limits::KNOWN_MAILBOX_TTL`]. Canaries (see [`ProbeContext::known_mailbox`]) do not count here.
     pub(super) fn has_known_mailbox(&self) -> bool {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         self.hosts().any(|host| knowledge.has_mailbox(host, now))
     }
 
-    /// A mailbox that this host should accept: one that this host accepted recently, or another host of the same domains, or else a
-    /// canary. With it comes the host that accepted it, or for a canary this host.
+    /// A mailbox that this host should accept: the known mailbox of this host, or else of another host of the group, or else a
+    /// canary (an existing mailbox that the operator has configured). Also returns the host that accepted it; for a canary, this
+    /// host.
     pub(super) fn known_mailbox(&self) -> Option<(String, Rc<str>)> {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         let kept = |host: &Rc<str>| {
@@ -185,14 +186,14 @@ impl ProbeContext<'_> {
             .or_else(|| self.canary().map(|canary| (canary, Rc::clone(&self.route().host))))
     }
 
-    /// This host, and then the other hosts of the same domains.
+    /// This host, and then the other hosts of the group.
     fn hosts(&self) -> impl Iterator<Item = &Rc<str>> {
         let own = &self.route().host;
         let others = self.group.routes.iter().map(|route| &route.host).filter(move |host| *host != own);
         std::iter::once(own).chain(others)
     }
 
-    /// A canary at the domain of the newest answer that the session holds.
+    /// A canary, if there is one in the domain of the newest answer that the session holds.
     fn canary(&self) -> Option<String> {
         let canaries = &self.asking.shared().config.canaries;
         if canaries.is_empty() {
@@ -204,7 +205,8 @@ impl ProbeContext<'_> {
         Some(canary.as_str().to_owned())
     }
 
-    /// The host accepted this mailbox. `proven`: it has also shown that it tells mailboxes apart.
+    /// Records that the host accepted this mailbox. `proven`: the session also showed that the host refuses recipients that do not
+    /// exist.
     pub(super) fn on_known(&self, address: &str, proven: bool, now: Instant) {
         let mut knowledge = self.asking.knowledge.borrow_mut();
         let kept = &mut self.state().mailbox_kept;
@@ -213,7 +215,8 @@ impl ProbeContext<'_> {
         }
     }
 
-    /// The host accepted a mailbox that we asked about because it was known, here or at another host: it stays known for longer.
+    /// Records that the host accepted a known mailbox again. If the mailbox was known only at another host, it counts as a new one
+    /// here.
     pub(super) fn on_known_again(&self, address: &str, now: Instant) {
         let is_renewed =
             self.asking.knowledge.borrow_mut().on_mailbox_again(&self.route().host, address, now);
@@ -222,13 +225,15 @@ impl ProbeContext<'_> {
         }
     }
 
-    /// The host changed its behaviour in this session, or contradicted an earlier one.
+    /// Acts on a change of the host: in this session, or since an earlier one, it stopped to distinguish its mailboxes. Verdicts
+    /// about the domains of the released answers are withdrawn.
     pub(super) fn on_change(&self, released: &[Released<Work>], refusals_proven: u32) {
         let (route, now) = (self.route(), self.now);
         self.group.on_changed();
         self.state().on_change();
         if refusals_proven > 1 {
-            // The host was still unchanged after `refusals_proven` refusals. The next sessions stop one refusal before that.
+            // The host still distinguished its mailboxes after this number of refusals, so one refusal less is safe in later
+            // sessions.
             self.group.site.state().pace.on_tarpitted(refusals_proven - 1);
         }
         self.asking.knowledge.borrow_mut().on_changed(&route.host, now);

@@ -1,5 +1,6 @@
-//! What a reply about a control recipient, a known mailbox or `postmaster@` means: for the evidence of the session, and for what is
-//! remembered of the host.
+//! Interprets the replies to the questions of a checkpoint. These questions are about a control recipient (which does not exist), a
+//! known mailbox (which the host accepted before), a recipient that was refused before, or `postmaster@`. Each reply becomes
+//! evidence for the answers that the session holds, and is remembered for later sessions (`knowledge.rs`).
 
 use super::context::ProbeContext;
 use super::endings::push_back;
@@ -14,17 +15,18 @@ use engine_proto::verdict::evidence::{ProofQuestion, QuestionResult};
 use engine_proto::verdict::{Class, ObservedReply, Scope, Stage};
 use std::rc::Rc;
 
-/// A question of a checkpoint, with the recipient that is asked about.
+/// A question of a checkpoint with its recipient.
 pub(super) struct AskedQuestion {
     pub(super) question: ProofQuestion,
     pub(super) recipient: String,
-    /// Whether the recipient may be from the request of another client, so that its name must not appear in a trace.
+    /// Whether the recipient may come from the request of another account. Its name must then appear in no trace.
     pub(super) private: bool,
-    /// The host that accepted the recipient in another session, if one did.
+    /// The host that accepted the recipient in an earlier session; for a canary, the host of this session. `None` for other
+    /// recipients.
     pub(super) elsewhere: Option<Rc<str>>,
 }
 
-/// Reads the reply to a question, and adds it to the evidence of the session.
+/// Interprets the reply to a question.
 pub(super) fn control_answered(
     context: &ProbeContext<'_>,
     notes: &mut SessionNotes,
@@ -34,7 +36,7 @@ pub(super) fn control_answered(
     let Answered { reply, behind_others, at, .. } = *heard;
     let said: Classification = classify(&context.view(Stage::Control, reply, Some(&asked.recipient)));
     if said.class == Class::Throttled && said.scope == Scope::Session && behind_others {
-        // The transaction is full (RFC 5321 4.5.3.1.10), so the question is asked again in the next one.
+        // The transaction is full (RFC 5321 4.5.3.1.10), so the next transaction asks this question again.
         return ReplyEffect::Later;
     }
     let asking = context.asking;
@@ -59,7 +61,7 @@ pub(super) fn control_answered(
         && told == QuestionResult::Refused
         && !asking.knowledge.borrow_mut().on_mailbox_refused(host, at)
     {
-        // The mailbox may have been accepted only because that server accepts everyone, so its refusal here shows nothing.
+        // No session has proven that the mailbox exists, so its refusal shows nothing.
         told = QuestionResult::Nothing;
     }
     match (asked.question, told) {
@@ -69,14 +71,14 @@ pub(super) fn control_answered(
                 Some((_, postmaster)) if told == QuestionResult::Refused => {
                     context.on_known(&postmaster, true, at)
                 }
-                // The control recipient was accepted too, so the accept of `postmaster@` shows nothing.
+                // The host accepted the control recipient too, so the accept of `postmaster@` shows nothing.
                 Some((_, postmaster)) => {
                     asking.knowledge.borrow_mut().on_mailbox_unproven(&context.route().host, &postmaster);
                 }
                 None => {}
             }
         }
-        // This host has accepted the mailbox now, even if another host had accepted it before.
+        // The mailbox may have been known at another host only. Now it is known at this host too.
         (ProofQuestion::Known { .. } | ProofQuestion::KnownFirst, QuestionResult::Accepted) => {
             context.on_known_again(&asked.recipient, at);
         }
@@ -101,14 +103,15 @@ pub(super) fn control_answered(
         asking.knowledge.borrow_mut().on_mailbox_accepted(&context.route().host);
     }
     context.works().evidence.on_told(asked.question, told);
-    // A permanent refusal that proves nothing may be one that the host gives to everyone.
+    // The host may give a permanent refusal that proves nothing to everyone. `ReplyEffect::Refusal` keeps the count of such
+    // refusals.
     let is_answer =
         matches!(told, QuestionResult::Accepted | QuestionResult::Refused) || reply.is_transient();
     if is_answer { ReplyEffect::Answer } else { ReplyEffect::Refusal }
 }
 
-/// If a control recipient is refused in words that anybody may get, the refusal counts like that of an address: towards a blanket
-/// refusal, and towards the rest of our source.
+/// Counts the refusal of a control recipient if its words are not about this recipient. Enough such refusals show that the host
+/// refuses everyone, or blocks our source, just as with the recipients of works.
 fn count_refusal_to_all(
     context: &ProbeContext<'_>,
     said: &Classification,

@@ -1,4 +1,5 @@
-//! What the end of a connection, a session or a transaction means: for the host, and for the works without an answer.
+//! What the end of a connection, a session or a transaction means for the route (an IP address of a host), for the pace of the
+//! site, and for the works (addresses) that have no reply yet.
 
 use super::context::{Place, ProbeContext};
 use crate::egress::connect::Unconnected;
@@ -17,7 +18,7 @@ use engine_proto::verdict::{Class, ObservedReply};
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-/// A connection could not be made.
+/// Acts on a connection that could not be opened.
 pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
     let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let error = match error {
@@ -39,16 +40,16 @@ pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
     } else if group.release_singles(index, "no_connection")
         && !context.state().on_connection_lost(STRIKES_MAX)
     {
-        // A server that refuses connections at once may be restarting.
+        // A server that refuses the connection at once may be restarting, so the route is tried again soon.
         context.state().set_resting(now + HOST_RETRY);
     } else {
         context.state().set_down(now + HOST_DOWN, "no_connection");
     }
 }
 
-/// A connection ended, or could not be made in time, without a meaningful reply. A busy host does so at times, so only
-/// [`STRIKES_MAX`] such connections in a row take the route out of use. Single checks do not wait for that: they leave the route,
-/// or if only single checks wait, it is taken out of use at once.
+/// Acts on a connection that timed out, or that ended without a reply. A busy host causes this at times, so the route is taken out
+/// of use only after [`STRIKES_MAX`] such connections in a row. But single checks cannot wait for that: they go to the other routes
+/// at once. If only single checks wait, the route is taken out of use at once.
 pub(super) fn died(context: &ProbeContext<'_>, rule: &'static str) {
     let patience = if context.group.release_singles(context.index, rule) { STRIKES_MAX } else { 1 };
     if context.state().on_connection_lost(patience) {
@@ -58,7 +59,7 @@ pub(super) fn died(context: &ProbeContext<'_>, rule: &'static str) {
     }
 }
 
-/// The site pushed back: its pace is lowered and the route rests.
+/// Acts on a push-back (the site shows that we are too fast): lowers the pace of the site, and lets the route rest.
 pub(super) fn push_back(context: &ProbeContext<'_>, rule: &'static str) {
     let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let site = &group.site;
@@ -70,8 +71,8 @@ pub(super) fn push_back(context: &ProbeContext<'_>, rule: &'static str) {
     rest_route(group, index, rule, until, now);
 }
 
-/// Lets a route rest because its site pushed back. If the site has pushed back for a while, single checks are answered, because
-/// waiting cannot help them.
+/// Opens no session over the route before `until`, because the site pushed back by this rule. If it has done so for a while,
+/// waiting single checks are answered now ([`Group::is_hopeless`]).
 pub(super) fn rest_route(group: &Group, index: usize, rule: &'static str, until: Instant, now: Instant) {
     group.site.state().pushed = rule;
     group.route_state(index).set_resting(until);
@@ -80,19 +81,20 @@ pub(super) fn rest_route(group: &Group, index: usize, rule: &'static str, until:
     }
 }
 
-/// Answers a work because its site will admit no session before `until`, and the work cannot wait so long.
+/// Answers a single check that cannot wait until `until`, when the site may have a session again.
 pub(crate) fn answer_pushed_back(mut work: Work, rule: &'static str, until: Instant, now: Instant) {
     work.set_fallback(rule, Some(until.saturating_duration_since(now)));
     work.give_up();
 }
 
-/// A session ended before it could take a transaction.
+/// Acts on the end of a session before its first transaction.
 pub(super) fn session_refused(context: &ProbeContext<'_>, closure: &Closure) {
     apply(context, on_session_refused(closure, |stage, reply| classify(&context.view(stage, reply, None))));
 }
 
-/// A session ended in the middle of a transaction. Works without an answer are put back. If the session ended at one of them, this
-/// work may be the cause: it is queued after the others, and is answered if that has happened too often.
+/// Acts on the end of a session during a transaction about works. Works without a reply go back to the front of the queue. But the
+/// first of them may have caused the end (`effects.suspect`). It goes to the end of the queue, or is answered if this has happened
+/// too often.
 pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
     let (group, effects) = (context.group, effects_of_end(context, closure, tally));
     let suspect = effects.suspect.and_then(|_| context.works().in_flight.take_first());
@@ -105,7 +107,7 @@ pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tal
     } else {
         work.set_fallback_at(&context.route().host, None, rule, HOST_DOWN);
     }
-    // If there were answers before, the session's end was hardly caused by this work.
+    // If the session got answers before, the work was probably not the cause, so this does not count.
     work.returns += u8::from(tally.answers == 0);
     let most = if work.priority == Priority::Single { 1 } else { RETURNS_MAX };
     if work.returns > most || work.deadline <= context.now {
@@ -115,8 +117,8 @@ pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tal
     }
 }
 
-/// Records what the end of a session in a transaction shows about the host. Returns the reply by which the host ended the session,
-/// if that reply is about us.
+/// Records what the end of a session during a transaction shows about the host and the site. If the host ended the session with a
+/// reply that says that we are too fast or not wanted, returns this reply.
 pub(super) fn blame<'a>(
     context: &ProbeContext<'_>,
     closure: &'a Closure,
@@ -147,7 +149,7 @@ fn apply_end(context: &ProbeContext<'_>, effects: EndEffects<'_>, tally: &Tally)
     apply(context, effects.host);
 }
 
-/// Applies the effect of the end of a session on its host.
+/// Applies the effect that the end of a session has on its route and its site.
 fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
     let (Place { asking, group, .. }, now) = (**context, context.now);
     match effect {
@@ -175,14 +177,15 @@ fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
     }
 }
 
-/// The site says that we are too fast or not wanted: it gets a pause, and the rate of new sessions is halved. If it says repeatedly
-/// that we are not wanted, the route is taken out of use, and after a block the source rests at the site.
+/// Acts on a reply that says that we are too fast or not wanted: the site gets a pause, and the rate of new sessions is halved.
+/// After [`WARNINGS_MAX`] replies that we are not wanted, the route is taken out of use. If such a reply blocks our source, the
+/// source may begin to rest at the site ([`rest::on_blocked`]).
 pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
     let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let site = &group.site;
     let (first, until) = {
         let site = &mut *site.state();
-        // A site may end many sessions at the same time: that is one sign, not many.
+        // If the site ends several sessions at the same time, this counts once.
         let first = site.pace.pause(now).is_none();
         site.pace.on_too_fast(now, site.open, asking.common.random());
         (first, site.pace.pause(now).unwrap_or(now))
@@ -196,8 +199,9 @@ pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
     }
 }
 
-/// The time of a transaction is over: answers the works with a deadline that has passed, and puts the others back. The first work
-/// without an answer is probably the cause, so it is asked about alone from now on, and only a few times.
+/// Acts on a transaction that has taken too long. Works with a deadline that has passed are answered, and the others go back to the
+/// front of the queue. The server probably hangs at the first work without a reply. From now on this work has transactions of its
+/// own, and after [`RETURNS_MAX`] returns it is answered.
 pub(super) fn out_of_time(context: &ProbeContext<'_>) {
     let (group, now) = (context.group, context.now);
     let mut suspect = context.works().in_flight.take_first();
@@ -214,7 +218,7 @@ pub(super) fn out_of_time(context: &ProbeContext<'_>) {
     }
 }
 
-/// Returns a work before its deadline, and answers it after that.
+/// Returns the work, or answers it if its deadline has passed.
 fn in_time(work: Work, now: Instant) -> Option<Work> {
     if work.deadline > now {
         return Some(work);
@@ -223,7 +227,7 @@ fn in_time(work: Work, now: Instant) -> Option<Work> {
     None
 }
 
-/// Puts the works without an answer back. True if there were none.
+/// Puts the works without a reply back to the front of the queue. True if there were none.
 pub(super) fn put_back_rest(context: &ProbeContext<'_>) -> bool {
     let rest = context.works().in_flight.take_all();
     let none = rest.is_empty();

@@ -1,8 +1,9 @@
-//! Greylisting: servers that defer each recipient that is new to them.
+//! Greylisting: a server refuses each recipient that is new to it with a transient reply, and accepts it some minutes later.
 //!
-//! When an address is tried again, it is accepted. But its control recipient would be new to the server then, and be deferred in
-//! turn. So the control recipient is asked about as soon as a recipient of its domain is greylisted, and both delays pass at the
-//! same time. The delays are in [`engine_proto::retry`].
+//! When mailprobe asks about such an address again, the server accepts it. To prove the accept, mailprobe then asks about a control
+//! recipient of the domain (one that does not exist), which would be new to the server and get a transient reply. So mailprobe asks
+//! about the control recipient as soon as a recipient of the domain is greylisted. Then both delays pass at the same time. The
+//! delays are in [`engine_proto::retry`].
 
 use super::context::{Place, ProbeContext};
 use super::endings::{blame, push_back};
@@ -19,8 +20,8 @@ use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::classify::classify;
 use engine_proto::verdict::{Class, Scope, Stage};
 
-/// Asks about the control recipients of the domains that were greylisted in this session. `None`: there are none, or the session or
-/// the budget has no room for them.
+/// Asks about the control recipients of the domains that were greylisted in this session, unless earlier replies have shown enough
+/// about them. `None` if there is none to ask about, or no room in the session or in the budget of refused recipients.
 pub(super) async fn introduce<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -51,7 +52,8 @@ pub(super) async fn introduce<R: Runtime>(
     Some(Box::pin(hear(place, session, counted, state, Introduced)).await)
 }
 
-/// Control recipients that are asked about only so that the server has seen them. Their replies prove nothing yet.
+/// Control recipients that the server should see for the first time. The replies prove nothing yet, and are ignored unless the
+/// server pushes back.
 struct Introduced;
 
 impl Recipients for Introduced {

@@ -1,5 +1,7 @@
-//! Checkpoints: the questions that prove the answers that a session holds, and the transactions in which they are asked.
-//! `control_replies.rs` interprets the reply to each question, and `checkpoint.rs` all replies of the session together.
+//! The questions of a checkpoint, and the transactions that ask them. A session holds its answers about works until a checkpoint.
+//! There it asks about a control recipient (which does not exist), a known mailbox (which the host accepted before) or others, to
+//! prove that the host distinguishes its mailboxes. `control_replies.rs` interprets the reply to each question, and `checkpoint.rs`
+//! decides about the held answers.
 
 use super::checkpoint::release;
 use super::context::{Place, ProbeContext};
@@ -24,7 +26,8 @@ use engine_proto::verdict::evidence::{Held, ProofQuestion, QuestionResult};
 use engine_proto::verdict::{ObservedReply, Stage};
 use std::rc::Rc;
 
-/// Asks the questions that prove the answers that the session holds, and releases these answers.
+/// Asks all questions of a checkpoint, round after round, and releases the held answers. The questions of a round depend on the
+/// replies to the one before.
 pub(super) async fn prove<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -39,7 +42,7 @@ pub(super) async fn prove<R: Runtime>(
         }
         let mut asked = askable(context, questions);
         if asked.is_empty() {
-            // No question has a recipient. This is recorded, so the next round finds no question.
+            // There is no recipient for any of the questions. `askable` has recorded this, so the next round does not ask them.
             continue;
         }
         if asked.len() > context.asking.refusal_room_for_proof(context.group, context.now) {
@@ -59,8 +62,9 @@ pub(super) async fn prove<R: Runtime>(
     NextStep::Leave
 }
 
-/// At a host that ends sessions after one or two refusals, asks about a known mailbox first, because after the refusals it would be
-/// too late. `None` if nothing was asked, for example because the host is not of this kind or no mailbox of it is known.
+/// If the host ends sessions after one or two refusals, asks about its known mailbox before the works, because after the refusals
+/// it would be too late. Once in a session. `None` if nothing was asked: the host allows more refusals, has no known mailbox, or
+/// there is no room.
 pub(super) async fn open_with_known<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -71,7 +75,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     if !is_wanted || state.known_asked_first.is_some() || place.works().evidence.has_accepted() {
         return None;
     }
-    // From here on this is decided, so it is not tried again in this session. The number stays 0 unless the question is asked.
+    // `Some` means that this session does not try again. The number is that of the mailboxes that were asked about.
     state.known_asked_first = Some(0);
     let context = &place.at(R::now());
     let host = Rc::clone(&context.route().host);
@@ -97,7 +101,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     Some(if after == NextStep::Open { NextStep::Leave } else { after })
 }
 
-/// Whether the session has room for recipients after one more transaction.
+/// Whether the session would have room for works after a transaction with one recipient.
 fn has_room_after_one_more<R: Runtime>(
     context: &ProbeContext<'_>,
     session: &Session<R>,
@@ -107,15 +111,15 @@ fn has_room_after_one_more<R: Runtime>(
     let behind = Tally { transactions, asked, answers, ..*tally };
     let most = session.dialog.extensions().transactions_max;
     let pace = &context.group.site.state().pace;
-    // One for the known mailbox, which may be refused too, and one for what follows.
+    // The budget needs room for two: the known mailbox, which may be refused, and a recipient of the next transaction.
     context.asking.refusal_room_for_proof(context.group, context.now) > 1
         && most.is_none_or(|most| most > transactions)
         && pace.next_transaction(&behind) > 0
         && pace.left(&behind).0 > 0
 }
 
-/// The questions of one transaction. A question for which there is no recipient gets the result [`QuestionResult::Nothing`] at
-/// once.
+/// Finds the recipients of the questions for one transaction. A question without a recipient gets the result
+/// [`QuestionResult::Nothing`].
 fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<AskedQuestion> {
     let mut asked: Vec<AskedQuestion> = Vec::new();
     for question in questions.into_iter().take(TRANSACTION_RECIPIENTS_MAX) {
@@ -127,7 +131,7 @@ fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<Ask
         let domain = |recipient: &str| recipient.rsplit('@').next().map(str::to_owned);
         let another = asked.first().is_some_and(|first| domain(&first.recipient) != domain(&recipient));
         if context.group.is_one_domain() && another {
-            // The rest is asked in the next transaction.
+            // The next transaction asks the other questions.
             break;
         }
         asked.push(AskedQuestion { question, recipient, private, elsewhere });
@@ -135,10 +139,9 @@ fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<Ask
     asked
 }
 
-/// Limits the questions to what the session has room for. Every recipient may be refused (a server that has changed refuses known
-/// mailboxes too), so they need room among the recipients and among the refusals. If not all fit, only the first control recipient
-/// of each domain is kept, as far as there is room: these decide about the most answers. The rest is asked later, mostly in another
-/// session.
+/// Limits the questions to the room of the session. Each question needs room for a recipient and for a refusal, because a server
+/// that has changed may refuse even known mailboxes. If not all questions fit, only the first control recipients are kept, as many
+/// as fit, because they decide about the most answers. The others are left to a later round or to another session.
 fn fit(asked: &mut Vec<AskedQuestion>, (recipients, refusals): (usize, usize)) {
     let most = recipients.min(refusals);
     if asked.len() > most {
@@ -147,8 +150,7 @@ fn fit(asked: &mut Vec<AskedQuestion>, (recipients, refusals): (usize, usize)) {
     }
 }
 
-/// The recipient of a question, whether it is somebody else's mailbox, and the host that accepted it in another session, if one
-/// did. For a canary this is the present host.
+/// Finds the recipient of a question. Returns it with [`AskedQuestion::private`] and [`AskedQuestion::elsewhere`].
 fn recipient(context: &ProbeContext<'_>, question: ProofQuestion) -> Option<(String, bool, Option<Rc<str>>)> {
     let works = context.works();
     let of = |domain: Option<u64>, held| works.evidence.recipient(domain, held).map(|work| &work.address);
@@ -169,7 +171,7 @@ fn recipient(context: &ProbeContext<'_>, question: ProofQuestion) -> Option<(Str
             let domain = of(None, Some(Held::Refused)).or_else(|| of(None, Some(Held::Denied)))?.domain();
             Some((format!("postmaster@{}", domain.as_str()), false, None))
         }
-        // The caller has chosen this recipient already.
+        // [`open_with_known`] asks this question, and chooses the recipient.
         ProofQuestion::KnownFirst => None,
         ProofQuestion::Known { domain } => {
             let held =
@@ -181,7 +183,8 @@ fn recipient(context: &ProbeContext<'_>, question: ProofQuestion) -> Option<(Str
     }
 }
 
-/// Asks questions in one transaction; `None` if another process has used up the budget of refusals in the meantime.
+/// Asks the questions in one transaction. `None` if the budget of refused recipients has no room for all of them, for example
+/// because another process has used it up.
 async fn ask<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -201,15 +204,16 @@ async fn ask<R: Runtime>(
     Some(hear(place, session, counted, state, recipients).await)
 }
 
-/// The questions by their places in the transaction, until they are answered.
+/// The questions of a transaction, in the order of the RCPT commands. A place is empty after the reply.
 pub(super) struct Questions {
     asked: Vec<Option<AskedQuestion>>,
-    /// The transaction names somebody else's mailbox.
+    /// Whether a recipient was private ([`AskedQuestion::private`]). Traces then leave out the recipients and the texts of replies.
     private: bool,
 }
 
 impl Questions {
-    /// The control recipients of the works' domains, if they have to be asked in the same transaction as the works.
+    /// The control recipients of the works' domains, if the session has only one transaction. Otherwise none: a later transaction
+    /// asks about them.
     pub(super) fn beside(context: &ProbeContext<'_>, state: &SessionState, works: &[Work]) -> Questions {
         let mut asked: Vec<Option<AskedQuestion>> = Vec::new();
         for work in works.iter().filter(|_| state.one_transaction) {
@@ -223,7 +227,7 @@ impl Questions {
         Questions { asked, private: false }
     }
 
-    /// With this reply, the server refused to go on. It stands in for the answers of the control recipients that have none.
+    /// Records a reply with which the server refused to go on, as the unclear reply to each control recipient without a reply.
     fn note_unclear(
         &self,
         context: &ProbeContext<'_>,
@@ -239,7 +243,7 @@ impl Questions {
         }
     }
 
-    /// The recipients of the questions that are not answered yet.
+    /// The recipients of the questions without a reply.
     pub(super) fn recipients(&self) -> impl Iterator<Item = &str> {
         self.asked.iter().flatten().map(|asked| asked.recipient.as_str())
     }
@@ -250,7 +254,7 @@ impl Recipients for Questions {
         self.private |= self.asked.iter().flatten().any(|asked| asked.private);
         let lines: Vec<String> = match self.private {
             false => trace.clone(),
-            // The text of such a reply may name the mailbox, so the trace shows its code only.
+            // The text of a reply may name the recipient.
             true => trace.iter().filter_map(|line| without_names(line)).collect(),
         };
         context.works().evidence.each(|work| {
@@ -280,13 +284,13 @@ impl Recipients for Questions {
         reply: &Reply,
     ) -> bool {
         self.note_unclear(context, notes, reply, &classify(&context.view(Stage::Mail, reply, None)));
-        // The caller releases the held answers after this.
+        // There are no works here. `prove` releases the held answers after this transaction.
         mail_refused(context, Vec::new(), false, reply);
         true
     }
 
     fn put_back(&mut self, _context: &ProbeContext<'_>) -> bool {
-        // Questions without an answer are asked again in the next transaction.
+        // The next round asks the questions without a reply again.
         self.asked.iter_mut().for_each(|asked| *asked = None);
         true
     }
@@ -316,7 +320,7 @@ impl Recipients for Questions {
     }
 }
 
-/// A line of a session's trace without the names in it; `None` for a line that must not be shown.
+/// A line of a trace without a recipient and without the text of a reply. `None` if the line cannot be shown.
 fn without_names(line: &str) -> Option<String> {
     let (who, said) = line.split_once(": ")?;
     match who {

@@ -1,4 +1,5 @@
-//! What a reply means: a reply to RCPT for its work, a reply to MAIL for the host, and refusals that the host gives to everyone.
+//! Interprets the replies to RCPT about works (addresses on their way through the engine) and the replies to MAIL, and acts on
+//! refusals that a host gives to everyone. `control_replies.rs` interprets the replies about other recipients.
 
 use super::context::{Place, ProbeContext};
 use super::endings::push_back;
@@ -24,7 +25,7 @@ use engine_proto::verdict::evidence::Held;
 use engine_proto::verdict::{Class, ObservedReply, Reason, Scope, Stage};
 use std::time::{Duration, Instant};
 
-/// Reads the reply to RCPT, and answers the work, holds its answer, or puts it back.
+/// Interprets the reply to RCPT. The work is answered or put back into the queue, or the session holds it with this reply.
 pub(super) fn answered(
     context: &ProbeContext<'_>,
     mut work: Work,
@@ -89,15 +90,16 @@ pub(super) fn answered(
     effects.session
 }
 
-/// Whether we may be refused because of our IPv6 address: the refusal is about us, came over IPv6, and the host has an IPv4 address
-/// that is not out of use.
+/// Whether the cause of a refusal may be our IPv6 address: the refusal is about us or the session, the session uses IPv6, and the
+/// same host has a usable IPv4 address.
 pub(super) fn is_refused_for_ipv6(context: &ProbeContext<'_>, said: &Classification) -> bool {
     let about_us = matches!(said.scope, Scope::Us | Scope::Sender | Scope::Session);
     about_us && context.group.has_ipv4_beside(context.index, context.now)
 }
 
-/// A recipient was accepted. If what earlier sessions showed about its domain can be relied on, the work is answered at once.
-/// Otherwise the session holds the accept until its proof.
+/// Acts on an accepted recipient. The accept means something only if the host refuses control recipients of the domain (recipients
+/// that do not exist). If earlier sessions have shown enough about them, the work is answered at once. Otherwise the session holds
+/// it.
 pub(super) fn accepted(
     context: &ProbeContext<'_>,
     mut work: Work,
@@ -126,7 +128,7 @@ pub(super) fn accepted(
         notes.refused_in_a_row = 0;
     }
     if accepts_all != Some(ControlFinding::AcceptsAll) && !work.was_refused {
-        // Other sessions may use the mailbox to prove their refusals, even before this session has proven the accept.
+        // From now on, other sessions may ask about this mailbox to prove their refusals, although it is not proven yet.
         context.on_known(work.address.as_str(), false, now);
     }
     let mut works = context.works();
@@ -156,8 +158,8 @@ pub(super) fn accepted(
     }
 }
 
-/// Answers an accepted work without asking about the control recipient again so soon, because its reply to an earlier session
-/// (`control`) proved nothing. `None`: earlier sessions ended without a reply.
+/// Answers an accepted work as unverifiable, because earlier sessions got no clear reply to the control recipient lately, and it is
+/// too soon to ask again. `control` is the unclear reply. `None` if the sessions ended without a reply.
 fn settle_remembered(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>) {
     let unproven = on_unproven_accept(control.map(|control| &control.said));
     let host = &context.route().host;
@@ -166,14 +168,14 @@ fn settle_remembered(context: &ProbeContext<'_>, mut work: Work, control: Option
         None => format!("control recipient: earlier sessions with {host} ended without a reply"),
     });
     context.remember_control_reply(&mut work, control);
-    // These two rules say that the control recipient was asked about now, which it was not.
+    // These two rules would say that this session asked about the control recipient.
     let is_own = matches!(unproven.rule, UNCLEAR | UNANSWERED);
     let rule = if is_own { "control_remembered" } else { unproven.rule };
     work.settle_heard(Reason::Unverifiable, rule, unproven.retry_after, None);
 }
 
-/// A recipient was refused permanently, for a reason of its own. A single check is answered at once unless the refusal has to be
-/// proven. In all other cases the session holds the refusal.
+/// Acts on a permanent refusal that is about the recipient itself. A single check is answered at once, unless there is reason to
+/// doubt the refusal. Otherwise the session holds the work until the checkpoint.
 fn refused(
     context: &ProbeContext<'_>,
     work: Work,
@@ -199,9 +201,9 @@ fn refused(
     work.settle_heard(reason, said.rule, None, evidence);
 }
 
-/// Whether the refusal of a single check has to be proven: the host has refused many single checks in a row, in this session or in
-/// all, or changed its behaviour towards the domain within the last hour. It also needs a known mailbox for the proof. A trusted
-/// operator needs no proof.
+/// Whether the refusal of a single check needs a proof: the host has refused many single checks in a row, in this session or over
+/// all, or what it showed about the domain was contradicted within the last hour. This is false if there is no known mailbox to ask
+/// about, and at a trusted operator.
 fn is_suspect(context: &ProbeContext<'_>, work: &Work, notes: &SessionNotes, now: Instant) -> bool {
     let (number, host) = (context.domain_key(work.address.domain()), &context.route().host);
     let knowledge = context.asking.knowledge.borrow();
@@ -212,7 +214,7 @@ fn is_suspect(context: &ProbeContext<'_>, work: &Work, notes: &SessionNotes, now
     suspect && !context.group.is_trusted() && context.has_known_mailbox()
 }
 
-/// Holds an answer until the checkpoint of the session.
+/// Holds a work with its reply until the checkpoint of the session.
 pub(super) fn hold(context: &ProbeContext<'_>, mut work: Work, kind: Held, said: Classification) {
     let number = context.domain_key(work.address.domain());
     let urgent = work.priority == Priority::Single;
@@ -220,8 +222,8 @@ pub(super) fn hold(context: &ProbeContext<'_>, mut work: Work, kind: Held, said:
     context.works().evidence.hold(work, kind, said, number, urgent);
 }
 
-/// The delay before a recipient with a transient reply is asked about once more. `None`: the reply names an interval that is too
-/// long for a single check.
+/// The delay after which a work with a transient reply begins anew. `None` for a single check if the reply asks for a longer
+/// interval than [`SINGLE_NAMED_INTERVAL_MAX`].
 pub(super) fn again_after(asking: &Asking, work: &Work, reply: &Reply) -> Option<Duration> {
     if work.priority != Priority::Single {
         return Some(TRANSIENT_WAIT);
@@ -230,7 +232,7 @@ pub(super) fn again_after(asking: &Asking, work: &Work, reply: &Reply) -> Option
     (!long).then(|| asking.common.single_retry())
 }
 
-/// If a test has planted such a defect, misreads the reply and answers the work. Otherwise returns the work.
+/// Returns the work, or answers it wrongly if a test has planted such a defect.
 pub(super) fn with_planted_fault(work: Work, said: &Classification) -> Option<Work> {
     if planted(Fault::SessionAsRecipient) && said.scope != Scope::Recipient {
         work.settle(Reason::MailboxNotFound, "planted");
@@ -242,15 +244,15 @@ pub(super) fn with_planted_fault(work: Work, said: &Classification) -> Option<Wo
     None
 }
 
-/// Puts a work back, to be asked about in another session, unless that has happened too often: then it is answered.
+/// As [`returned`], and puts the work back to the front of the queue.
 pub(super) fn come_back(group: &Group, work: Work, rule: &'static str, now: Instant) {
     if let Some(work) = returned(work, rule, now) {
         group.put_back(work);
     }
 }
 
-/// Returns a work that is to be asked about in another session. If that has happened too often, or the deadline has passed, answers
-/// the work and returns `None`.
+/// Counts a return of a work and gives it back, for another session. After [`RETURNS_MAX`] returns, or at the deadline, answers the
+/// work instead, with `rule`.
 pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Option<Work> {
     work.returns += 1;
     work.set_fallback_heard(rule, Some(HOST_DOWN));
@@ -262,8 +264,8 @@ pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Opti
     Some(work)
 }
 
-/// The host says nothing about the recipient, so the work is put back for the other hosts, if there are any. If the cause may be
-/// our IPv6 address, it may be asked about at an IPv4 address of this host, too.
+/// Puts a work back for the other hosts of its domain, because this host cannot or will not tell. If the cause may be our IPv6
+/// address, the IPv4 addresses of this host may be asked too.
 pub(super) fn ask_elsewhere(context: &ProbeContext<'_>, mut work: Work, said: &Classification) {
     let group = context.group;
     work.tried |= if is_refused_for_ipv6(context, said) {
@@ -274,14 +276,14 @@ pub(super) fn ask_elsewhere(context: &ProbeContext<'_>, mut work: Work, said: &C
     group.put_back(work);
 }
 
-/// The classification of a reply in words, for the trace.
+/// The meaning of a reply in words, for traces.
 pub(super) fn in_words(said: &Classification) -> String {
     format!("rule {}: {}, scope {}", said.rule, said.class.as_str(), said.scope.as_str())
 }
 
-/// MAIL was refused. This is about us or the host, and not about a recipient. `utf8`: the transaction needs SMTPUTF8, and the
-/// server may have refused only that. True if the server asks us to wait: then the session is to end, because the next MAIL would
-/// get the same reply.
+/// Acts on the refusal of MAIL, which is about us or the host and not about a recipient. The works of the transaction are put back.
+/// `utf8`: the transaction needed SMTPUTF8, which may be the cause. True if the session should end, because the server wants us to
+/// wait and would give the next MAIL the same reply.
 pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: bool, reply: &Reply) -> bool {
     let (Place { asking, group, .. }, now) = (**context, context.now);
     let said = classify(&context.view(Stage::Mail, reply, None));
@@ -290,7 +292,7 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
     if throttled {
         push_back(context, said.rule);
     } else if !utf8 && (block || reply.is_permanent()) {
-        // The refusal is about us or our reverse-path, so the host would refuse each further MAIL in the same way.
+        // The host would refuse each further MAIL in the same way.
         context.state().set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
     }
     for mut work in works.into_iter().rev() {
@@ -309,8 +311,9 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
     throttled
 }
 
-/// Acts on refusals that the host gives to everyone: for a while no recipient is asked about here, or none of the refused domains.
-/// If they block our source, the source rests at the site.
+/// Acts on blanket refusals (the same refusal for every recipient). If the host refuses everyone, the route is taken out of use for
+/// a minute, and if it blocks our source, the source may begin to rest at the site. If the host refuses all recipients of some
+/// domains, it is not asked about these domains for a minute.
 pub(super) fn heed_blanket_refusals(context: &ProbeContext<'_>) {
     let now = context.now;
     let blanket = context.state().blanket(&context.route().host);
@@ -321,7 +324,7 @@ pub(super) fn heed_blanket_refusals(context: &ProbeContext<'_>) {
     }
 }
 
-/// Answers an accepted work by what a control recipient of its domain has shown.
+/// Answers an accepted work. `finding` is what a control recipient of its domain showed.
 pub(super) fn finish(
     work: Work,
     said: &Classification,

@@ -1,5 +1,6 @@
-//! What the next transaction of a session may contain, by the server's limits, the site's pace and the budget of refused
-//! recipients.
+//! Decides how many works (addresses) the next transaction of a session may ask about. The limits are those of the server, the pace
+//! of the site and the budget of refused recipients. Some room is kept for the proof: questions about control recipients (which do
+//! not exist) and known mailboxes (which the host accepted before), which show whether the held answers count.
 
 use super::context::ProbeContext;
 use super::transaction::SessionState;
@@ -9,19 +10,19 @@ use crate::session::Session;
 use engine_proto::limits::TRANSACTION_RECIPIENTS_MAX;
 use engine_proto::pace::Tally;
 
-/// What the next transaction of a session may contain.
+/// The room of the next transaction.
 pub(super) enum SessionRoom {
-    /// Up to this number of recipients.
+    /// Up to this number of works.
     Recipients(usize),
-    /// Only the questions that prove the held answers: after a transaction with works there would be no room for these questions.
+    /// Only the questions of the proof. After a transaction with works, there would be no room for them.
     Proof,
-    /// No further works: they need another session. The held answers can still be proven.
+    /// No works any more in this session. The questions of the proof may still be asked.
     Spent,
-    /// No recipients before the budget of refused recipients has room again.
+    /// No works before the budget of refused recipients has room again.
     OverBudget,
 }
 
-/// Decides what the next transaction of an open session may contain.
+/// Finds the room of the next transaction of an open session.
 pub(super) fn room<R: Runtime>(
     context: &ProbeContext<'_>,
     session: &Session<R>,
@@ -37,11 +38,11 @@ pub(super) fn room<R: Runtime>(
     let transactions = |most: u32| most.saturating_sub(state.tally.transactions);
     let transactions = extensions.transactions_max.map_or(u32::MAX, transactions);
     if state.one_transaction && recipients > 1 {
-        // Each of them may need a control recipient in the same transaction.
+        // Each work may need a control recipient in the same transaction.
         recipients = recipients.min(TRANSACTION_RECIPIENTS_MAX) / 2;
     }
     if context.state().is_blanket(&context.route().host) {
-        // One recipient is enough to see whether the host still gives the same refusal to everyone.
+        // The host gives the same refusal to every recipient. One more is enough to see whether it still does.
         recipients = recipients.min(1);
     }
     recipients = recipients.min(extensions.recipients_max.map_or(usize::MAX, |most| most as usize));
@@ -56,10 +57,10 @@ pub(super) fn room<R: Runtime>(
         return SessionRoom::Proof;
     }
     if bounds_errors {
-        // After the last refusal that the site allows in a session, nothing can be proven there, so some refusals are kept for the
-        // proof.
+        // After the last refusal that the site allows in a session, it ends the session or slows it down. So some of the allowed
+        // refusals are kept for the proof.
         let kept = match wanted {
-            // The control recipient, and if no mailbox is known, `postmaster@` too.
+            // The session holds nothing yet. It will need a control recipient, and `postmaster@` if there is no known mailbox.
             0 if holds_none => {
                 if context.has_known_mailbox() {
                     1
@@ -68,10 +69,11 @@ pub(super) fn room<R: Runtime>(
                 }
             }
             0 => 1,
-            // A control recipient that is refused in unclear words needs a second one, and a known mailbox after it.
+            // One control recipient for each of these domains. If one is refused in unclear words, the proof also needs a second
+            // control recipient and a known mailbox.
             wanted => wanted + 2,
         };
-        // A session that has asked about no work yet asks about one in any case, because the next session would have no more room.
+        // The first transaction with works has at least one, because another session would have no more room than this one.
         let is_first = state.tally.asked == state.known_asked_first.unwrap_or(0);
         match recipients.checked_sub(kept) {
             Some(left) if left > 0 => recipients = left,
@@ -82,7 +84,7 @@ pub(super) fn room<R: Runtime>(
     }
     match context.asking.refusal_room(group, context.now) {
         0 => SessionRoom::OverBudget,
-        // The control recipients that are still to be asked will be refused, too.
+        // The control recipients of the held answers will probably be refused, so they need room in the budget too.
         budget if budget <= wanted => SessionRoom::Proof,
         budget => SessionRoom::Recipients(recipients.min(budget - wanted)),
     }
