@@ -1,24 +1,23 @@
-//! The works that wait at a group of hosts, in the order of their turns. No I/O, and no frequent operation looks at all works.
+//! The queue of a group: the works (addresses) that wait until a session asks about them. The group has several routes (IP
+//! addresses of hosts), and a session asks over one of them.
 //!
-//! Works wait in *lanes*: the works in one lane have tried the same routes. So it is enough to look at the lanes to see whether a
-//! route has work, and whether a work has a route left. There are few lanes, because routes are tried in order. Recipients that are
-//! to be asked about alone have lanes of their own.
+//! A transaction takes works in this order. Single checks come first, then batches, then lists. Within a class, the owners take
+//! turns, one work each. A class that was passed over [`QUEUE_PASSED_MAX`] times while works of it waited gets the next turn.
 //!
-//! Single checks come first, then batches, then lists. In each of these classes the owners take turns, one work each. A class that
-//! was passed over [`QUEUE_PASSED_MAX`] times gets the next turn, so no class starves under constant load.
+//! Works wait in *lanes*. All works of a lane have tried the same routes, so the lanes show, without a look at each work, whether a
+//! route has work, and whether a work has a route left. There are few lanes, because routes are tried in order. Works at which a
+//! session hung (`suspect`) are asked about alone, and have lanes of their own.
 //!
-//! A work that is taken out of turn, for example because it has expired, leaves its number in its lane. Whoever comes to that
-//! number next drops it.
+//! A lane contains the numbers of its works. If a work is taken out of turn, for example at its deadline, its number stays in the
+//! lane until its turn comes, and is then skipped.
 //!
-//! Each work that was added is returned once, by one of the `take` methods. The caller then answers it or adds it again; the queue
-//! answers nothing. The methods are of four kinds:
+//! Each work that was added is returned once, by one of the `take` methods. The caller then answers it or adds it again.
 //!
-//! - for a work that arrives: [`Queue::push_back`]; for a work that a session has to return: [`Queue::push_front`]
-//! - for a session that begins a transaction: [`Queue::has_for`] and [`Queue::take`]
-//! - for the sweep of the shard, and for findings about a route: [`Queue::take_expired`], [`Queue::take_all`],
-//!   [`Queue::take_where`], [`Queue::take_unroutable`] and [`Queue::take_singles`], which return works that no session should ask
-//!   about
-//! - for decisions about the number of sessions: [`Queue::len`], [`Queue::singles`] and [`Queue::first_single`]
+//! - [`Queue::push_back`] adds a new work, and [`Queue::push_front`] one that a session returns.
+//! - [`Queue::has_for`] and [`Queue::take`] are for a session that begins a transaction.
+//! - [`Queue::take_expired`], [`Queue::take_all`], [`Queue::take_where`], [`Queue::take_unroutable`] and [`Queue::take_singles`]
+//!   take works about which no session should ask any more.
+//! - [`Queue::len`], [`Queue::singles`] and [`Queue::first_single`] are for the decision about the number of sessions.
 
 use crate::Priority;
 use crate::faults::{Fault, planted, sometimes};
@@ -33,34 +32,36 @@ use std::time::Instant;
 const CLASSES: usize = 3;
 const SINGLE: usize = Priority::Single as usize;
 
-/// The waiting works of a group: see the module.
+/// The queue of a group: see the module.
 pub(crate) struct Queue {
     /// Whether the recipients of a transaction must have the same domain.
     one_domain: bool,
-    /// The waiting works by their numbers, which count up with each work that is added.
+    /// The waiting works by their numbers. Each work that is added gets the next number.
     works: BTreeMap<u64, Work>,
     deadlines: [BTreeSet<(Instant, u64)>; CLASSES],
     lanes: Vec<Lane>,
     next: u64,
-    /// The index (modulo the number of lanes) from which the search for a lane begins. It moves on with each transaction.
+    /// The search for a lane begins at this index, modulo the number of lanes. It grows by one with each transaction.
     turn: usize,
-    /// How often each class was passed over.
+    /// For each class, how often in a row it was passed over although works of it waited.
     passed: [u8; CLASSES],
 }
 
-/// Works that have tried the same routes.
+/// The numbers of the works that have tried the same routes.
 struct Lane {
+    /// The routes that the works have tried, a bit each.
     tried: u64,
-    /// Whether the recipients are to be asked about alone.
+    /// Whether each work needs a transaction without other works.
     suspect: bool,
-    /// Works that were put back. They come before all owners.
+    /// Works that were put back. They come before the turns of the owners.
     returned: [VecDeque<u64>; CLASSES],
     classes: [Turns; CLASSES],
-    /// Number of works in each class.
+    /// Number of works of each class, without the numbers that stayed behind.
     counts: [usize; CLASSES],
 }
 
-/// The numbers of the waiting works, by owner; below that by domain if transactions must have one domain, or else under `None`.
+/// The numbers of works, by owner, and then by domain if all recipients of a transaction must have the same domain. Otherwise the
+/// domain is `None`.
 type Turns = Ring<u64, Ring<Option<Domain>, VecDeque<u64>>>;
 
 impl Queue {
@@ -76,7 +77,7 @@ impl Queue {
         }
     }
 
-    /// Puts a work after the other works of its owner.
+    /// Adds a work after the other works of its owner.
     pub(crate) fn push_back(&mut self, work: Work) {
         let (number, class, owner, domain) = self.place(&work);
         self.lane(&work).classes[class].join(owner).join(domain).push_back(number);
@@ -85,15 +86,15 @@ impl Queue {
         holds(Invariant::QueueDeadlines, || known() == self.works.len());
     }
 
-    /// Puts a work back in front of all others of its class.
+    /// Adds a work before all others of its class.
     pub(crate) fn push_front(&mut self, work: Work) {
         let (number, class, ..) = self.place(&work);
         self.lane(&work).returned[class].push_front(number);
         self.works.insert(number, work);
     }
 
-    /// Takes up to `most` works for a transaction on `route`. A batch or list work is taken only if it has tried all of the routes
-    /// in `awaited` (a bit for each route). A work that is to be asked about alone is returned alone.
+    /// Takes up to `most` works for a transaction on `route`. Batch and list works wait for the routes in `awaited` (a bit each),
+    /// so they are taken only if they have tried all of these. A suspect work is returned alone.
     pub(crate) fn take(&mut self, route: usize, awaited: u64, most: usize) -> Vec<Work> {
         let mut taken = Vec::new();
         self.turn = self.turn.wrapping_add(1);
@@ -111,12 +112,12 @@ impl Queue {
         taken
     }
 
-    /// Takes all works whose deadline has passed.
+    /// Takes all works with a deadline that has passed.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Work> {
         self.take_due(|deadline| deadline <= now)
     }
 
-    /// Takes all works, class by class, each class in the order of the deadlines.
+    /// Takes all works: class by class, and within a class by their deadlines.
     pub(crate) fn take_all(&mut self) -> Vec<Work> {
         self.take_due(|_| true)
     }
@@ -133,14 +134,15 @@ impl Queue {
         taken
     }
 
-    /// Takes all works for which the condition holds.
+    /// Takes all works for which the condition holds. Looks at all works.
     pub(crate) fn take_where(&mut self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
         let such = self.works.iter().filter(|(_, work)| is_such(work));
         let numbers: Vec<u64> = such.map(|(&number, _)| number).collect();
         numbers.into_iter().filter_map(|number| self.remove(number)).collect()
     }
 
-    /// Takes the works for which no route is left: those of the lanes where `is_open` returns false for the routes that were tried.
+    /// Takes the works for which no route is left. `is_open` gets the routes that works have tried (a bit each), and returns
+    /// whether any other route can be used.
     pub(crate) fn take_unroutable(&mut self, is_open: impl Fn(u64) -> bool) -> Vec<Work> {
         let mut taken = Vec::new();
         while let Some(lane) = self.lanes.iter().position(|lane| !is_open(lane.tried)) {
@@ -152,7 +154,7 @@ impl Queue {
         taken
     }
 
-    /// Takes the single checks that have tried none of `routes` (a bit for each route; with no bits, all single checks).
+    /// Takes the single checks that have tried none of `routes` (a bit each). With 0, takes all single checks.
     pub(crate) fn take_singles(&mut self, routes: u64) -> Vec<Work> {
         let mut taken = Vec::new();
         let has = |lane: &Lane| lane.counts[SINGLE] > 0 && lane.has_tried_none_of(routes);
@@ -163,7 +165,7 @@ impl Queue {
         taken
     }
 
-    /// Whether [`Queue::take`] would find a work with these arguments.
+    /// Whether [`Queue::take`] would return a work for these arguments.
     pub(crate) fn has_for(&self, route: usize, awaited: u64) -> bool {
         let wants = |lane: &Lane| lane.counts[SINGLE] > 0 || lane.tried & awaited == awaited;
         self.lanes.iter().any(|lane| lane.has_tried_none_of(1 << route) && wants(lane))
@@ -178,17 +180,17 @@ impl Queue {
         self.deadlines[SINGLE].len()
     }
 
-    /// The earliest deadline of a waiting single check: that of the check that arrived first.
+    /// The earliest deadline of the waiting single checks, which is that of the oldest one.
     pub(crate) fn first_single(&self) -> Option<Instant> {
         self.deadlines[SINGLE].first().map(|&(deadline, _)| deadline)
     }
 
-    /// All works, to add to their traces.
+    /// All works, for lines in their traces.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Work> {
         self.works.values_mut()
     }
 
-    /// Gives a work its number, and returns it with the class, the owner and the domain under which the work is queued.
+    /// Gives a work the next number. Returns the number, and the class, the owner and the domain by which the work is queued.
     fn place(&mut self, work: &Work) -> (u64, usize, u64, Option<Domain>) {
         let (number, class) = (self.next, work.priority as usize);
         self.next += 1;
@@ -198,11 +200,11 @@ impl Queue {
         (number, class, work.owner, self.one_domain.then(|| work.address.domain().clone()))
     }
 
-    /// The lane for a work that is added. The work is counted there.
+    /// Finds or makes the lane for a work that is added, and counts the work there.
     fn lane(&mut self, work: &Work) -> &mut Lane {
         let at = self.lanes.iter().position(|lane| lane.takes(work)).unwrap_or(self.lanes.len());
         if at == self.lanes.len() {
-            // Reserves room for one lane and not for four, because most groups have one lane at a time.
+            // Most groups have one lane at a time, and `push` alone would reserve memory for four.
             self.lanes.reserve_exact(1);
             self.lanes.push(Lane::new(work));
         }
@@ -211,8 +213,8 @@ impl Queue {
         lane
     }
 
-    /// Decides which lane and class have the next turn on `route`. `alone`: works that are to be asked about alone may be chosen
-    /// too.
+    /// Decides which lane and class have the next turn on `route`. `alone`: the transaction is still empty, so a suspect work may
+    /// be chosen too.
     fn choose(&mut self, route: usize, awaited: u64, alone: bool) -> Option<(usize, usize)> {
         let count = self.lanes.len();
         let open = |lane: &Lane, class: usize| {
@@ -238,7 +240,7 @@ impl Queue {
         lanes[class].map(|lane| (lane, class))
     }
 
-    /// Takes the next work of a class from a lane; `None` if that work was already taken out of turn.
+    /// Takes the next number of a class out of a lane, and returns its work. `None` if the work was already taken out of turn.
     fn pop(&mut self, lane: usize, class: usize) -> Option<Work> {
         if let Some(number) = self.lanes[lane].returned[class].pop_front() {
             return self.remove(number);
@@ -251,7 +253,7 @@ impl Queue {
         self.remove(number?)
     }
 
-    /// Returns the first work together with those works of its domain that come next in its lane, up to `most` in all.
+    /// Returns `first`, and further works of the same domain from the same lane: up to `most` works in all.
     fn with_same_domain(&mut self, first: Work, most: usize) -> Vec<Work> {
         let domain = Some(first.address.domain().clone());
         let mut taken = vec![first];
@@ -262,8 +264,8 @@ impl Queue {
         taken
     }
 
-    /// Takes out the number of the next work of the same lane, class, owner and domain. Works that were put back count regardless
-    /// of their owner.
+    /// Takes the number of the next work with the lane, the class, the owner and the domain of `first`. A work that was put back
+    /// may have another owner.
     fn companion(&mut self, first: &Work, domain: &Option<Domain>) -> Option<u64> {
         let class = first.priority as usize;
         let lane = self.lanes.iter_mut().find(|lane| lane.takes(first))?;
@@ -273,7 +275,7 @@ impl Queue {
         returned.or_else(|| lane.classes[class].get(&first.owner)?.get(domain)?.pop_front())
     }
 
-    /// Takes a work out of the queue. If it was the last one of its lane, the lane is removed.
+    /// Takes a work out of the queue, and removes its lane if that was the last work there.
     fn remove(&mut self, number: u64) -> Option<Work> {
         let work = self.works.remove(&number)?;
         let class = work.priority as usize;
@@ -287,7 +289,8 @@ impl Queue {
         Some(work)
     }
 
-    /// Takes all works of a class from a lane. An empty lane is removed, so another lane may then have its index.
+    /// Takes all works of a class from the lane at index `lane`. Stops if the lane was removed because it is empty: another lane
+    /// may then have this index.
     fn drain(&mut self, lane: usize, tried: u64, class: usize, taken: &mut Vec<Work>) {
         let suspect = self.lanes.get(lane).map(|lane| lane.suspect);
         let same = |lane: &Lane| lane.tried == tried && Some(lane.suspect) == suspect;
@@ -317,7 +320,7 @@ impl Lane {
     }
 }
 
-/// Members that take turns, such as the owners of works. A member without works is removed.
+/// Members that take turns, such as the owners of works.
 struct Ring<K, V> {
     order: VecDeque<K>,
     members: BTreeMap<K, V>,
@@ -330,7 +333,7 @@ impl<K, V> Default for Ring<K, V> {
 }
 
 impl<K: Clone + Ord, V: Default> Ring<K, V> {
-    /// The member with this key. A new member has the last turn.
+    /// The member with this key. If there is none yet, adds it at the end of the order.
     fn join(&mut self, key: K) -> &mut V {
         match self.members.entry(key) {
             Entry::Occupied(member) => member.into_mut(),
@@ -349,7 +352,7 @@ impl<K: Clone + Ord, V: Default> Ring<K, V> {
         self.members.get_mut(self.order.front()?)
     }
 
-    /// Ends the turn of the first member: it becomes the last, or is removed if it has nothing left.
+    /// Ends the turn of the first member. The member goes to the end of the order, or is removed if it has nothing left.
     fn pass(&mut self, has_nothing: impl Fn(&V) -> bool) {
         let Some(key) = self.order.pop_front() else { return };
         if self.members.get(&key).is_some_and(has_nothing) {

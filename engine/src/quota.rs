@@ -1,25 +1,24 @@
-//! The number of patient works that one site may have at a time.
+//! Limits the patient works (addresses of batches and lists) that one site has at a time. If a slow or dead site could fill the
+//! engine, the addresses of all other sites would wait too.
 //!
-//! A slow or dead site must not fill the engine, because then the lists of all other sites would wait too. So a work of a batch or
-//! list needs an admission from the time when it reaches its site until it is answered. If it gets none, its client is told so at
-//! once ([`crate::Outage::SiteFull`]). A single check ([`crate::Priority::Single`]) needs no admission.
+//! A patient work gets an admission when it reaches its site, and keeps the admission until it is answered. If the site is full,
+//! the work is answered at once with [`crate::Outage::SiteFull`]. Single checks need no admission.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The count of the patient works at one site.
+/// The number of admitted works of one site.
 #[derive(Default)]
 pub(crate) struct SiteQuota(Arc<AtomicUsize>);
 
-/// The place of one patient work in the count of its site. Dropping it frees the place. It travels with the work, and so between
-/// threads.
+/// The admission of one work. It is a part of the work, so it may move to other threads. Dropping it makes room for another work.
 pub(crate) struct SiteAdmission(Arc<AtomicUsize>);
 
 impl SiteQuota {
-    /// Gives a place if fewer than `most` are taken.
+    /// Admits a work if the site has fewer than `most`.
     pub(crate) fn enter(&self, most: usize) -> Option<SiteAdmission> {
-        // Only the shard that owns the site adds; other threads only subtract. So the count cannot grow between these two
-        // operations.
+        // Only this thread, the shard of the site, adds to the count. Other threads only subtract. So the count cannot grow between
+        // the load and the addition.
         if self.0.load(Ordering::Relaxed) >= most {
             return None;
         }
@@ -27,7 +26,7 @@ impl SiteQuota {
         Some(SiteAdmission(Arc::clone(&self.0)))
     }
 
-    /// Whether the admission belongs to this site.
+    /// Whether this site gave the admission.
     pub(crate) fn has(&self, admission: &SiteAdmission) -> bool {
         Arc::ptr_eq(&self.0, &admission.0)
     }

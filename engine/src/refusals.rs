@@ -1,9 +1,11 @@
-//! The budgets of refused recipients for the sites of a shard. The rules are in [`engine_proto::refusals`]. The counts are in a
-//! table (`table.rs`), which outlives the shards and may be shared with other processes.
+//! The budgets of refused recipients: how many recipients a site may refuse to one source (our address or proxy) in an hour, before
+//! mailprobe stops asking it. The rules are in [`engine_proto::refusals`].
 //!
-//! A budget is not kept with the routes (`site/route.rs`), because it belongs to a site and a source, counts single recipients, and
-//! its counts outlive the process. The budgets are in the state of the shard ([`RefusalBook`]), and the groups of a site have the
-//! key of its budget.
+//! The counts are in a table (`table.rs`), which outlives the shards and may be shared with other processes. The budgets of a shard
+//! are in its [`RefusalBook`], and each group (domains of a site with the same hosts) has the key of its budget.
+//!
+//! Before a session asks about recipients, it reserves room for them ([`AskedRecipients::reserve`]), as if all were refused. Each
+//! reply then counts as a refusal or an accept, or gives the room back.
 
 mod shared_file;
 mod table;
@@ -22,41 +24,42 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 pub use table::{RefusalTable, TableFault};
 
-/// The budget of one site and source, and the place of its counts in the table.
+/// The budget of one site and source.
 pub(crate) struct SiteRefusals {
     table: Arc<RefusalTable>,
     key: u64,
-    /// Where the counts were when the place was last looked up. Another site may have the place by now.
+    /// The place of the counts in the table, from the last look-up. By now, the table may have given the place to another site.
     place: Option<usize>,
-    /// The budget of the site for one IP address of ours.
+    /// The budget that the site gives to the IP address of the source.
     budget: RefusalBudget,
-    /// The number of nodes that ask from the same address: they divide the budget.
+    /// The number of nodes that share this IP address, and so divide the budget.
     nodes: Arc<AtomicU32>,
 }
 
-/// The budgets of a shard's sites.
+/// The budgets of a shard.
 #[derive(Default)]
 pub(crate) struct RefusalBook {
     budgets: Slab<SiteRefusals>,
-    /// The budgets, by the keys of their counts in the table.
+    /// The keys of the budgets, by the keys of their counts in the table.
     keys: HashMap<u64, BudgetKey>,
 }
 
-/// The key of a budget in the book. The book keeps the budget as long as a group has this key.
+/// The key of a budget in the book. The book keeps the budget at least as long as a group has this key.
 #[derive(Clone)]
 pub(crate) struct BudgetKey(Rc<usize>);
 
-/// The recipients of a transaction that are being asked about. If this is dropped before [`AskedRecipients::end`], because the
-/// process stops, those without an answer count as refused: their replies may be on the way.
+/// The room that a transaction has reserved for its recipients. If this is dropped before [`AskedRecipients::end`], for example
+/// because the engine stops, the recipients without a reply count as refused, because their replies may be on the way.
 pub(crate) struct AskedRecipients {
-    /// The table, and the place of the site's counts in it; `None` if the site has no budget.
+    /// The table, and the place of the site's counts in it. `None` if the site has no budget.
     counts: Option<(Arc<RefusalTable>, usize)>,
+    /// Number of recipients without a reply.
     left: u32,
-    /// The step in which a recipient was last asked about or answered.
+    /// The five-minute step of the last reply, or of the reservation.
     step: u64,
 }
 
-/// The bits of a key that name the node.
+/// The bits of a key that depend only on the node.
 const NODE_BITS: u64 = 0xffff;
 
 impl SiteRefusals {
@@ -70,13 +73,13 @@ impl SiteRefusals {
         SiteRefusals { place: table.place_of(key, step), table, key, budget, nodes }
     }
 
-    /// How many recipients may be asked about now, if room is kept for the questions that prove their answers.
+    /// How many works may be asked about now. Some room is kept for the questions that prove the answers.
     pub(crate) fn room(&mut self, step: u64) -> usize {
         let room = self.room_for_proof(step);
         if room == usize::MAX { room } else { room.saturating_sub(REFUSALS_KEPT_FOR_PROOF) }
     }
 
-    /// How many recipients may be asked about now to prove the answers that sessions hold.
+    /// How many recipients may be asked about now to prove answers.
     pub(crate) fn room_for_proof(&mut self, step: u64) -> usize {
         if planted(Fault::IgnoreBudget) {
             return usize::MAX;
@@ -84,30 +87,30 @@ impl SiteRefusals {
         self.counts(step).map_or(0, |counts| counts.left(self.budget()) as usize)
     }
 
-    /// Whether the budget is used up, and no answer that is still to come, in any run, can make room.
+    /// Whether the budget is used up, and no process waits for a reply that could make room.
     pub(crate) fn is_used_up(&mut self, step: u64) -> bool {
         if planted(Fault::IgnoreBudget) {
             return false;
         }
-        // This is called for every work that arrives. While answers are awaited, the counts need not be read.
+        // Every work that arrives causes this call, so the cheap test comes first.
         self.place(step).is_some_and(|place| {
             self.table.asked_by_all(place) == 0
                 && self.table.counts(place, step).left(self.budget()) as usize <= REFUSALS_KEPT_FOR_PROOF
         })
     }
 
-    /// How long it takes until the budget has room again.
+    /// The time until the budget has room again.
     pub(crate) fn wait(&mut self, since_epoch: Duration) -> Duration {
         let (step, into) = step_at(since_epoch);
         self.counts(step).map_or(REFUSALS_STEP.saturating_sub(into), |counts| counts.wait(step, into))
     }
 
-    /// Lowers the budget, because the site allows fewer refusals.
+    /// Lowers the budget, because a server of the site has shown that it allows fewer refusals.
     pub(crate) fn lower(&mut self, budget: RefusalBudget) {
         self.budget = self.budget.min(budget);
     }
 
-    /// The number of recipients that this run is asking about.
+    /// The number of recipients about which this process is asking.
     pub(crate) fn asked(&self) -> u64 {
         self.current_place().map_or(0, |place| self.table.asked_by_own(place))
     }
@@ -116,13 +119,13 @@ impl SiteRefusals {
         self.budget.divided(self.nodes.load(Ordering::Relaxed))
     }
 
-    /// The counts of all runs together; `None` if the table has no place for them at this moment.
+    /// The counts of all processes. `None` if the table has no place for them now.
     fn counts(&mut self, step: u64) -> Option<RefusalCounts> {
         self.place(step).map(|place| self.table.counts(place, step))
     }
 
-    /// The place of the counts. If they have none, they get one, if possible. They keep it at least as long as any run asks about
-    /// recipients.
+    /// The place of the counts. If they have lost it, gets another one, if possible. The counts cannot lose their place while any
+    /// process waits for replies.
     fn place(&mut self, step: u64) -> Option<usize> {
         if self.current_place().is_none() {
             self.place = self.table.place_of(self.key, step);
@@ -130,18 +133,18 @@ impl SiteRefusals {
         self.place
     }
 
-    /// The place of the counts, if they have one.
+    /// The place of the counts, if it is still theirs.
     fn current_place(&self) -> Option<usize> {
         self.place.filter(|&place| self.table.is_at(self.key, place))
     }
 
-    /// Adds up to `count` recipients to those that are being asked about, as many as the budget allows when room for `keep` more is
-    /// left. Returns the place and their number.
+    /// Reserves room for up to `count` recipients, and leaves room for `keep` more. Returns the place of the counts and the number
+    /// of recipients that have room. `None` if the counts have no place, so nothing may be asked.
     fn reserve(&mut self, count: u32, keep: u32, step: u64) -> Option<(usize, u32)> {
         let place = self.place(step)?;
         self.table.on_asked(place, count);
         if !self.table.is_at(self.key, place) {
-            // Another site has got the place meanwhile.
+            // The table has just given the place to another site.
             self.table.on_unanswered(place, count);
             return None;
         }
@@ -159,8 +162,8 @@ impl SiteRefusals {
 }
 
 impl AskedRecipients {
-    /// Reserves room in the budget for up to `count` recipients, so that `keep` more could still be asked about. The caller may ask
-    /// about [`AskedRecipients::count`] recipients.
+    /// Reserves room in the budget for up to `count` recipients, and leaves room for `keep` more. The caller may ask about
+    /// [`AskedRecipients::count`] recipients, which is all of them if the site has no budget.
     pub(crate) fn reserve(
         site: Option<&mut SiteRefusals>,
         count: usize,
@@ -175,12 +178,12 @@ impl AskedRecipients {
         AskedRecipients { counts: Some((Arc::clone(&site.table), place)), left: count, step }
     }
 
-    /// The number of recipients that have no answer yet.
+    /// The number of reserved recipients without a reply.
     pub(crate) fn count(&self) -> usize {
         self.left as usize
     }
 
-    /// Gives back the room of all but `count` recipients, because the others are not asked about.
+    /// Keeps the room of `count` recipients, and gives back the rest, because the caller asks about no more.
     pub(crate) fn keep(&mut self, count: usize) {
         let unused = self.left.saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
         self.left -= unused;
@@ -189,8 +192,8 @@ impl AskedRecipients {
         }
     }
 
-    /// The session ended before this number of recipients got an answer. If the site has refused recipients within the last hour,
-    /// it may have refused these too, so they count as refused.
+    /// The session ended while `count` recipients waited for a reply. If the site has refused any recipient within the last hour,
+    /// these count as refused too.
     pub(crate) fn on_lost(&mut self, count: usize, step: u64) {
         let refuses = |(table, place): &&(Arc<RefusalTable>, usize)| table.counts(*place, step).refused > 0;
         let Some((table, place)) = self.counts.as_ref().filter(refuses) else { return };
@@ -199,7 +202,8 @@ impl AskedRecipients {
         table.on_answered(*place, step, count, 0);
     }
 
-    /// A recipient was answered. A transient reply gives its room back, because greylisting does not refuse a recipient.
+    /// A recipient got a reply. It counts as a refusal or an accept. A transient reply gives the room back, because it is not a
+    /// refusal for good: greylisting, for example.
     pub(crate) fn on_answer(&mut self, reply: &Reply, step: u64) {
         let Some(left) = self.left.checked_sub(1) else { return };
         self.left = left;
@@ -214,7 +218,7 @@ impl AskedRecipients {
         }
     }
 
-    /// The transaction has ended. The recipients that are left count as not asked about.
+    /// The transaction has ended. Gives back the room of recipients without a reply.
     pub(crate) fn end(mut self) {
         self.keep(0);
     }
@@ -229,8 +233,7 @@ impl Drop for AskedRecipients {
 }
 
 impl RefusalBook {
-    /// The key of the budget for a site and a source, given by their names. A missing budget is made; `None` if the site has no
-    /// limit.
+    /// Finds or makes the budget of a site and a source (by their names), and returns its key. `None` if the budget is unlimited.
     pub(crate) fn of(
         &mut self,
         config: &EngineConfig,
@@ -253,19 +256,19 @@ impl RefusalBook {
         Some(self.keys.entry(key).or_insert_with(new).clone())
     }
 
-    /// The budget with this key.
+    /// The budget to this key.
     pub(crate) fn budget(&mut self, key: &BudgetKey) -> &mut SiteRefusals {
         &mut self.budgets[*key.0]
     }
 
-    /// Forgets the budgets of sites without a group and without counts.
+    /// Forgets budgets that no group has, and that have no counts of the last hour.
     pub(crate) fn forget(&mut self, step: u64) {
         self.retain(|site| {
             site.current_place().is_some_and(|place| !site.table.counts(place, step).is_empty())
         });
     }
 
-    /// Keeps the budgets whose key a group has, and those for which the condition holds.
+    /// Keeps the budgets of groups, and those for which the condition holds.
     fn retain(&mut self, stays: impl Fn(&SiteRefusals) -> bool) {
         self.keys.retain(|_, BudgetKey(slot)| {
             let stays = Rc::strong_count(slot) > 1 || stays(&self.budgets[**slot]);
@@ -277,8 +280,8 @@ impl RefusalBook {
     }
 }
 
-/// The key of the counts of a site and a source. On a node, the low 16 bits of the key name the node, so they are the same in all
-/// its keys.
+/// The key of the counts of a site and a source in the table. If nodes share the store, the low 16 bits of the key are the same in
+/// all keys of a node ([`node_bits`]).
 fn counts_key(config: &EngineConfig, site: &str, source: &str) -> u64 {
     match config.node {
         None => keyed_number(&config.installation, &["refusals", site, source]),
@@ -294,8 +297,8 @@ fn node_bits(node: i64) -> u64 {
     keyed_number(&[0; 32], &["node", &node.to_string()]) & NODE_BITS
 }
 
-/// Whether counts are those of this node, and not of another one that shares the store. Two nodes have the same 16 bits, and so
-/// cannot be told apart, with a probability of 1 in 65,536.
+/// Whether these counts belong to this node, and not to another one that shares the store. Always true without a node number. With
+/// a probability of 1 in 65,536, two nodes have the same bits in their keys, and cannot be distinguished.
 pub fn counts_are_of(node: Option<i64>, kept: &KeptRefusals) -> bool {
     node.is_none_or(|node| kept.key & NODE_BITS == node_bits(node))
 }

@@ -1,4 +1,4 @@
-//! The half of a shard that resolves domains: the DNS resolver, and the walks from domains to their mail hosts.
+//! The half of a shard's state that resolves domains: the DNS resolver, and the walks (look-ups from a domain to its mail hosts).
 
 use crate::common::Common;
 use crate::resolver::Resolver;
@@ -12,8 +12,8 @@ pub(crate) struct Resolution<R: Runtime> {
     pub(crate) common: Rc<Common>,
     pub(crate) resolver: Resolver<R>,
     pub(crate) walks: RefCell<Walks>,
-    /// A random DKIM selector that no domain has. It stays the same as long as the shard lives, so that the DNS cache can keep the
-    /// denials.
+    /// A random DKIM selector, which no domain has (see `facts.rs`). It never changes, so the DNS cache can keep the replies about
+    /// it.
     pub(crate) selector: String,
 }
 

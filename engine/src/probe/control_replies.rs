@@ -103,8 +103,8 @@ pub(super) fn control_answered(
         asking.knowledge.borrow_mut().on_mailbox_accepted(&context.route().host);
     }
     context.works().evidence.on_told(asked.question, told);
-    // The host may give a permanent refusal that proves nothing to everyone. `ReplyEffect::Refusal` keeps the count of such
-    // refusals.
+    // A permanent refusal that proves nothing may be one that the host gives to everyone. As an `Answer` it would end the count of
+    // such refusals.
     let is_answer =
         matches!(told, QuestionResult::Accepted | QuestionResult::Refused) || reply.is_transient();
     if is_answer { ReplyEffect::Answer } else { ReplyEffect::Refusal }

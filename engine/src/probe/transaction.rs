@@ -1,5 +1,5 @@
-//! The events of one transaction, whatever its recipients are: works, control recipients, or those of other questions of a
-//! checkpoint.
+//! Handles the events of one transaction (the commands from MAIL to RSET). Its recipients may be those of works, those of the
+//! questions that prove earlier answers, or both. Each kind implements [`Recipients`].
 
 use super::context::{Place, ProbeContext};
 use crate::egress::rest;
@@ -16,12 +16,13 @@ use engine_proto::smtp::dialog::{Closure, Event};
 use engine_proto::smtp::reply::Reply;
 use std::time::{Duration, Instant};
 
-/// The recipients of a transaction, each named by its place in it, and the effect of each event on them.
+/// The recipients of a transaction, and how each event affects them. A recipient is named by its place in the order of the RCPT
+/// commands.
 pub(super) trait Recipients {
-    /// Adds the lines of the session to the traces of the recipients that they concern.
+    /// Adds new lines of the session to the traces of all works that these recipients concern.
     fn record(&mut self, context: &ProbeContext<'_>, trace: &mut Vec<String>);
 
-    /// The server replied to one of the recipients.
+    /// The server has replied to RCPT for one of the recipients. Returns what the reply means for the transaction.
     fn on_reply(
         &mut self,
         context: &ProbeContext<'_>,
@@ -29,7 +30,7 @@ pub(super) trait Recipients {
         heard: &Answered<'_>,
     ) -> ReplyEffect;
 
-    /// MAIL was refused. True if the session is to end, because the next MAIL would get the same reply.
+    /// The server has refused MAIL. True if the session should end, because the next MAIL would get the same reply.
     fn on_mail_refused(
         &mut self,
         context: &ProbeContext<'_>,
@@ -37,15 +38,14 @@ pub(super) trait Recipients {
         reply: &Reply,
     ) -> bool;
 
-    /// Puts back the recipients without an answer. True if the session may go on, because there were none or because they can be
-    /// asked about again in this session.
+    /// Puts back the recipients without a reply. True if the session may go on: there were none, or they need no other session.
     fn put_back(&mut self, context: &ProbeContext<'_>) -> bool;
 
-    /// The time of the transaction is over. This is not held against the server.
+    /// The transaction has taken too long, and we end the session. This does not count against the host.
     fn on_timeout(&mut self, context: &ProbeContext<'_>);
 
-    /// The session ended before the transaction did. Depending on how, this may count against the host, and recipients without an
-    /// answer may be asked about again.
+    /// The session ended in the transaction, as `closure` says. This may count against the host. Works without a reply are put back
+    /// or answered.
     fn on_cut_off(
         &mut self,
         context: &ProbeContext<'_>,
@@ -55,51 +55,51 @@ pub(super) trait Recipients {
     );
 }
 
-/// An answer to RCPT.
+/// The reply to one RCPT.
 pub(super) struct Answered<'a> {
-    /// Which of the recipients it is about.
+    /// The place of the recipient.
     pub(super) place: usize,
     pub(super) reply: &'a Reply,
-    /// Other recipients of the same transaction were answered before this one.
+    /// Whether other recipients of the transaction got a reply before this one.
     pub(super) behind_others: bool,
-    /// When it arrived.
+    /// When the reply arrived.
     pub(super) at: Instant,
 }
 
 impl Answered<'_> {
-    /// The effect of a reply that came after the deadline of its work. A permanent refusal has none, because the host may give it
-    /// to everyone.
+    /// The effect of a reply to a work that the sweep has already answered. A permanent refusal has none, because it may be one
+    /// that the host gives to everyone. Other replies count as clear ones.
     pub(super) fn too_late(&self) -> ReplyEffect {
         if self.reply.is_permanent() { ReplyEffect::Nothing } else { ReplyEffect::Answer }
     }
 }
 
-/// The state of a session after a transaction.
+/// How a session goes on after a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextStep {
     /// The session may have another transaction.
     Open,
-    /// The session is open, but the next works should be asked about in another one.
+    /// The session is open, but another session should ask about the next works.
     Leave,
     /// The session has ended.
     Over,
 }
 
-/// The state of a session from its first transaction on.
+/// The state of a session between its transactions.
 #[derive(Default)]
 pub(super) struct SessionState {
     pub(super) tally: Tally,
     pub(super) notes: SessionNotes,
-    /// The server takes one transaction per session, so control recipients go into the same transaction as the recipients of their
-    /// domain.
+    /// Whether the server takes only one transaction in a session. Then this transaction also asks about the control recipients
+    /// (recipients that do not exist) of its domains.
     pub(super) one_transaction: bool,
-    /// How many known mailboxes were asked about before all others; `None` until that is decided.
+    /// How many known mailboxes the session asked about before its works: 0 or 1. `None` until this is decided.
     pub(super) known_asked_first: Option<u32>,
     tarpit: Tarpit,
 }
 
-/// Handles the events of a transaction that has begun, up to its end or that of the session. `counted` is the reservation for its
-/// recipients in the budget of refusals.
+/// Handles the events of a transaction that the caller has begun, until the transaction or the session ends. `counted` reserves
+/// room for the recipients in the budget of refused recipients.
 pub(super) async fn hear<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -143,11 +143,11 @@ pub(super) async fn hear<R: Runtime>(
                     ReplyEffect::Push => after = NextStep::Leave,
                     ReplyEffect::Nothing => {}
                 }
-                // Whatever the reply says, the site replied to a RCPT, so it is not only pushing back.
+                // Even a refusal shows that the site does more than push back.
                 site.state().pace.on_answer();
                 let is_enough = place.state().is_blanket(host);
                 if session.dialog.holds_back() && (after == NextStep::Leave || is_enough) {
-                    // The remaining recipients would get the same reply here, so they are not asked about.
+                    // Some RCPT commands are not sent yet. They would get the same reply, so they are left out.
                     recipients.put_back(context);
                     break NextStep::Leave;
                 }
@@ -172,7 +172,7 @@ pub(super) async fn hear<R: Runtime>(
                 if answers + refusals > 0 && after == NextStep::Open {
                     site.state().pace.on_transaction(answers + refusals);
                 }
-                // Every recipient has its answer, or MAIL was refused and `on_mail_refused` has dealt with all of them.
+                // Normally no recipient is left: each has got its reply, or `on_mail_refused` has taken them all.
                 break if recipients.put_back(context) { after } else { NextStep::Leave };
             }
             Event::Over(Closure::TimedOut(_)) if session.limit <= context.now => {
@@ -181,12 +181,12 @@ pub(super) async fn hear<R: Runtime>(
                 break NextStep::Over;
             }
             Event::Over(closure) => {
-                // A server that ends a session with a reply has not looked at the recipients that it left unanswered. If it just
-                // hangs up, it may have refused them.
+                // If a server ends the session with a reply, it has not looked at the other recipients. If it just hangs up, it may
+                // have counted them as refused.
                 if !matches!(closure, Closure::Refused { .. }) {
                     counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 }
-                // The known mailbox that was asked about first is not a work, so its answer does not count here.
+                // Only replies about works count here, so the known mailbox that the session asked about first is subtracted.
                 let answers = state.tally.answers.saturating_sub(state.known_asked_first.unwrap_or(0));
                 let tally = Tally { answers, ..state.tally };
                 recipients.on_cut_off(context, &mut state.notes, &closure, &tally);
@@ -200,7 +200,7 @@ pub(super) async fn hear<R: Runtime>(
 }
 
 impl ProbeContext<'_> {
-    /// The server replied to a RCPT.
+    /// Records that the server has replied to a RCPT.
     fn on_answer(&self) {
         self.state().on_answer();
         self.asking.shared().on_reached(self.group.source);
@@ -209,7 +209,6 @@ impl ProbeContext<'_> {
 }
 
 impl SessionState {
-    /// The state of a session that has not asked about anything yet.
     pub(super) fn new(one_transaction: bool) -> SessionState {
         SessionState { one_transaction, ..SessionState::default() }
     }
@@ -223,22 +222,24 @@ impl SessionState {
     }
 }
 
-/// Notices when a server that answered quickly slows down after a number of refusals. Postfix, for example, delays every reply,
-/// even an accept, by a second (`smtpd_error_sleep_time`) after 10 refusals (`smtpd_soft_error_limit`). Then a new session is
-/// quicker than waiting.
+/// Notices that a server that replied quickly becomes slow after a number of refusals. For example, after 10 refusals
+/// (`smtpd_soft_error_limit`), Postfix delays every reply by a second (`smtpd_error_sleep_time`), even an accept. A new session is
+/// then quicker.
 #[derive(Default)]
 struct Tarpit {
+    /// When the last reply arrived, or when the transaction began after it.
     last: Option<Instant>,
+    /// Number of quick replies in the session.
     quick: u32,
-    /// The number of transactions with a quick first reply. This reply also waits for the reply to MAIL, which is slow at some
-    /// servers from the start.
+    /// Number of transactions with a quick first reply. They are counted separately, because the first reply also waits for the
+    /// reply to MAIL, which is always slow at some servers.
     quick_firsts: u32,
     /// Whether the next reply is the first one of a transaction.
     is_first: bool,
-    /// Slow replies in a row, counted across transactions. Only a refusal starts the run, because accepts may be slow for another
-    /// reason: some servers ask a second server about each recipient.
+    /// Number of slow replies in a row, over all transactions. The first of them must be a refusal, because accepts may be slow for
+    /// another reason: some servers ask a second server about each recipient.
     slow: u32,
-    /// Number of refusals before the first slow one.
+    /// Number of refusals before the first of these slow replies.
     errors: u32,
 }
 
@@ -248,8 +249,8 @@ impl Tarpit {
         self.is_first = true;
     }
 
-    /// A reply has come; `errors` is the number of refusals in the session, including this one. Returns how many there were before
-    /// the server became slow, once that is certain.
+    /// A reply has arrived. `errors` is the number of refusals in the session, with this reply. Once it is certain that the server
+    /// has become slow, returns how many refusals there were before.
     fn on_reply(&mut self, now: Instant, reply: &Reply, errors: u32) -> Option<u32> {
         let wait = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         self.last = Some(now);
@@ -260,8 +261,8 @@ impl Tarpit {
                 self.quick_firsts += 1;
                 self.slow = 0;
             }
-            // Replies that arrive in one read share the pause before the first of them, so a quick one does not end a run of slow
-            // ones.
+            // A slow reply may arrive in one read with the next ones, which then look quick. So a quick reply does not end a run of
+            // slow replies, unless it is the first one of its transaction.
             return None;
         }
         let quick = if is_first { self.quick_firsts } else { self.quick };
@@ -282,12 +283,12 @@ impl Tarpit {
 mod tests {
     use super::*;
 
-    /// Plays refusals (or accepts, where negative) with these pauses before them, in milliseconds.
+    /// Plays one transaction. Each number is a reply after a pause of so many milliseconds: a refusal, or an accept if negative.
     fn play(pauses: &[i64]) -> Option<u32> {
         play_all(&[pauses])
     }
 
-    /// As `play`, over several transactions.
+    /// Plays several transactions of one session.
     fn play_all(transactions: &[&[i64]]) -> Option<u32> {
         let mut now = Instant::now();
         let mut tarpit = Tarpit::default();

@@ -1,4 +1,5 @@
-//! The transaction that asks about works: which works it takes, and what happens to those that get no answer.
+//! The transaction that asks about works (addresses on their way through the engine): which works it asks about, and what happens
+//! to those without a reply.
 
 use super::context::{Place, ProbeContext};
 use super::endings::{cut_off, out_of_time, put_back_rest};
@@ -19,14 +20,15 @@ use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::Reason;
 
-/// Returns the works that this session has to ask about. The others are answered, put back, or taken into the evidence of the
-/// session.
+/// Returns those of the works that the session has to ask about. The others are answered, put back, or held with a reply that an
+/// earlier session got.
 pub(super) fn to_ask(context: &ProbeContext<'_>, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
     let works = refuse_utf8(&context.route().host, carry(context, works), smtputf8);
     pass_over(context, answer_if_known_catch_all(context, works))
 }
 
-/// Takes works that an earlier session at this host refused into the evidence of this session, and returns the others.
+/// Holds the works that an earlier session at this host refused without a proof, so that this session can prove the refusals.
+/// Returns the other works.
 fn carry(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     let mut others = Vec::with_capacity(works.len());
     for mut work in works {
@@ -36,7 +38,7 @@ fn carry(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
         };
         let number = context.domain_key(work.address.domain());
         if carried.number != number && !planted(Fault::Break(Invariant::CarriedHere)) {
-            // The refusal came from another host, so this host has to be asked itself.
+            // Another host refused the work, which shows nothing about this host.
             others.push(work);
             continue;
         }
@@ -47,8 +49,8 @@ fn carry(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     others
 }
 
-/// Answers the works with a local part beyond ASCII if the server has no SMTPUTF8, because it cannot be asked about them (RFC 6531
-/// 3.4). Returns the others.
+/// If the server does not offer SMTPUTF8, answers the works with a local part that is not ASCII, because it cannot be asked about
+/// them (RFC 6531 3.4). Returns the other works.
 fn refuse_utf8(host: &str, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
     let (can, cannot): (Vec<_>, Vec<_>) =
         works.into_iter().partition(|work| smtputf8 || !work.address.needs_smtputf8());
@@ -58,7 +60,7 @@ fn refuse_utf8(host: &str, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
     can
 }
 
-/// Puts back the works of domains that this host is not asked about now, and returns the others.
+/// Puts back the works of domains that this host lately refused as a whole, for other hosts. Returns the other works.
 fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     let now = context.now;
     let is_shut = |work: &Work| context.state().shut_rule(work.address.domain(), now).is_some();
@@ -71,7 +73,7 @@ fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     open
 }
 
-/// Answers the works of domains that are known to accept everyone at this host, and returns the others.
+/// Answers the works of domains for which this host is known to accept every recipient. Returns the other works.
 fn answer_if_known_catch_all(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     if !context.group.state().catch_alls {
         return works;
@@ -83,7 +85,7 @@ fn answer_if_known_catch_all(context: &ProbeContext<'_>, works: Vec<Work>) -> Ve
         .collect()
 }
 
-/// Asks about works in one transaction. Works for which the budget of refused recipients has no room are put back.
+/// Asks about the works in one transaction. If the budget of refused recipients has no room for some of them, these are put back.
 pub(super) async fn ask<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -100,7 +102,7 @@ pub(super) async fn ask<R: Runtime>(
     let mut counted = context.reserve(wanted, REFUSALS_KEPT_FOR_PROOF);
     let excess = wanted - counted.count();
     if excess > 0 {
-        // The control recipients need room as well, or another run has used up some of the budget meanwhile.
+        // The caller has not counted the control recipients, or another process has used some of the budget meanwhile.
         let over = works.split_off(works.len().saturating_sub(excess));
         over.into_iter().rev().for_each(|work| context.group.put_back(work));
         if works.is_empty() {
@@ -112,7 +114,7 @@ pub(super) async fn ask<R: Runtime>(
     }
     session.limit = works.iter().map(|work| work.deadline).max().unwrap_or(now).max(now);
     if works.len() > 1 && works.iter().any(|work| work.priority == Priority::Single) {
-        // The server may hang at one recipient, and clients wait for those after it.
+        // If the server hangs at one recipient, the users of the single checks after it should not wait for long.
         session.limit = session.limit.min(now + SHARED_TRANSACTION_TIMEOUT);
     }
     let smtputf8 = works.iter().any(|work| work.address.needs_smtputf8());
@@ -123,11 +125,12 @@ pub(super) async fn ask<R: Runtime>(
     transaction::hear(place, session, counted, state, AskedWorks { count, controls }).await
 }
 
-/// The works that the transaction asks about. They are in the session's works, so that the sweep can answer them in time.
+/// The recipients of this transaction. The works themselves are in the state of the site (`in_flight.rs`), where the sweep of the
+/// shard can answer them at their deadline.
 struct AskedWorks {
-    /// Number of works. In the transaction they come before the control recipients.
+    /// Number of works. They have the first places of the transaction.
     count: usize,
-    /// The control recipients, if the session takes only one transaction; otherwise none.
+    /// The control recipients after them, if the session takes only one transaction. Otherwise none.
     controls: Questions,
 }
 
@@ -149,7 +152,7 @@ impl Recipients for AskedWorks {
         if let Some(place) = heard.place.checked_sub(self.count) {
             return self.controls.on_reply(context, notes, &Answered { place, ..*heard });
         }
-        // A work whose deadline has passed is already answered.
+        // The sweep may have answered the work at its deadline.
         let Some(work) = context.works().in_flight.take(heard.place) else { return heard.too_late() };
         answered(context, work, notes, heard)
     }

@@ -1,7 +1,9 @@
-//! The file of a table that several runs share: its disk blocks, its mapping into memory, and its locks.
+//! The file of the table of refused recipients (`table.rs`), which several runs share. A *run* is one process with an engine. This
+//! module reserves the disk blocks of the file, maps it into memory, and locks it.
 //!
-//! The locks are on single bytes of the file, and belong to an open file (`F_OFD_SETLK`), so the kernel releases them when a run
-//! ends in any way. Each run keeps a lock on the byte with its number. Two further bytes are locked for short times.
+//! Each lock is on a single byte and belongs to the open file (`F_OFD_SETLK`), so the kernel releases the lock when the run ends in
+//! any way. Each run has a number, and locks the byte with this number as long as it lives. Two further bytes are locked for short
+//! times.
 
 use super::table::{MAGIC, MAGIC_AT, TableFault, VERSION, VERSION_AT, bytes};
 use engine_proto::limits::{REFUSALS_RUNS_MAX, REFUSALS_SITES_MAX};
@@ -17,17 +19,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The lock on this byte gives the right to change which sites and runs the table has.
+/// The run that has locked this byte may change which sites and runs are in the table.
 const CHANGE_BYTE: usize = REFUSALS_RUNS_MAX;
-/// The lock on this byte gives the right to write the counts to another place.
+/// The run that has locked this byte may store the counts elsewhere ([`super::RefusalTable::write`]).
 const WRITES_BYTE: usize = REFUSALS_RUNS_MAX + 1;
-/// How long a thread tries to get a lock without sleeping.
+/// How long a thread tries to get a lock again and again, before it sleeps between two tries.
 const SPIN: Duration = Duration::from_micros(50);
-/// The pause between two tries after that.
+/// How long it then sleeps between two tries.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// The file systems on which several machines, or a machine and its guests, may change one file. Mapped memory and locks may hold
-/// on one machine only there. The numbers are those of statfs(2).
+/// File systems that several machines, or a machine and its guests, may share. There, mapped memory and locks may work only within
+/// one machine. The numbers are those of statfs(2).
 const NETWORK_FILE_SYSTEMS: &[(u32, &str)] = &[
     (0x0000_6969, "NFS"),
     (0x0000_517b, "SMB"),
@@ -46,7 +48,7 @@ const NETWORK_FILE_SYSTEMS: &[(u32, &str)] = &[
 #[derive(Debug)]
 pub(super) struct SharedFile {
     file: Arc<File>,
-    /// The number of this run, once it has one.
+    /// The number of this run. `None` before [`SharedFile::claim`].
     run: Option<usize>,
 }
 
@@ -58,12 +60,12 @@ pub(super) struct ByteLock {
 }
 
 impl SharedFile {
-    /// The longest wait of a thread that asks mail servers.
+    /// The longest wait for a lock while the engine runs.
     pub(super) const PATIENCE: Duration = Duration::from_millis(20);
-    /// The longest wait of a run that begins or ends.
+    /// The longest wait for a lock when a run begins or ends.
     pub(super) const OPEN_PATIENCE: Duration = Duration::from_secs(2);
 
-    /// Opens the file. `may_create`: a missing file is created.
+    /// Opens the file. With `may_create`, creates a missing file.
     pub(super) fn open(path: &Path, may_create: bool) -> Result<SharedFile, TableFault> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(may_create).truncate(false).mode(0o600);
@@ -84,17 +86,17 @@ impl SharedFile {
         Ok(SharedFile { file: Arc::new(file), run: None })
     }
 
-    /// Waits for the right to change the table. A run has this right for microseconds, unless it is stopped meanwhile.
+    /// Locks [`CHANGE_BYTE`]. A run keeps this lock for microseconds, unless the process is stopped (SIGSTOP) meanwhile.
     pub(super) fn begin_change(&self, patience: Duration) -> Result<ByteLock, TableFault> {
         self.lock_within(CHANGE_BYTE, patience)
     }
 
-    /// Waits for the right to write the counts to another place.
+    /// Locks [`WRITES_BYTE`].
     pub(super) fn begin_write(&self, patience: Duration) -> Result<ByteLock, TableFault> {
         self.lock_within(WRITES_BYTE, patience)
     }
 
-    /// The other runs that use the table at this moment, as a bit for each.
+    /// The other runs that are alive now, as a bit for each.
     pub(super) fn others(&self) -> Result<u64, TableFault> {
         let mut alive = 0;
         for run in (0..REFUSALS_RUNS_MAX).filter(|&run| self.run != Some(run)) {
@@ -107,7 +109,8 @@ impl SharedFile {
         Ok(alive)
     }
 
-    /// Takes a free number for this run: locks its byte, and reserves the disk blocks of its words.
+    /// Takes a free number for this run: locks the byte, and reserves the disk blocks of the words that only this run writes.
+    /// `alive`: the numbers of other runs, as bits.
     pub(super) fn claim(&mut self, alive: u64) -> Result<usize, TableFault> {
         let free = (0..REFUSALS_RUNS_MAX).find(|run| alive & 1 << run == 0).ok_or(TableFault::Full)?;
         if !self.lock(free)? {
@@ -119,7 +122,8 @@ impl SharedFile {
         Ok(free)
     }
 
-    /// Checks the file, or makes the table in it, and maps it into memory. `in_use`: other runs use it.
+    /// Checks the file, makes an empty table in it if it has none, and maps the file into memory. `in_use`: other runs use the
+    /// table.
     pub(super) fn map(&self, in_use: bool) -> Result<MmapRaw, TableFault> {
         let length = bytes(REFUSALS_SITES_MAX, REFUSALS_RUNS_MAX) as u64;
         let found = self.file.metadata()?.len();
@@ -131,7 +135,7 @@ impl SharedFile {
             }
         };
         let (magic, version) = (header(MAGIC_AT)?, header(VERSION_AT)?);
-        // A run that is killed while it makes the table leaves the file empty, or without these two words.
+        // A run that was killed in `make` has left the file empty, or without these two words.
         let is_new = found == 0 || found == length && magic == 0 && version == 0;
         match (magic == MAGIC, version == VERSION) {
             (true, true) if found == length => {}
@@ -145,7 +149,7 @@ impl SharedFile {
         })
     }
 
-    /// Makes an empty table in the file. The magic number is written last, so it marks a complete table.
+    /// Makes an empty table in the file. The magic number is written last, so only complete tables have it.
     fn make(&self, length: u64) -> Result<(), TableFault> {
         self.file.set_len(0)?;
         self.file.set_len(length)?;
@@ -155,12 +159,12 @@ impl SharedFile {
         Ok(())
     }
 
-    /// Reserves disk blocks for these bytes. If the disk is full, a write to mapped memory without a block would kill the process.
+    /// Reserves disk blocks for these bytes. Without a block, a write to the mapped memory would kill the process if the disk is
+    /// full.
     fn reserve(&self, begin: usize, end: usize) -> Result<(), TableFault> {
         match fallocate(&*self.file, FallocateFlags::empty(), begin as u64, (end - begin) as u64) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                // The file system cannot reserve blocks, so all bytes are written with their present values, which fills the holes
-                // of the file.
+                // The file system cannot reserve blocks. Writing all bytes with their present values allocates them.
                 let mut block = vec![0; 64 << 10];
                 for at in (begin..end).step_by(block.len()) {
                     let part = block.len().min(end - at);
@@ -187,7 +191,7 @@ impl SharedFile {
         }
     }
 
-    /// Tries to lock a byte. False: another run has locked it.
+    /// Tries to lock a byte. False if another run has locked it.
     fn lock(&self, byte: usize) -> Result<bool, TableFault> {
         match set_lock(&self.file, libc::F_WRLCK, byte) {
             Ok(()) => Ok(true),
@@ -208,7 +212,7 @@ impl Drop for ByteLock {
 }
 
 fn unlock(file: &File, byte: usize) {
-    // The kernel has no reason to refuse this. If it does, the lock lasts until the run ends.
+    // This should never fail. If it does, the lock lasts until the process ends.
     if let Err(error) = set_lock(file, libc::F_UNLCK, byte) {
         tracing::warn!("a lock on the counts of refused recipients cannot be released: {error}");
     }

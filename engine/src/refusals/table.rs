@@ -1,22 +1,25 @@
-//! The counts of all sites and sources: a table in memory, or in a file that the runs of an installation share. A *run* is one
-//! process with an engine.
+//! The counts of refused and accepted recipients, for each pair of a site and a source. They are in a table: in memory, or in a
+//! file that the runs of an installation share. A *run* is one process with an engine.
 //!
 //! ```text
 //! header   512 words (constants below)
-//! sites    for each: its key (0: free), REFUSALS_CELLS cells of steps
-//! runs     for each run: for each site, the number of recipients that the run is asking about
+//! sites    for each place: the key of the pair that has it (0: free), then REFUSALS_CELLS cells, each with the counts of one
+//!          five-minute step
+//! runs     for each run: for each place, the number of recipients about which the run is asking
 //! ```
 //!
-//! A word has eight bytes in the byte order of the machine, because the file never leaves the machine. All counts change by single
-//! atomic operations without a lock, so that no run waits for another, and a kill at any moment leaves valid counts:
+//! A *place* is an index of a site's words. A word has eight bytes in the byte order of the machine, because the file never leaves
+//! the machine. Counts change by single atomic operations, without a lock. So no run waits for another, and the counts are valid
+//! even if a run is killed at any moment:
 //!
-//! - A run first adds its recipients to its own word, then reads the words of all runs, and gives back what exceeds the budget. If
-//!   two runs do so at once, at least one of them sees the recipients of the other. So together they never exceed the budget.
-//! - An answer is first added to the counts, and then subtracted from the recipients that are being asked about. A reader reads
-//!   these two in the opposite order. So no reader misses a recipient, and a kill between the two operations loses none.
-//! - If a run is killed, the recipients that it was asking about count as refused: their replies may have been on the way.
+//! - Before a run asks about recipients, it adds them to its own word. Then it reads the words of all runs, and subtracts from its
+//!   own word what exceeds the budget. If two runs do so at once, at least one of them sees the recipients of the other. So
+//!   together they never exceed the budget.
+//! - A reply is first added to a cell, and then the recipient is subtracted from the word of the run. A reader reads the words
+//!   before the cells. So a reader may count a recipient twice, but never misses one, even if the run is killed in between.
+//! - If a run is killed, the recipients about which it was asking count as refused, because their replies may have been on the way.
 //!
-//! A run takes a lock only to change which sites and runs the table has, for example in [`RefusalTable::place_of`].
+//! A run takes a lock only to change which sites and runs are in the table, for example in [`RefusalTable::place_of`].
 
 use super::shared_file::{ByteLock, SharedFile};
 use crate::seed::keyed_number;
@@ -31,47 +34,48 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// The number of words of the header: a page.
+/// The number of words of the header, which is one page long.
 const HEADER_WORDS: usize = 512;
 /// The first word of the file: the text `mailprb` and a zero byte.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"mailprb\0");
-/// The version of the layout.
+/// The version of this layout.
 pub(super) const VERSION: u64 = 1;
-/// The indexes of the words of the header.
+/// The indexes of the words in the header, from here on.
 pub(super) const MAGIC_AT: usize = 0;
 pub(super) const VERSION_AT: usize = 1;
-/// A hash of the installation's secret, with which the keys of the sites are made.
+/// A hash of the installation's secret. The keys of the sites are made with this secret.
 const SECRET_AT: usize = 2;
-/// The runs that use the table, as a bit for each.
+/// The runs that have joined the table, as a bit for each.
 const RUNS_AT: usize = 3;
-/// The wall-clock time at which the monotonic clock was zero, in nanoseconds. With this common clock, all runs have the same steps,
-/// even if the wall clock is set while they run.
+/// The wall-clock time at which the monotonic clock was zero, in nanoseconds. All runs add the monotonic clock to this time, so
+/// they agree on the present step even if the wall clock is set.
 const CLOCK_AT: usize = 4;
-/// The hash of the counts that were last written elsewhere ([`RefusalTable::write`]).
+/// The hash of the counts that were last stored elsewhere ([`RefusalTable::write`]).
 const WRITTEN_AT: usize = 5;
 
 /// The number of words of a site: its key and its cells.
 const SITE_WORDS: usize = 1 + REFUSALS_CELLS;
-/// The number of places in a bucket. The key of a site decides on its bucket.
+/// The number of places in a bucket. A key has a place in one bucket only, so a search looks at these places alone.
 const PLACES_A_BUCKET: usize = 16;
 /// The number of bits of a word.
 const BITS: usize = u64::BITS as usize;
-/// The lowest bit of a key that helps to choose the bucket. Bits below it may name a node.
+/// The bucket depends only on the bits of a key from this one on. The lowest 16 bits are the same in all keys of a node.
 const BUCKET_SHIFT: u32 = 20;
 
-/// The counts of refused and accepted recipients of all sites and sources.
+/// The table of the counts of refused and accepted recipients, by site and source.
 #[derive(Debug)]
 pub struct RefusalTable {
     memory: MmapRaw,
-    /// The number of sites that the table has room for.
+    /// The number of places.
     sites: usize,
-    /// The number of this run among those that use the table.
+    /// The number of this run.
     run: usize,
-    /// The buckets that may have sites, a bit for each. If other runs give places too, these are all buckets.
+    /// The buckets in which any place may be taken, a bit for each. In a file, these are all buckets, because other runs give
+    /// places too.
     buckets: Vec<AtomicU64>,
-    /// While this is locked, no other thread of this run gives places to sites.
+    /// Locked by the thread of this run that gives places to sites.
     change: Mutex<()>,
-    /// The file of the table; `None` if the table is in the memory of this process alone.
+    /// The file of the table. `None` if the table is in memory.
     file: Option<SharedFile>,
 }
 
@@ -80,19 +84,19 @@ pub struct RefusalTable {
 pub enum TableFault {
     /// The file cannot be opened, read or extended.
     Io(io::Error),
-    /// The file is not a table, or not a whole one.
+    /// The file has other content, or only a part of a table.
     Foreign,
-    /// Another version of mailprobe is using it.
+    /// A run of another version of mailprobe uses the file.
     OtherVersion,
-    /// Runs with another secret are using it.
+    /// A run with another secret of the installation uses the file.
     OtherSecret,
-    /// There is no such file, and the caller did not want a new one.
+    /// There is no such file, and the caller does not want a new one.
     Missing,
-    /// It is already used by as many runs as it has room for.
+    /// [`REFUSALS_RUNS_MAX`] runs use the file already.
     Full,
-    /// Another run has had the right to change it for too long: that run is probably stopped.
+    /// Another run has kept the file locked for too long. That process is probably stopped.
     Busy,
-    /// The file system cannot share memory or locks between processes, for this reason.
+    /// The file system cannot share memory or locks between processes. The text is the reason.
     Unsupported(String),
 }
 
@@ -102,25 +106,25 @@ impl From<io::Error> for TableFault {
     }
 }
 
-/// The right to give places to sites.
+/// The right to change which sites and runs are in the table: the locks of the thread and of the run.
 struct Places<'a> {
     _thread: MutexGuard<'a, ()>,
     _run: Option<ByteLock>,
 }
 
-/// The length in bytes of a table with room for this number of sites and runs.
+/// The length in bytes of a table with these numbers of places and runs.
 pub(super) const fn bytes(sites: usize, runs: usize) -> usize {
     (HEADER_WORDS + sites * SITE_WORDS + sites * runs) * size_of::<u64>()
 }
 
 impl RefusalTable {
-    /// An empty table in memory, for this number of shards.
+    /// Makes an empty table in memory, with room for this number of shards.
     ///
     /// # Errors
-    /// The system has no memory for it.
+    /// The system has no memory for the table.
     pub fn in_memory(shards: usize) -> io::Result<RefusalTable> {
         let sites = REFUSALS_SITES_MAX * shards.max(1);
-        // The kernel provides memory only for places that are used.
+        // The kernel provides memory only for the pages that are used.
         let memory = MmapMut::map_anon(bytes(sites, 1))?.into();
         let buckets = buckets(sites, 0);
         let table = RefusalTable { memory, sites, run: 0, buckets, change: Mutex::default(), file: None };
@@ -129,11 +133,12 @@ impl RefusalTable {
         Ok(table)
     }
 
-    /// Opens the table in this file for a run. If no other run uses it, each count is raised to that in `kept`, and the recipients
-    /// that earlier runs left without an answer count as refused. `may_create`: a missing file is created.
+    /// Opens the table in this file, and joins it as a new run. With `may_create`, creates a missing file. Recipients that runs
+    /// which have ended left without a reply count as refused. If no other run uses the table, each count that is lower than in
+    /// `kept` is raised to that value.
     ///
     /// # Errors
-    /// The file cannot be used, for one of the reasons of [`TableFault`].
+    /// [`TableFault`] if the file cannot be used.
     pub fn open(
         path: &Path,
         secret: &[u8; 32],
@@ -153,8 +158,7 @@ impl RefusalTable {
         Ok(table)
     }
 
-    /// Adds this run to those that use the table. `alive`: the other runs that use it. The caller has the right to change the
-    /// table.
+    /// Adds this run to the table. `alive`: the other runs that are alive, as bits. The caller has the right to change the table.
     fn join(&self, alive: u64, secret: &[u8; 32], kept: &[KeptRefusals]) -> Result<(), TableFault> {
         let secret = keyed_number(secret, &["table of refusals"]);
         let is_ours = self.word(SECRET_AT).load(SeqCst) == secret;
@@ -162,7 +166,7 @@ impl RefusalTable {
             return Err(TableFault::OtherSecret);
         }
         if !is_ours {
-            // The keys that were made with another secret mean nothing here.
+            // The table has keys that were made with another secret, so it is emptied.
             let words = &self.words()[SECRET_AT..HEADER_WORDS + self.sites * SITE_WORDS];
             words.iter().filter(|word| word.load(SeqCst) != 0).for_each(|word| word.store(0, SeqCst));
             self.word(SECRET_AT).store(secret, SeqCst);
@@ -172,7 +176,7 @@ impl RefusalTable {
         }
         let step = self.step();
         self.settle_ended(!alive, step);
-        // An earlier run with this number and another secret may have left words.
+        // If the secret has changed, `settle_ended` has not reset the words of an earlier run with this number.
         let left = (0..self.sites).map(|place| self.asked(self.run, place));
         left.filter(|asked| asked.load(SeqCst) != 0).for_each(|asked| asked.store(0, SeqCst));
         if alive == 0 {
@@ -184,7 +188,7 @@ impl RefusalTable {
         Ok(())
     }
 
-    /// Raises the counts of the table to these, if it has lower ones for their sites and steps.
+    /// Raises each count of the table that is lower than in `kept` to that value. `step` is the present step.
     pub fn take_over(&self, kept: &[KeptRefusals], step: u64) {
         let _places = self.change(SharedFile::OPEN_PATIENCE);
         self.merge(kept, step);
@@ -202,7 +206,7 @@ impl RefusalTable {
         }
     }
 
-    /// All counts that still matter at this step: those of the last hour.
+    /// All counts of the last hour. `step` is the present step.
     pub fn kept(&self, step: u64) -> Vec<KeptRefusals> {
         let mut all = Vec::new();
         for place in self.buckets_with_sites().flat_map(places) {
@@ -213,7 +217,7 @@ impl RefusalTable {
             let cells = self.cells(place);
             let mut steps: Vec<_> = cells.iter().filter_map(|cell| read(cell).kept(step)).collect();
             steps.sort_unstable_by_key(|kept| kept.step);
-            // Another run may have counted into the next step already.
+            // Another run may have counted in the next step already.
             let excess = steps.len().saturating_sub(REFUSALS_STEPS);
             steps.drain(..excess);
             if !steps.is_empty() && self.key(place).load(SeqCst) == key {
@@ -223,36 +227,36 @@ impl RefusalTable {
         all
     }
 
-    /// The number of the current step, by the common clock of all runs on this table.
+    /// The number of the present five-minute step, by the clock that all runs on this table share.
     pub fn step(&self) -> u64 {
         step_at(self.since_epoch()).0
     }
 
-    /// The time since the Unix epoch, by the common clock of all runs on this table.
+    /// The time since the Unix epoch, by the clock that all runs on this table share.
     pub fn since_epoch(&self) -> Duration {
         monotonic() + Duration::from_nanos(self.word(CLOCK_AT).load(SeqCst))
     }
 
-    /// Counts as refused the recipients that killed runs left without an answer.
+    /// Removes runs that were killed from the table. The recipients that they left without a reply count as refused.
     pub fn settle_killed(&self) {
         let Some(file) = &self.file else { return };
         let own = 1 << self.run;
         if self.word(RUNS_AT).load(SeqCst) == own {
             return;
         }
-        // If another run has this right, it probably does the same. If not, the next call does.
+        // If another run has the lock for too long, this waits for the next call.
         let Some(_places) = self.change(SharedFile::PATIENCE) else { return };
         if let Ok(alive) = file.others() {
             self.settle_ended(!(alive | own), self.step());
         }
     }
 
-    /// Calls `write` with all counts, so that it can store them in another place. Only one run at a time does so. `write` gets the
-    /// hash of the counts that any run wrote last, and returns the new one. False: another run was writing for longer than
-    /// `patience`.
+    /// Calls `write` with all counts, so that `write` can store them elsewhere. Only one run does so at a time. `write` also gets
+    /// the hash that the last call of any run returned, and returns the hash of these counts. The result is false if another run
+    /// was writing for longer than `patience`.
     ///
     /// # Errors
-    /// Those of `write`.
+    /// The error that `write` returns.
     pub fn write<E>(
         &self,
         patience: Duration,
@@ -266,54 +270,55 @@ impl RefusalTable {
         Ok(true)
     }
 
-    /// The place of a site in the table, which it gets if it has none. `None`: no place is free, or the table is being changed for
-    /// too long.
+    /// Finds the place of a site, or gives it one. `None` if no place can be had, or if another run keeps the table locked for too
+    /// long.
     pub(super) fn place_of(&self, key: u64, step: u64) -> Option<usize> {
         let _places = self.change(SharedFile::PATIENCE)?;
         self.give_place(key, step)
     }
 
-    /// Whether the site with this key has this place. It cannot lose the place while a run asks about its recipients.
+    /// Whether the site with this key has this place. It keeps the place as long as any run is asking about recipients of the site.
     pub(super) fn is_at(&self, key: u64, place: usize) -> bool {
         self.key(place).load(SeqCst) == key
     }
 
-    /// The counts at a place.
+    /// The counts at a place. `step` is the present step.
     pub(super) fn counts(&self, place: usize, step: u64) -> RefusalCounts {
         let asked = self.asked_by_all(place);
         RefusalCounts::of(self.cells(place).iter().map(read), asked, step)
     }
 
-    /// The number of recipients that all runs are asking about for the site at a place.
+    /// The number of recipients about which all runs are asking, for the site at a place.
     pub(super) fn asked_by_all(&self, place: usize) -> u32 {
         let asked = bits(self.word(RUNS_AT).load(SeqCst))
             .fold(0, |sum: u64, run| sum.saturating_add(self.asked(run, place).load(SeqCst)));
         u32::try_from(asked).unwrap_or(u32::MAX)
     }
 
-    /// The number of recipients that this run is asking about for the site at a place.
+    /// The number of recipients about which this run is asking, for the site at a place.
     pub(super) fn asked_by_own(&self, place: usize) -> u64 {
         self.asked(self.run, place).load(SeqCst)
     }
 
-    /// This run begins to ask about this number of further recipients.
+    /// This run begins to ask about so many further recipients.
     pub(super) fn on_asked(&self, place: usize, recipients: u32) {
         self.asked(self.run, place).fetch_add(recipients.into(), SeqCst);
     }
 
-    /// This number of recipients got no answer that counts, or were not asked about.
+    /// So many recipients of this run got no reply that counts, or were not asked about.
     pub(super) fn on_unanswered(&self, place: usize, recipients: u32) {
         self.asked(self.run, place).fetch_sub(recipients.into(), SeqCst);
     }
 
-    /// These numbers of recipients, about which this run asked, were refused and accepted.
+    /// Of the recipients about which this run was asking, so many were refused and so many accepted.
     pub(super) fn on_answered(&self, place: usize, step: u64, refused: u32, accepted: u32) {
         update(self.cell(place, step), |cell| cell.counted(step, refused, accepted));
         self.on_unanswered(place, refused + accepted);
     }
 
-    /// The place of a site in its bucket. If it has none, it gets a free one, or else that of the site with the fewest refusals.
-    /// The caller has the right to give places.
+    /// Finds the place of a site in its bucket, or gives it one: a free place, or else that of a site without counts, or else that
+    /// of the site with the fewest refusals. `None` if runs are asking about recipients of all these sites. The caller has the
+    /// right to change the table.
     fn give_place(&self, key: u64, step: u64) -> Option<usize> {
         let bucket = (key >> BUCKET_SHIFT) as usize % (self.sites / PLACES_A_BUCKET);
         if let Some(place) = places(bucket).find(|&place| self.is_at(key, place)) {
@@ -328,10 +333,10 @@ impl RefusalTable {
         others.into_iter().find(|&place| self.replace(place, key))
     }
 
-    /// Gives the place to the site with this key, unless a run is asking about recipients of the site that has it now.
+    /// Gives the place to the site with this key. False if any run is asking about recipients of the site that has the place now.
     fn replace(&self, place: usize, key: u64) -> bool {
-        // A run first adds to its word, and then looks at the key. So either that run sees that the key is gone, or its word is
-        // seen here.
+        // `SiteRefusals::reserve` first adds to the word of its run, and then looks at the key. So either it sees that the key is
+        // gone, or this function sees the word.
         let before = self.key(place).swap(0, SeqCst);
         let runs = self.word(RUNS_AT).load(SeqCst) | 1 << self.run;
         if bits(runs).any(|run| self.asked(run, place).load(SeqCst) != 0) {
@@ -343,8 +348,8 @@ impl RefusalTable {
         true
     }
 
-    /// Removes those of these runs that did not leave the table themselves, and counts their recipients without an answer as
-    /// refused. None of these runs is alive.
+    /// Removes these runs from the table, and counts their recipients without a reply as refused. None of the runs is alive, except
+    /// this one when it ends.
     fn settle_ended(&self, runs: u64, step: u64) {
         for run in bits(self.word(RUNS_AT).load(SeqCst) & runs) {
             self.count_left(run, step);
@@ -352,7 +357,7 @@ impl RefusalTable {
         }
     }
 
-    /// Counts as refused the recipients that a run has left without an answer.
+    /// Counts the recipients that a run has left without a reply as refused.
     fn count_left(&self, run: usize, step: u64) {
         for place in 0..self.sites {
             let asked = self.asked(run, place);
@@ -365,14 +370,14 @@ impl RefusalTable {
         }
     }
 
-    /// Frees the places of sites without counts of the last hour. The caller makes sure that no other run uses the table.
+    /// Frees the places of sites without counts of the last hour. No other run may use the table meanwhile.
     fn drop_old(&self, step: u64) {
         for place in 0..self.sites {
             if self.is_at(0, place) {
                 continue;
             }
             for cell in self.cells(place) {
-                // This also drops steps far in the future, which come from a clock that was wrong.
+                // This also drops steps in the future, which a wrong wall clock has left.
                 if read(cell).kept(step).is_none() {
                     cell.store(0, SeqCst);
                 }
@@ -383,7 +388,7 @@ impl RefusalTable {
         }
     }
 
-    /// The numbers of the buckets that may have sites: a table has far more places than most servers have sites.
+    /// The buckets in which any place may be taken. Most buckets of a table in memory are never used.
     fn buckets_with_sites(&self) -> impl Iterator<Item = usize> {
         let words = self.buckets.iter().enumerate();
         words.flat_map(|(word, buckets)| bits(buckets.load(SeqCst)).map(move |bit| word * BITS + bit))
@@ -422,7 +427,6 @@ impl RefusalTable {
         self.word(HEADER_WORDS + self.sites * SITE_WORDS + run * self.sites + place)
     }
 
-    /// All words of the table.
     #[expect(unsafe_code, reason = "memory that other processes change has no safe view")]
     fn words(&self) -> &[AtomicU64] {
         let first = self.memory.as_mut_ptr().cast::<AtomicU64>();
@@ -433,22 +437,21 @@ impl RefusalTable {
     }
 }
 
-/// Counts as refused the recipients that this run left without an answer, and frees the number of the run.
+/// Removes this run from the table of a file. Recipients without a reply count as refused.
 impl Drop for RefusalTable {
     fn drop(&mut self) {
-        // If this run does not get the right to change the table, the next run does it.
+        // If the table stays locked for too long, the next run that joins does this.
         if let (Some(_), Some(_places)) = (&self.file, self.change(SharedFile::OPEN_PATIENCE)) {
             self.settle_ended(1 << self.run, self.step());
         }
     }
 }
 
-/// The bits for the buckets of a table; those of a word are the bits of `word`.
+/// The bits for the buckets of a table with this number of places. `word` gives the values of the bits.
 fn buckets(sites: usize, word: u64) -> Vec<AtomicU64> {
     (0..sites / PLACES_A_BUCKET / BITS).map(|_| AtomicU64::new(word)).collect()
 }
 
-/// The places of a bucket.
 fn places(bucket: usize) -> Range<usize> {
     bucket * PLACES_A_BUCKET..(bucket + 1) * PLACES_A_BUCKET
 }
@@ -458,11 +461,11 @@ fn read(cell: &AtomicU64) -> StepCell {
 }
 
 fn update(cell: &AtomicU64, change: impl Fn(StepCell) -> StepCell) {
-    // The closure always returns a value, so there is no error.
+    // The closure always returns `Some`, so there is no error.
     let _ = cell.fetch_update(SeqCst, SeqCst, |before| Some(change(StepCell(before)).0));
 }
 
-/// The numbers of the bits that are set.
+/// The indexes of the bits that are set.
 fn bits(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let lowest = (set != 0).then(|| set.trailing_zeros() as usize);
