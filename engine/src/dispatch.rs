@@ -18,7 +18,7 @@ use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// A group gets a further session for each such number of waiting works.
+/// A group gets one session for this number of waiting works. At slow servers, fewer works are enough ([`Group::wants_session`]).
 const WORKS_A_SESSION: usize = 50;
 
 /// Takes a work that has arrived at the shard that owns its site. The work goes into the queue of its group, or is answered at once
@@ -37,7 +37,8 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
         return work.fail(Outage::Unavailable);
     }
     let ended = connections.ended();
-    // The network was down when some connections to the hosts failed, so these failures may not be the fault of the hosts.
+    // During an outage of our network, connections fail for this reason alone. So hosts that count as down because of failed
+    // connections get another try.
     if std::mem::replace(&mut group.state().outages, ended) != ended || down {
         group.lift("no_connection");
     }

@@ -26,7 +26,7 @@ use std::time::Duration;
 pub(crate) struct Pool {
     pub(crate) sources: Vec<Arc<Source>>,
     /// Whether the configuration names the sources. Otherwise there is one source, for which the kernel chooses the address. It
-    /// never rests at a whole site: if a host refuses it, only this host is not contacted, for a minute.
+    /// never rests at a whole site: if a host refuses it, only the route to this host is out of use, for a minute.
     pub(crate) named: bool,
 }
 
@@ -83,7 +83,7 @@ impl Pool {
         Pool::new(config)
     }
 
-    /// Makes the pool. `machine::complete` has set the EHLO name of the configuration.
+    /// Makes the pool. The configuration must have an EHLO name (`machine::complete`).
     ///
     /// # Errors
     /// The first fault of a source, with the remedy.

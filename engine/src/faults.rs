@@ -34,7 +34,7 @@ pub enum Fault {
     LeakGroup,
     /// An accept that a session holds is confirmed at the checkpoint, even if no recipient of its domain was refused after it.
     BelieveAccept,
-    /// A refusal that a session holds counts at the checkpoint, whatever the replies to the questions were that should prove it.
+    /// A refusal that a session holds counts at the checkpoint, whatever the proof shows.
     BelieveRefusals,
     /// The budget of refused recipients never stops a question. Refusals and accepts are still counted.
     IgnoreBudget,
@@ -47,7 +47,7 @@ pub enum Fault {
     /// sessions should be needed.
     SpareEarly,
     /// If a server ends a session with a 421 that says that we are too fast or not wanted, this counts like any other end of a
-    /// session. So the site gets no such pause, the rate of new sessions is not halved, and the source does not rest.
+    /// session. So the site gets no pause for this reason, the rate of new sessions is not halved, and the source does not rest.
     IgnoreBusy,
     /// The code takes the first five bytes of a reply text for an enhanced status code. A shorter text makes the task panic.
     Panic,

@@ -12,8 +12,8 @@ use std::time::Instant;
 pub(crate) struct InFlight {
     /// The works in the order of the RCPT commands. A place is empty after its work was taken out.
     works: Vec<Option<Work>>,
-    /// At or before the earliest deadline of the works, so that most calls of [`InFlight::take_expired`] need not look at them.
-    /// `None` if there are no works.
+    /// An instant at or before the earliest deadline of the works, so that most calls of [`InFlight::take_expired`] need not look
+    /// at them. `None` if there are no works.
     due: Option<Instant>,
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Inbox<T> {
     owner: AtomicWaker,
 }
 
-/// How long [`Inbox::pop_blocking`] first sleeps, without a wake-up for each item.
+/// How long [`Inbox::pop_blocking`] sleeps before it parks, so that several items can arrive without a wake-up.
 const GATHERING: Duration = Duration::from_millis(1);
 
 impl<T> Inbox<T> {

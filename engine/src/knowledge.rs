@@ -1,10 +1,10 @@
-//! What a shard remembers of how hosts treat recipients, from one session to the next. It saves questions: with it, some replies
-//! need no proof in their own session ([`engine_proto::verdict::evidence`] has the rules of a proof).
+//! What a shard remembers of how hosts treat recipients, from one session to the next. This knowledge saves questions: some replies
+//! then need no proof in their own session ([`engine_proto::verdict::evidence`] has the rules of a proof).
 //!
-//! - For each domain at a host: the reply to its *control recipient*, a recipient that does not exist. If the host accepts it too,
-//!   an accept of another recipient shows nothing.
-//! - For each host: its *known mailbox*, which it accepted within the last 70 minutes. If the host refuses this mailbox later, it
-//!   may refuse everyone.
+//! - For each domain at a host: the reply to its *control recipient*, a recipient that does not exist. If the host accepts the
+//!   control recipient too, an accept of another recipient shows nothing.
+//! - For each host: its *known mailbox*, which the host accepted within the last 70 minutes. If the host later refuses this
+//!   mailbox, the host may refuse everyone.
 //! - For each host: runs of equal answers to single checks, and the time at which the host last changed its behaviour.
 //!
 //! How a host treats connections and sessions is recorded in `site/route.rs`, and the limits of a site in [`engine_proto::pace`].
@@ -74,8 +74,8 @@ struct KnownMailbox {
     proven: bool,
     /// When a session last asked about the mailbox before all other recipients, and the host did not accept it.
     failed: Option<Instant>,
-    /// Whether the host has refused the mailbox since it accepted it. `until` is then at most ten minutes away. Before that, only a
-    /// proven mailbox replaces this one, because another unproven one would be no better.
+    /// Whether the host has refused this mailbox later, and it is not proven. It is then forgotten within ten minutes. Until then,
+    /// only a proven mailbox replaces it, because another unproven one would be no better.
     refused: bool,
 }
 
@@ -291,7 +291,7 @@ impl Knowledge {
     }
 
     /// Records that the host now refuses its known mailbox. True if the mailbox was proven: then the host has changed, and the
-    /// mailbox stays known, because it shows this in other sessions too. An unproven mailbox may never have existed, so it is
+    /// mailbox stays known, so that other sessions notice the change too. An unproven mailbox may never have existed, so it is
     /// forgotten within ten minutes.
     pub(crate) fn on_mailbox_refused(&mut self, host: &Rc<str>, now: Instant) -> bool {
         let Some(known) = self.mailboxes.get_mut(host) else { return false };

@@ -57,7 +57,8 @@
 //!   table, for at most 20 ms.
 //! - All IPv4 addresses of a site are contacted from one source, and all IPv6 addresses from one source. If a source is blocked or
 //!   broken, no other source replaces it.
-//! - No address appears in a log line. A *known mailbox* (one that a host accepted lately) appears in no trace of another owner.
+//! - No e-mail address appears in a log line. A *known mailbox* (one that a host accepted lately) appears in no trace of another
+//!   owner.
 
 #![deny(missing_docs)]
 

@@ -96,8 +96,8 @@ fn set_literals(config: &mut EngineConfig) -> String {
     own
 }
 
-/// Warns if EHLO sends an address literal, unless all mail servers are on loopback. The caller calls this after [`complete`], and
-/// only if the operator has not set the EHLO name.
+/// Warns if EHLO sends an address literal, unless all mail servers are on loopback. Call this after [`complete`], and only if the
+/// operator has not set the EHLO name.
 pub(crate) fn warn_without_name(config: &EngineConfig) {
     if config.is_on_loopback() {
         return;

@@ -2,7 +2,7 @@
 //! in the queue of its group. A work is an address on its way through the engine, and a transaction sends RCPT for up to 100 of
 //! them.
 //!
-//! Some replies to RCPT decide at once. The session holds the others until a *checkpoint*. There it asks about a *control
+//! Some replies to RCPT decide at once. The session holds the others until a *checkpoint*. There the session asks about a *control
 //! recipient*, which does not exist, or about a *known mailbox*, which the host accepted before. The replies show whether the held
 //! answers count.
 //!
@@ -59,7 +59,7 @@ use transaction::{NextStep, SessionState};
 enum NextSession {
     /// The task may open another session.
     Again,
-    /// The task ends: no work came, another group needs the session, or the budget of refused recipients has no room.
+    /// The task ends: no work came, another group needs the place of the session, or the budget of refused recipients has no room.
     End,
 }
 
@@ -131,7 +131,7 @@ async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
     }
 }
 
-/// Runs the transactions of an open session, and ends the session. The works of which it still holds answers are released.
+/// Runs the transactions of an open session, releases the answers that the session still holds, and ends the session.
 async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) -> NextSession {
     let group = place.group;
     let one_transaction = session.dialog.extensions().transactions_max == Some(1)

@@ -30,7 +30,7 @@ pub(crate) struct SiteRefusals {
     key: u64,
     /// The place of the counts in the table, from the last look-up. By now, the table may have given the place to another site.
     place: Option<usize>,
-    /// The budget that the site gives to the IP address of the source.
+    /// The budget for the IP address of the source.
     budget: RefusalBudget,
     /// The number of nodes that share this IP address, and so divide the budget.
     nodes: Arc<AtomicU32>,
@@ -256,7 +256,6 @@ impl RefusalBook {
         Some(self.keys.entry(key).or_insert_with(new).clone())
     }
 
-    /// The budget to this key.
     pub(crate) fn budget(&mut self, key: &BudgetKey) -> &mut SiteRefusals {
         &mut self.budgets[*key.0]
     }

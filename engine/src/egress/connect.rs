@@ -35,7 +35,7 @@ impl Source {
     /// last reply of a proxy.
     ///
     /// # Errors
-    /// [`Unconnected`]. It is [`Unconnected::Host`] too if the mail server does not answer within [`CONNECT_TIMEOUT`].
+    /// [`Unconnected`]. If the mail server does not answer within [`CONNECT_TIMEOUT`], this is [`Unconnected::Host`].
     pub(crate) async fn connect<R: Runtime>(
         &self,
         destination: SocketAddr,
@@ -45,7 +45,7 @@ impl Source {
             Way::Kernel => None,
             Way::Address(address) => Some(*address),
             Way::Proxy { at, credentials } => {
-                // Boxed, so that the future of a connection without a proxy does not reserve memory for the one of a proxy.
+                // Boxed, because otherwise the future of every connection would reserve memory for the handshake with a proxy.
                 return Box::pin(through::<R>(at, credentials.as_ref(), destination, limit)).await;
             }
         };
@@ -124,7 +124,7 @@ async fn through<R: Runtime>(
 ) -> Result<(R::Stream, Vec<u8>), Unconnected> {
     let mut handshake = Handshake::new(destination, credentials);
     let mut stream = enter::<R>(proxy, &mut handshake, limit).await?;
-    // From here on, silence is the fault of the destination: the proxy waits for it.
+    // From here on, the proxy waits for the destination, so a timeout counts against the destination.
     let deadline = (R::now() + CONNECT_TIMEOUT).min(limit);
     negotiate(&mut stream, &mut handshake, HandshakeStep::Done, deadline).await.map_err(
         |error| match error {

@@ -12,7 +12,7 @@ use engine_proto::verdict::{Class, Classification, Scope};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The rule in the answers about addresses that are not asked about because the source rests at their site.
+/// The rule of an address that is not asked about because the source rests at its site.
 pub(crate) const RESTED: &str = "source_rested";
 
 /// Whether a refusal may be a block of our source: a refusal of our address, name or reverse-path that is not about our pace. A

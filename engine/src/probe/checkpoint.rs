@@ -115,7 +115,8 @@ fn is_to_confirm(context: &ProbeContext<'_>, domain: &Domain) -> bool {
 
 /// What the checkpoint has shown, for the decision about each answer.
 struct Closed {
-    /// The key of the domain, if too many sessions ended at its control recipient. It is not asked about any more.
+    /// The key of a domain, if too many sessions ended at its control recipient. For a while, no session asks about this recipient
+    /// again.
     without_control: Option<u64>,
     /// Whether the host changed its behaviour in the session.
     changed: bool,
@@ -130,7 +131,7 @@ struct Closed {
 }
 
 /// Records what the control recipients of the checkpoint showed. If this contradicts an earlier session, withdraws the verdicts
-/// that depend on that session.
+/// about the domain that depend on this host.
 fn learn(context: &ProbeContext<'_>, notes: &mut SessionNotes) {
     let now = context.now;
     let (mut contradicted, mut accepts_all): (Vec<Domain>, bool) = (Vec::new(), false);
@@ -254,9 +255,9 @@ fn in_words_of(held: Held, proof: Proof) -> &'static str {
     }
 }
 
-/// Acts on an accepted work of which the control recipient got an unclear reply. If that reply was transient, the work begins anew,
-/// once: for example, a server that verifies recipients elsewhere may know the control recipient by then. Otherwise the work is
-/// answered.
+/// Acts on an accepted work if the control recipient of its domain got no clear reply. If its reply was transient, the work begins
+/// anew, once: for example, a server that verifies recipients elsewhere may know the control recipient by then. Otherwise the work
+/// is answered.
 fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>, now: Instant) {
     let UnprovenAccept { rule, retry_after, again_soon } =
         on_unproven_accept(control.map(|control| &control.said));

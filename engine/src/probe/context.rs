@@ -1,5 +1,4 @@
-//! What all modules of a session use: its group and its route (one IP address of a host), and the look-ups in what is known of the
-//! host.
+//! What all modules of a session use: its group and its route (one IP address of a host), and access to what is known of the host.
 
 use super::transaction::SessionState;
 use crate::asking::Asking;
@@ -102,7 +101,7 @@ impl ProbeContext<'_> {
         self.asking.shared().refusal_step(self.now)
     }
 
-    /// Our reverse-path, EHLO name and IP address. Replies of the host may name them.
+    /// Our reverse-path, EHLO name and IP address, so that the classification recognizes them in a reply.
     fn us(&self) -> Us<'_> {
         let source = &self.asking.shared().pool.sources[self.group.source];
         Us {
@@ -225,8 +224,8 @@ impl ProbeContext<'_> {
         }
     }
 
-    /// Acts on a change of the host: in this session, or since an earlier one, it stopped to distinguish its mailboxes. Verdicts
-    /// about the domains of the released answers are withdrawn.
+    /// Acts on a change of the host: in this session, or since an earlier one, it has stopped distinguishing its mailboxes.
+    /// Verdicts about the domains of the released answers are withdrawn.
     pub(super) fn on_change(&self, released: &[Released<Work>], refusals_proven: u32) {
         let (route, now) = (self.route(), self.now);
         self.group.on_changed();

@@ -21,8 +21,8 @@ pub(super) struct AskedQuestion {
     pub(super) recipient: String,
     /// Whether the recipient may come from the request of another account. Its name must then appear in no trace.
     pub(super) private: bool,
-    /// The host that accepted the recipient in an earlier session; for a canary, the host of this session. `None` for other
-    /// recipients.
+    /// The host that accepted the recipient in an earlier session. For a canary (an existing mailbox from the configuration), the
+    /// host of this session. `None` for other recipients.
     pub(super) elsewhere: Option<Rc<str>>,
 }
 

@@ -27,7 +27,7 @@ use engine_proto::verdict::{ObservedReply, Stage};
 use std::rc::Rc;
 
 /// Asks all questions of a checkpoint, round after round, and releases the held answers. The questions of a round depend on the
-/// replies to the one before.
+/// replies in the round before.
 pub(super) async fn prove<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,

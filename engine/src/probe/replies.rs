@@ -202,8 +202,8 @@ fn refused(
 }
 
 /// Whether the refusal of a single check needs a proof: the host has refused many single checks in a row, in this session or over
-/// all, or what it showed about the domain was contradicted within the last hour. This is false if there is no known mailbox to ask
-/// about, and at a trusted operator.
+/// all sessions, or what it showed about the domain was contradicted within the last hour. This is false if there is no known
+/// mailbox to ask about, and at a trusted operator.
 fn is_suspect(context: &ProbeContext<'_>, work: &Work, notes: &SessionNotes, now: Instant) -> bool {
     let (number, host) = (context.domain_key(work.address.domain()), &context.route().host);
     let knowledge = context.asking.knowledge.borrow();
@@ -264,7 +264,7 @@ pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Opti
     Some(work)
 }
 
-/// Puts a work back for the other hosts of its domain, because this host cannot or will not tell. If the cause may be our IPv6
+/// Puts a work back for the other hosts of its domain, because this host gives no usable reply. If the cause may be our IPv6
 /// address, the IPv4 addresses of this host may be asked too.
 pub(super) fn ask_elsewhere(context: &ProbeContext<'_>, mut work: Work, said: &Classification) {
     let group = context.group;
@@ -281,9 +281,9 @@ pub(super) fn in_words(said: &Classification) -> String {
     format!("rule {}: {}, scope {}", said.rule, said.class.as_str(), said.scope.as_str())
 }
 
-/// Acts on the refusal of MAIL, which is about us or the host and not about a recipient. The works of the transaction are put back.
-/// `utf8`: the transaction needed SMTPUTF8, which may be the cause. True if the session should end, because the server wants us to
-/// wait and would give the next MAIL the same reply.
+/// Acts on the refusal of MAIL, which is about us or the host and not about a recipient. The works of the transaction are put back,
+/// or answered after too many returns. `utf8`: the transaction needed SMTPUTF8, which may be the cause. True if the session should
+/// end, because the server wants us to wait and would give the next MAIL the same reply.
 pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: bool, reply: &Reply) -> bool {
     let (Place { asking, group, .. }, now) = (**context, context.now);
     let said = classify(&context.view(Stage::Mail, reply, None));

@@ -16,7 +16,7 @@ pub(super) enum SessionRoom {
     Recipients(usize),
     /// Only the questions of the proof. After a transaction with works, there would be no room for them.
     Proof,
-    /// No works any more in this session. The questions of the proof may still be asked.
+    /// This session takes no further works. The questions of the proof may still be asked.
     Spent,
     /// No works before the budget of refused recipients has room again.
     OverBudget,

@@ -44,8 +44,8 @@ pub(super) trait Recipients {
     /// The transaction has taken too long, and we end the session. This does not count against the host.
     fn on_timeout(&mut self, context: &ProbeContext<'_>);
 
-    /// The session ended in the transaction, as `closure` says. This may count against the host. Works without a reply are put back
-    /// or answered.
+    /// The session ended during the transaction, as `closure` says. This may count against the host. Works without a reply are put
+    /// back or answered.
     fn on_cut_off(
         &mut self,
         context: &ProbeContext<'_>,
@@ -143,7 +143,7 @@ pub(super) async fn hear<R: Runtime>(
                     ReplyEffect::Push => after = NextStep::Leave,
                     ReplyEffect::Nothing => {}
                 }
-                // Even a refusal shows that the site does more than push back.
+                // Even a refusal is a reply about a recipient, so the site does more than push back.
                 site.state().pace.on_answer();
                 let is_enough = place.state().is_blanket(host);
                 if session.dialog.holds_back() && (after == NextStep::Leave || is_enough) {

@@ -133,8 +133,8 @@ impl RefusalTable {
         Ok(table)
     }
 
-    /// Opens the table in this file, and joins it as a new run. With `may_create`, creates a missing file. Recipients that runs
-    /// which have ended left without a reply count as refused. If no other run uses the table, each count that is lower than in
+    /// Opens the table in this file, and joins it as a new run. With `may_create`, creates a missing file. If a run has ended and
+    /// left recipients without a reply, these count as refused. If no other run uses the table, each count that is lower than in
     /// `kept` is raised to that value.
     ///
     /// # Errors
@@ -277,7 +277,8 @@ impl RefusalTable {
         self.give_place(key, step)
     }
 
-    /// Whether the site with this key has this place. It keeps the place as long as any run is asking about recipients of the site.
+    /// Whether the site with this key has this place. The site keeps the place as long as any run is asking about recipients of the
+    /// site.
     pub(super) fn is_at(&self, key: u64, place: usize) -> bool {
         self.key(place).load(SeqCst) == key
     }
