@@ -191,11 +191,12 @@ pub struct Observation {
     /// The name of the MX host.
     pub host: Box<str>,
     /// The reply that decided: to RCPT of the address or of its control recipient (a recipient that does not exist), or an earlier
-    /// refusal because of which the host was not asked about the address. `None` if the host gave no reply, or none that is stored.
+    /// refusal because of which the host was not asked about the address. `None` if the host gave no reply, or if an earlier check
+    /// got the reply and did not keep it.
     pub reply: Option<ObservedReply>,
 }
 
-/// Evidence that a later session contradicted. No verdict with this evidence may be used again.
+/// Evidence that a later session contradicted. No earlier verdict with this evidence may be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Withdrawn {
     /// The hash, as in [`Finding::evidence`].
@@ -204,7 +205,7 @@ pub struct Withdrawn {
     pub at: SystemTime,
 }
 
-/// The reason why there is no finding. No server was asked about the address, or none could be, so the caller must not charge it.
+/// The reason why there is no finding. It says nothing about the address, so the caller must not charge for the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
     /// No resolver answers, the resolvers deny every name, no mail server can be reached, or the source of the site cannot be used.
