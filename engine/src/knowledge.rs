@@ -315,8 +315,8 @@ impl Knowledge {
         };
     }
 
-    /// Records that the host changed its behaviour. Until the host refuses a control recipient again, no accepted single check is
-    /// confirmed without one.
+    /// Records that the host changed its behaviour. If it has answered single checks before, no accepted one is confirmed from now
+    /// on by what earlier sessions showed, until the host refuses a control recipient again.
     pub(crate) fn on_changed(&mut self, host: &Rc<str>, now: Instant) {
         if self.changed.len() >= KNOWN_MAILBOXES_MAX && !self.changed.contains_key(host) {
             self.changed.clear();
