@@ -1,8 +1,8 @@
-//! The half of a shard that asks mail servers: the sites and groups of hosts that the shard owns, and what its sessions share. No
-//! I/O: `dispatch.rs` decides when a session begins, and `probe.rs` runs it.
+//! The half of a shard that asks mail servers. It has the sites and the groups (docs/glossary.md) that the shard owns, and what
+//! their sessions share. There is no I/O here: `dispatch.rs` decides when a session begins, and `probe.rs` runs the session.
 //!
-//! All that changes is in [`AskingState`], in the [`Knowledge`] of hosts, and in the state of each site (`site.rs`): one `RefCell`
-//! each. Borrow it for one statement only, or in a method that calls nothing that borrows it again.
+//! The mutable state is in three places, each with its `RefCell`: in [`AskingState`], in the [`Knowledge`] of hosts, and in each
+//! site (`site.rs`). Borrow a `RefCell` for one statement only, or in a method that calls nothing that borrows the same one again.
 
 #[cfg(feature = "sim")]
 use crate::census::Census;
@@ -35,40 +35,39 @@ const DAY_S: u64 = 24 * 3600;
 
 pub(crate) struct Asking {
     pub(crate) common: Rc<Common>,
-    /// What the sessions from each source share.
+    /// For each source, what its sessions share.
     pub(crate) sessions: Vec<Rc<SessionConfig>>,
     pub(crate) smtp_port: u16,
-    /// Time limit for opening a session, and for a transaction of control recipients.
+    /// The time limit for opening a session, and for a transaction with control recipients or known mailboxes.
     pub(crate) session_limit: Duration,
     pub(crate) sessions_max: usize,
     pub(crate) knowledge: RefCell<Knowledge>,
     state: RefCell<AskingState>,
 }
 
-/// The mutable state of a shard's sites and groups, except what each site keeps itself.
+/// The mutable state of a shard's sites and groups, except the state of each single site.
 #[derive(Default)]
 pub(crate) struct AskingState {
-    /// The sources that rest at sites of this shard.
+    /// The rests of sources at sites of this shard. A source rests after a block: for a time, it asks nothing at that site.
     pub(crate) rests: Rests,
     refusals: RefusalBook,
     sites: HashMap<Box<str>, Rc<Site>>,
     groups: HashMap<Box<str>, Rc<Group>>,
-    /// Whether the groups take more memory than they should. Then idle ones are forgotten at once.
+    /// Whether the groups take too much memory. Then idle groups are forgotten at once.
     pub(crate) has_too_many_groups: bool,
-    /// Groups with waiting works or open sessions, by number, which is the order in which they were created.
+    /// The groups with waiting works or open sessions, by their numbers. Groups are numbered in the order of their creation.
     pub(crate) active: BTreeMap<u64, Rc<Group>>,
-    /// The number of the next group.
     number: u64,
-    /// Sessions that are open.
+    /// The number of open sessions.
     pub(crate) open: usize,
-    /// Number of answers about recipients so far.
+    /// The number of answers about recipients so far.
     pub(crate) answers: u64,
-    /// Groups that wait for a session only because the shard has as many sessions as it may have.
+    /// The groups that wait for a session only because the shard has as many sessions as it may have.
     pub(crate) starved: VecDeque<Weak<Group>>,
 }
 
 impl AskingState {
-    /// The budget of refusals of a group; `None` if it has none.
+    /// The budget of refused recipients of a group. `None` if the site has no such limit.
     pub(crate) fn budget(&mut self, group: &Group) -> Option<&mut SiteRefusals> {
         group.budget.as_ref().map(|key| self.refusals.budget(key))
     }
@@ -78,19 +77,19 @@ impl AskingState {
         self.open == self.sites.values().map(|site| site.state().open as usize).sum::<usize>()
     }
 
-    /// Number of works that wait for their turn at a site.
+    /// The number of works that wait in the queues of groups.
     pub(crate) fn queued(&self) -> usize {
         self.active.values().map(|group| group.waiting()).sum()
     }
 }
 
 impl Asking {
-    /// The asking half of the shard with this number.
+    /// Makes the asking half of the shard with this number.
     pub(crate) fn new(common: Rc<Common>, index: usize) -> Asking {
         let shared = &common.shared;
         let config = &shared.config;
         let count = shared.shards.len();
-        // The total is shared out exactly: the first shards take the remainder.
+        // The shards divide the total exactly: the remainder goes to the first shards, one session each.
         let sessions_max = config.sessions / count + usize::from(index < config.sessions % count);
         let patience = shared.pool.sources[0].dialog.patience;
         let sessions = shared.pool.sources.iter().map(|source| {
@@ -107,12 +106,11 @@ impl Asking {
         }
     }
 
-    /// What the threads of the engine share.
     pub(crate) fn shared(&self) -> &Shared {
         &self.common.shared
     }
 
-    /// Borrows the state. Do not keep the borrow beyond one statement (see the module).
+    /// Borrows the state. Do not keep the borrow beyond one statement: see the head of this file.
     pub(crate) fn state(&self) -> RefMut<'_, AskingState> {
         self.state.borrow_mut()
     }
@@ -130,8 +128,9 @@ impl Asking {
         }
     }
 
-    /// A control recipient of the domain. It stays the same for a day, because greylisting and address verification remember
-    /// recipients; each installation uses a different one. `second`: a name of another shape.
+    /// A control recipient of the domain: a recipient that does not exist. Its name is the same until the end of the day (UTC),
+    /// because servers remember recipients for greylisting and address verification. Each installation uses other names. `second`:
+    /// a name of another shape.
     pub(crate) fn control_recipient(&self, domain: &Domain, second: bool, now: Instant) -> String {
         let secret = &self.shared().config.installation;
         let lasts_s = if planted(Fault::ManyControls) { 60 } else { DAY_S };
@@ -143,13 +142,13 @@ impl Asking {
         format!("{}@{}", shape.local_part(hash), domain.as_str())
     }
 
-    /// The evidence key of verdicts that rest on the behaviour of a host towards a domain.
+    /// The evidence key of verdicts that depend on the behaviour of a host towards a domain.
     pub(crate) fn evidence_key(&self, domain: &Domain, host: &str) -> u64 {
         seed::keyed_number(&self.shared().config.installation, &["evidence", domain.as_str(), host])
     }
 
-    /// Withdraws the verdicts that rest on this evidence, so that they are not used again. If too many withdrawals wait already,
-    /// this one is left out: such verdicts live for a limited time anyway.
+    /// Notes for the caller of the engine that verdicts with this evidence must not be used again. If the caller has left too many
+    /// notes unread, this one is dropped: such verdicts live for a limited time anyway.
     pub(crate) fn withdraw(&self, evidence: u64, now: Instant) {
         let at = SystemTime::UNIX_EPOCH + self.shared().since_epoch(now);
         let mut withdrawn = self.shared().withdrawn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,19 +157,21 @@ impl Asking {
         }
     }
 
-    /// Number of recipients of the group that the budget of refusals allows now.
+    /// How many recipients of the group may be asked about now, by the budget of refused recipients.
     pub(crate) fn refusal_room(&self, group: &Group, now: Instant) -> usize {
         let room = |budget: &mut SiteRefusals| budget.room(self.shared().refusal_step(now));
         self.state().budget(group).map_or(usize::MAX, room)
     }
 
-    /// As [`Asking::refusal_room`], for recipients that are asked about only to prove held answers.
+    /// As [`Asking::refusal_room`], but for recipients that are asked about only to prove answers. A part of the budget is kept for
+    /// them.
     pub(crate) fn refusal_room_for_proof(&self, group: &Group, now: Instant) -> usize {
         let room = |budget: &mut SiteRefusals| budget.room_for_proof(self.shared().refusal_step(now));
         self.state().budget(group).map_or(usize::MAX, room)
     }
 
-    /// If the budget of refusals is used up, answers all waiting works of the site at this source, and returns true.
+    /// If the budget of refused recipients is used up, answers all works that wait at the site for the source of this group, and
+    /// returns true.
     pub(crate) fn answer_if_over_budget(&self, group: &Group, now: Instant) -> bool {
         let used_up = |budget: &mut SiteRefusals| {
             let is_used_up = budget.is_used_up(self.shared().refusal_step(now));
@@ -183,7 +184,8 @@ impl Asking {
         true
     }
 
-    /// Answers the work without asking if the host that would be asked is known to accept everyone; otherwise returns it.
+    /// Answers the work without a question if the first open route leads to a host that is known to accept every recipient of the
+    /// domain. Otherwise returns the work.
     pub(crate) fn answer_if_known_catch_all(&self, group: &Group, work: Work, now: Instant) -> Option<Work> {
         if !group.state().catch_alls || work.address.needs_smtputf8() {
             return Some(work);
@@ -194,7 +196,7 @@ impl Asking {
         }
     }
 
-    /// As [`Asking::answer_if_known_catch_all`], at this host.
+    /// As [`Asking::answer_if_known_catch_all`], for this host.
     pub(crate) fn answer_if_known_catch_all_at(
         &self,
         host: &Rc<str>,
@@ -210,8 +212,8 @@ impl Asking {
         None
     }
 
-    /// The group of a plan. It is created, with its site and its budget, if it does not exist yet. `None` if no source reaches any
-    /// of its hosts.
+    /// The group for a plan (the hosts of a domain). Creates the group, with its site and its budget, if there is none yet. `None`
+    /// if no source reaches any host of the plan.
     pub(crate) fn group(&self, plan: &Plan, now: Instant) -> Option<Rc<Group>> {
         let state = &mut *self.state();
         if let Some(group) = state.groups.get(&plan.group) {
@@ -235,13 +237,13 @@ impl Asking {
         Some(group)
     }
 
-    /// The groups of a site that are asked from this source.
+    /// The groups of a site that use this source.
     pub(crate) fn groups_of(&self, site: &str, source: usize) -> Vec<Rc<Group>> {
         let its = |group: &&Rc<Group>| *group.site_name == *site && group.source == source;
         self.state().groups.values().filter(its).cloned().collect()
     }
 
-    /// Whether another group waits for a session that `group` could give up.
+    /// Whether another group waits for a session, so that `group` should give up one of its own.
     pub(crate) fn is_crowded(&self, group: &Rc<Group>) -> bool {
         let another = |other: Rc<Group>| !Rc::ptr_eq(&other, group) && other.waiting() > 0;
         self.state().starved.iter().filter_map(Weak::upgrade).any(another) || group.is_another_queued()
@@ -252,14 +254,14 @@ impl Asking {
         self.common.wants_traces().then(Vec::new)
     }
 
-    /// Adds the trace of a session that failed to the works that wait in its group.
+    /// Adds the trace of a failed session to the works that wait in its group.
     pub(crate) fn add_trace(&self, group: &Group, trace: Option<Vec<String>>) {
         if let Some(trace) = trace {
             group.add_trace(&trace);
         }
     }
 
-    /// Answers the works whose deadline has passed.
+    /// Answers the works with a deadline that has passed.
     pub(crate) fn answer_expired(&self, now: Instant) {
         let state = &mut *self.state();
         state.active.retain(|_, group| group.is_active());
@@ -270,7 +272,7 @@ impl Asking {
         }
     }
 
-    /// Answers the works that their client has recalled, and the waiting works of clients that are draining.
+    /// Answers the works that clients have recalled, and the waiting works of clients that drain.
     pub(crate) fn answer_recalled(&self, now: Instant) {
         let groups: Vec<_> = self.state().active.values().cloned().collect();
         let works = groups.iter().flat_map(|group| {
@@ -281,12 +283,13 @@ impl Asking {
         works.for_each(|work| self.shared().give_up(work, now));
     }
 
-    /// Answers the works for which no route is left.
+    /// Gives up the present try of the works for which no route is left. Some of them are tried again later, the others are
+    /// answered.
     pub(crate) fn answer_unroutable(&self, group: &Group, now: Instant) {
         group.take_unroutable(now).into_iter().for_each(|work| self.common.give_up(work, now));
     }
 
-    /// Drops the groups and sites that had no work for a while.
+    /// Drops the groups, sites and budgets that had no work for a while.
     pub(crate) fn forget(&self, now: Instant) {
         rest::count_ended(self, now);
         let state = &mut *self.state();
@@ -299,7 +302,7 @@ impl Asking {
             !goes
         });
         state.refusals.forget(self.shared().refusal_step(now));
-        // A site is kept as long as one of its groups is.
+        // A site is kept as long as a group of the site is kept.
         let own = 1 + usize::from(planted(Fault::Break(Invariant::SiteKept)));
         state.sites.retain(|_, site| Rc::strong_count(site) > own);
         let sites = &state.sites;
@@ -308,7 +311,8 @@ impl Asking {
         holds(Invariant::SiteKept, || state.groups.values().all(is_kept));
     }
 
-    /// Answers all works that wait in queues, because the engine stops. Works of sessions are answered when they are dropped.
+    /// Answers all works that wait in queues, because the engine stops. A work that a session has is answered when the session is
+    /// dropped.
     pub(crate) fn abandon(&self) {
         for group in self.state().active.values() {
             group.take_all_waiting().into_iter().for_each(|work| work.fail(Outage::Stopping));

@@ -1,8 +1,8 @@
-//! Counts of the state that the shards of a simulation keep.
+//! Counts the state that the shards of a simulation keep, so that a test can see a leak.
 
 use std::cell::RefCell;
 
-/// Counts of the state that a shard keeps.
+/// The counts of what one shard keeps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "counts, named by what they count")]
 pub struct Census {
@@ -12,7 +12,7 @@ pub struct Census {
     pub waiting: usize,
 }
 
-/// Counts the state of one shard. `None` after the memory of the shard is freed.
+/// Counts the state of one shard. Returns `None` when the shard no longer exists.
 type Count = Box<dyn Fn() -> Option<Census>>;
 
 thread_local! {

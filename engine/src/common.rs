@@ -17,9 +17,9 @@ pub(crate) struct Common {
 }
 
 struct CommonState {
-    /// Works that wait for another try, each with the time of this try.
+    /// Works that wait for another try, with the time of that try.
     later: Vec<(Instant, Work)>,
-    /// Whether a request has ever asked for a trace. Before that, sessions and walks keep none.
+    /// Whether a request has ever asked for a trace. Until then, sessions and DNS walks record none.
     wants_traces: bool,
     random: StdRng,
 }
@@ -34,7 +34,7 @@ impl Common {
         self.state.borrow_mut().random.random()
     }
 
-    /// Notes whether a work that has come to the shard wants a trace.
+    /// Remembers if a work that has come to the shard wants a trace.
     pub(crate) fn on_work(&self, work: &Work) {
         if work.trace.is_some() {
             self.state.borrow_mut().wants_traces = true;
@@ -46,8 +46,8 @@ impl Common {
         self.state.borrow().wants_traces
     }
 
-    /// Gives up the current try of a work: lets the address begin anew later if that may bring a better answer, or answers with
-    /// what is known.
+    /// Gives up the present try of a work. If another try may bring a better answer, the work waits for this try. Otherwise the
+    /// work is answered with what is known.
     pub(crate) fn give_up(&self, mut work: Work, now: Instant) {
         match work.begin_anew(now) {
             Some(after) => {
@@ -58,24 +58,24 @@ impl Common {
         }
     }
 
-    /// The delay before a single check is asked about once more after a transient failure. It has a random part.
+    /// The delay, with a random part, after which a single check is tried once more.
     pub(crate) fn single_retry(&self) -> Duration {
         SINGLE_RETRY_MIN + SINGLE_RETRY_SPREAD.mul_f64((self.random() % 1024) as f64 / 1024.0)
     }
 
-    /// Sends works that are due for another try to the home shard of their domain.
+    /// Sends the works that are due for another try to the home shards of their domains.
     pub(crate) fn begin_anew(&self, now: Instant) {
         let due: Vec<_> = self.state.borrow_mut().later.extract_if(.., |(at, _)| *at <= now).collect();
         for (_, work) in due {
             let home = self.shared.shard_of(work.address.domain().as_str());
             if let Err(Message::Resolve(work)) = home.inbox.push(Message::Resolve(work)) {
-                // This cannot happen, because the ticket has reserved room.
+                // The inbox is never full, because the ticket of each work has reserved room.
                 work.give_up();
             }
         }
     }
 
-    /// Takes the works that wait for another try and belong to clients that have recalled their requests or that drain.
+    /// Takes the works that wait for another try, if their clients have recalled them or drain.
     pub(crate) fn take_recalled(&self) -> Vec<Work> {
         let recalled =
             self.state.borrow_mut().later.extract_if(.., |(_, work)| work.is_taken_back()).collect();

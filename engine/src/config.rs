@@ -17,21 +17,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// The port of the mail servers of the Internet (RFC 5321 4.5.4.2).
 const SMTP_PORT: u16 = 25;
 
-/// The engine's settings. [`Default`] is the configuration without any option.
+/// The settings of the engine. [`Default`] has the values of a start without options.
 #[derive(Clone)]
 pub struct EngineConfig {
-    /// Recursive resolvers, asked in turn. Empty: the system's (`/etc/resolv.conf`).
+    /// The recursive resolvers, asked in turn. Empty: those of the system (`/etc/resolv.conf`).
     pub resolvers: Vec<SocketAddr>,
-    /// Port of the recipients' mail servers.
+    /// The port of the mail servers.
     pub smtp_port: u16,
-    /// Networks that are not public and may be contacted all the same.
+    /// Networks that the engine may contact although they are not public.
     pub allow_net: Vec<Network>,
     /// The argument of EHLO: a name or an address literal. `None`: the fully qualified name of this machine, else the literal of
     /// the address from which mail servers are asked.
     pub ehlo: Option<String>,
     /// The reverse-path of MAIL. `None`: `postmaster@` the EHLO name.
     pub mail_from: Option<String>,
-    /// The sources of sessions. Each site is asked from one of them. Empty: one source, with the address that the kernel chooses.
+    /// The sources of sessions: addresses of this machine, or proxies. For each site, the engine uses one of them. Empty: one
+    /// source, with the address that the kernel chooses.
     pub sources: Vec<SourceConfig>,
     /// The number of shards, each on a thread of its own. 0: one per core.
     pub shards: usize,
@@ -41,30 +42,29 @@ pub struct EngineConfig {
     pub driver: DriverChoice,
     /// The profile of the pace at sites.
     pub pace: Pace,
-    /// Most SMTP sessions that are open at once, over all shards.
+    /// The most SMTP sessions that may be open at once, over all shards.
     pub sessions: usize,
-    /// Most requests under way at once, over all clients.
+    /// The most requests that may be in progress at once, over all clients.
     pub tickets_max: usize,
-    /// The operator's lists. They come before the built-in ones.
+    /// The lists of the operator, which take precedence over the built-in lists.
     pub lists: SharedLists,
-    /// The secret of this installation: 32 random bytes. It is the key for the names of control recipients, so these stay the same
-    /// for a domain and a day, and for every keyed hash that leaves the engine.
+    /// The secret of this installation: 32 random bytes. It is the key of every keyed hash that leaves the engine. The names of
+    /// control recipients depend on it too, so that they stay the same for a domain and a day.
     pub installation: [u8; 32],
     /// The counts of refused recipients of an earlier run with the same secret, from [`crate::Engine::refusals`].
     pub refusals: Vec<KeptRefusals>,
     /// The table for the counts of refused recipients, for example one that several runs share. `None`: a new table in memory.
     pub table: Option<Arc<RefusalTable>>,
-    /// The number of this node, if several nodes share the secret of the installation. Each node counts refused recipients
-    /// separately.
+    /// The number of this node, if several nodes have the same secret. Each node then counts refused recipients separately.
     pub node: Option<i64>,
-    /// The number of nodes that ask from the same addresses, with this one. It may change at any time. The ceilings of sites and
-    /// the budgets of refusals are divided by it.
+    /// The number of nodes that ask from the same addresses, including this node. It may change at any time. These nodes divide the
+    /// ceilings of sites and the budgets of refused recipients.
     pub egress_nodes: Arc<AtomicU32>,
-    /// Existing mailboxes of the operator. If a host accepts one, the host does not refuse everyone.
+    /// Existing mailboxes of the operator. A host that accepts one of them does not refuse everyone.
     pub canaries: Vec<Address>,
 }
 
-/// Leaves out the secret of the installation, because the text may be logged.
+/// The secret of the installation is left out, because the text may be logged.
 impl fmt::Debug for EngineConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EngineConfig")
@@ -90,12 +90,12 @@ impl fmt::Debug for EngineConfig {
     }
 }
 
-/// The lists that all threads use. The operator can replace them while the engine runs.
+/// The lists that all threads use. They can be replaced while the engine runs.
 #[derive(Clone, Default)]
 pub struct SharedLists(Arc<RwLock<Arc<Lists>>>);
 
 impl SharedLists {
-    /// Makes shared lists of these.
+    /// Shares these lists among threads.
     pub fn new(lists: Lists) -> SharedLists {
         SharedLists(Arc::new(RwLock::new(Arc::new(lists))))
     }
@@ -114,7 +114,7 @@ impl SharedLists {
 /// The runtime that drives the shards: `--runtime`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuntimeChoice {
-    /// The runtime that takes less processor time for an address, by the benchmark in docs/performance.md.
+    /// The runtime that needs less processor time for an address, by the benchmark in docs/performance.md: monoio.
     Auto,
     /// monoio, on io_uring or epoll.
     Monoio,
@@ -125,7 +125,7 @@ pub enum RuntimeChoice {
 /// The kernel interface of the runtime: `--driver`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverChoice {
-    /// io_uring if the kernel allows it, else epoll.
+    /// io_uring if the kernel allows it, otherwise epoll.
     Auto,
     /// io_uring. If the kernel does not allow it, the engine does not start.
     IoUring,
@@ -213,8 +213,8 @@ impl std::fmt::Display for Network {
 }
 
 impl EngineConfig {
-    /// Whether the mail servers are on loopback, as in a test: the port is not that of the mail servers of the Internet, and the
-    /// operator has allowed only loopback networks beside the public ones. Then no mail server judges the name of this machine.
+    /// Whether the mail servers are on loopback, as in a test: the port is not 25, and all networks that the operator allowed are
+    /// loopback networks. On loopback, no mail server judges the name of this machine.
     pub fn is_on_loopback(&self) -> bool {
         self.smtp_port != SMTP_PORT
             && !self.allow_net.is_empty()

@@ -1,9 +1,10 @@
-//! Divides resources that many holders share. A holder is an account, or a network if there is no account.
+//! Divides resources among the holders that share them. A holder is an account or, for a request without an account, the network of
+//! the client.
 //!
-//! Each shared resource has two bounds: one for all holders together, and one for each holder, its share. [`FairQueue`] is for a
-//! resource that serves one item after another: there, holders take turns. [`Quota`] counts what holders keep for a while, such as
-//! bytes, places or connections. Both count in [`ShareUse`] how much is taken and how often something was refused, so that the
-//! operator sees which resource is used up.
+//! Each resource has two bounds ([`Bounds`]): one for all holders together, and one for each single holder, called its share.
+//! [`FairQueue`] is for a resource that serves one item after another: its holders take turns. [`Quota`] is for what holders keep
+//! for a while, such as bytes, places or connections. Both record in [`ShareUse`] how much is taken and how many requests were
+//! refused, so that the operator sees which resource is used up.
 
 mod queue;
 mod quota;
@@ -14,16 +15,16 @@ pub use quota::{Quota, Taken};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The bound because of which a holder is refused.
+/// The bound that a refused request would have exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UsedUp {
-    /// The holder's own share is used up. Only the holder itself can make room.
+    /// The share of the holder. Only this holder can make room.
     Share,
     /// The bound of all holders together is used up.
     All,
 }
 
-/// The bounds of a shared resource, in its own unit.
+/// The bounds of a shared resource, in the unit of the resource, such as bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// The most that one holder may have.
@@ -37,7 +38,7 @@ pub struct Bounds {
 pub struct ShareUse {
     /// The name of the resource in metrics and documents.
     pub name: &'static str,
-    /// The most that one holder and that all holders may have.
+    /// The bounds of the resource.
     pub bounds: Bounds,
     used: AtomicU64,
     refused_share: AtomicU64,
@@ -45,7 +46,7 @@ pub struct ShareUse {
 }
 
 impl ShareUse {
-    /// The use of a resource of which nothing is taken yet.
+    /// Starts the counts of a resource. Nothing is taken yet.
     pub fn new(name: &'static str, bounds: Bounds) -> ShareUse {
         let (used, refused_share, refused_all) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         ShareUse { name, bounds, used, refused_share, refused_all }
@@ -56,7 +57,7 @@ impl ShareUse {
         self.used.load(Relaxed)
     }
 
-    /// How often a holder was refused because of this bound.
+    /// How many requests were refused because of the bound `by`.
     pub fn refused(&self, by: UsedUp) -> u64 {
         match by {
             UsedUp::Share => self.refused_share.load(Relaxed),
@@ -74,7 +75,7 @@ impl ShareUse {
         self.used.store(used, Relaxed);
     }
 
-    /// Counts a refusal because of this bound.
+    /// Counts a refusal because of the bound `by`.
     pub fn count_refusal(&self, by: UsedUp) {
         match by {
             UsedUp::Share => &self.refused_share,

@@ -3,7 +3,7 @@
 //!
 //! The destination is always an IP address and never a name. So the proxy connects to exactly the address that mailprobe has
 //! checked, and makes no DNS look-ups. Only a reply to CONNECT, or a hang-up in its place, can count against the destination. Every
-//! other failure is a fault of the proxy or of its configuration, and says nothing about a mail host.
+//! other failure is a fault of the proxy or of its configuration, and says nothing about the destination.
 
 use crate::limits::SOCKS_CREDENTIAL_BYTES_MAX;
 use std::fmt;
@@ -140,15 +140,16 @@ pub struct Handshake<'c> {
     destination: SocketAddr,
     step: HandshakeStep,
     outgoing: Vec<u8>,
-    /// The bytes that are not parsed yet: an incomplete reply, or what follows the handshake. Never more than
-    /// [`crate::limits::SOCKS_REPLY_BYTES_MAX`] and one read.
+    /// The bytes that are not parsed yet: an incomplete reply, or the first bytes from the destination. At most
+    /// [`crate::limits::SOCKS_REPLY_BYTES_MAX`] bytes, and those of one read.
     received: Vec<u8>,
 }
 
 impl<'c> Handshake<'c> {
     /// Begins a handshake on a new connection.
     pub fn new(destination: SocketAddr, credentials: Option<&'c Credentials>) -> Handshake<'c> {
-        // A proxy that identifies its clients by their addresses may want no password, so that is offered too.
+        // A proxy that identifies its clients by their addresses may want no password. So the method without authentication is
+        // offered too.
         let outgoing = match credentials {
             Some(_) => vec![VERSION, 2, NO_AUTHENTICATION, USER_AND_PASSWORD],
             None => vec![VERSION, 1, NO_AUTHENTICATION],
@@ -180,7 +181,7 @@ impl<'c> Handshake<'c> {
         }
     }
 
-    /// The failure of a handshake if the connection was closed or broke.
+    /// The failure of the handshake, if the connection was closed or broke.
     pub fn on_closed(&self) -> HandshakeFailure {
         match self.step {
             HandshakeStep::Connect | HandshakeStep::Done => HandshakeFailure::Destination(Unreached::HungUp),
@@ -249,8 +250,9 @@ impl<'c> Handshake<'c> {
         self.step = HandshakeStep::Connect;
     }
 
-    /// Reads the reply to CONNECT (RFC 1928 6). In a success, the bound address is read and ignored. A failure counts without its
-    /// bound address, because some proxies leave it out, and many close the connection directly after the code.
+    /// Reads the reply to CONNECT (RFC 1928 6). If the proxy is connected, the bound address in the reply is read and ignored. A
+    /// failure counts as soon as its code has arrived, because some proxies leave out the bound address, and many close the
+    /// connection directly after the code.
     fn connected(&mut self) -> Result<(), HandshakeFailure> {
         let (version, code) = match *self.received {
             [version, code, ..] => (version, code),

@@ -1,9 +1,11 @@
-//! Domains that look like a typing mistake of a popular provider.
-//! A wrong suggestion costs the caller an address, so the limits are strict. One slip is allowed: a letter that is left out, added,
-//! replaced, or swapped with its neighbour. It is either in the name (the text before the first dot) or in the ending. A name of
-//! nine letters or more may have two. The first letter must be right, or swapped with the second. A name of fewer than five letters
-//! must be right. A domain that is itself free or popular gets no suggestion. A disposable domain gets one only if it is one slip
-//! away from one of the largest providers: squatters own many such domains (`gmial.com`), so a mistake is the better guess there.
+//! Recognizes domains that look like a typing mistake of a popular provider.
+//!
+//! A wrong suggestion costs the caller an address, so the rules are strict. A slip is a letter that is left out, added, replaced,
+//! or swapped with its neighbour. One slip is allowed, either in the name (the text before the first dot) or in the ending. A name
+//! of nine letters or more may have two slips. A name of fewer than five letters may have none. The first letter of the name must
+//! be right, or swapped with the second. A domain that is itself popular, free or allowed by the operator gets no suggestion. A
+//! disposable domain gets a suggestion only if it is one slip away from one of the largest providers: squatters own many such
+//! domains (`gmial.com`), so a mistake is the better guess there.
 
 use crate::limits::TYPO_DOMAIN_CHARS_MAX;
 use crate::lists::TYPO_TARGETS;
@@ -24,7 +26,7 @@ const FIRST_CHOICES: [&str; 6] =
     ["gmail.com", "yahoo.com", "hotmail.com", "outlook.com", "icloud.com", "googlemail.com"];
 
 /// The domain that was probably meant by `domain` (in A-label form): a popular provider, or one of `own`. `None` if there is no
-/// such domain, or if `is_right` holds for `domain`.
+/// such domain, if `is_right` holds for `domain`, or if `domain` is disposable and not near one of the largest providers.
 pub(crate) fn suggest(
     domain: &str,
     own: &ByLetter,
@@ -35,7 +37,7 @@ pub(crate) fn suggest(
     if !domain.is_ascii() || domain.len() > TYPO_DOMAIN_CHARS_MAX {
         return None;
     }
-    // Few domains are near a target, so the targets are searched first, and the lists are asked only for these few.
+    // Few domains are near a target. So the targets are searched first, and the lists are searched only for these few domains.
     let (slips, rank, target) = BUILT_IN
         .near(name)
         .chain(own.near(name))
@@ -54,7 +56,7 @@ struct TypoTarget {
     domain: Cow<'static, str>,
     /// The index of the first dot.
     dot: usize,
-    /// The index in [`FIRST_CHOICES`]. The domains of the operator have the number after the last index, and all others have
+    /// The index in [`FIRST_CHOICES`]. The domains of the operator come next, with the length of that list; all others have
     /// `usize::MAX`.
     rank: usize,
 }
@@ -138,7 +140,7 @@ fn name_slips(name: &str, target: &str) -> Option<usize> {
     (slips <= most).then_some(slips)
 }
 
-/// Whether both have the same first letter, or the first two letters are swapped.
+/// Whether both names have the same first letter, or their first two letters are swapped.
 fn begins_alike(name: &str, target: &str) -> bool {
     match (name.as_bytes(), target.as_bytes()) {
         ([a, ..], [b, ..]) if a == b => true,

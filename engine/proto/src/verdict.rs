@@ -2,7 +2,7 @@
 //!
 //! Each reply is first classified by itself: what it states ([`Class`]), what it is about ([`Scope`]), and which rule decided. A
 //! refusal counts against an address only if it is about the recipient or the domain, and if it is permanent or says that the
-//! mailbox is full. After any other refusal mailprobe asks elsewhere or later, or the address ends as [`Reason::Unverifiable`].
+//! mailbox is full. After any other refusal, mailprobe asks another host or asks later, or the verdict is [`Reason::Unverifiable`].
 
 pub mod catch_all;
 pub mod classify;
@@ -22,7 +22,7 @@ pub use classify::{Classification, ReplyView, Us, classify, reason_at_rcpt};
 pub use observed::ObservedReply;
 
 /// Why an address is deliverable or not: the reasons of full checks. The crate `api` has the reasons of the contract, which also
-/// cover fast checks; `convert.rs` of the crate `checks` maps the reasons of this type to those.
+/// cover fast checks. `convert.rs` of the crate `checks` converts the reasons of full checks to those of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// The mailbox accepts mail, and its domain refuses mailboxes that do not exist.
@@ -62,7 +62,7 @@ impl Reason {
         Reason::Unverifiable,
     ];
 
-    /// The strict yes or no of the contract. It is true only for a confirmed mailbox.
+    /// The field `deliverable` of the contract. It is true only for a mailbox that a mail server has confirmed.
     pub fn deliverable(self) -> bool {
         matches!(self, Reason::MailboxExists | Reason::RoleAccount)
     }
@@ -132,7 +132,8 @@ pub enum Class {
     Unclear,
 }
 
-/// What a reply is about, and so how far its statement applies (after the header of Postfix's `smtp_trouble.c`).
+/// What a reply is about. The scope decides how far the statement of the reply applies, as in the header of Postfix's
+/// `smtp_trouble.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// The recipient that RCPT named, and no other.

@@ -1,4 +1,4 @@
-//! Sources: addresses of this machine and SOCKS5 proxies (RFC 1928) from which mail servers are asked.
+//! Sources: the addresses of this machine and the SOCKS5 proxies (RFC 1928) from which the engine asks mail servers.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,16 +8,17 @@ use std::net::IpAddr;
 pub struct SourceConfig {
     /// The way from the source to mail servers.
     pub way: SourceWay,
-    /// The argument of EHLO. `None`: [`super::EngineConfig::ehlo`].
+    /// The argument of EHLO. `None`: as [`super::EngineConfig::ehlo`]. If that is an address literal of this machine, a source with
+    /// an address uses the literal of this address.
     pub ehlo: Option<String>,
-    /// The reverse-path of MAIL. `None`: [`super::EngineConfig::mail_from`], else `postmaster@` the EHLO name.
+    /// The reverse-path of MAIL. `None`: [`super::EngineConfig::mail_from`], otherwise `postmaster@` the EHLO name of the source.
     pub mail_from: Option<String>,
 }
 
 /// How a source reaches mail servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceWay {
-    /// From this address of this machine, so only to mail servers with an address of the same family.
+    /// From this address of this machine. It reaches only mail servers with an address of the same family.
     Address(IpAddr),
     /// Through a SOCKS5 proxy (RFC 1928).
     Proxy(Proxy),
@@ -26,20 +27,20 @@ pub enum SourceWay {
 /// A SOCKS5 proxy. Neither [`fmt::Debug`] nor [`fmt::Display`] shows the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
-    /// The name or address of the proxy.
+    /// The name or address of the proxy, with brackets around an IPv6 address.
     pub host: String,
     /// The TCP port of the proxy.
     pub port: u16,
     /// The user name, if the proxy requires one.
     pub user: Option<String>,
-    /// The password of the user, from 1 to 255 bytes.
+    /// The password, if the proxy requires one. The user name and the password have 1 to 255 bytes each.
     pub password: Option<String>,
-    /// Whether the proxy also reaches hosts over IPv6. Every proxy counts as able to reach hosts over IPv4.
+    /// Whether the proxy also reaches hosts over IPv6. Every proxy is assumed to reach hosts over IPv4.
     pub ipv6: bool,
 }
 
 impl SourceConfig {
-    /// Reads `192.0.2.1`, or with an EHLO name `192.0.2.1=mx1.example.org`.
+    /// Reads `192.0.2.1`, or `192.0.2.1=mx1.example.org` with an EHLO name.
     ///
     /// # Errors
     /// A sentence that says what is wrong.
@@ -51,12 +52,12 @@ impl SourceConfig {
         Ok(SourceConfig { way: SourceWay::Address(address), ehlo, mail_from: None })
     }
 
-    /// Reads `socks5://host:port` or `socks5://user:password@host:port`. `=` and an EHLO name may follow either form.
+    /// Reads `socks5://host:port` or `socks5://user:password@host:port`. An `=` with an EHLO name may follow.
     ///
     /// # Errors
-    /// A sentence that says what is wrong. It repeats nothing of the text, which may contain a password.
+    /// A sentence that says what is wrong. It repeats nothing of `text`, which may contain a password.
     pub fn parse_proxy(text: &str) -> Result<SourceConfig, String> {
-        // The `=` of the EHLO name is looked for after the last `@`, because the password may contain `=` too.
+        // The `=` of the EHLO name comes after the last `@`. An `=` before it may belong to the password.
         let place = text.rfind('@').map_or(0, |at| at + 1);
         let (_, ehlo) = split_name(&text[place..]);
         let url = &text[..text.len() - ehlo.as_ref().map_or(0, |name| name.len() + 1)];
@@ -123,7 +124,7 @@ fn host_of(text: &str) -> Result<String, String> {
     }
 }
 
-/// Decodes the percent-encoding. `None` for an empty text.
+/// Decodes the percent-encoding. Returns `None` for an empty text.
 fn decode(text: &str) -> Result<Option<String>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

@@ -1,11 +1,11 @@
-//! A queue in which holders take turns, so that no holder waits for all items of another.
+//! A queue in which holders take turns, so that no holder has to wait until all items of another holder are served.
 
 use super::{Bounds, ShareUse, UsedUp};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// The order of turns. Each holder is in it at most once.
+/// The order in which holders take turns. Each holder has at most one place in it.
 #[derive(Debug)]
 pub struct Turns<K> {
     order: VecDeque<K>,
@@ -26,7 +26,7 @@ impl<K: Eq + Hash + Clone> Turns<K> {
         }
     }
 
-    /// Takes the holder that is next. It has no place until it is added again.
+    /// Removes and returns the first holder. For another turn, the holder has to be added again.
     pub fn take(&mut self) -> Option<K> {
         let holder = self.order.pop_front()?;
         self.present.remove(&holder);
@@ -49,27 +49,27 @@ pub struct FairQueue<K, T> {
 }
 
 impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
-    /// An empty queue. The unit of the bounds is an item.
+    /// An empty queue. Its bounds are numbers of items.
     pub fn new(name: &'static str, bounds: Bounds) -> FairQueue<K, T> {
         FairQueue::with(Arc::new(ShareUse::new(name, bounds)))
     }
 
-    /// An empty queue that counts its use in the given figures, which others may have already.
+    /// An empty queue that keeps its counts in `figures`, which the caller may have given to the metrics already.
     pub fn with(figures: Arc<ShareUse>) -> FairQueue<K, T> {
         FairQueue { figures, waiting: HashMap::new(), turns: Turns::default(), len: 0 }
     }
 
-    /// The figures for metrics.
+    /// The counts of the queue, for metrics.
     pub fn figures(&self) -> Arc<ShareUse> {
         Arc::clone(&self.figures)
     }
 
-    /// Adds an item after the others of its holder. If the queue is full, the newest item of the holder with the most items gives
-    /// way and is returned, if that holder has at least two more items than this one. So a holder with many items does not keep out
-    /// one with few.
+    /// Adds an item after the other items of its holder. If the queue is full and another holder has at least two items more than
+    /// this one, the newest item of the holder with the most items is removed and returned. So a holder with many items cannot keep
+    /// out a holder with few.
     ///
     /// # Errors
-    /// Returns the bound that is used up, and the item.
+    /// The bound that is used up, and the item that was not added.
     pub fn push(&mut self, holder: K, item: T) -> Result<Option<T>, (UsedUp, T)> {
         let own = self.len_of(&holder);
         let refuse = |by, item| {
@@ -94,13 +94,13 @@ impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
         Ok(gave_way)
     }
 
-    /// Takes the next item: the oldest one of the holder that is next.
+    /// Takes the oldest item of the holder with the next turn.
     pub fn pop(&mut self) -> Option<(K, T)> {
         self.pop_if(|_, _| true)
     }
 
-    /// Takes the oldest item of the first holder, in the order of turns, for which the condition holds. The other holders keep
-    /// their turns.
+    /// Takes the oldest item of the first holder, in the order of turns, for which `may` returns true. All other holders keep their
+    /// places.
     pub fn pop_if(&mut self, mut may: impl FnMut(&K, &T) -> bool) -> Option<(K, T)> {
         let (at, holder) = self.turns.order.iter().enumerate().find_map(|(at, holder)| {
             let oldest = self.waiting.get(holder)?.front()?;
@@ -118,7 +118,7 @@ impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
         Some((holder, item))
     }
 
-    /// Removes and returns all items for which the condition does not hold.
+    /// Removes and returns all items for which `keeps` returns false.
     pub fn take_unless(&mut self, mut keeps: impl FnMut(&K, &T) -> bool) -> Vec<T> {
         let mut taken = Vec::new();
         for (holder, items) in &mut self.waiting {
@@ -136,7 +136,7 @@ impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
         taken
     }
 
-    /// All waiting items, in no order.
+    /// All waiting items, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiting.values().flatten()
     }

@@ -1,4 +1,4 @@
-//! A shared resource with a bound on what all holders take together, and a bound (the share) on what each of them takes.
+//! A shared resource with a bound on what all holders take together, and a bound (the share) on what each single holder takes.
 
 use super::{Bounds, ShareUse, UsedUp};
 use std::collections::HashMap;
@@ -26,22 +26,22 @@ impl<K: Eq + Hash + Clone> Quota<K> {
         Arc::new(Quota { figures: Arc::new(ShareUse::new(name, bounds)), held: Mutex::default() })
     }
 
-    /// The figures for metrics.
+    /// The counts of the quota, for metrics.
     pub fn figures(&self) -> Arc<ShareUse> {
         Arc::clone(&self.figures)
     }
 
-    /// Takes an amount, which may be 0 and grow later.
+    /// Takes an amount for a holder. The amount may be 0, because [`Taken::grow`] can add to it later.
     ///
     /// # Errors
-    /// The bound that is used up. Nothing is taken then.
+    /// The bound that the amount would exceed. Nothing is taken then.
     pub fn take(self: &Arc<Self>, holder: K, amount: u64) -> Result<Taken<K>, UsedUp> {
         let mut taken = Taken { quota: Arc::clone(self), holder, amount: 0 };
         taken.grow(amount)?;
         Ok(taken)
     }
 
-    /// What each holder has, without those that have nothing.
+    /// The amount that each holder has. Holders with nothing are left out.
     pub fn held(&self) -> HashMap<K, u64> {
         self.lock().clone()
     }
@@ -60,7 +60,7 @@ impl<K: Eq + Hash + Clone> Taken<K> {
     /// Takes a further amount for the same holder.
     ///
     /// # Errors
-    /// The bound that is used up. The amount stays as it was.
+    /// The bound that the further amount would exceed. The amount that is taken stays as it was.
     pub fn grow(&mut self, by: u64) -> Result<(), UsedUp> {
         if by == 0 {
             return Ok(());
@@ -84,7 +84,7 @@ impl<K: Eq + Hash + Clone> Taken<K> {
         Err(refusal)
     }
 
-    /// Gives back this much, or the whole amount if it is less.
+    /// Gives back `by`, but at most the whole amount.
     pub fn shrink(&mut self, by: u64) {
         let by = by.min(self.amount);
         if by == 0 {

@@ -1,12 +1,12 @@
 //! The client side of one SMTP session, from the greeting to QUIT, as a state machine without I/O.
 //!
 //! The driver carries bytes both ways, starts TLS on [`Event::StartTls`], and calls [`Dialog::on_timeout`] when
-//! [`Dialog::deadline`] has passed. The state machine never sends DATA, and never sends several commands at once to a server that
-//! does not offer PIPELINING. A recipient is answered only by the reply to its own RCPT. If a session ends, the recipients without
-//! such a reply have no answer.
+//! [`Dialog::deadline`] has passed. The state machine never sends DATA. To a server that does not offer PIPELINING, it sends one
+//! command at a time. Only the reply to its own RCPT answers a recipient. If the session ends early, the recipients without such a
+//! reply have no answer.
 //!
-//! RSET is sent before the next transaction, together with its commands, and not after each transaction: servers count it as a junk
-//! command (Postfix `smtpd_junk_command_limit`), and the last transaction of a session needs none.
+//! RSET is not sent at the end of a transaction, but at the beginning of the next one. So the last transaction of a session needs
+//! no RSET. This matters because servers count RSET as a junk command (Postfix `smtpd_junk_command_limit`).
 //!
 //! RFC 5321 (4.1.1, 4.3, 4.5.3), RFC 2920 (PIPELINING), RFC 3207 (STARTTLS).
 
@@ -25,11 +25,11 @@ pub struct DialogConfig {
     pub ehlo: Box<str>,
     /// The reverse-path of MAIL, without angle brackets; empty for `<>`.
     pub reverse_path: Box<str>,
-    /// How long each answer may take.
+    /// How long each reply may take.
     pub patience: Patience,
 }
 
-/// How long each answer may take.
+/// How long each reply may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     /// Longest time until the greeting.
@@ -61,19 +61,19 @@ impl Default for Patience {
 pub enum Step {
     /// The greeting.
     Banner,
-    /// The answer to EHLO.
+    /// The reply to EHLO.
     Ehlo,
-    /// The answer to HELO, after EHLO was refused.
+    /// The reply to HELO, after EHLO was refused.
     Helo,
-    /// The answer to STARTTLS.
+    /// The reply to STARTTLS.
     StartTls,
     /// The TLS handshake.
     Handshake,
-    /// The answer to RSET.
+    /// The reply to RSET.
     Rset,
-    /// The answer to MAIL.
+    /// The reply to MAIL.
     Mail,
-    /// The answer to the RCPT of the recipient with this index in its transaction.
+    /// The reply to the RCPT of the recipient with this index in its transaction.
     Rcpt(u16),
     /// The next transaction. No reply is due.
     Idle,
@@ -93,9 +93,9 @@ pub enum Event {
         /// The reply of the server.
         reply: Reply,
     },
-    /// The server has refused MAIL. No recipient of the transaction gets an answer.
+    /// The server has refused MAIL, so no recipient of the transaction gets an answer.
     MailRefused(Reply),
-    /// The session is over. Recipients without an answer will not get one.
+    /// The session is over. Recipients without an answer get none.
     Over(Closure),
 }
 
@@ -109,17 +109,17 @@ pub enum Closure {
         /// The reply that refused us.
         reply: Reply,
     },
-    /// The connection ended at this step: while its reply was due, or before the next transaction.
+    /// The server closed the connection at this step, or it broke.
     Closed(Step),
     /// The server gave no reply before the deadline of the step.
     TimedOut(Step),
     /// The server sent something that is not a valid reply.
     Garbled(Step, ReplyError),
-    /// The server sent a reply with a code that the step does not allow, or a reply before its command.
+    /// The server sent a reply with a code that the step does not allow, or a reply to a command that was not sent yet.
     Unexpected(Step),
-    /// The TLS handshake failed.
+    /// The TLS handshake failed or took too long.
     TlsFailed,
-    /// We said QUIT.
+    /// We ended the session with [`Dialog::quit`].
     Quit,
 }
 
@@ -136,7 +136,7 @@ pub struct Dialog {
     outgoing: Vec<u8>,
     /// The commands of the transaction that are not sent yet, because the server does not offer PIPELINING.
     held: VecDeque<Vec<u8>>,
-    /// The steps that follow `step` in the transaction, each with a reply.
+    /// The steps of the transaction after the present one. Each of them waits for one reply.
     steps_due: VecDeque<Step>,
     mail_refused: bool,
     /// The server has accepted MAIL in this session, so RSET has to come before the next MAIL.
@@ -145,10 +145,9 @@ pub struct Dialog {
     events: VecDeque<Event>,
 }
 
-/// Words of the greetings of Cisco's appliances and of its cloud service, in lower case.
+/// Words in the greetings of Cisco's appliances and of its cloud service, in lower case.
 const CISCO_WORDS: [&str; 3] = ["ironport", "iphmx.com", "cisco"];
 
-/// Whether a greeting names Cisco Secure Email.
 fn names_cisco(greeting: &str) -> bool {
     let greeting = greeting.to_ascii_lowercase();
     CISCO_WORDS.iter().any(|word| greeting.contains(word))
@@ -176,27 +175,28 @@ impl Dialog {
         }
     }
 
-    /// Whether the greeting names Cisco Secure Email (IronPort), which counts invalid recipients by the hour.
+    /// Whether the greeting names Cisco Secure Email (IronPort), which limits the number of invalid recipients in an hour.
     pub fn is_cisco(&self) -> bool {
         self.cisco
     }
 
-    /// The extensions that the server offers, known once the session is ready.
+    /// The extensions that the server offers. They are known when the session is ready; before, and after HELO, there are none.
     pub fn extensions(&self) -> Extensions {
         self.extensions
     }
 
-    /// True when a transaction can begin.
+    /// Whether a transaction can begin now.
     pub fn is_ready(&self) -> bool {
         self.step == Step::Idle && !self.over
     }
 
-    /// True when the session is over.
+    /// Whether the session is over.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// When [`Dialog::on_timeout`] has to be called. Bytes that come before may change this.
+    /// The instant at which the driver has to call [`Dialog::on_timeout`]; `None` if no reply is due. Received bytes may change the
+    /// deadline.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -206,38 +206,39 @@ impl Dialog {
         self.events.pop_front()
     }
 
-    /// Takes the bytes that have to be sent now; empty if there are none. `spare`, an empty buffer, takes their place.
+    /// Takes the bytes that have to be sent now. `spare` has to be empty and becomes the new buffer. Returns `spare` if nothing has
+    /// to be sent.
     pub fn take_outgoing(&mut self, spare: Vec<u8>) -> Vec<u8> {
         debug_assert!(spare.is_empty());
         if self.outgoing.is_empty() { spare } else { std::mem::replace(&mut self.outgoing, spare) }
     }
 
-    /// True if there are bytes to be sent.
+    /// Whether there are bytes to be sent now.
     pub fn wants_write(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// How many replies are due after the next one.
+    /// The number of replies that the transaction expects after the next one.
     pub fn replies_due(&self) -> usize {
         self.steps_due.len()
     }
 
-    /// True if commands wait to be sent: those that [`Dialog::take_outgoing`] returns next, or those of the transaction if the
-    /// server takes only one command at a time.
+    /// Whether commands are not sent yet: either the bytes that [`Dialog::take_outgoing`] returns next, or later commands of the
+    /// transaction if the server takes only one command at a time.
     pub fn holds_back(&self) -> bool {
         !self.held.is_empty() || self.wants_write()
     }
 
-    /// Number of recipients of the transaction that the server was asked about and has not answered for.
+    /// The number of recipients in the transaction for which RCPT was sent, or is about to be sent, and no reply has come.
     pub fn unanswered(&self) -> usize {
         let due = std::iter::once(&self.step).chain(&self.steps_due);
         due.filter(|step| matches!(step, Step::Rcpt(_))).count().saturating_sub(self.held.len())
     }
 
-    /// Begins a transaction: MAIL, then RCPT for each recipient. If all goes well, each recipient gets an [`Event::Answered`]. If
-    /// the server refuses MAIL, there is an [`Event::MailRefused`] instead. [`Event::Ready`] ends the transaction in both cases. If
-    /// the session ends before, [`Event::Over`] does. If the server already ended the session together with its last reply, nothing
-    /// is sent, and [`Event::Over`] is the next event.
+    /// Begins a transaction: MAIL, then RCPT for each recipient. The driver gets an [`Event::Answered`] for each recipient, or one
+    /// [`Event::MailRefused`] if the server refuses MAIL. When the transaction is complete, the driver gets [`Event::Ready`]. If
+    /// the session ends first, the driver gets [`Event::Over`] instead. If the session has ended already and the driver has not
+    /// read [`Event::Over`] yet, nothing is sent.
     ///
     /// # Panics
     /// If the session is not ready, if the driver has already got [`Event::Over`], or with more than
@@ -248,7 +249,8 @@ impl Dialog {
         }
         assert!(self.is_ready(), "a transaction on a session that is not ready");
         if !self.parser.is_empty() {
-            // The beginning of an unexpected reply is here already. With its end, it would be taken for the answer to a command.
+            // The parser holds the beginning of a reply that answers no command. When complete, that reply would be taken for the
+            // answer to a command of this transaction.
             return self.end(Closure::Unexpected(Step::Idle));
         }
         let mut commands: Vec<Vec<u8>> = Vec::new();
@@ -282,12 +284,12 @@ impl Dialog {
         self.await_next(now);
     }
 
-    /// Says QUIT and ends the session. The connection may be closed as soon as the bytes are sent, as Postfix does
+    /// Sends QUIT and ends the session. The driver may close the connection as soon as the bytes are sent, as Postfix does
     /// (`smtp_skip_quit_response`), because no further reply matters.
     pub fn quit(&mut self) {
         if !self.over {
-            // Commands that were not sent yet are dropped, because without PIPELINING no other command may be sent together with
-            // QUIT.
+            // Commands that are not sent yet are dropped. Without PIPELINING, none of them may be sent together with QUIT. Before
+            // the greeting and during STARTTLS, no command may be sent, so QUIT is left out.
             self.outgoing.clear();
             if !matches!(self.step, Step::Banner | Step::StartTls | Step::Handshake) {
                 encode(&mut self.outgoing, Command::Quit);
@@ -296,7 +298,7 @@ impl Dialog {
         }
     }
 
-    /// Bytes have come from the server.
+    /// Takes in bytes from the server.
     pub fn receive(&mut self, now: Instant, bytes: &[u8]) {
         if self.over || self.step == Step::Handshake {
             return;
@@ -304,15 +306,16 @@ impl Dialog {
         self.parser.feed(bytes);
         while !self.over {
             match self.parser.next() {
-                // A reply that comes before its command was sent does not answer that command. Otherwise all later replies would
-                // count for the wrong recipients.
+                // A reply that comes before its command was sent does not answer that command. If it did, each later reply would
+                // count for the wrong recipient.
                 Ok(Some(reply)) if self.step == Step::Idle || self.wants_write() => self.unasked(reply),
                 Ok(Some(reply)) => self.on_reply(now, reply),
                 Ok(None) => return,
                 Err(error) => self.end(Closure::Garbled(self.step, error)),
             }
             if self.step == Step::Handshake {
-                // RFC 3207 4.2: what the server said without TLS is void, above all what somebody may have inserted after the 220.
+                // RFC 3207 4.2: the client discards everything that it received before TLS, above all what an attacker may have
+                // inserted after the 220.
                 return self.parser.clear();
             }
         }
@@ -349,11 +352,11 @@ impl Dialog {
         }
     }
 
-    /// The table of states: what the session waits for, and which reply came.
+    /// The table of transitions: the step and the reply code decide what happens next.
     fn on_reply(&mut self, now: Instant, reply: Reply) {
         let code = reply.code();
         if code == 421 {
-            // RFC 5321 3.8: whichever command this answers, the server closes the connection after it.
+            // RFC 5321 3.8: the server closes the connection after 421, whichever command the 421 answers.
             return self.end(Closure::Refused { step: self.step, reply });
         }
         match self.step {
@@ -417,7 +420,7 @@ impl Dialog {
         }
     }
 
-    /// Goes on to the next reply that is due. If there is none, the session is ready for the next transaction.
+    /// Continues the transaction with its next step. If there is none, the session is ready for the next transaction.
     fn proceed(&mut self, now: Instant) {
         if self.steps_due.is_empty() {
             self.ready();
@@ -433,14 +436,15 @@ impl Dialog {
         }
     }
 
-    /// Sends the next command if the server does not offer PIPELINING: one command at a time.
+    /// Sends the next command of the transaction. With PIPELINING there is none, because all commands were sent together.
     fn send_held(&mut self) {
         if let Some(command) = self.held.pop_front() {
             self.outgoing.extend_from_slice(&command);
         }
     }
 
-    /// After a refused MAIL, drops the commands that are not sent yet.
+    /// Drops the RCPT commands that are not sent yet, because the server refused MAIL. With PIPELINING they are sent already, and
+    /// their replies are still read.
     fn drop_held(&mut self) {
         if !self.extensions.pipelining {
             self.held.clear();
@@ -467,7 +471,8 @@ impl Dialog {
         self.deadline = Some(now + wait);
     }
 
-    /// A reply without a command: the server closes the connection, or has lost count of the commands.
+    /// Ends the session after a reply to no command: either a 421 because the server closes the connection, or a sign that the
+    /// server has lost count of the commands.
     fn unasked(&mut self, reply: Reply) {
         self.end(if reply.code() == 421 {
             Closure::Refused { step: self.step, reply }
@@ -479,7 +484,7 @@ impl Dialog {
     fn end(&mut self, closure: Closure) {
         self.over = true;
         self.deadline = None;
-        // Only the steps of commands that were sent remain.
+        // [`Dialog::unanswered`] must not count recipients with a RCPT that was never sent.
         self.steps_due.truncate(self.steps_due.len().saturating_sub(self.held.len()));
         self.held = VecDeque::new();
         self.parser.clear();

@@ -1,4 +1,4 @@
-//! What a server offers in its answer to EHLO (RFC 5321 4.1.1.1).
+//! What a server offers in its reply to EHLO (RFC 5321 4.1.1.1).
 
 use super::reply::Reply;
 

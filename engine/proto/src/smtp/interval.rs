@@ -5,7 +5,8 @@ use crate::limits::NAMED_INTERVAL_MAX;
 use std::time::Duration;
 
 /// The interval that the text names. A time with colons is preferred, then a number with its unit as the next word, then a number
-/// with an attached unit. Of several in one form, the first is taken. `None` if it is longer than [`NAMED_INTERVAL_MAX`].
+/// with an attached unit. If one form occurs several times, the first one counts. `None` if the text names no interval, or if the
+/// chosen one is longer than [`NAMED_INTERVAL_MAX`].
 pub fn named(text: &str) -> Option<Duration> {
     let words =
         text.split(|c: char| c.is_whitespace() || "()[],;".contains(c)).filter(|word| !word.is_empty());

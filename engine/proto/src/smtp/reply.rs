@@ -15,12 +15,12 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Makes a reply from a code (200 to 599) and a text that has its lines separated by `\n`. It checks neither.
+    /// Makes a reply from a code (200 to 599) and a text with lines that are separated by `\n`. Checks neither of them.
     pub fn new(code: u16, text: &str) -> Reply {
         Reply { code, text: text.into() }
     }
 
-    /// Parses one reply, such as a line of a log: `550-5.1.1 no\r\n550 5.1.1 such user`. The last line end may be missing.
+    /// Parses a text that is one reply, such as `550-5.1.1 no\r\n550 5.1.1 such user` from a log. The last line end may be missing.
     ///
     /// # Errors
     /// The error of the incremental parser, or [`ReplyError::NotAReply`] if the text ends within the reply or continues after it.
@@ -39,9 +39,9 @@ impl Reply {
         self.code
     }
 
-    /// The text after the code, with lines separated by `\n`. A byte that is not UTF-8 is read as Windows-1252. Control characters
-    /// other than tabs, truncated UTF-8 sequences of several bytes, and bytes without a meaning become U+FFFD, so a terminal can
-    /// show the text.
+    /// The text after the code, with lines that are separated by `\n`. A byte that is not UTF-8 is read as Windows-1252. Control
+    /// characters other than tabs, truncated UTF-8 sequences of several bytes, and bytes that Windows-1252 does not define become
+    /// U+FFFD, so a terminal can show the text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -69,7 +69,7 @@ impl Reply {
 
 impl fmt::Debug for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The text may echo an address, so it never reaches a log by way of `{:?}`.
+        // The text may repeat an address, so `{:?}` must not bring it into a log.
         write!(f, "Reply({}, {} bytes)", self.code, self.text.len())
     }
 }
@@ -79,11 +79,11 @@ impl fmt::Debug for Reply {
 pub enum ReplyError {
     /// A line does not begin with three digits (200 to 599) and a space, a hyphen or the line's end.
     NotAReply,
-    /// A line is longer than [`REPLY_LINE_BYTES_MAX`].
+    /// A line is longer than [`REPLY_LINE_BYTES_MAX`] bytes.
     LineTooLong,
-    /// A reply has more lines than [`REPLY_LINES_MAX`] or more bytes than [`REPLY_BYTES_MAX`].
+    /// A reply has more than [`REPLY_LINES_MAX`] lines, or more than [`REPLY_BYTES_MAX`] bytes of text.
     TooLong,
-    /// The lines of one reply carry different codes.
+    /// The lines of one reply have different codes.
     CodesDiffer,
 }
 
@@ -137,8 +137,8 @@ impl ReplyParser {
         })
     }
 
-    /// Whether the parser holds no bytes and no part of a reply. If it holds some when no reply is due, the server sent something
-    /// before a command (RFC 5321 4.3.1), or after its reply to STARTTLS (RFC 3207 4).
+    /// Whether the parser holds no bytes and no part of a reply. If no reply is due and the parser is not empty, the server sent
+    /// bytes before a command (RFC 5321 4.3.1), or after its reply to STARTTLS (RFC 3207 4).
     pub fn is_empty(&self) -> bool {
         self.start == self.buffer.len() && self.lines == 0
     }
@@ -210,7 +210,7 @@ impl ReplyParser {
         Ok(last)
     }
 
-    /// Removes the parsed bytes. If no others are left, the buffer is freed, so an idle session holds no memory for it.
+    /// Removes the parsed bytes. If none are left, the buffer is freed, so that an idle session holds no memory for it.
     fn compact(&mut self) {
         if self.start == self.buffer.len() {
             self.buffer = Vec::new();

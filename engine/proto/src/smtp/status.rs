@@ -2,8 +2,8 @@
 //!
 //! RFC 2034 puts the code directly after the reply code. Many servers put it elsewhere ("#5.1.0 Address rejected", "User unknown
 //! (#5.1.1)", "rejected: 5.7.1 ..."), and many texts have dotted numbers that are not codes: IP addresses, versions, sizes, local
-//! parts. A number counts as a code only if it is a separate word and its class agrees with the reply code (RFC 2034 4). The first
-//! such number counts.
+//! parts. So a number counts as a code only if it is a separate word, its class agrees with the reply code (RFC 2034 4), and no
+//! word beside it shows that it is something else. The first such number counts.
 
 use crate::limits::STATUS_SUBJECT_MAX;
 use crate::smtp::reply::Reply;

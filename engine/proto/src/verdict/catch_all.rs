@@ -1,8 +1,10 @@
-//! The control recipient: does a domain refuse mailboxes that do not exist?
+//! The control recipient: a recipient that does not exist. The reply to it shows whether its domain refuses mailboxes that do not
+//! exist.
 //!
-//! No reply text says "catch-all". An accept proves a mailbox only if the server refuses a recipient of the domain that does not
-//! exist, permanently and because it does not exist. If the server accepts that recipient too, the domain is a catch-all. Any other
-//! reply to the control recipient proves nothing by itself, and the address is unverifiable.
+//! No reply text says that a domain accepts every recipient. So an accept proves a mailbox only if the server refuses the control
+//! recipient of the same domain, permanently and because it does not exist. If the server accepts the control recipient too, the
+//! domain is a catch-all. Any other reply to the control recipient proves nothing by itself, and the accepted address is
+//! unverifiable.
 
 use super::classify::{Classification, reason_at_rcpt};
 use super::provider::Provider;
@@ -20,7 +22,7 @@ pub enum ControlFinding {
 }
 
 impl ControlFinding {
-    /// The finding that a reply to RCPT of a control recipient gives. Without a reply, the finding is [`ControlFinding::Unknown`].
+    /// The finding for a reply to RCPT of a control recipient. Without a reply, the finding is [`ControlFinding::Unknown`].
     pub fn of(control: &Classification) -> ControlFinding {
         match control.class {
             Class::Accepted if control.scope == Scope::Recipient => ControlFinding::AcceptsAll,
@@ -32,8 +34,8 @@ impl ControlFinding {
     }
 }
 
-/// The reason of the verdict: from the reply to the address itself and, if this reply shows a mailbox, from the finding of the
-/// control recipient. `role`: the address is a role address such as `info@`.
+/// The reason of the verdict. The reply to the address itself (`real`) decides, unless it says that the mailbox exists: then the
+/// finding of the control recipient decides. `role`: the address is a role address such as `info@`.
 pub fn settle(real: &Classification, control: Option<ControlFinding>, role: bool) -> Reason {
     match (reason_at_rcpt(real), control) {
         (Reason::MailboxExists, Some(ControlFinding::RefusesUnknown)) if role => Reason::RoleAccount,
@@ -44,13 +46,13 @@ pub fn settle(real: &Classification, control: Option<ControlFinding>, role: bool
     }
 }
 
-/// Whether an MX host accepts every RCPT and refuses only after DATA. The accepts of such a host show nothing, not even for a
-/// control recipient, so the addresses that it accepts are [`Reason::Unverifiable`].
+/// Whether the MX host accepts every RCPT and refuses mail only after DATA. An accept of such a host shows nothing, neither for an
+/// address nor for a control recipient, so the verdict is [`Reason::Unverifiable`].
 pub fn accepts_everything(mx: &str) -> bool {
     Provider::of_mx(mx) == Some(Provider::Yahoo)
 }
 
-/// The length of a control recipient's local part, from the shortest to the longest.
+/// The lengths that the local part of a control recipient can have.
 pub const CONTROL_LOCAL_PART_CHARS: std::ops::RangeInclusive<usize> = 11..=24;
 
 const CONSONANTS: &[u8; 16] = b"bcdfghjklmnprstv";
@@ -60,8 +62,8 @@ const SEPARATORS: [&str; 4] = [".", "_", "-", ""];
 /// The shape of the local parts of an installation's control recipients: the lengths of two words, the separator between them, and
 /// the number of digits at the end.
 ///
-/// Each installation has a shape of its own. If all had the same shape, a server could recognize the control recipients of every
-/// installation by one regular expression, and treat them differently.
+/// Each installation draws its own shape. If all installations had the same shape, a server could recognize the control recipients
+/// of every installation by one regular expression, and treat them differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ControlShape {
     first: usize,
@@ -71,7 +73,7 @@ pub struct ControlShape {
 }
 
 impl ControlShape {
-    /// Chooses a shape by random bytes.
+    /// Draws a shape from random bytes.
     pub fn draw(random: [u8; 16]) -> ControlShape {
         ControlShape {
             first: 6 + usize::from(random[0] % 5),
@@ -92,9 +94,8 @@ impl ControlShape {
         }
     }
 
-    /// A local part that nobody has, made from 16 bytes of a keyed hash. It can be pronounced like a name, because spam traps and
-    /// filters look for patterns such as long hexadecimal strings or the word "test". It has at least eleven random letters, so no
-    /// real mailbox has this name.
+    /// Makes a local part from 16 bytes of a keyed hash. It has at least eleven random letters, so no real mailbox has this name.
+    /// It can be pronounced like a name, because filters look for patterns such as long hexadecimal strings or the word "test".
     pub fn local_part(self, hash: [u8; 16]) -> String {
         let mut letters = hash[..10].iter().flat_map(|byte| {
             let consonant = CONSONANTS[usize::from(byte & 15)];

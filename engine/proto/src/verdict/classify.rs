@@ -1,13 +1,14 @@
 //! The meaning of one reply: its class, its scope, and the rule that decides.
 //!
 //! The text is reduced to words (`words.rs`), the words raise signals (`lexicon.rs`), and the first rule that fits the stage, the
-//! codes, the provider and the signals decides (`patterns.rs`). Each invariant has a test:
+//! codes, the provider and the signals decides (`patterns.rs`). These invariants hold, and each has a test:
 //! - before RCPT, no reply has the scope of the recipient;
-//! - a transient reply never says that there is no mailbox;
-//! - a code never outweighs a text that is about us;
+//! - a transient reply never gives the reason `MailboxNotFound` or `MailboxDisabled`;
+//! - no code turns a text that is clearly about us into a missing or disabled mailbox (except 5.4.1 with the wording of Microsoft
+//!   365);
 //! - the case, the line breaks and the echoes of a text change neither the class nor the scope of a reply;
-//! - without its enhanced code, a reply gives the same reason as with it, or `Unverifiable` (except 521 and 556, which have a
-//!   meaning without a text).
+//! - a reply without its enhanced code gives the same reason as with the code, or `Unverifiable` (except the reply codes 521 and
+//!   556, which have a meaning of their own).
 
 use super::echo::Parties;
 use super::lexicon::signals;
@@ -29,7 +30,8 @@ pub struct ReplyView<'a> {
     pub mx: &'a str,
     /// The reply with its code and text.
     pub reply: &'a Reply,
-    /// The recipient that RCPT named, an address or a control recipient. `None` at other stages, or if it is not known.
+    /// The recipient that RCPT named: the address that is checked, or another such as a control recipient. `None` at other stages,
+    /// or if it is not known.
     pub recipient: Option<&'a str>,
     /// Our own names and address, as the server sees them.
     pub us: Us<'a>,
@@ -42,8 +44,8 @@ impl<'a> ReplyView<'a> {
     }
 }
 
-/// Our own names and address, as the server sees them. A text that repeats one of them is often about us. A name that is not known
-/// is empty.
+/// Our own names and address, as the server sees them. A reply that repeats one of them is often about us. An unknown name is
+/// empty.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Us<'a> {
     /// The reverse-path of MAIL, without angle brackets; empty for the null reverse-path.
@@ -61,9 +63,10 @@ pub struct Classification {
     pub class: Class,
     /// The subject of the statement: the recipient, the sender, us, the host and so on.
     pub scope: Scope,
-    /// The same command would get the same reply again: the code is 5yz, and the class is not a temporary one.
+    /// Whether the same command would get the same reply again: the code is 5yz, and the class is not a temporary one.
     pub permanent: bool,
-    /// The words or the code leave no doubt that the reply is about us or the session. So any other recipient would get it too.
+    /// Whether the words or the code leave no doubt that the reply is about us or the session. Any other recipient would then get
+    /// the same reply.
     pub to_all: bool,
     /// Name of the rule that decided; docs/verdicts.md lists them.
     pub rule: &'static str,
@@ -80,7 +83,8 @@ pub fn classify(view: &ReplyView<'_>) -> Classification {
         signals: Default::default(),
         echoes_us_alone: false,
     };
-    // Most replies to a good list are accepts, and the first rules need only the code of an accept. So its text is not read.
+    // Most replies to a good list are accepts. The first rules recognize an accept by its stage and its code, so the text of an
+    // accept is not read.
     let first = RULES.iter().take_while(|rule| rule.asks_for_code_alone()).find(|rule| rule.fits(&facts));
     let rule = first.unwrap_or_else(|| {
         if !reply.is_positive() {
@@ -101,15 +105,15 @@ pub fn classify(view: &ReplyView<'_>) -> Classification {
     }
 }
 
-/// Every rule, in the order in which the rules are tried: its name, its class, its scope, and its sources by letters: S is
-/// sisimai, F smtp-field-manual, Z zone-mta, R an RFC or the IANA registry, O replies that the interoperability suite observed, and
-/// W wording in general use.
+/// Every rule, in the order in which the rules are tried: its name, its class, its scope, and its sources by letters. S is sisimai,
+/// F smtp-field-manual, Z zone-mta, R an RFC or the IANA registry, O replies that the interoperability suite observed, and W
+/// wording in general use.
 pub fn rules() -> impl Iterator<Item = (&'static str, Class, Scope, &'static str)> {
     RULES.iter().map(|rule| (rule.name, rule.class, rule.scope, rule.source))
 }
 
-/// The reason that one reply to RCPT gives for its recipient. [`Reason::MailboxExists`] holds only if the control recipient is
-/// refused: see [`super::catch_all::settle`].
+/// The reason that one reply to RCPT gives for its recipient. [`Reason::MailboxExists`] needs a proof by the control recipient as
+/// well: see [`super::catch_all::settle`].
 pub fn reason_at_rcpt(classification: &Classification) -> Reason {
     let Classification { class, scope, permanent, .. } = *classification;
     match class {
@@ -128,7 +132,7 @@ pub fn reason_at_rcpt(classification: &Classification) -> Reason {
     }
 }
 
-/// The scope at a stage. Before RCPT no recipient is named, and a host speaks only for itself.
+/// Adapts the scope of a rule to the stage. Before RCPT no recipient is named, and a host speaks only for itself.
 fn scope_at(stage: Stage, scope: Scope) -> Scope {
     match (stage, scope) {
         (Stage::Rcpt | Stage::Control, scope) => scope,

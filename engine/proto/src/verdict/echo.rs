@@ -19,7 +19,8 @@ pub(super) enum Echo {
 }
 
 impl Echo {
-    /// The control character that stands for the echo in a folded text. Folding has removed all others.
+    /// The control character that replaces the echo in a folded text (`words.rs`). Folding has removed all other control
+    /// characters.
     pub(super) fn char(self) -> u8 {
         match self {
             Echo::Recipient => 1,
@@ -50,7 +51,7 @@ pub(super) struct Parties<'a> {
     recipient_domain: &'a str,
     reverse_path: &'a str,
     ehlo: &'a str,
-    /// The registrable domains of our reverse-path and of our EHLO name. One that does not exist is empty.
+    /// The registrable domains of our reverse-path and of our EHLO name. A domain that does not exist is an empty text.
     our_domains: OnceCell<[&'a str; 2]>,
     source: Option<IpAddr>,
     /// The IP address in our EHLO name, if this is an address literal.
@@ -87,8 +88,8 @@ impl<'a> Parties<'a> {
         if ours { Echo::Us } else { Echo::Other }
     }
 
-    /// The party to which a host name in a text belongs. `None` for other hosts, and for a domain of ours to which the server
-    /// belongs too.
+    /// The party to which a host name in a text belongs. `None` if the host is neither ours nor of the recipient. `None` also for a
+    /// host in a domain of ours if the MX host is in this domain too.
     pub(super) fn of_host(&self, host: &str) -> Option<Echo> {
         let host = host.as_bytes();
         if is_within(host, self.recipient_domain, b".") {
@@ -132,14 +133,14 @@ fn domain_of(address: &str) -> &str {
     address.rsplit_once('@').map_or("", |(_, domain)| domain)
 }
 
-/// The registrable domain of our host name. It is empty for an address literal and for a name of one label, because such a name may
-/// be any word of the text.
+/// The registrable domain of our host name. Empty for an address literal. Empty also for a name of one label, because a text may
+/// contain the same word with another meaning.
 fn own_domain(host: &str) -> &str {
     let host = host.trim_end_matches('.');
     if host.contains('.') && !host.starts_with('[') { registrable(host) } else { "" }
 }
 
-/// The IP address that an address literal has between its brackets (RFC 5321 4.1.3).
+/// Parses what an address literal has between its brackets (RFC 5321 4.1.3).
 fn literal_address(text: &str) -> Option<IpAddr> {
     let (head, rest) = text.split_at_checked(5).unwrap_or(("", text));
     let address = if head.eq_ignore_ascii_case("ipv6:") { rest } else { text };

@@ -1,28 +1,31 @@
-//! The proof of the answers of one session.
+//! Decides whether the answers of one session can be believed.
 //!
 //! An answer means something only while the server distinguishes its mailboxes. Some servers accept every recipient while their
-//! directory is down. Some refuse every recipient if the client has asked about too many unknown ones. A pool may have one node
-//! that does either. So a session holds its answers until a *checkpoint*. There, the later replies of the session decide whether
-//! the answers count:
-//! - An accept counts if a recipient of the same domain was refused after it, permanently and because it does not exist: another
-//!   row, or the control recipient if no row was refused. A row is enough only if the domain refused a control recipient within the
-//!   last hour, because a domain that accepts every recipient may still refuse a mailbox that it closed.
-//! - A refusal counts if a mailbox was accepted after it: another row, or a *known mailbox*, which this host accepted before. If
-//!   there is no known mailbox, mailprobe asks about `postmaster@` the domain (RFC 5321 4.5.1) after [`REFUSALS_IN_A_ROW_MIN`]
-//!   refusals in a row; fewer count without a question. If `postmaster@` is refused too, the refusals count. If it is accepted, the
-//!   reply to the control recipient shows whether it is a mailbox.
-//! - If the control recipient is refused in unclear words, mailprobe asks about a mailbox of the domain, then about a second
-//!   control recipient of another shape, and then about the mailbox again. If the mailbox is accepted both times and the second
-//!   control recipient is refused, the domain distinguishes its mailboxes.
+//! directory is down. Some refuse every recipient after a client has asked about too many unknown ones. A pool may have one node
+//! that does either. So a session holds its answers until a *checkpoint*. At the checkpoint, the later replies of the session
+//! decide which of these answers count:
+//! - An accept counts if the domain refused a recipient after the accept, permanently and because that recipient does not exist.
+//!   This can be another row, or the control recipient: a recipient that does not exist. Another row is enough only if the domain
+//!   also refused a control recipient within the last hour. Otherwise the row may be a closed mailbox of a domain that accepts
+//!   everyone else.
+//! - A refusal counts if the host accepted a mailbox after the refusal. This can be another row, or a *known mailbox*, which the
+//!   host accepted before. If there is no known mailbox, mailprobe asks about `postmaster@` the domain (RFC 5321 4.5.1) after
+//!   [`REFUSALS_IN_A_ROW_MIN`] refusals in a row. Fewer refusals count without a question. If `postmaster@` is refused too, the
+//!   refusals count. If `postmaster@` is accepted, the control recipient shows whether the domain accepts every recipient.
+//! - If the domain refuses the control recipient in unclear words, mailprobe asks about a mailbox that the domain accepted, then
+//!   about a second control recipient of another shape, and then about the mailbox again. If the domain accepts the mailbox both
+//!   times and refuses the second control recipient, it distinguishes its mailboxes.
 //!
-//! If a session ends after few refusals, before they are proven, the next session at the host takes them over
-//! ([`SessionEvidence::carry`]), and an accept there proves them. All other answers without a proof do not count: mailprobe asks
-//! about these recipients in another session, or they end as unverifiable.
+//! If a session ends before its refusals are proven, the next session at the host takes them over ([`SessionEvidence::carry`]), and
+//! an accept in that session proves them. This needs an earlier accept in the first session, and at most [`REFUSALS_CARRIED_MAX`]
+//! refusals. No other unproven answer counts: mailprobe asks about its recipient in another session, or the recipient ends as
+//! unverifiable.
 //!
-//! The first checkpoint is due after [`CHECKPOINT_MIN`] answers, and the last one at the end of the session. Each checkpoint that
-//! finds the server unchanged doubles the length of the next one, up to [`CHECKPOINT_MAX`].
+//! The first checkpoint is due after [`CHECKPOINT_MIN`] answers, or at once if a caller waits for an answer. The last one is due at
+//! the end of the session. If all questions of a checkpoint were answered and the server has not changed, the checkpoint doubles
+//! the length of the next one, up to [`CHECKPOINT_MAX`].
 //!
-//! Here, a domain is a keyed hash, and a recipient is a value of the caller.
+//! In this file, a domain is a number (a keyed hash), and a recipient is a value of the caller.
 
 use super::catch_all::ControlFinding;
 use super::classify::Classification;
@@ -30,40 +33,40 @@ use super::{Class, Scope};
 use crate::limits::{CHECKPOINT_MAX, CHECKPOINT_MIN, REFUSALS_CARRIED_MAX, REFUSALS_IN_A_ROW_MIN};
 use std::collections::BTreeMap;
 
-/// The kind of an answer about a recipient of the caller.
+/// What the server answered about a recipient of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
     /// The recipient was accepted.
     Accepted,
     /// The recipient was refused permanently, because there is no such mailbox.
     Refused,
-    /// The recipient was refused permanently for another reason of its own, for example because it is disabled, or because its
-    /// domain takes no mail.
+    /// The recipient was refused permanently for another reason of its own: for example, the mailbox is disabled, or the domain
+    /// takes no mail.
     Denied,
     /// The recipient was refused permanently with the enhanced code of a missing mailbox, but in words that mailprobe does not
     /// understand.
     Unclear,
 }
 
-/// A question to the server. The checkpoint needs the answer.
+/// A question to the server that a checkpoint needs answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProofQuestion {
     /// The control recipient of a domain.
     Control {
         /// The domain.
         domain: u64,
-        /// Whether it is the second control recipient, which has another shape.
+        /// Whether to ask about the second control recipient, which has a name of another shape.
         second: bool,
     },
-    /// A mailbox that was accepted before, at one domain or at any domain of the host.
+    /// A mailbox that was accepted before, of one domain or of any domain of the host.
     Known {
         /// The domain, if the mailbox must be of this domain.
         domain: Option<u64>,
     },
-    /// A mailbox that was accepted before. It is asked about before all others if the host may end the session after the first
-    /// refusal.
+    /// A mailbox that was accepted before. At a host that may end the session after the first refusal, mailprobe asks about this
+    /// mailbox before all recipients.
     KnownFirst,
-    /// A recipient of this domain. The domain refused it earlier, and then accepted the control recipient.
+    /// A recipient that this domain refused, before it accepted the control recipient.
     RefusedBefore {
         /// The domain.
         domain: u64,
@@ -77,16 +80,16 @@ pub enum ProofQuestion {
 pub enum QuestionResult {
     /// The recipient was accepted.
     Accepted,
-    /// The recipient was refused permanently, because it does not exist.
+    /// The recipient was refused permanently because it does not exist.
     Refused,
     /// The recipient was refused permanently, in words that prove nothing by themselves.
     RefusedUnclearly,
-    /// Anything else: a transient reply, a block, no reply, or no recipient to ask about.
+    /// Any other outcome: a transient reply, a block, no reply, or no recipient to ask about.
     Nothing,
 }
 
 impl QuestionResult {
-    /// The result that a reply to a question gives.
+    /// The result for the reply to a question.
     pub fn of(said: &Classification) -> QuestionResult {
         match ControlFinding::of(said) {
             ControlFinding::AcceptsAll => QuestionResult::Accepted,
@@ -97,20 +100,22 @@ impl QuestionResult {
     }
 }
 
-/// Whether a permanent refusal may still be about the recipient: many servers say "access denied" or send a bare 550 for a missing
-/// mailbox. A refusal that everyone may get is not about the recipient, and neither is one about the session or about relaying.
+/// Whether a permanent refusal may be about the recipient although its words do not say so: many servers answer "access denied" or
+/// a bare 550 for a missing mailbox. A refusal that any recipient would get is not about the recipient. Neither is a refusal about
+/// the session or about relaying.
 fn is_unclear(said: &Classification) -> bool {
     matches!(said.class, Class::Unclear | Class::Policy) && !said.to_all && said.scope != Scope::Session
 }
 
-/// Facts from outside the session on which its proofs depend.
+/// Facts from outside the session that decide which proofs it needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Context {
     /// The operator of the host is trusted to distinguish its mailboxes at all times.
     pub trusted: bool,
-    /// There is a known mailbox to ask about, which was accepted within [`crate::limits::KNOWN_MAILBOX_TTL`] or is a canary.
+    /// There is a known mailbox to ask about: the host accepted it within [`crate::limits::KNOWN_MAILBOX_TTL`], or it is a canary
+    /// (an existing mailbox of the operator).
     pub known: bool,
-    /// `postmaster@` the domain need not be asked about, for example because it was refused within the last hour.
+    /// There is no use in asking about `postmaster@` the domain, for example because it was refused within the last hour.
     pub no_postmaster: bool,
 }
 
@@ -119,14 +124,14 @@ pub struct Context {
 pub enum Proof {
     /// The answer counts.
     Proven,
-    /// A refusal without an accept after it, and without a contradiction. It counts, unless the caller knows of a recent change of
-    /// the host.
+    /// A refusal that neither a later accept proves nor another reply contradicts. It counts, unless the caller knows that the host
+    /// changed recently.
     Assumed,
-    /// An accept that shows nothing, because the domain accepts every recipient.
+    /// An accept that shows nothing, because the domain also accepted the control recipient.
     CatchAll,
-    /// The server changed its behaviour, or contradicted what it showed before, so the answer proves nothing.
+    /// The server changed its behaviour or contradicted an earlier reply, so the answer proves nothing.
     Changed,
-    /// The questions that were to prove the answer got no clear reply.
+    /// The questions about the answer got no clear reply.
     Unclear,
     /// The session ended before the answer was proven, but the next session at the host can still prove it: see
     /// [`SessionEvidence::carry`].
@@ -135,60 +140,62 @@ pub enum Proof {
     Lost,
 }
 
-/// An answer that was released.
+/// An answer that a checkpoint has released to the caller.
 #[derive(Debug)]
 pub struct Released<T> {
     /// The caller's value for the recipient.
     pub item: T,
-    /// The kind of the answer.
+    /// What the server answered about the recipient.
     pub held: Held,
     /// The meaning of the reply.
     pub said: Classification,
-    /// What the answer is worth, by the later replies.
+    /// What the answer is worth, judging by the later replies.
     pub proof: Proof,
 }
 
-/// The time of answers of an earlier session. It is before all answers of this session.
+/// The clock value of answers of an earlier session. All answers of this session come later.
 const CARRIED_AT: u32 = 0;
 
-/// An answer that is held.
 #[derive(Debug)]
 struct Entry<T> {
     item: T,
     held: Held,
     said: Classification,
     domain: u64,
+    /// The value of the clock when the answer came.
     at: u32,
 }
 
-/// What a session has shown about one domain.
+/// What the replies have shown about one domain.
 #[derive(Debug, Clone, Copy, Default)]
 struct Shown {
-    /// The time at which the domain last refused a recipient permanently because it does not exist.
+    /// When (by the clock) the domain last refused a recipient permanently because it does not exist.
     refused: Option<u32>,
     /// Whether the domain refused a control recipient, in this session or an earlier one.
     control_refused: bool,
     /// Whether an earlier session saw the domain refuse recipients.
     refused_elsewhere: bool,
-    /// The results of the first and the second control recipient in this checkpoint.
+    /// The results of the two control recipients in this checkpoint; `None` if not asked about yet.
     first: Option<QuestionResult>,
     second: Option<QuestionResult>,
-    /// Whether a mailbox of the domain was accepted between the two control recipients, and after the second.
+    /// Whether a mailbox of the domain was accepted after the first control recipient, and whether it was accepted again after the
+    /// second.
     accepted_between: bool,
     accepted_after_second: bool,
-    /// If the domain refused a recipient and then accepted its control recipient: whether it still refuses that recipient. `None`
-    /// if it was not asked again.
+    /// `Some` if the domain refused a recipient, then accepted its control recipient, and was asked about the refused recipient
+    /// once more. `false`: the domain accepts that recipient now.
     refused_again: Option<bool>,
 }
 
 impl Shown {
-    /// Whether both control recipients were refused, if only in unclear words, and a mailbox was accepted after each.
+    /// Whether the domain refused both control recipients, even if only in unclear words, and accepted a mailbox after each of
+    /// them.
     fn discriminates(&self) -> bool {
         let refused = |told| matches!(told, Some(QuestionResult::Refused | QuestionResult::RefusedUnclearly));
         refused(self.first) && self.accepted_between && refused(self.second) && self.accepted_after_second
     }
 
-    /// Forgets the results that are valid for one checkpoint only.
+    /// Ends the checkpoint: forgets the results that are valid for one checkpoint only.
     fn close(&mut self) {
         let Shown { refused, control_refused, refused_elsewhere, .. } = *self;
         *self = match self.refused_again {
@@ -198,16 +205,16 @@ impl Shown {
         };
     }
 
-    /// Whether an accept at this time is proven. The domain must have refused a recipient after it, and must have distinguished its
-    /// mailboxes until then: it refused a control recipient, or it now accepts the recipient that it refused, so it has only just
-    /// begun to accept everyone.
+    /// Whether an accept at this time is proven. The domain must have refused a recipient after the accept. Also, there must be a
+    /// sign that the domain distinguished its mailboxes: it refused a control recipient, or it now accepts the recipient that it
+    /// refused, so it has only just begun to accept everyone.
     fn is_proven(&self, accepted: u32) -> bool {
         let refused_unknown = self.control_refused || self.refused_again == Some(false);
         refused_unknown && self.refused.is_some_and(|refused| refused > accepted)
     }
 
-    /// Whether the control recipient was accepted although the domain refused recipients before. It is no contradiction if the
-    /// domain was asked again and still refuses.
+    /// Whether the domain accepted the control recipient although it refused recipients before. This is no contradiction if the
+    /// domain was asked about such a recipient again and still does not accept it.
     fn contradicts(&self) -> bool {
         let before = self.refused.is_some() || self.refused_elsewhere;
         self.first == Some(QuestionResult::Accepted) && before && self.refused_again != Some(true)
@@ -219,22 +226,22 @@ impl Shown {
 pub struct SessionEvidence<T> {
     entries: Vec<Entry<T>>,
     shown: BTreeMap<u64, Shown>,
-    /// The number of replies so far, which serves as a clock.
+    /// The number of replies so far. It serves as the clock of the session.
     clock: u32,
-    /// The time of the last accept.
+    /// When (by the clock) a mailbox was last accepted.
     accepted: Option<u32>,
-    /// The number of refusals since the last accept, with those of control recipients.
+    /// The number of refusals since the last accept. Refusals of control recipients are included.
     refused_in_a_row: u32,
-    /// The number of refusals before the last accept. Until that accept, the server was unchanged.
+    /// The number of refusals before the last accept. That accept proves them.
     refusals_proven: u32,
     refusals: u32,
     since_checkpoint: u32,
     checkpoint: u32,
     urgent: bool,
-    /// The results of the known mailbox and of `postmaster@` in this checkpoint.
+    /// The results for the known mailbox and for `postmaster@` in this checkpoint.
     known: Option<QuestionResult>,
     postmaster: Option<QuestionResult>,
-    /// The domain at which `postmaster@` was accepted. Only its control recipient shows whether that accept means anything.
+    /// The domain that accepted `postmaster@`. The accept means nothing if this domain also accepts its control recipient.
     postmaster_at: Option<u64>,
     changed: bool,
 }
@@ -261,8 +268,8 @@ impl<T> Default for SessionEvidence<T> {
 }
 
 impl<T> SessionEvidence<T> {
-    /// Holds the answer about a recipient until the checkpoint. `urgent`: a caller waits for the answer, so the checkpoint is due
-    /// at once.
+    /// Holds the answer about a recipient until the checkpoint. `urgent`: a caller waits for the answer, so a checkpoint is due at
+    /// once.
     pub fn hold(&mut self, item: T, held: Held, said: Classification, domain: u64, urgent: bool) {
         let at = match held {
             Held::Accepted => self.on_accepted(),
@@ -287,7 +294,7 @@ impl<T> SessionEvidence<T> {
         self.accepted.is_some()
     }
 
-    /// Records an answer that the caller has used already, and does not hold it. It is evidence for the answers that are held.
+    /// Records an answer that the caller has used already. It is not held, but it can prove answers that are held.
     pub fn note(&mut self, held: Held, domain: u64) {
         match held {
             Held::Accepted => self.on_accepted(),
@@ -318,12 +325,12 @@ impl<T> SessionEvidence<T> {
         self.entries.is_empty()
     }
 
-    /// The number of refusals in a row, since the last accept.
+    /// The number of refusals since the last accept.
     pub fn refused_in_a_row(&self) -> u32 {
         self.refused_in_a_row
     }
 
-    /// The number of refusals in the session up to its last accept. They are proven, because the server was unchanged then.
+    /// The number of refusals in the session before its last accept, which proves them.
     pub fn refusals_proven(&self) -> u32 {
         self.refusals_proven
     }
@@ -333,7 +340,7 @@ impl<T> SessionEvidence<T> {
         self.changed
     }
 
-    /// The newest recipient that is held, of this domain and with this kind of answer if they are given.
+    /// The newest recipient with an answer that is held. `domain` and `held`: only a recipient of this domain, or with this answer.
     pub fn recipient(&self, domain: Option<u64>, held: Option<Held>) -> Option<&T> {
         let fits = |entry: &&Entry<T>| {
             domain.is_none_or(|domain| domain == entry.domain) && held.is_none_or(|held| held == entry.held)
@@ -341,12 +348,12 @@ impl<T> SessionEvidence<T> {
         self.entries.iter().rev().find(fits).map(|entry| &entry.item)
     }
 
-    /// Calls the function for every recipient that is held.
+    /// Calls `change` for every recipient with an answer that is held.
     pub fn each(&mut self, change: impl FnMut(&mut T)) {
         self.entries.iter_mut().map(|entry| &mut entry.item).for_each(change);
     }
 
-    /// Takes the recipients for which the condition holds, without a proof.
+    /// Removes the answers about the recipients for which `is_such` returns true, without a proof. Returns these recipients.
     pub fn take_where(&mut self, mut is_such: impl FnMut(&T) -> bool) -> Vec<T> {
         self.entries.extract_if(.., |entry| is_such(&entry.item)).map(|entry| entry.item).collect()
     }
@@ -356,7 +363,7 @@ impl<T> SessionEvidence<T> {
         self.domains_unproven().len()
     }
 
-    /// The next questions, for one transaction and in this order. Empty if the checkpoint can close.
+    /// The next questions, which are to be asked in one transaction and in this order. Empty if the checkpoint can be closed.
     pub fn questions(&self, context: Context) -> Vec<ProofQuestion> {
         let mut questions = self.first_controls();
         if questions.is_empty() {
@@ -377,7 +384,7 @@ impl<T> SessionEvidence<T> {
             ProofQuestion::Control { domain, second } => self.on_control(domain, second, told),
             ProofQuestion::Known { domain } => self.on_known(domain, told),
             ProofQuestion::KnownFirst if told == QuestionResult::Accepted => {
-                // This accept says nothing about later answers, so it is not recorded as the result of the checkpoint.
+                // The accept came before the answers that are to be proven, so it must not count as the result of the checkpoint.
                 self.on_accepted();
             }
             ProofQuestion::KnownFirst => self.on_known(None, told),
@@ -404,7 +411,7 @@ impl<T> SessionEvidence<T> {
                 QuestionResult::Refused => ControlFinding::RefusesUnknown,
                 QuestionResult::Accepted => ControlFinding::AcceptsAll,
                 QuestionResult::RefusedUnclearly if shown.discriminates() => ControlFinding::RefusesUnknown,
-                // Another session has to ask about the second control recipient.
+                // The second control recipient has not been asked about yet. Another session has to do that.
                 QuestionResult::RefusedUnclearly if shown.second.is_none() => return None,
                 QuestionResult::RefusedUnclearly | QuestionResult::Nothing => ControlFinding::Unknown,
             };
@@ -412,8 +419,8 @@ impl<T> SessionEvidence<T> {
         })
     }
 
-    /// Closes the checkpoint, and releases all held answers in the order of their arrival. `questions_answered`: all questions were
-    /// answered, or none was needed. Otherwise the session ended first, or had no room for the questions.
+    /// Closes the checkpoint, and releases all answers that are held, in the order of their arrival. `questions_answered`: all
+    /// questions were answered, or none was needed. If it is false, the session ended first or had no room for the questions.
     pub fn close(&mut self, context: Context, questions_answered: bool) -> Vec<Released<T>> {
         let changed =
             self.known == Some(QuestionResult::Refused) || self.shown.values().any(Shown::contradicts);
@@ -478,22 +485,21 @@ impl<T> SessionEvidence<T> {
             None if self.changed => Proof::Changed,
             None if !questions_answered && (is_carried || self.may_be_carried(entry)) => Proof::Carried,
             None => Proof::Lost,
-            // There is no known mailbox, and `postmaster@` was not accepted either. So nothing shows whether the host refuses
-            // everyone.
+            // There is no known mailbox, and `postmaster@` was not accepted. So no reply shows whether the host refuses everyone.
             Some(_) if self.known.is_none() && !self.changed => Proof::Assumed,
             Some(_) if self.known.is_none() => Proof::Changed,
             Some(_) => Proof::Unclear,
         }
     }
 
-    /// Whether the next session can still prove this refusal ([`REFUSALS_CARRIED_MAX`]): this session had few refusals, and an
-    /// accept before this one.
+    /// Whether the next session can still prove this refusal ([`REFUSALS_CARRIED_MAX`]): this session had few refusals, and it had
+    /// an accept before this one.
     fn may_be_carried(&self, entry: &Entry<T>) -> bool {
         self.refusals <= REFUSALS_CARRIED_MAX && self.accepted.is_some_and(|accepted| accepted < entry.at)
     }
 
-    /// Whether the refusals since the last accept need a proof. They do if the server has changed, if there is a known mailbox to
-    /// ask about, or if they are many and `postmaster@` can be asked about.
+    /// Whether the refusals since the last accept need a proof: if the server has changed, if there is a known mailbox to ask
+    /// about, or if the refusals are many and `postmaster@` can be asked about.
     fn is_run_to_prove(&self, context: Context) -> bool {
         let long = self.refused_in_a_row >= REFUSALS_IN_A_ROW_MIN && !context.no_postmaster;
         self.refused_in_a_row > 0 && (self.changed || self.has_known(context) || long)
@@ -503,8 +509,8 @@ impl<T> SessionEvidence<T> {
         context.known || self.recipient(None, Some(Held::Accepted)).is_some()
     }
 
-    /// The domains with unproven accepts or with refusals that were not understood, the newest first. A domain at which
-    /// `postmaster@` was accepted comes before them.
+    /// The domains with unproven accepts or with refusals in unclear words, the newest first. A domain that accepted `postmaster@`
+    /// comes before them.
     fn domains_unproven(&self) -> Vec<u64> {
         let mut domains: Vec<u64> = self.postmaster_at.into_iter().collect();
         for entry in self.entries.iter().rev() {
@@ -527,8 +533,7 @@ impl<T> SessionEvidence<T> {
         self.domains_unproven().into_iter().filter(unasked).map(control).collect()
     }
 
-    /// Questions about a mailbox of the domain, about the second control recipient, and about the mailbox again. For one domain at
-    /// a time.
+    /// For one domain at a time: questions about a mailbox of the domain, the second control recipient, and the mailbox again.
     fn second_controls(&self) -> Vec<ProofQuestion> {
         let wants = |domain: &u64| {
             let shown = self.shown.get(domain).copied().unwrap_or_default();
@@ -540,8 +545,8 @@ impl<T> SessionEvidence<T> {
         vec![known, ProofQuestion::Control { domain, second: true }, known]
     }
 
-    /// Asks again about a refused recipient of a domain that has since accepted its control recipient. If the domain accepts the
-    /// recipient now, it has changed. Otherwise it may always have accepted everyone else.
+    /// A question about a recipient that a domain refused before it accepted its control recipient. If the domain now accepts the
+    /// recipient, it has changed. Otherwise it may always have accepted everyone else.
     fn refused_before(&self) -> Option<ProofQuestion> {
         let wants = |shown: &Shown| {
             shown.first == Some(QuestionResult::Accepted)
@@ -559,8 +564,8 @@ impl<T> SessionEvidence<T> {
         questions.iter().any(|question| matches!(question, ProofQuestion::Known { .. }))
     }
 
-    /// The question that shows whether the host still accepts mailboxes after its last refusals. `more`: other questions come
-    /// before it.
+    /// The question that shows whether the host still accepts mailboxes after its last refusals, if they need a proof. `more`:
+    /// other questions come before it.
     fn question_after_refusals(&self, context: Context, more: bool) -> Option<ProofQuestion> {
         let waits = |entry: &Entry<T>| {
             let unproven = self.accepted.is_none_or(|accepted| accepted < entry.at);
@@ -583,7 +588,8 @@ impl<T> SessionEvidence<T> {
                 self.on_refused(domain);
                 self.shown.entry(domain).or_default().control_refused = true;
             }
-            // Neither an accept nor an unclear reply for a nonexistent recipient says anything about real mailboxes.
+            // A control recipient does not exist. So neither its accept nor an unclear refusal of it says anything about real
+            // mailboxes.
             _ => {
                 self.tick();
             }

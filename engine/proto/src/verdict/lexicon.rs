@@ -1,10 +1,10 @@
-//! The phrases of servers (data/phrases.txt). Each phrase in a text raises a [`Signal`], and the rules of [`super::patterns`] read
-//! the signals together with the codes.
+//! The phrases that servers use in their replies (data/phrases.txt). Each phrase in a text raises a [`Signal`], and the rules of
+//! [`super::patterns`] read the signals together with the codes.
 //!
 //! A phrase consists of the canonical words of [`super::words`]: `mailbox` is any word for a mailbox, `not` is any negation, and
-//! articles are left out. A word that ends in `*` matches by its beginning. `_` stands for at most two words, unless one of them
-//! names a subject other than the mailbox. A section with a name that begins with "says" has predicates: [`super::subject`] finds
-//! their subject.
+//! articles are left out. A word that ends in `*` matches every word with this beginning. `_` is a gap: it matches up to two words,
+//! but none of `BARRIERS`. The phrases of a section "says ..." are predicates such as "does not exist": [`super::subject`] finds
+//! their subjects and raises the signals.
 
 use super::subject::{Claim, Predicate, resolve};
 use super::translate::{WordHasher, meanings};
@@ -17,7 +17,7 @@ use std::sync::LazyLock;
 /// Declares the signals, each with the name of its section in data/phrases.txt, if it has one.
 macro_rules! signals {
     ($($(#[$doc:meta])* $signal:ident $(= $name:literal)?,)*) => {
-        /// One thing that a text may say.
+        /// Something that a text may say.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub(super) enum Signal { $($(#[$doc])* $signal,)* }
@@ -48,7 +48,7 @@ signals! {
     NoSpace = "no-space",
     /// The server's disk lacks space.
     ServerDisk = "server-disk",
-    /// A quota for sending is used up, and not that of the mailbox.
+    /// A quota for sending is used up, not the quota of the mailbox.
     SendQuota = "send-quota",
     /// This mailbox receives more mail than it may.
     MailboxRate = "mailbox-rate",
@@ -90,13 +90,13 @@ signals! {
     Verifying = "verifying",
     /// The cause is temporary.
     NotNow = "not-now",
-    /// `Access denied` to `all recipient addresses`.
+    /// All recipients are rejected, as in "All recipient addresses rejected: Access denied".
     AllRecipients = "all-recipients",
     /// The provider takes no mail for this customer's domain.
     TenantClosed = "tenant-closed",
     /// Yandex: a policy of the owner or the operator has disabled the mailbox.
     TargetPolicy = "target-policy",
-    /// QQ: the recipient gets too much mail.
+    /// "Mailbox unavailable or access denied". At QQ this means that the mailbox gets too much mail.
     UnavailableOrDenied = "unavailable-or-denied",
     /// The server wants the next attempt over IPv4.
     WantsIpv4 = "wants-ipv4",
@@ -135,7 +135,6 @@ impl Signals {
         Signals(bits)
     }
 
-    /// Whether there are no signals.
     pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -166,14 +165,13 @@ const CLAIMS: [(&str, Claim); 8] = [
 /// With at least this number of unknown words, a text counts as not understood.
 const FOREIGN_WORDS_MIN: usize = 1;
 
-/// The phrases, section by section. Their order does not matter: every phrase that occurs in a text raises its signal.
+/// The phrases, section by section. Their order does not matter: every phrase in a text raises its signal.
 const PHRASES: &str = include_str!("../../data/phrases.txt");
 
-/// A gap may not contain these words or [`APART`], because after one of them a text is no longer about the mailbox.
+/// A gap may contain neither these words nor [`APART`]: after one of them, a text is no longer about the mailbox.
 const BARRIERS: &str = "authentication agent session message domain host server hostname mx dns zone system sender from \
     client ip policy helo relay access command service or but may might if because rejected";
 
-/// Longest gap, in words.
 const GAP_WORDS: usize = 2;
 
 enum Part {
@@ -186,38 +184,38 @@ enum Part {
 struct Index {
     /// The number of words that a gap may not contain. These words have the lowest numbers.
     barriers: u32,
-    /// Every word that is whole in a phrase or in [`BARRIERS`], with its number.
+    /// Every whole word of a phrase, and every word of [`BARRIERS`], with its number.
     numbers: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
-    /// The beginnings of words that phrases have with a `*`.
+    /// The words of phrases that end in `*`, without the `*`.
     prefixes: HashSet<Box<str>, BuildHasherDefault<WordHasher>>,
-    /// Length of the longest of `prefixes`, in bytes.
     prefix_bytes_max: usize,
     /// The nodes of the tree, with the root first.
     nodes: Vec<Node>,
-    /// Parts of links and host names, each with the signal that it raises.
+    /// Parts of links and host names, each with its signal.
     links: Vec<(Signal, Finder<'static>)>,
 }
 
-/// A node of the tree: a place in the phrases that begin with the same words.
+/// A node of the tree. The words on the way from the root to the node begin one or more phrases.
 #[derive(Default)]
 struct Node {
-    /// The signals of the phrases that end here.
+    /// The signals of the phrases that end at this node.
     signals: Signals,
-    /// The claims of the predicates that end here, one bit for each [`Claim`].
+    /// The claims of the predicates that end at this node, one bit for each [`Claim`].
     claims: u8,
-    /// The next nodes by the number of the next word, in ascending order.
+    /// The child node for each possible next word. The words are numbers, in ascending order.
     exact: Vec<(u32, usize)>,
-    /// The next nodes by the beginning of the next word, in ascending order.
+    /// The child node for each possible beginning of the next word, in ascending order.
     prefixes: Vec<(Box<str>, usize)>,
+    /// The child node after a gap.
     gap: Option<usize>,
 }
 
-/// The number of a word that is whole in no phrase.
+/// Stands for the number of a word that has none.
 const NO_NUMBER: u32 = u32::MAX;
 
 static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(entries()));
 
-/// The words that the dictionaries produce.
+/// All canonical words that the dictionaries can produce.
 static KNOWN: LazyLock<HashSet<&'static str, BuildHasherDefault<WordHasher>>> =
     LazyLock::new(|| meanings().chain(CANONICAL.values().copied()).chain([APART]).collect());
 
@@ -253,7 +251,7 @@ impl Index {
         }
     }
 
-    /// The node to which `part` leads from `node`. Makes it if there is none.
+    /// Returns the child of `node` for `part`, and creates the child if there is none.
     fn step(&mut self, node: usize, part: Part) -> usize {
         let made = self.nodes.len();
         let next = match part {
@@ -313,14 +311,14 @@ impl Index {
     }
 }
 
-/// A text that is matched with the tree.
+/// A text, and the tree of phrases that it is matched with.
 struct Reading<'a> {
     index: &'a Index,
     words: &'a Words,
     numbers: Vec<u32>,
 }
 
-/// Whether the word is a mailbox that owns something, as in "the domain of the mailbox". The text is then about the domain, so no
+/// Whether the word is a mailbox that owns something, as in "the domain of the mailbox". Such a text is about the domain, so no
 /// phrase begins at this word.
 fn is_owner(words: &Words, at: usize) -> bool {
     let before = |back: usize| at.checked_sub(back).map_or("", |at| words.word(at));
@@ -328,7 +326,7 @@ fn is_owner(words: &Words, at: usize) -> bool {
     words.word(at) == MAILBOX && ["domain", "server", "database", "system", "disk"].contains(&owned)
 }
 
-/// The results of reading a text, and the beginning of the current phrase.
+/// The results for a text so far, and the beginning of the current phrase.
 struct Said<'a> {
     /// The index of the first word of the current phrase.
     start: usize,
@@ -337,8 +335,8 @@ struct Said<'a> {
 }
 
 impl Reading<'_> {
-    /// The number of words that neither a phrase nor a dictionary has, up to [`FOREIGN_WORDS_MIN`]. Words with digits and ASCII
-    /// words of one or two letters do not count.
+    /// The number of words that are in no phrase and in no dictionary, up to [`FOREIGN_WORDS_MIN`]. Words with other characters
+    /// than letters do not count, nor do ASCII words of one or two letters.
     fn foreign_words(&self) -> usize {
         let is_foreign = |at: &usize| {
             let word = self.words.word(*at);
@@ -352,18 +350,18 @@ impl Reading<'_> {
         (0..self.words.len()).filter(is_foreign).take(FOREIGN_WORDS_MIN).count()
     }
 
-    /// Whether a comma or a colon separates two of the words from `start` up to `end`.
+    /// Whether a comma or a colon separates two of the words from `start` to before `end`.
     fn is_parted(&self, start: usize, end: usize) -> bool {
         self.words.breaks.iter().any(|at| (start + 1..end).contains(&(*at as usize)))
     }
 
-    /// Matches the words from `at` on, after the words before have led to `node`. Raises the signals of the phrases that end here
-    /// or later.
+    /// Continues a match: the words before `at` have led to `node`. Raises the signals of the phrases that end at `node`, and of
+    /// the longer phrases that the words from `at` on match too.
     fn go_on(&self, node: usize, at: usize, said: &mut Said<'_>) {
         let node = &self.index.nodes[node];
         let already = said.signals.any_of(Signals::of(&[SenderRefused]));
         said.signals.0 |= node.signals.0;
-        // In "User unknown, sender ...", the comma separates two statements, so nothing is said against the sender.
+        // In "User unknown, sender ...", the comma separates two statements, so the text says nothing against the sender.
         if node.signals.any_of(Signals::of(&[SenderRefused])) && !already && self.is_parted(said.start, at) {
             said.signals.0 &= !Signals::of(&[SenderRefused]).0;
         }
@@ -397,7 +395,7 @@ fn signal_of(name: &str) -> Option<Signal> {
     NAMES.iter().find(|(known, _)| *known == name).map(|(_, signal)| *signal)
 }
 
-/// The phrases of the file, each after the name of its section.
+/// The phrases of the file: pairs of the name of the section and a phrase.
 fn entries() -> impl Iterator<Item = (&'static str, &'static str)> {
     let mut section = "";
     PHRASES.lines().filter(|line| !line.starts_with('#')).flat_map(move |line| {
@@ -413,7 +411,7 @@ fn entries() -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// The words that are whole in phrases.
+/// The words of all phrases, without gaps and without words that end in `*`.
 pub(super) fn spelled_out() -> impl Iterator<Item = &'static str> {
     let words = entries().filter(|(section, _)| !section.starts_with("links "));
     words.flat_map(|(_, phrase)| phrase.split(' ')).filter(|word| *word != "_" && !word.ends_with('*'))
@@ -430,13 +428,12 @@ fn parse(text: &str) -> Box<[Part]> {
     text.split(' ').filter_map(part).collect()
 }
 
-/// The signals that a text raises.
 pub(super) fn signals(words: &Words) -> Signals {
     INDEX.signals(words)
 }
 
-/// Whether the links contain the part. A part that begins with a letter or digit must be at the beginning of a label, a path or a
-/// parameter.
+/// Whether the links contain the part. A part that begins with a letter or digit must be at the beginning of a word: neither a
+/// letter or digit nor a hyphen comes before it.
 fn mentions(links: &str, part: &Finder<'_>) -> bool {
     let anywhere = !part.needle()[0].is_ascii_alphanumeric();
     let inside = |before: char| before.is_alphanumeric() || before == '-';

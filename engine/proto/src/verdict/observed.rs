@@ -1,4 +1,4 @@
-//! The facts of a reply that may be shown to everyone: its codes and its scope. The text is not one of them, because many servers
+//! The facts of a reply that mailprobe may show to everyone: its codes and its scope. The text is left out, because many servers
 //! repeat addresses in it.
 
 use super::Scope;
@@ -12,17 +12,17 @@ use std::time::Instant;
 pub struct ObservedReply {
     /// The reply code, from 200 to 599.
     pub code: u16,
-    /// The enhanced code of a refusal, if its class agrees with the reply code (RFC 3463). `None` for an accept, because its code
-    /// adds nothing.
+    /// The enhanced code of a refusal. `None` if no enhanced code agrees with the reply code (RFC 3463), and for an accept, because
+    /// its enhanced code adds nothing.
     pub status: Option<EnhancedCode>,
-    /// The subject of the reply.
+    /// What the reply is about.
     pub scope: Scope,
-    /// The time of its arrival.
+    /// The time at which the reply arrived.
     pub at: Instant,
 }
 
 impl ObservedReply {
-    /// The facts of a reply that arrived at this time, with the scope from its classification.
+    /// Takes the facts from a reply that arrived at this time, and the scope from its classification.
     pub fn new(reply: &Reply, said: &Classification, at: Instant) -> ObservedReply {
         let status = if reply.is_positive() { None } else { EnhancedCode::find(reply) };
         ObservedReply { code: reply.code(), status, scope: said.scope, at }

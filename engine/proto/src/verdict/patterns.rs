@@ -28,11 +28,11 @@ pub(super) struct Facts {
     pub(super) status: Option<EnhancedCode>,
     pub(super) provider: Option<Provider>,
     pub(super) signals: Signals,
-    /// The text repeats a name of ours, and not the recipient's address. So it is about us.
+    /// The text repeats a name or address of ours, and does not repeat that of the recipient. So the text is about us.
     pub(super) echoes_us_alone: bool,
 }
 
-/// A rule: if all its conditions hold, the reply has its class and scope.
+/// A rule. If all its conditions hold, the reply gets its class and its scope.
 pub(super) struct Rule {
     pub(super) name: &'static str,
     pub(super) class: Class,
@@ -40,13 +40,13 @@ pub(super) struct Rule {
     pub(super) source: &'static str,
     at: At,
     code: Code,
-    /// The enhanced codes, of which one has to match: subject, lowest detail, highest detail. If there are none, any reply matches.
+    /// One of these enhanced codes has to match: subject, lowest detail, highest detail. If there are none, every reply matches.
     status: &'static [(u16, u16, u16)],
     providers: &'static [Provider],
     says: Signals,
     with: Signals,
     unless: Signals,
-    /// The text has to repeat a name of ours, and not the recipient's address.
+    /// Whether [`Facts::echoes_us_alone`] has to be true.
     echo: bool,
     /// See [`super::classify::Classification::to_all`].
     pub(super) to_all: bool,
@@ -57,7 +57,7 @@ pub(super) struct Rule {
 enum At {
     /// At every stage.
     Any,
-    /// At RCPT, of any recipient.
+    /// At RCPT of any recipient.
     Rcpt,
     /// Before RCPT.
     Early,
@@ -75,14 +75,15 @@ enum Code {
     PermanentBut(&'static [u16]),
 }
 
-/// Permanent codes about a command, its order or its parameters, and never about a mailbox
-/// (RFC 5321 4.2.2, RFC 4954 6).
+/// Permanent codes about a command, its parameters, authentication, encryption or the whole host, and never about one mailbox (RFC
+/// 5321 4.2.2, RFC 4954 6, RFC 7504).
 const ABOUT_COMMANDS: &[u16] = &[500, 502, 503, 504, 521, 523, 530, 534, 535, 538, 555, 556];
 
-/// The highest detail of an enhanced code. A range from 0 to it covers a whole subject.
+/// The highest detail of an enhanced code. A range from 0 to `ALL` covers a whole subject.
 const ALL: u16 = 999;
 
-/// If only a code shows that a word for "full" is about the mailbox, these signals show that it may be about something else.
+/// Some rules take a word such as "full" for a statement about the mailbox only because of the code. They do not apply if the text
+/// has one of these signals, because then the word may be about something else.
 const FULL_BY_A_WORD_UNLESS: [Signal; 9] =
     [Uncertain, OurName, SenderWord, UsNamed, Conduct, Denied, ServerDisk, ServerNamed, Foreign];
 
@@ -105,7 +106,7 @@ impl Rule {
         }
     }
 
-    /// Marks a refusal about us or the session that no server would give to a single recipient only.
+    /// Marks a refusal about us or the session: no server would give it to one recipient only.
     const fn said_to_all(self) -> Rule {
         Rule { to_all: true, ..self }
     }
@@ -135,12 +136,12 @@ impl Rule {
         Rule { says: Signals::of(signals), ..self }
     }
 
-    /// Requires at least one of these signals as well.
+    /// Requires at least one of these signals, in addition to [`Rule::says`].
     const fn with(self, signals: &[Signal]) -> Rule {
         Rule { with: Signals::of(signals), ..self }
     }
 
-    /// Requires that none of these signals was raised.
+    /// Requires that the text raised none of these signals.
     const fn unless(self, signals: &[Signal]) -> Rule {
         Rule { unless: Signals::of(signals), ..self }
     }
@@ -157,13 +158,14 @@ impl Rule {
         matches!(self.class, NotFound | Full | Disabled | ExistsThrottled | ExistsRestricted | DomainDead)
     }
 
-    /// Whether the rule reads in the text a statement about the mailbox itself, and not only about the right to write to it.
+    /// Whether the rule takes the text for a statement about the mailbox itself, and not only about the right to write to the
+    /// mailbox.
     fn speaks_of_mailbox(&self) -> bool {
         self.states_something() && self.class != ExistsRestricted && !self.says.is_empty()
     }
 
-    /// Whether all conditions hold. Besides, a text that echoes only us cannot lead to a definite verdict, and a text that names us
-    /// first is not about the mailbox.
+    /// Whether all conditions hold. Two conditions apply to every rule: a text that is about us ([`Facts::echoes_us_alone`]) cannot
+    /// lead to a definite verdict, and a text that names us first is not taken for a statement about the mailbox.
     pub(super) fn fits(&self, facts: &Facts) -> bool {
         let said = |wanted: Signals| wanted == Signals::default() || facts.signals.any_of(wanted);
         self.at.fits(facts.stage)
@@ -213,13 +215,13 @@ use Class::*;
 use Code::{Of, Permanent, PermanentBut, Transient};
 use Scope::*;
 
-/// Every rule. The last one fits everything.
+/// All rules. The last rule fits every reply.
 pub(super) const RULES: &[Rule] = &[
     // Positive replies.
     Rule::new("accepted-rcpt", Accepted, Recipient, "R").code(Of(&[250, 251])),
     Rule::new("accepted-early", Accepted, Session, "R").at(At::Early).code(Of(&[220, 250])),
     Rule::new("cannot-verify-252", Temporary, Recipient, "R").code(Of(&[252])),
-    // Codes and texts of single providers. They do not mean what their words or the registry say.
+    // Codes and texts of single providers, which mean something else than their words or the registry say.
     Rule::new("all-recipients-denied", Policy, Us, "F").code(Permanent).says(&[AllRecipients]).said_to_all(),
     Rule::new("provider-unknown", NotFound, Recipient, "S")
         .code(PermanentBut(ABOUT_COMMANDS))
@@ -264,7 +266,8 @@ pub(super) const RULES: &[Rule] = &[
         .said_to_all(),
     Rule::new("sender-authentication", Policy, Us, "R S").at(At::Any).status(&[(7, 20, 27)]).said_to_all(),
     Rule::new("sender-status", Policy, Sender, "R").at(At::Any).status(&[(1, 7, 9)]).said_to_all(),
-    // Greylisting, restricted mailboxes, and refusals about our sender, our name on blocklists, relaying and authentication.
+    // Greylisting, mailboxes that are restricted or get too much mail, and refusals because of the sender, a blocklist, relaying or
+    // authentication.
     Rule::new("greylisted", Greylisted, Recipient, "W").at(At::Any).says(&[Greylist]),
     Rule::new("restricted", ExistsRestricted, Recipient, "S W")
         .says(&[Restricted])
@@ -284,7 +287,7 @@ pub(super) const RULES: &[Rule] = &[
         .at(At::Any)
         .says(&[Authenticate])
         .unless(&[NoMailbox, FullMailbox, DisabledMailbox]),
-    // Space and speed: of the mailbox, then of us, then of the server.
+    // Refusals because of space or speed: of the mailbox, of us, or of the server.
     Rule::new("message-status", Unclear, Session, "R")
         .at(At::Any)
         .status(&[(2, 3, 3), (3, 4, 4), (6, 0, ALL)])
@@ -298,7 +301,7 @@ pub(super) const RULES: &[Rule] = &[
         .code(Transient)
         .says(&[FullMailbox])
         .unless(&[Uncertain, OurName]),
-    // The text does not name its subject, but the code does.
+    // The text of the next two rules does not say what is full, but the code does.
     Rule::new("full-552", Full, Recipient, "R")
         .code(Of(&[552]))
         .says(&[Fullness])
@@ -388,7 +391,7 @@ pub(super) const RULES: &[Rule] = &[
         .with(&[Uncertain])
         .unless(&[Denied, NotNow]),
     Rule::new("uncertain", Unclear, Us, "W").code(Permanent).says(&[Uncertain]),
-    // There is no such mailbox, as the text says.
+    // The text says that there is no such mailbox, or gives no clear cause.
     Rule::new("unknown-for-now", Temporary, Recipient, "W")
         .code(Transient)
         .says(&[NoMailbox, Unavailable])
@@ -407,7 +410,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("echo-of-us", Policy, Us, "W").code(Permanent).with_echo_of_us().said_to_all(),
     Rule::new("about-us", Policy, Us, "W").code(Permanent).says(&[UsFirst]),
     Rule::new("denied", Policy, Us, "W").at(At::Any).code(Permanent).says(&[Denied]),
-    // Permanent refusals, by the enhanced code. Words that are not known may contradict the code, so they come first.
+    // Permanent refusals, by the enhanced code. Unknown words may contradict the code, so the rules about unknown words come first.
     Rule::new("uncertain-5.1.1", Unclear, Recipient, "W")
         .code(PermanentBut(ABOUT_COMMANDS))
         .status(&[(1, 1, 1)])
@@ -456,7 +459,7 @@ pub(super) const RULES: &[Rule] = &[
         .code(Of(&[550, 553, 554]))
         .says(&[Unavailable])
         .unless(&[Rejected, DisabledBare, NoSpace]),
-    // Transient refusals, by the enhanced code and then by the text.
+    // Refusals for now, by the codes and then by the text.
     Rule::new("greylisted-status", Greylisted, Recipient, "F")
         .code(Of(&[450, 451]))
         .status(&[(2, 0, 0)])

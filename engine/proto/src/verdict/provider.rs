@@ -1,5 +1,5 @@
-//! The providers with rules of their own for their replies. The names of their MX hosts show them. The rules are in `patterns.rs`.
-//! The phrases of all providers are in `data/phrases.txt`.
+//! The providers with special rules for their replies, in `patterns.rs` and `catch_all.rs`. A provider is recognized by the names
+//! of its MX hosts.
 
 /// A provider with replies that mean something else than the same replies of other servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,7 +16,7 @@ pub(super) enum Provider {
 
 use Provider::*;
 
-/// The domains of MX hosts. A longer suffix comes before a shorter one.
+/// The domains of the MX hosts. A longer domain comes before the shorter one that it ends with.
 const MX_DOMAINS: [(&str, Provider); 11] = [
     ("olc.protection.outlook.com", Outlook),
     ("mail.protection.outlook.com", Microsoft365),
@@ -32,7 +32,7 @@ const MX_DOMAINS: [(&str, Provider); 11] = [
 ];
 
 impl Provider {
-    /// The provider that runs the host with this name, if it is one of these.
+    /// The provider that runs the MX host with this name. `None` if it is none of these.
     pub(super) fn of_mx(mx: &str) -> Option<Provider> {
         let mx = mx.trim_end_matches('.');
         MX_DOMAINS.iter().find(|(domain, _)| is_within(mx, domain)).map(|(_, provider)| *provider)

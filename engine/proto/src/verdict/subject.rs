@@ -1,7 +1,7 @@
-//! The subject of a predicate such as "does not exist" or "is full".
+//! Finds the subject of a predicate such as "does not exist" or "is full".
 //!
-//! "Does not exist" is about a mailbox only if a mailbox is its subject. So the phrases of a predicate raise no signal by
-//! themselves. The words and echoes around them decide which signal they raise.
+//! "Does not exist" is about a mailbox only if its subject is a mailbox. So a predicate raises no signal by itself: the words and
+//! echoes around it decide which signal it raises. (An echo is a name or address that the server repeats: see `echo.rs`.)
 
 use super::echo::Echo;
 use super::lexicon::{Signal, Signals};
@@ -11,25 +11,25 @@ use super::words::{APART, MAILBOX, Mark, Words};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Claim {
-    /// It does not exist.
+    /// The subject does not exist.
     Missing,
-    /// It is unknown or not valid.
+    /// The subject is unknown or not valid.
     Unknown,
-    /// It is disabled.
+    /// The subject is disabled.
     Disabled,
-    /// It is full.
+    /// The subject is full.
     Full,
-    /// It is blocked.
+    /// The subject is blocked.
     Blocked,
-    /// It is not accepted.
+    /// The subject is not accepted.
     Refused,
-    /// It could not be verified.
+    /// The subject could not be verified.
     Unverified,
-    /// It is not served here.
+    /// The subject is not served here.
     Unserved,
 }
 
-/// A claim, and the range of the words that make it. `end` is the index after the last word.
+/// A claim, and the range of the words that make it. `end` is the index after the last of them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Predicate {
     pub(super) claim: Claim,
@@ -37,13 +37,13 @@ pub(super) struct Predicate {
     pub(super) end: usize,
 }
 
-/// What a predicate can be about. If neighbouring words name one subject together, the variant that is later in this list counts:
-/// "the domain of your address" is ours.
+/// What a predicate can be about. If neighbouring words name one subject together, the later variant of this list counts: "the
+/// domain of your address" is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Party {
     /// An address that is echoed and is not ours.
     Address,
-    /// An echo of us, without a word for us beside it.
+    /// An echo of us that no word for us accompanies.
     OurEcho,
     /// The mail itself.
     Message,
@@ -69,13 +69,14 @@ impl Party {
     }
 }
 
-/// A party, and the range of the words that name it. `end` is the index after the last word. An echo alone has no words.
+/// A party, and the range of the words that name it. `end` is the index after the last of them. The range of an echo without words
+/// is empty.
 #[derive(Debug, Clone, Copy)]
 struct Subject {
     party: Party,
     start: usize,
     end: usize,
-    /// Whether an echo is a part of it.
+    /// Whether an echo belongs to this subject.
     echo: bool,
 }
 
@@ -84,7 +85,7 @@ impl Subject {
         Subject { party, start, end, echo: start == end }
     }
 
-    /// Whether it counts as named by words. An echoed address or an echo of us alone does not.
+    /// Whether words name the subject. They do not if it is only an echo of an address or of us.
     fn is_named(&self) -> bool {
         !matches!(self.party, Party::Address | Party::OurEcho)
     }
@@ -119,7 +120,7 @@ fn party_of_echo(echo: Echo) -> Party {
     }
 }
 
-/// Raises the signals that the predicates of a text give with their subjects.
+/// Finds the subject of each predicate of a text, and raises the signal of both together.
 pub(super) fn resolve(words: &Words, predicates: &[Predicate], signals: &mut Signals) {
     let subjects = subjects(words);
     raise_named(words, &subjects, signals);
@@ -130,7 +131,7 @@ pub(super) fn resolve(words: &Words, predicates: &[Predicate], signals: &mut Sig
         let near =
             subject.is_some_and(|subject| subject.end == predicate.start || subject.start == predicate.end);
         let party = match subject.map(|subject| subject.party) {
-            // In "this server does not handle the domain", the domain is what is not served.
+            // In "this server does not handle the domain", the subject is the server, but the claim is about the domain.
             Some(_) if predicate.claim == Claim::Unserved => {
                 subjects.iter().map(|subject| subject.party).find(|party| party.is_domain())
             }
@@ -143,7 +144,7 @@ pub(super) fn resolve(words: &Words, predicates: &[Predicate], signals: &mut Sig
     }
 }
 
-/// Raises the signals that the subjects give without a predicate.
+/// Raises the signals that subjects raise even without a predicate.
 fn raise_named(words: &Words, subjects: &[Subject], signals: &mut Signals) {
     for subject in subjects {
         match subject.party {
@@ -152,7 +153,7 @@ fn raise_named(words: &Words, subjects: &[Subject], signals: &mut Signals) {
                 signals.raise(Signal::UsNamed);
             }
             Party::OurName => signals.raise(Signal::UsNamed),
-            // A host is named wherever one server quotes another, as in "host mx.example.com said". That is no statement about a
+            // Servers that quote each other write "host mx.example.com said". So the word "host" alone is no statement about a
             // server.
             Party::Server if subject.end - subject.start == 1 && words.word(subject.start) == "host" => {}
             Party::Server | Party::Session => signals.raise(Signal::ServerNamed),
@@ -179,13 +180,13 @@ fn names_nobody(words: &Words) -> bool {
     (1..words.len()).any(|at| words.word(at) == MAILBOX && words.word(at - 1) == "no" && addressed(at + 1))
 }
 
-/// Whether the text names the mailbox or its domain, and does not name us. Then "the domain" is that of the mailbox.
+/// Whether the text names the mailbox or its domain, and has no word for us. In such a text, "the domain" is that of the mailbox.
 fn names_recipient(subjects: &[Subject]) -> bool {
     let any = |wanted: &[Party]| subjects.iter().any(|subject| wanted.contains(&subject.party));
     any(&[Party::Address, Party::Mailbox, Party::RecipientDomain]) && !any(&[Party::OurName, Party::Sender])
 }
 
-/// The signal of a claim about a party. `near`: the words of the party are directly beside the claim.
+/// The signal of a claim about a party. `near`: the words for the party are directly beside the claim.
 fn signal_of(claim: Claim, party: Option<Party>, near: bool) -> Option<Signal> {
     use Signal::*;
     let Some(party) = party else {
@@ -218,11 +219,11 @@ fn signal_of(claim: Claim, party: Option<Party>, near: bool) -> Option<Signal> {
     })
 }
 
-/// The subject of a predicate: the party directly before it, else the party directly after it ("unknown sender"), else the last
-/// party before it in the sentence, else the first one after it in the sentence, else an echo.
+/// The subject of a predicate. The first of these that exists: the party directly before the predicate, the party directly after it
+/// ("unknown sender"), the last party before it in the sentence, the first party after it in the sentence, an echo.
 fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Option<Subject> {
     let parted = |from: usize, to: usize| (from..to).any(|at| words.word(at) == APART);
-    // An echo is the subject only if no words name one.
+    // An echo is the subject only if words name no subject.
     let named = || subjects.iter().filter(|subject| subject.is_named());
     let last = named()
         .rfind(|subject| subject.end <= predicate.start)
@@ -234,7 +235,8 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
     let adjective = next.filter(|next| next.start == predicate.end && !broken(predicate.end));
     let adjacent = last.filter(|last| last.end == predicate.start && !broken(predicate.start));
     let echoes = || subjects.iter().filter(|subject| !subject.is_named());
-    // Of the echoes, one of us shortly after "does not exist" counts first, then the last one before the predicate, then the first.
+    // If there are several echoes: an echo of us within three words after "does not exist" counts first, then the last echo before
+    // the predicate, then the first echo of the text.
     let addressed = echoes()
         .find(|echo| (predicate.end..predicate.end + 3).contains(&echo.start))
         .filter(|echo| echo.party == Party::OurEcho && predicate.claim == Claim::Missing)
@@ -264,25 +266,25 @@ fn subjects(words: &Words) -> Vec<Subject> {
     found
 }
 
-/// Whether "in MAIL FROM" ends at this word. It names our reverse-path.
+/// Whether "in MAIL FROM" ends at this word. These words name our reverse-path.
 fn is_from(words: &Words, at: usize) -> bool {
     at > 1 && [words.word(at - 2), words.word(at - 1), words.word(at)] == ["in", "mail", "from"]
 }
 
-/// Whether "Recipient address rejected:" begins at this word. Postfix puts it before every reason.
+/// Whether "Recipient address rejected:" begins at this word. Postfix puts these words before every reason.
 fn is_frame(words: &Words, at: usize) -> bool {
     words.word(at) == MAILBOX && words.word(at + 1) == "rejected" && words.breaks.contains(&(at as u32 + 2))
 }
 
-/// Whether "your message" begins at this word. The message is on its way to the mailbox, so this "your" does not name us. The one
-/// in "your mail server" does.
+/// Whether "your message" begins at this word. The message is for the mailbox, so "your" does not name us there, as it does in
+/// "your mail server".
 fn is_your_message(words: &Words, at: usize) -> bool {
     words.word(at) == "your"
         && party(words.word(at + 1)) == Some(Party::Message)
         && party(words.word(at + 2)).is_none()
 }
 
-/// Adds a subject. If it and the subject before it name one party together ("domain of the recipient"), they become one.
+/// Adds a subject. If `next` and the last subject name one party together ("domain of the recipient"), the two become one.
 fn add(found: &mut Vec<Subject>, words: &Words, next: Subject) {
     let near = |last: &Subject| {
         let between = last.end..next.start;

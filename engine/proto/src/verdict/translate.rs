@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::LazyLock;
 
-/// A map with words of this program as its keys. The text of a peer is only looked up and adds no keys, so a simple hash is safe.
+/// A map with words of this program as its keys. Text from mail servers is only looked up and never added, so a simple hash is
+/// safe.
 pub(super) type WordMap<T> = HashMap<&'static str, T, BuildHasherDefault<WordHasher>>;
 
 /// The hash FNV-1a, which is fast for short words.
@@ -37,7 +38,7 @@ impl Hasher for WordHasher {
 /// The words of other languages and their meanings.
 const WORDS: &str = include_str!("../../data/words.txt");
 
-/// Shortest beginning by which a word is recognized, in bytes.
+/// The shortest beginning, in bytes, by which a word is recognized.
 const PREFIX_BYTES_MIN: usize = 5;
 
 #[derive(Default)]
@@ -45,11 +46,9 @@ struct Dictionary {
     exact: WordMap<&'static str>,
     /// The meanings of words by their beginnings.
     prefixes: WordMap<&'static str>,
-    /// Length of the longest of `prefixes`, in bytes.
     prefix_bytes_max: usize,
     /// Forms that are found inside runs of characters without spaces.
     runs: WordMap<&'static str>,
-    /// Longest form of `runs`, in characters.
     run_chars_max: usize,
 }
 
@@ -69,7 +68,7 @@ static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(|| {
     dictionary
 });
 
-/// Every form in a file of words, each after its meaning. The meaning is empty if the form says nothing.
+/// All pairs of a meaning and a form in a file of words. The meaning is empty if the form says nothing.
 pub(super) fn entries(words: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = words.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(" = ")).flat_map(|(meaning, forms)| {

@@ -1,10 +1,11 @@
 //! Reduces the text of a reply to the words that carry its meaning.
 //!
-//! The echoes of a server (addresses, host names, IP addresses, links, quoted tokens) say nothing about the cause of a refusal: a
-//! mailbox called `greylist` or a domain called `blocked.example` must not decide. So echoes are removed first. Then differences
-//! without a meaning are removed: case, line breaks, punctuation, accents, articles, the forms of "not", and the many words for a
-//! mailbox, which all become [`MAILBOX`]. Links and host names are kept separately, because some of them name a blocklist. The
-//! place of an echo and its party are kept as a [`Mark`]: an echo of us shows that the text may be about us.
+//! What a server repeats (addresses, host names, IP addresses, links, quoted tokens: its echoes) says nothing about the cause of a
+//! refusal. A mailbox called `greylist` or a domain called `blocked.example` must not decide. So echoes are removed first. Then
+//! differences without a meaning are removed: case, line breaks, punctuation, accents, articles, the forms of "not", and the many
+//! words for a mailbox, which all become [`MAILBOX`]. Links and host names are kept separately, because some of them name a
+//! blocklist. If an echo belongs to the recipient, to us or to somebody else (its party), its place is kept as a [`Mark`], because
+//! an echo of us shows that the text may be about us.
 
 use super::echo::{Echo, Parties};
 use super::lexicon::spelled_out;
@@ -14,10 +15,10 @@ use crate::public_suffix::has_known_suffix;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// The one word for mailbox, user, account, recipient, address and the like.
+/// The canonical word for mailbox, user, account, recipient, address and the like.
 pub(super) const MAILBOX: &str = "mailbox";
 
-/// The word between two sentences. No phrase matches across it.
+/// The word that stands between two sentences. No phrase matches across it.
 pub(super) const APART: &str = "|";
 
 /// A text in canonical form.
@@ -30,23 +31,24 @@ pub(super) struct Words {
     apart: bool,
     /// Host names and links, lower case, separated by spaces.
     pub(super) links: String,
-    /// The echoes of parties, in the order of the text.
+    /// The echoes that belong to a party, in the order of the text.
     pub(super) marks: Vec<Mark>,
     /// The index of each word after a comma or a colon.
     pub(super) breaks: Vec<u32>,
 }
 
-/// An echo in a text.
+/// The place of an echo in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     /// The index of the word after the echo.
     pub(super) at: u32,
-    /// The party of the echo.
+    /// The party to which the echo belongs.
     pub(super) echo: Echo,
 }
 
 impl Words {
-    /// Reduces `text` to words. Host names, IP addresses and links become no words, and those of a party become marks.
+    /// Reduces `text` to words. Host names, IP addresses and links become no words. A host name or IP address of a party leaves a
+    /// mark.
     pub(super) fn of(text: &str, parties: &Parties<'_>) -> Words {
         let mut clean = fold(text);
         blank_echoes(&mut clean, parties);
@@ -65,7 +67,6 @@ impl Words {
         self.marks.push(Mark { at: self.ends.len() as u32 + after_gap, echo });
     }
 
-    /// How many words there are.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -83,8 +84,7 @@ impl Words {
             self.push_link(bare);
             return;
         }
-        // Sendmail adds the relay from which the connection came, whatever its reason is. So this is no sign that the text is about
-        // us.
+        // Sendmail adds "relay=" and our address to a refusal for any reason. So this is no sign that the text is about us.
         if bare.starts_with("relay=") {
             return;
         }
@@ -106,8 +106,8 @@ impl Words {
         if let Some(echo) = Echo::of_char(mark) {
             return self.mark(echo);
         }
-        // An opening bracket separates, as the end of a sentence does. A closing one takes that back, because brackets around an
-        // echo have no word in them and separate nothing.
+        // An opening bracket separates, as the end of a sentence does. A closing bracket cancels a separation that no word has
+        // followed, because brackets with only an echo inside separate nothing.
         self.apart = match mark {
             '(' | ';' | '!' | '?' | '\u{3002}' | '\u{ff01}' => true,
             ')' => false,
@@ -145,7 +145,7 @@ impl Words {
         self.links.push_str(link);
     }
 
-    /// Pushes a word as it is spelled. Its accents are removed, and a run of a script without spaces is cut into known forms.
+    /// Pushes a word as the server spelled it. Accents are removed, and a run of a script without spaces is cut into known forms.
     fn push_spelled(&mut self, word: &str) {
         if word.is_ascii() {
             self.push(word);
@@ -170,7 +170,7 @@ impl Words {
         }
     }
 
-    /// Pushes the meaning of a word, or the word itself if no language knows it.
+    /// Pushes the canonical words of a word, or the word itself if no list has it.
     fn push(&mut self, spelled: &str) {
         match VOCABULARY.get(spelled).copied().or_else(|| meaning(spelled)) {
             Some(meaning) => meaning.split_ascii_whitespace().for_each(|word| self.push_canonical(word)),
@@ -178,7 +178,7 @@ impl Words {
         }
     }
 
-    /// Pushes a canonical word, and joins it with the words before it if they are one thing, such as "mail box".
+    /// Pushes a canonical word. If it and the words before it mean one thing, such as "mail box", they are joined.
     fn push_canonical(&mut self, word: &str) {
         if self.ends_with("yours") {
             self.pop();
@@ -198,7 +198,7 @@ impl Words {
             ("grey" | "gray", "list" | "lists" | "listed" | "listing") | ("list", "grey") => "greylist",
             ("over", "quota") => "overquota",
             ("doesn" | "isn" | "couldn" | "don" | "didn" | "wasn" | "hasn" | "can", "t") => "not",
-            // The address of a network or a sender is not the mailbox that was asked about.
+            // The address of a network or of a sender is not the mailbox that mailprobe asked about.
             (before, MAILBOX) if is_of_another(before) => return,
             (MAILBOX, "ip" | "sender") => word,
             ("of", "ip" | "sender") if self.len() > 1 && self.word(self.len() - 2) == MAILBOX => {
@@ -237,8 +237,8 @@ impl Words {
     }
 }
 
-/// Whether a noun is ours after a word that means both "your" and "his": "votre serveur" is ours, but "sa quota" may belong to
-/// anyone.
+/// Whether a noun is ours after a word that means both "your" and "his" (`yours` in data/words.txt): "su servidor" is ours, but "su
+/// cuota" may belong to anyone.
 fn is_only_ours(noun: &str) -> bool {
     matches!(
         noun,
@@ -259,7 +259,7 @@ fn is_only_ours(noun: &str) -> bool {
     )
 }
 
-/// Whether the mailbox after this word is not the one that was asked about, as in "IP address" or "sender address".
+/// Whether the mailbox after this word is not the one that mailprobe asked about, as in "IP address" or "sender address".
 fn is_of_another(word: &str) -> bool {
     matches!(
         word,
@@ -283,13 +283,13 @@ fn is_of_another(word: &str) -> bool {
     )
 }
 
-/// English words with another canonical form, each with this form. The form is empty if the word says nothing here.
+/// English words that have another canonical form, with that form. The form is empty if the word says nothing.
 pub(super) static CANONICAL: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|| {
     let spellings = entries(include_str!("../../data/spellings.txt"));
     spellings.map(|(meaning, form)| (form, meaning)).chain([("", "")]).collect()
 });
 
-/// Every word that is known as a whole, with its canonical words. If several lists have a word, the English spellings count first,
+/// Every whole word that any list has, with its canonical words. If several lists have a word, the English spellings count first,
 /// then the words of phrases, then the words of other languages.
 static VOCABULARY: LazyLock<WordMap<&'static str>> = LazyLock::new(|| {
     let spelled = CANONICAL.iter().map(|(word, canonical)| (*word, *canonical));
@@ -355,8 +355,8 @@ fn ending(rest: &str) -> Ending {
     }
 }
 
-/// Overwrites addresses, and tokens in angle brackets or quotation marks, with spaces. Leaves the character of the echo in place of
-/// an address, and of a token that names a party.
+/// Overwrites addresses, and tokens in angle brackets or quotation marks, with spaces. In place of each address, and of each token
+/// that names a party, leaves the control character of the echo.
 fn blank_echoes(text: &mut [u8], parties: &Parties<'_>) {
     let mut at = 0;
     while let Some(sign) = memchr::memchr(b'@', &text[at..]).map(|found| at + found) {
@@ -392,7 +392,7 @@ fn is_domain_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b".-[".contains(&byte) || !byte.is_ascii()
 }
 
-/// Overwrites every `open token close` without a space in it. Leaves the character of the echo if the token names a party.
+/// Overwrites every `open token close` without a space in it. If the token names a party, leaves the control character of the echo.
 fn blank_tokens(text: &mut [u8], open: u8, close: u8, parties: &Parties<'_>) {
     let mut at = 0;
     while let Some(start) = memchr::memchr(open, &text[at..]).map(|found| at + found) {
