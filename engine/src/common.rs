@@ -75,7 +75,7 @@ impl Common {
         }
     }
 
-    /// Takes the works that wait for another try, if their clients have recalled them or drain.
+    /// Takes the works that wait for another try, if their clients have recalled them or are draining.
     pub(crate) fn take_recalled(&self) -> Vec<Work> {
         let recalled =
             self.state.borrow_mut().later.extract_if(.., |(_, work)| work.is_taken_back()).collect();

@@ -49,7 +49,7 @@ pub struct EngineConfig {
     /// The lists of the operator, which take precedence over the built-in lists.
     pub lists: SharedLists,
     /// The secret of this installation: 32 random bytes. It is the key of every keyed hash that leaves the engine. The names of
-    /// control recipients depend on it too, so that they stay the same for a domain and a day.
+    /// control recipients are made from it too, and stay the same for a domain and a day.
     pub installation: [u8; 32],
     /// The counts of refused recipients of an earlier run with the same secret, from [`crate::Engine::refusals`].
     pub refusals: Vec<KeptRefusals>,

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub enum UsedUp {
     /// The share of the holder. Only this holder can make room.
     Share,
-    /// The bound of all holders together is used up.
+    /// The bound of all holders together.
     All,
 }
 

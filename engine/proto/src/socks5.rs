@@ -61,7 +61,7 @@ pub enum HandshakeStep {
 /// Why a handshake failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandshakeFailure {
-    /// The proxy cannot be used. The fault is on our side, and says nothing about the destination.
+    /// The proxy cannot be used. This fault is on our side, and says nothing about the destination.
     Proxy(Fault),
     /// The proxy could not connect to the destination.
     Destination(Unreached),
@@ -78,7 +78,7 @@ pub enum Fault {
     Garbled,
     /// The proxy closed the connection before it was asked to connect.
     HungUp,
-    /// The proxy does not support CONNECT.
+    /// Reply 7 to CONNECT: the proxy does not support this command.
     NoConnect,
 }
 

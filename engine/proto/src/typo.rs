@@ -77,7 +77,7 @@ impl TypoTarget {
     }
 }
 
-/// The targets by the first letter of their names. In a mistyped name, this letter is the first or the second.
+/// The targets by the first letters of their names. A mistyped name has the letter of its target in the first or second place.
 #[derive(Clone, Default)]
 pub(crate) struct ByLetter(Vec<Vec<TypoTarget>>);
 

@@ -12,7 +12,7 @@ pub struct Quota<K> {
     held: Mutex<HashMap<K, u64>>,
 }
 
-/// An amount that a holder has taken from a quota. Dropping this gives it back.
+/// An amount that a holder has taken from a quota. Dropping the value gives the amount back.
 #[derive(Debug)]
 pub struct Taken<K: Eq + Hash + Clone> {
     quota: Arc<Quota<K>>,

@@ -1,4 +1,4 @@
-//! The commands that a probe sends (RFC 5321 4.1.1). DATA, VRFY and EXPN are not among them, so these are never sent.
+//! The commands that a probe sends (RFC 5321 4.1.1). DATA, VRFY and EXPN are not among them, so they are never sent.
 
 /// Appends one command with its line end to `out`.
 ///

@@ -95,7 +95,7 @@ pub enum Event {
     },
     /// The server has refused MAIL, so no recipient of the transaction gets an answer.
     MailRefused(Reply),
-    /// The session is over. Recipients without an answer get none.
+    /// The session is over. Recipients without an answer will get none.
     Over(Closure),
 }
 
@@ -109,7 +109,7 @@ pub enum Closure {
         /// The reply that refused us.
         reply: Reply,
     },
-    /// The server closed the connection at this step, or it broke.
+    /// The server closed the connection at this step, or the connection broke.
     Closed(Step),
     /// The server gave no reply before the deadline of the step.
     TimedOut(Step),
@@ -321,7 +321,7 @@ impl Dialog {
         }
     }
 
-    /// The server closed the connection, or it broke.
+    /// The server closed the connection, or the connection broke.
     pub fn on_closed(&mut self) {
         if !self.over {
             self.end(Closure::Closed(self.step));

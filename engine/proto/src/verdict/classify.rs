@@ -30,8 +30,8 @@ pub struct ReplyView<'a> {
     pub mx: &'a str,
     /// The reply with its code and text.
     pub reply: &'a Reply,
-    /// The recipient that RCPT named: the address that is checked, or another such as a control recipient. `None` at other stages,
-    /// or if it is not known.
+    /// The recipient that RCPT named: the address that is checked, or another recipient, such as a control recipient. `None` at
+    /// other stages, or if it is not known.
     pub recipient: Option<&'a str>,
     /// Our own names and address, as the server sees them.
     pub us: Us<'a>,
@@ -68,7 +68,7 @@ pub struct Classification {
     /// Whether the words or the code leave no doubt that the reply is about us or the session. Any other recipient would then get
     /// the same reply.
     pub to_all: bool,
-    /// Name of the rule that decided; docs/verdicts.md lists them.
+    /// The name of the rule that decided. docs/verdicts.md lists the rules.
     pub rule: &'static str,
 }
 

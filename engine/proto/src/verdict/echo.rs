@@ -51,7 +51,7 @@ pub(super) struct Parties<'a> {
     recipient_domain: &'a str,
     reverse_path: &'a str,
     ehlo: &'a str,
-    /// The registrable domains of our reverse-path and of our EHLO name. A domain that does not exist is an empty text.
+    /// The registrable domains of our reverse-path and of our EHLO name. An entry is empty if the name has no registrable domain.
     our_domains: OnceCell<[&'a str; 2]>,
     source: Option<IpAddr>,
     /// The IP address in our EHLO name, if this is an address literal.

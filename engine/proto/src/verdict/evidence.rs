@@ -4,22 +4,22 @@
 //! directory is down. Some refuse every recipient after a client has asked about too many unknown ones. A pool may have one node
 //! that does either. So a session holds its answers until a *checkpoint*. At the checkpoint, the later replies of the session
 //! decide which of these answers count:
-//! - An accept counts if the domain refused a recipient after the accept, permanently and because that recipient does not exist.
-//!   This can be another row, or the control recipient: a recipient that does not exist. Another row is enough only if the domain
-//!   also refused a control recipient within the last hour. Otherwise the row may be a closed mailbox of a domain that accepts
-//!   everyone else.
-//! - A refusal counts if the host accepted a mailbox after the refusal. This can be another row, or a *known mailbox*, which the
-//!   host accepted before. If there is no known mailbox, mailprobe asks about `postmaster@` the domain (RFC 5321 4.5.1) after
+//! - An accept counts if the domain refused another recipient later, permanently and because that recipient does not exist. The
+//!   other recipient is another address of the caller, or a *control recipient*: a recipient that mailprobe makes up. An address of
+//!   the caller is enough only if the domain also refused a control recipient in this session or within the last hour. Otherwise
+//!   the address may be a closed mailbox of a domain that accepts everyone else.
+//! - A refusal counts if the host accepted a mailbox later: another address of the caller, or a *known mailbox*, which the host
+//!   accepted before. If there is no known mailbox, mailprobe asks about `postmaster@` the domain (RFC 5321 4.5.1) after
 //!   [`REFUSALS_IN_A_ROW_MIN`] refusals in a row. Fewer refusals count without a question. If `postmaster@` is refused too, the
-//!   refusals count. If `postmaster@` is accepted, the control recipient shows whether the domain accepts every recipient.
+//!   refusals count. If `postmaster@` is accepted, the control recipient shows whether the domain accepts every recipient. If the
+//!   operator of the host is trusted to distinguish its mailboxes, a refusal counts without a proof.
 //! - If the domain refuses the control recipient in unclear words, mailprobe asks about a mailbox that the domain accepted, then
 //!   about a second control recipient of another shape, and then about the mailbox again. If the domain accepts the mailbox both
-//!   times and refuses the second control recipient, it distinguishes its mailboxes.
+//!   times and refuses the second control recipient, the domain distinguishes its mailboxes.
 //!
-//! If a session ends before its refusals are proven, the next session at the host takes them over ([`SessionEvidence::carry`]), and
-//! an accept in that session proves them. This needs an earlier accept in the first session, and at most [`REFUSALS_CARRIED_MAX`]
-//! refusals. No other unproven answer counts: mailprobe asks about its recipient in another session, or the recipient ends as
-//! unverifiable.
+//! A session may end before its refusals are proven. If it had an accept before them, and at most [`REFUSALS_CARRIED_MAX`]
+//! refusals, the next session at the host takes them over ([`SessionEvidence::carry`]), and an accept in that session proves them.
+//! No other unproven answer counts: mailprobe asks about its recipient in another session, or the recipient ends as unverifiable.
 //!
 //! The first checkpoint is due after [`CHECKPOINT_MIN`] answers, or at once if a caller waits for an answer. The last one is due at
 //! the end of the session. If all questions of a checkpoint were answered and the server has not changed, the checkpoint doubles
@@ -48,7 +48,7 @@ pub enum Held {
     Unclear,
 }
 
-/// A question to the server that a checkpoint needs answered.
+/// A question that a checkpoint has to ask the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProofQuestion {
     /// The control recipient of a domain.
@@ -353,7 +353,7 @@ impl<T> SessionEvidence<T> {
         self.entries.iter_mut().map(|entry| &mut entry.item).for_each(change);
     }
 
-    /// Removes the answers about the recipients for which `is_such` returns true, without a proof. Returns these recipients.
+    /// Removes the answers about the recipients for which `is_such` returns true, without proving them. Returns these recipients.
     pub fn take_where(&mut self, mut is_such: impl FnMut(&T) -> bool) -> Vec<T> {
         self.entries.extract_if(.., |entry| is_such(&entry.item)).map(|entry| entry.item).collect()
     }
@@ -493,7 +493,7 @@ impl<T> SessionEvidence<T> {
     }
 
     /// Whether the next session can still prove this refusal ([`REFUSALS_CARRIED_MAX`]): this session had few refusals, and it had
-    /// an accept before this one.
+    /// an accept before this refusal.
     fn may_be_carried(&self, entry: &Entry<T>) -> bool {
         self.refusals <= REFUSALS_CARRIED_MAX && self.accepted.is_some_and(|accepted| accepted < entry.at)
     }
@@ -545,8 +545,8 @@ impl<T> SessionEvidence<T> {
         vec![known, ProofQuestion::Control { domain, second: true }, known]
     }
 
-    /// A question about a recipient that a domain refused before it accepted its control recipient. If the domain now accepts the
-    /// recipient, it has changed. Otherwise it may always have accepted everyone else.
+    /// A question about a recipient that its domain refused, before the domain accepted the control recipient. If the domain
+    /// accepts the recipient now, the domain has changed. Otherwise the domain may always have accepted everyone else.
     fn refused_before(&self) -> Option<ProofQuestion> {
         let wants = |shown: &Shown| {
             shown.first == Some(QuestionResult::Accepted)

@@ -22,7 +22,7 @@ macro_rules! signals {
         #[repr(u8)]
         pub(super) enum Signal { $($(#[$doc])* $signal,)* }
 
-        /// Every signal with its name in data/phrases.txt.
+        /// Every signal that has a section in data/phrases.txt, after the name of the section.
         const NAMES: &[(&str, Signal)] = &[$($(($name, $signal),)?)*];
     };
 }
@@ -150,7 +150,7 @@ impl Signals {
 
 use Signal::*;
 
-/// Every claim with its name in data/phrases.txt.
+/// Every claim, after the name of its section in data/phrases.txt.
 const CLAIMS: [(&str, Claim); 8] = [
     ("says unserved", Claim::Unserved),
     ("says missing", Claim::Missing),
@@ -202,15 +202,15 @@ struct Node {
     signals: Signals,
     /// The claims of the predicates that end at this node, one bit for each [`Claim`].
     claims: u8,
-    /// The child node for each possible next word. The words are numbers, in ascending order.
+    /// The child nodes by the numbers of the next words, in ascending order.
     exact: Vec<(u32, usize)>,
-    /// The child node for each possible beginning of the next word, in ascending order.
+    /// The child nodes by the beginnings of the next words, in ascending order.
     prefixes: Vec<(Box<str>, usize)>,
     /// The child node after a gap.
     gap: Option<usize>,
 }
 
-/// Stands for the number of a word that has none.
+/// Stands in place of a number, for words without one.
 const NO_NUMBER: u32 = u32::MAX;
 
 static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(entries()));

@@ -25,7 +25,7 @@ pub(super) enum Claim {
     Refused,
     /// The subject could not be verified.
     Unverified,
-    /// The subject is not served here.
+    /// A domain is not served here.
     Unserved,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Predicate {
 enum Party {
     /// An address that is echoed and is not ours.
     Address,
-    /// An echo of us that no word for us accompanies.
+    /// An echo of us, without a word for us (such as "your") beside it.
     OurEcho,
     /// The mail itself.
     Message,
@@ -120,7 +120,7 @@ fn party_of_echo(echo: Echo) -> Party {
     }
 }
 
-/// Finds the subject of each predicate of a text, and raises the signal of both together.
+/// Finds the subject of each predicate of a text, and raises the signal that the subject and the predicate give together.
 pub(super) fn resolve(words: &Words, predicates: &[Predicate], signals: &mut Signals) {
     let subjects = subjects(words);
     raise_named(words, &subjects, signals);
@@ -276,8 +276,8 @@ fn is_frame(words: &Words, at: usize) -> bool {
     words.word(at) == MAILBOX && words.word(at + 1) == "rejected" && words.breaks.contains(&(at as u32 + 2))
 }
 
-/// Whether "your message" begins at this word. The message is for the mailbox, so "your" does not name us there, as it does in
-/// "your mail server".
+/// Whether "your message" begins at this word. The message is for the mailbox, so this "your" does not name us. The "your" of "your
+/// mail server" does.
 fn is_your_message(words: &Words, at: usize) -> bool {
     words.word(at) == "your"
         && party(words.word(at + 1)) == Some(Party::Message)

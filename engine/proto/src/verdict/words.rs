@@ -4,8 +4,8 @@
 //! refusal. A mailbox called `greylist` or a domain called `blocked.example` must not decide. So echoes are removed first. Then
 //! differences without a meaning are removed: case, line breaks, punctuation, accents, articles, the forms of "not", and the many
 //! words for a mailbox, which all become [`MAILBOX`]. Links and host names are kept separately, because some of them name a
-//! blocklist. If an echo belongs to the recipient, to us or to somebody else (its party), its place is kept as a [`Mark`], because
-//! an echo of us shows that the text may be about us.
+//! blocklist. An echo that belongs to a party ([`Echo`]) leaves a [`Mark`] in its place: an echo of us shows that the text may be
+//! about us.
 
 use super::echo::{Echo, Parties};
 use super::lexicon::spelled_out;
@@ -170,7 +170,7 @@ impl Words {
         }
     }
 
-    /// Pushes the canonical words of a word, or the word itself if no list has it.
+    /// Pushes the canonical words for a word as it is spelled, or the word itself if no list has it.
     fn push(&mut self, spelled: &str) {
         match VOCABULARY.get(spelled).copied().or_else(|| meaning(spelled)) {
             Some(meaning) => meaning.split_ascii_whitespace().for_each(|word| self.push_canonical(word)),
