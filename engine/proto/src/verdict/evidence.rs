@@ -107,7 +107,7 @@ fn is_unclear(said: &Classification) -> bool {
     matches!(said.class, Class::Unclear | Class::Policy) && !said.to_all && said.scope != Scope::Session
 }
 
-/// Facts from outside the session that decide which proofs it needs.
+/// Facts from outside the session that decide which proofs its answers need.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Context {
     /// The operator of the host is trusted to distinguish its mailboxes at all times.
