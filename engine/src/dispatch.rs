@@ -1,5 +1,7 @@
-//! Decides when a session begins. A group (the domains of a site with the same hosts) gets a session if enough works wait in its
-//! queue, and if the pace of the site, the budget of refused recipients, the session limit of the shard and the routes allow it.
+//! Decides when a session begins. A *work* is an address on its way through the engine. A *group* is the set of domains of one site
+//! (the hosts of one operator) that have the same hosts. A group gets a session if enough works wait in its queue, and if the pace
+//! of the site, the budget of refused recipients, the session limit of the shard and the routes (IP addresses of the hosts) allow
+//! it.
 
 use crate::asking::Asking;
 use crate::egress::rest;
@@ -78,7 +80,7 @@ pub(crate) fn begin_wanted<R: Runtime>(asking: &Rc<Asking>, now: Instant) {
     wanting.iter().for_each(|group| dispatch::<R>(asking, group, now));
 }
 
-/// Starts sessions for a group until it wants none or may have none. In the second case, the group is queued until a session ends
+/// Starts sessions for a group until the group wants none or may have none. If it may have none, it is queued until a session ends
 /// or a timer fires, unless no route is left.
 fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
     let site = &group.site;

@@ -3,7 +3,7 @@
 //! The code calls [`planted`] or [`sometimes`] where it has a defect. Without the feature `sim`, both are constant functions that
 //! return false, so the compiler removes all defects. A new defect also needs a name (`FAULTS` in `sim.rs`), and the failed check
 //! by which the simulation finds the defect (`broken_by` in `tools/xtask/src/sim/mod.rs`). [`Fault::Break`] gets both from
-//! `invariants.rs`.
+//! `invariants.rs`. `docs/glossary.md` defines the words, such as site, checkpoint and control recipient.
 
 use crate::invariants::Invariant;
 

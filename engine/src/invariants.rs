@@ -3,7 +3,8 @@
 //! The code calls [`holds`] where a rule must be true. If the rule is broken, the simulation (feature `sim`) records and reports
 //! this, any other debug build panics, and a release build does not check. For each rule, `Fault::Break` plants a defect that
 //! breaks the rule, so that tests can show that the check works. The simulated world (`tools/xtask/src/sim`) has the checks that
-//! are possible only from outside the engine, such as that each request gets one answer.
+//! are possible only from outside the engine, such as that each request gets one answer. `docs/glossary.md` defines the words of
+//! the rules, such as site, group and route.
 
 /// Declares the rules: for each its name in the code, its name on the command line, and a sentence.
 macro_rules! invariants {

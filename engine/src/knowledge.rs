@@ -7,7 +7,8 @@
 //!   mailbox, the host may refuse everyone.
 //! - For each host: runs of equal answers to single checks, and the time at which the host last changed its behaviour.
 //!
-//! How a host treats connections and sessions is recorded in `site/route.rs`, and the limits of a site in [`engine_proto::pace`].
+//! `site/route.rs` records how a host treats connections and sessions, and [`engine_proto::pace`] the limits of a site.
+//! `docs/glossary.md` defines the words.
 
 use crate::Priority;
 use crate::faults::{Fault, planted};

@@ -22,7 +22,8 @@
 //! - `checkpoint.rs`: the end of a checkpoint, which releases the held answers
 //! - `endings.rs`: the end of a connection, a session or a transaction
 //!
-//! `context.rs` gives both kinds the group and the route of the session, and what is known of the host.
+//! `context.rs` gives both kinds the group and the route of the session, and what is known of the host. `docs/glossary.md` defines
+//! the words of these modules, such as site, group and push back.
 
 mod checkpoint;
 mod context;

@@ -1,8 +1,9 @@
 //! The queue of a group: the works (addresses) that wait until a session asks about them. The group has several routes (IP
 //! addresses of hosts), and a session asks over one of them.
 //!
-//! A transaction takes works in this order. Single checks come first, then batches, then lists. Within a class, the owners take
-//! turns, one work each. A class that was passed over [`QUEUE_PASSED_MAX`] times while works of it waited gets the next turn.
+//! A transaction takes works in this order. Single checks come first, then batches, then lists. Within a class, the owners of the
+//! requests (accounts) take turns, one work each. A class that was passed over [`QUEUE_PASSED_MAX`] times while works of it waited
+//! gets the next turn.
 //!
 //! Works wait in *lanes*. All works of a lane have tried the same routes, so the lanes show, without a look at each work, whether a
 //! route has work, and whether a work has a route left. There are few lanes, because routes are tried in order. Works at which a

@@ -19,7 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Interval of the search for works (addresses in the engine) with a deadline that has passed.
+/// Shortest interval of the search for works (addresses in the engine) with a deadline that has passed. The search runs at a
+/// heartbeat (every 200 ms), so the real interval is about 400 ms.
 const SWEEP: Duration = Duration::from_millis(250);
 /// Interval of the search for groups and results of walks that have not been used for a while. If groups take too much memory, the
 /// interval is [`SWEEP`].

@@ -2,8 +2,8 @@
 //! and mailprobe gives no verdict about an address that depends on it.
 //!
 //! All shards (the threads of the engine) share [`Resolvers`] and [`Connections`], so each shard knows what the others have seen.
-//! Both consist of atomics, because nothing on the path of an address takes a lock. A race between two shards only makes an outage
-//! begin or end a moment too early or too late.
+//! Both consist of atomics without a lock, because every look-up and every connection uses them. A race between two shards only
+//! makes an outage begin or end a moment too early or too late.
 //!
 //! One dead host is never an outage, and neither are dead hosts among live ones. An outage of connections needs failures at
 //! [`OUTAGE_SITES_MIN`] sites (a site: all mail hosts of one operator) within [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] without a

@@ -1,5 +1,5 @@
-//! The time in which a source (our address or proxy) rests at a site that blocks it. During this time mailprobe does not contact
-//! the site from the source, and no other source takes over.
+//! The time in which a source (our address or proxy) rests at a site (the hosts of one operator) that blocks it. During this time
+//! mailprobe does not contact the site from the source, and no other source takes over.
 //!
 //! A block first takes only one route (one address of a host) out of use, for a minute (`site/route.rs`). When no route of the
 //! group can be used, the source rests at the whole site, for five minutes at first. [`engine_proto::egress::Rests`] records this

@@ -1,5 +1,5 @@
-//! What the end of a connection, a session or a transaction means for the route (an IP address of a host), for the pace of the
-//! site, and for the works (addresses) that have no reply yet.
+//! What the end of a connection, a session or a transaction means for the route (an IP address of a host), for the pace of the site
+//! (its limits, which adapt to what the site allows), and for the works (addresses) that have no reply yet.
 
 use super::context::{Place, ProbeContext};
 use crate::egress::connect::Unconnected;

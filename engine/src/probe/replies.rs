@@ -1,5 +1,6 @@
 //! Interprets the replies to RCPT about works (addresses on their way through the engine) and the replies to MAIL, and acts on
-//! refusals that a host gives to everyone. `control_replies.rs` interprets the replies about other recipients.
+//! refusals that a host gives to everyone. `control_replies.rs` interprets the replies about other recipients. `docs/glossary.md`
+//! defines the words, such as trusted operator and known mailbox.
 
 use super::context::{Place, ProbeContext};
 use super::endings::push_back;

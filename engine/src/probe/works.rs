@@ -1,5 +1,5 @@
 //! The transaction that asks about works (addresses on their way through the engine): which works it asks about, and what happens
-//! to those without a reply.
+//! to those without a reply. `transaction.rs` handles the events.
 
 use super::context::{Place, ProbeContext};
 use super::endings::{cut_off, out_of_time, put_back_rest};
