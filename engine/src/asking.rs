@@ -115,7 +115,6 @@ impl Asking {
         self.state.borrow_mut()
     }
 
-    /// How many sessions, groups, sites and waiting works there are.
     #[cfg(feature = "sim")]
     pub(crate) fn census(&self) -> Census {
         let state = self.state();

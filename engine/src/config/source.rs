@@ -8,8 +8,8 @@ use std::net::IpAddr;
 pub struct SourceConfig {
     /// The way from the source to mail servers.
     pub way: SourceWay,
-    /// The argument of EHLO. `None`: as [`super::EngineConfig::ehlo`]. If that is an address literal of this machine, a source with
-    /// an address uses the literal of this address.
+    /// The argument of EHLO. `None`: [`super::EngineConfig::ehlo`]. If that is `None` too and this machine has no full name: the
+    /// literal of the address of the source, or for a proxy that of this machine.
     pub ehlo: Option<String>,
     /// The reverse-path of MAIL. `None`: [`super::EngineConfig::mail_from`], otherwise `postmaster@` the EHLO name of the source.
     pub mail_from: Option<String>,

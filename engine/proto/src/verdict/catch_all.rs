@@ -1,10 +1,10 @@
 //! The control recipient: a recipient that does not exist. The reply to it shows whether its domain refuses mailboxes that do not
 //! exist.
 //!
-//! No reply text says that a domain accepts every recipient. So an accept proves a mailbox only if the server refuses the control
-//! recipient of the same domain, permanently and because it does not exist. If the server accepts the control recipient too, the
-//! domain is a catch-all. Any other reply to the control recipient proves nothing by itself, and the accepted address is
-//! unverifiable.
+//! No reply text says that a domain accepts every recipient. So an accept proves a mailbox only if the server refuses a recipient
+//! of the same domain that does not exist. If the server refuses the control recipient permanently because it does not exist, an
+//! accept proves a mailbox. If the server accepts the control recipient, the domain is a catch-all. Any other reply to the control
+//! recipient proves nothing by itself, and the accepted address is unverifiable.
 
 use super::classify::{Classification, reason_at_rcpt};
 use super::provider::Provider;

@@ -30,7 +30,6 @@ impl Echo {
         }
     }
 
-    /// The echo for which a control character stands.
     pub(super) fn of_char(c: char) -> Option<Echo> {
         match c {
             '\u{1}' => Some(Echo::Recipient),

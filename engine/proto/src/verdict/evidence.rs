@@ -12,7 +12,8 @@
 //!   accepted before. If there is no known mailbox, mailprobe asks about `postmaster@` the domain (RFC 5321 4.5.1) after
 //!   [`REFUSALS_IN_A_ROW_MIN`] refusals in a row. Fewer refusals count without a question. If `postmaster@` is refused too, the
 //!   refusals count. If `postmaster@` is accepted, the control recipient shows whether the domain accepts every recipient. If the
-//!   operator of the host is trusted to distinguish its mailboxes, a refusal counts without a proof.
+//!   operator of the host is trusted to distinguish its mailboxes, a refusal counts without a proof. A refusal in unclear words
+//!   counts only if the host accepted a mailbox later and the domain refused the control recipient.
 //! - If the domain refuses the control recipient in unclear words, mailprobe asks about a mailbox that the domain accepted, then
 //!   about a second control recipient of another shape, and then about the mailbox again. If the domain accepts the mailbox both
 //!   times and refuses the second control recipient, the domain distinguishes its mailboxes.
@@ -133,10 +134,10 @@ pub enum Proof {
     Changed,
     /// The questions about the answer got no clear reply.
     Unclear,
-    /// The session ended before the answer was proven, but the next session at the host can still prove it: see
-    /// [`SessionEvidence::carry`].
+    /// The session ended, or had no room for the questions, before the answer was proven. The next session at the host can still
+    /// prove it: see [`SessionEvidence::carry`].
     Carried,
-    /// The session ended before the answer was proven.
+    /// The session ended, or had no room for the questions, before the answer was proven.
     Lost,
 }
 

@@ -100,7 +100,8 @@ signals! {
     UnavailableOrDenied = "unavailable-or-denied",
     /// The server wants the next attempt over IPv4.
     WantsIpv4 = "wants-ipv4",
-    /// The server does not accept our command or the order of our commands.
+    /// The server does not accept our command or the order of our commands. No rule reads this signal, but its phrases make their
+    /// words known.
     Protocol = "protocol",
     /// A domain does not exist or is disabled, and the text does not say which domain.
     SomeDomain,

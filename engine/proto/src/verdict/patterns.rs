@@ -55,13 +55,11 @@ pub(super) struct Rule {
 /// The stages at which a rule applies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// At every stage.
     Any,
     /// At RCPT of any recipient.
     Rcpt,
     /// Before RCPT.
     Early,
-    /// At MAIL.
     Mail,
 }
 

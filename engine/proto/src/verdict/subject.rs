@@ -91,7 +91,6 @@ impl Subject {
     }
 }
 
-/// The party that a word names.
 fn party(word: &str) -> Option<Party> {
     Some(match word {
         MAILBOX => Party::Mailbox,
@@ -245,7 +244,6 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
     adjacent.or(adjective).or(last).or(next).or(addressed).copied()
 }
 
-/// The subjects of the text, in order.
 fn subjects(words: &Words) -> Vec<Subject> {
     let mut found: Vec<Subject> = Vec::new();
     let mut marks = words.marks.iter().peekable();

@@ -145,7 +145,7 @@ impl Words {
         self.links.push_str(link);
     }
 
-    /// Pushes a word as the server spelled it. Accents are removed, and a run of a script without spaces is cut into known forms.
+    /// Pushes a word as the server spelled it, with or without accents. A run of a script without spaces is cut into known forms.
     fn push_spelled(&mut self, word: &str) {
         if word.is_ascii() {
             self.push(word);
