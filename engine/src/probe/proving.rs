@@ -63,8 +63,8 @@ pub(super) async fn prove<R: Runtime>(
 }
 
 /// If the host ends sessions after one or two refusals, asks about its known mailbox before the works, because after the refusals
-/// it would be too late. Once in a session. `None` if nothing was asked: the host allows more refusals, has no known mailbox, or
-/// there is no room.
+/// it would be too late. A session does this once. `None` if nothing was asked: the host allows more refusals, has no known
+/// mailbox, or there is no room.
 pub(super) async fn open_with_known<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,

@@ -42,7 +42,8 @@ pub(super) fn room<R: Runtime>(
         recipients = recipients.min(TRANSACTION_RECIPIENTS_MAX) / 2;
     }
     if context.state().is_blanket(&context.route().host) {
-        // The host gives the same refusal to every recipient. One more is enough to see whether it still does.
+        // The host gives the same refusal to every recipient, or to every one of a domain. One more recipient shows whether it
+        // still does.
         recipients = recipients.min(1);
     }
     recipients = recipients.min(extensions.recipients_max.map_or(usize::MAX, |most| most as usize));
@@ -57,8 +58,8 @@ pub(super) fn room<R: Runtime>(
         return SessionRoom::Proof;
     }
     if bounds_errors {
-        // After the last refusal that the site allows in a session, it ends the session or slows it down. So some of the allowed
-        // refusals are kept for the proof.
+        // After the last refusal that the site allows in a session, the site ends the session or delays its replies. So some of the
+        // allowed refusals are kept for the proof. `wanted` is the number of domains that need a control recipient.
         let kept = match wanted {
             // The session holds nothing yet. It will need a control recipient, and `postmaster@` if there is no known mailbox.
             0 if holds_none => {
@@ -69,8 +70,7 @@ pub(super) fn room<R: Runtime>(
                 }
             }
             0 => 1,
-            // One control recipient for each of these domains. If one is refused in unclear words, the proof also needs a second
-            // control recipient and a known mailbox.
+            // If a control recipient is refused in unclear words, the proof also needs a second one and a known mailbox.
             wanted => wanted + 2,
         };
         // The first transaction with works has at least one, because another session would have no more room than this one.
