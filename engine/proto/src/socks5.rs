@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 const VERSION: u8 = 5;
-/// The version of the exchange of user name and password. RFC 1929 numbers it separately from SOCKS.
+/// The version of the password exchange. RFC 1929 numbers it separately from SOCKS.
 const AUTH_VERSION: u8 = 1;
 const NO_AUTHENTICATION: u8 = 0;
 const USER_AND_PASSWORD: u8 = 2;
@@ -141,7 +141,7 @@ pub struct Handshake<'c> {
     step: HandshakeStep,
     outgoing: Vec<u8>,
     /// The bytes that are not parsed yet: an incomplete reply, or the first bytes from the destination. At most
-    /// [`crate::limits::SOCKS_REPLY_BYTES_MAX`] bytes, and those of one read.
+    /// [`crate::limits::SOCKS_REPLY_BYTES_MAX`] bytes, plus the bytes of one read.
     received: Vec<u8>,
 }
 

@@ -56,7 +56,7 @@ struct TypoTarget {
     domain: Cow<'static, str>,
     /// The index of the first dot.
     dot: usize,
-    /// The index in [`FIRST_CHOICES`]. The domains of the operator come next, with the length of that list; all others have
+    /// The index in [`FIRST_CHOICES`]. Domains of the operator have the number after the last index, and all others have
     /// `usize::MAX`.
     rank: usize,
 }

@@ -2,8 +2,8 @@
 //!
 //! The driver carries bytes both ways, starts TLS on [`Event::StartTls`], and calls [`Dialog::on_timeout`] when
 //! [`Dialog::deadline`] has passed. The state machine never sends DATA. To a server that does not offer PIPELINING, it sends one
-//! command at a time. Only the reply to its own RCPT answers a recipient. If the session ends early, the recipients without such a
-//! reply have no answer.
+//! command at a time. A recipient is answered only by the reply to its own RCPT. If the session ends early, the recipients without
+//! such a reply have no answer.
 //!
 //! RSET is not sent at the end of a transaction, but at the beginning of the next one. So the last transaction of a session needs
 //! no RSET. This matters because servers count RSET as a junk command (Postfix `smtpd_junk_command_limit`).

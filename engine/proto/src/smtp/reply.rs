@@ -210,7 +210,7 @@ impl ReplyParser {
         Ok(last)
     }
 
-    /// Removes the parsed bytes. If none are left, the buffer is freed, so that an idle session holds no memory for it.
+    /// Removes the parsed bytes. If none are left, the buffer is freed, so that the parser of an idle session holds no memory.
     fn compact(&mut self) {
         if self.start == self.buffer.len() {
             self.buffer = Vec::new();

@@ -87,7 +87,7 @@ impl<'a> Parties<'a> {
         if ours { Echo::Us } else { Echo::Other }
     }
 
-    /// The party to which a host name in a text belongs. `None` if the host is neither ours nor of the recipient. `None` also for a
+    /// The party to which a host name in a text belongs. `None` if the host is neither ours nor the recipient's. `None` also for a
     /// host in a domain of ours if the MX host is in this domain too.
     pub(super) fn of_host(&self, host: &str) -> Option<Echo> {
         let host = host.as_bytes();

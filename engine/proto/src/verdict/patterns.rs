@@ -28,7 +28,7 @@ pub(super) struct Facts {
     pub(super) status: Option<EnhancedCode>,
     pub(super) provider: Option<Provider>,
     pub(super) signals: Signals,
-    /// The text repeats a name or address of ours, and does not repeat that of the recipient. So the text is about us.
+    /// The text repeats our name or address, and does not repeat the recipient's address. So the text is about us.
     pub(super) echoes_us_alone: bool,
 }
 

@@ -29,7 +29,7 @@ pub(super) enum Claim {
     Unserved,
 }
 
-/// A claim, and the range of the words that make it. `end` is the index after the last of them.
+/// A claim, and the range of the words that make it. `end` is the index after the last word.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Predicate {
     pub(super) claim: Claim,
@@ -69,8 +69,8 @@ impl Party {
     }
 }
 
-/// A party, and the range of the words that name it. `end` is the index after the last of them. The range of an echo without words
-/// is empty.
+/// A party, and the range of the words that name it. `end` is the index after the last word. The range of an echo without words is
+/// empty.
 #[derive(Debug, Clone, Copy)]
 struct Subject {
     party: Party,
@@ -85,7 +85,7 @@ impl Subject {
         Subject { party, start, end, echo: start == end }
     }
 
-    /// Whether words name the subject. They do not if it is only an echo of an address or of us.
+    /// Whether words name the subject. An echo alone (of an address, or of us) does not count.
     fn is_named(&self) -> bool {
         !matches!(self.party, Party::Address | Party::OurEcho)
     }
