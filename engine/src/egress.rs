@@ -22,7 +22,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// All sources of the engine.
 pub(crate) struct Pool {
     pub(crate) sources: Vec<Arc<Source>>,
     /// Whether the configuration names the sources. Otherwise there is one source, for which the kernel chooses the address. It
@@ -30,7 +29,6 @@ pub(crate) struct Pool {
     pub(crate) named: bool,
 }
 
-/// One source of sessions, with its state.
 pub(crate) struct Source {
     /// The name by which [`choose`] finds the source of a site. If it changed, the sites would get other sources.
     id: String,

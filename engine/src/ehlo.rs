@@ -30,7 +30,6 @@ pub(crate) fn parse(text: &str) -> Result<String, String> {
     Ok(domain.as_str().to_owned())
 }
 
-/// Whether an EHLO name is an address literal.
 pub(crate) fn is_literal(name: &str) -> bool {
     name.starts_with('[')
 }

@@ -51,7 +51,6 @@ pub(crate) struct Knowledge {
     /// How often `mailboxes` has changed. [`MailboxFreshness`] compares this number.
     mailbox_changes: u64,
     singles: HashMap<Rc<str>, SingleRun>,
-    /// When each host last changed its behaviour.
     changed: HashMap<Rc<str>, Instant>,
     keyed: Hashing,
 }
@@ -210,12 +209,10 @@ impl Knowledge {
         self.entry(key, now).no_postmaster = Some(now);
     }
 
-    /// Whether the host has a known mailbox.
     pub(crate) fn has_mailbox(&self, host: &Rc<str>, now: Instant) -> bool {
         self.mailboxes.get(host).is_some_and(|known| known.until > now)
     }
 
-    /// The address of the known mailbox.
     pub(crate) fn mailbox(&self, host: &Rc<str>, now: Instant) -> Option<String> {
         let known = self.mailboxes.get(host)?;
         let is_fresh = known.until > now || planted(Fault::Break(Invariant::KnownFresh));
@@ -333,7 +330,6 @@ impl Knowledge {
         self.changed.get(host).is_some_and(|at| *at + CONTROL_TTL > now)
     }
 
-    /// Records that the host refused a control recipient.
     pub(crate) fn on_control_refused(&mut self, host: &Rc<str>) {
         if let Some(run) = self.singles.get_mut(host) {
             run.accepted = 0;

@@ -184,6 +184,8 @@ async fn transact<R: Runtime>(
             (is_due, !evidence.is_empty(), accepts)
         };
         let is_shut = place.state().is_shut(&place.route().host, R::now());
+        // After a blanket refusal (the host refuses everyone alike), the session asks about no further works. It goes on only to
+        // prove accepts that it holds.
         if is_shut && !accepts {
             return SessionEnd::Quit(NextSession::Again);
         }

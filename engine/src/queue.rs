@@ -33,7 +33,6 @@ use std::time::Instant;
 const CLASSES: usize = 3;
 const SINGLE: usize = Priority::Single as usize;
 
-/// The queue of a group: see the module.
 pub(crate) struct Queue {
     /// Whether the recipients of a transaction must have the same domain.
     one_domain: bool,
@@ -113,7 +112,6 @@ impl Queue {
         taken
     }
 
-    /// Takes all works with a deadline that has passed.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Work> {
         self.take_due(|deadline| deadline <= now)
     }
@@ -176,7 +174,6 @@ impl Queue {
         self.works.len()
     }
 
-    /// The number of waiting single checks.
     pub(crate) fn singles(&self) -> usize {
         self.deadlines[SINGLE].len()
     }

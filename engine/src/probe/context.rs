@@ -49,7 +49,6 @@ impl<'a> Place<'a> {
         ProbeContext { place: self, now }
     }
 
-    /// The route of the session.
     pub(super) fn route(self) -> &'a Route {
         &self.group.routes[self.index]
     }

@@ -22,7 +22,6 @@ pub(super) enum SessionRoom {
     OverBudget,
 }
 
-/// Finds the room of the next transaction of an open session.
 pub(super) fn room<R: Runtime>(
     context: &ProbeContext<'_>,
     session: &Session<R>,

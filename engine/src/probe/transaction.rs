@@ -200,7 +200,6 @@ pub(super) async fn hear<R: Runtime>(
 }
 
 impl ProbeContext<'_> {
-    /// Records that the server has replied to a RCPT.
     fn on_answer(&self) {
         self.state().on_answer();
         self.asking.shared().on_reached(self.group.source);

@@ -44,7 +44,6 @@ const NETWORK_FILE_SYSTEMS: &[(u32, &str)] = &[
     (0x6573_5546, "FUSE"),
 ];
 
-/// The open file of a table.
 #[derive(Debug)]
 pub(super) struct SharedFile {
     file: Arc<File>,

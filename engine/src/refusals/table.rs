@@ -38,7 +38,6 @@ use std::time::{Duration, SystemTime};
 const HEADER_WORDS: usize = 512;
 /// The first word of the file: the text `mailprb` and a zero byte.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"mailprb\0");
-/// The version of this layout.
 pub(super) const VERSION: u64 = 1;
 /// The indexes of the words in the header, from here on.
 pub(super) const MAGIC_AT: usize = 0;
@@ -57,7 +56,6 @@ const WRITTEN_AT: usize = 5;
 const SITE_WORDS: usize = 1 + REFUSALS_CELLS;
 /// The number of places in a bucket. A key has a place in one bucket only, so a search looks at these places alone.
 const PLACES_A_BUCKET: usize = 16;
-/// The number of bits of a word.
 const BITS: usize = u64::BITS as usize;
 /// The bucket depends only on the bits of a key from this one on. The lowest 16 bits are the same in all keys of a node.
 const BUCKET_SHIFT: u32 = 20;
@@ -68,7 +66,6 @@ pub struct RefusalTable {
     memory: MmapRaw,
     /// The number of places.
     sites: usize,
-    /// The number of this run.
     run: usize,
     /// The buckets in which any place may be taken, a bit for each. In a file, these are all buckets, because other runs give
     /// places too.
