@@ -176,9 +176,14 @@ impl Asking {
             let is_used_up = budget.is_used_up(self.shared().refusal_step(now));
             is_used_up.then(|| budget.wait(self.shared().since_epoch(now)))
         };
-        let Some(wait) = self.state().budget(group).and_then(used_up) else { return false };
-        for other in self.groups_of(&group.site_name, group.source) {
-            other.take_all_waiting().into_iter().for_each(|work| work.fail(Outage::OverBudget(wait)));
+        let Some(after) = self.state().budget(group).and_then(used_up) else { return false };
+        let groups = self.groups_of(&group.site_name, group.source);
+        let refusals = |group: &Rc<Group>| {
+            (0..group.routes.len()).find_map(|index| group.route_state(index).refusal_of_us())
+        };
+        let refused_us = groups.iter().find_map(refusals);
+        for work in groups.iter().flat_map(|group| group.take_all_waiting()) {
+            work.fail(Outage::OverBudget { after, refused_us });
         }
         true
     }

@@ -214,8 +214,13 @@ pub enum Outage {
     /// address again after some of them are answered. Requests with [`Priority::Single`] never get this.
     SiteFull,
     /// Within the last hour, the site has refused as many recipients as its budget allows, so the address is not asked about now.
-    /// Submit it again after this time.
-    OverBudget(Duration),
+    OverBudget {
+        /// Submit the address again after this time.
+        after: Duration,
+        /// The rule by which a host of the site refuses recipients because of us, if it does so now. Such refusals count in the
+        /// budget, and a later check alone gets them again.
+        refused_us: Option<&'static str>,
+    },
     /// The engine stops. All requests without an answer get this one.
     Stopping,
 }

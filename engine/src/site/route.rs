@@ -29,6 +29,7 @@ use crate::faults::{Fault, planted};
 use crate::knowledge::MailboxFreshness;
 use engine_proto::address::Domain;
 use engine_proto::limits::CHANGES_MAX;
+use engine_proto::retry::may_tell_more;
 use engine_proto::verdict::ObservedReply;
 use engine_proto::verdict::catch_all::accepts_everything;
 use engine_proto::verdict::classify::Classification;
@@ -200,6 +201,12 @@ impl RouteState {
     /// The refusal that the host gives to every recipient, if this is certain by now.
     pub(crate) fn blanket(&self, host: &str) -> Option<BlanketRefusal> {
         self.refused_alike.as_ref()?.of_all(host)
+    }
+
+    /// The rule by which the host has refused recipients since its last clear reply, if a later check alone gets the same answer.
+    /// One refusal is enough: this only names the cause of a wait.
+    pub(crate) fn refusal_of_us(&self) -> Option<&'static str> {
+        self.refused_alike.as_ref().map(RefusedAlike::rule).filter(|rule| !may_tell_more(rule))
     }
 
     /// Whether the host refuses all recipients in the same way, or all recipients of one domain.

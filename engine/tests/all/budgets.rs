@@ -2,6 +2,7 @@
 
 use crate::support::{self, answer, submit};
 use engine::config::{EngineConfig, Pace};
+use engine::proto::limits::REFUSALS_KEPT_FOR_PROOF;
 use engine::{Engine, KeptRefusals, Outage, Priority, RefusalTable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -34,7 +35,7 @@ fn whoever_is_over_the_budget_is_told_so_at_once() {
                 assert_eq!(finding.reason.as_str(), "mailbox_not_found", "{}", finding.rule);
                 found += 1;
             }
-            Err(Outage::OverBudget(wait)) => {
+            Err(Outage::OverBudget { after: wait, refused_us: None }) => {
                 assert!(
                     wait > Duration::from_secs(55 * 60) && wait <= Duration::from_secs(65 * 60),
                     "{wait:?}"
@@ -50,7 +51,7 @@ fn whoever_is_over_the_budget_is_told_so_at_once() {
     // Somebody who comes later hears it at once, whoever he is.
     let asked = Instant::now();
     let answer = support::ask(&client, "user-1@b.example", Priority::Single);
-    assert!(matches!(answer.result, Err(Outage::OverBudget(_))), "{:?}", answer.result);
+    assert!(matches!(answer.result, Err(Outage::OverBudget { .. })), "{:?}", answer.result);
     assert!(asked.elapsed() < Duration::from_secs(5));
     engine.stop();
 }
@@ -69,7 +70,7 @@ fn ask(engine: &Engine, names: std::ops::Range<u64>) -> u64 {
         submit(&client, name, &format!("nobody-{name}@b.example"), Priority::List);
     }
     let results = (0..count).map(|_| answer(&client).result);
-    results.filter(|result| matches!(result, Err(Outage::OverBudget(_)))).count() as u64
+    results.filter(|result| matches!(result, Err(Outage::OverBudget { .. }))).count() as u64
 }
 
 #[test]
@@ -140,4 +141,26 @@ fn engines_that_share_a_table_share_the_budget() {
     assert_eq!(ask(&looker, 3 * ROWS..4 * ROWS), ROWS, "the budget is used up");
     looker.stop();
     std::fs::remove_file(path).expect("the file of the table");
+}
+
+#[test]
+fn refusals_of_us_are_named_when_the_budget_is_used_up() {
+    let net = support::world(&format!("{WORLD}mailboxes.policy = [\"blocked-#\"]\n"));
+    let engine = start(&net, Vec::new());
+    let look = engine.refusals();
+    assert_eq!(ask(&engine, 0..1), 0);
+    engine.stop();
+    // The budget has room for fewer refusals than those after which the host is left alone.
+    let mut kept = look();
+    kept[0].steps[0].refused = u32::try_from(BUDGET).unwrap() - REFUSALS_KEPT_FOR_PROOF as u32 - 2;
+    let engine = start(&net, kept);
+    let client = engine.client(10);
+    let mut results = (0..10)
+        .map(|name| support::ask(&client, &format!("blocked-{name}@b.example"), Priority::Batch).result);
+    let over = results.find(|result| !matches!(result, Ok(finding) if finding.rule == "blocklist"));
+    let named = |result: &Result<_, _>| {
+        matches!(result, Err(Outage::OverBudget { refused_us: Some("blocklist"), .. }))
+    };
+    assert!(over.as_ref().is_some_and(named), "{over:?}");
+    engine.stop();
 }

@@ -12,7 +12,7 @@ fn ask(client: &Client, address: &str) -> &'static str {
         Ok(finding) => finding.reason.as_str(),
         Err(Outage::Unavailable) => "unavailable",
         Err(Outage::SiteFull) => "crowded",
-        Err(Outage::OverBudget(_)) => "over budget",
+        Err(Outage::OverBudget { .. }) => "over budget",
         Err(Outage::Stopping) => "stopping",
     }
 }

@@ -10,9 +10,9 @@ use utoipa::ToSchema;
 #[cfg_attr(test, derive(ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BatchState {
-    /// Some rows have no answer yet.
+    /// Some rows have no result yet.
     Processing,
-    /// All rows have an answer.
+    /// All rows have a result, also because the batch was cancelled.
     Completed,
 }
 
@@ -39,7 +39,8 @@ pub struct BatchStatus {
     pub batch_id: String,
     /// The number of submitted addresses, with duplicates.
     pub total: u32,
-    /// The number of submitted addresses that have a result.
+    /// The number of submitted addresses that have a result. After a cancellation these are all: an address without an answer has the
+    /// result `unverifiable`.
     pub checked: u32,
     /// A row for each address in the order of the request, once the batch is completed.
     pub results: Option<Vec<ResultRow>>,

@@ -84,7 +84,7 @@ pub enum WaitCause {
     RefusalBudget,
     /// The service reaches no resolver, or no mail server at all.
     Outage,
-    /// Its turn: it was not asked yet, or is being asked.
+    /// Its first answer: it was not asked yet, or is being asked for the first time.
     Queue,
 }
 
@@ -104,9 +104,10 @@ impl WaitCause {
             WaitCause::RetryLater => "no final answer yet, as with greylisting",
             WaitCause::NoAnswer => "no answer of the mail server or of DNS",
             WaitCause::RefusalBudget => "the budget of refused recipients is used up for now",
-            WaitCause::Outage => "no resolver or no mail server at all can be reached",
+            WaitCause::Outage => "no resolver gives a usable answer, or no mail server at all can be reached",
             WaitCause::Queue => {
-                "not asked yet, or being asked: a first try without an answer takes about a minute"
+                "no server has answered yet: not asked so far, or the first try is under way, which takes about a minute if no \
+                 server answers"
             }
         }
     }
@@ -191,11 +192,12 @@ pub struct BatchSummary {
     pub batch_id: String,
     /// The name that the request gave it; null if it has none.
     pub name: Option<String>,
-    /// Whether every row is answered.
+    /// Whether every row has a result.
     pub completed: bool,
     /// The number of submitted addresses, with duplicates.
     pub total: u32,
-    /// The number of submitted addresses that have a result.
+    /// The number of submitted addresses that have a result. After a cancellation these are all: an address without an answer has the
+    /// result `unverifiable`.
     pub checked: u32,
     /// The time of creation, in RFC 3339 with an offset.
     pub created_at: String,

@@ -165,7 +165,7 @@ async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Ch
             return settle(checks, hold, question.hash, finding).await.inspect(|_| charge(share));
         }
         Ok(Ok(Err(none))) => {
-            if matches!(none, NoFinding::Outage(Outage::OverBudget(_))) {
+            if matches!(none, NoFinding::Outage(Outage::OverBudget { .. })) {
                 count(&checks.tally.over_budget);
             }
             none.into()

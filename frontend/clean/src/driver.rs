@@ -12,7 +12,7 @@ use super::marks::Marker;
 use super::outage::OutageWatch;
 use super::outcome::Outcome;
 use super::part::PartRows;
-use super::progress::{AwaitedDomain, Progress, Standing};
+use super::progress::{Progress, Standing};
 use super::putoff::{PutOff, Turn};
 use super::rows::Rows;
 use super::seen::Seen;
@@ -473,6 +473,7 @@ impl Run<'_> {
             again: self.stall.asked_again(),
             silence: millis(waits.silence),
             max_wait: millis(waits.later),
+            outage: self.outage.is_on(),
             read: self.read,
             rows: match size {
                 Some(size) => Some(read * size as f64 / self.row.end.max(1) as f64),
@@ -482,11 +483,7 @@ impl Run<'_> {
         let (left, awaited) = self.time_left.estimate(&facts);
         let awaited = awaited.map(|awaited| {
             let name = awaited.domain.and_then(|number| self.summary.domains.name(number));
-            AwaitedDomain {
-                name: name.unwrap_or("some domains").to_owned(),
-                why: awaited.why,
-                others: awaited.others,
-            }
+            (awaited, name.unwrap_or("some domains").to_owned())
         });
         let done = self.finished_rows();
         self.parts.progress.show(&Standing {

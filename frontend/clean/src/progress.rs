@@ -1,5 +1,6 @@
 //! The progress line on the terminal.
 
+use super::time_left::Awaited;
 use api::Reason;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lists::numbers::{counted, grouped};
@@ -29,20 +30,11 @@ pub(super) struct Standing {
     pub is_fast: bool,
     /// The time left, if it is known.
     pub left: Option<Duration>,
-    pub awaited: Option<AwaitedDomain>,
+    /// The domain that the run waits for, with its name.
+    pub awaited: Option<(Awaited, String)>,
     /// Number of input bytes read, and number of rows read.
     pub bytes: u64,
     pub read: u64,
-}
-
-/// A domain that the run waits for.
-#[derive(Debug, Clone, Default)]
-pub(super) struct AwaitedDomain {
-    pub name: String,
-    /// The cause of the wait.
-    pub why: &'static str,
-    /// Number of other domains that the run waits for.
-    pub others: usize,
 }
 
 /// Interval between updates of the line.
@@ -127,7 +119,7 @@ fn line(standing: &Standing, elapsed: Duration) -> String {
     let unverifiable = found.of(Reason::Unverifiable);
     let good = counted(good, "address", "addresses");
     line += &format!("; {good} {what}, {} unverifiable", grouped(unverifiable));
-    if let Some(AwaitedDomain { name, why, others }) = awaited {
+    if let Some((Awaited { why, others, .. }, name)) = awaited {
         line += &format!("; waiting for {name} ({why})");
         if *others > 0 {
             line += &format!(" and {}", counted(*others as u64, "other domain", "other domains"));
@@ -161,7 +153,7 @@ mod tests {
         for reason in [Reason::MailboxExists, Reason::Unverifiable, Reason::CatchAll, Reason::RoleAccount] {
             (0..250).for_each(|_| found.add(reason));
         }
-        let awaited = AwaitedDomain { name: "a.example".into(), why: "greylisting", others: 2 };
+        let awaited = (Awaited { domain: Some(0), why: "greylisting", others: 2 }, "a.example".into());
         let standing = Standing {
             done: 1000,
             resumed: 400,

@@ -142,7 +142,7 @@ impl Fake {
             || address.local() == "short" && !again;
         let result = match address.local() {
             _ if outage => Err(Outage::Unavailable),
-            "budget" if !again => Err(Outage::OverBudget(self.budget_after)),
+            "budget" if !again => Err(Outage::OverBudget { after: self.budget_after, refused_us: None }),
             _ => Ok(reason),
         };
         let (rule, retry_after) = match address.local() {

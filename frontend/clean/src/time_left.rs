@@ -173,6 +173,8 @@ pub(super) struct RunFacts {
     /// How long rows wait without progress, and `--max-wait`.
     pub silence: u64,
     pub max_wait: u64,
+    /// Whether no domain is to blame: the last answers are outages of the service itself.
+    pub outage: bool,
     /// Number of rows read, and how many the list has in all; `None` if it is not known.
     pub read: u64,
     pub rows: Option<f64>,
@@ -376,7 +378,11 @@ impl TimeLeft {
         let silent = if gives_up { (given_up - now as f64).max(0.0) } else { 0.0 };
         let left = progress.max(lasting).max(connecting).max(silent);
         let is_known = left > 0.0 || of_all.is_some();
-        (is_known.then(|| Duration::from_millis(left as u64)), awaited.most())
+        let mut awaited = awaited.most();
+        if let Some(awaited) = awaited.as_mut().filter(|_| facts.outage) {
+            awaited.why = WaitCause::Outage.words();
+        }
+        (is_known.then(|| Duration::from_millis(left as u64)), awaited)
     }
 }
 
@@ -486,8 +492,11 @@ mod tests {
         }
         (0..400).for_each(|_| delay(&mut times, 0, Cause::Connection, [3_600_000, 3_605_000, 0]));
         (0..400).for_each(|_| times.on_again(0, 3_605_000));
-        let left = stated(&mut times, &facts(3_606_000, 3_600_000));
+        let now = RunFacts { outage: true, ..facts(3_606_000, 3_600_000) };
+        let left = stated(&mut times, &now);
         assert!(left < 600.0, "{left} s");
+        delay(&mut times, 0, Cause::Connection, [3_606_000, 3_611_000, 0]);
+        assert_eq!(times.estimate(&now).1.map(|it| it.why), Some(WaitCause::Outage.words()));
     }
 
     #[test]

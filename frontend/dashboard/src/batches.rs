@@ -1,12 +1,12 @@
 //! `/batches` and `/batches/{id}`: the batches of the signed-in account.
 
-use super::page::time;
+use super::page::{UNASKED, time};
 use super::{chart, page};
 use crate::problem::Problem;
 use crate::visit::Visit;
-use api::{Reason, WaitCause};
+use api::Reason;
 use http_core::Reply;
-use lists::numbers::grouped;
+use lists::numbers::{counted, grouped};
 use lists::words::address_text;
 use maud::{Markup, html};
 use store::clock;
@@ -31,7 +31,7 @@ pub fn table(recent: &[BatchSummary]) -> Markup {
             p.empty { "No batches. Send up to 200 addresses at once with " a href="/docs" { "the API" } "." }
         } @else {
             div.scroll tabindex="0" role="region" aria-label="Batches" { table.stack {
-                thead { tr { th scope="col" { "Created" } th scope="col" { "Batch" } th.number scope="col" { "Addresses" } th.number scope="col" { "Addresses checked" } th scope="col" { "State" } } }
+                thead { tr { th scope="col" { "Created" } th scope="col" { "Batch" } th.number scope="col" { "Addresses" } th.number scope="col" { "With a result" } th scope="col" { "State" } } }
                 tbody { @for batch in recent { tr {
                     td data-label="Created" { (time(batch.created_at)) }
                     td.wrap data-label="Batch" {
@@ -42,7 +42,10 @@ pub fn table(recent: &[BatchSummary]) -> Markup {
                         @if batch.is_test { " " span.tag { "test" } }
                     }
                     td.number data-label="Addresses" { (grouped(batch.total.into())) }
-                    td.number data-label="Addresses checked" { (grouped((batch.checked - batch.refunded).into())) }
+                    td.number data-label="With a result" {
+                        (grouped(batch.checked.into()))
+                        @if batch.refunded > 0 { br; span.soft { (grouped(batch.refunded.into())) " not checked" } }
+                    }
                     td data-label="State" { @if batch.completed { span.tag.good { "completed" } } @else { span.tag { "processing" } } }
                 } } }
             } }
@@ -68,6 +71,9 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         }
         @if let Some(name) = &view.name { p.wrap { (name) } }
         div #progress data-refresh=[(!view.completed).then(|| format!("/batches/{id}"))] {
+            @if !view.completed && let Some(why) = visit.dashboard.lists.actions.refusal_of_us(&[id]) {
+                p.notice.warn { (why) }
+            }
             (state(&view, page::waiting(visit.dashboard.batch_wait, id.0.made_at())))
         }
     };
@@ -79,9 +85,10 @@ fn state(view: &BatchView, late: Markup) -> Markup {
     let Some(results) = &view.results else {
         return html! {
             section.card {
-                label for="bar" { (grouped(view.checked.into())) " of " (grouped(view.total.into())) " addresses checked" }
+                label for="bar" { (grouped(view.checked.into())) " of " (grouped(view.total.into())) " addresses have a result" }
                 progress #bar max=(view.total) value=(view.checked) {}
-                p.soft { "This part of the page is updated every two seconds. " (late) }
+                (late)
+                p.soft { "This part of the page is updated every two seconds." }
             }
         };
     };
@@ -91,18 +98,18 @@ fn state(view: &BatchView, late: Markup) -> Markup {
     }
     html! {
         section.card {
-            h2 { (grouped((view.checked - view.refunded).into())) " of " (grouped(view.total.into())) " addresses checked" }
+            h2 { (grouped(view.checked.into())) " of " (grouped(view.total.into())) " addresses have a result" }
             @if view.refunded > 0 {
                 p {
-                    (grouped(view.refunded.into())) " addresses have no answer. They cost nothing, and are shown as unverifiable. Each has one of these causes:"
+                    (grouped((view.checked - view.refunded).into())) " checked, " (grouped(view.refunded.into()))
+                    " not checked. Those that were not checked cost nothing. Their result is unverifiable, here and in the API. Each has one of these causes:"
                 }
                 ul {
-                    li { "the batch was cancelled before the address was checked" }
-                    li { (WaitCause::Outage.words()) }
-                    li { (WaitCause::RefusalBudget.words()) }
+                    li { "without an answer when the batch was cancelled" }
+                    @for cause in UNASKED { li { (cause) } }
                 }
             }
-            @if !view.is_test { p.soft { (grouped(view.charged)) " credits charged." } }
+            @if !view.is_test { p.soft { (counted(view.charged, "credit", "credits")) " charged." } }
             (chart::verdicts(&counts))
         }
         section.card {

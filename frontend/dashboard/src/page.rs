@@ -24,12 +24,20 @@ pub fn notice(wrong: Option<&str>) -> Markup {
     html! { @if let Some(wrong) = wrong { p.notice.bad role="alert" { (wrong) } } }
 }
 
-/// What the addresses of a batch without a result wait for, and how long. `created_at` is the time of the batch.
+/// Why an address without an answer was free, besides a cancellation: words for a batch and for a list that have ended.
+pub const UNASKED: [&str; 2] = [
+    "not answered in an outage of the service",
+    "not asked because the budget of refused recipients was used up",
+];
+
+/// What the addresses of a batch without a result wait for, and how long: the store has no cause for each of them. `created_at` is the
+/// time of the batch.
 pub fn waiting(wait: Duration, created_at: UnixMs) -> Markup {
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(UnixMs::MAX);
     html! {
-        "An address without a result is not asked yet, or is tried again (" (WaitCause::RetryLater.words()) ", or "
-        (WaitCause::NoAnswer.words()) "). All have a result by about " (time(created_at.saturating_add(wait_ms))) "."
+        p.soft { "An address without a result waits for one of these causes:" }
+        ul.soft { @for cause in WaitCause::ALL { li { (cause.words()) } } }
+        p.soft { "All have a result by about " (time(created_at.saturating_add(wait_ms))) ", after an outage later." }
     }
 }
 

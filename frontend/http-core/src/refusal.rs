@@ -139,12 +139,17 @@ impl Refusal {
     }
 
     /// 503: the budget of refused recipients of the recipient's mail server is used up. `after` is the time until it has room.
-    pub fn over_budget(after: Duration) -> Refusal {
+    /// `refuses_us`: the refusals were about us, and not about the recipients.
+    pub fn over_budget(after: Duration, refuses_us: bool) -> Refusal {
         let wait =
             after.as_secs().saturating_add(u64::from(after.subsec_nanos() > 0)).clamp(1, RETRY_BUDGET_MAX_S);
+        let why = match refuses_us {
+            true => "refuses this service, for example because of a blocklist",
+            false => "refused many addresses recently",
+        };
         let message = format!(
-            "The recipient's mail server refused many addresses recently, so it gets no more questions for now; nothing \
-             was charged and a retry after {wait} s is safe."
+            "The recipient's mail server {why}, so it gets no more questions for now; nothing was charged and a retry after {wait} s \
+             is safe."
         );
         Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", wait.to_string())
     }
@@ -274,7 +279,9 @@ impl From<NoFinding> for Refusal {
             NoFinding::Refused(engine::Refusal::Full) | NoFinding::Outage(Outage::SiteFull) => {
                 Refusal::full()
             }
-            NoFinding::Outage(Outage::OverBudget(after)) => Refusal::over_budget(after),
+            NoFinding::Outage(Outage::OverBudget { after, refused_us }) => {
+                Refusal::over_budget(after, refused_us.is_some())
+            }
             NoFinding::Outage(Outage::Stopping) | NoFinding::Refused(engine::Refusal::Stopping) => {
                 Refusal::unready()
             }
@@ -336,10 +343,12 @@ mod tests {
             (Duration::from_secs(2_400), "2400"),
             (Duration::MAX, "3900"),
         ] {
-            let refusal = Refusal::over_budget(after);
+            let refusal = Refusal::over_budget(after, false);
             assert_eq!(refusal.body.error, ErrorCode::TemporarilyUnavailable);
             assert_eq!(refusal.headers, [("retry-after", Cow::Borrowed(wait))]);
             assert!(refusal.body.message.contains(&format!("after {wait} s")), "{}", refusal.body.message);
+            let blocked = Refusal::over_budget(after, true).body.message;
+            assert!(blocked.contains("blocklist") && !blocked.contains("many addresses"), "{blocked}");
         }
     }
 }

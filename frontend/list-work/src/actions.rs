@@ -4,11 +4,12 @@ use crate::temp::TempFiles;
 use crate::work::Lists;
 use api::{Reason, WaitCause};
 use checks::batch::{Limits, NewBatches};
+use lists::words;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{
-    AccountId, Authority, List, ListId, ListProgress, ListState, StoreError, SubscriptionStatus, UnixMs,
-    WaitingRows, clock,
+    AccountId, Authority, BatchId, List, ListId, ListProgress, ListState, StoreError, SubscriptionStatus,
+    UnixMs, WaitingRows, clock,
 };
 use store_rules::Store;
 
@@ -32,6 +33,8 @@ pub struct Progress {
     pub charged: u64,
     /// What the other addresses of a running list wait for. With `checked`, the sum is the number of different addresses.
     pub waiting: Vec<WaitingAddresses>,
+    /// Why the check of the list cannot go on now, in sentences; empty if it can.
+    pub problem: String,
 }
 
 /// Addresses that wait for the same cause.
@@ -145,7 +148,19 @@ impl Actions {
             waiting.push(WaitingAddresses { cause: WaitCause::Queue, addresses, until: None });
         }
         waiting.sort_by_key(|waiting| std::cmp::Reverse(waiting.addresses));
-        Ok(Progress { checked, counts, charged, waiting })
+        let waits_for_budget = waiting.iter().any(|waiting| waiting.cause == WaitCause::RefusalBudget);
+        let problem = match list.state {
+            ListState::Running if list.why.is_empty() && waits_for_budget => {
+                self.refusal_of_us(&self.store.open_batches_of(list)).unwrap_or_default()
+            }
+            _ => list.why.clone(),
+        };
+        Ok(Progress { checked, counts, charged, waiting, problem })
+    }
+
+    /// How a mail server refuses us, if addresses of these batches wait because of it, in sentences.
+    pub fn refusal_of_us(&self, batches: &[BatchId]) -> Option<String> {
+        self.new_batches.refusal_of_us(batches).map(words::refusal_of_us)
     }
 
     fn waiting(&self, rows: WaitingRows) -> WaitingAddresses {

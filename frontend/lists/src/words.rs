@@ -146,6 +146,14 @@ pub fn rule(name: &str) -> RuleWords {
     }
 }
 
+/// Why addresses wait for the budget of a site that refuses us by this rule, in sentences.
+pub fn refusal_of_us(name: &str) -> String {
+    let because = sentence(rule(name).meaning);
+    format!(
+        "{because} Its refusals count in the budget of refused recipients, which is used up, so further addresses wait."
+    )
+}
+
 /// The words for a rule about a reply, by the class and the scope of the rule.
 fn reply_rule(name: &str) -> RuleWords {
     let known = rules().find(|(known, ..)| *known == name).map(|(_, class, scope, _)| (class, scope));

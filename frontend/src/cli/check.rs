@@ -17,6 +17,7 @@ use engine::proto::address::Address;
 use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
 use learn::{Applied, Table};
 use lists::numbers::grouped;
+use lists::words::{self, RuleWords};
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -233,10 +234,10 @@ fn warn_of_names(addresses: &[String]) {
 fn unasked(rows: &[Row], fast: bool, trouble: Option<String>) -> Option<String> {
     let outages = || rows.iter().filter_map(|row| row.answer.as_ref().err());
     let budgets = outages().filter_map(|outage| match outage {
-        Outage::OverBudget(after) => Some(*after),
+        Outage::OverBudget { after, refused_us } => Some((*after, *refused_us)),
         _ => None,
     });
-    let budgets: Vec<Duration> = budgets.collect();
+    let budgets: Vec<(Duration, Option<&str>)> = budgets.collect();
     let others = outages().count() - budgets.len();
     if others > 0 {
         let why = trouble.unwrap_or_else(|| no_answers(fast).to_owned());
@@ -245,13 +246,19 @@ fn unasked(rows: &[Row], fast: bool, trouble: Option<String>) -> Option<String> 
             all => format!("{others} of {all} addresses could not be checked: {why}"),
         });
     }
-    let minutes = budgets.iter().max()?.as_secs().div_ceil(60);
-    Some(format!(
+    let minutes = budgets.iter().map(|(after, _)| after).max()?.as_secs().div_ceil(60);
+    let mut text = format!(
         "{} of the addresses {} not checked: within the last hour their servers refused as many recipients as the \
          budget allows; try again in {minutes} min, or use --pace fast, which allows more",
         budgets.len(),
         if budgets.len() == 1 { "was" } else { "were" },
-    ))
+    );
+    let refusals_of_us = || budgets.iter().filter_map(|(_, refused_us)| *refused_us);
+    if let Some(rule) = refusals_of_us().next() {
+        let RuleWords { meaning, advice } = words::rule(rule);
+        text += &format!("; for {} of them, {meaning}: {advice}", refusals_of_us().count());
+    }
+    Some(text)
 }
 
 /// The cause of outages, if the engine knows no fault of the resolvers.
@@ -272,7 +279,7 @@ fn cause(outage: &Outage) -> &'static str {
     match outage {
         Outage::Unavailable => "outage",
         Outage::SiteFull => Left::SILENT,
-        Outage::OverBudget(_) => Left::BUDGET,
+        Outage::OverBudget { .. } => Left::BUDGET,
         Outage::Stopping => "stopped",
     }
 }
@@ -555,7 +562,10 @@ mod tests {
 
     #[test]
     fn it_is_told_why_addresses_were_not_asked_about() {
-        let minutes = |count: u64| Outage::OverBudget(Duration::from_secs(count * 60 - 1));
+        let minutes = |count: u64| Outage::OverBudget {
+            after: Duration::from_secs(count * 60 - 1),
+            refused_us: (count == 40).then_some("blocklist"),
+        };
         let down =
             "the address could not be checked: no resolver answers, or no mail server can be reached; ";
         for (outages, expected) in [
@@ -575,7 +585,9 @@ mod tests {
             assert!(said.is_none_or(|said| said.starts_with(expected.unwrap())), "{outages:?}");
         }
         let row = Row { answer: Err(minutes(40)), trace: Vec::new() };
-        assert!(unasked(&[row], false, None).unwrap().contains("try again in 40 min, or use --pace fast"));
+        let said = unasked(&[row], false, None).unwrap();
+        assert!(said.contains("try again in 40 min, or use --pace fast"), "{said}");
+        assert!(said.ends_with("for 1 of them, the mail server refuses this machine, for example because of a blocklist: see `mailprobe doctor`, and remove the cause"), "{said}");
         let row = Row { answer: Err(Outage::Unavailable), trace: Vec::new() };
         let said = unasked(&[row], true, Some("the resolver denies every name".into()));
         assert_eq!(said.unwrap(), "the address could not be checked: the resolver denies every name");
@@ -592,11 +604,12 @@ mod tests {
             let words = ["check", "a@b.example"].iter().chain(flags);
             <Command as clap::Parser>::try_parse_from(words).ok().unwrap().args
         };
+        let over_budget = Outage::OverBudget { after: Duration::ZERO, refused_us: None };
         for (flags, outage, expected) in [
             (&[][..], Outage::Unavailable, "a@b.example\tnot checked\t-\toutage\n"),
             (&["--fast"], Outage::Unavailable, "a@b.example\tnot checked\t-\toutage\n"),
             (&["--trace"], Outage::Unavailable, "a@b.example\tnot checked\t-\toutage\n    dns failed\n"),
-            (&[], Outage::OverBudget(Duration::ZERO), "a@b.example\tnot checked\t-\trefusal_budget\n"),
+            (&[], over_budget, "a@b.example\tnot checked\t-\trefusal_budget\n"),
             (&["--json"], Outage::Unavailable, "{\"email\":\"a@b.example\",\"error\":\"outage\"}\n"),
             (
                 &["--json", "--trace"],

@@ -4,7 +4,7 @@
 //! `outage` and `stopping` are the engine's outages, `full` is a full queue, `never` has no answer before a recall, and
 //! `panic` is a defect. `later.2` has a server that defers by one second, twice, and `down.2` an outage, twice; then
 //! the mailbox exists. `budget` has a site without budget for 40 minutes, and `budget.2` one without budget for a
-//! second, twice. `silent` has a server that takes no connection. A verdict on an address of `host7.example` has the evidence 7; `withdraw` withdraws it, and each
+//! second, twice. `blocked` has a site that refuses us, without budget for 40 minutes. `silent` has a server that takes no connection. A verdict on an address of `host7.example` has the evidence 7; `withdraw` withdraws it, and each
 //! `mailbox_not_found` counts as refused by the site and source 7. The addresses that were asked about are written to
 //! the file that [`ASKED`] names. The answer of DNS about a domain's mail hosts depends on its first label in the same
 //! way: `absent`, `unknown`, `outage` or `full`; with any other label it has some.
@@ -132,6 +132,10 @@ fn observed(reason: Reason) -> Option<Box<Observation>> {
     Some(Box::new(Observation { host: "mx1.example".into(), reply: Some(reply) }))
 }
 
+fn over_budget(after_s: u64, refused_us: Option<&'static str>) -> Outage {
+    Outage::OverBudget { after: Duration::from_secs(after_s), refused_us }
+}
+
 /// The finding at the `tries`th time.
 fn find(word: &str, tries: u32, evidence: Option<u64>) -> Result<Finding, Outage> {
     let found = |reason| {
@@ -140,7 +144,7 @@ fn find(word: &str, tries: u32, evidence: Option<u64>) -> Result<Finding, Outage
     };
     match word.split_once('.') {
         Some(("budget", times)) if tries <= times.parse().unwrap() => {
-            return Err(Outage::OverBudget(Duration::from_secs(1)));
+            return Err(over_budget(1, None));
         }
         Some(("later", times)) if tries <= times.parse().unwrap() => {
             let retry_after = Some(Duration::from_secs(1));
@@ -158,7 +162,8 @@ fn find(word: &str, tries: u32, evidence: Option<u64>) -> Result<Finding, Outage
     }
     match word {
         "outage" => Err(Outage::Unavailable),
-        "budget" => Err(Outage::OverBudget(Duration::from_secs(2400))),
+        "budget" => Err(over_budget(2400, None)),
+        "blocked" => Err(over_budget(2400, Some("blocklist"))),
         "withdraw" => found(Reason::Unverifiable),
         "silent" => {
             let finding = found(Reason::Unverifiable)?;

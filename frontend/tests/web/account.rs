@@ -91,7 +91,7 @@ fn days_count_what_was_charged_by_reason() {
     let batch = server.post(&key, "/v1/verify/batch", r#"{"emails":["a@example.com","b@example.com"]}"#);
     let id = batch.json()["batch_id"].as_str().unwrap().to_owned();
     let path = format!("/batches/{id}");
-    wait(&mut browser, &path, "Share").says("2 addresses checked").says("b@example.com");
+    wait(&mut browser, &path, "Share").says("2 of 2 addresses have a result").says("b@example.com");
     browser.get("/batches").says(&id).says("completed");
     let usage = browser.get("/usage");
     assert!(usage.text().matches("<rect").count() >= 3, "two days and the verdicts: {}", usage.text());

@@ -4,6 +4,7 @@ use crate::harness::server::Server;
 use crate::until;
 use crate::web::browser::{Browser, Page, signed_up};
 use crate::web::keys::make;
+use api::WaitCause;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::io::Write as _;
@@ -118,6 +119,45 @@ fn a_running_list_says_what_it_has_found_and_what_it_waits_for() {
     assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 5_000 - 4);
     let shown = server.administer_json(&["account", "show", email]);
     assert_eq!(shown["account"]["balance"]["spent"], 4);
+}
+
+#[test]
+fn a_refusal_of_us_is_named_when_the_budget_is_used_up() {
+    let refusal = "The mail server refuses this machine, for example because of a blocklist.";
+    let server = Server::start(&["--batch-wait", "20s"]);
+    let mut browser = rich(&server, "joe@example.com");
+    let key = make(&mut browser, "", "live");
+    let mut lists = ["blocked", "budget"].map(|local| {
+        let path =
+            upload(&mut browser, "list.csv", format!("email\n{local}@a.example\n").as_bytes(), "").path;
+        let page = wait(&mut browser, &path, "Cost");
+        browser.press(&page, &format!("{path}/start"));
+        // A sentence there, so its first letter differs.
+        let page = wait(&mut browser, &path, &WaitCause::RefusalBudget.words()[1..]);
+        (local, page.plain().contains(refusal), server.get(&key, &format!("/v1{path}")).json(), path)
+    });
+    for (local, is_named, list, _) in &lists {
+        assert_eq!(*is_named, *local == "blocked");
+        let problem = list["problem"].as_str().unwrap_or_default();
+        assert_eq!(problem.starts_with(refusal), *is_named, "{list}");
+    }
+    // A batch says so too, and both forget it at their end.
+    let emails = json!({ "emails": ["blocked@b.example", "mailbox_exists@b.example"] }).to_string();
+    let created = server.post(&key, "/v1/verify/batch", &emails).json();
+    let batch = created["batch_id"].as_str().unwrap();
+    let page = wait(&mut browser, &format!("/batches/{batch}"), refusal);
+    page.says("1 of 2 addresses have a result").says(WaitCause::RefusalBudget.words());
+    let cancelled = server.post(&key, &format!("/v1/verify/batch/{batch}/cancel"), "").json();
+    assert_eq!((&cancelled["checked"], &cancelled["status"]), (&json!(2), &json!("completed")));
+    let page = browser.get(&format!("/batches/{batch}"));
+    page.says("2 of 2 addresses have a result 1 checked, 1 not checked.").says("1 credit charged.");
+    assert!(!page.plain().contains(refusal), "{}", page.plain());
+    browser.get("/batches").says("2 2 1 not checked completed");
+    let path = &mut lists[0].3;
+    server.post(&key, &format!("/v1{path}/cancel"), "");
+    let page = browser.get(path);
+    page.says("after 0 of 1 different addresses; 1 was not checked.");
+    assert!(!page.plain().contains(refusal), "{}", page.plain());
 }
 
 #[test]

@@ -146,6 +146,7 @@ impl Feeder {
     /// Forgets batches that ended without a message to this thread: through another node, or with their account.
     async fn forget_ended(&self, queue: &mut Queue) -> Result<(), StoreError> {
         let mut ended = queue.open();
+        self.new_batches.keep_refusals(&ended);
         if ended.is_empty() {
             return Ok(());
         }
@@ -355,8 +356,11 @@ impl Feeder {
             }
             Err(Outage::Unavailable) => queue.failed(ticket, now),
             Err(Outage::SiteFull) => queue.on_site_full(ticket, now),
-            Err(Outage::OverBudget(after)) => {
+            Err(Outage::OverBudget { after, refused_us }) => {
                 count(&self.tally.over_budget);
+                if let Some((batch, rule)) = queue.batch_of(ticket).zip(refused_us) {
+                    self.new_batches.note_refusal(batch, rule);
+                }
                 queue.over_budget(ticket, after, now);
             }
             // The engine stops, and the feeder stops with it. The next start asks again.

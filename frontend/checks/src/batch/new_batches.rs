@@ -1,5 +1,6 @@
-//! The announcement of new and cancelled batches and of the shutdown to the feeder.
+//! The announcement of new and cancelled batches and of the shutdown to the feeder, and what the feeder tells the pages of batches.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use store::{BatchId, OpenBatch};
@@ -15,6 +16,8 @@ struct Arrivals {
     news: News,
     closed: bool,
     feeder: Option<Waker>,
+    /// The rules by which sites refuse us, by the batches whose rows wait because of it.
+    refusals: HashMap<BatchId, &'static str>,
 }
 
 /// Announcements; each has a few words.
@@ -44,6 +47,27 @@ impl NewBatches {
             state.news.cancelled.extend(batches);
         }
         wake(state);
+    }
+
+    /// Rows of this batch wait for the budget of a site that refuses us by this rule.
+    pub fn note_refusal(&self, batch: BatchId, rule: &'static str) {
+        self.lock().refusals.insert(batch, rule);
+    }
+
+    /// Removes the notes about batches that are not among these.
+    pub fn keep_refusals(&self, open: &[BatchId]) {
+        let mut state = self.lock();
+        if !state.refusals.is_empty() {
+            let open: HashSet<&BatchId> = open.iter().collect();
+            state.refusals.retain(|batch, _| open.contains(batch));
+        }
+    }
+
+    /// The rule by which a site refuses us, if rows of one of these batches wait because of it. Only the node that works on a batch
+    /// knows it, and not after a restart: this only explains a wait.
+    pub fn refusal_of_us(&self, batches: &[BatchId]) -> Option<&'static str> {
+        let state = self.lock();
+        batches.iter().find_map(|batch| state.refusals.get(batch).copied())
     }
 
     /// Announces the shutdown of the server.

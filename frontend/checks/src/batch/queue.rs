@@ -301,6 +301,11 @@ impl Queue {
         Some((ticket, question))
     }
 
+    /// The batch of a question that is under way.
+    pub fn batch_of(&self, ticket: Ticket) -> Option<BatchId> {
+        self.under_way.get(&ticket).map(|(_, question)| question.batch)
+    }
+
     /// Returns a question for which the engine had no room. It is the next one of its account again.
     pub fn put_back(&mut self, ticket: Ticket) {
         let Some(question) = self.take(ticket) else { return };

@@ -131,7 +131,7 @@ impl Run<'_> {
                 self.budget.release(ticket);
                 Ok(())
             }
-            Err(Outage::OverBudget(after)) => self.on_spent_budget(answered, after, now),
+            Err(Outage::OverBudget { after, .. }) => self.on_spent_budget(answered, after, now),
             Err(Outage::Stopping) => Err(stopped()),
         }
     }

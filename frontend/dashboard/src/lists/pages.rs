@@ -2,7 +2,7 @@
 
 use super::download;
 use crate::form::token_field;
-use crate::page::{notice, time};
+use crate::page::{UNASKED, notice, time};
 use crate::problem::Problem;
 use crate::redirect;
 use crate::visit::Visit;
@@ -282,7 +282,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                 }
             }
             ListState::Running => {
-                @if !list.why.is_empty() { p.notice.warn { (list.why) } }
+                @if !done.problem.is_empty() { p.notice.warn { (done.problem) } }
                 (progress(list, done))
             },
             ListState::Paused => {
@@ -369,7 +369,7 @@ fn charged(list: &List, done: &Progress) -> String {
 /// so free addresses with another verdict were checked before.
 fn why_free(free: u64, unverifiable: u64) -> String {
     let before = "checked within 24 hours before";
-    let unasked = "not answered in an outage of the service, or not asked because the budget of refused recipients was used up";
+    let unasked = UNASKED.join(", or ");
     let addresses = counted(free, "address was", "addresses were");
     match free.saturating_sub(unverifiable) {
         _ if unverifiable == 0 => format!("{addresses} free: {before}."),

@@ -9,7 +9,7 @@ use crate::rows::{Rows, Table, Walk};
 use crate::shared::Shared;
 use crate::tables::{
     LIST_CODES, LIST_PARTS, LIST_USE, LISTS, META, META_LIST_USE, account_range, index_key, list_key,
-    part_key,
+    part_key, split,
 };
 use crate::txn::Txn;
 use crate::{batches, lists, reason};
@@ -205,6 +205,12 @@ impl Store {
         self.read(Some(Box::new(wants)), move |shared, rows| {
             lists::progress(rows, &shared.vault, (&list, &batches), now)
         })
+    }
+
+    /// The batches of a list whose answers it has not taken yet.
+    pub fn open_batches_of(&self, list: &List) -> Vec<BatchId> {
+        let keys = lists::open_batches(&self.shared().vault, list);
+        keys.iter().map(|key| BatchId::from_bytes(split(key).1)).collect()
     }
 
     /// The account's lists, newest first.

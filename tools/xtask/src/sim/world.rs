@@ -507,7 +507,7 @@ impl engine::sim::World for World {
                 self.crowded += 1;
                 return self.ask_again(now, ticket, Duration::from_millis(500));
             }
-            Err(Outage::OverBudget(after)) => {
+            Err(Outage::OverBudget { after, .. }) => {
                 Premise::OverBudget.count(true);
                 self.tickets[ticket as usize].put_off = true;
                 let Ticket { mailbox, priority, .. } = self.tickets[ticket as usize];
