@@ -133,7 +133,8 @@ struct Upstream {
     wants_dnssec: bool,
     denied_unproven: bool,
     refusals: u8,
-    /// Over what it is asked next, because a reply that came after its turn wants another transport or form of the question.
+    /// Set if a reply came after the resolver's turn and calls for another transport or form of the question: the transport over
+    /// which the resolver is asked next.
     due: Option<Transport>,
 }
 

@@ -122,8 +122,8 @@ impl Lookup {
         self.ask_in_another_way(upstream, transport);
     }
 
-    /// Repeats the question at once in the turn of the resolver. If its reply was late, so that another resolver has the turn now,
-    /// that turn ends first: the other one gets its full time to answer.
+    /// Repeats the question at once if the resolver has the turn. If its reply came late, and another resolver has the turn now,
+    /// the question waits for the next turn of this resolver, so that the other one gets its full time to answer.
     fn ask_in_another_way(&mut self, upstream: usize, transport: Transport) {
         if self.waits_for_any(upstream) {
             self.next = Next::Send { upstream, transport };
@@ -145,8 +145,8 @@ impl Lookup {
         }
     }
 
-    /// Moves on to the next resolver that is not spent, round after round, and at last to those that are still due to be asked in
-    /// another way. Ends the lookup if there are none, or if all are spent.
+    /// Moves on to the next resolver that is not spent, round after round. After the last round, asks those that are still due to
+    /// be asked in another way. Ends the lookup if there are none, or if all are spent.
     pub(super) fn go_on(&mut self) {
         while !self.all_spent() && self.turns < self.count() * self.config.rounds {
             let upstream = (self.first + self.turns as usize) % self.config.upstreams;
