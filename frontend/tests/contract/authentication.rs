@@ -39,7 +39,7 @@ fn what_is_no_key_is_missing_and_what_opens_nothing_is_invalid() {
     let cut = &real[..real.len() - 1];
     let unknown = [KeyMode::Live, KeyMode::Test].map(|mode| ApiKey::generate(mode).unwrap());
     let [live, test] = unknown.each_ref().map(ApiKey::reveal);
-    let missing = ["Bearer", "Basic dXNlcjpwYXNz", "Token abc", "mp_live_abc", real];
+    let missing = ["Bearer", "Basic dXNlcjpwYXNz", "Token open-sesame", "mp_live_abc", real];
     let missing = missing.map(|value| (vec![value.to_owned()], "missing_api_key"));
     let (mistyped, long, upper) = (cut.to_owned() + last, format!("{real}x"), real.to_uppercase());
     let invalid = ["nonsense", "mp_live_", &mistyped, cut, &long, &upper, "\u{1f511}", live, test];
@@ -48,6 +48,7 @@ fn what_is_no_key_is_missing_and_what_opens_nothing_is_invalid() {
     for (values, code) in [(Vec::new(), "missing_api_key"), twice].into_iter().chain(missing).chain(invalid) {
         for call in &calls {
             let call = values.iter().fold(call.clone(), |call, value| call.header("Authorization", value));
+            // No secret may be so short, or of hexadecimal digits alone, that a random request id can contain it.
             let mut secrets = vec![account.name.as_str(), real];
             secrets.extend(values.iter().filter_map(|value| value.split(' ').nth(1)));
             assert_unauthorized(&account.server.call(&call), code, &secrets);
