@@ -58,6 +58,12 @@ pub(super) fn columns(args: &CleanArgs) -> Result<Vec<String>, CleanError> {
         ..ReadOptions::default()
     };
     let mut source = Source::open(&args.input, &options)?;
+    if let Some(column) = source.shape().column_of_verdict() {
+        return Err(CleanError::usage(format!(
+            "the verdicts of {name} are of another column: give `{}`",
+            option(column).trim_start()
+        )));
+    }
     if let others @ [_, ..] = source.shape().other_verdicts() {
         let others = format!(", and {name} has those of another one in `{}`", others.join("`, `"));
         return Err(several(&["FIRST", "SECOND"], &others));

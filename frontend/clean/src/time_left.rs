@@ -333,13 +333,13 @@ impl TimeLeft {
         let usual = self.rate(now).unwrap_or_default() / live_domains.max(1) as f64;
         let (mut live_rows, mut live, mut delayed, mut lasting) = (0.0, 0.0_f64, 0.0_f64, 0.0_f64);
         let (mut connecting, mut gives_up) = (0.0_f64, false);
-        let mut awaited = AwaitedDomains::default();
+        let mut awaited = Vec::new();
         for (number, times) in all {
             let asked = times.open - times.put_off.min(times.open);
             if times.put_off > 0 {
                 let due = times.due.max(now) - now;
                 let end = (due + times.attempt) as f64;
-                awaited.add(number, times.put_off, times.cause.text());
+                awaited.push((times.put_off, number, times.cause.text()));
                 if times.cause.passes() {
                     delayed = delayed.max(end);
                 } else {
@@ -358,7 +358,7 @@ impl TimeLeft {
                 live = live.max(times.time_for(rows, now, usual).filter(|_| rows > 0.0).unwrap_or_default());
                 continue;
             }
-            awaited.add(number, asked, WaitCause::NoAnswer.words());
+            awaited.push((asked, number, WaitCause::NoAnswer.words()));
             let silent_for = now - times.last.max(times.begun);
             if times.replies == 0 && silent_for < times.connecting() {
                 connecting = connecting.max(times.connected_until(facts, times.connecting() - silent_for));
@@ -378,32 +378,12 @@ impl TimeLeft {
         let silent = if gives_up { (given_up - now as f64).max(0.0) } else { 0.0 };
         let left = progress.max(lasting).max(connecting).max(silent);
         let is_known = left > 0.0 || of_all.is_some();
-        let mut awaited = awaited.most();
-        if let Some(awaited) = awaited.as_mut().filter(|_| facts.outage) {
-            awaited.why = WaitCause::Outage.words();
-        }
+        // A domain may have rows that wait, and others that are asked about in vain.
+        let others = awaited.chunk_by(|(_, one, _), (_, next, _)| one == next).count().saturating_sub(1);
+        let awaited = awaited.into_iter().rev().max_by_key(|(rows, ..)| *rows).map(|(_, domain, why)| {
+            Awaited { domain, why: if facts.outage { WaitCause::Outage.words() } else { why }, others }
+        });
         (is_known.then(|| Duration::from_millis(left as u64)), awaited)
-    }
-}
-
-/// The domains that the run waits for.
-#[derive(Default)]
-struct AwaitedDomains {
-    most: Option<(u32, Option<u32>, &'static str)>,
-    domains: usize,
-}
-
-impl AwaitedDomains {
-    fn add(&mut self, domain: Option<u32>, rows: u32, why: &'static str) {
-        self.domains += 1;
-        if self.most.is_none_or(|(most, ..)| rows > most) {
-            self.most = Some((rows, domain, why));
-        }
-    }
-
-    fn most(self) -> Option<Awaited> {
-        let (_, domain, why) = self.most?;
-        Some(Awaited { domain, why, others: self.domains - 1 })
     }
 }
 
@@ -563,7 +543,12 @@ mod tests {
         let patient = RunFacts { max_wait: 100_000, ..facts(61_000, 10_000) };
         near(stated(&mut times, &patient), 104.0);
         let (_, awaited) = times.estimate(&patient);
-        assert_eq!(awaited, Some(Awaited { domain: Some(0), why: WaitCause::NoAnswer.words(), others: 0 }));
+        let silent = Some(Awaited { domain: Some(0), why: WaitCause::NoAnswer.words(), others: 0 });
+        assert_eq!(awaited, silent);
+        // It is one domain, even if some of its rows wait for another try.
+        (0..2).for_each(|_| times.on_new(0, 61_000));
+        delay(&mut times, 0, Cause::Greylisting, [61_000, 62_000, 62_000]);
+        assert_eq!(times.estimate(&RunFacts { now: 90_000, ..patient }).1, silent);
     }
 
     #[test]

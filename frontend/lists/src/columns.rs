@@ -53,6 +53,8 @@ pub(crate) struct Columns {
     pub earlier_verdicts: Vec<Option<EarlierColumns>>,
     /// The names of `deliverable` of earlier verdicts that are of no column of `addresses`, or perhaps not.
     pub other_verdicts: Vec<String>,
+    /// The column of the only earlier verdict, if the rows show that it is of no column of `addresses`.
+    pub column_of_verdict: Option<String>,
     /// The further columns of results.
     pub further: Vec<ResultColumn>,
     /// The names of the columns of verdicts, for each column of addresses.
@@ -70,6 +72,7 @@ impl Columns {
             earlier: Vec::new(),
             earlier_verdicts: Vec::new(),
             other_verdicts: Vec::new(),
+            column_of_verdict: None,
             further: Vec::new(),
             verdicts: vec![VerdictNames::default()],
         }
@@ -184,6 +187,7 @@ pub(crate) fn find(
         earlier: Vec::new(),
         earlier_verdicts: Vec::new(),
         other_verdicts: Vec::new(),
+        column_of_verdict: None,
         further: further.to_vec(),
         verdicts: Vec::new(),
     };

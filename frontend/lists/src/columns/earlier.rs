@@ -9,12 +9,13 @@
 //! have values that we write. Without a header, only the times of checks are recognized, directly after the verdicts.
 //!
 //! With several columns of addresses, the names say of which column a verdict is: `home_deliverable` is of the column `home`. The
-//! first verdict of a run has no such name. It counts for the first column that is chosen now, unless another verdict has the name of
-//! that column. A verdict that may be of another column counts for none.
+//! first verdict of a run has no such name. If it is the only one, the rows may say of which column it is: all rows with another verdict
+//! than `invalid_syntax` have an address there. Otherwise it counts for the first column that is chosen now, unless another verdict has
+//! the name of that column. A verdict that may be of another column counts for none.
 //!
 //! Other columns with these names belong to the owner of the list. Then the names of the new columns begin with `mailprobe_`.
 
-use super::{Columns, Sample};
+use super::{Columns, Sample, option_name};
 use crate::{ResultColumn, VERDICT_NAMES, VerdictNames, reasons};
 use api::Reason;
 use std::ops::Range;
@@ -26,30 +27,41 @@ pub(crate) struct EarlierColumns {
     pub verdict: usize,
     /// The further columns with their indexes.
     pub further: Vec<(ResultColumn, usize)>,
-    /// The column of addresses that the names of these columns say.
+    /// The column of addresses of this verdict.
     pub of: VerdictOf,
 }
 
-/// The column of addresses to which a verdict belongs, by its names.
+/// The column of addresses to which a verdict belongs, by its names or by the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VerdictOf {
-    /// The first column of the run that wrote the verdict.
+    /// The first column of the run that wrote the verdict: the rows do not show which one that was.
     First,
     /// The column with this index.
     Column(usize),
-    /// A column that the list does not have, or has twice.
+    /// A column that the list does not have, or has twice; or one of several other columns.
     Unknown,
 }
 
 /// Finds the columns that an earlier run has added, and the columns of addresses to which its verdicts belong.
 pub(super) fn find(sample: &Sample, columns: &mut Columns) {
     let rows = columns.titles + usize::from(columns.has_header);
-    let verdicts = match columns.has_header {
+    let mut verdicts = match columns.has_header {
         true => with_header(sample, columns, rows),
         false => without_header(sample, columns, rows),
     };
     let indexes = |it: &EarlierColumns| it.verdict..it.verdict + VERDICT_NAMES.len() + it.further.len();
     columns.earlier = verdicts.iter().flat_map(indexes).collect();
+    if let [only] = &mut *verdicts
+        && only.of == VerdictOf::First
+    {
+        only.of = by_content(sample, columns, rows, only.verdict);
+        columns.column_of_verdict = match only.of {
+            VerdictOf::Column(at) if !columns.addresses.contains(&at) => {
+                Some(option_name(sample, columns, at))
+            }
+            _ => None,
+        };
+    }
     let has_name = |address: usize| verdicts.iter().any(|it| it.of == VerdictOf::Column(address));
     // Without a header, nothing says the order of several verdicts.
     let is_first = |it: &EarlierColumns| {
@@ -69,6 +81,29 @@ pub(super) fn find(sample: &Sample, columns: &mut Columns) {
         false => (it.verdict + 1).to_string(),
     };
     columns.other_verdicts = verdicts.iter().filter(is_other).map(name).collect();
+}
+
+/// The column of addresses that the rows show for a verdict without such a name. A column without an address in a row whose address
+/// was checked is not it.
+fn by_content(sample: &Sample, columns: &Columns, rows: usize, verdict: usize) -> VerdictOf {
+    let reason = |row: usize| reason_of(&sample.text(row, verdict), &sample.text(row, verdict + 1));
+    let is_checked = |row: &usize| reason(*row).is_some_and(|reason| reason != Reason::InvalidSyntax);
+    let checked: Vec<usize> = (rows..sample.records.len()).filter(is_checked).collect();
+    let fits = |column: usize| checked.iter().all(|&row| sample.has_address(row, column));
+    let own = columns.addresses[0];
+    let is_other = |&column: &usize| {
+        column != own
+            && columns.earlier.binary_search(&column).is_err()
+            && sample.addresses(rows, column) > 0
+            && fits(column)
+    };
+    let others: Vec<usize> = (0..columns.width).filter(is_other).collect();
+    match (fits(own), &*others) {
+        (true, []) => VerdictOf::Column(own),
+        (false, [other]) => VerdictOf::Column(*other),
+        (false, [_, ..]) => VerdictOf::Unknown,
+        (true, _) | (false, []) => VerdictOf::First,
+    }
 }
 
 /// The column of a verdict with this text before its names.

@@ -238,6 +238,16 @@ fn a_verdict_is_of_the_column_that_its_name_says() {
     let one = "a,b,deliverable,reason\na@x.co,b@x.co,true,mailbox_exists";
     check_verdicts(one, &["b"], &[Some(2)], &[]);
     check_verdicts(one, &["b", "a"], &[Some(2), None], &[]);
+    // Its rows may show which column it is: each checked address is there.
+    let with_gap = "a,b,c,deliverable,reason\na@x.co,b@x.co,,true,mailbox_exists\n,b@y.co,,true,mailbox_exists\nn,,,false,invalid_syntax";
+    check_verdicts(with_gap, &["b"], &[Some(3)], &[]);
+    check_verdicts(with_gap, &["a"], &[None], &["deliverable"]);
+    check_verdicts(with_gap, &["a", "b"], &[None, Some(3)], &[]);
+    check_verdicts(&with_gap.replace("a,b,c,deliverable,reason\n", ""), &["1"], &[None], &["4"]);
+    let several = with_gap.replace(",,", ",c@x.co,");
+    check_verdicts(&several, &["a"], &[None], &["deliverable"]);
+    // A gap in each column shows nothing.
+    check_verdicts(&with_gap.replace("a@x.co,b@x.co", "a@x.co,"), &["a"], &[Some(3)], &[]);
     // The column is gone, or there are two with its name.
     let gone = "a,b_deliverable,b_reason\na@x.co,false,no_mx";
     check_verdicts(gone, &["a"], &[None], &["b_deliverable"]);

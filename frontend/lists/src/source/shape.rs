@@ -58,7 +58,12 @@ impl Shape {
         &self.columns.other_verdicts
     }
 
-    /// Another column with addresses of which the earlier verdicts of the first column may be, because their names do not say it.
+    /// The column of the only earlier verdict, if the rows show that it is of none of the columns of addresses.
+    pub fn column_of_verdict(&self) -> Option<&str> {
+        self.columns.column_of_verdict.as_deref()
+    }
+
+    /// Another column with addresses of which the earlier verdicts of the first column may be, because neither their names nor the rows say it.
     pub fn doubtful_column(&self) -> Option<&str> {
         let Columns { earlier_verdicts, other_verdicts, .. } = &self.columns;
         let first = earlier_verdicts.first().and_then(Option::as_ref);
