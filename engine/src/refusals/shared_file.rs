@@ -134,8 +134,8 @@ impl SharedFile {
             }
         };
         let (magic, version) = (header(MAGIC_AT)?, header(VERSION_AT)?);
-        // A run that was killed in `make` has left the file empty, or without these two words.
-        let is_new = found == 0 || found == length && magic == 0 && version == 0;
+        // A run that was killed in `make` has left the file empty, or without the magic number, which is written last.
+        let is_new = found == 0 || found == length && magic == 0 && (version == 0 || version == VERSION);
         match (magic == MAGIC, version == VERSION) {
             (true, true) if found == length => {}
             (true, false) if in_use && version != 0 => return Err(TableFault::OtherVersion),

@@ -257,10 +257,13 @@ fn other_files_are_not_taken_for_tables() {
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let length = path.metadata().unwrap().len();
     let file = || std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    // What a run that was killed while it made the table has left.
-    for left in [0, length] {
+    // What a run that was killed while it made the table has left: its length and its version may be written, the magic number not.
+    for (left, version) in [(0, None), (length, None), (length, Some(VERSION))] {
         file().set_len(0).unwrap();
         file().set_len(left).unwrap();
+        if let Some(version) = version {
+            file().write_all_at(&version.to_ne_bytes(), (VERSION_AT * size_of::<u64>()) as u64).unwrap();
+        }
         drop(RefusalTable::open(&path, &SECRET, &[], false).unwrap());
     }
     let whole = std::fs::read(&path).unwrap();
