@@ -498,7 +498,11 @@ fn assemble(
         None => seed::wall_clock(),
     };
     let since_epoch = started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    table.take_over(&config.refusals, step_at(since_epoch).0);
+    if !table.take_over(&config.refusals, step_at(since_epoch).0) {
+        return Err(StartError(
+            "another run locks the counts of refused recipients and seems to be stopped: end it".into(),
+        ));
+    }
     Ok(Shared {
         ipv6,
         table,

@@ -185,12 +185,19 @@ impl RefusalTable {
         Ok(())
     }
 
-    /// Raises each count of the table that is lower than in `kept` to that value. `step` is the present step.
-    pub fn take_over(&self, kept: &[KeptRefusals], step: u64) {
-        let _places = self.change(SharedFile::OPEN_PATIENCE);
+    /// Raises each count of the table that is lower than in `kept` to that value. `step` is the present step. False: another run has
+    /// had the right to give places for too long, so the table is unchanged.
+    #[must_use = "the counts may not be in the table"]
+    pub fn take_over(&self, kept: &[KeptRefusals], step: u64) -> bool {
+        if kept.is_empty() {
+            return true;
+        }
+        let Some(_places) = self.change(SharedFile::OPEN_PATIENCE) else { return false };
         self.merge(kept, step);
+        true
     }
 
+    /// The caller has the right to give places. Otherwise two runs could give one place to two sites.
     fn merge(&self, kept: &[KeptRefusals], step: u64) {
         for site in kept {
             let counts = |kept: &&_| StepCell::default().at_least(**kept).kept(step).is_some();

@@ -301,6 +301,20 @@ fn other_files_are_not_taken_for_tables() {
 }
 
 #[test]
+fn counts_are_taken_over_only_with_the_right_to_give_places() {
+    let folder = Folder::new("take-over");
+    let (first, second) = (folder.open(), folder.open());
+    let step = first.step();
+    let kept = [KeptRefusals { key: KEY, steps: vec![KeptStep { step, refused: 7, accepted: 1 }] }];
+    let right = second.change(SharedFile::PATIENCE).unwrap();
+    assert!(!first.take_over(&kept, step) && first.take_over(&[], step));
+    assert_eq!(totals(&first, KEY), (0, 0));
+    drop(right);
+    assert!(first.take_over(&kept, step));
+    assert_eq!((totals(&first, KEY), totals(&second, KEY)), ((7, 1), (7, 1)));
+}
+
+#[test]
 fn one_run_at_a_time_writes_the_counts_elsewhere() {
     let folder = Folder::new("writes");
     let (first, second) = (folder.open(), folder.open());

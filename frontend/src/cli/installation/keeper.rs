@@ -80,7 +80,7 @@ mod tests {
     fn count(installation: &Installation, sites: &[u64]) {
         let steps = vec![KeptStep { step: installation.table.step(), refused: 1, accepted: 0 }];
         let counts: Vec<_> = sites.iter().map(|&key| KeptRefusals { key, steps: steps.clone() }).collect();
-        installation.table.take_over(&counts, installation.table.step());
+        assert!(installation.table.take_over(&counts, installation.table.step()));
     }
 
     fn open(path: &Path) -> Installation {
