@@ -93,7 +93,7 @@ struct PendingLookup<R: Runtime> {
     /// `None` once the lookup has ended.
     lookup: RefCell<Option<Lookup>>,
     /// Whether this lookup gets room before those of batches and lists. True for all other callers, and for probes.
-    urgent: bool,
+    urgent: Cell<bool>,
     is_probe: bool,
     /// The resolver in whose window the lookup waits for room; `None` if the lookup does not wait.
     queued: Cell<Option<usize>>,
@@ -229,18 +229,8 @@ impl<R: Runtime> Resolver<R> {
     }
 
     /// Takes the outcome from the cache, or from a lookup of the same question that is under way, or from a new lookup. If `urgent`
-    /// is true, a new lookup gets room before those of batches and lists.
+    /// is true, the lookup gets room before those of batches and lists.
     pub(crate) async fn look_up(&self, question: &Question, urgent: bool) -> Arc<Outcome> {
-        self.look_up_elsewhere(question, urgent, &[]).await
-    }
-
-    /// As [`Resolver::look_up`], but a new lookup asks the resolvers in `left_out` only if there are no others.
-    pub(crate) async fn look_up_elsewhere(
-        &self,
-        question: &Question,
-        urgent: bool,
-        left_out: &[usize],
-    ) -> Arc<Outcome> {
         let inner = &self.inner;
         let now = R::now();
         // If an outage has ended since the last call, the outage may have caused the failures in the cache.
@@ -254,14 +244,24 @@ impl<R: Runtime> Resolver<R> {
         let known = inner.pending.borrow().get(question).cloned();
         let has_ended = |known: &Rc<PendingLookup<R>>| known.ended.borrow().is_some();
         holds(Invariant::LookupJoined, || !known.as_ref().is_some_and(has_ended));
+        if urgent && let Some(pending) = &known {
+            inner.make_urgent(pending);
+        }
         let pending = known.unwrap_or_else(|| {
             let pending = inner.begin(question, urgent, false);
-            pending.leave_out(left_out);
             inner.pending.borrow_mut().insert(question.clone(), Rc::clone(&pending));
             inner.go_on(&pending, now);
             pending
         });
         pending.outcome().await.0
+    }
+
+    /// Asks the other resolvers than those in `left_out`, if there are any, without reading the cache. A lookup of the same question
+    /// that is under way may ask the resolvers that are to be left out, so its outcome is not used.
+    pub(crate) async fn look_up_elsewhere(&self, question: &Question, left_out: &[usize]) -> Arc<Outcome> {
+        let probe = self.inner.probe(question, left_out, R::now());
+        let (outcome, _) = probe.outcome().await;
+        self.inner.cache.borrow_mut().insert(question.clone(), Outcome::clone(&outcome), R::now())
     }
 }
 
@@ -322,7 +322,7 @@ impl<R: Runtime> Inner<R> {
         let first = self.record.borrow().first();
         Rc::new(PendingLookup {
             lookup: RefCell::new(Some(Lookup::new(question.clone(), &self.config, first))),
-            urgent,
+            urgent: Cell::new(urgent),
             is_probe,
             queued: Cell::new(None),
             sent: RefCell::default(),

@@ -59,7 +59,7 @@ impl<R: Runtime> QuestionRoom<R> {
     }
 
     fn queue(&self, pending: &PendingLookup<R>) -> &RefCell<VecDeque<Rc<PendingLookup<R>>>> {
-        if pending.urgent { &self.urgent } else { &self.patient }
+        if pending.urgent.get() { &self.urgent } else { &self.patient }
     }
 }
 
@@ -96,6 +96,17 @@ impl<R: Runtime> Inner<R> {
             room.queue(pending).borrow_mut().push_back(Rc::clone(pending));
         }
         place
+    }
+
+    /// Lets a lookup of a batch or list get room before others of that kind, because somebody waits for it now.
+    pub(super) fn make_urgent(&self, pending: &Rc<PendingLookup<R>>) {
+        let waits_at =
+            pending.queued.get().filter(|_| !pending.urgent.get()).map(|upstream| &self.rooms[upstream]);
+        pending.urgent.set(true);
+        if let Some(room) = waits_at {
+            room.patient.borrow_mut().retain(|waiting| !Rc::ptr_eq(waiting, pending));
+            room.urgent.borrow_mut().push_back(Rc::clone(pending));
+        }
     }
 
     fn take(&self, upstream: usize) -> Option<Place> {

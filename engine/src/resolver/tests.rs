@@ -18,21 +18,22 @@ fn nothing(question: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// A resolver that says of every name that it does not exist, and its thread: the ports that asked and how many
-/// questions came, so many of them over.
-fn nothing_exists(questions: usize) -> (SocketAddr, std::thread::JoinHandle<HashSet<u16>>) {
+/// A resolver that says of every name that it does not exist, and its thread. The thread ends after this number of questions, and
+/// returns the port and the first label of each question, in order.
+fn nothing_exists(questions: usize) -> (SocketAddr, std::thread::JoinHandle<Vec<(u16, String)>>) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let address = socket.local_addr().unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let answer = move || {
         let mut buffer = [0; 512];
-        let mut ports = HashSet::new();
+        let mut asked = Vec::new();
         for _ in 0..questions {
             let (length, from) = socket.recv_from(&mut buffer).expect("a question is missing");
-            ports.insert(from.port());
+            let label = &buffer[13..13 + usize::from(buffer[12])];
+            asked.push((from.port(), String::from_utf8_lossy(label).to_lowercase()));
             socket.send_to(&nothing(&buffer[..length]), from).unwrap();
         }
-        ports
+        asked
     };
     (address, std::thread::spawn(answer))
 }
@@ -69,7 +70,7 @@ fn questions_that_come_together_are_told_apart() {
         assert!(resolver.inner.pending.borrow().is_empty());
     })
     .unwrap();
-    let ports = answers.join().unwrap();
+    let ports: HashSet<u16> = answers.join().unwrap().into_iter().map(|(port, _)| port).collect();
     // Three lengths, 32 at a time.
     assert!(ports.len() >= 8, "{ports:?}");
 }
@@ -98,4 +99,43 @@ fn a_resolver_that_is_not_there_is_passed_over() {
     })
     .unwrap();
     answers.join().unwrap();
+}
+
+#[test]
+fn a_lookup_of_a_list_gets_room_first_once_somebody_waits_for_it() {
+    let (address, answers) = nothing_exists(EACH);
+    run(Driver::Epoll, async move {
+        let resolver = resolver(&[address]);
+        let questions: Vec<Question> =
+            (1000..1000 + EACH).map(|n| question(&format!("d{n}.example"))).collect();
+        let last = questions.last().unwrap();
+        let patient = questions.iter().map(|question| (question, false));
+        let asked = patient.chain([(last, true)]);
+        super::all(asked.map(|(question, urgent)| resolver.look_up(question, urgent)).collect()).await;
+    })
+    .unwrap();
+    let asked = answers.join().unwrap();
+    let at = asked.iter().position(|(_, label)| *label == format!("d{}", 1000 + EACH - 1)).unwrap();
+    assert!(at < EACH / 2, "asked as number {at}");
+}
+
+#[test]
+fn a_lookup_that_leaves_out_a_resolver_joins_none_that_asks_it() {
+    let (address, answers) = nothing_exists(2);
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let upstreams = [silent.local_addr().unwrap(), address];
+    run(Driver::Epoll, async move {
+        let resolver = resolver(&upstreams);
+        let (question, other) = (question("d.example"), resolver.clone());
+        let began = Instant::now();
+        let both = futures_lite::future::zip(async { other.look_up(&question, false).await }, async {
+            let outcome = resolver.look_up_elsewhere(&question, &[0]).await;
+            assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+            outcome
+        });
+        let (joined, elsewhere) = both.await;
+        assert!(matches!((&*joined, &*elsewhere), (Outcome::NxDomain { .. }, Outcome::NxDomain { .. })));
+    })
+    .unwrap();
+    assert_eq!(answers.join().unwrap().len(), 2);
 }
