@@ -473,7 +473,6 @@ impl Run<'_> {
             again: self.stall.asked_again(),
             silence: millis(waits.silence),
             max_wait: millis(waits.later),
-            outage: self.outage.is_on(),
             read: self.read,
             rows: match size {
                 Some(size) => Some(read * size as f64 / self.row.end.max(1) as f64),
@@ -495,6 +494,7 @@ impl Run<'_> {
             is_fast: self.summary.is_fast,
             left: left.filter(|_| facts.rows.is_some()),
             awaited,
+            is_outage: self.outage.is_on(),
             bytes: self.row.end,
             read: self.read,
         });

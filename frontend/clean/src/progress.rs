@@ -1,7 +1,7 @@
 //! The progress line on the terminal.
 
 use super::time_left::Awaited;
-use api::Reason;
+use api::{Reason, WaitCause};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lists::numbers::{counted, grouped};
 use lists::{Class, ReasonCounts};
@@ -32,6 +32,8 @@ pub(super) struct Standing {
     pub left: Option<Duration>,
     /// The domain that the run waits for, with its name.
     pub awaited: Option<(Awaited, String)>,
+    /// Whether the last answers are outages: no domain is the cause then.
+    pub is_outage: bool,
     /// Number of input bytes read, and number of rows read.
     pub bytes: u64,
     pub read: u64,
@@ -119,7 +121,9 @@ fn line(standing: &Standing, elapsed: Duration) -> String {
     let unverifiable = found.of(Reason::Unverifiable);
     let good = counted(good, "address", "addresses");
     line += &format!("; {good} {what}, {} unverifiable", grouped(unverifiable));
-    if let Some((Awaited { why, others, .. }, name)) = awaited {
+    if standing.is_outage {
+        line += &format!("; waiting, because {}", WaitCause::Outage.words());
+    } else if let Some((Awaited { why, others, .. }, name)) = awaited {
         line += &format!("; waiting for {name} ({why})");
         if *others > 0 {
             line += &format!(" and {}", counted(*others as u64, "other domain", "other domains"));
@@ -170,6 +174,10 @@ mod tests {
         );
         let cells = Standing { columns: 2, ..standing.clone() };
         assert!(line(&cells, Duration::from_secs(6)).starts_with("1,000 of 3,000 cells, 100/s, "));
+        let outage = Standing { is_outage: true, ..standing.clone() };
+        let said = line(&outage, Duration::from_secs(6));
+        let cause = format!("unverifiable; waiting, because {}", WaitCause::Outage.words());
+        assert!(said.ends_with(&cause), "{said}");
         let begun = Standing { rows: None, resumed: 0, awaited: None, ..standing };
         assert_eq!(
             line(&begun, Duration::from_secs(2)),

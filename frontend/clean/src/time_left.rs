@@ -173,8 +173,6 @@ pub(super) struct RunFacts {
     /// How long rows wait without progress, and `--max-wait`.
     pub silence: u64,
     pub max_wait: u64,
-    /// Whether no domain is to blame: the last answers are outages of the service itself.
-    pub outage: bool,
     /// Number of rows read, and how many the list has in all; `None` if it is not known.
     pub read: u64,
     pub rows: Option<f64>,
@@ -380,9 +378,8 @@ impl TimeLeft {
         let is_known = left > 0.0 || of_all.is_some();
         // A domain may have rows that wait, and others that are asked about in vain.
         let others = awaited.chunk_by(|(_, one, _), (_, next, _)| one == next).count().saturating_sub(1);
-        let awaited = awaited.into_iter().rev().max_by_key(|(rows, ..)| *rows).map(|(_, domain, why)| {
-            Awaited { domain, why: if facts.outage { WaitCause::Outage.words() } else { why }, others }
-        });
+        let most = awaited.into_iter().rev().max_by_key(|(rows, ..)| *rows);
+        let awaited = most.map(|(_, domain, why)| Awaited { domain, why, others });
         (is_known.then(|| Duration::from_millis(left as u64)), awaited)
     }
 }
@@ -472,11 +469,8 @@ mod tests {
         }
         (0..400).for_each(|_| delay(&mut times, 0, Cause::Connection, [3_600_000, 3_605_000, 0]));
         (0..400).for_each(|_| times.on_again(0, 3_605_000));
-        let now = RunFacts { outage: true, ..facts(3_606_000, 3_600_000) };
-        let left = stated(&mut times, &now);
+        let left = stated(&mut times, &facts(3_606_000, 3_600_000));
         assert!(left < 600.0, "{left} s");
-        delay(&mut times, 0, Cause::Connection, [3_606_000, 3_611_000, 0]);
-        assert_eq!(times.estimate(&now).1.map(|it| it.why), Some(WaitCause::Outage.words()));
     }
 
     #[test]

@@ -153,6 +153,10 @@ fn a_refusal_of_us_is_named_when_the_budget_is_used_up() {
     page.says("2 of 2 addresses have a result 1 checked, 1 not checked.").says("1 credit charged.");
     assert!(!page.plain().contains(refusal), "{}", page.plain());
     browser.get("/batches").says("2 2 1 not checked completed");
+    let created = server.post(&key, "/v1/lists", r#"{"bytes":10}"#).json();
+    let unread = format!("/lists/{}", created["list_id"].as_str().unwrap());
+    server.post(&key, &format!("/v1{unread}/cancel"), "");
+    browser.get(&unread).says("cancelled The list was cancelled before it was read. Delete list");
     let path = &mut lists[0].3;
     server.post(&key, &format!("/v1{path}/cancel"), "");
     let page = browser.get(path);

@@ -298,6 +298,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                     (chart::verdicts(&done.counts))
                 }
             }
+            ListState::Cancelled if list.rows == 0 => p.notice.warn { "The list was cancelled before it was read." },
             ListState::Cancelled => {
                 p.notice.warn {
                     "The check was cancelled after " (grouped(done.checked)) " of " (grouped(list.to_check()))

@@ -203,7 +203,7 @@ export interface MailList {
   counts?: Record<string, number>;
   /** What the other addresses of a running list wait for. */
   waiting?: ListWait[];
-  /** The cause, if the list is unfit or paused. */
+  /** Why the list is unfit or paused, or why the service cannot go on with it now. */
   problem?: string | null;
   created_at?: string | null;
   expires_at?: string | null;
