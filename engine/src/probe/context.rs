@@ -8,7 +8,7 @@ use crate::knowledge::DomainAtHost;
 use crate::refusals::AskedRecipients;
 use crate::site::{Group, KnownBy, Route, RouteState, SessionWorks, UnclearControl};
 use crate::work::Work;
-use engine_proto::address::Domain;
+use engine_proto::address::{Address, Domain};
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::classify::{Classification, ReplyView, Us};
 use engine_proto::verdict::evidence::{Context, Held, Released};
@@ -163,14 +163,15 @@ impl ProbeContext<'_> {
     }
 
     /// Whether a known mailbox of this host, or of another host of the group, can be asked about: one that the host accepted within
-    /// [`engine_proto::limits::KNOWN_MAILBOX_TTL`]. Canaries (see [`ProbeContext::known_mailbox`]) do not count here.
-    pub(super) fn has_known_mailbox(&self) -> bool {
+    /// [`engine_proto::limits::KNOWN_MAILBOX_TTL`], or a canary in `domain`.
+    pub(super) fn has_known_mailbox(&self, domain: Option<&Domain>) -> bool {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         self.hosts().any(|host| knowledge.has_mailbox(host, now))
+            || domain.is_some_and(|domain| self.canary(domain).is_some())
     }
 
-    /// A mailbox that this host should accept: the known mailbox of this host, or else of another host of the group, or else a
-    /// canary (an existing mailbox that the operator has configured). Also returns the host that accepted it; for a canary, this
+    /// A mailbox that this host should accept: the known mailbox of this host, or else of another host of the group, or else the
+    /// canary (an existing mailbox that the operator has configured) in the domain of the newest answer that the session holds. Also returns the host that accepted it; for a canary, this
     /// host.
     pub(super) fn known_mailbox(&self) -> Option<(String, Rc<str>)> {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
@@ -179,9 +180,12 @@ impl ProbeContext<'_> {
             holds(Invariant::KnownFresh, || knowledge.has_mailbox(host, now));
             Some((mailbox, Rc::clone(host)))
         };
-        self.hosts()
-            .find_map(kept)
-            .or_else(|| self.canary().map(|canary| (canary, Rc::clone(&self.route().host))))
+        self.hosts().find_map(kept).or_else(|| {
+            let works = self.works();
+            let newest = works.evidence.recipient(None, None)?;
+            let canary = self.canary(newest.address.domain())?;
+            Some((canary.as_str().to_owned(), Rc::clone(&self.route().host)))
+        })
     }
 
     /// This host, and then the other hosts of the group.
@@ -191,16 +195,9 @@ impl ProbeContext<'_> {
         std::iter::once(own).chain(others)
     }
 
-    /// A canary, if there is one in the domain of the newest answer that the session holds.
-    fn canary(&self) -> Option<String> {
-        let canaries = &self.asking.shared().config.canaries;
-        if canaries.is_empty() {
-            return None;
-        }
-        let works = self.works();
-        let domain = works.evidence.recipient(None, None)?.address.domain();
-        let canary = canaries.iter().find(|canary| canary.domain() == domain)?;
-        Some(canary.as_str().to_owned())
+    /// The canary in this domain, if the operator has configured one.
+    fn canary(&self, domain: &Domain) -> Option<&Address> {
+        self.asking.shared().config.canaries.iter().find(|canary| canary.domain() == domain)
     }
 
     /// Records that the host accepted this mailbox. `proven`: the session also showed that the host refuses recipients that do not

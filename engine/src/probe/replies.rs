@@ -212,7 +212,7 @@ fn is_suspect(context: &ProbeContext<'_>, work: &Work, notes: &SessionNotes, now
         || knowledge.is_long_run(host)
         || knowledge.has_contradicted(number, now);
     drop(knowledge);
-    suspect && !context.group.is_trusted() && context.has_known_mailbox()
+    suspect && !context.group.is_trusted() && context.has_known_mailbox(Some(work.address.domain()))
 }
 
 /// Holds a work with its reply until the checkpoint of the session.

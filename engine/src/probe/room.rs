@@ -62,7 +62,7 @@ pub(super) fn room<R: Runtime>(
         let kept = match wanted {
             // The session holds nothing yet. It will need a control recipient, and `postmaster@` if there is no known mailbox.
             0 if holds_none => {
-                if context.has_known_mailbox() {
+                if context.has_known_mailbox(None) {
                     1
                 } else {
                     2

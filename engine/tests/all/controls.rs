@@ -2,10 +2,11 @@
 //! address itself got the reply.
 
 use crate::support;
-use engine::config::Pace;
+use engine::config::{EngineConfig, Pace};
+use engine::proto::address::Address;
 use engine::proto::verdict::classify::rules;
 use engine::proto::verdict::{Reason, Scope};
-use engine::{Client, Finding, Priority, Request};
+use engine::{Client, Engine, Finding, Priority, Request};
 use std::fmt::Write;
 
 /// Replies that are not about the mailbox, with their scopes.
@@ -132,6 +133,27 @@ fn a_host_that_refuses_this_machine_in_its_greeting_is_not_asked_again_later() {
             assert_eq!(basis(&finding), ("blocklist", Some((554, Scope::Us))));
             assert_eq!(finding.retry_after, None, "the cause has to be removed first");
         }
+    }
+    engine.stop();
+}
+
+#[test]
+fn a_canary_proves_the_refusals_of_single_checks() {
+    let net = support::world(
+        "journal = true\n[[domain]]\nname = \"real.example\"\nmailboxes.ok = [\"me\"]\n\
+         [[domain]]\nname = \"changed.example\"\nmailboxes.ok = [\"somebody\"]\n",
+    );
+    let canaries = ["me@real.example", "me@changed.example"];
+    let canaries = canaries.map(|canary| Address::parse(canary).expect("an address")).to_vec();
+    let config = support::config(net.dns(), net.smtp_port(), Pace::Lab);
+    let engine = Engine::start(EngineConfig { canaries, ..config }).expect("the engine starts");
+    let client = engine.client(8);
+    for (domain, last) in [("real.example", "mailbox_not_found"), ("changed.example", "unverifiable")] {
+        let reasons: Vec<_> = (0..8)
+            .map(|n| ask(&client, &format!("nobody-{n}@{domain}"), Priority::Single).reason.as_str())
+            .collect();
+        assert_eq!((reasons[0], reasons[7]), ("mailbox_not_found", last), "{domain}: {reasons:?}");
+        assert!(net.journal().asked(domain).contains_key("me"), "{domain}");
     }
     engine.stop();
 }
