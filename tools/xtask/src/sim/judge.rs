@@ -258,7 +258,7 @@ fn expected(fate: &Fate, strangers: &Fate, role: bool) -> Option<Reason> {
 
 impl WorldPlan {
     /// Whether the domains of a site are distributed over the shards, as they are without a pace.
-    fn is_apart(&self) -> bool {
+    pub fn is_apart(&self) -> bool {
         self.pace == Pace::Lab && self.shards > 1
     }
 

@@ -7,7 +7,6 @@ use super::plan::{ConnectResult, Manners, WorldPlan};
 use super::premises::Premise;
 use super::recipients::{AskedRecipient, Recipients};
 use super::smtp::{Peer, Surroundings};
-use engine::config::Pace;
 use engine::sim::{Connect, Link, Wire};
 use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
 use engine_proto::address::Address;
@@ -248,7 +247,7 @@ impl World {
         traffic.pushed.retain(waits);
         // A session that begins at the moment of the reply may have been decided on before it.
         let pushed = traffic.pushed.iter().map(|&(_, pushed)| pushed).find(|&pushed| pushed < now);
-        if let Some(pushed) = pushed.filter(|_| self.plan.pace != Pace::Lab) {
+        if let Some(pushed) = pushed.filter(|_| !self.plan.is_apart()) {
             let text = format!(
                 "a session with {} {:.1} s after it said that we are too fast",
                 self.plan.sites[site].name,
