@@ -1,7 +1,8 @@
-//! Decides when a session begins. A *work* is an address on its way through the engine. A *group* is the set of domains of one site
-//! (the hosts of one operator) that have the same hosts. A group gets a session if enough works wait in its queue, and if the pace
-//! of the site, the budget of refused recipients, the session limit of the shard and the routes (IP addresses of the hosts) allow
-//! it.
+//! Decides when a session task begins. Such a task opens one session after another (`probe.rs`). A *work* is an address on its way
+//! through the engine. A *group* is the set of domains of one site (the hosts of one operator) that have the same hosts. A group
+//! gets a session task if enough works wait in its queue, or if a single check has waited there for too long. In addition, the pace
+//! of the site, the budget of refused recipients, the session limit of the shard and the routes (IP addresses of the hosts) must
+//! allow it.
 
 use crate::asking::Asking;
 use crate::egress::rest;
@@ -20,11 +21,12 @@ use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// A group gets one session for this number of waiting works. At slow servers, fewer works are enough ([`Group::wants_session`]).
+/// A group gets another session if more works than this wait for each session that it has. At slow servers, fewer works are enough
+/// ([`Group::wants_session`]).
 const WORKS_A_SESSION: usize = 50;
 
-/// Takes a work that has arrived at the shard that owns its site. The work goes into the queue of its group, or is answered at once
-/// if no session can or may ask about it.
+/// Takes a work that has arrived at the shard that owns its site. If no session can or may ask about the work, or if none needs to,
+/// the work is answered at once. Otherwise it goes into the queue of its group.
 pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Plan, now: Instant) {
     asking.common.on_work(&work);
     let Some(group) = asking.group(plan, now) else {
@@ -39,8 +41,9 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
         return work.fail(Outage::Unavailable);
     }
     let ended = connections.ended();
-    // During an outage of our network, connections fail for this reason alone. So hosts that count as down because of failed
-    // connections get another try.
+    // During an outage of our network, every connection fails, so a failed connection shows nothing about its host. If there is an
+    // outage now, or if one has ended since the group last got a work, the routes that are down because of failed connections get
+    // another try.
     if std::mem::replace(&mut group.state().outages, ended) != ended || down {
         group.lift("no_connection");
     }
@@ -80,8 +83,8 @@ pub(crate) fn begin_wanted<R: Runtime>(asking: &Rc<Asking>, now: Instant) {
     wanting.iter().for_each(|group| dispatch::<R>(asking, group, now));
 }
 
-/// Starts sessions for a group until the group wants none or may have none. If it may have none, it is queued until a session ends
-/// or a timer fires, unless no route is left.
+/// Starts sessions for a group until the group wants no more or may have no more. If the group wants more, it is queued until a
+/// session ends or a timer fires, unless no route is left or all its works were answered because the budget is used up.
 fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
     let site = &group.site;
     loop {
@@ -94,8 +97,8 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
             Next::Nothing => return,
         }
         if asking.refusal_room(group, now) == 0 {
-            // Recipients that wait for a reply use up the budget too, so replies may make room. The end of a session on this shard
-            // wakes the group. `begin_wanted` notices the replies to other processes that share the budget.
+            // Recipients that wait for a reply use up the budget too, so replies may make room. The end of a session of the site on
+            // this shard wakes the group. `begin_wanted` notices the replies to other processes that share the budget.
             if !asking.answer_if_over_budget(group, now) {
                 group.queue_at_site();
             }
@@ -125,8 +128,8 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
     }
 }
 
-/// Queues a group at its site, and sets the timer of the site: at `until`, [`wake`] dispatches all queued groups. A timer that was
-/// set for a later time still fires, which does no harm.
+/// Queues a group at its site, and sets the timer of the site to `until`, unless the timer fires earlier anyway. When the timer
+/// fires, [`wake`] dispatches all groups in this queue. A timer that was set for a later time still fires too, which does no harm.
 fn dispatch_at<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, until: Instant) {
     let site = Rc::clone(&group.site);
     group.queue_at_site();
@@ -154,7 +157,7 @@ fn wake<R: Runtime>(asking: &Rc<Asking>, site: &Site) {
     groups.iter().for_each(|group| dispatch::<R>(asking, group, R::now()));
 }
 
-/// Dispatches groups that waited because of the session limit of the shard, as long as it has room.
+/// Dispatches groups that waited because of the session limit of the shard, as long as the shard has room for sessions.
 fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
     while asking.state().open < asking.sessions_max {
         if planted(Fault::Break(Invariant::StarvedWoken)) {
@@ -170,7 +173,7 @@ fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
     holds(Invariant::StarvedWoken, || state.open >= asking.sessions_max || state.starved.is_empty());
 }
 
-/// Returns `start`, unless a test has planted a defect that changes it. `None` means that no session starts.
+/// Returns `start`, unless a test has planted a defect that changes it. `None`: because of such a defect, no session starts.
 fn with_planted_fault(start: Start, group: &Group, now: Instant) -> Option<Start> {
     match start {
         Start::WhenOneEnds if planted(Fault::IgnoreSessions) => Some(Start::Now),

@@ -1,7 +1,8 @@
 //! The pool of sources. A source is an IP address of this machine, or a proxy, from which mail servers are asked.
 //!
 //! [`engine_proto::egress`] decides which source asks a site, and how long a source rests at a site that blocks it. If a source
-//! cannot be used, for example because its proxy is down, the addresses of its sites get an outage. No other source takes over.
+//! cannot be used, for example because its proxy is down, checks of e-mail addresses at its sites get an outage. No other source
+//! takes over.
 
 pub(crate) mod connect;
 pub(crate) mod rest;
@@ -24,32 +25,34 @@ use std::time::Duration;
 
 pub(crate) struct Pool {
     pub(crate) sources: Vec<Arc<Source>>,
-    /// Whether the configuration names the sources. Otherwise there is one source, for which the kernel chooses the address. It
-    /// never rests at a whole site: if a host refuses it, only the route to this host is out of use, for a minute.
+    /// Whether the configuration names the sources. Otherwise there is one source, for which the kernel chooses the address. This
+    /// source never rests at a whole site: if a host refuses the source, only the route to this host is out of use, for a minute.
     pub(crate) named: bool,
 }
 
 pub(crate) struct Source {
     /// The name by which [`choose`] finds the source of a site. If it changed, the sites would get other sources.
     id: String,
-    /// The name in logs and metrics.
+    /// The name in logs, metrics and traces, and in the key of each budget of refused recipients (`refusals.rs`).
     pub(crate) label: String,
     way: Way,
     families: Families,
     pub(crate) dialog: Arc<DialogConfig>,
     /// Whether any mail server can be reached from this source.
     pub(crate) connections: Connections,
-    /// How often the source began to rest at a site, and the number of sites at which it rests now.
+    /// How often the source has begun to rest at a site.
     rests: AtomicU64,
+    /// The number of sites at which the source rests now.
     resting: AtomicUsize,
     /// When a fault of the source was last logged, in seconds since the start of the engine, plus 1. 0 if none was logged yet.
     warned: AtomicU64,
-    /// For [`Way::Kernel`]: the addresses from which the kernel sends over IPv4 and IPv6. Found at their first use.
+    /// For [`Way::Kernel`]: the address from which the kernel sends over IPv4, found at its first use. `None` if there is no route.
     own_ipv4: OnceLock<Option<IpAddr>>,
+    /// As `own_ipv4`, over IPv6.
     own_ipv6: OnceLock<Option<IpAddr>>,
 }
 
-/// Finds the address from which the kernel sends to `destination`. The connect of a UDP socket sends no packet.
+/// Finds the address from which the kernel sends to `destination`. Connecting a UDP socket sends no packet.
 fn chosen_by_kernel(destination: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = match destination {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -106,8 +109,8 @@ impl Pool {
         Ok(Pool { sources, named })
     }
 
-    /// The index of the source for a site with hosts at these addresses. `None` if no source can reach any of them over IPv4 or
-    /// IPv6.
+    /// The index of the source for a site with hosts at these addresses. `None` if no source uses the family (IPv4 or IPv6) of any
+    /// of these addresses.
     pub(crate) fn choose(&self, site: &str, addresses: impl Iterator<Item = IpAddr>) -> Option<usize> {
         let sources = self.sources.iter().map(|source| (source.id.as_str(), source.families));
         choose(sources, site, Families::of_all(addresses))
@@ -179,8 +182,9 @@ impl Source {
         }
     }
 
-    /// The address from which we connect to `destination`. The host sees the same one, unless there is a NAT. `None` for a proxy,
-    /// or if the kernel has no route.
+    /// The address from which we connect to `destination`. The host sees the same address, unless there is a NAT. If the kernel
+    /// chooses the address, this is its choice for the first destination of the same family (IPv4 or IPv6). `None` for a proxy, or
+    /// if the kernel had no route to that destination.
     pub(crate) fn address_towards(&self, destination: IpAddr) -> Option<IpAddr> {
         match &self.way {
             Way::Address(address) => Some(*address),
@@ -200,7 +204,7 @@ impl Source {
         }
     }
 
-    /// Whether the source can reach addresses of this family (IPv4 or IPv6).
+    /// Whether the source uses the family (IPv4 or IPv6) of this address.
     pub(crate) fn serves(&self, address: IpAddr) -> bool {
         self.families.has(address)
     }

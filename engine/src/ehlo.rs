@@ -12,7 +12,8 @@ const FAR: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30)), 53),
 ];
 
-/// Parses an EHLO name from the configuration: a domain or an address literal. Returns a domain in A-labels and lower case.
+/// Parses an EHLO name from the configuration: a domain or an address literal. Returns a domain in A-labels and lower case, or a
+/// literal in its usual spelling.
 ///
 /// # Errors
 /// The fault of the text, and the forms that are accepted.
@@ -41,8 +42,8 @@ pub(crate) fn literal(address: IpAddr) -> String {
     }
 }
 
-/// The address from which the kernel sends to the public Internet, over IPv4 if it can. Mail servers see the same address, unless
-/// there is a NAT. Without a route, this is the loopback address.
+/// The address from which the kernel sends to the public Internet, over IPv4 if it has a route there. Mail servers see the same
+/// address, unless there is a NAT. Without a route, this is the loopback address.
 pub(crate) fn own_address() -> IpAddr {
     let local = |far: SocketAddr| {
         let any: IpAddr =

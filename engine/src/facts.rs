@@ -34,8 +34,8 @@ pub(crate) async fn answer<R: Runtime>(
     }));
 }
 
-/// Looks up the required facts (mail hosts, SPF, DMARC), and the address of the first mail host. `None` if DNS gave no answer for
-/// one.
+/// Looks up the required facts (mail hosts, SPF, DMARC), and the address of the first mail host that this machine can reach, if
+/// there is one. `None` if DNS gave no answer for one of the required facts.
 async fn required<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,

@@ -14,7 +14,7 @@ pub enum Fault {
     LoseTicket,
     /// One answer in 16 is delivered twice.
     AnswerTwice,
-    /// The sweep does nothing, so no work is answered at its deadline.
+    /// The sweep of a shard does nothing, so it answers no work at its deadline.
     AnswerLate,
     /// A refusal that is not about the recipient counts as a proof that the mailbox does not exist.
     SessionAsRecipient,
@@ -26,7 +26,7 @@ pub enum Fault {
     IgnoreStarts,
     /// Some sites get no session.
     StarveSite,
-    /// After one session in 16, a task stays alive for ever.
+    /// After the end of one session task in 16, another task stays alive for ever.
     LeakTask,
     /// Of the sessions that end with QUIT, one in 16 never closes its connection.
     LeakSession,
@@ -34,14 +34,14 @@ pub enum Fault {
     LeakGroup,
     /// An accept that a session holds is confirmed at the checkpoint, even if no recipient of its domain was refused after it.
     BelieveAccept,
-    /// A refusal that a session holds counts at the checkpoint, whatever the proof shows.
+    /// A refusal that a session holds counts as proven at the checkpoint, whatever the later replies showed.
     BelieveRefusals,
     /// The budget of refused recipients never stops a question. Refusals and accepts are still counted.
     IgnoreBudget,
-    /// The budget counts neither the refused recipients nor those that wait for a reply.
+    /// The budget counts no recipients, whether they were refused, were accepted or wait for a reply.
     ForgetReserved,
-    /// Single checks rely for ever on what a control recipient once showed, whatever its age, later contradictions, and the number
-    /// of accepts since then.
+    /// What a control recipient once showed never expires. Its age, later contradictions and the number of accepts since then do
+    /// not matter. This concerns single checks, and rows at a trusted operator or after an unclear reply to the control recipient.
     BelieveControl,
     /// One session with an accepted control recipient is enough to answer rows of the domain as `catch_all` without a question. Two
     /// sessions should be needed.
@@ -53,7 +53,7 @@ pub enum Fault {
     Panic,
     /// A session that waits for work wakes itself without end.
     Spin,
-    /// Equal refusals are not counted, so mailprobe goes on to ask a host that refuses everyone.
+    /// Equal refusals are not counted, so mailprobe keeps asking a host that refuses everyone.
     AskOn,
     /// The control recipient of a domain changes every minute instead of every day.
     ManyControls,
@@ -89,7 +89,7 @@ pub(crate) fn planted(fault: Fault) -> bool {
     PLANTED.get().0 == Some(fault)
 }
 
-/// Whether this defect is planted and has its effect in this call, which is so in one call of 16.
+/// Whether this defect is planted and has its effect in this call. It has its effect in every 16th call.
 #[cfg(feature = "sim")]
 pub(crate) fn sometimes(fault: Fault) -> bool {
     let (planted, count) = PLANTED.get();

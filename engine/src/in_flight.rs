@@ -13,7 +13,7 @@ pub(crate) struct InFlight {
     /// The works in the order of the RCPT commands. A place is empty after its work was taken out.
     works: Vec<Option<Work>>,
     /// An instant at or before the earliest deadline of the works, so that most calls of [`InFlight::take_expired`] need not look
-    /// at them. `None` if there are no works.
+    /// at them. `None` only if there are no works.
     due: Option<Instant>,
 }
 

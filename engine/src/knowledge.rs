@@ -5,7 +5,8 @@
 //!   control recipient too, an accept of another recipient shows nothing.
 //! - For each host: its *known mailbox*, which the host accepted within the last 70 minutes. If the host later refuses this
 //!   mailbox, the host may refuse everyone.
-//! - For each host: runs of equal answers to single checks, and the time at which the host last changed its behaviour.
+//! - For each host: the numbers of single checks that it accepted and refused lately, and the time at which the host last changed
+//!   its behaviour.
 //!
 //! `site/route.rs` records how a host treats connections and sessions, and [`engine_proto::pace`] the limits of a site.
 //! `docs/glossary.md` defines the words.
@@ -36,9 +37,9 @@ pub(crate) struct DomainAtHost {
     pub(crate) host: Rc<str>,
 }
 
-/// The knowledge of a shard. Its maps have keyed hashes of [`DomainAtHost`] as keys, which take a fifth of the memory of names.
-/// Even in a full map, only one look-up in 10^14 finds the entry of another domain. No peer can cause this, because the key is
-/// secret.
+/// The knowledge of a shard. The keys of its [`NumberMap`] fields are keyed hashes of [`DomainAtHost`], which take a fifth of the
+/// memory of names. Even in a full map, only about one look-up in 10^14 finds the entry of another domain. No peer can cause this,
+/// because the key of the hash function is secret.
 #[derive(Default)]
 pub(crate) struct Knowledge {
     known: NumberMap<Known>,
@@ -55,13 +56,14 @@ pub(crate) struct Knowledge {
     keyed: Hashing,
 }
 
-/// The latest answers of a host to single checks. Most single checks are answered without a proof. After too many equal answers in
-/// a row, the next one needs a proof.
+/// Counts of the answers of a host to single checks. Most single checks are answered without a proof. If a count is too high, the
+/// next answer of this kind needs a proof.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct SingleRun {
-    /// Accepted single checks since the host last refused a control recipient.
+    /// Accepted single checks since the host last refused a control recipient. At least [`CONTROL_ACCEPTS_MAX`] if the host has
+    /// changed its behaviour since then.
     accepted: u32,
-    /// Refused single checks since the host last accepted a mailbox.
+    /// Refused single checks since the host last accepted a single check, or a recipient that was asked about to prove answers.
     refused: u32,
 }
 
@@ -74,8 +76,8 @@ struct KnownMailbox {
     proven: bool,
     /// When a session last asked about the mailbox before all other recipients, and the host did not accept it.
     failed: Option<Instant>,
-    /// Whether the host has refused this mailbox later, and it is not proven. It is then forgotten within ten minutes. Until then,
-    /// only a proven mailbox replaces it, because another unproven one would be no better.
+    /// Whether the host later refused this mailbox. This is recorded only for an unproven mailbox, which is then forgotten within
+    /// ten minutes. Until then, only a proven mailbox replaces it, because another unproven one would be no better.
     refused: bool,
 }
 
@@ -97,9 +99,9 @@ impl KnownMailbox {
 pub(crate) struct MailboxFreshness {
     /// [`Knowledge::mailbox_changes`] at the time of the copy. If the number has changed since, the copy is void.
     changes: u64,
-    /// Until when a proven mailbox does not replace the known one, and until when an unproven one does not. `None`: it does at
-    /// once.
+    /// Until when a proven mailbox does not replace the known one. `None` if a proven mailbox replaces the known one at once.
     from_proven: Option<Instant>,
+    /// Until when an unproven mailbox does not replace the known one. `None` if an unproven mailbox replaces the known one at once.
     from_unproven: Option<Instant>,
 }
 
@@ -107,19 +109,21 @@ pub(crate) struct MailboxFreshness {
 #[derive(Debug, Clone, Copy)]
 struct Known {
     finding: ControlFinding,
-    /// When a session last showed `finding`.
+    /// When a session last showed `finding`. If none has yet, when this entry was made.
     at: Instant,
-    /// How many sessions in a row showed `finding`, at most 2. 0: no session has shown anything yet.
+    /// How many sessions in a row showed `finding`, at most 2. Sessions without a clear finding are left out. 0 if no session has
+    /// shown anything yet.
     sessions: u8,
-    /// Set after a contradiction between sessions, or a change of the host in a session: until this instant, no answer relies on
-    /// `finding`.
+    /// Set after a contradiction between sessions, or a change of the host in a session: until this instant, no accepted recipient
+    /// is answered because of `finding`.
     contradicted: Option<Instant>,
-    /// When `postmaster@` the domain was last refused.
+    /// When the host last did not accept the postmaster address of the domain.
     no_postmaster: Option<Instant>,
     /// Whether the last unclear reply to the control recipient was transient, so that a clear one may come soon.
     last_was_transient: bool,
-    /// How many recipients were refused in sessions that accepted none of the domain, and when the last such session was.
+    /// How many recipients of the domain were refused at checkpoints without an accepted one: see [`Knowledge::on_refusals`].
     refused: u8,
+    /// When `refused` last grew. After an hour, the count begins anew.
     refused_at: Option<Instant>,
 }
 
@@ -140,8 +144,9 @@ impl Knowledge {
         self.keyed.hash_one(at)
     }
 
-    /// The finding of earlier sessions, if it is fresh enough to answer an accepted recipient without asking about the control
-    /// recipient. `lasting`: a finding that is not [`ControlFinding::Unknown`] counts for an hour and not only for ten minutes.
+    /// The finding of earlier sessions, if it is not contradicted, and fresh enough to answer an accepted recipient without asking
+    /// about the control recipient. `lasting`: a finding that is not [`ControlFinding::Unknown`] counts for an hour and not only
+    /// for ten minutes.
     pub(crate) fn believed(&self, key: u64, lasting: bool, now: Instant) -> Option<ControlFinding> {
         let known = self.known.get(&key)?;
         if planted(Fault::BelieveControl) {
@@ -166,8 +171,9 @@ impl Knowledge {
         })
     }
 
-    /// Records that a session refused this number of recipients of the domain and accepted none, and that these refusals count.
-    /// Fewer than [`REFUSALS_IN_A_ROW_MIN`] are recorded only if the domain counts as one that accepts every recipient.
+    /// Records the refusals of a checkpoint in which the host refused this number of recipients of the domain and accepted none.
+    /// The caller has found that these refusals count. Fewer than [`REFUSALS_IN_A_ROW_MIN`] are recorded only if control recipients
+    /// have shown that the domain accepts every recipient.
     pub(crate) fn on_refusals(&mut self, key: u64, refused: u32, now: Instant) {
         let is_doubtful = |known: &Known| known.finding == ControlFinding::AcceptsAll;
         if refused < REFUSALS_IN_A_ROW_MIN && !self.known.get(&key).is_some_and(is_doubtful) {
@@ -181,8 +187,8 @@ impl Knowledge {
         known.refused_at = Some(now);
     }
 
-    /// Whether sessions that accepted no recipient of the domain have refused at least [`REFUSALS_IN_A_ROW_MIN`], the last of them
-    /// within the last hour. Such a domain does not accept every recipient.
+    /// Whether [`Knowledge::on_refusals`] has recorded at least [`REFUSALS_IN_A_ROW_MIN`] refused recipients of the domain, some of
+    /// them within the last hour. Such a domain does not accept every recipient.
     pub(crate) fn has_refused_many(&self, key: u64, now: Instant) -> bool {
         self.known.get(&key).is_some_and(|known| known.has_refused_many(now))
     }
@@ -199,12 +205,12 @@ impl Knowledge {
         })
     }
 
-    /// Whether the host refused `postmaster@` the domain within the last hour.
+    /// Whether the host was asked about the postmaster address of the domain within the last hour, and did not accept it.
     pub(crate) fn has_no_postmaster(&self, key: u64, now: Instant) -> bool {
         self.known.get(&key).and_then(|known| known.no_postmaster).is_some_and(|at| at + CONTROL_TTL > now)
     }
 
-    /// Records that the host did not accept `postmaster@` the domain.
+    /// Records that the host did not accept the postmaster address of the domain.
     pub(crate) fn on_no_postmaster(&mut self, key: u64, now: Instant) {
         self.entry(key, now).no_postmaster = Some(now);
     }
@@ -274,7 +280,8 @@ impl Knowledge {
         true
     }
 
-    /// Whether the known mailbox stays if the host accepts another mailbox now. `kept` may be the copy of a route.
+    /// Whether the known mailbox stays if the host accepts another mailbox now. `kept` may be the copy of a route. If this copy is
+    /// outdated, the result is false.
     pub(crate) fn keeps_mailbox(&self, kept: MailboxFreshness, proven: bool, now: Instant) -> bool {
         let until = if proven { kept.from_proven } else { kept.from_unproven };
         kept.changes == self.mailbox_changes && until.is_some_and(|until| until > now)
@@ -314,7 +321,8 @@ impl Knowledge {
     }
 
     /// Records that the host changed its behaviour. If it has answered single checks before, no accepted one is confirmed from now
-    /// on by what earlier sessions showed, until the host refuses a control recipient again.
+    /// on by what earlier sessions showed, until the host refuses a control recipient again. This does not apply to trusted
+    /// operators.
     pub(crate) fn on_changed(&mut self, host: &Rc<str>, now: Instant) {
         if self.changed.len() >= KNOWN_MAILBOXES_MAX && !self.changed.contains_key(host) {
             self.changed.clear();
@@ -336,7 +344,7 @@ impl Knowledge {
         }
     }
 
-    /// Records that the host accepted a recipient of a question that proves answers, such as its known mailbox.
+    /// Records that the host accepted a recipient that was asked about to prove answers, such as its known mailbox.
     pub(crate) fn on_mailbox_accepted(&mut self, host: &Rc<str>) {
         if let Some(run) = self.singles.get_mut(host) {
             run.refused = 0;
@@ -357,7 +365,8 @@ impl Knowledge {
         self.singles.get(host).is_some_and(|run| run.refused >= REFUSALS_SINGLE_MAX)
     }
 
-    /// Whether, within the last hour, sessions contradicted each other about the domain, or the host changed its behaviour in one.
+    /// Whether, within the last hour, sessions contradicted each other about the domain, or the host changed its behaviour in a
+    /// session with recipients of the domain.
     pub(crate) fn has_contradicted(&self, key: u64, now: Instant) -> bool {
         self.known.get(&key).is_some_and(|known| known.is_contradicted(now))
     }
@@ -388,7 +397,8 @@ impl Knowledge {
         contradiction
     }
 
-    /// Records the reply to a control recipient that proves nothing. Its session showed [`ControlFinding::Unknown`].
+    /// Records a reply to the control recipient that proves nothing. The caller has recorded [`ControlFinding::Unknown`] for the
+    /// session.
     pub(crate) fn on_unclear(&mut self, key: u64, control: UnclearControl, now: Instant) {
         if control.said.class == Class::Temporary {
             self.entry(key, now).last_was_transient = true;
@@ -405,8 +415,8 @@ impl Knowledge {
         self.unclear.get(&key).copied()
     }
 
-    /// Records that the host changed its behaviour in a session with recipients of the domain. For an hour, no finding of an
-    /// earlier session is used for the domain.
+    /// Records that the host changed its behaviour in a session with recipients of the domain. For an hour, no accepted recipient
+    /// of the domain is answered because of what the control recipient showed in another session.
     pub(crate) fn on_contradicted(&mut self, key: u64, now: Instant) {
         self.entry(key, now).contradicted = Some(now + CONTROL_TTL);
     }
@@ -428,7 +438,7 @@ impl Knowledge {
 
     /// Whether a row of a list or batch needs no question, because the host is known to accept every recipient of the domain
     /// ([`Knowledge::is_catch_all`]). Single checks always need one, because such a host may still refuse a mailbox that it closed.
-    /// So do rows that were asked about before.
+    /// So do rows that were asked about before, or for which another host was passed over.
     pub(crate) fn needs_no_question(&self, work: &Work, host: &Rc<str>, now: Instant) -> bool {
         if work.priority == Priority::Single || work.tried != 0 || work.returns > 0 {
             return false;
@@ -459,8 +469,7 @@ impl Knowledge {
         }
         self.known.retain(|_, known| known.at + CONTROL_TTL > now);
         if self.known.len() >= KNOWN_DOMAINS_MAX {
-            // Nearly all entries are from the last hour, so every second one is dropped. Each can be learned again with one
-            // question.
+            // All entries are from the last hour, so every second one is dropped. Each can be learned again with one question.
             let mut keep = false;
             self.known.retain(|_, _| {
                 keep = !keep;

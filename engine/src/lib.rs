@@ -4,8 +4,8 @@
 //! # Entry points
 //!
 //! A caller starts an [`Engine`] with an [`config::EngineConfig`], and makes a [`Client`] for each of its own threads.
-//! [`Client::submit`] takes a [`Request`], and [`Client::answer`] returns its [`Answer`]. Both have the same number
-//! ([`Request::ticket`]), which the caller chooses. [`Client::mail_hosts`] and [`Client::facts`] ask DNS alone.
+//! [`Client::submit`] takes a [`Request`], and [`Client::answer`] returns the next [`Answer`]. An answer has the number of its
+//! request ([`Request::ticket`]), which the caller chooses. [`Client::mail_hosts`] and [`Client::facts`] ask DNS alone.
 //!
 //! # The life of an address
 //!
@@ -30,11 +30,12 @@
 //!    accepted and has no answer yet is called a *ticket*.
 //! 2. The *home shard* is selected by a hash of the domain. The lists decide about spam traps and disposable domains (`verify.rs`).
 //!    For the other works of a domain, the shard makes one *walk* through DNS, from the domain to the IP addresses of its hosts
-//!    (`walks.rs`, `walk.rs`). If the domain takes no mail, the work is answered here. If DNS gives no answer, step 6 follows.
+//!    (`walks.rs`, `walk.rs`). If the domain takes no mail, or if this machine cannot reach its hosts because they have only IPv6
+//!    addresses, the work is answered here. If DNS gives no answer, step 6 follows.
 //! 3. The result of the walk is a *plan*: the *site* (all hosts with the same operator), the *group* (the domains of the site with
 //!    the same hosts) and the *routes* (the IP addresses of these hosts). The work goes to the shard that owns the site.
 //! 4. That shard puts the work into the queue of its group, and decides when the group gets a session (`dispatch.rs`, `site.rs`).
-//!    If no session can or may ask about the work, it is answered here.
+//!    If no session can or may ask about the work, or if none needs to, it is answered here.
 //! 5. A *session* is one SMTP connection (`probe.rs`). It takes works out of the queue and sends RCPT for each. Some replies decide
 //!    at once. The session holds the others until a *checkpoint*, where later replies show what the held ones are worth.
 //! 6. A work without a result is put back into the queue, for another session or another host. If no host is left, or DNS gave no
@@ -130,7 +131,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use work::{AnswerBox, Message, Work};
 
-/// The class of a request. Requests of a higher class are asked about first, but if a lower class waits, it gets every tenth turn.
+/// The class of a request. Requests of a higher class are asked about first, but a lower class that waits gets about every tenth
+/// turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// A single check, the highest class: a user waits for the answer.
@@ -178,8 +180,8 @@ pub struct Finding {
     pub rule: &'static str,
     /// The delay after which another request may give a better answer, for example after greylisting. `None` if none would.
     pub retry_after: Option<Duration>,
-    /// A keyed hash of the domain and the host, if the verdict depends on how this host treats recipients of the domain. If the
-    /// host later behaves differently, [`Engine::withdrawn`] returns the hash, and the verdict must not be used again.
+    /// A keyed hash of the domain and the host, if the verdict depends on how this host treats recipients of the domain. If a later
+    /// session contradicts this, the hash is among those of [`Engine::withdrawn`], and the verdict must not be used again.
     pub evidence: Option<u64>,
     /// The host and the reply that decided. `None` if no host did, or if the request did not ask for this.
     pub observed: Option<Box<Observation>>,
@@ -213,12 +215,13 @@ pub enum Outage {
     /// The site has as many requests of batches and lists as it may have, or the domain has too many that wait for DNS. Submit the
     /// address again after some of them are answered. Requests with [`Priority::Single`] never get this.
     SiteFull,
-    /// Within the last hour, the site has refused as many recipients as its budget allows, so the address is not asked about now.
+    /// Within the last hour, the site has refused as many recipients of our source as its budget allows, except for a few that are
+    /// kept for proofs. So the address is not asked about now.
     OverBudget {
         /// Submit the address again after this time.
         after: Duration,
-        /// The rule by which a host of the site refuses recipients because of us, if it does so now. Such refusals count in the
-        /// budget, and a later check alone gets them again.
+        /// The rule by which a host of the site lately refused recipients because of us, if there is one. Such refusals count in
+        /// the budget, and a later check will get them again unless the cause is removed.
         refused_us: Option<&'static str>,
     },
     /// The engine stops. All requests without an answer get this one.
@@ -237,7 +240,7 @@ pub enum Refusal {
 /// The load of the engine at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Number of requests that were accepted and not yet answered (tickets).
+    /// Number of accepted requests for which no client has taken the answer yet (tickets).
     pub under_way: usize,
     /// The maximum of `under_way` ([`EngineConfig::tickets_max`]). Beyond it, requests get [`Refusal::Full`].
     pub tickets_max: usize,
@@ -308,7 +311,7 @@ impl Engine {
         Engine::launch(config, runtime::run)
     }
 
-    /// As [`Engine::start`]. Each shard has a thread, on which `run` drives it.
+    /// As [`Engine::start`]. Each shard has a thread, on which `run` runs the shard.
     fn launch(
         mut config: EngineConfig,
         run: impl Fn(Flavor, ShardMain) -> io::Result<()> + Copy + Send + 'static,
@@ -385,7 +388,7 @@ impl Engine {
         move || shared.table.kept(shared.refusal_step(Instant::now()))
     }
 
-    /// Returns a function that takes the evidence that was contradicted since the last call of this function.
+    /// Returns a function that takes the evidence that sessions have contradicted since it was last taken.
     pub fn withdrawn(&self) -> impl Fn() -> Vec<Withdrawn> + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || std::mem::take(&mut *shared.withdrawn.lock().unwrap_or_else(PoisonError::into_inner))
@@ -581,8 +584,8 @@ impl Client {
         self.shared.config.lists.get()
     }
 
-    /// Asks DNS whether a domain has mail hosts. The answer arrives within about [`FAST_PATIENCE`]. If DNS has not replied by then,
-    /// the answer is [`MailHosts::Unknown`], or [`Outage::Unavailable`] if the resolvers are to blame.
+    /// Asks DNS whether a domain has mail hosts. The answer arrives within about [`FAST_PATIENCE`]. If DNS has given no usable
+    /// reply by then, the answer is [`MailHosts::Unknown`], or [`Outage::Unavailable`] if the resolvers are to blame.
     ///
     /// # Errors
     /// [`Refusal`] if the engine stops, or if too many inquiries have no answer yet.
@@ -591,8 +594,8 @@ impl Client {
         self.inquire(&domain.clone(), |responder| Inquiry::MailHosts(domain, responder, deadline))
     }
 
-    /// Asks DNS for the facts about a domain: its mail hosts, SPF, DMARC and others. The answer arrives within [`FACTS_PATIENCE`].
-    /// `None` if DNS has not answered for the most important facts by then.
+    /// Asks DNS for the facts about a domain: its mail hosts, SPF, DMARC and others. The answer arrives within about
+    /// [`FACTS_PATIENCE`]. `None` if DNS has not answered for the most important facts by then.
     ///
     /// # Errors
     /// [`Refusal`] if the engine stops, or if too many inquiries have no answer yet.
@@ -655,8 +658,8 @@ impl Client {
     }
 
     /// Appends the numbers ([`Request::ticket`]) of the requests for which a session has begun to hold a reply since the last call.
-    /// Some may have their answers by now. The engine collects the numbers from the first call on, so the caller has to go on
-    /// calling, or they fill the memory.
+    /// Some may have their answers by now. The engine collects these numbers from the first call on. If the caller does not keep
+    /// calling, the numbers fill the memory.
     pub fn held(&self, into: &mut Vec<u64>) {
         self.mailbox.held(into);
     }

@@ -9,10 +9,10 @@ use rustix::time::{ClockId, clock_gettime};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// Completes a configuration with settings that follow from this machine, and checks the result.
+/// Completes a configuration with settings that are found on this machine, and checks the result.
 ///
 /// # Errors
-/// A setting is missing and this machine does not show it, or a setting cannot be used. The text says what to correct.
+/// A setting is missing and cannot be found on this machine, or a setting cannot be used. The text says what to correct.
 pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
     if config.resolvers.is_empty() {
         config.resolvers = system_resolvers()?;
@@ -126,9 +126,10 @@ pub(crate) fn thread_time() -> Option<Duration> {
     clock_gettime(ClockId::ThreadCPUTime).try_into().ok()
 }
 
-/// Whether hosts may be reachable over IPv6: the kernel has a route to the public Internet, or the operator allows an IPv6 network.
+/// Whether hosts may be reachable over IPv6: the kernel has an IPv6 route to the public Internet, or the operator allows an IPv6
+/// network.
 pub(crate) fn has_ipv6(config: &EngineConfig) -> bool {
-    // The connect of a UDP socket sends no packet, and fails if there is no route. The address is that of a root server.
+    // Connecting a UDP socket sends no packet, and fails if there is no route. The address is that of a root server.
     let root = Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30);
     let reachable =
         UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect((root, 53))).is_ok();

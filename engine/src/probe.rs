@@ -1,12 +1,13 @@
-//! The task of an SMTP session: it chooses a route (an IP address of a host), connects, and runs transactions as long as works wait
-//! in the queue of its group. A work is an address on its way through the engine, and a transaction sends RCPT for up to 100 of
-//! them.
+//! The task that opens SMTP sessions for a group, one after another. For each session, the task chooses a route (an IP address of a
+//! host), connects, and runs transactions as long as works wait in the queue of the group. A work is an address on its way through
+//! the engine, and a transaction sends RCPT for up to 100 of them.
 //!
-//! Some replies to RCPT decide at once. The session holds the others until a *checkpoint*. There the session asks about a *control
-//! recipient*, which does not exist, or about a *known mailbox*, which the host accepted before. The replies show whether the held
-//! answers count.
+//! Some replies to RCPT decide at once. The session holds the others until a *checkpoint*. There the session asks about recipients
+//! such as a *control recipient*, which does not exist, or a *known mailbox*, which the host accepted before. The replies show
+//! whether the held answers count.
 //!
-//! The modules are of two kinds. The first kind sends commands, and does not interpret replies:
+//! The modules are of two kinds. The first kind sends commands, and leaves the interpretation of nearly all replies to the second
+//! kind:
 //!
 //! - `crate::session`: the connection, TLS and the bytes of one session
 //! - this module: opening, the sequence of transactions, waiting for work, closing
@@ -86,8 +87,7 @@ pub(crate) async fn serve<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, se
     asking.answer_unroutable(group, R::now());
 }
 
-/// Opens a session: connection, greeting, EHLO and TLS. `None` if a step failed. The failure is then recorded for the route and the
-/// site.
+/// Opens a session: connection, greeting, EHLO and TLS. `None` if a step failed. The failure has then been recorded.
 async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
     let (asking, group, route) = (place.asking, place.group, place.route());
     let destination = (route.address, asking.smtp_port).into();

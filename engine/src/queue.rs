@@ -2,8 +2,9 @@
 //! addresses of hosts), and a session asks over one of them.
 //!
 //! A transaction takes works in this order. Single checks come first, then batches, then lists. Within a class, the owners of the
-//! requests (accounts) take turns, one work each. A class that was passed over [`QUEUE_PASSED_MAX`] times while works of it waited
-//! gets the next turn.
+//! requests (accounts) take turns, one work each. If all recipients of a transaction must have the same domain, the first work is
+//! followed by others of its owner and domain instead. A class that was passed over [`QUEUE_PASSED_MAX`] times while works of it
+//! waited gets the next turn.
 //!
 //! Works wait in *lanes*. All works of a lane have tried the same routes, so the lanes show, without a look at each work, whether a
 //! route has work, and whether a work has a route left. There are few lanes, because routes are tried in order. Works at which a
@@ -14,11 +15,11 @@
 //!
 //! Each work that was added is returned once, by one of the `take` methods. The caller then answers it or adds it again.
 //!
-//! - [`Queue::push_back`] adds a new work, and [`Queue::push_front`] one that a session returns.
+//! - [`Queue::push_back`] adds a work behind the others of its owner, and [`Queue::push_front`] before all others of its class.
 //! - [`Queue::has_for`] and [`Queue::take`] are for a session that begins a transaction.
 //! - [`Queue::take_expired`], [`Queue::take_all`], [`Queue::take_where`], [`Queue::take_unroutable`] and [`Queue::take_singles`]
-//!   take works about which no session should ask any more.
-//! - [`Queue::len`], [`Queue::singles`] and [`Queue::first_single`] are for the decision about the number of sessions.
+//!   take works out of turn, mostly to answer them.
+//! - [`Queue::len`], [`Queue::singles`] and [`Queue::first_single`] are mostly for the decision about the number of sessions.
 
 use crate::Priority;
 use crate::faults::{Fault, planted, sometimes};
@@ -56,7 +57,7 @@ struct Lane {
     /// Works that were put back. They come before the turns of the owners.
     returned: [VecDeque<u64>; CLASSES],
     classes: [Turns; CLASSES],
-    /// Number of works of each class, without the numbers that stayed behind.
+    /// Number of works of each class. The numbers of works that were taken out of turn do not count.
     counts: [usize; CLASSES],
 }
 

@@ -87,7 +87,8 @@ impl SiteRefusals {
         self.counts(step).map_or(0, |counts| counts.left(self.budget()) as usize)
     }
 
-    /// Whether the budget is used up, and no process waits for a reply that could make room.
+    /// Whether the budget is used up, except for the room that is kept for questions, and no process waits for a reply that could
+    /// make room.
     pub(crate) fn is_used_up(&mut self, step: u64) -> bool {
         if planted(Fault::IgnoreBudget) {
             return false;

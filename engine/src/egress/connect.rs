@@ -35,7 +35,8 @@ impl Source {
     /// last reply of a proxy.
     ///
     /// # Errors
-    /// [`Unconnected`]. If the mail server does not answer within [`CONNECT_TIMEOUT`], this is [`Unconnected::Host`].
+    /// [`Unconnected`]. If the mail server does not answer within [`CONNECT_TIMEOUT`] or before `limit`, this is
+    /// [`Unconnected::Host`].
     pub(crate) async fn connect<R: Runtime>(
         &self,
         destination: SocketAddr,
@@ -66,7 +67,7 @@ impl Source {
     /// Checks that a proxy accepts the login. A source without a proxy passes unchecked.
     ///
     /// # Errors
-    /// The proxy cannot be reached, or it refuses the login.
+    /// [`Unconnected`] if the proxy cannot be reached, does not answer in time, or does not accept the login.
     pub(crate) async fn check_login<R: Runtime>(&self) -> Result<(), Unconnected> {
         let Way::Proxy { at, credentials } = &self.way else { return Ok(()) };
         // Any destination will do, because the handshake stops before it names the destination to the proxy.
@@ -90,8 +91,8 @@ impl ProxyAddresses {
         (!addresses.is_empty()).then(|| ProxyAddresses { addresses, last: AtomicUsize::new(0) })
     }
 
-    /// Tries one address after the other until one accepts. Each gets an equal share of the time until the deadline, so a silent
-    /// address leaves time for the others.
+    /// Tries one address after the other until one accepts. The time that is left until the deadline is shared equally among the
+    /// addresses that are left, so a silent address leaves time for the others.
     async fn connect<R: Runtime>(&self, deadline: Instant) -> Result<R::Stream, Unconnected> {
         let (count, first) = (self.addresses.len(), self.last.load(Ordering::Relaxed));
         let mut tried = 0;

@@ -1,9 +1,9 @@
 //! The time in which a source (our address or proxy) rests at a site (the hosts of one operator) that blocks it. During this time
 //! mailprobe does not contact the site from the source, and no other source takes over.
 //!
-//! A block first takes only one route (one address of a host) out of use, for a minute (`site/route.rs`). When no route of the
-//! group can be used, the source rests at the whole site, for five minutes at first. [`engine_proto::egress::Rests`] records this
-//! by source and site, because the records of routes end earlier, with their groups.
+//! A block first takes only one route (one address of a host) out of use, for a minute (`site/route.rs`). If no other route of the
+//! group (domains of the site with the same hosts) can be used then, the source rests at the whole site, for five minutes at first.
+//! [`engine_proto::egress::Rests`] records this by source and site, because the records of routes end earlier, with their groups.
 
 use crate::asking::Asking;
 use crate::site::Group;
@@ -24,7 +24,7 @@ pub(crate) fn is_block(asking: &Asking, said: &Classification) -> bool {
 }
 
 /// Acts on a block. The caller has taken the route out of use. If no other route of the group can be used, the source begins to
-/// rest at the site: waiting works of the site are answered at once, and so are new works until the rest ends.
+/// rest at the site. The works that wait at the site for this source are answered at once, and so are new ones until the rest ends.
 pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now: Instant) {
     if !group.is_down(now) {
         return;
@@ -63,7 +63,8 @@ pub(crate) fn unless_rested(asking: &Asking, group: &Group, work: Work, now: Ins
     }
 }
 
-/// Records that the site has replied to our source. If a rest of the source there is over, the next one will be short again.
+/// Records that a session from our source got a clear reply about a recipient at the site. If the source has rested there and the
+/// rest is over, the next rest will be short again.
 pub(crate) fn on_answer(asking: &Asking, group: &Group, now: Instant) {
     asking.state().rests.on_answer(group.source, &group.site_name, now);
 }

@@ -79,8 +79,9 @@ pub(super) fn release(
     after
 }
 
-/// Records the numbers of refused recipients, for each domain of which this checkpoint has accepted none. Many such refusals show
-/// that the domain does not accept everyone. Few are recorded only if a domain of the group is known to accept everyone.
+/// Records the refusals of this checkpoint that count, for each domain without an accepted recipient in the checkpoint. Many such
+/// refusals show that the domain does not accept everyone. Few are recorded only if control recipients have shown that a domain of
+/// the group accepts everyone.
 fn learn_refusals(context: &ProbeContext<'_>, released: &[Released<Work>], now: Instant) {
     let is_refused = |one: &&Released<Work>| one.held == Held::Refused && is_answer(one.proof);
     if !context.group.state().catch_alls
@@ -106,8 +107,8 @@ fn only_catch_all(released: &[Released<Work>]) -> Option<&Domain> {
     released.iter().all(is_such).then_some(domain)
 }
 
-/// Whether another session should confirm that the domain accepts everyone, because only one node of a pool may do so. Not needed
-/// if no work waits, or if two sessions in a row have shown it.
+/// Whether another session should confirm that the domain accepts everyone, because perhaps only one server of a pool does so. Not
+/// needed if no work waits, or if two sessions in a row have shown it.
 fn is_to_confirm(context: &ProbeContext<'_>, domain: &Domain) -> bool {
     context.group.waiting() > 0
         && !context.asking.knowledge.borrow().is_catch_all(context.domain_key(domain), context.now)
@@ -159,7 +160,8 @@ fn learn(context: &ProbeContext<'_>, notes: &mut SessionNotes) {
     }
 }
 
-/// Acts on one released answer: answers the work, puts it back for other hosts, or returns it for another session.
+/// Acts on one released answer: answers the work, lets it begin anew, puts it back for other hosts, or returns it for another
+/// session.
 fn settle_released(
     context: &ProbeContext<'_>,
     one: Released<Work>,
@@ -255,9 +257,9 @@ fn in_words_of(held: Held, proof: Proof) -> &'static str {
     }
 }
 
-/// Acts on an accepted work if the control recipient of its domain got no clear reply. If its reply was transient, the work begins
-/// anew, once: for example, a server that verifies recipients elsewhere may know the control recipient by then. Otherwise the work
-/// is answered.
+/// Acts on an accepted work if the control recipient of its domain got no clear reply. If the reply was a temporary error, the work
+/// begins anew, once: by then, for example, a server that verifies recipients at another server may have the result. Otherwise the
+/// work is answered.
 fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>, now: Instant) {
     let UnprovenAccept { rule, retry_after, again_soon } =
         on_unproven_accept(control.map(|control| &control.said));

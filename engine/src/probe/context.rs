@@ -210,8 +210,8 @@ impl ProbeContext<'_> {
         }
     }
 
-    /// Records that the host accepted a known mailbox again. If the mailbox was known only at another host, it counts as a new one
-    /// here.
+    /// Records that the host accepted a known mailbox again. If it is not the known mailbox of this host, for example because
+    /// another host accepted it before, it counts here as newly accepted.
     pub(super) fn on_known_again(&self, address: &str, now: Instant) {
         let is_renewed =
             self.asking.knowledge.borrow_mut().on_mailbox_again(&self.route().host, address, now);

@@ -47,9 +47,9 @@ pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
     }
 }
 
-/// Acts on a connection that timed out, or that ended without a reply. A busy host causes this at times, so the route is taken out
-/// of use only after [`STRIKES_MAX`] such connections in a row. But single checks cannot wait for that: they go to the other routes
-/// at once. If only single checks wait, the route is taken out of use at once.
+/// Acts on a connection that timed out or ended before any reply about a recipient. A busy host causes this at times, so it counts
+/// as a push-back, and the route is taken out of use only after [`STRIKES_MAX`] such connections in a row. But single checks cannot
+/// wait for that: they go to the other routes at once. If only single checks wait, the route is taken out of use at once.
 pub(super) fn died(context: &ProbeContext<'_>, rule: &'static str) {
     let patience = if context.group.release_singles(context.index, rule) { STRIKES_MAX } else { 1 };
     if context.state().on_connection_lost(patience) {
@@ -71,8 +71,8 @@ pub(super) fn push_back(context: &ProbeContext<'_>, rule: &'static str) {
     rest_route(group, index, rule, until, now);
 }
 
-/// Opens no session over the route before `until`, because the site pushed back by this rule. If it has done so for a while,
-/// waiting single checks are answered now ([`Group::is_hopeless`]).
+/// Opens no session over the route before `until`, because the site pushed back by this rule. If single checks should not wait for
+/// that ([`Group::is_hopeless`]), the waiting ones are answered now.
 pub(super) fn rest_route(group: &Group, index: usize, rule: &'static str, until: Instant, now: Instant) {
     group.site.state().pushed = rule;
     group.route_state(index).set_resting(until);
@@ -92,9 +92,9 @@ pub(super) fn session_refused(context: &ProbeContext<'_>, closure: &Closure) {
     apply(context, on_session_refused(closure, |stage, reply| classify(&context.view(stage, reply, None))));
 }
 
-/// Acts on the end of a session during a transaction about works. Works without a reply go back to the front of the queue. But the
-/// first of them may have caused the end (`effects.suspect`). It goes to the end of the queue, or is answered if this has happened
-/// too often.
+/// Acts on the end of a session during a transaction about works. Works without a reply go back to the front of the queue. But if
+/// the first of them may have caused the end (`effects.suspect`), this work goes behind the waiting works of its owner. It is
+/// answered instead if this has happened too often, or if its deadline has passed.
 pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
     let (group, effects) = (context.group, effects_of_end(context, closure, tally));
     let suspect = effects.suspect.and_then(|_| context.works().in_flight.take_first());
@@ -117,8 +117,8 @@ pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tal
     }
 }
 
-/// Records what the end of a session during a transaction shows about the host and the site. If the host ended the session with a
-/// reply that says that we are too fast or not wanted, returns this reply.
+/// Records what the end of a session, during or after a transaction, shows about the host and the site. If the host ended the
+/// session with a reply that says that we are too fast or not wanted, returns this reply.
 pub(super) fn blame<'a>(
     context: &ProbeContext<'_>,
     closure: &'a Closure,
@@ -178,8 +178,8 @@ fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
 }
 
 /// Acts on a reply that says that we are too fast or not wanted: the site gets a pause, and the rate of new sessions is halved.
-/// After [`WARNINGS_MAX`] replies that we are not wanted, the route is taken out of use. If such a reply blocks our source, the
-/// source may begin to rest at the site ([`rest::on_blocked`]).
+/// After [`WARNINGS_MAX`] replies that we are not wanted, without an accept in between, the route is taken out of use. If the last
+/// of these replies is a block of our source, the source may then begin to rest at the site ([`rest::on_blocked`]).
 pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
     let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let site = &group.site;
@@ -199,9 +199,9 @@ pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
     }
 }
 
-/// Acts on a transaction that has taken too long. Works with a deadline that has passed are answered, and the others go back to the
-/// front of the queue. The server probably hangs at the first work without a reply. From now on this work has transactions of its
-/// own, and after [`RETURNS_MAX`] returns it is answered.
+/// Acts on a transaction that has taken too long. The server probably hangs at the first work without a reply. This work goes
+/// behind the waiting works of its owner and has transactions of its own from now on. After [`RETURNS_MAX`] returns it is answered.
+/// The other works go back to the front of the queue. Works with a deadline that has passed are answered instead.
 pub(super) fn out_of_time(context: &ProbeContext<'_>) {
     let (group, now) = (context.group, context.now);
     let mut suspect = context.works().in_flight.take_first();

@@ -1,9 +1,10 @@
-//! Greylisting: a server refuses each recipient that is new to it with a transient reply, and accepts it some minutes later.
+//! Greylisting: a server refuses each recipient that is new to it with a transient reply, and gives its real reply only some
+//! minutes later.
 //!
-//! When mailprobe asks about such an address again, the server accepts it. To prove the accept, mailprobe then asks about a control
-//! recipient of the domain (one that does not exist), which would be new to the server and get a transient reply. So mailprobe asks
-//! about the control recipient as soon as a recipient of the domain is greylisted. Then both delays pass at the same time. The
-//! delays are in [`engine_proto::retry`].
+//! When mailprobe asks about such an address again, the server may accept it. To prove the accept, mailprobe then asks about a
+//! control recipient of the domain (one that does not exist), which would be new to the server and get a transient reply. So
+//! mailprobe asks about the control recipient already in the session in which a recipient of the domain is greylisted, if that
+//! session has room. Then both delays pass at the same time. The delays are in [`engine_proto::retry`].
 
 use super::context::{Place, ProbeContext};
 use super::endings::{blame, push_back};

@@ -26,7 +26,7 @@ use engine_proto::verdict::evidence::{Held, ProofQuestion, QuestionResult};
 use engine_proto::verdict::{ObservedReply, Stage};
 use std::rc::Rc;
 
-/// Asks all questions of a checkpoint, round after round, and releases the held answers. The questions of a round depend on the
+/// Asks the questions of a checkpoint, round after round, and releases the held answers. The questions of a round depend on the
 /// replies in the round before.
 pub(super) async fn prove<R: Runtime>(
     place: Place<'_>,
@@ -63,8 +63,8 @@ pub(super) async fn prove<R: Runtime>(
 }
 
 /// If the host ends sessions after one or two refusals, asks about its known mailbox before the works, because after the refusals
-/// it would be too late. A session does this once. `None` if nothing was asked: the host allows more refusals, has no known
-/// mailbox, or there is no room.
+/// it would be too late. A session does this at most once. `None` if nothing was asked, for example because the host allows more
+/// refusals, has no known mailbox, or is trusted, or because there is no room.
 pub(super) async fn open_with_known<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -140,8 +140,9 @@ fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<Ask
 }
 
 /// Limits the questions to the room of the session. Each question needs room for a recipient and for a refusal, because a server
-/// that has changed may refuse even known mailboxes. If not all questions fit, only the first control recipients are kept, as many
-/// as fit, because they decide about the most answers. The others are left to a later round or to another session.
+/// that has changed may refuse even known mailboxes. If not all questions fit, only those about the first control recipient of a
+/// domain are kept, as many as fit, because they decide about the most answers. The others are left to a later round or to another
+/// session.
 fn fit(asked: &mut Vec<AskedQuestion>, (recipients, refusals): (usize, usize)) {
     let most = recipients.min(refusals);
     if asked.len() > most {

@@ -175,8 +175,8 @@ fn settle_remembered(context: &ProbeContext<'_>, mut work: Work, control: Option
     work.settle_heard(Reason::Unverifiable, rule, unproven.retry_after, None);
 }
 
-/// Acts on a permanent refusal that is about the recipient itself. A single check is answered at once, unless there is reason to
-/// doubt the refusal. Otherwise the session holds the work until the checkpoint.
+/// Acts on a permanent refusal that is about the recipient itself. A single check is answered at once if there is no reason to
+/// doubt the refusal. The session holds all other works until the checkpoint.
 fn refused(
     context: &ProbeContext<'_>,
     work: Work,
@@ -313,8 +313,8 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
 }
 
 /// Acts on blanket refusals (the same refusal for every recipient). If the host refuses everyone, the route is taken out of use for
-/// a minute, and if it blocks our source, the source may begin to rest at the site. If the host refuses all recipients of some
-/// domains, it is not asked about these domains for a minute.
+/// a minute, and if the refusal is a block of our source, the source may begin to rest at the site. If the host refuses all
+/// recipients of some domains, it is not asked about these domains for a minute.
 pub(super) fn heed_blanket_refusals(context: &ProbeContext<'_>) {
     let now = context.now;
     let blanket = context.state().blanket(&context.route().host);

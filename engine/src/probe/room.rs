@@ -72,7 +72,7 @@ pub(super) fn room<R: Runtime>(
             // If a control recipient is refused in unclear words, the proof also needs a second one and a known mailbox.
             wanted => wanted + 2,
         };
-        // The first transaction with works has at least one, because another session would have no more room than this one.
+        // The first transaction with works gets at least one work, because another session would have no more room than this one.
         let is_first = state.tally.asked == state.known_asked_first.unwrap_or(0);
         match recipients.checked_sub(kept) {
             Some(left) if left > 0 => recipients = left,

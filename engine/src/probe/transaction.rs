@@ -1,5 +1,6 @@
 //! Handles the events of one transaction (the commands from MAIL to RSET). Its recipients may be those of works, those of the
-//! questions that prove earlier answers, or both. Each kind implements [`Recipients`].
+//! questions that prove answers, both of these, or the control recipients of greylisted domains. Each kind implements
+//! [`Recipients`].
 
 use super::context::{Place, ProbeContext};
 use crate::egress::rest;
@@ -30,7 +31,7 @@ pub(super) trait Recipients {
         heard: &Answered<'_>,
     ) -> ReplyEffect;
 
-    /// The server has refused MAIL. True if the session should end, because the next MAIL would get the same reply.
+    /// The server has refused MAIL. True if the session should end.
     fn on_mail_refused(
         &mut self,
         context: &ProbeContext<'_>,
@@ -67,7 +68,7 @@ pub(super) struct Answered<'a> {
 }
 
 impl Answered<'_> {
-    /// The effect of a reply to a work that the sweep has already answered. A permanent refusal has none, because it may be one
+    /// The effect of a reply about a work that the sweep has already answered. A permanent refusal has none, because it may be one
     /// that the host gives to everyone. Other replies count as clear ones.
     pub(super) fn too_late(&self) -> ReplyEffect {
         if self.reply.is_permanent() { ReplyEffect::Nothing } else { ReplyEffect::Answer }
@@ -226,7 +227,7 @@ impl SessionState {
 /// then quicker.
 #[derive(Default)]
 struct Tarpit {
-    /// When the last reply arrived, or when the transaction began after it.
+    /// When the last reply arrived, or when the transaction began if that was later.
     last: Option<Instant>,
     /// Number of quick replies in the session.
     quick: u32,

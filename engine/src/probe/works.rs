@@ -27,7 +27,7 @@ pub(super) fn to_ask(context: &ProbeContext<'_>, works: Vec<Work>, smtputf8: boo
     pass_over(context, answer_if_known_catch_all(context, works))
 }
 
-/// Holds the works that an earlier session at this host refused without a proof, so that this session can prove the refusals.
+/// Holds the works that this host refused in an earlier session without a proof, so that this session can prove the refusals.
 /// Returns the other works.
 fn carry(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     let mut others = Vec::with_capacity(works.len());

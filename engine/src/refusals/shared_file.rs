@@ -59,9 +59,9 @@ pub(super) struct ByteLock {
 }
 
 impl SharedFile {
-    /// The longest wait for a lock while the engine runs.
+    /// The longest wait for [`CHANGE_BYTE`] while the engine runs.
     pub(super) const PATIENCE: Duration = Duration::from_millis(20);
-    /// The longest wait for a lock when a run begins or ends.
+    /// The longest wait for [`CHANGE_BYTE`] when a run begins or ends.
     pub(super) const OPEN_PATIENCE: Duration = Duration::from_secs(2);
 
     /// Opens the file. With `may_create`, creates a missing file.
@@ -85,7 +85,8 @@ impl SharedFile {
         Ok(SharedFile { file: Arc::new(file), run: None })
     }
 
-    /// Locks [`CHANGE_BYTE`]. A run keeps this lock for microseconds, unless the process is stopped (SIGSTOP) meanwhile.
+    /// Locks [`CHANGE_BYTE`]. A run mostly keeps this lock for microseconds. It takes longer when a run begins or ends, or if the
+    /// process is stopped (SIGSTOP) meanwhile.
     pub(super) fn begin_change(&self, patience: Duration) -> Result<ByteLock, TableFault> {
         self.lock_within(CHANGE_BYTE, patience)
     }

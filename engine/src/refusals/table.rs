@@ -81,7 +81,7 @@ pub struct RefusalTable {
 pub enum TableFault {
     /// The file cannot be opened, read or extended.
     Io(io::Error),
-    /// The file has other content, or only a part of a table.
+    /// This is not a regular file, or it has other content, or only a part of a table.
     Foreign,
     /// A run of another version of mailprobe uses the file.
     OtherVersion,
@@ -305,17 +305,17 @@ impl RefusalTable {
         self.asked(self.run, place).load(SeqCst)
     }
 
-    /// This run begins to ask about so many further recipients.
+    /// This run begins to ask about this number of further recipients.
     pub(super) fn on_asked(&self, place: usize, recipients: u32) {
         self.asked(self.run, place).fetch_add(recipients.into(), SeqCst);
     }
 
-    /// So many recipients of this run got no reply that counts, or were not asked about.
+    /// This number of recipients of this run got no reply that counts, or were not asked about.
     pub(super) fn on_unanswered(&self, place: usize, recipients: u32) {
         self.asked(self.run, place).fetch_sub(recipients.into(), SeqCst);
     }
 
-    /// Of the recipients about which this run was asking, so many were refused and so many accepted.
+    /// Of the recipients about which this run was asking, these numbers were refused and accepted.
     pub(super) fn on_answered(&self, place: usize, step: u64, refused: u32, accepted: u32) {
         update(self.cell(place, step), |cell| cell.counted(step, refused, accepted));
         self.on_unanswered(place, refused + accepted);
