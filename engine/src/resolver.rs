@@ -7,9 +7,9 @@
 //! caller  <─ cache <─ check of a denial (doubts.rs) <─ Lookup <─ answer ───────┘
 //! ```
 //!
-//! Each resolver has a window, which limits the questions that it gets at once. Lookups that find no room there are queued. A
-//! lookup over UDP has no task of its own. One task sends all questions that are ready at the same time, the task that reads a
-//! socket hands the answers to their lookups, and one task checks the timeouts of all lookups.
+//! Each resolver has a window, which limits the number of questions under way at this resolver. Lookups that find no room there are
+//! queued. A lookup over UDP has no task of its own. One task sends all questions that are ready at the same time, the task that
+//! reads a socket hands the answers to their lookups, and one task checks the timeouts of all lookups.
 
 mod doubts;
 mod ports;
@@ -49,7 +49,7 @@ use std::time::{Duration, Instant};
 /// How often the timeouts of all lookups are checked.
 const TICK: Duration = Duration::from_millis(20);
 /// How often timeouts are checked while lookups wait for room in a window. This interval is shorter, because all shards share the
-/// windows, and a shard is not told when another one makes room.
+/// windows, and a shard is not told when another shard makes room.
 const TICK_CROWDED: Duration = Duration::from_millis(5);
 
 const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -63,7 +63,7 @@ struct Inner<R: Runtime> {
     config: LookupConfig,
     cache: RefCell<Cache<Hashing>>,
     pending: RefCell<HashMap<Question, Rc<PendingLookup<R>>>>,
-    /// Probes: lookups that do not use the cache, so that the resolvers themselves are asked. No other caller joins a probe.
+    /// Probes: lookups that do not read the cache, so that the resolvers themselves are asked. No other caller joins a probe.
     probes: RefCell<Vec<Rc<PendingLookup<R>>>>,
     /// Whether [`Inner::end`] has started a lookup of `own_name` that has not ended yet.
     own_name_under_way: Cell<bool>,
@@ -75,7 +75,7 @@ struct Inner<R: Runtime> {
     late: RefCell<VecDeque<Late<R>>>,
     doubts: Doubts<R>,
     random: RefCell<StdRng>,
-    /// Which resolvers answered lately. This decides which one a new lookup asks first.
+    /// For each resolver, in how many lookups in a row it failed. This decides which resolver a new lookup asks first.
     record: RefCell<Upstreams>,
     /// The state of the resolvers, which all shards share.
     health: Arc<Resolvers>,
@@ -92,17 +92,18 @@ struct Inner<R: Runtime> {
 struct PendingLookup<R: Runtime> {
     /// `None` once the lookup has ended.
     lookup: RefCell<Option<Lookup>>,
-    /// Whether this lookup gets room before those of batches and lists. True for all other callers, and for probes.
+    /// Whether this lookup gets room before those of batches and lists. True for probes, and once any other caller than a batch or
+    /// list waits for this lookup.
     urgent: Cell<bool>,
     is_probe: bool,
-    /// The resolver in whose window the lookup waits for room; `None` if the lookup does not wait.
+    /// The resolver for which the lookup waits in a queue; `None` if the lookup does not wait for room in a window.
     queued: Cell<Option<usize>>,
     /// The UDP messages of the lookup that may still be answered.
     sent: RefCell<Vec<Sent<R>>>,
     /// How many lookups of the engine had been answered when this lookup began: see [`Resolvers::note`].
     answered_before: u32,
-    /// The outcome, once the lookup has ended. For a probe, the flag is whether any resolver answered; for other lookups it is
-    /// always true.
+    /// The outcome, once the callers may have it. This may be later than the end of the lookup, because the resolvers may be
+    /// checked first. The flag is true, except for a probe that no resolver answered.
     ended: RefCell<Option<(Arc<Outcome>, bool)>>,
     waiting: RefCell<Vec<Waker>>,
 }
@@ -170,8 +171,8 @@ impl<R: Runtime> Resolver<R> {
         }
     }
 
-    /// If some resolvers denied the addresses of a name without proof and another resolver did not, returns the resolvers that
-    /// denied them. A second call returns `None`.
+    /// If some resolvers denied the addresses of a name without proof and another resolver gave a credible answer, returns the
+    /// resolvers that denied them, and forgets this dispute.
     pub(crate) fn take_dispute(&self, name: &Name) -> Option<Vec<usize>> {
         self.inner.doubts.take_dispute(name)
     }
@@ -181,7 +182,7 @@ impl<R: Runtime> Resolver<R> {
         self.inner.cache.borrow_mut().forget_no_data(question);
     }
 
-    /// Asks each resolver separately, without reading the cache, except those that failed when they were last asked. Returns the
+    /// Asks each resolver separately, except those that failed when they were last asked. Does not read the cache. Returns the
     /// records of the first one that has some, and puts them into the cache. `None` if there is only one resolver, or if none has
     /// records.
     pub(crate) async fn look_up_at_each(&self, question: &Question) -> Option<Arc<Outcome>> {
@@ -201,8 +202,8 @@ impl<R: Runtime> Resolver<R> {
     }
 
     /// Returns why no resolver has answered since the start; `None` if one has. First waits for [`DNS_START_PATIENCE`]. If no
-    /// lookup was answered by then, perhaps all of them asked about domains with dead name servers. So our own name is looked up,
-    /// and its outcome is awaited for the same time.
+    /// lookup was answered by then, perhaps there was none, or all of them asked about domains with dead name servers. So our own
+    /// name is looked up, and its outcome is awaited for the same time.
     pub(crate) async fn silence_at_start(&self) -> Option<Failure> {
         let inner = &self.inner;
         R::sleep(DNS_START_PATIENCE).await;
@@ -332,7 +333,7 @@ impl<R: Runtime> Inner<R> {
         })
     }
 
-    /// Starts a lookup that does not use the cache. It does not ask the resolvers in `left_out`.
+    /// Starts a lookup that does not read the cache and does not ask the resolvers in `left_out`.
     fn probe(self: &Rc<Self>, question: &Question, left_out: &[usize], now: Instant) -> Rc<PendingLookup<R>> {
         let probe = self.begin(question, true, true);
         probe.leave_out(left_out);
@@ -357,7 +358,8 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Ends a lookup: records which resolvers answered, and passes the outcome to the callers that wait.
+    /// Ends a lookup: records which resolvers answered, and passes the outcome to the callers that wait. Sometimes the resolvers
+    /// are checked before that.
     fn end(self: &Rc<Self>, pending: &Rc<PendingLookup<R>>, now: Instant) {
         let Some(lookup) = pending.lookup.take() else { return };
         self.leave_tries(pending, &lookup, now);
@@ -392,8 +394,8 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Passes on the outcome of a lookup that was answered. A denial without proof may be checked first (doubts.rs). Records, or a
-    /// "no such name" with proof, are counted as a sign that the resolvers do not deny everything.
+    /// Passes on the outcome of a lookup that was answered. If the question is for MX or A records, a denial without proof may be
+    /// checked first (doubts.rs), and records or a proven "no such name" count as a sign that the resolvers do not deny everything.
     fn learn(
         self: &Rc<Self>,
         question: Question,
@@ -431,7 +433,7 @@ impl<R: Runtime> Inner<R> {
         self.go_on(pending, now);
     }
 
-    /// All lookups under way, also the probes.
+    /// All lookups under way, including the probes.
     fn all(&self) -> Vec<Rc<PendingLookup<R>>> {
         self.pending.borrow().values().chain(self.probes.borrow().iter()).cloned().collect()
     }

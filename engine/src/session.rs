@@ -7,11 +7,11 @@
 //! - The task starts a transaction on [`Session::dialog`], and then calls [`Session::next`] until the transaction has ended. During
 //!   a transaction, only `next` reads and writes. It returns at [`Session::limit`] at the latest.
 //! - Between transactions, [`Session::is_quiet`] tells whether the session can go on. Before the task ends a session, it asks
-//!   [`Session::take_closure`] whether the server has already ended it.
+//!   [`Session::take_closure`] whether the server has already ended the session.
 //! - [`Session::quit`] ends the session, and returns the trace.
 //!
-//! A failure on an open connection is no error of a method, but an event: [`Event::Over`]. No event follows this one, and
-//! recipients without a reply get none.
+//! A failure on an open connection is no error of a method, but an event: [`Event::Over`]. No other event follows, not even for the
+//! recipients without a reply.
 
 use crate::egress::Source;
 use crate::egress::connect::Unconnected;

@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 /// Shortest interval of the search for works (addresses in the engine) with a deadline that has passed. The search runs at a
 /// heartbeat (every 200 ms), so the real interval is about 400 ms.
 const SWEEP: Duration = Duration::from_millis(250);
-/// Interval of the search for groups and results of walks that have not been used for a while. If groups take too much memory, the
-/// interval is [`SWEEP`].
+/// Interval of the search for groups that have not been used for a while, and for results of walks that are too old. If groups take
+/// too much memory, the interval is [`SWEEP`].
 const FORGET: Duration = Duration::from_secs(2);
-/// Most messages that are handled before the clock is read again: some ten microseconds of work.
+/// The largest number of messages that are handled before the clock is read again: some ten microseconds of work.
 const MESSAGES_A_LOOK: usize = 32;
 /// How long after a recall the shard looks for recalled works. A work that was on its way from one queue to another when the client
 /// recalled it arrives within this time.
@@ -156,7 +156,8 @@ impl<R: Runtime> Shard<R> {
         dispatch::begin_wanted::<R>(&self.asking, now);
     }
 
-    /// If a client has recalled its requests or begun to drain, answers its works, for the next [`RECALL_LASTS`].
+    /// After a client has recalled its requests, answers its works. After a client has begun to drain, answers those of its works
+    /// that wait. Both go on for [`RECALL_LASTS`].
     fn answer_recalled(&self, now: Instant, answered: &mut AnsweredRecalls) {
         let shared = &self.common.shared;
         let count = shared.recalls.load(Ordering::SeqCst);
@@ -175,7 +176,8 @@ impl<R: Runtime> Shard<R> {
         self.resolution.walks.borrow_mut().forget(now);
     }
 
-    /// Answers all works that wait, because the engine stops. The works of a session are answered when its task is dropped.
+    /// Answers all works and inquiries that wait, because the engine stops. The works of a session are answered when its task is
+    /// dropped.
     fn abandon(&self) {
         self.asking.abandon();
         self.common.take_all().into_iter().for_each(|work| work.fail(Outage::Stopping));

@@ -54,7 +54,8 @@ pub(crate) struct Shared {
 /// The part of a shard that other threads see.
 pub(crate) struct ShardFace {
     pub(crate) inbox: Inbox<Message>,
-    /// When the shard last recorded that it is alive, in milliseconds since the start of the engine; [`u64::MAX`] after its end.
+    /// When the shard last recorded that it is alive, in milliseconds since the start of the engine. 0 before the first time,
+    /// [`u64::MAX`] after the end of the shard.
     pub(crate) heartbeat: AtomicU64,
     /// The number of open sessions at that heartbeat.
     pub(crate) sessions: AtomicUsize,

@@ -28,17 +28,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The world outside the engine: mail servers, resolvers and clients. All times count from the beginning of the run.
+/// The world outside the engine: mail servers, resolvers and clients. `now` is the time since the beginning of the run. A delay
+/// counts from the call.
 pub trait World {
-    /// Called when the engine connects. The delays in the result and on the wire count from this call.
+    /// Called when the engine connects.
     fn connect(&mut self, link: Link, to: SocketAddr, wire: &mut Wire) -> Connect;
     /// Called when the engine sends bytes on a connection.
     fn hear(&mut self, link: Link, bytes: &[u8], wire: &mut Wire);
-    /// Called when the engine closes a connection, or stops trying to connect.
+    /// Called when the engine closes a connection, or when its attempt to connect has failed.
     fn hung_up(&mut self, link: Link);
     /// Called when the engine sends a datagram to a resolver. Returns the datagrams that come back, each with its delay.
     fn datagram(&mut self, now: Duration, to: SocketAddr, payload: &[u8]) -> Vec<(Duration, Vec<u8>)>;
-    /// Called when the engine answers a request. May return another request, and the time after which it is submitted.
+    /// Called when the engine answers a request. May return another request, with the delay before it is submitted.
     fn answered(&mut self, now: Duration, answer: Answer) -> Option<(Duration, Request)>;
     /// Called when the engine does not accept the request with this ticket.
     fn refused(&mut self, now: Duration, ticket: u64, refusal: Refusal);
@@ -184,10 +185,11 @@ const LINGER: Duration = Duration::from_secs(600);
 /// How often the run checks whether the shards still keep state.
 const LOOK: Duration = Duration::from_secs(15);
 
-/// Runs the engine in a world until every request is answered or the limit is reached. Returns the world with the result.
+/// Runs the engine in a world until every request is answered or refused, the limit is reached, or a task spins. Returns the world
+/// with the result.
 ///
 /// # Errors
-/// [`StartError`] if the engine cannot start with these settings.
+/// [`StartError`] if the engine cannot start with these settings, or if something still holds the world after the run.
 pub fn run<W: World + 'static>(
     setup: Setup,
     world: W,
@@ -231,7 +233,7 @@ struct Run {
     client: Rc<Client>,
     /// The number of requests that are submitted and not answered.
     pending: Rc<Cell<usize>>,
-    /// Requests with their index. A request becomes `None` when it is submitted.
+    /// All requests so far. The index of a request is its position here. The entry becomes `None` when the request is submitted.
     waiting: Rc<RefCell<Vec<Option<Request>>>>,
     unsubmitted: Rc<Cell<usize>>,
 }

@@ -4,10 +4,10 @@
 //! sessions. The words of this file are explained in docs/glossary.md.
 //!
 //! [`Site`], [`Group`] and [`Route`] hold what never changes: names, addresses, and what is known in advance of an operator.
-//! Everything that changes is in [`SiteState`], in one `RefCell` behind [`Site::state`]. It contains a [`GroupState`] for each
-//! group, and each [`GroupState`] contains a [`RouteState`] for each route. The works of sessions ([`SessionWorks`]) are there too,
-//! so that the periodic sweep of the shard can answer them at their deadlines; a session finds its works by its number. A borrow of
-//! the state lasts for one statement, or for one method that does not borrow it again, and never over an `.await`.
+//! Everything that changes, except the quota, is in [`SiteState`], in one `RefCell` behind [`Site::state`]. It contains a
+//! [`GroupState`] for each group, and each [`GroupState`] contains a [`RouteState`] for each route. The works of sessions
+//! ([`SessionWorks`]) are there too, so that the periodic sweep of the shard can answer them at their deadlines. A borrow of the
+//! state lasts for one statement, or for one method that does not borrow it again, and never over an `.await`.
 //!
 //! The methods of a group are of four kinds:
 //!
@@ -114,8 +114,8 @@ pub(crate) struct GroupState {
     open_since: Instant,
     /// The number of session tasks that wait for replies.
     busy: u32,
-    /// The number of answers that sessions have proven since the host last changed the way in which it accepts or refuses
-    /// recipients.
+    /// The number of answers that sessions have proven since a host of the group last changed the way in which it accepts or
+    /// refuses recipients.
     proven: u32,
     /// The wakers of the sessions that wait for work.
     idle: Vec<Waker>,
@@ -129,8 +129,7 @@ impl GroupState {
         self.number
     }
 
-    /// Calls `take` for each session, which returns a number and the works that it takes from the session. Returns all these works
-    /// in the order of the numbers.
+    /// Calls `take` for each session, and returns all works that these calls take, in the order of the numbers beside them.
     fn take_in_order(
         &mut self,
         take: impl Fn(&mut SessionWorks) -> (u64, Vec<Work>),
@@ -154,7 +153,7 @@ impl GroupState {
     /// Whether a single check arrived at least [`STUCK_AFTER`] ago and still waits, while all sessions wait for replies about other
     /// recipients. A server may take a minute for one reply. The result is false if any session does not wait for replies. This
     /// includes a session that is being opened, so a host without a greeting does not get more and more sessions. The result is
-    /// also false from [`STUCK_SESSIONS_MAX`] sessions on.
+    /// also false without a session, and from [`STUCK_SESSIONS_MAX`] sessions on.
     fn is_stuck(&self, now: Instant) -> bool {
         if self.open == 0 || self.open != self.busy || self.open >= STUCK_SESSIONS_MAX {
             return false;
@@ -193,9 +192,9 @@ impl Site {
         self.state.borrow_mut()
     }
 
-    /// Admits a work. If the work is patient and the site is full, returns it as `Err`. `tickets_max` is the number of works that
-    /// the whole engine may have. While the site only pushes back, a patient work gets an earlier deadline: the time when this has
-    /// lasted for [`BULK_PATIENCE`], but no earlier than [`SITE_LAST_TRY`] from now.
+    /// Admits a patient work, or returns it as `Err` if the site is full. `tickets_max`: how many works the whole engine may have.
+    /// A single check, or a work that is admitted already, is returned as it is. While the site only pushes back, the deadline
+    /// becomes at most the time when this has lasted for [`BULK_PATIENCE`], or [`SITE_LAST_TRY`] from now if that is later.
     pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
         let any = planted(Fault::Break(Invariant::AdmittedHere));
         let is_here = work.admission.as_ref().is_some_and(|admission| any || self.quota.has(admission));
@@ -310,7 +309,7 @@ impl Group {
         state.wake_one();
     }
 
-    /// Puts a work back in front of all waiting works of its class (single checks, batches or lists), and wakes an idle session.
+    /// Puts a work back in front of the works of its class that have tried the same routes, and wakes an idle session.
     pub(crate) fn put_back(&self, work: Work) {
         self.holds_for(&work);
         let mut state = self.state();
@@ -329,7 +328,7 @@ impl Group {
         self.state().routes.iter_mut().for_each(|route| route.set_down(until, rule));
     }
 
-    /// Brings those routes back into use that this rule has put out of use.
+    /// Brings the routes that this rule has put out of use back into use.
     pub(crate) fn lift(&self, rule: &'static str) {
         self.state().routes.iter_mut().for_each(|route| route.lift(rule));
     }
@@ -351,7 +350,8 @@ impl Group {
         asked.address.is_ipv6() && self.routes.iter().zip(&state.routes).any(beside)
     }
 
-    /// If the host of a route refuses all recipients of the work's domain, marks the route as tried for the work.
+    /// Marks the routes at which the host refuses all recipients of the work's domain as tried for the work. The rule of these
+    /// refusals becomes the fallback of the work.
     pub(crate) fn pass_over_shut(&self, work: &mut Work, now: Instant) {
         for (index, known) in self.state().routes.iter().enumerate() {
             if let Some(rule) = known.shut_rule(work.address.domain(), now) {
@@ -393,8 +393,8 @@ impl Group {
         self.state().routes.iter().all(|route| route.down_rule(now).is_some())
     }
 
-    /// The routes (one bit each) that patient works wait for instead of using `route`: those to hosts with a lower MX preference,
-    /// if they rest for no longer than [`REST_SHORT`].
+    /// The routes (one bit each) that patient works wait for instead of using `route`: those to hosts with a lower MX preference
+    /// (which are tried earlier) that are in use, but rest for at most [`REST_SHORT`] from now.
     fn awaited(&self, state: &GroupState, route: usize, now: Instant) -> u64 {
         let preference = self.routes[route].preference;
         self.routes_where(|at, other| {
@@ -454,7 +454,7 @@ impl Group {
         taken
     }
 
-    /// Whether single checks should not wait here: the site has pushed back for at least [`REST_SHORT`], its pause goes on for
+    /// Whether single checks should not wait here: the site has only pushed back for at least [`REST_SHORT`], its pause goes on for
     /// longer than [`REST_SHORT`], and the group has at most one session.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
         let site = self.site.state();
@@ -467,8 +467,8 @@ impl Group {
         self.state().queue.take_singles(0)
     }
 
-    /// Takes the works that no route is left for. If an untried route is out of use, its rule becomes the fallback of the work; if
-    /// there are several, that of the last one.
+    /// Takes the works for which no route is left. If an untried route of a work is out of use, the rule that names the reason
+    /// becomes the fallback of the work. Of several such routes, the last one counts.
     pub(crate) fn take_unroutable(&self, now: Instant) -> Vec<Work> {
         let state = &mut *self.state();
         let up = self.routes_where(|at, _| state.routes[at].down_rule(now).is_none());
@@ -567,7 +567,7 @@ impl Group {
         *proven = proven.saturating_add(answers as u32);
     }
 
-    /// The host has changed the way in which it accepts or refuses recipients, so earlier proofs no longer count.
+    /// A host of the group has changed the way in which it accepts or refuses recipients, so earlier proofs no longer count.
     pub(crate) fn on_changed(&self) {
         self.state().proven = 0;
     }
@@ -662,9 +662,9 @@ impl Group {
     }
 
     /// Whether the group may be forgotten. It must have no waiting work and no session task. After its last session it is kept for
-    /// [`GROUP_IDLE`]. If nothing was learned about its hosts and domains, it is kept only for [`GROUP_IDLE_FRESH`], because a long
-    /// list leaves thousands of such groups in a minute. If groups take too much memory (`crowded`), the group goes at once if
-    /// nothing was learned about its hosts, even if one of its domains accepts every recipient.
+    /// [`GROUP_IDLE`]. If nothing was learned about its site, its hosts and its domains, it is kept only for [`GROUP_IDLE_FRESH`],
+    /// because a long list leaves thousands of such groups in a minute. If groups take too much memory (`crowded`), the group goes
+    /// at once if nothing was learned about its site and its hosts, even if one of its domains accepts every recipient.
     pub(crate) fn is_forgotten(&self, now: Instant, crowded: bool) -> bool {
         let site = &mut *self.site.state();
         let state = &site.groups[self.slot];

@@ -1,6 +1,6 @@
 //! The path of an address on its home shard, which makes the DNS look-ups of its domain. First mailprobe's lists may answer the
-//! address, for example that of disposable domains. Otherwise DNS is asked, and then the address is sent to the shard that owns the
-//! site. Inquiries (questions about a domain that DNS alone answers) take the same path, but end after DNS.
+//! address, for example the list of disposable domains. Otherwise DNS is asked, and then the address is sent to the shard that owns
+//! the site. Inquiries (questions about a domain that DNS alone answers) begin here too, and end after DNS.
 
 use crate::config::EngineConfig;
 use crate::facts;
@@ -117,7 +117,7 @@ pub(crate) fn sweep<R: Runtime>(resolution: &Resolution<R>, now: Instant) {
     }
 }
 
-/// Answers the works that wait for DNS and that their clients have taken back.
+/// Answers the works that wait for DNS if their clients have recalled them or are draining.
 pub(crate) fn answer_recalled<R: Runtime>(resolution: &Resolution<R>) {
     let recalled = resolution.walks.borrow_mut().take_recalled();
     recalled.into_iter().for_each(Work::give_up);
@@ -131,7 +131,7 @@ fn hand_over<R: Runtime>(resolution: &Rc<Resolution<R>>, waiter: Waiter, found: 
     }
 }
 
-/// Sends a work on to the shard that owns its site, or answers the work if DNS has shown enough.
+/// Sends a work on to the shard that owns its site, or answers the work if no host can be asked.
 fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &Found, of_walk: &[String]) {
     if let Some(trace) = &mut work.trace {
         trace.extend(of_walk.iter().cloned());
@@ -142,7 +142,8 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
             work.fail(Outage::Unavailable)
         }
         Found::Dead(Dead::CannotTell(why)) => {
-            // After this time, the cache no longer has the failure.
+            // After this time, the cache no longer has the failure. A failure that may pass is kept for longer only if it is the
+            // second in a row.
             let again =
                 ttl::failure(*why) + if why.may_pass() { Duration::ZERO } else { Duration::from_secs(1) };
             if work.priority == Priority::Single && again > SINGLE_DNS_RETRY_MAX {

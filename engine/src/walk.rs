@@ -25,8 +25,9 @@ pub(crate) async fn walk<R: Runtime>(
     (found, trace)
 }
 
-/// Looks up the MX records, and then the addresses of the hosts (RFC 5321 5.1). If the resolvers contradict each other, looks up
-/// the MX records once more, at other resolvers or at all.
+/// Looks up the MX records, and then the addresses of the hosts (RFC 5321 5.1). If the domain has no MX records, the domain itself
+/// is the host. If the resolvers then contradict each other about its addresses, the MX records are looked up once more, at other
+/// resolvers. If the domain has no address, the MX records are looked up once more at each resolver.
 async fn find<R: Runtime>(
     resolution: &Resolution<R>,
     domain: &Domain,
@@ -49,8 +50,8 @@ async fn find<R: Runtime>(
     }
     let takes_no_mail = matches!(found, Err(Dead::TakesNoMail(NoMail::NoMailHost)));
     let outcome = match dispute.filter(|_| !is_denied) {
-        // Another resolver knows the addresses, and perhaps also MX records. Even if that resolver is slow, the resolvers that
-        // denied the addresses are not asked.
+        // Another resolver gave a credible answer about the addresses, and perhaps knows MX records. Even if that resolver is slow,
+        // the resolvers that denied the addresses are not asked.
         Some(denied_by) => Some(resolution.resolver.look_up_elsewhere(&question, &denied_by).await),
         // Perhaps one resolver denied the MX records falsely, while another one said truthfully that the domain itself has no
         // address.
@@ -83,7 +84,7 @@ async fn addresses<R: Runtime>(
     }
 }
 
-/// Looks up the addresses of the hosts; those of IPv6 only if `ipv6` is true.
+/// Looks up the IPv4 addresses of the hosts, and also their IPv6 addresses if `ipv6` is true.
 async fn hosts<R: Runtime>(
     resolution: &Resolution<R>,
     plan: &MxPlan,
@@ -147,9 +148,9 @@ fn list(records: &Records) -> String {
     words.join(", ")
 }
 
-/// The plan of a domain: its routes in the order of preference, and a name for its set of hosts. The name consists of the names of
-/// the hosts, or of their addresses if each domain has its own names for the same hosts. It does not depend on the order of hosts
-/// with equal preference.
+/// The plan of a domain: its routes in the order of preference, and a name for its set of hosts. This name consists of the site and
+/// the names of the hosts. If an address identifies the site, each domain may have its own names for the same hosts, so their
+/// addresses are used in place of their names. The name does not depend on the order of hosts with equal preference.
 fn plan(set: &MxSet) -> Plan {
     let mut group = set.site.as_str().to_owned();
     if set.by_address {

@@ -11,7 +11,7 @@
 //! - for the sweep of the shard: [`Walks::take_expired`] and [`Walks::take_recalled`] return waiters before their walk has ended.
 //!   [`Walks::forget`] drops old results. When the engine stops, [`Walks::abandon`] answers all waiters.
 //!
-//! A single check or an inquiry is urgent: its walk begins at once, and it is accepted however many others wait.
+//! A single check or an inquiry is urgent: its walk begins at once, and the check or inquiry is accepted however many others wait.
 
 use crate::faults::{Fault, planted};
 use crate::inquiry::{MailHosts, Responder};
@@ -46,8 +46,9 @@ pub(crate) enum Waiter {
 
 pub(crate) struct Walks {
     known: HashMap<Domain, KeptResult>,
-    /// The bytes of all kept results, and below their maximum.
+    /// The approximate size of all kept results.
     bytes: usize,
+    /// The largest size that the kept results may have together.
     bytes_max: usize,
     under_way: HashMap<Domain, UnderWay>,
     /// The domains with a walk that waits until it may begin, in order. If such a walk has meanwhile begun for an urgent waiter, or
@@ -122,8 +123,8 @@ impl Walks {
 
     /// Adds a waiter to the walk of its domain, unless the result is known or too many others wait.
     pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
-        // If a request wants a trace, a result without a trace does not serve. Then the walk is repeated, and most of its answers
-        // come from the DNS cache.
+        // If a request wants a trace, a result without a trace is not used. Then the walk is repeated, and most of its answers come
+        // from the DNS cache.
         let has_trace = |walk: &KeptResult| !waiter.wants_trace() || !walk.trace.is_empty();
         let is_fresh = |walk: &KeptResult| walk.until > now || planted(Fault::Break(Invariant::WalkFresh));
         if let Some(walk) = self.known.get(domain).filter(|walk| is_fresh(walk) && has_trace(walk)) {
@@ -192,7 +193,7 @@ impl Walks {
             self.forget(now);
         }
         if !has_room(self) {
-            // No result is too old, so all are dropped. The DNS cache still has most of the answers.
+            // Not enough results were too old, so all are dropped. The DNS cache still has most of the answers.
             self.known.clear();
             self.bytes = 0;
         }

@@ -33,9 +33,9 @@ pub(crate) struct WorkState {
     pub(crate) deadline: Instant,
     /// The index of the source that asks about the address.
     pub(crate) source: usize,
-    /// The routes of its group that must not be used for it (again), one bit each.
+    /// The routes of the group that must not be used for this work, because they were tried or passed over. One bit each.
     pub(crate) tried: u64,
-    /// How often the work was put back for another session, for example because a session ended at it.
+    /// How often the work was put back for another session, for example because a session ended at its recipient.
     pub(crate) returns: u8,
     /// Whether the address is a role address.
     pub(crate) role: bool,
@@ -50,7 +50,8 @@ pub(crate) struct WorkState {
     pub(crate) carried: Option<Box<CarriedRefusal>>,
     /// Whether the answer is to name the host and the reply that decided.
     observed: bool,
-    /// The host that replied about the address last, and its reply. Kept only if `observed` is true.
+    /// The latest reply that concerns the address, with its host: the reply about the address, about the control recipient of its
+    /// domain, or to MAIL. Kept only if `observed` is true.
     heard: Option<Box<Observation>>,
     /// The finding that becomes the answer if no better one is made.
     pub(crate) fallback: Finding,
@@ -127,8 +128,8 @@ impl AnswerBox {
         self.recalls.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Makes the engine answer the requests that wait, with what is known. The requests that sessions ask about still get their
-    /// real answers.
+    /// Makes the engine answer the requests that wait, with what is known. The requests that sessions ask about, or for which
+    /// sessions hold a reply, still get their real answers.
     pub(crate) fn drain(&self) {
         self.is_draining.store(true, Ordering::SeqCst);
     }
@@ -239,14 +240,14 @@ impl Work {
         self.finish(Finding { reason, rule, retry_after: None, evidence: None, observed: None });
     }
 
-    /// Remembers the latest reply about the address. `reply` is called only if the answer is to name the reply.
+    /// Remembers the latest reply that concerns the address. `reply` is called only if the answer is to name the reply.
     pub(crate) fn hear(&mut self, host: &str, reply: impl FnOnce() -> ObservedReply) {
         if self.observed {
             self.heard = Some(Box::new(Observation { host: host.into(), reply: Some(reply()) }));
         }
     }
 
-    /// Answers with a verdict that depends on the latest reply about the address.
+    /// Answers with a verdict that depends on the reply that [`Work::hear`] remembered last.
     pub(crate) fn settle_heard(
         mut self,
         reason: Reason,
@@ -279,7 +280,7 @@ impl Work {
         self.answer(Ok(finding));
     }
 
-    /// Answers with an outage: nothing is known, and the address is not the cause.
+    /// Answers with an outage instead of a verdict, because the address is not the cause.
     pub(crate) fn fail(mut self, outage: Outage) {
         self.answer(Err(outage));
     }
@@ -291,7 +292,7 @@ impl Work {
         self.again = None;
     }
 
-    /// As [`Work::set_fallback`], and keeps the latest reply with it.
+    /// As [`Work::set_fallback`], and keeps the reply that [`Work::hear`] remembered last with the fallback.
     pub(crate) fn set_fallback_heard(&mut self, rule: &'static str, retry_after: Option<Duration>) {
         self.set_fallback(rule, retry_after);
         self.fallback.observed = self.heard.clone();
@@ -332,13 +333,13 @@ impl Work {
         self.again = Some(again);
     }
 
-    /// Allows one more try from the start, even if there was one, because the cause of that one has passed.
+    /// Allows one more try from the start, even if the work has had one, because the cause of that try has passed.
     pub(crate) fn may_begin_anew(&mut self) {
         self.asked_again = false;
     }
 
-    /// If another try from the start may help and there is time for it, prepares the work for it and returns the delay before it. A
-    /// work gets only one such try, unless [`Work::may_begin_anew`] allows another.
+    /// If another try from the start may help and enough time is left, prepares the work for that try and returns the delay before
+    /// the try. A work gets only one such try, unless [`Work::may_begin_anew`] allows another.
     pub(crate) fn begin_anew(&mut self, now: Instant) -> Option<Duration> {
         let after = self.again.take()?;
         let has_time = now + after + ASKING_TAKES <= self.deadline;
@@ -395,7 +396,7 @@ impl Work {
     }
 }
 
-/// How much time must be left before the deadline if another try is to begin.
+/// How much time must be left before the deadline when another try begins.
 const ASKING_TAKES: Duration = Duration::from_secs(5);
 
 pub(crate) fn unverifiable(rule: &'static str, retry_after: Option<Duration>) -> Finding {

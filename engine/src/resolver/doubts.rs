@@ -3,9 +3,9 @@
 //! ([`engine_proto::dns::denials`]).
 //!
 //! To tell these cases apart, the shard checks the resolvers: it looks up the root and the top-level domain of the name, which
-//! honest resolvers never deny. The denied question waits for the end of the check. For [`DNS_DENIAL_PROBE_INTERVAL`] after a
-//! check, there is no other. While the resolvers count as denying everything, a task repeats the latest denied questions, to notice
-//! when the resolvers are honest again.
+//! honest resolvers never deny without proof. The denied question waits for the end of the check. For [`DNS_DENIAL_PROBE_INTERVAL`]
+//! after a check, no other check begins. While the resolvers count as denying everything, a task repeats some of the denied
+//! questions, to notice when the resolvers are honest again.
 
 use super::all;
 use super::{Inner, PendingLookup};
@@ -29,7 +29,7 @@ pub(super) struct Doubts<R: Runtime> {
     held: RefCell<Vec<Held<R>>>,
     /// When the last check ended.
     checked: Cell<Option<Instant>>,
-    /// The latest denied questions, at most [`DNS_DENIED_NAMES_MAX`].
+    /// Different questions that were denied, at most [`DNS_DENIED_NAMES_MAX`]. A further one replaces the oldest.
     remembered: RefCell<VecDeque<Question>>,
     disputed: RefCell<VecDeque<Dispute>>,
     /// Whether the task [`watch`] runs.
@@ -103,8 +103,8 @@ impl<R: Runtime> Inner<R> {
 }
 
 impl<R: Runtime> Doubts<R> {
-    /// If some resolvers denied the addresses of this name without proof and another resolver did not, returns the resolvers that
-    /// denied them, and forgets the dispute.
+    /// If some resolvers denied the addresses of this name without proof and another resolver gave a credible answer, returns the
+    /// resolvers that denied them, and forgets the dispute.
     pub(super) fn take_dispute(&self, name: &Name) -> Option<Vec<usize>> {
         let mut disputed = self.disputed.borrow_mut();
         let mut denied_by = Vec::new();
@@ -114,8 +114,8 @@ impl<R: Runtime> Doubts<R> {
         (!denied_by.is_empty()).then_some(denied_by)
     }
 
-    /// If some resolvers denied the addresses of a name without proof and another resolver gave a credible answer, remembers the
-    /// former.
+    /// If some resolvers denied the addresses of a name without proof and another resolver gave a credible answer, remembers which
+    /// resolvers denied them.
     pub(super) fn note_dispute(&self, lookup: &Lookup) {
         let Question { name, kind } = lookup.question();
         let has_failed = matches!(lookup.outcome(), Some(Outcome::Failed { .. }));
@@ -163,8 +163,9 @@ async fn check<R: Runtime>(inner: Rc<Inner<R>>, top_level: Name) {
     inner.watch();
 }
 
-/// While the resolvers count as denying everything, looks up the names that were denied last, their top-level domains and the root.
-/// Of all shards, only one does so in each [`DNS_DENIAL_PROBE_INTERVAL`]. The task also ends with its shard.
+/// While the resolvers count as denying everything, repeats the questions that it remembers as denied, and looks up their top-level
+/// domains and the root. Of all shards, only one does so in each [`DNS_DENIAL_PROBE_INTERVAL`]. The task ends with this state or
+/// with its shard.
 async fn watch<R: Runtime>(inner: Weak<Inner<R>>) {
     loop {
         R::sleep(DNS_DENIAL_PROBE_INTERVAL).await;

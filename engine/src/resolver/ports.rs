@@ -63,7 +63,7 @@ pub(super) struct Outgoing<R: Runtime> {
     pub(super) is_first: bool,
 }
 
-/// The questions that are sent together when all tasks that are ready now have run.
+/// The questions that are sent together, once the other tasks that are ready have run.
 pub(super) struct Outbox<R: Runtime>(Vec<Outgoing<R>>);
 
 /// A UDP question that was sent. Its answer comes to this socket with this id.
@@ -133,7 +133,8 @@ impl<R: Runtime> Ports<R> {
     }
 }
 
-/// Sends questions: those of equal length to the same resolver over one socket, up to [`SEGMENTS_MAX`] of them with one call.
+/// Sends questions. Up to [`SEGMENTS_MAX`] questions of equal length to the same resolver share a socket, and one call if the
+/// kernel can do this.
 pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<R>>) {
     let now = R::now();
     outgoing.sort_by_key(|question| (question.upstream, question.payload.len()));
@@ -196,7 +197,8 @@ fn send_over<R: Runtime>(
     }
 }
 
-/// Chooses at random a socket to this resolver on which the id is not in use. `None` if the kernel opens no further socket.
+/// Returns a socket to this resolver on which the id is not in use: a new socket while there are fewer than [`DNS_PORTS`],
+/// otherwise one that is chosen at random. `None` if a new socket is needed and the kernel opens none.
 fn port<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, id: u16, now: Instant) -> Option<Rc<Port<R>>> {
     let mut pool = inner.ports.pools.get(upstream)?.borrow_mut();
     if pool.len() >= DNS_PORTS {
@@ -216,7 +218,7 @@ fn port<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, id: u16, now: Instant
             }
         }
     }
-    // There are fewer than [`DNS_PORTS`] sockets, or the id is in use on each of them.
+    // There are fewer than [`DNS_PORTS`] sockets, or the id is in use on each socket that the loop looked at.
     let port = open(inner, upstream, now)?;
     pool.push(Rc::clone(&port));
     Some(port)
@@ -266,7 +268,7 @@ impl<R: Runtime> Port<R> {
         pending.iter().for_each(|pending| inner.unreachable(pending, self.upstream, now));
     }
 
-    /// Hands a datagram to the lookup that awaits the answer with this id.
+    /// Hands a datagram to the lookup that awaits an answer with the id of the datagram.
     fn deliver(self: &Rc<Self>, inner: &Rc<Inner<R>>, datagram: &[u8], now: Instant) {
         // The first two bytes are the id (RFC 1035 4.1.1). The lookup checks everything else.
         let Some(id) = datagram.first_chunk().map(|id| u16::from_be_bytes(*id)) else { return };

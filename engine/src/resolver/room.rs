@@ -1,6 +1,6 @@
 //! Limits the questions that are under way at each resolver. For each resolver there is one window ([`engine_proto::dns::window`]),
-//! which all shards share. A lookup whose next message does not fit into the window waits here. The timeouts of a lookup begin with
-//! its first message, so a lookup that waits to send it loses no time.
+//! which all shards share. If the next message of a lookup does not fit into the window, the lookup waits here. The timeouts of a
+//! lookup begin when its first message is sent, so the wait before this message costs no time.
 
 use super::ports::{self, Outgoing, Sent};
 use super::tcp::converse;
@@ -68,8 +68,8 @@ impl<R: Runtime> Inner<R> {
         &self.health.windows[upstream]
     }
 
-    /// Takes a place in the window for the next message of a lookup. `None` if there is no room: then the lookup is in the queue of
-    /// this resolver.
+    /// Takes a place in the window for the next message of a lookup. `None` if there is no room, or if other lookups wait for it
+    /// already: then the lookup is in the queue of this resolver.
     pub(super) fn room_for(&self, pending: &Rc<PendingLookup<R>>, upstream: usize) -> Option<Place> {
         let room = &self.rooms[upstream];
         if !room.joined.replace(true) {
@@ -128,7 +128,8 @@ impl<R: Runtime> Inner<R> {
             if pending.wants() == Some(upstream) {
                 self.transmit(&pending, upstream, place, now);
             } else {
-                // The lookup has nothing to send to this resolver any more, because an earlier message was answered meanwhile.
+                // The lookup has nothing to send to this resolver any more, for example because an earlier message was answered
+                // meanwhile.
                 self.give_back(upstream, place);
             }
         }
@@ -137,8 +138,8 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Calls [`Inner::pump`] for each resolver. During an outage of the resolvers, also ends those of the waiting lookups that have
-    /// sent nothing yet, because no answer would come.
+    /// Calls [`Inner::pump`] for each resolver. While the resolvers count as silent, also ends the waiting lookups that have sent
+    /// nothing yet, because probably no answer would come.
     pub(super) fn pump_all(self: &Rc<Self>, now: Instant) {
         for upstream in 0..self.rooms.len() {
             self.pump(upstream, now);
@@ -156,7 +157,8 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Sends the next message of a lookup. The message takes up `place` until it is answered or overdue.
+    /// Sends the next message of a lookup. Over UDP, the place becomes free when the message is answered or overdue, or when the
+    /// lookup ends. Over TCP, it becomes free when the connection brings an answer or fails.
     pub(super) fn transmit(
         self: &Rc<Self>,
         pending: &Rc<PendingLookup<R>>,
@@ -219,7 +221,8 @@ impl<R: Runtime> Inner<R> {
         self.window(upstream).give_back(place);
     }
 
-    /// A UDP question was answered: frees its place. Its round trip is measured only if it was the first message of its lookup.
+    /// A UDP question was answered: frees its place. The round trip is measured only if the question was the first message of its
+    /// lookup, and the answer is neither REFUSED nor perhaps forged.
     pub(super) fn on_heard(&self, sent: &Sent<R>, heard: Received, now: Instant) {
         let upstream = sent.upstream();
         if sent.is_first && heard == Received::Answer {
@@ -243,8 +246,8 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Called when a lookup has ended: stops awaiting the answers to its messages. An overdue message is an exception if its
-    /// resolver answered another one, because a late answer would show that the message was not lost.
+    /// Called when a lookup has ended: stops awaiting the answers to its messages. But if the resolver of an overdue message has
+    /// answered another message of the lookup, a late answer is still awaited: it would show that the overdue message was not lost.
     pub(super) fn leave_tries(&self, pending: &PendingLookup<R>, lookup: &Lookup, now: Instant) {
         for sent in pending.sent.take() {
             let upstream = sent.upstream();

@@ -1,4 +1,4 @@
-//! Questions over TCP. They are used if an answer does not fit into a datagram, or after an answer that may be forged.
+//! Questions over TCP. A question is repeated over TCP if the answer does not fit into a datagram, or may be forged.
 
 use super::{Inner, PendingLookup};
 use crate::runtime::{ByteStream, Runtime};

@@ -25,7 +25,7 @@ pub(crate) struct Chosen {
 /// container, a seccomp filter or a memlock limit shows here and not in a shard. Epoll is not tried, because every kernel has it.
 ///
 /// # Errors
-/// One line that says what was refused, and what the operator can do.
+/// One line that says why the chosen runtime or driver cannot be used, and what the operator can do.
 pub(crate) fn choose(runtime: RuntimeChoice, driver: DriverChoice) -> Result<Chosen, String> {
     match (runtime, driver) {
         (RuntimeChoice::Glommio, DriverChoice::Epoll) => {

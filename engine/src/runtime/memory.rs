@@ -14,8 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// The hosts and resolvers of one shard, in real time. They are created on the thread of the shard: see
-/// [`crate::sim::start_in_memory`].
+/// The hosts and resolvers of one shard. They are created on the thread of the shard: see [`crate::sim::start_in_memory`].
 pub trait MemoryPeers {
     /// Called when the engine connects to `to`. The engine first reads what this call adds to `greeting`.
     fn connect(&mut self, to: SocketAddr, greeting: &mut Vec<u8>) -> Box<dyn MemoryHost>;

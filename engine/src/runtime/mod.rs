@@ -17,7 +17,7 @@ pub(crate) mod sim;
 pub(crate) use choice::run_in_memory;
 pub(crate) use choice::{Chosen, Flavor, choose, run};
 
-/// The runtime for tests. They use its epoll driver, which works on every kernel.
+/// The runtime for tests. The tests use its epoll driver, which works on every kernel.
 #[cfg(test)]
 pub(crate) mod testing {
     pub(crate) use super::monoio::{Driver, Monoio, run};
@@ -35,8 +35,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// The result of an operation, with the buffer that was passed to the operation. After an error, another, empty buffer may be
-/// returned.
+/// The result of an operation, with the buffer that was passed to the operation. After an error, the buffer may be a different one,
+/// which is empty.
 pub(crate) type Rented<T> = (io::Result<T>, Vec<u8>);
 
 /// An async runtime. Its functions may be called only on a thread that the runtime drives.
@@ -88,7 +88,7 @@ pub(crate) trait DatagramSocket: 'static {
     /// lose it too. No task may wait for room: monoio on epoll keeps only one waker for all tasks that wait to write to a socket.
     fn send(&self, datagram: &[u8]) -> io::Result<()>;
 
-    /// Sends up to [`SEGMENTS_MAX`] datagrams with one call, otherwise as [`DatagramSocket::send`]. The datagrams are one after the
+    /// Like [`DatagramSocket::send`], but sends up to [`SEGMENTS_MAX`] datagrams with one call. The datagrams are one after the
     /// other in the buffer, and each is `length` bytes long.
     ///
     /// # Errors
@@ -103,7 +103,8 @@ pub(crate) trait DatagramSocket: 'static {
     fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
-/// Most datagrams of one call. Linux takes 64 (UDP_MAX_SEGMENTS; 128 since Linux 6.9), but more than 32 are no faster.
+/// The largest number of datagrams that are sent with one call. Linux takes 64 (UDP_MAX_SEGMENTS; 128 since Linux 6.9), but more
+/// than 32 are no faster.
 pub(crate) const SEGMENTS_MAX: usize = 32;
 
 /// A TCP socket that is ready to connect. `kind` is STREAM, with or without the flag for a nonblocking socket.
@@ -123,9 +124,9 @@ fn tcp_socket(
     Ok(socket)
 }
 
-/// Lets the kernel choose the local port when the socket connects, and not when the socket is bound. At the bind, the port has to
-/// be free for every destination, so a port in TIME_WAIT cannot be chosen. A source could then have only some 28,000 sessions a
-/// minute (ip(7), IP_BIND_ADDRESS_NO_PORT; Linux 4.2).
+/// Lets the kernel choose the local port when the socket connects, and not when the socket is bound. A port that is chosen when the
+/// socket is bound has to be free for every destination, so it cannot be one in TIME_WAIT. Then a source could have only some
+/// 28,000 sessions a minute (ip(7), IP_BIND_ADDRESS_NO_PORT; Linux 4.2).
 fn choose_port_late(socket: &socket2::Socket) {
     let on: libc::c_int = 1;
     let length = size_of_val(&on) as libc::socklen_t;
@@ -133,7 +134,7 @@ fn choose_port_late(socket: &socket2::Socket) {
     // SAFETY: `socket` keeps the descriptor open, and `on` has `length` bytes and lives until the call returns.
     #[expect(unsafe_code, reason = "socket2 does not have this option")]
     let _ = unsafe {
-        // A kernel without this option chooses the port at the bind, which works too.
+        // A kernel without this option chooses the port when the socket is bound, which works too.
         libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, option, (&raw const on).cast(), length)
     };
 }

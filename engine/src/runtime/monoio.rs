@@ -45,7 +45,7 @@ impl Runtime for Monoio {
         }
         let stream = ::monoio::net::TcpStream::from_std(socket.into())?;
         Self::before(deadline, stream.writable(false)).await.ok_or_else(timed_out)??;
-        // SAFETY: the descriptor is open as long as `stream` lives, and the borrow ends with the statement.
+        // SAFETY: `borrowed` is not used after `take_error` has returned, and until then `stream` keeps the descriptor open.
         let borrowed = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
         match socket2::SockRef::from(&borrowed).take_error()? {
             Some(error) => Err(error),

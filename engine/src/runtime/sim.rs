@@ -131,8 +131,8 @@ impl DatagramSocket for SimDatagrams {
         datagrams.chunks(usize::from(length)).try_for_each(|datagram| self.send(datagram))
     }
 
-    /// Never returns a datagram. So the engine receives them one at a time with `receive`, and the executor draws the next task at
-    /// random after each.
+    /// Never returns a datagram. So the engine receives each datagram with `receive`, and after each the executor chooses the next
+    /// task at random.
     fn receive_now(&self, _buffer: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::WouldBlock.into())
     }

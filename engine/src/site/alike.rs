@@ -8,20 +8,22 @@ use engine_proto::limits::{
 use engine_proto::verdict::classify::Classification;
 use std::time::Instant;
 
-/// Equal refusals: those by one rule since the host last gave a clear reply about a recipient.
+/// A run of equal refusals: all have the same rule. A clear reply about a recipient ends the run. A refusal by another rule that
+/// the host may also give to everyone begins a new run.
 #[derive(Debug)]
 pub(super) struct RefusedAlike {
     rule: &'static str,
     /// Whether any of these refusals is a block of our source.
     block: bool,
-    /// Whether these refusals count even if no other session has got one.
+    /// Whether any of these refusals counts by itself. If none does, the run shows nothing yet.
     counts_alone: bool,
-    /// Whether the words of these refusals already say that the reason is not the recipient. Then fewer refusals are enough.
+    /// Whether the words or the code of these refusals leave no doubt that the reason is not the recipient. Then fewer refusals are
+    /// enough.
     certain: bool,
     times: u8,
     /// How often the domain of the refused recipient changed from one refusal to the next.
     changes: u8,
-    /// For each domain, the number of refused recipients. The domain of the latest refusal is the last.
+    /// For up to [`BLANKET_DOMAINS_MAX`] domains, the number of refused recipients. The domain of the latest refusal is the last.
     domains: Vec<(Domain, u8)>,
 }
 
@@ -60,7 +62,7 @@ impl RefusedAlike {
     }
 
     /// One more recipient of this domain was refused in this way. `block`: the refusal is a block of our source. `counts_alone`:
-    /// the refusal counts even if no other session has got it.
+    /// the refusal counts by itself. Otherwise it counts only if another refusal of the run counts by itself.
     pub(super) fn on_refused(&mut self, block: bool, counts_alone: bool, domain: &Domain) {
         self.block |= block;
         self.counts_alone |= counts_alone;
@@ -77,9 +79,9 @@ impl RefusedAlike {
         self.domains.push(counted);
     }
 
-    /// The blanket refusal of the whole host, if it is certain by now. There must be enough refusals. Besides, the domain of the
-    /// recipients must have changed often enough, or the domain that was refused last must have the same registrable domain as the
-    /// host.
+    /// The blanket refusal of the whole host, if it is certain by now. There must be enough refusals, and at least one must count
+    /// by itself. Besides, the domain of the recipients must have changed often enough, or the domain that was refused last must
+    /// have the same registrable domain as the host.
     pub(super) fn of_all(&self, host: &str) -> Option<BlanketRefusal> {
         let least = if self.certain { BLANKET_CERTAIN_MIN } else { BLANKET_ANY_MIN };
         let heard = self.counts_alone && self.times >= least;
@@ -89,7 +91,8 @@ impl RefusedAlike {
             .then_some(BlanketRefusal { rule, block })
     }
 
-    /// The domains that the host refuses entirely: at least [`BLANKET_ANY_MIN`] recipients of each were refused.
+    /// The domains that the host refuses entirely: at least [`BLANKET_ANY_MIN`] recipients of each were refused. There are none
+    /// unless a refusal of the run counts by itself.
     pub(super) fn of_domains(&self) -> impl Iterator<Item = &Domain> {
         let counted = self.domains.iter().filter(|(_, times)| self.counts_alone && *times >= BLANKET_ANY_MIN);
         counted.map(|(domain, _)| domain)
@@ -97,8 +100,8 @@ impl RefusedAlike {
 }
 
 impl ShutDomains {
-    /// Marks the domain as one that the host is not asked about before `until`. If the domain is already marked, later refusals do
-    /// not prolong this.
+    /// Marks the domain as one that the host is not asked about before `until`. If the domain is already marked, the mark keeps its
+    /// end.
     pub(super) fn set_shut(&mut self, domain: &Domain, now: Instant, until: Instant, rule: &'static str) {
         self.0.retain(|(_, until, _)| *until > now);
         if self.of(domain, now).is_some() {

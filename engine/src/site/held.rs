@@ -13,8 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The works of a session task. The group may take works out of here, to answer them before the server replies or the session ends.
 #[derive(Default)]
 pub(crate) struct SessionWorks {
-    /// When the session and its latest transaction began. These are not times, but numbers of the group that show the order.
+    /// The number that the session got from the group when it began. Such numbers show an order, and are not times.
     pub(super) begun_at: u64,
+    /// The number that the latest transaction of the session got from the group when it began.
     pub(super) asked_at: u64,
     /// The works that the present transaction asks about.
     pub(crate) in_flight: InFlight,
@@ -24,15 +25,17 @@ pub(crate) struct SessionWorks {
 
 #[derive(Default)]
 pub(crate) struct SessionNotes {
-    /// The key of a domain, if the session ended in place of the reply about the domain's control recipient or known mailbox.
+    /// The key of a domain, if the session ended when the host should have replied about the domain's control recipient, or about a
+    /// known mailbox that was asked about for the domain.
     pub(crate) ended_at_control: Option<u64>,
-    /// An accepted `postmaster@` with the key of its domain. It is kept until the control recipient of this domain is asked about.
+    /// An accepted `postmaster@` with the key of its domain. It is kept until the control recipient of this domain is clearly
+    /// accepted or refused.
     pub(crate) postmaster: Option<(u64, String)>,
     /// The keys of the domains for which an earlier checkpoint of this session has recorded a finding.
     pub(crate) learned: BTreeSet<u64>,
     /// The replies to control recipients that prove nothing, by the key of the domain, until the checkpoint is closed.
     pub(crate) unclear: BTreeMap<u64, UnclearControl>,
-    /// The number of checkpoints in a row that showed nothing but that one domain accepts every recipient.
+    /// The number of checkpoints in a row that each showed only that one domain accepts every recipient.
     pub(crate) catch_all_in_a_row: u32,
     /// The number of refused single checks of this session since the last accepted one.
     pub(crate) refused_in_a_row: u32,

@@ -2,10 +2,9 @@
 //! about single recipients. No I/O.
 //!
 //! A reply of a server is either about its recipient, or about something that is the same for every recipient. What replies of the
-//! second kind show is kept in [`RouteState`] and nowhere else. Each address of a host has its own [`RouteState`], because the
+//! second kind show about one address of a host is kept in [`RouteState`]. Each address has its own [`RouteState`], because the
 //! servers behind one name differ. To remember another habit of servers, add a field to [`RouteState`], like `plain_only`. The
-//! record lasts as long as its group: until the group has had no work for `GROUP_IDLE`, or only for `GROUP_IDLE_FRESH` if a new
-//! record would say the same ([`RouteState::is_fresh`]).
+//! record lasts as long as its group (`Group::is_forgotten`). The fields:
 //!
 //! - failed connections, and refusals in the greeting, to EHLO and to MAIL: `down`, `strikes`
 //! - a host that offers TLS but cannot do it: `plain_only`
@@ -62,15 +61,17 @@ pub(crate) struct RouteState {
     resting: Option<Instant>,
     /// Connections in a row that could not be made, or that ended before a reply about a recipient.
     strikes: u8,
-    /// Set if the host refused the whole latest session in its reply about a recipient: the rule of this reply.
+    /// The rule of the reply about a recipient with which the host refused the whole latest session. `None` if the host did not, or
+    /// if a clear reply about a recipient has come since.
     refused: Option<&'static str>,
-    /// The rule of such a reply in an earlier session, if no clear reply about a recipient has come since.
+    /// The rule of the last such reply in an earlier session, if no clear reply about a recipient has come since.
     repeated_rule: Option<&'static str>,
-    /// The equal refusals since the last clear reply about a recipient.
+    /// The latest run of equal refusals, if no clear reply about a recipient has come since.
     refused_alike: Option<RefusedAlike>,
     /// Domains that the host is not asked about for a time, because it refused many of their recipients in the same way.
     shut_domains: ShutDomains,
-    /// How often the host has ended sessions with a reply about us since it last accepted a recipient.
+    /// How often the host has ended sessions with the reply that we are not wanted since it last accepted a recipient. While the
+    /// site has a pause, further sessions that end in this way are not counted.
     warnings: u8,
     /// Sessions in a row in which the host changed the way in which it accepts or refuses recipients.
     changes: u8,
@@ -154,8 +155,8 @@ impl RouteState {
         self.refused = Some(rule);
     }
 
-    /// The host ended a session with a reply about us. Returns true if that has happened at least `patience` times since the host
-    /// last accepted a recipient.
+    /// The host ended a session with the reply that we are not wanted. Returns true if that has happened at least `patience` times
+    /// since the host last accepted a recipient.
     pub(crate) fn on_warning(&mut self, patience: u8) -> bool {
         self.warnings = self.warnings.saturating_add(1);
         self.warnings >= patience
@@ -181,7 +182,7 @@ impl RouteState {
     }
 
     /// The host refused a recipient in a way in which it may refuse everyone. `block`: the refusal is a block of our source.
-    /// `counts_alone`: the refusal counts even if no other session has got it.
+    /// `counts_alone`: the refusal counts by itself. Otherwise it counts only if another refusal of the run counts by itself.
     pub(crate) fn on_refused_alike(
         &mut self,
         said: &Classification,
@@ -203,8 +204,8 @@ impl RouteState {
         self.refused_alike.as_ref()?.of_all(host)
     }
 
-    /// The rule by which the host has refused recipients since its last clear reply, if a later check alone gets the same answer.
-    /// One refusal is enough: this only names the cause of a wait.
+    /// The rule of the latest equal refusals since the last clear reply, if a later check would get the same refusal until somebody
+    /// removes the cause. One refusal is enough, because the rule only names the cause of a wait.
     pub(crate) fn refusal_of_us(&self) -> Option<&'static str> {
         self.refused_alike.as_ref().map(RefusedAlike::rule).filter(|rule| !may_tell_more(rule))
     }
@@ -242,7 +243,7 @@ impl RouteState {
         self.warnings = 0;
     }
 
-    /// Whether a new record would say the same as this one.
+    /// Whether this record holds nothing that is worth keeping.
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
         // All fields are named, so that nobody forgets a new field here. `down` and `resting` are checked below by their times.
         // Warnings, the last domain and the known mailbox are left out, because they may be lost.
