@@ -257,8 +257,9 @@ impl<R: Runtime> Resolver<R> {
         pending.outcome().await.0
     }
 
-    /// Asks the other resolvers than those in `left_out`, if there are any, without reading the cache. A lookup of the same question
-    /// that is under way may ask the resolvers that are to be left out, so its outcome is not used.
+    /// Asks the resolvers that are not in `left_out`, without reading the cache. If there are no others, asks one in `left_out`. A
+    /// lookup of the same question that is under way may ask the resolvers that are to be left out, so its outcome is not used. The
+    /// outcome is put into the cache.
     pub(crate) async fn look_up_elsewhere(&self, question: &Question, left_out: &[usize]) -> Arc<Outcome> {
         let probe = self.inner.probe(question, left_out, R::now());
         let (outcome, _) = probe.outcome().await;

@@ -157,7 +157,7 @@ impl<R: Runtime> Shard<R> {
     }
 
     /// After a client has recalled its requests, answers its works. After a client has begun to drain, answers those of its works
-    /// that wait. Both go on for [`RECALL_LASTS`].
+    /// that wait. The shard does so for [`RECALL_LASTS`].
     fn answer_recalled(&self, now: Instant, answered: &mut AnsweredRecalls) {
         let shared = &self.common.shared;
         let count = shared.recalls.load(Ordering::SeqCst);

@@ -2,7 +2,7 @@
 //! world in memory. [`start_in_memory`] starts real shards in real time, with hosts and resolvers in memory.
 //!
 //! In the simulation, the code from the submission of a request to its answer is that of production: only the runtime, the clock
-//! and the source of random numbers are different. The same setup and the same world always give the same run, with the same order
+//! and the source of random numbers are different. The same setup, world and arrivals always give the same run, with the same order
 //! of all steps.
 
 use crate::census;
@@ -164,7 +164,7 @@ pub struct Ending {
     pub answered: Duration,
     /// Number of tickets that still counted as under way at that time.
     pub under_way: usize,
-    /// What each shard still keeps some time after the last answer.
+    /// What each shard still kept some time after [`Ending::answered`].
     pub kept: Vec<Census>,
     /// Number of tasks that outlived the shards.
     pub tasks: usize,

@@ -17,8 +17,8 @@
 //!   [`Group::put_back`], [`Group::add_idle`], [`Group::on_task_ended`]
 //! - for the code that interprets replies (`probe/`): [`Group::on_proven`], [`Group::on_changed`], [`Group::release_singles`], and
 //!   the methods of [`RouteState`], which record how a host behaves
-//! - for the sweep of the shard (`asking.rs`): `take_...`, which take out works so that the caller can answer them, and
-//!   [`Group::is_forgotten`]
+//! - for the sweep of the shard (`asking.rs`), and after failures: `take_...`, which take out works so that the caller can answer
+//!   them, and [`Group::is_forgotten`]
 
 mod alike;
 mod held;
@@ -129,7 +129,7 @@ impl GroupState {
         self.number
     }
 
-    /// Calls `take` for each session, and returns all works that these calls take, in the order of the numbers beside them.
+    /// Calls `take` for each session. Returns the works that `take` takes, in the order of the numbers that it returns with them.
     fn take_in_order(
         &mut self,
         take: impl Fn(&mut SessionWorks) -> (u64, Vec<Work>),
@@ -394,7 +394,7 @@ impl Group {
     }
 
     /// The routes (one bit each) that patient works wait for instead of using `route`: those to hosts with a lower MX preference
-    /// (which are tried earlier) that are in use, but rest for at most [`REST_SHORT`] from now.
+    /// (which are tried earlier) that are not out of use, but rest for at most [`REST_SHORT`] from now.
     fn awaited(&self, state: &GroupState, route: usize, now: Instant) -> u64 {
         let preference = self.routes[route].preference;
         self.routes_where(|at, other| {

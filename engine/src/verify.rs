@@ -131,7 +131,7 @@ fn hand_over<R: Runtime>(resolution: &Rc<Resolution<R>>, waiter: Waiter, found: 
     }
 }
 
-/// Sends a work on to the shard that owns its site, or answers the work if no host can be asked.
+/// Sends a work on to the shard that owns its site. If no host can be asked, answers the work or lets it wait for another try.
 fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &Found, of_walk: &[String]) {
     if let Some(trace) = &mut work.trace {
         trace.extend(of_walk.iter().cloned());

@@ -1,8 +1,8 @@
 //! The walks of a shard: the DNS look-ups that lead from a domain to the addresses of its mail hosts. This file keeps the walks
 //! that are under way or queued, and the results. All works of a domain share one walk. No I/O.
 //!
-//! Each waiter is returned once by one of these methods, and then the caller answers it or sends it on. Only [`Walks::abandon`]
-//! answers waiters itself.
+//! Each waiter is returned once by one of these methods, and then the caller answers it or sends it on. The exception is
+//! [`Walks::abandon`], which answers the waiters itself.
 //!
 //! - for a new work or inquiry (`verify.rs`): [`Walks::join`]. It returns the waiter at once if the result is known, or if too many
 //!   others wait. Otherwise it keeps the waiter, and says whether the caller has to start the walk.
@@ -224,7 +224,7 @@ impl Walks {
         expired
     }
 
-    /// Takes the works that their clients have taken back: see [`Work::is_taken_back`].
+    /// Takes the works of clients that have recalled them or are draining: see [`Work::is_taken_back`].
     pub(crate) fn take_recalled(&mut self) -> Vec<Work> {
         let mut recalled = Vec::new();
         let is_recalled =

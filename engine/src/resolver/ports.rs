@@ -4,8 +4,8 @@
 //! resolver, so the kernel drops datagrams from elsewhere. The id in a datagram tells which question on the socket the datagram
 //! answers. A forger has to guess the port and the id (RFC 5452), and which letters of the name are capitals.
 //!
-//! Questions that become ready at about the same time are sent together: those of equal length to the same resolver share a system
-//! call, because one call for each question would take most of the processor time of a lookup.
+//! Questions that become ready at about the same time are sent together. Where the kernel can do it, those of equal length to the
+//! same resolver share system calls, because one call for each question would take most of the processor time of a lookup.
 
 use super::{Inner, PendingLookup};
 use crate::runtime::{DatagramSocket, Runtime, SEGMENTS_MAX};
@@ -66,7 +66,7 @@ pub(super) struct Outgoing<R: Runtime> {
 /// The questions that are sent together, once the other tasks that are ready have run.
 pub(super) struct Outbox<R: Runtime>(Vec<Outgoing<R>>);
 
-/// A UDP question that was sent. Its answer comes to this socket with this id.
+/// A UDP question that was sent. The answer comes to the socket in `port`, with the id `id`.
 pub(super) struct Sent<R: Runtime> {
     port: Rc<Port<R>>,
     id: u16,

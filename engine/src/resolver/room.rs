@@ -1,6 +1,6 @@
 //! Limits the questions that are under way at each resolver. For each resolver there is one window ([`engine_proto::dns::window`]),
 //! which all shards share. If the next message of a lookup does not fit into the window, the lookup waits here. The timeouts of a
-//! lookup begin when its first message is sent, so the wait before this message costs no time.
+//! lookup begin when its first message is sent, so a lookup that waits for this has all its time left.
 
 use super::ports::{self, Outgoing, Sent};
 use super::tcp::converse;
@@ -98,7 +98,8 @@ impl<R: Runtime> Inner<R> {
         place
     }
 
-    /// Lets a lookup of a batch or list get room before others of that kind, because somebody waits for it now.
+    /// Makes a lookup of a batch or list urgent, because another kind of caller waits for its outcome now. If the lookup is queued,
+    /// it moves to the end of the urgent queue.
     pub(super) fn make_urgent(&self, pending: &Rc<PendingLookup<R>>) {
         let waits_at =
             pending.queued.get().filter(|_| !pending.urgent.get()).map(|upstream| &self.rooms[upstream]);

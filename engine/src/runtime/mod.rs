@@ -125,8 +125,8 @@ fn tcp_socket(
 }
 
 /// Lets the kernel choose the local port when the socket connects, and not when the socket is bound. A port that is chosen when the
-/// socket is bound has to be free for every destination, so it cannot be one in TIME_WAIT. Then a source could have only some
-/// 28,000 sessions a minute (ip(7), IP_BIND_ADDRESS_NO_PORT; Linux 4.2).
+/// socket is bound has to be free for every destination, so it cannot be one in TIME_WAIT. With such ports, a source could have
+/// only some 28,000 sessions a minute (ip(7), IP_BIND_ADDRESS_NO_PORT; Linux 4.2).
 fn choose_port_late(socket: &socket2::Socket) {
     let on: libc::c_int = 1;
     let length = size_of_val(&on) as libc::socklen_t;

@@ -1,5 +1,5 @@
-//! Blanket refusals: a host refuses all recipients in the same way, for a reason that is not about the recipient. This file counts
-//! equal refusals, to recognize a blanket refusal. No I/O.
+//! Blanket refusals: a host refuses all recipients, or all of one domain, in the same way, for a reason that is not about the
+//! recipient. This file counts equal refusals, to recognize a blanket refusal. No I/O.
 
 use engine_proto::address::Domain;
 use engine_proto::limits::{

@@ -19,7 +19,7 @@ pub(crate) struct SessionWorks {
     pub(super) asked_at: u64,
     /// The works that the present transaction asks about.
     pub(crate) in_flight: InFlight,
-    /// The works with an answer that the session holds until later replies prove it.
+    /// The works with an answer that the session holds until a checkpoint decides whether the answer counts.
     pub(crate) evidence: SessionEvidence<Work>,
 }
 

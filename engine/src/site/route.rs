@@ -6,10 +6,12 @@
 //! servers behind one name differ. To remember another habit of servers, add a field to [`RouteState`], like `plain_only`. The
 //! record lasts as long as its group (`Group::is_forgotten`). The fields:
 //!
-//! - failed connections, and refusals in the greeting, to EHLO and to MAIL: `down`, `strikes`
+//! - failed connections: `strikes`; the time out of use after these, after refusals in the greeting, to EHLO and to MAIL, and after
+//!   some of the facts below: `down`
 //! - a host that offers TLS but cannot do it: `plain_only`
 //! - a push-back of the site, and a short wait after a failed connection: `resting`
-//! - refusals at RCPT that are about us or the session: `refused`, `repeated_rule`, `warnings`
+//! - refusals of the whole session at RCPT: `refused`, `repeated_rule`; ends of sessions with the reply that we are not wanted:
+//!   `warnings`
 //! - blanket refusals, of the whole host or of one domain: `refused_alike`, `shut_domains` (the rules are in `alike.rs`)
 //! - a change in how the host treats unknown recipients: `changes`
 //!
