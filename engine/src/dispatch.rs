@@ -188,8 +188,8 @@ fn with_planted_fault(start: Start, group: &Group, now: Instant) -> Option<Start
     }
 }
 
-/// The place of a session task in the counts of the shard, the site and the group. The drop at the end of the task gives the place
-/// back, even after a panic.
+/// The place of a session task in the counts of the shard, the site and the group. Dropping this at the end of the task, even after
+/// a panic, gives the place back and starts sessions that have waited for it.
 struct Seat<R: Runtime> {
     asking: Rc<Asking>,
     group: Rc<Group>,

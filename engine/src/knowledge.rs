@@ -43,7 +43,7 @@ pub(crate) struct DomainAtHost {
 #[derive(Default)]
 pub(crate) struct Knowledge {
     known: NumberMap<Known>,
-    /// How many sessions in a row ended before the reply to the control recipient.
+    /// How many sessions in a row ended before the control recipient got a clear reply.
     unanswered: NumberMap<u8>,
     /// The latest reply to the control recipient, if it proved nothing.
     unclear: NumberMap<UnclearControl>,
@@ -421,8 +421,8 @@ impl Knowledge {
         self.entry(key, now).contradicted = Some(now + CONTROL_TTL);
     }
 
-    /// Records that a session ended before the reply to the control recipient. True if another session should ask about the control
-    /// recipient. False after [`CONTROL_ATTEMPTS_MAX`] such sessions in a row.
+    /// Records that a session ended before the control recipient got a clear reply. True if another session should ask about the
+    /// control recipient. False after [`CONTROL_ATTEMPTS_MAX`] such sessions in a row.
     pub(crate) fn on_unanswered(&mut self, key: u64, now: Instant) -> bool {
         if self.unanswered.len() >= KNOWN_DOMAINS_MAX {
             self.unanswered.clear();

@@ -116,8 +116,8 @@ fn is_to_confirm(context: &ProbeContext<'_>, domain: &Domain) -> bool {
 
 /// What the checkpoint has shown, for the decision about each answer.
 struct Closed {
-    /// The key of a domain, if too many sessions ended at its control recipient. For a while, no session asks about this recipient
-    /// again.
+    /// The key of a domain, if too many sessions ended before its control recipient got a clear reply. For a while, no session asks
+    /// about this control recipient again.
     without_control: Option<u64>,
     /// Whether the host changed its behaviour in the session.
     changed: bool,

@@ -162,8 +162,8 @@ impl ProbeContext<'_> {
         changed && !self.group.is_trusted() && (single || in_a_row > allowed())
     }
 
-    /// Whether a known mailbox of this host, or of another host of the group, can be asked about: one that the host accepted within
-    /// [`engine_proto::limits::KNOWN_MAILBOX_TTL`], or a canary in `domain`.
+    /// Whether a known mailbox of this host, or of another host of the group, can be asked about (one that the host accepted within
+    /// [`engine_proto::limits::KNOWN_MAILBOX_TTL`]), or a canary in `domain`.
     pub(super) fn has_known_mailbox(&self, domain: Option<&Domain>) -> bool {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         self.hosts().any(|host| knowledge.has_mailbox(host, now))
@@ -171,8 +171,8 @@ impl ProbeContext<'_> {
     }
 
     /// A mailbox that this host should accept: the known mailbox of this host, or else of another host of the group, or else the
-    /// canary (an existing mailbox that the operator has configured) in the domain of the newest answer that the session holds. Also returns the host that accepted it; for a canary, this
-    /// host.
+    /// canary (an existing mailbox that the operator has configured) in the domain of the newest answer that the session holds.
+    /// Also returns the host that accepted the mailbox; for a canary, this host.
     pub(super) fn known_mailbox(&self) -> Option<(String, Rc<str>)> {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         let kept = |host: &Rc<str>| {

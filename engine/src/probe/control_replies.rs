@@ -1,6 +1,7 @@
 //! Interprets the replies to the questions of a checkpoint. These questions are about a control recipient (which does not exist), a
-//! known mailbox (which the host accepted before), a recipient that was refused before, or `postmaster@`. Each reply becomes
-//! evidence for the answers that the session holds, and is remembered for later sessions (`knowledge.rs`).
+//! known mailbox (which the host accepted before), a recipient that was refused before, or `postmaster@`. Unless the server pushes
+//! back or the transaction is full, the reply becomes evidence for the answers that the session holds. What the reply shows about
+//! the host is remembered for later sessions (`knowledge.rs`).
 
 use super::context::ProbeContext;
 use super::endings::push_back;

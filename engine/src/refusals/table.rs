@@ -185,8 +185,8 @@ impl RefusalTable {
         Ok(())
     }
 
-    /// Raises each count of the table that is lower than in `kept` to that value. `step` is the present step. False: another run has
-    /// had the right to give places for too long, so the table is unchanged.
+    /// Raises each count of the table that is lower than in `kept` to that value. `step` is the present step. False if the right to
+    /// change the table could not be had in time, mostly because another run keeps the table locked. The table is then unchanged.
     #[must_use = "the counts may not be in the table"]
     pub fn take_over(&self, kept: &[KeptRefusals], step: u64) -> bool {
         if kept.is_empty() {
@@ -197,7 +197,7 @@ impl RefusalTable {
         true
     }
 
-    /// The caller has the right to give places. Otherwise two runs could give one place to two sites.
+    /// The caller has the right to change the table. Otherwise two runs could give one place to two sites.
     fn merge(&self, kept: &[KeptRefusals], step: u64) {
         for site in kept {
             let counts = |kept: &&_| StepCell::default().at_least(**kept).kept(step).is_some();
