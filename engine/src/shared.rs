@@ -28,7 +28,7 @@ const LAST_CHUNK_AT_HOME: usize = 2;
 
 pub(crate) struct Shared {
     pub(crate) config: EngineConfig,
-    /// The sources from which mail servers are asked, and whether any server can be reached from them.
+    /// The sources from which mail servers are asked, and for each whether any server can be reached from it.
     pub(crate) pool: Pool,
     pub(crate) tls: Arc<rustls::ClientConfig>,
     pub(crate) shards: Vec<ShardFace>,

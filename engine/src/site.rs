@@ -100,7 +100,7 @@ impl Drop for Busy<'_> {
 pub(crate) struct GroupState {
     /// Whether any domain of the group was ever found to accept every recipient.
     pub(crate) catch_alls: bool,
-    /// How many outages of the network were over when the group last got a work.
+    /// How many outages of the source's network had ended when the group last got a work.
     pub(crate) outages: u32,
     /// The state of each route, in the order of [`Group::routes`].
     routes: Vec<RouteState>,

@@ -35,7 +35,8 @@ pub(crate) struct WorkState {
     pub(crate) source: usize,
     /// The routes of the group that must not be used for this work, because they were tried or passed over. One bit each.
     pub(crate) tried: u64,
-    /// How often the work was put back for another session, for example because a session ended at its recipient.
+    /// How often the work was returned for another session, for example because a session ended at its recipient. The works after
+    /// that recipient are put back without being counted.
     pub(crate) returns: u8,
     /// Whether the address is a role address.
     pub(crate) role: bool,

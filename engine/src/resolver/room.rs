@@ -1,6 +1,6 @@
 //! Limits the questions that are under way at each resolver. For each resolver there is one window ([`engine_proto::dns::window`]),
 //! which all shards share. If the next message of a lookup does not fit into the window, the lookup waits here. The timeouts of a
-//! lookup begin when its first message is sent, so a lookup that waits for this has all its time left.
+//! lookup begin when its first message is sent, so a lookup loses no time while this message waits for room.
 
 use super::ports::{self, Outgoing, Sent};
 use super::tcp::converse;
