@@ -69,7 +69,7 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
     if !sometimes(Fault::Break(Invariant::GroupActive)) {
         asking.state().active.entry(group.number).or_insert_with(|| Rc::clone(&group));
     }
-    // No route is left for the waiting works, for example because all hosts are down.
+    // If no route is left for any waiting work, for example because all hosts are down, the works are answered now.
     if group.next(now) == Next::Nothing {
         group.take_unroutable(now).into_iter().for_each(|work| asking.shared().give_up(work, now));
     }

@@ -1,5 +1,5 @@
 //! The budgets of refused recipients: how many recipients a site may refuse to one source (our address or proxy) in an hour, before
-//! mailprobe stops asking it. The rules are in [`engine_proto::refusals`].
+//! mailprobe stops asking the site. The rules are in [`engine_proto::refusals`].
 //!
 //! The counts are in a table (`table.rs`), which outlives the shards and may be shared with other processes. The budgets of a shard
 //! are in its [`RefusalBook`], and each group (domains of a site with the same hosts) has the key of its budget.
@@ -87,8 +87,8 @@ impl SiteRefusals {
         self.counts(step).map_or(0, |counts| counts.left(self.budget()) as usize)
     }
 
-    /// Whether the budget is used up, except for the room that is kept for questions, and no process waits for a reply that could
-    /// make room.
+    /// Whether the budget is used up, except for the room that is kept to prove answers, and no process waits for a reply that
+    /// could make room.
     pub(crate) fn is_used_up(&mut self, step: u64) -> bool {
         if planted(Fault::IgnoreBudget) {
             return false;

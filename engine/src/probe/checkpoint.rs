@@ -107,8 +107,8 @@ fn only_catch_all(released: &[Released<Work>]) -> Option<&Domain> {
     released.iter().all(is_such).then_some(domain)
 }
 
-/// Whether another session should confirm that the domain accepts everyone, because perhaps only one server of a pool does so. Not
-/// needed if no work waits, or if two sessions in a row have shown it.
+/// Whether another session should confirm that the domain accepts everyone, because perhaps only one server of a pool does so. This
+/// is not needed if no work waits, or if two sessions in a row have shown it.
 fn is_to_confirm(context: &ProbeContext<'_>, domain: &Domain) -> bool {
     context.group.waiting() > 0
         && !context.asking.knowledge.borrow().is_catch_all(context.domain_key(domain), context.now)

@@ -70,7 +70,7 @@ pub struct RefusalTable {
     /// The buckets in which any place may be taken, a bit for each. In a file, these are all buckets, because other runs give
     /// places too.
     buckets: Vec<AtomicU64>,
-    /// Locked by the thread of this run that gives places to sites.
+    /// Locked by the thread of this run that changes which sites and runs are in the table.
     change: Mutex<()>,
     /// The file of the table. `None` if the table is in memory.
     file: Option<SharedFile>,
