@@ -107,7 +107,9 @@ impl SharedLists {
 
     /// Replaces the lists for all later checks.
     pub fn replace(&self, lists: Lists) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(lists);
+        let mut lists = Arc::new(lists);
+        // The old lists are dropped after the lock is released, because that may take long.
+        std::mem::swap(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner), &mut lists);
     }
 }
 

@@ -1,65 +1,71 @@
 //! The engine asks DNS and mail servers whether mailboxes exist, on threads of its own. `engine_proto` has all rules, as functions
 //! without I/O; this crate adds threads, sockets, runtimes and caches. It knows nothing of accounts, credits or HTTP.
 //!
-//! # Entry points
-//!
 //! A caller starts an [`Engine`] with an [`config::EngineConfig`], and makes a [`Client`] for each of its own threads.
-//! [`Client::submit`] takes a [`Request`], and [`Client::answer`] returns the next [`Answer`]. An answer has the number of its
-//! request ([`Request::ticket`]), which the caller chooses. [`Client::mail_hosts`] and [`Client::facts`] ask DNS alone.
+//! [`Client::submit`] takes a [`Request`], to which the caller gives a number. [`Client::answer`] waits for the next [`Answer`] to
+//! any request of this client, with the number of that request. [`Client::mail_hosts`] and [`Client::facts`] ask DNS alone.
 //!
 //! # The life of an address
 //!
 //! A *shard* is one thread of the engine, with data that only this thread uses. A *work* is an address on its way through the
-//! engine. A work moves between threads only through *inboxes*: each shard and each client has one, a bounded queue.
+//! engine: a *single check*, for which a user waits, or *patient* work, which is a row of a batch or list. A work moves between
+//! threads only through *inboxes*. Each shard and each client has one: a bounded queue without a lock.
 //!
 //! ```text
-//!  client          1 submit                                                      7 answer
-//!                      |                                                             ^
-//!                      v inbox                                                       | inbox of the client
-//!  home shard      2 lists, DNS ------ decided without a mail server ----------------+
-//!  of the domain       |      ^                                                      |
-//!                      |      +------- inbox --------- 6 begins anew <----+          |
-//!                    3 v inbox                                            |          |
-//!  shard of        4 queue of the group <---- 6 put back ----+            |          |
-//!  the site            |                                     |            |          |
-//!                      v                                     |            |          |
-//!                  5 session: RCPT, checkpoint --------------+------------+----------+
+//!  client         1 submit                                                          8 answer
+//!                     v inbox                                                           ^ inbox of the client
+//!  home shard     2 lists, walk through DNS ------+------- answered here ---------------+
+//!  of the domain      |      ^                    v no answer of DNS                    |
+//!                     |      +---- inbox ---- 7 wait to begin anew                      |
+//!                   3 v inbox                     ^ no host left, or control recipient  |
+//!  shard of       4 queue of the group -----------+------- answered here ---------------+
+//!  the site           |      ^                    |                                     |
+//!                     v      +---- 6 put back ----+                                     |
+//!                 5 session: RCPT, checkpoint ----+------- answered here ---------------+
 //! ```
 //!
-//! 1. [`Client::submit`] reserves room for the request in every inbox on the way, or refuses the request. A request that was
-//!    accepted and has no answer yet is called a *ticket*.
+//! 1. [`Client::submit`] refuses the request if the client or the engine has too many requests in progress. Otherwise every inbox
+//!    has room for the work until its answer. A single check has a deadline of 45 s, and patient work one of 600 s.
 //! 2. The *home shard* is selected by a hash of the domain. The lists decide about spam traps and disposable domains (`verify.rs`).
-//!    For the other works of a domain, the shard makes one *walk* through DNS, from the domain to the IP addresses of its hosts
-//!    (`walks.rs`, `walk.rs`). If the domain takes no mail, or if this machine cannot reach its hosts because they have only IPv6
-//!    addresses, the work is answered here. If DNS gives no answer, step 6 follows.
-//! 3. The result of the walk is a *plan*: the *site* (all hosts with the same operator), the *group* (the domains of the site with
+//!    For other works, one *walk* for each domain asks DNS for the hosts and their IP addresses (`walk.rs`); its result serves for
+//!    a minute (`walks.rs`). The shard answers the work if the domain takes no mail, if it has only IPv6 hosts and we have no IPv6,
+//!    if the resolvers are out of order, or if too many patient works wait. If DNS gives no answer otherwise, see step 7.
+//! 3. The result of the walk is a *plan*: the *site* (the hosts of one operator), the *group* (the domains of the site that have
 //!    the same hosts) and the *routes* (the IP addresses of these hosts). The work goes to the shard that owns the site.
-//! 4. That shard puts the work into the queue of its group, and decides when the group gets a session (`dispatch.rs`, `site.rs`).
-//!    If no session can or may ask about the work, or if none needs to, it is answered here.
-//! 5. A *session* is one SMTP connection (`probe.rs`). It takes works out of the queue and sends RCPT for each. Some replies decide
-//!    at once. The session holds the others until a *checkpoint*, where later replies show what the held ones are worth.
-//! 6. A work without a result is put back into the queue, for another session or another host. If no host is left, or DNS gave no
-//!    answer, and the cause may pass soon, the work *begins anew*: after 1 to 31 s its shard sends it to the home shard again
-//!    (`common.rs`). This happens once, rarely twice.
-//! 7. The [`Answer`] is a [`Finding`] or an [`Outage`]. About every 0.4 s, each shard also answers the works with a deadline that
-//!    has passed, wherever they are, except in an inbox (`shard.rs`).
+//! 4. The group has one *source*: the IP address of ours, or the proxy, that asks its hosts. A work waits in the queue of the group
+//!    until the limits of the site (its *pace*) and the total of sessions allow a session (`dispatch.rs`). It is answered if no
+//!    session may ask about it, as when the *budget* (refused recipients per hour, site and source; `refusals.rs`) is used up.
+//! 5. A *session* is one SMTP connection (`probe.rs`). A route to which connections fail is left out for a minute. A session takes
+//!    works out of the queue, reserves room in the budget, and sends RCPT for each, unless earlier replies of the host have shown
+//!    enough. Some replies decide at once. Most accepts, and most refusals of patient works, are *held* until a *checkpoint*: after
+//!    the present transaction if a single check is held, otherwise after 20 to 320 replies, or when the session runs out of works
+//!    or room. The checkpoint then asks, if the held replies need it, about a *control recipient* that does not exist (does the
+//!    domain accept everyone?), or a *known mailbox* that the host accepted lately (does it now refuse everyone?). Then each held
+//!    work is answered, put back, or begins anew. If the connection is lost, works that need a proof are put back.
+//! 6. A work is *put back* for the next transaction if this one is full; for another session (mostly four times at most,
+//!    `RETURNS_MAX`) if the site is busy, the session ended or the reply has no proof; or for another host if this one cannot tell.
+//! 7. A work *begins anew* if DNS gave no answer, if no host is left and the last one had a temporary failure, or if the control
+//!    recipient of an accepted work had one. After 1 to 31 s, the shard sends the work to step 2 (`common.rs`). This happens once,
+//!    or twice if the control recipient is the second cause, but not if the wait would be too long.
+//! 8. The [`Answer`] is a [`Finding`] if a reply, DNS or a list decided. If no further try is left, or at the deadline, it is the
+//!    *fallback* of the work: `unverifiable`, with the rule of its last failure. It is an [`Outage`], which says nothing about the
+//!    address, if the resolvers, our network or the source are out of order and no server has replied about it, if patient work
+//!    finds no room at its walk or site, if the budget is used up, or if the engine stops.
 //!
-//! `docs/architecture.md` has the same steps in more detail, and `docs/glossary.md` defines all words.
+//! Until its answer, a work belongs to an inbox, to the walk that it waits for, to the queue of its group (`queue.rs`), to the site
+//! while a session asks about it or holds it (`in_flight.rs`, `site/held.rs`), or to the shard on which it waits for step 7. About
+//! every 0.4 s, each shard *sweeps* these places, except the inboxes: it answers works at their deadlines, even if a session has
+//! them, and works that their client has taken back ([`Client::recall`], [`Client::drain`]). `docs/architecture.md` has more.
 //!
 //! # Invariants
 //!
-//! - Every accepted request gets exactly one answer, even after a panic and when the engine stops.
-//! - An inbox always has room for a work, because step 1 has reserved it.
-//! - One shard owns a site, so the state of a site needs no lock. Under the profile `lab`, which sets no ceiling to keep, several
-//!   shards may each own a part of a site.
-//! - The path of an address has three locks: for the operator's lists (read in step 2), for giving a site a place in the table of
-//!   refused recipients (mostly the first contact with the site, in step 4), and for evidence that a session contradicts (step 5).
-//!   A thread holds them for a few instructions. The holder of the second may also have to wait for other processes that share the
-//!   table, for at most 20 ms.
-//! - All IPv4 addresses of a site are contacted from one source, and all IPv6 addresses from one source. If a source is blocked or
-//!   broken, no other source replaces it.
-//! - No e-mail address appears in a log line. A *known mailbox* (one that a host accepted lately) appears in no trace of another
-//!   owner.
+//! - Every accepted request gets exactly one answer. A work that is dropped, for example because the task of its session panics,
+//!   gives [`Outage::Stopping`]. If the task of a walk panics, the works that wait for it are answered at their deadlines.
+//! - One shard owns a site, so its state needs no lock. With the profile `lab`, several shards may each own a part of a site.
+//! - Threads may wait for four locks: for the operator's lists (step 2), for a new site in the table of budgets (step 4), in
+//!   rustls, and for contradicted evidence (step 5). Each is held for microseconds, the second up to 20 ms if processes share it.
+//! - Each site has one source for IPv4, and one for IPv6. If a source is blocked or broken, none replaces it.
+//! - No e-mail address appears in a log line. No trace shows a known mailbox that comes from the request of another owner.
 
 #![deny(missing_docs)]
 
