@@ -97,7 +97,7 @@ pub enum AddressError {
     Empty,
     /// There is no at sign.
     NoAtSign,
-    /// The address is longer than a path may be: RFC 5321 4.5.3.1.3.
+    /// The address is longer than a path may be (RFC 5321 4.5.3.1.3), or its text is longer than [`ADDRESS_INPUT_BYTES_MAX`].
     TooLong,
     /// The local part is empty.
     LocalEmpty,

@@ -47,7 +47,7 @@ pub enum Outcome {
     Failed {
         /// The cause of the failure.
         why: Failure,
-        /// How long the failure may be kept. Meanwhile the question is not asked again.
+        /// How long the failure may be kept.
         ttl: Duration,
     },
 }
@@ -64,7 +64,7 @@ impl Outcome {
     }
 }
 
-/// Why a question ended without an answer.
+/// Why a question got no usable answer. If resolvers failed for different causes, one of these is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// The resolvers could not find the answer: for example, the domain's own servers are broken, or DNSSEC validation failed.
@@ -109,8 +109,8 @@ impl Failure {
         }
     }
 
-    /// Whether the same question may get an answer a moment later, because a message was lost, or because the resolvers had too
-    /// much load or denied names for a while.
+    /// Whether the cause may be over a moment later, so that the same question gets an answer. Such causes are a lost message, and
+    /// resolvers that cannot be reached, have too much load or deny names for a while.
     pub fn may_pass(self) -> bool {
         matches!(self, Failure::Timeout | Failure::Unreachable | Failure::Refused | Failure::Unproven)
     }

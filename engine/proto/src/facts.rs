@@ -7,23 +7,26 @@ use crate::address::Domain;
 use crate::dns::{Outcome, Records};
 use crate::limits::TXT_TAGS_MAX;
 
-/// The DNS facts of a domain. A record that could not be looked up or read counts as absent.
+/// The DNS facts of a domain. A DKIM, BIMI or PTR record that could not be looked up counts as absent. Without an answer for the
+/// mail hosts, SPF or DMARC, there are no facts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DnsFacts {
     /// The provider of the mailboxes, or of the filter before them; `None` if no host takes the domain's mail.
     pub provider: Option<&'static str>,
-    /// The hosts that take the domain's mail, by preference. If the domain has no MX records, this is the domain itself (RFC 5321
-    /// 5.1). If DNS says that no host takes its mail, the list is empty.
+    /// The hosts that take the domain's mail, by preference: at most [`MX_HOSTS_MAX`](crate::limits::MX_HOSTS_MAX). If the domain
+    /// has no MX records, this is the domain itself (RFC 5321 5.1). If DNS says that no host takes its mail, the list is empty.
     pub mx_hosts: Vec<Box<str>>,
     /// There is exactly one SPF record.
     pub spf: bool,
     /// The policy for mail that fails the DMARC check; `None` if there is no valid one.
     pub dmarc_policy: Option<DmarcPolicy>,
-    /// Those of the [`DKIM_SELECTORS`] that have a key.
+    /// Those of the [`DKIM_SELECTORS`] that have a key. Empty if a selector that does not exist seems to have a key too, or could
+    /// not be looked up: then a wildcard may be the cause of the keys.
     pub dkim_selectors: Vec<&'static str>,
-    /// The domain has a brand indicator, a logo for mail programs (BIMI).
+    /// The domain has a brand indicator, a logo for mail programs (BIMI). If no BIMI record of the domain was found, the record of
+    /// its organizational domain counts.
     pub bimi: bool,
-    /// The address of the first mail host has a PTR record.
+    /// The first address of a mail host to which mailprobe would connect has a PTR record. False if there is no such address.
     pub ptr: bool,
 }
 
@@ -75,7 +78,7 @@ pub const DKIM_SELECTORS: [&str; 32] = [
     "s1024",
     "s2048",
     "sig1",
-    // Fastmail, Proton, Zoho, Yandex and Mail.ru.
+    // Fastmail, Proton, Zoho and Mail.ru. Yandex uses `mail`.
     "fm1",
     "fm2",
     "fm3",
@@ -105,7 +108,7 @@ pub fn texts(outcome: &Outcome) -> Option<&[Box<str>]> {
     }
 }
 
-/// Whether there is exactly one SPF record (RFC 7208 4.5). Two are an error and count as none.
+/// Whether there is exactly one SPF record (RFC 7208 4.5). Several are an error and count as none.
 pub fn has_spf(texts: &[Box<str>]) -> bool {
     let versions = texts.iter().filter_map(|text| text.split(' ').next());
     versions.filter(|version| version.eq_ignore_ascii_case("v=spf1")).count() == 1
@@ -121,7 +124,7 @@ pub fn organizational(domain: &Domain) -> Option<Domain> {
 /// The DMARC record of a name (RFC 7489 6.6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dmarc {
-    /// There is no record, so the organizational domain is asked.
+    /// There is no record. The record of the organizational domain counts, if that is another domain.
     Absent,
     /// There is a record with these policies. Both are `None` if the record has no usable policy (see [`dmarc`]), or if there are
     /// several records.
@@ -177,8 +180,8 @@ pub fn has_bimi(texts: &[Box<str>]) -> Option<bool> {
 
 type Tags<'a> = Vec<(&'a str, &'a str)>;
 
-/// Reads a tag list (RFC 6376 3.2) and keeps the order of the tags. `None` if the text is not a tag list, is empty, or does not
-/// begin with this version.
+/// Reads the first [`TXT_TAGS_MAX`] tags of a tag list (RFC 6376 3.2) in their order. `None` if the text is not a tag list, has no
+/// tags, or does not begin with the given version.
 fn tags<'a>(text: &'a str, version: Option<&str>) -> Option<Tags<'a>> {
     let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty()).take(TXT_TAGS_MAX);
     let pair = |part: &'a str| part.split_once('=').map(|(name, value)| (name.trim(), value.trim()));

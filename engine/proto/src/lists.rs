@@ -1,9 +1,9 @@
 //! The built-in lists of disposable domains, free domains and role addresses, the spam traps, and the operator's lists ([`Lists`]).
 //! The operator's lists take precedence over the built-in ones.
 //!
-//! The lists are compiled in and never copied: most as sorted texts, those of disposable and free domains only as hashes. The first
-//! look-up in a text makes a hash table of the offsets of its lines. `cargo xtask refresh-lists` writes the lists; docs/lists.md
-//! has their sources and sizes.
+//! The built-in lists are compiled in and never copied: the lists of disposable and free domains as hashes, the others as sorted
+//! texts. The first look-up in a text makes a hash table of the offsets of its lines. `cargo xtask refresh-lists` writes the lists;
+//! docs/lists.md has their sources and sizes.
 
 use crate::limits::{DOMAIN_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use hashbrown::HashTable;

@@ -7,8 +7,8 @@
 //!
 //! One dead host is never an outage, and neither are dead hosts among live ones. An outage of connections needs failures at
 //! [`OUTAGE_SITES_MIN`] sites (a site: all mail hosts of one operator) within [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] without a
-//! successful connection. The outage ends when a mail server is reached. Until then, mailprobe tries one address in each
-//! [`OUTAGE_PROBE_INTERVAL`], and answers all others at once, without a verdict.
+//! successful connection. The outage ends when a mail server is reached, or when no connection has failed for [`OUTAGE_WINDOW`].
+//! Until then, mailprobe tries one address in each [`OUTAGE_PROBE_INTERVAL`], and answers all others at once, without a verdict.
 
 use crate::dns::denials::Denials;
 use crate::dns::window::Window;
@@ -59,8 +59,9 @@ impl Resolvers {
         }
     }
 
-    /// True if there is an outage, or if one more silent lookup would make one. Then the caller should first ask about a name that
-    /// is known to have an answer, and count the silent lookup only if this gets no reply either.
+    /// True if the resolvers [are silent](Resolvers::are_silent), or would be after one more lookup without a reply. Then the
+    /// caller should first ask about a name that is known to have an answer, and count the silent lookup only if this gets no reply
+    /// either.
     pub fn is_suspect(&self) -> bool {
         self.silent.load(Relaxed) + 1 >= DNS_SILENT_LOOKUPS_MAX
     }

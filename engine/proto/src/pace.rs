@@ -2,9 +2,9 @@
 //! recipients in a transaction and in a session.
 //!
 //! The profile and the table of providers give the ceiling, and below it the pace adapts. A site begins with
-//! [`PACE_SESSIONS_INITIAL`] sessions at most, and gets one more for each successful transaction. When it first pushes back (421,
-//! 4.7.x, a hang-up), the number of sessions is halved, and from then on it grows slowly. After each push-back the site also gets a
-//! pause, which doubles until a transaction succeeds.
+//! [`PACE_SESSIONS_INITIAL`] sessions at most, and gets one more for each successful transaction. Each time that the site pushes
+//! back (421, 4.7.x, a hang-up), the number of sessions is halved, and the site gets a pause. After the first push-back, the number
+//! of sessions grows only slowly. The pause doubles with each push-back, up to [`PACE_PAUSE_MAX`], until a transaction succeeds.
 //!
 //! Sites have limits of their own, and most show them only by their behaviour. So the limits of a session are learned: refused
 //! recipients, recipients, transactions, and recipients in one transaction (RFC 5321 4.5.3.1.10). Postfix slows down after 10
@@ -361,7 +361,7 @@ impl SitePace {
 struct Learned {
     /// The limit that holds now, at most `most`.
     limit: u32,
-    /// The limit of the profile.
+    /// The highest limit, which holds until the site shows a lower one.
     most: u32,
     /// How often in a row the limit was reached without an objection of the site.
     times_kept: u32,

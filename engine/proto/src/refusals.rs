@@ -212,8 +212,8 @@ impl RefusalCounts {
         budget.mostly_refused.max(mostly_accepted)
     }
 
-    /// How long it takes until the oldest refusals no longer count, at least a second. The present time is `into_step` after the
-    /// beginning of the step `now`.
+    /// How long it takes until the oldest refusals no longer count (without refusals, until the step ends), but at least a second.
+    /// The present time is `into_step` after the beginning of the step `now`.
     pub fn wait(&self, now: u64, into_step: Duration) -> Duration {
         let steps = self.oldest.map_or(1, |oldest| oldest + REFUSALS_STEPS as u64 - now);
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);

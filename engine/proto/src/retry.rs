@@ -35,7 +35,7 @@ pub struct Schedule {
     pub delay_min: Duration,
     /// Longest delay before a retry, even if the server wants a longer one.
     pub delay_max: Duration,
-    /// Whether each delay is at least twice the last one.
+    /// Whether each delay is at least twice the last one, unless `delay_max` or the end of the wait shortens it.
     pub is_doubling: bool,
     /// Most retries of one address; `None` if only the wait limits them. Batches do not count retries, so their schedules have
     /// `None`.

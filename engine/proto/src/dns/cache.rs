@@ -51,9 +51,10 @@ impl<S: BuildHasher> Cache<S> {
         Some(Arc::clone(&slot.outcome))
     }
 
-    /// Keeps an outcome for its lifetime, and returns it. A failure never replaces an outcome that has not expired. A failure that
-    /// [may pass](super::Failure::may_pass) has a short lifetime. But if the outcome before was such a failure too, and expired
-    /// less than [`DNS_FAILURE_TTL`] ago, the new one is kept for [`DNS_FAILURE_TTL`].
+    /// Keeps an outcome for its lifetime, and returns it. An outcome that is larger than the whole cache is not kept. A failure
+    /// never replaces an outcome that has not expired. A failure that [may pass](super::Failure::may_pass) has a short lifetime.
+    /// But if the outcome before was such a failure too, and expired less than [`DNS_FAILURE_TTL`] ago, the new one is kept for
+    /// [`DNS_FAILURE_TTL`].
     pub fn insert(&mut self, question: Question, outcome: Outcome, now: Instant) -> Arc<Outcome> {
         let failed = matches!(outcome, Outcome::Failed { .. });
         let mut expires = now + outcome.ttl();
@@ -131,7 +132,7 @@ impl<S: BuildHasher> Cache<S> {
             if goes {
                 self.remove(self.hand);
             }
-            // The removal moved the last entry, one of the newest, to this slot. The hand passes it.
+            // If an entry was removed, the last entry, one of the newest, is now in its slot. The hand passes it.
             self.hand += 1;
             if goes {
                 return;

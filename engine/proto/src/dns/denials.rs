@@ -4,12 +4,12 @@
 //! A denial without proof ([`super::message::Doubt`]) usually concerns one domain, and makes only its addresses unverifiable. But
 //! the resolvers count as down if one of these is denied without proof:
 //! - the root;
-//! - [`DNS_DENIALS_IN_A_ROW`] names in a row;
+//! - [`DNS_DENIALS_IN_A_ROW`] names in a row, in questions for MX records or in questions for A records;
 //! - a top-level domain, if no name was answered with proof within [`DNS_PROVEN_WINDOW`].
 //!
 //! While they are down, addresses that depend on such a denial get no verdict. A single answer with proof does not end that state.
-//! It ends after [`DNS_PROVEN_IN_A_ROW`] answers with proof in a row, or after a successful test ([`Denials::on_probe`]). So a
-//! resolver that denies only some names does not keep switching between up and down.
+//! It ends after [`DNS_PROVEN_IN_A_ROW`] answers with proof in a row, counted separately for MX and A records, or after a
+//! successful test ([`Denials::on_probe`]). So a resolver that denies only some names does not keep switching between up and down.
 //!
 //! All shards (the threads of the engine) share the record, so it consists of atomics.
 

@@ -5,9 +5,10 @@
 //! [`Lookup::on_timeout`] at [`Lookup::deadline`], until [`Lookup::outcome`] is set. The rules:
 //!
 //! - Each UDP try has a random id and random capital letters in the name, and the caller chooses a random source port.
-//! - A message that matches no try is ignored. A late answer to an earlier try of this lookup counts.
+//! - A message that matches no try is ignored. A late answer to an earlier try counts, unless its resolver has since refused, was
+//!   given up, or was asked again without EDNS or for DNSSEC records.
 //! - A resolver that answers with SERVFAIL or nonsense is not asked again, because it would repeat its answer (RFC 9520 2). A
-//!   silent resolver is asked again in each round, and each round waits twice as long for its answer.
+//!   silent resolver is asked again in each round, and each round waits twice as long for its answer, up to a maximum.
 //! - REFUSED may mean that the resolver has too much load, so it is asked again in further rounds, a few times. If the resolver is
 //!   the last of its round, a pause comes before the next round.
 //! - A denial without proof is not believed. If only the SOA record is missing, the same resolver is asked once more, with a

@@ -51,7 +51,7 @@ pub enum Dead {
 pub struct MxPlan {
     targets: Vec<Target>,
     site: Site,
-    /// The best host has a name within the domain, so the name does not show the operator of the host.
+    /// The host that gives `site` has the same registrable domain as the recipients, so its name does not show its operator.
     named_in_domain: bool,
     implicit: bool,
 }
@@ -70,7 +70,7 @@ pub struct MxSet {
     pub hosts: Vec<MxHost>,
     /// The site of the hosts. A site has the hosts of one operator.
     pub site: Site,
-    /// An address of the best hosts identifies the site, and not a name.
+    /// The site is identified by an address and not by a name.
     pub by_address: bool,
     /// There are no MX records: the domain itself is the host (RFC 5321 5.1).
     pub implicit: bool,
@@ -88,7 +88,8 @@ pub struct MxHost {
 }
 
 impl MxPlan {
-    /// Reads the outcome of a domain's MX question. `random` shuffles hosts of equal preference (RFC 5321 5.1).
+    /// Reads the outcome of a domain's MX question. `random` shuffles hosts of equal preference (RFC 5321 5.1). Hosts beyond the
+    /// first [`MX_HOSTS_MAX`] are dropped.
     ///
     /// # Errors
     /// [`Dead`] if this outcome alone shows that no host can be asked.
@@ -151,7 +152,7 @@ impl MxPlan {
     /// contacted: those that are [public](super::public::is_public), and those that the operator adds.
     ///
     /// A question without an outcome counts as a failure. Hosts without an address are left out, and so are addresses that an
-    /// earlier host has.
+    /// earlier host has. Each host keeps at most [`MX_ADDRESSES_MAX`] addresses of each family.
     ///
     /// # Errors
     /// [`Dead`] if no host is left: [`NoMail::NoMailHost`] if all outcomes are answers, and [`Dead::CannotTell`] if at least one is
@@ -193,8 +194,8 @@ impl MxPlan {
     }
 
     /// Makes the result, with the site of the hosts. One machine may serve a thousand domains, under a different host name in each.
-    /// So if the best host has a name within the domain, the lowest address of all hosts with the best preference identifies the
-    /// site. Operators in the table of [`Site`] are an exception: they are one site everywhere.
+    /// So if `named_in_domain` is set, an address identifies the site: the lowest one of the hosts in `hosts` with the lowest
+    /// preference. Operators in the table of [`Site`] are an exception: they are one site everywhere.
     fn mx_set(&self, hosts: Vec<MxHost>) -> MxSet {
         let best = hosts.iter().map(|host| host.preference).min();
         let equal = hosts.iter().filter(|host| Some(host.preference) == best);
@@ -208,7 +209,7 @@ impl MxPlan {
     }
 }
 
-/// The usable hosts by preference and name, each once, with its best preference.
+/// The usable hosts by preference and name, each once, with its lowest preference.
 fn targets(records: &[Mx]) -> Vec<Target> {
     let mut targets: Vec<Target> = Vec::with_capacity(records.len());
     let mut sorted: Vec<&Mx> = records.iter().collect();

@@ -6,7 +6,8 @@
 //! for that. The count of questions under way is exact.
 //!
 //! - An answer widens a window that is at least half used. Below a threshold, each answer adds one question. Above it, a whole
-//!   window of answers adds one. The threshold is [`DNS_WINDOW_SLOW_START`] at first, and the halved size after a loss.
+//!   window of answers adds one. The threshold is [`DNS_WINDOW_SLOW_START`] at first. A timeout lowers it to the present size (but
+//!   not below [`DNS_WINDOW_INITIAL`]), and halving the window sets it to the halved size.
 //! - A loss or REFUSED halves the window. Further losses of questions that were sent before that do not halve it again.
 //! - A question without an answer is not yet a loss, because a name with silent servers is answered late or never. It is lost if a
 //!   later try was answered and the earlier one was not. The window is also halved if the resolver sends nothing at all while a try

@@ -57,10 +57,10 @@ const REFUSALS: &[(&str, RefusalBudget)] = &[
     ("cisco", REFUSALS_CISCO),
 ];
 
-/// Providers with stricter ceilings than others: the site, its sessions, and the recipients of a session. The numbers are for
-/// `polite`, from KumoMTA's shaping tables (connections, and messages per connection). [`Ceiling::of`] derives the numbers of
-/// `fast` from them, and `lab` ignores them. `data/operators.txt` says which hosts belong to a site. `loadtest/src/providers.rs`
-/// has the same numbers for its plans, and a test there compares them.
+/// Providers with known limits: the site, its sessions, and the recipients of a session. The numbers are for `polite`, from
+/// KumoMTA's shaping tables (connections, and messages per connection). [`Ceiling::of`] derives the numbers of `fast` from them,
+/// and `lab` ignores them. `data/operators.txt` says which hosts belong to a site. `loadtest/src/providers.rs` has the same numbers
+/// for its plans, and a test there compares them.
 const PROVIDERS: &[(&str, u32, u32)] = &[
     ("google", 5, 50),
     ("microsoft365", 5, 50),

@@ -77,8 +77,9 @@ impl Lookup {
         }
     }
 
-    /// Handles REFUSED. The next resolver of the round is asked at once. If this was the last one of the round, the next round
-    /// begins after a pause. A resolver that has refused [`DNS_REFUSALS_MAX`] times is not asked again.
+    /// Handles REFUSED. If it came during the turn of this resolver, the next resolver of the round is asked at once. If this was
+    /// the last one of the round, the next round begins after a pause. A resolver that has refused [`DNS_REFUSALS_MAX`] times is
+    /// not asked again.
     fn refused(&mut self, upstream: usize, now: Instant) {
         let known = &mut self.upstreams[upstream];
         known.refusals += 1;
@@ -99,7 +100,8 @@ impl Lookup {
         }
     }
 
-    /// Asks the same question over TCP, unless that is under way. A resolver with which TCP has already failed is not asked again.
+    /// Asks the same question over TCP, unless that is under way. A resolver is not asked again if TCP has already failed with it,
+    /// or if its turn over TCP has passed without an answer.
     fn move_to_tcp(&mut self, upstream: usize) {
         let under_way = self.sent.iter().any(|s| s.upstream == upstream && s.transport == Transport::Tcp);
         if self.upstreams[upstream].no_tcp || under_way && !self.waits_for(upstream, Transport::Tcp) {

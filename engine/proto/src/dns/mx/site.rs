@@ -8,9 +8,10 @@ use std::sync::LazyLock;
 
 /// A set of mail hosts with one operator.
 ///
-/// By default, the registrable domain of the best host identifies the site. If the domain of the recipients has the same
-/// registrable domain, an address of the best hosts identifies the site instead. A table has the exceptions, such as operators with
-/// hosts under many domains.
+/// By default, the registrable domain of a host identifies the site: the host with the lowest MX preference, and of several, the
+/// first in alphabetical order. If the domain of the recipients has the same registrable domain, an address identifies the site
+/// instead: of the hosts that have addresses, those with the lowest preference are taken, and of their addresses, the lowest one.
+/// For the operators in a table, neither rule holds: each has one site, even if its hosts are under many domains.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site {
     name: Cow<'static, str>,
