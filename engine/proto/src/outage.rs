@@ -124,9 +124,7 @@ impl Connections {
         // Nearly always the value is 0. Then nothing is written, so no cache line is taken from the other shards.
         if self.failing_since.load(Relaxed) != 0 {
             self.failing_since.store(0, Relaxed);
-            if self.down.swap(false, Relaxed) {
-                self.ended.fetch_add(1, Relaxed);
-            }
+            self.end();
             self.failed_at.iter().for_each(|at| at.store(0, Relaxed));
         }
     }
@@ -139,10 +137,17 @@ impl Connections {
         if sites == 0 || self.failing_since.load(Relaxed) == 0 {
             // This is the first failure within the window, or since the last success.
             self.failing_since.store(now, Relaxed);
-            self.down.store(false, Relaxed);
+            self.end();
             return;
         }
         self.judge(now, now + millis(OUTAGE_PROBE_INTERVAL));
+    }
+
+    /// Ends an outage, if there is one.
+    fn end(&self) {
+        if self.down.swap(false, Relaxed) {
+            self.ended.fetch_add(1, Relaxed);
+        }
     }
 
     /// No connection could be tried, and the cause is certainly on our side, such as a source address that is gone or a proxy that
@@ -259,6 +264,19 @@ mod tests {
         connections.on_reached();
         assert_eq!(connections.ended(), 1);
         assert!((0..50).all(|_| connections.may_try(at(15_000))));
+    }
+
+    #[test]
+    fn an_outage_without_a_failure_for_the_whole_window_has_ended() {
+        let connections = Connections::default();
+        let at = |millis: u64| Duration::from_millis(1_000_000 + millis);
+        (0..20).for_each(|site| connections.on_failed(site, at(0)));
+        connections.on_failed(20, at(5_000));
+        assert!(connections.are_down(at(5_000)));
+        let later = at(5_000) + OUTAGE_WINDOW;
+        assert!(!connections.are_down(later));
+        connections.on_failed(0, later);
+        assert_eq!(connections.ended(), 1);
     }
 
     #[test]

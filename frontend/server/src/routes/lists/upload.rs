@@ -79,7 +79,11 @@ impl ListRequest {
                 String::new()
             }
             Ok(text) => text.unwrap_or_default().to_owned(),
-            Err(issue) => {
+            Err(mut issue) => {
+                if name == "column" {
+                    issue.msg =
+                        "a list checks one column: name one, and upload the file again for the other".into();
+                }
                 issues.push(issue);
                 String::new()
             }
@@ -359,5 +363,11 @@ mod tests {
         let long = "x".repeat(LIST_NAME_CHARS_MAX + 1);
         assert_eq!(read(&format!("name={long}"), r#"{"bytes":1,"name":"b"}"#), Err(1));
         assert_eq!(read(&format!("name={long}"), r#"{"bytes":0,"name":"b"}"#), Err(2));
+        let refused = ListRequest::read("column=a&column=b", None).err().unwrap();
+        assert!(
+            refused.body.detail[0].msg.contains("upload the file again"),
+            "{}",
+            refused.body.detail[0].msg
+        );
     }
 }
