@@ -337,6 +337,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_description_says_when_an_upload_is_removed() {
+        let said = format!(
+            "An upload is removed {} hours after its last byte, or after {} minutes if it has never got any.",
+            store::UPLOAD_KEEP_MS / 3_600_000,
+            store::UPLOAD_BEGIN_MS / 60_000
+        );
+        assert!(api::openapi::pretty("/").unwrap().contains(&said));
+    }
+
+    #[test]
     fn equal_requests_have_equal_fingerprints() {
         let read = |query: &str, body: Option<&str>| {
             ListRequest::read(query, body.map(str::as_bytes)).ok().unwrap().1
