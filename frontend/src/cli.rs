@@ -41,8 +41,8 @@ mod terminal;
 use account::Place;
 use clap::{CommandFactory, Parser, Subcommand};
 use flags::{DATA, Flags};
-use program::VERSION;
 pub use program::{Failure, StartEngine, start_engine};
+use program::{Output, VERSION};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -155,7 +155,11 @@ impl<A: clap::Args> Administered<A> {
             base_url: &base_url,
             now: store::clock::now(),
         };
-        command(self.args, place, &mut io::stdout().lock()).map_err(Failure::failed)
+        let mut output = Output::lock();
+        command(self.args, place, &mut output).map_err(|line| match output.is_closed {
+            true => Failure::output_closed(),
+            false => Failure::failed(line),
+        })
     }
 }
 
@@ -177,14 +181,22 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, start_engine: StartEn
         Ok(code) => return code,
         Err(failure) => failure,
     };
-    usage::complain("mailprobe", &failure.line);
+    if !failure.line.is_empty() {
+        usage::complain("mailprobe", &failure.line);
+    }
     ExitCode::from(failure.code)
 }
 
 fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<ExitCode, Failure> {
     let done = match command {
         Command::Doctor(args) => return doctor::run(&args),
-        Command::Serve(args) => serve::run(&args, quiet, start_engine),
+        // A server that ends says why.
+        Command::Serve(args) => {
+            serve::run(&args, quiet, start_engine).map_err(|failure| match failure.line.as_str() {
+                "" => Failure::failed("the reader of standard output closed it"),
+                _ => failure,
+            })
+        }
         Command::Check(args) => check::run(&args, quiet, start_engine),
         Command::Clean(args) => clean::run(*args, quiet, start_engine),
         Command::Classify(args) => classify_lines(&args),

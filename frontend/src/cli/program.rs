@@ -34,6 +34,12 @@ impl Failure {
         Failure { code: 1, line: line.into() }
     }
 
+    /// The reader of standard output closed it before the end, as `head` does. That is no fault, so nothing is printed. The exit
+    /// code is what a shell reports of a program that SIGPIPE ended: a script can tell that the output is not whole.
+    pub(super) fn output_closed() -> Failure {
+        Failure { code: 128 + 13, line: String::new() }
+    }
+
     /// Wrong usage, with exit code 2.
     pub fn usage(line: impl Into<String>) -> Failure {
         Failure { code: 2, line: line.into() }
@@ -55,6 +61,38 @@ impl From<ConfigError> for Failure {
 /// A write to standard output failed.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Failure {
-        Failure::failed(format!("cannot write the output: {error}"))
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::output_closed(),
+            _ => Failure::failed(format!("cannot write the output: {error}")),
+        }
+    }
+}
+
+/// Standard output, which knows whether its reader has closed it.
+pub(super) struct Output {
+    stdout: io::StdoutLock<'static>,
+    pub(super) is_closed: bool,
+}
+
+impl Output {
+    pub(super) fn lock() -> Output {
+        Output { stdout: io::stdout().lock(), is_closed: false }
+    }
+
+    fn note<T>(&mut self, result: io::Result<T>) -> io::Result<T> {
+        self.is_closed |= result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
+        result
+    }
+}
+
+impl io::Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.stdout.write(bytes);
+        self.note(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.stdout.flush();
+        self.note(flushed)
     }
 }

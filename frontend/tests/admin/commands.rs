@@ -1,7 +1,7 @@
 //! The effects and the output of the commands, which are the same on a stopped store and on a running server.
 
 use crate::admin::Site;
-use crate::harness::server::mailprobe;
+use crate::harness::server::{mailprobe, real_command};
 use checks::auth::ApiKey;
 use serde_json::{Value, json as value};
 use server::admin::ACCOUNTS_PER_PAGE;
@@ -258,4 +258,23 @@ fn the_default_data_folder_is_not_made_by_a_command() {
     // A package has made the folder, and no server has started on it yet.
     std::fs::create_dir(&missing).unwrap();
     assert!(crate::admin::run_at(&missing, false, &line).is_ok());
+}
+
+#[test]
+fn a_reader_that_closes_the_output_ends_a_command_without_a_message() {
+    let folder = Site::stopped();
+    let data = folder.path().to_str().unwrap();
+    let lines = [
+        vec!["openapi"],
+        vec!["account", "create", "acme", "--data", data],
+        vec!["account", "list", "--json", "--data", data],
+    ];
+    for line in lines {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let done = real_command().args(&line).stdout(writer).output().unwrap();
+        let complaints = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.code() == Some(141) && !complaints.contains("pipe"), "{line:?}: {complaints}");
+    }
+    assert!(folder.run(&["account", "list"]).unwrap().contains("acme"), "the account was created");
 }

@@ -363,7 +363,7 @@ pub fn send_signal(child: &Child, signal: i32) {
     assert_eq!(sent, 0);
 }
 
-fn real_command() -> Command {
+pub fn real_command() -> Command {
     Command::new(env!("CARGO_BIN_EXE_mailprobe"))
 }
 
