@@ -53,9 +53,11 @@ pub(crate) struct AskingState {
     refusals: RefusalBook,
     sites: HashMap<Box<str>, Rc<Site>>,
     groups: HashMap<Box<str>, Rc<Group>>,
-    /// Whether the groups take too much memory. Then idle groups are forgotten at once.
+    /// Whether the groups take too much memory. Then an idle group is forgotten at once if nothing was learned about its site and
+    /// its hosts.
     pub(crate) has_too_many_groups: bool,
-    /// The groups with waiting works or open sessions, by their numbers. Groups are numbered in the order of their creation.
+    /// The groups with waiting works or open sessions, by their numbers. Groups are numbered in the order of their creation. A
+    /// group that becomes idle stays here until the next sweep.
     pub(crate) active: BTreeMap<u64, Rc<Group>>,
     number: u64,
     /// The number of open sessions.
@@ -188,8 +190,8 @@ impl Asking {
         true
     }
 
-    /// Answers the work without a question if the first open route leads to a host that is known to accept every recipient of the
-    /// domain. Otherwise returns the work.
+    /// Answers a row of a list or batch without a question if its first open route leads to a host that is known to accept every
+    /// recipient of the domain ([`Knowledge::needs_no_question`]). Returns every other work.
     pub(crate) fn answer_if_known_catch_all(&self, group: &Group, work: Work, now: Instant) -> Option<Work> {
         if !group.state().catch_alls || work.address.needs_smtputf8() {
             return Some(work);
@@ -293,7 +295,7 @@ impl Asking {
         group.take_unroutable(now).into_iter().for_each(|work| self.common.give_up(work, now));
     }
 
-    /// Drops the groups, sites and budgets that had no work for a while.
+    /// Drops the groups that had no work for a while, the sites without groups, and the budgets with neither groups nor counts.
     pub(crate) fn forget(&self, now: Instant) {
         rest::count_ended(self, now);
         let state = &mut *self.state();

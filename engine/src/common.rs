@@ -46,8 +46,8 @@ impl Common {
         self.state.borrow().wants_traces
     }
 
-    /// Gives up the present try of a work. If another try may bring a better answer, the work waits for this try. Otherwise the
-    /// work is answered with what is known.
+    /// Gives up the present try of a work. The work waits for another try if this may bring a better answer, enough time is left,
+    /// and the work may have another try. Otherwise the work is answered with what is known.
     pub(crate) fn give_up(&self, mut work: Work, now: Instant) {
         match work.begin_anew(now) {
             Some(after) => {

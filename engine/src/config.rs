@@ -17,22 +17,23 @@ use std::sync::{Arc, PoisonError, RwLock};
 /// The port of the mail servers of the Internet (RFC 5321 4.5.4.2).
 const SMTP_PORT: u16 = 25;
 
-/// The settings of the engine. [`Default`] has the values of a start without options.
+/// The settings of the engine. [`Default`] has the defaults of `mailprobe serve`, with a new secret.
 #[derive(Clone)]
 pub struct EngineConfig {
-    /// The recursive resolvers, asked in turn. Empty: those of the system (`/etc/resolv.conf`).
+    /// The recursive resolvers. As long as all of them answer, the first one is asked. Empty: those of the system
+    /// (`/etc/resolv.conf`).
     pub resolvers: Vec<SocketAddr>,
     /// The port of the mail servers.
     pub smtp_port: u16,
     /// Networks that the engine may contact although they are not public.
     pub allow_net: Vec<Network>,
-    /// The argument of EHLO: a name or an address literal. `None`: the fully qualified name of this machine, else the literal of
-    /// the address from which mail servers are asked.
+    /// The argument of EHLO, a name or an address literal, for sources without one of their own. `None`: the fully qualified name
+    /// of this machine, else an address literal ([`SourceConfig::ehlo`]).
     pub ehlo: Option<String>,
-    /// The reverse-path of MAIL. `None`: `postmaster@` the EHLO name.
+    /// The reverse-path of MAIL, for sources without one of their own; empty for `<>`. `None`: `postmaster@` the EHLO name.
     pub mail_from: Option<String>,
-    /// The sources of sessions: addresses of this machine, or proxies. For each site, the engine uses one of them. Empty: one
-    /// source, with the address that the kernel chooses.
+    /// The sources of sessions: addresses of this machine, or proxies. The engine uses one of them for all domains with the same
+    /// hosts. Empty: one source, with the address that the kernel chooses.
     pub sources: Vec<SourceConfig>,
     /// The number of shards, each on a thread of its own. 0: one per core.
     pub shards: usize,
@@ -48,7 +49,7 @@ pub struct EngineConfig {
     pub tickets_max: usize,
     /// The lists of the operator, which take precedence over the built-in lists.
     pub lists: SharedLists,
-    /// The secret of this installation: 32 random bytes. It is the key of every keyed hash that leaves the engine. The names of
+    /// The secret of this installation: 32 random bytes. It is the key of the keyed hashes that leave the engine. The names of
     /// control recipients are made from it too, and stay the same for a domain and a day.
     pub installation: [u8; 32],
     /// The counts of refused recipients of an earlier run with the same secret, from [`crate::Engine::refusals`].
@@ -215,8 +216,8 @@ impl std::fmt::Display for Network {
 }
 
 impl EngineConfig {
-    /// Whether the mail servers are on loopback, as in a test: the port is not 25, and all networks that the operator allowed are
-    /// loopback networks. On loopback, no mail server judges the name of this machine.
+    /// Whether the mail servers are on loopback, as in a test: the port is not 25, and the operator allowed loopback networks and
+    /// no others. On loopback, no mail server judges the name of this machine.
     pub fn is_on_loopback(&self) -> bool {
         self.smtp_port != SMTP_PORT
             && !self.allow_net.is_empty()

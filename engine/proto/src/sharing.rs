@@ -1,5 +1,4 @@
-//! Divides resources among the holders that share them. A holder is an account or, for a request without an account, the network of
-//! the client.
+//! Divides resources among the holders that share them. A holder is an account, or a network with all its clients.
 //!
 //! Each resource has two bounds ([`Bounds`]): one for all holders together, and one for each single holder, called its share.
 //! [`FairQueue`] is for a resource that serves one item after another: its holders take turns. [`Quota`] is for what holders keep
@@ -57,7 +56,7 @@ impl ShareUse {
         self.used.load(Relaxed)
     }
 
-    /// How many requests were refused because of the bound `by`.
+    /// How many requests were refused because of the bound `by`, or lost their places in a full queue because of it.
     pub fn refused(&self, by: UsedUp) -> u64 {
         match by {
             UsedUp::Share => self.refused_share.load(Relaxed),

@@ -2,8 +2,8 @@
 //! address (RFC 1928, RFC 1929).
 //!
 //! The destination is always an IP address and never a name. So the proxy connects to exactly the address that mailprobe has
-//! checked, and makes no DNS look-ups. Only a reply to CONNECT, or a hang-up in its place, can count against the destination. Every
-//! other failure is a fault of the proxy or of its configuration, and says nothing about the destination.
+//! checked, and makes no DNS look-ups. Only the reply to CONNECT, or its absence, can count against the destination. Every other
+//! failure is a fault of the proxy or of its configuration, and says nothing about the destination.
 
 use crate::limits::SOCKS_CREDENTIAL_BYTES_MAX;
 use std::fmt;
@@ -70,7 +70,7 @@ pub enum HandshakeFailure {
 /// A fault of a proxy, or of its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The proxy requires a user name and a password, and none are set; or it chose a method that was not offered.
+    /// The proxy accepts none of the offered methods, for example because it requires a user name and a password, and none are set.
     WantsAuthentication,
     /// The proxy rejects the user name and the password.
     RefusesCredentials,

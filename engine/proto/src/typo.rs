@@ -1,11 +1,12 @@
 //! Recognizes domains that look like a typing mistake of a popular provider.
 //!
 //! A wrong suggestion costs the caller an address, so the rules are strict. A slip is a letter that is left out, added, replaced,
-//! or swapped with its neighbour. One slip is allowed, either in the name (the text before the first dot) or in the ending. A name
-//! of nine letters or more may have two slips. A name of fewer than five letters may have none. The first letter of the name must
-//! be right, or swapped with the second. A domain that is itself popular, free or allowed by the operator gets no suggestion. A
-//! disposable domain gets a suggestion only if it is one slip away from one of the largest providers: squatters own many such
-//! domains (`gmial.com`), so a mistake is the better guess there.
+//! or swapped with its neighbour. One slip is allowed, either in the name (the text before the first dot) or in the ending. If the
+//! name of the provider has nine letters or more, two slips in the name are allowed. If it has fewer than five letters, none is
+//! allowed in the name. The first letter of the name must be right, or swapped with the second. An ending that exists is no slip
+//! (except `co`, `cm` and `om` in place of `com`). A domain that is itself popular, free or allowed by the operator gets no
+//! suggestion. A disposable domain gets a suggestion only if it is one slip away from one of the largest providers: squatters own
+//! many such domains (`gmial.com`), so a mistake is the better guess there.
 
 use crate::limits::TYPO_DOMAIN_CHARS_MAX;
 use crate::lists::TYPO_TARGETS;
@@ -26,7 +27,8 @@ const FIRST_CHOICES: [&str; 6] =
     ["gmail.com", "yahoo.com", "hotmail.com", "outlook.com", "icloud.com", "googlemail.com"];
 
 /// The domain that was probably meant by `domain` (in A-label form): a popular provider, or one of `own`. `None` if there is no
-/// such domain, if `is_right` holds for `domain`, or if `domain` is disposable and not near one of the largest providers.
+/// such domain, if `domain` is such a domain itself, if `is_right` holds for it, or if it is disposable and not near one of the
+/// largest providers.
 pub(crate) fn suggest(
     domain: &str,
     own: &ByLetter,
@@ -77,7 +79,7 @@ impl TypoTarget {
     }
 }
 
-/// The targets by the first letters of their names. A mistyped name has the letter of its target in the first or second place.
+/// The targets by the first letters of their names. A mistyped name has this letter in the first or second place.
 #[derive(Clone, Default)]
 pub(crate) struct ByLetter(Vec<Vec<TypoTarget>>);
 

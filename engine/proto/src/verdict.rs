@@ -2,7 +2,8 @@
 //!
 //! Each reply is first classified by itself: what it states ([`Class`]), what it is about ([`Scope`]), and which rule decided. A
 //! refusal counts against an address only if it is about the recipient or the domain, and if it is permanent or says that the
-//! mailbox is full. After any other refusal, mailprobe asks another host or asks later, or the verdict is [`Reason::Unverifiable`].
+//! mailbox is full. A transient refusal that says that the mailbox exists counts as an accept. After any other refusal, mailprobe
+//! asks another host or asks later, or the verdict is [`Reason::Unverifiable`].
 
 pub mod catch_all;
 pub mod classify;

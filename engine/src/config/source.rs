@@ -11,7 +11,8 @@ pub struct SourceConfig {
     /// The argument of EHLO. `None`: [`super::EngineConfig::ehlo`]. If that is `None` too and this machine has no full name: the
     /// literal of the address of the source, or for a proxy that of this machine.
     pub ehlo: Option<String>,
-    /// The reverse-path of MAIL. `None`: [`super::EngineConfig::mail_from`], otherwise `postmaster@` the EHLO name of the source.
+    /// The reverse-path of MAIL; empty for `<>`. `None`: [`super::EngineConfig::mail_from`]. If that is `None` too: `postmaster@`
+    /// the EHLO name of the source.
     pub mail_from: Option<String>,
 }
 

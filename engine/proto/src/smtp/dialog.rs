@@ -2,8 +2,8 @@
 //!
 //! The driver carries bytes both ways, starts TLS on [`Event::StartTls`], and calls [`Dialog::on_timeout`] when
 //! [`Dialog::deadline`] has passed. The state machine never sends DATA. To a server that does not offer PIPELINING, it sends one
-//! command at a time. A recipient is answered only by the reply to its own RCPT. If the session ends early, the recipients without
-//! such a reply have no answer.
+//! command at a time; only QUIT does not wait for the reply to the command before it. A recipient is answered only by the reply to
+//! its own RCPT. If the server refuses MAIL or the session ends early, the recipients without such a reply have no answer.
 //!
 //! RSET is not sent at the end of a transaction, but at the beginning of the next one. So the last transaction of a session needs
 //! no RSET. This matters because servers count RSET as a junk command (Postfix `smtpd_junk_command_limit`).
@@ -29,7 +29,8 @@ pub struct DialogConfig {
     pub patience: Patience,
 }
 
-/// How long each reply may take.
+/// How long each reply may take, counted from the instant at which the session begins to wait for it. For a pipelined command, this
+/// is when the reply before it has come.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
     /// Longest time until the greeting.
@@ -115,7 +116,8 @@ pub enum Closure {
     TimedOut(Step),
     /// The server sent something that is not a valid reply.
     Garbled(Step, ReplyError),
-    /// The server sent a reply with a code that the step does not allow, or a reply to a command that was not sent yet.
+    /// The server sent a reply with a code that the step does not allow, or a reply (or the beginning of one) that answers no
+    /// command.
     Unexpected(Step),
     /// The TLS handshake failed or took too long.
     TlsFailed,
@@ -154,7 +156,7 @@ fn names_cisco(greeting: &str) -> bool {
 }
 
 impl Dialog {
-    /// A session on a new connection. With `starttls`, TLS is used if the server offers it.
+    /// A session on a new connection. With `starttls`, the dialog sends STARTTLS if the server offers it.
     pub fn new(config: Arc<DialogConfig>, starttls: bool, now: Instant) -> Dialog {
         let deadline = Some(now + config.patience.banner);
         Dialog {
@@ -180,7 +182,8 @@ impl Dialog {
         self.cisco
     }
 
-    /// The extensions that the server offers. They are known when the session is ready; before, and after HELO, there are none.
+    /// The extensions that the server offers, from its latest reply to EHLO. There are none before the first such reply, from the
+    /// TLS handshake until the next such reply, and if the server takes only HELO.
     pub fn extensions(&self) -> Extensions {
         self.extensions
     }
@@ -195,8 +198,8 @@ impl Dialog {
         self.over
     }
 
-    /// The instant at which the driver has to call [`Dialog::on_timeout`]; `None` if no reply is due. Received bytes may change the
-    /// deadline.
+    /// The instant at which the driver has to call [`Dialog::on_timeout`]; `None` if the session waits neither for a reply nor for
+    /// the TLS handshake. Received bytes may change the deadline.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -284,8 +287,8 @@ impl Dialog {
         self.await_next(now);
     }
 
-    /// Sends QUIT and ends the session. The driver may close the connection as soon as the bytes are sent, as Postfix does
-    /// (`smtp_skip_quit_response`), because no further reply matters.
+    /// Ends the session, and sends QUIT if a command may be sent at this step. The driver may close the connection as soon as the
+    /// bytes are sent, as Postfix does (`smtp_skip_quit_response`), because no further reply matters.
     pub fn quit(&mut self) {
         if !self.over {
             // Commands that are not sent yet are dropped. Without PIPELINING, none of them may be sent together with QUIT. Before
@@ -471,8 +474,8 @@ impl Dialog {
         self.deadline = Some(now + wait);
     }
 
-    /// Ends the session after a reply to no command: either a 421 because the server closes the connection, or a sign that the
-    /// server has lost count of the commands.
+    /// Ends the session after a reply that answers no command. The server sends 421 if it closes the connection. Any other such
+    /// reply shows that the server has lost count of the commands.
     fn unasked(&mut self, reply: Reply) {
         self.end(if reply.code() == 421 {
             Closure::Refused { step: self.step, reply }

@@ -40,8 +40,8 @@ impl Reply {
     }
 
     /// The text after the code, with lines that are separated by `\n`. A byte that is not UTF-8 is read as Windows-1252. Control
-    /// characters other than tabs, truncated UTF-8 sequences of several bytes, and bytes that Windows-1252 does not define become
-    /// U+FFFD, so a terminal can show the text.
+    /// characters other than tabs, truncated UTF-8 sequences of several bytes, and bytes without a printable character in
+    /// Windows-1252 become U+FFFD, so a terminal can show the text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -79,7 +79,7 @@ impl fmt::Debug for Reply {
 pub enum ReplyError {
     /// A line does not begin with three digits (200 to 599) and a space, a hyphen or the line's end.
     NotAReply,
-    /// A line is longer than [`REPLY_LINE_BYTES_MAX`] bytes.
+    /// A line with its line end is longer than [`REPLY_LINE_BYTES_MAX`] bytes.
     LineTooLong,
     /// A reply has more than [`REPLY_LINES_MAX`] lines, or more than [`REPLY_BYTES_MAX`] bytes of text.
     TooLong,
@@ -210,7 +210,7 @@ impl ReplyParser {
         Ok(last)
     }
 
-    /// Removes the parsed bytes. If none are left, the buffer is freed, so that the parser of an idle session holds no memory.
+    /// Removes the parsed bytes. If all bytes are parsed, frees the buffer, so that the parser of an idle session holds no memory.
     fn compact(&mut self) {
         if self.start == self.buffer.len() {
             self.buffer = Vec::new();
@@ -248,7 +248,7 @@ fn push_printable(text: &mut String, bytes: &[u8]) {
 }
 
 /// The characters of the bytes 0x80 to 0x9f in Windows-1252 (index "windows-1252" of the WHATWG encoding standard). Five of these
-/// bytes are undefined and become U+FFFD. A byte above 0x9f is the character with the same number in Unicode.
+/// bytes have no printable character there and become U+FFFD. A byte above 0x9f is the character with the same number in Unicode.
 const WINDOWS_1252_HIGH: [char; 32] = [
     '€', '\u{fffd}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{fffd}', 'Ž', '\u{fffd}',
     '\u{fffd}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{fffd}', 'ž', 'Ÿ',

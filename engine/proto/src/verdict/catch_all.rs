@@ -4,7 +4,7 @@
 //! No reply text says that a domain accepts every recipient. So an accept proves a mailbox only if the server refuses a recipient
 //! of the same domain that does not exist. If the server refuses the control recipient permanently because it does not exist, an
 //! accept proves a mailbox. If the server accepts the control recipient, the domain is a catch-all. Any other reply to the control
-//! recipient proves nothing by itself, and the accepted address is unverifiable.
+//! recipient proves nothing by itself: unless further questions give a proof (`evidence.rs`), the accepted address is unverifiable.
 
 use super::classify::{Classification, reason_at_rcpt};
 use super::provider::Provider;
@@ -13,7 +13,8 @@ use super::{Class, Reason, Scope};
 /// What the reply to a control recipient shows about its domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ControlFinding {
-    /// The control recipient was refused, permanently and because it does not exist. So the domain distinguishes its mailboxes.
+    /// The domain distinguishes its mailboxes: the control recipient was refused permanently because it does not exist, or it was
+    /// refused in unclear words and further questions gave the proof (`evidence.rs`).
     RefusesUnknown,
     /// The control recipient was accepted. So the domain accepts every recipient.
     AcceptsAll,
@@ -94,7 +95,7 @@ impl ControlShape {
         }
     }
 
-    /// Makes a local part from 16 bytes of a keyed hash. It has at least eleven random letters, so no real mailbox has this name.
+    /// Makes a local part from 16 bytes of a keyed hash. It has at least eleven random letters, so hardly any mailbox has the name.
     /// It can be pronounced like a name, because filters look for patterns such as long hexadecimal strings or the word "test".
     pub fn local_part(self, hash: [u8; 16]) -> String {
         let mut letters = hash[..10].iter().flat_map(|byte| {

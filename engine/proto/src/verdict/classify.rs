@@ -6,7 +6,7 @@
 //! - a transient reply never gives the reason `MailboxNotFound` or `MailboxDisabled`;
 //! - no code turns a text that is clearly about us into a missing or disabled mailbox (except 5.4.1 with the wording of Microsoft
 //!   365);
-//! - the case, the line breaks and the echoes of a text change neither the class nor the scope of a reply;
+//! - the case, the line breaks, and foreign addresses or host names in a text change neither the class nor the scope of a reply;
 //! - a reply without its enhanced code gives the same reason as with the code, or `Unverifiable` (except the reply codes 521 and
 //!   556, which have a meaning of their own).
 

@@ -6,21 +6,23 @@
 //! decide which of these answers count:
 //! - An accept counts if the domain refused another recipient later, permanently and because that recipient does not exist. The
 //!   other recipient is another address of the caller, or a *control recipient*: a recipient that mailprobe makes up. An address of
-//!   the caller is enough only if the domain also refused a control recipient in this session or within the last hour. Otherwise
-//!   the address may be a closed mailbox of a domain that accepts everyone else.
+//!   the caller is enough only if the domain also refused a control recipient in this session or within the last hour, or now
+//!   accepts that address. Otherwise the address may be a closed mailbox of a domain that accepts everyone else.
 //! - A refusal counts if the host accepted a mailbox later: another address of the caller, or a *known mailbox*, which the host
-//!   accepted before. If there is no known mailbox, mailprobe asks about `postmaster@` the domain (RFC 5321 4.5.1) after
-//!   [`REFUSALS_IN_A_ROW_MIN`] refusals in a row. Fewer refusals count without a question. If `postmaster@` is refused too, the
-//!   refusals count. If `postmaster@` is accepted, the control recipient shows whether the domain accepts every recipient. If the
-//!   operator of the host is trusted to distinguish its mailboxes, a refusal counts without a proof. A refusal in unclear words
-//!   counts only if the host accepted a mailbox later and the domain refused the control recipient.
+//!   accepted before or the configuration names (a canary). If there is no known mailbox, mailprobe asks about `postmaster@` the
+//!   domain (RFC 5321 4.5.1) after [`REFUSALS_IN_A_ROW_MIN`] refusals in a row. Fewer refusals count without a question, unless the
+//!   server has changed its behaviour in this session. If `postmaster@` is not accepted, the refusals count under the same
+//!   condition. If `postmaster@` is accepted, mailprobe also asks about the control recipient. If the operator of the host is
+//!   trusted to distinguish its mailboxes, a refusal counts without a proof. A refusal in unclear words counts only if the host
+//!   accepted a mailbox later and the domain refused the control recipient.
 //! - If the domain refuses the control recipient in unclear words, mailprobe asks about a mailbox that the domain accepted, then
 //!   about a second control recipient of another shape, and then about the mailbox again. If the domain accepts the mailbox both
 //!   times and refuses the second control recipient, the domain distinguishes its mailboxes.
 //!
 //! A session may end before its refusals are proven. If it had an accept before them, and at most [`REFUSALS_CARRIED_MAX`]
 //! refusals, the next session at the host takes them over ([`SessionEvidence::carry`]), and an accept in that session proves them.
-//! No other unproven answer counts: mailprobe asks about its recipient in another session, or the recipient ends as unverifiable.
+//! No other answer counts without the proof that it needs: mailprobe asks about its recipient in another session, or the recipient
+//! ends as unverifiable.
 //!
 //! The first checkpoint is due after [`CHECKPOINT_MIN`] answers, or at once if a caller waits for an answer. The last one is due at
 //! the end of the session. If all questions of a checkpoint were answered and the server has not changed, the checkpoint doubles
@@ -59,13 +61,13 @@ pub enum ProofQuestion {
         /// Whether to ask about the second control recipient, which has a name of another shape.
         second: bool,
     },
-    /// A mailbox that was accepted before, of one domain or of any domain of the host.
+    /// A known mailbox, or a recipient that this session accepted.
     Known {
         /// The domain, if the mailbox must be of this domain.
         domain: Option<u64>,
     },
-    /// A mailbox that was accepted before. At a host that may end the session after the first refusal, mailprobe asks about this
-    /// mailbox before all recipients.
+    /// The known mailbox of the host. At a host that ends sessions after one or two refusals, mailprobe asks about this mailbox
+    /// before all recipients.
     KnownFirst,
     /// A recipient that this domain refused, before it accepted the control recipient.
     RefusedBefore {
@@ -137,7 +139,8 @@ pub enum Proof {
     /// The session ended, or had no room for the questions, before the answer was proven. The next session at the host can still
     /// prove it: see [`SessionEvidence::carry`].
     Carried,
-    /// The session ended, or had no room for the questions, before the answer was proven.
+    /// The session ended, or had no room for the questions, before the answer was proven; or there was no question that could prove
+    /// the answer.
     Lost,
 }
 
@@ -176,15 +179,16 @@ struct Shown {
     control_refused: bool,
     /// Whether an earlier session saw the domain refuse recipients.
     refused_elsewhere: bool,
-    /// The results of the two control recipients in this checkpoint; `None` if not asked about yet.
+    /// The result of the first control recipient in this checkpoint; `None` if not asked about yet.
     first: Option<QuestionResult>,
+    /// The result of the second control recipient in this checkpoint; `None` if not asked about yet.
     second: Option<QuestionResult>,
-    /// Whether a mailbox of the domain was accepted after the first control recipient, and whether it was accepted again after the
-    /// second.
+    /// Whether a mailbox of the domain was accepted after the first control recipient and before the second.
     accepted_between: bool,
+    /// Whether a mailbox of the domain was accepted after the second control recipient.
     accepted_after_second: bool,
     /// `Some` if the domain refused a recipient, then accepted its control recipient, and was asked about the refused recipient
-    /// once more. `false`: the domain accepts that recipient now.
+    /// once more. `Some(false)` if the domain accepts that recipient now, otherwise `Some(true)`.
     refused_again: Option<bool>,
 }
 
@@ -231,7 +235,7 @@ pub struct SessionEvidence<T> {
     clock: u32,
     /// When (by the clock) a mailbox was last accepted.
     accepted: Option<u32>,
-    /// The number of refusals since the last accept. Refusals of control recipients are included.
+    /// The number of refusals since the last accept. Refusals of control recipients count too. Refusals in unclear words do not.
     refused_in_a_row: u32,
     /// The number of refusals before the last accept. That accept proves them.
     refusals_proven: u32,
@@ -239,10 +243,11 @@ pub struct SessionEvidence<T> {
     since_checkpoint: u32,
     checkpoint: u32,
     urgent: bool,
-    /// The results for the known mailbox and for `postmaster@` in this checkpoint.
+    /// The result for the known mailbox in this checkpoint.
     known: Option<QuestionResult>,
+    /// The result for `postmaster@` in this checkpoint.
     postmaster: Option<QuestionResult>,
-    /// The domain that accepted `postmaster@`. The accept means nothing if this domain also accepts its control recipient.
+    /// The domain that accepted `postmaster@`. Its control recipient has to show whether the domain accepts every recipient.
     postmaster_at: Option<u64>,
     changed: bool,
 }
@@ -341,7 +346,8 @@ impl<T> SessionEvidence<T> {
         self.changed
     }
 
-    /// The newest recipient with an answer that is held. `domain` and `held`: only a recipient of this domain, or with this answer.
+    /// The newest recipient with an answer that is held. If `domain` or `held` is given, only recipients of this domain, or with
+    /// this answer, count.
     pub fn recipient(&self, domain: Option<u64>, held: Option<Held>) -> Option<&T> {
         let fits = |entry: &&Entry<T>| {
             domain.is_none_or(|domain| domain == entry.domain) && held.is_none_or(|held| held == entry.held)
@@ -421,7 +427,7 @@ impl<T> SessionEvidence<T> {
     }
 
     /// Closes the checkpoint, and releases all answers that are held, in the order of their arrival. `questions_answered`: all
-    /// questions were answered, or none was needed. If it is false, the session ended first or had no room for the questions.
+    /// questions were answered, or none was needed. If it is false, the session ended first or could not ask all questions.
     pub fn close(&mut self, context: Context, questions_answered: bool) -> Vec<Released<T>> {
         let changed =
             self.known == Some(QuestionResult::Refused) || self.shown.values().any(Shown::contradicts);
@@ -479,7 +485,7 @@ impl<T> SessionEvidence<T> {
         let needs_none = context.trusted || !(is_carried || self.is_run_to_prove(context));
         match told {
             _ if accepted_after => Proof::Proven,
-            // The host refuses a mailbox that it accepted before.
+            // The host refuses a known mailbox.
             _ if self.known == Some(QuestionResult::Refused) => Proof::Changed,
             None if context.trusted => Proof::Proven,
             None if needs_none => Proof::Assumed,

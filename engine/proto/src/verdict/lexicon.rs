@@ -22,7 +22,7 @@ macro_rules! signals {
         #[repr(u8)]
         pub(super) enum Signal { $($(#[$doc])* $signal,)* }
 
-        /// Every signal that has a section in data/phrases.txt, after the name of the section.
+        /// The name of each section of data/phrases.txt that stands for a signal, with this signal.
         const NAMES: &[(&str, Signal)] = &[$($(($name, $signal),)?)*];
     };
 }
@@ -151,7 +151,7 @@ impl Signals {
 
 use Signal::*;
 
-/// Every claim, after the name of its section in data/phrases.txt.
+/// The name of each section of predicates in data/phrases.txt, with the claim that its predicates make.
 const CLAIMS: [(&str, Claim); 8] = [
     ("says unserved", Claim::Unserved),
     ("says missing", Claim::Missing),
@@ -319,8 +319,8 @@ struct Reading<'a> {
     numbers: Vec<u32>,
 }
 
-/// Whether the word is a mailbox that owns something, as in "the domain of the mailbox". Such a text is about the domain, so no
-/// phrase begins at this word.
+/// Whether the word is a mailbox that owns something, as in "the domain of the mailbox". Such a text is about what the mailbox
+/// owns, so no phrase begins at this word.
 fn is_owner(words: &Words, at: usize) -> bool {
     let before = |back: usize| at.checked_sub(back).map_or("", |at| words.word(at));
     let owned = if before(1) == "of" { before(2) } else { before(1) };

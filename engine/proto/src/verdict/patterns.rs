@@ -2,7 +2,7 @@
 //!
 //! A rule reads the stage, the reply code, the enhanced code, the provider and the signals of the text. In general, rules about us
 //! come before rules about the mailbox, and rules that read the text come before rules that read only codes. So neither a code nor
-//! a single word can turn a refusal about us into a missing mailbox.
+//! a single word turns a refusal about us into a missing mailbox (`classify.rs` names the exception).
 //!
 //! `source` gives the sources of a rule by letters:
 //!
@@ -219,7 +219,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("accepted-rcpt", Accepted, Recipient, "R").code(Of(&[250, 251])),
     Rule::new("accepted-early", Accepted, Session, "R").at(At::Early).code(Of(&[220, 250])),
     Rule::new("cannot-verify-252", Temporary, Recipient, "R").code(Of(&[252])),
-    // Codes and texts of single providers, which mean something else than their words or the registry say.
+    // Codes and texts of single providers that mean something else than their words or the registry say, and codes and texts about
+    // us that count before any other words.
     Rule::new("all-recipients-denied", Policy, Us, "F").code(Permanent).says(&[AllRecipients]).said_to_all(),
     Rule::new("provider-unknown", NotFound, Recipient, "S")
         .code(PermanentBut(ABOUT_COMMANDS))
@@ -285,7 +286,7 @@ pub(super) const RULES: &[Rule] = &[
         .at(At::Any)
         .says(&[Authenticate])
         .unless(&[NoMailbox, FullMailbox, DisabledMailbox]),
-    // Refusals because of space or speed: of the mailbox, of us, or of the server.
+    // Refusals because of space, speed or our name, and replies of servers that have not verified the mailbox yet.
     Rule::new("message-status", Unclear, Session, "R")
         .at(At::Any)
         .status(&[(2, 3, 3), (3, 4, 4), (6, 0, ALL)])

@@ -32,7 +32,7 @@ const MX_DOMAINS: [(&str, Provider); 11] = [
 ];
 
 impl Provider {
-    /// The provider that runs the MX host with this name. `None` if it is none of these.
+    /// The provider that runs the MX host with this name. `None` if none of these providers runs the host.
     pub(super) fn of_mx(mx: &str) -> Option<Provider> {
         let mx = mx.trim_end_matches('.');
         MX_DOMAINS.iter().find(|(domain, _)| is_within(mx, domain)).map(|(_, provider)| *provider)

@@ -38,7 +38,7 @@ pub(super) struct Predicate {
 }
 
 /// What a predicate can be about. If neighbouring words name one subject together, the later variant of this list counts: "the
-/// domain of your address" is ours.
+/// domain of your address" is ours. [`joined`] has the exceptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Party {
     /// An address that is echoed and is not ours.
@@ -85,7 +85,7 @@ impl Subject {
         Subject { party, start, end, echo: start == end }
     }
 
-    /// Whether words name the subject. An echo alone (of an address, or of us) does not count.
+    /// Whether words, or an echo of the recipient's domain, name the subject. An echo of an address or of us does not count.
     fn is_named(&self) -> bool {
         !matches!(self.party, Party::Address | Party::OurEcho)
     }
@@ -222,7 +222,7 @@ fn signal_of(claim: Claim, party: Option<Party>, near: bool) -> Option<Signal> {
 /// ("unknown sender"), the last party before it in the sentence, the first party after it in the sentence, an echo.
 fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Option<Subject> {
     let parted = |from: usize, to: usize| (from..to).any(|at| words.word(at) == APART);
-    // An echo is the subject only if words name no subject.
+    // An echo of an address or of us is the subject only if nothing else names a subject.
     let named = || subjects.iter().filter(|subject| subject.is_named());
     let last = named()
         .rfind(|subject| subject.end <= predicate.start)
@@ -269,7 +269,7 @@ fn is_from(words: &Words, at: usize) -> bool {
     at > 1 && [words.word(at - 2), words.word(at - 1), words.word(at)] == ["in", "mail", "from"]
 }
 
-/// Whether "Recipient address rejected:" begins at this word. Postfix puts these words before every reason.
+/// Whether "Recipient address rejected:" begins at this word. Postfix puts these words before the reason, whatever it is.
 fn is_frame(words: &Words, at: usize) -> bool {
     words.word(at) == MAILBOX && words.word(at + 1) == "rejected" && words.breaks.contains(&(at as u32 + 2))
 }

@@ -1,7 +1,7 @@
 //! Translates words of other languages into the English words in which the phrases are written (data/words.txt).
 //!
-//! Every word becomes the words of its meaning, and the order of the sentence stays: "Der Benutzer ist hier nicht bekannt" becomes
-//! "mailbox not known". So one phrase serves all languages.
+//! Each known word becomes the words of its meaning, and the order of the sentence stays: "Der Benutzer ist hier nicht bekannt"
+//! becomes "mailbox not known". So one phrase serves all languages.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

@@ -237,8 +237,8 @@ impl Words {
     }
 }
 
-/// Whether a noun is ours after a word that means both "your" and "his" (`yours` in data/words.txt): "su servidor" is ours, but "su
-/// cuota" may belong to anyone.
+/// Whether a noun is ours after a word that means "your" and may also mean "his" (`yours` in data/words.txt): "su servidor" is
+/// ours, but "su cuota" may belong to anyone.
 fn is_only_ours(noun: &str) -> bool {
     matches!(
         noun,
