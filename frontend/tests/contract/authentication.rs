@@ -48,7 +48,7 @@ fn what_is_no_key_is_missing_and_what_opens_nothing_is_invalid() {
     for (values, code) in [(Vec::new(), "missing_api_key"), twice].into_iter().chain(missing).chain(invalid) {
         for call in &calls {
             let call = values.iter().fold(call.clone(), |call, value| call.header("Authorization", value));
-            // No secret may be so short, or of hexadecimal digits alone, that a random request id can contain it.
+            // A short secret of hexadecimal digits, such as "abc", could occur in a random request id.
             let mut secrets = vec![account.name.as_str(), real];
             secrets.extend(values.iter().filter_map(|value| value.split(' ').nth(1)));
             assert_unauthorized(&account.server.call(&call), code, &secrets);
