@@ -7,12 +7,12 @@
 mod files;
 
 use super::driver::{FLUSH_INTERVAL, READ_AT_ONCE, count};
-use super::part::Partition;
 use super::progress::{Progress, Standing};
 use super::sink::{Sink, SinkOptions};
 use super::summary::{Extent, Reading, Summary};
 use super::{CleanArgs, CleanError};
 use files::PartFile;
+use lists::part::Partition;
 use lists::{Endings, ListError, ReasonCounts, Row, Source, reasons};
 use spill::State;
 use std::time::{Duration, Instant};

@@ -18,7 +18,7 @@
 //! - No row blocks the reader: neither a row that waits for a slow site, nor a row that is checked later.
 //! - OUT appears complete or not at all. Until the end the rows are in `OUT.partial`. `--resume` compares that file with the
 //!   input row by row, and continues at its end.
-//! - The parts of a list (`part.rs`) can be checked on several machines. `--join` (`join.rs`) makes of them the output of one
+//! - The parts of a list ([`lists::part`]) can be checked on several machines. `--join` (`join.rs`) makes of them the output of one
 //!   run, byte for byte.
 
 mod args;
@@ -35,7 +35,6 @@ mod names;
 mod outage;
 mod outcome;
 mod output_args;
-mod part;
 mod progress;
 mod putoff;
 mod report;
@@ -62,10 +61,10 @@ pub use left::{Left, LeftByRule};
 pub use lists::DomainRows;
 pub use lists::estimate::{ClassEstimate, Estimate};
 use lists::numbers::counted;
+pub use lists::part::ListPart;
+use lists::part::PartRows;
 use lists::{Format, ReadOptions, Source, is_stream};
 pub use output_args::OutputArgs;
-pub use part::ListPart;
-use part::PartRows;
 pub use sink::{Compression, WrittenFile};
 use sink::{Delivery, Sink, SinkOptions};
 use spill::State;

@@ -21,6 +21,7 @@ mod json;
 mod machine;
 pub mod numbers;
 mod output;
+pub mod part;
 pub mod reasons;
 pub mod report;
 mod results;

@@ -2,8 +2,8 @@
 
 use super::Stop;
 use crate::CleanError;
-use crate::part::{ListPart, NAME_MIDDLE, NAME_START, PartTitle, number};
 use crate::sink::{Found, Replay};
+use lists::part::{ListPart, NAME_MIDDLE, NAME_START, PartTitle, number};
 use lists::{Endings, ROW_BYTES_MAX, Source, decompressed};
 use rustix::io::Errno;
 use std::collections::BTreeSet;

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 /// Domains of free providers with so many mailboxes that the rows of one of them would make its part much longer than the
 /// others. Sorted. All were in `engine/proto/data/free.txt` when the list was made; that file changes, and this list does not:
 /// a domain more or less would move rows to another part, and break parts of different releases.
-pub(crate) static SPREAD: LazyLock<Vec<&str>> =
+pub(super) static SPREAD: LazyLock<Vec<&str>> =
     LazyLock::new(|| include_str!("../../data/spread.txt").lines().collect());
 
 #[cfg(test)]
@@ -17,7 +17,7 @@ mod tests {
     fn the_list_is_sorted_and_never_changes() {
         assert!(SPREAD.is_sorted_by(|a, b| a < b));
         assert!(SPREAD.iter().all(|domain| {
-            engine::proto::address::Domain::parse(domain).is_ok_and(|it| it.as_str() == *domain)
+            engine_proto::address::Domain::parse(domain).is_ok_and(|it| it.as_str() == *domain)
         }));
         assert_eq!(
             (SPREAD.len(), SipHasher24::new().hash(SPREAD.join("\n").as_bytes())),

@@ -1,12 +1,12 @@
 //! The first line of a part's file. It shows `--resume` and `--join` whether the file belongs to the list and the options.
 
-use super::{ListPart, RULE};
-use lists::{Format, Source};
+use super::ListPart;
+use crate::{Format, RULE, Source};
 use serde::{Deserialize, Serialize};
 
 /// The description of a part, as one line of JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PartTitle {
+pub struct PartTitle {
     /// The rule that distributes the rows: [`RULE`].
     part_rule: u32,
     part: u32,

@@ -1,4 +1,4 @@
-//! The parts of a list: `--part I/N` checks the rows of one part, and `--join` (`join.rs`) puts the rows of all parts together.
+//! The parts of a list: `mailprobe clean --part I/N` checks the rows of one part, and `--join` puts the rows of all parts together.
 //!
 //! # The rule
 //! The part of a row depends on the row and N alone, so every machine finds the same part:
@@ -11,8 +11,8 @@
 //! checked twice. The rows of a domain are in the same part too, so one machine learns what is true of the domain, for
 //! example that it accepts every recipient.
 //!
-//! The rule never changes: parts of one list may come from different releases. Another rule needs another [`RULE`], and
-//! `--join` refuses parts of different rules. The rule includes the way in which a cell has an address (`lists`, `address.rs`). With
+//! The rule never changes: parts of one list may come from different releases. Another rule needs another [`RULE`](crate::RULE), and
+//! `--join` refuses parts of different rules. Rule 1 had the same hash, but found addresses in fewer cells. The rule includes the way in which a cell has an address (`address.rs`). With
 //! several columns of addresses, the first one counts.
 //!
 //! # The file
@@ -22,21 +22,19 @@
 mod spread;
 mod title;
 
-use engine::proto::address::Address;
-use lists::{Row, Source};
+use crate::{Row, Source};
+use engine_proto::address::Address;
 use siphasher::sip::SipHasher24;
-pub(super) use spread::SPREAD;
+use spread::SPREAD;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-pub(super) use title::PartTitle;
+pub use title::PartTitle;
 
-/// The number of the rule that distributes rows. Rule 1 had the same hash, but found addresses in fewer cells.
-pub(super) const RULE: u32 = lists::RULE;
 /// The end of a file name, before the index of the part.
-pub(super) const NAME_START: &str = ".part-";
+pub const NAME_START: &str = ".part-";
 /// The text between the index and the number of parts in a file name.
-pub(super) const NAME_MIDDLE: &str = "-of-";
+pub const NAME_MIDDLE: &str = "-of-";
 
 /// A part of a list: the value of `--part`, as in `0/3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +72,7 @@ impl ListPart {
     }
 
     /// The file of the part, if `output` is the file of the whole list.
-    pub(super) fn file(self, output: &Path) -> PathBuf {
+    pub fn file(self, output: &Path) -> PathBuf {
         let mut name = output.as_os_str().to_owned();
         name.push(format!("{NAME_START}{}{NAME_MIDDLE}{}", self.index, self.count));
         PathBuf::from(name)
@@ -98,14 +96,14 @@ impl FromStr for ListPart {
 }
 
 /// The number that these digits write; `None` for anything else, also for a sign or a zero in front.
-pub(super) fn number(digits: &str) -> Option<u32> {
+pub fn number(digits: &str) -> Option<u32> {
     let is_plain =
         digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
     is_plain.then(|| digits.parse().ok()).flatten()
 }
 
 /// Distributes the rows of a list, in their order.
-pub(super) struct Partition {
+pub struct Partition {
     count: u32,
     /// Number of rows so far.
     rows: u64,
@@ -144,7 +142,7 @@ impl Partition {
 }
 
 /// The rows of one part.
-pub(super) struct PartRows {
+pub struct PartRows {
     part: ListPart,
     partition: Partition,
     /// Whether the last row belongs to the part.
