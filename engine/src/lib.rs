@@ -8,48 +8,49 @@
 //! # The life of an address
 //!
 //! A *shard* is one thread of the engine, with data that only this thread uses. A *work* is an address on its way through the
-//! engine: a *single check*, for which a user waits, or *patient* work, which is a row of a batch or list. A work moves between
-//! threads only through *inboxes*. Each shard and each client has one: a bounded queue without a lock.
+//! engine: a *single check*, for which a user waits, or *patient* work, which is a row of a batch or list. Threads pass works and
+//! answers only through *inboxes*: bounded queues without a lock. Each shard has one for works, and each client one for answers.
 //!
 //! ```text
-//!  client         1 submit                                                          8 answer
-//!                     v inbox                                                           ^ inbox of the client
-//!  home shard     2 lists, walk through DNS ------+------- answered here ---------------+
-//!  of the domain      |      ^                    v no answer of DNS                    |
-//!                     |      +---- inbox ---- 7 wait to begin anew                      |
-//!                   3 v inbox                     ^ no host left, or control recipient  |
-//!  shard of       4 queue of the group -----------+------- answered here ---------------+
-//!  the site           |      ^                    |                                     |
-//!                     v      +---- 6 put back ----+                                     |
-//!                 5 session: RCPT, checkpoint ----+------- answered here ---------------+
+//!  client                 1 submit
+//!                             v inbox
+//!  home shard of          2 lists, walk through DNS       --> 8 answered here   --> 7 no answer of DNS
+//!  the domain                  v inbox: 3 plan
+//!  shard of the site      4 queue of the group            --> 8 answered here   --> 7 no host left
+//!                             v
+//!                         5 session: RCPT, checkpoint     --> 8 answered here   --> 7 control recipient   --> 6 put back
+//!                         6 put back                      --> 4 the same queue
+//!  shard of the last try  7 wait to begin anew            --> 2 through an inbox
+//!  client                 8 answer, through the client's inbox
 //! ```
 //!
-//! 1. [`Client::submit`] refuses the request if the client or the engine has too many requests in progress. Otherwise every inbox
-//!    has room for the work until its answer. A single check has a deadline of 45 s, and patient work one of 600 s.
+//! 1. [`Client::submit`] refuses the request if the engine stops, or if the client or the engine has too many requests for which no
+//!    answer was taken yet. So every inbox has room for the work. A single check has a deadline of 45 s, patient work one of 600 s.
 //! 2. The *home shard* is selected by a hash of the domain. The lists decide about spam traps and disposable domains (`verify.rs`).
 //!    For other works, one *walk* for each domain asks DNS for the hosts and their IP addresses (`walk.rs`); its result serves for
 //!    a minute (`walks.rs`). The shard answers the work if the domain takes no mail, if it has only IPv6 hosts and we have no IPv6,
-//!    if the resolvers are out of order, or if too many patient works wait. If DNS gives no answer otherwise, see step 7.
+//!    if the resolvers are out of order, or if it is patient and 256 others wait already. If DNS gives no answer otherwise: step 7.
 //! 3. The result of the walk is a *plan*: the *site* (the hosts of one operator), the *group* (the domains of the site that have
 //!    the same hosts) and the *routes* (the IP addresses of these hosts). The work goes to the shard that owns the site.
-//! 4. The group has one *source*: the IP address of ours, or the proxy, that asks its hosts. A work waits in the queue of the group
-//!    until the limits of the site (its *pace*) and the total of sessions allow a session (`dispatch.rs`). It is answered if no
-//!    session may ask about it, as when the *budget* (refused recipients per hour, site and source; `refusals.rs`) is used up.
-//! 5. A *session* is one SMTP connection (`probe.rs`). A route to which connections fail is left out for a minute. A session takes
-//!    works out of the queue, reserves room in the budget, and sends RCPT for each, unless earlier replies of the host have shown
-//!    enough. Some replies decide at once. Most accepts, and most refusals of patient works, are *held* until a *checkpoint*: after
-//!    the present transaction if a single check is held, otherwise after 20 to 320 replies, or when the session runs out of works
-//!    or room. The checkpoint then asks, if the held replies need it, about a *control recipient* that does not exist (does the
-//!    domain accept everyone?), or a *known mailbox* that the host accepted lately (does it now refuse everyone?). Then each held
-//!    work is answered, put back, or begins anew. If the connection is lost, works that need a proof are put back.
-//! 6. A work is *put back* for the next transaction if this one is full; for another session (mostly four times at most,
-//!    `RETURNS_MAX`) if the site is busy, the session ended or the reply has no proof; or for another host if this one cannot tell.
-//! 7. A work *begins anew* if DNS gave no answer, if no host is left and the last one had a temporary failure, or if the control
+//! 4. The group has one *source*: one of our IP addresses, or a proxy; all its sessions come from there. A work waits in the queue
+//!    of the group until the limits of the site (its *pace*) and the total of sessions allow a session (`dispatch.rs`). It is
+//!    answered without one if, for example, the *budget* (refused recipients per hour, site and source; `refusals.rs`) is used up.
+//! 5. A *session* is one SMTP connection (`probe.rs`). After three failed connections in a row, a route is left out for a minute
+//!    (after one, if only single checks wait). A session takes works out of the queue, reserves room in the budget, and sends RCPT
+//!    for each, except for works that earlier replies of the host already decide. Some replies to RCPT decide at once. Most
+//!    accepts, and most refusals of patient works, are *held* until a *checkpoint*: after the present transaction if a single check
+//!    is held, otherwise once 20 to 320 replies are held, or when the session runs out of works or room. The checkpoint then asks,
+//!    if the held replies need it, about a *control recipient* that does not exist (does the domain accept everyone?), or a *known
+//!    mailbox* that the host accepted lately (does it now refuse everyone?). Then each held work is answered, put back, or begins
+//!    anew. If the connection is lost, works that need a proof are put back.
+//! 6. A work is *put back* for the next transaction if this one is full; for another host if this one cannot tell; or for another
+//!    session if the site is busy, the session ended or the reply has no proof (at most four times; some returns do not count).
+//! 7. A work *begins anew* if DNS gave no answer, if no host is left and its last failure was a temporary reply, or if the control
 //!    recipient of an accepted work had one. After 1 to 31 s, the shard sends the work to step 2 (`common.rs`). This happens once,
 //!    or twice if the control recipient is the second cause, but not if the wait would be too long.
-//! 8. The [`Answer`] is a [`Finding`] if a reply, DNS or a list decided. If no further try is left, or at the deadline, it is the
-//!    *fallback* of the work: `unverifiable`, with the rule of its last failure. It is an [`Outage`], which says nothing about the
-//!    address, if the resolvers, our network or the source are out of order and no server has replied about it, if patient work
+//! 8. The [`Answer`] is a [`Finding`] if a list, DNS, a reply or the knowledge of the host decides. Otherwise it is the *fallback*
+//!    of the work, which is a finding too: `unverifiable`, with the rule of its last failure since step 2. An [`Outage`] says
+//!    nothing about the address. It is the answer if the resolvers, our network or the source are out of order, if patient work
 //!    finds no room at its walk or site, if the budget is used up, or if the engine stops.
 //!
 //! Until its answer, a work belongs to an inbox, to the walk that it waits for, to the queue of its group (`queue.rs`), to the site
@@ -59,8 +60,8 @@
 //!
 //! # Invariants
 //!
-//! - Every accepted request gets exactly one answer. A work that is dropped, for example because the task of its session panics,
-//!   gives [`Outage::Stopping`]. If the task of a walk panics, the works that wait for it are answered at their deadlines.
+//! - Every accepted request gets exactly one answer. A work that is dropped, for example because the task of its session
+//!   or walk panics, gives [`Outage::Stopping`].
 //! - One shard owns a site, so its state needs no lock. With the profile `lab`, several shards may each own a part of a site.
 //! - Threads may wait for four locks: for the operator's lists (step 2), for a new site in the table of budgets (step 4), in
 //!   rustls, and for contradicted evidence (step 5). Each is held for microseconds, the second up to 20 ms if processes share it.

@@ -75,6 +75,7 @@ fn join<R: Runtime>(resolution: &Rc<Resolution<R>>, domain: Domain, waiter: Wait
 /// Walks through DNS for a domain, and hands the result to all waiters.
 async fn serve<R: Runtime>(resolution: Rc<Resolution<R>>, domain: Domain, urgent: bool) {
     let place = FreshPlace(Rc::clone(&resolution));
+    let mut lost = LostWalk { resolution: Rc::clone(&resolution), domain: Some(domain.clone()) };
     let (found, trace) = {
         let mut walk = pin!(walk(&resolution, &domain, urgent));
         match R::before(R::now() + WALK_FRESH, walk.as_mut()).await {
@@ -86,6 +87,7 @@ async fn serve<R: Runtime>(resolution: Rc<Resolution<R>>, domain: Domain, urgent
             }
         }
     };
+    lost.domain = None;
     let trace: Rc<[String]> = trace.into();
     let waiting = resolution.walks.borrow_mut().end(domain, found.clone(), Rc::clone(&trace), R::now());
     for waiter in waiting {
@@ -103,6 +105,21 @@ impl<R: Runtime> Drop for FreshPlace<R> {
         if let Some(domain) = another {
             R::spawn(serve(Rc::clone(&self.0), domain, false));
         }
+    }
+}
+
+/// Answers those that wait for the walk of this domain if its task ends without a result: by a panic, or with the shard. The next
+/// work of the domain starts a new walk.
+struct LostWalk<R: Runtime> {
+    resolution: Rc<Resolution<R>>,
+    domain: Option<Domain>,
+}
+
+impl<R: Runtime> Drop for LostWalk<R> {
+    fn drop(&mut self) {
+        let Some(domain) = &self.domain else { return };
+        let waiting = self.resolution.walks.borrow_mut().lose(domain);
+        waiting.into_iter().for_each(|waiter| waiter.fail(Outage::Stopping));
     }
 }
 

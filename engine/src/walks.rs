@@ -181,7 +181,7 @@ impl Walks {
         trace: Rc<[String]>,
         now: Instant,
     ) -> Vec<Waiter> {
-        let waiting = self.under_way.remove(&domain).map(|walk| walk.waiting).unwrap_or_default();
+        let waiting = self.lose(&domain);
         if matches!(found, Found::Dead(Dead::CannotTell(_))) {
             // Failures are kept only in the DNS cache, because that drops them after an outage, which may have caused them.
             return waiting;
@@ -207,6 +207,11 @@ impl Walks {
         waiting
     }
 
+    /// Forgets that a walk is under way, and returns the waiters.
+    pub(crate) fn lose(&mut self, domain: &Domain) -> Vec<Waiter> {
+        self.under_way.remove(domain).map(|walk| walk.waiting).unwrap_or_default()
+    }
+
     pub(crate) fn forget(&mut self, now: Instant) {
         self.known.retain(|_, walk| walk.until > now);
         self.bytes = self.known.values().map(|walk| walk.bytes).sum();
@@ -218,8 +223,7 @@ impl Walks {
         for walk in self.under_way.values_mut() {
             expired.extend(walk.waiting.extract_if(.., |waiter| waiter.deadline() <= now));
         }
-        // An entry without waiters is removed. If the task of its walk was lost, the next work of the domain then starts a new
-        // walk.
+        // An entry without waiters takes room for nothing.
         self.under_way.retain(|_, walk| !walk.waiting.is_empty());
         expired
     }
@@ -291,6 +295,9 @@ mod tests {
         assert_eq!(walks.another().map(|domain| domain.to_string()).as_deref(), Some("c.example"));
         assert_eq!(walks.another(), None);
         assert!(join(&mut walks, "f.example", Priority::List), "there is room again");
+        let lost = Domain::parse("f.example").expect("no domain");
+        assert_eq!((walks.lose(&lost).len(), walks.lose(&lost).len()), (1, 0));
+        assert!(join(&mut walks, "f.example", Priority::Single), "a walk that was lost hinders no other");
         walks.abandon();
     }
 }
