@@ -11,7 +11,7 @@ use crate::work::Work;
 use engine_proto::address::{Address, Domain};
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::classify::{Classification, ReplyView, Us};
-use engine_proto::verdict::evidence::{Context, Held, Released};
+use engine_proto::verdict::evidence::{Context, Released};
 use engine_proto::verdict::{ObservedReply, Stage};
 use std::cell::RefMut;
 use std::ops::Deref;
@@ -141,11 +141,9 @@ impl ProbeContext<'_> {
 
     /// The facts that decide, together with the replies of the session, which questions a checkpoint needs.
     pub(super) fn proof_context(&self, state: &SessionState) -> Context {
-        let domain = |work: &Work| work.address.domain().clone();
-        let refused = self.works().evidence.recipient(None, Some(Held::Refused)).map(domain);
-        let refused = refused.map(|domain| self.domain_key(&domain));
+        let asked = self.works().evidence.postmaster_domain();
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
-        let no_postmaster = refused.is_some_and(|domain| knowledge.has_no_postmaster(domain, now));
+        let no_postmaster = asked.is_some_and(|domain| knowledge.has_no_postmaster(domain, now));
         drop(knowledge);
         // A session with only one transaction can ask no further questions after it.
         let known = !state.one_transaction && self.known_mailbox().is_some();

@@ -83,19 +83,12 @@ pub(super) fn control_answered(
         (ProofQuestion::Known { .. } | ProofQuestion::KnownFirst, QuestionResult::Accepted) => {
             context.on_known_again(&asked.recipient, at);
         }
-        (ProofQuestion::Postmaster, QuestionResult::Accepted) => {
-            let recipient = Address::parse(&asked.recipient).ok();
-            let domain = recipient.map(|address| context.domain_key(address.domain()));
-            notes.postmaster = domain.map(|domain| (domain, asked.recipient.clone()));
+        (ProofQuestion::Postmaster { domain }, QuestionResult::Accepted) => {
+            notes.postmaster = Some((domain, asked.recipient.clone()));
             context.on_known(&asked.recipient, false, at);
         }
-        (ProofQuestion::Postmaster, _) => {
-            if let Some(domain) =
-                Address::parse(&asked.recipient).ok().map(|address| address.domain().clone())
-            {
-                let number = context.domain_key(&domain);
-                asking.knowledge.borrow_mut().on_no_postmaster(number, at);
-            }
+        (ProofQuestion::Postmaster { domain }, _) => {
+            asking.knowledge.borrow_mut().on_no_postmaster(domain, at);
         }
         _ => {}
     }
@@ -139,6 +132,6 @@ fn name(question: ProofQuestion) -> &'static str {
         ProofQuestion::Known { .. } => "a mailbox that was accepted before, asked again",
         ProofQuestion::KnownFirst => "a mailbox that was accepted before, asked first",
         ProofQuestion::RefusedBefore { .. } => "a recipient that was refused before, asked again",
-        ProofQuestion::Postmaster => "postmaster",
+        ProofQuestion::Postmaster { .. } => "postmaster",
     }
 }

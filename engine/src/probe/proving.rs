@@ -168,8 +168,8 @@ fn recipient(context: &ProbeContext<'_>, question: ProofQuestion) -> Option<(Str
         ProofQuestion::RefusedBefore { domain } => {
             of(Some(domain), Some(Held::Refused)).map(|address| (address.as_str().to_owned(), true, None))
         }
-        ProofQuestion::Postmaster => {
-            let domain = of(None, Some(Held::Refused)).or_else(|| of(None, Some(Held::Denied)))?.domain();
+        ProofQuestion::Postmaster { domain } => {
+            let domain = of(Some(domain), None)?.domain();
             Some((format!("postmaster@{}", domain.as_str()), false, None))
         }
         // [`open_with_known`] asks this question, and chooses the recipient.

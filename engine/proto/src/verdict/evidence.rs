@@ -12,9 +12,11 @@
 //!   accepted before or the configuration names (a canary). If there is no known mailbox, mailprobe asks about `postmaster@` the
 //!   domain (RFC 5321 4.5.1) after [`REFUSALS_IN_A_ROW_MIN`] refusals in a row. Fewer refusals count without a question, unless the
 //!   server has changed its behaviour in this session. If `postmaster@` is not accepted, the refusals count under the same
-//!   condition. If `postmaster@` is accepted, mailprobe also asks about the control recipient. If the operator of the host is
-//!   trusted to distinguish its mailboxes, a refusal counts without a proof. A refusal in unclear words counts only if the host
-//!   accepted a mailbox later and the domain refused the control recipient.
+//!   condition. If `postmaster@` is accepted, mailprobe also asks about the control recipient. If the domain refuses it, the accept
+//!   of `postmaster@` proves the refusals. If the domain accepts it too, the refusals do not count. If its reply is not clear, the
+//!   accept of `postmaster@` shows nothing. If the operator of the host is trusted to distinguish its mailboxes, a refusal counts
+//!   without a proof. A refusal in unclear words counts only if the host accepted a mailbox later and the domain refused the control
+//!   recipient.
 //! - If the domain refuses the control recipient in unclear words, mailprobe asks about a mailbox that the domain accepted, then
 //!   about a second control recipient of another shape, and then about the mailbox again. If the domain accepts the mailbox both
 //!   times and refuses the second control recipient, the domain distinguishes its mailboxes.
@@ -74,8 +76,11 @@ pub enum ProofQuestion {
         /// The domain.
         domain: u64,
     },
-    /// `postmaster@` the domain of the last refusal.
-    Postmaster,
+    /// `postmaster@` a domain that refused recipients.
+    Postmaster {
+        /// The domain: [`SessionEvidence::postmaster_domain`].
+        domain: u64,
+    },
 }
 
 /// The result of a question.
@@ -245,10 +250,9 @@ pub struct SessionEvidence<T> {
     urgent: bool,
     /// The result for the known mailbox in this checkpoint.
     known: Option<QuestionResult>,
-    /// The result for `postmaster@` in this checkpoint.
-    postmaster: Option<QuestionResult>,
-    /// The domain that accepted `postmaster@`. Its control recipient has to show whether the domain accepts every recipient.
-    postmaster_at: Option<u64>,
+    /// The domain with the `postmaster@` that was asked about in this checkpoint, and the result. If it was accepted, the control
+    /// recipient of the domain has to show whether the domain accepts every recipient.
+    postmaster: Option<(u64, QuestionResult)>,
     changed: bool,
 }
 
@@ -267,7 +271,6 @@ impl<T> Default for SessionEvidence<T> {
             urgent: false,
             known: None,
             postmaster: None,
-            postmaster_at: None,
             changed: false,
         }
     }
@@ -355,6 +358,13 @@ impl<T> SessionEvidence<T> {
         self.entries.iter().rev().find(fits).map(|entry| &entry.item)
     }
 
+    /// The domain with the `postmaster@` that can be asked about: that of the newest refusal that is held, if possible of one
+    /// because there is no such mailbox.
+    pub fn postmaster_domain(&self) -> Option<u64> {
+        let newest = |held| self.entries.iter().rfind(|entry| entry.held == held).map(|entry| entry.domain);
+        newest(Held::Refused).or_else(|| newest(Held::Denied))
+    }
+
     /// Calls `change` for every recipient with an answer that is held.
     pub fn each(&mut self, change: impl FnMut(&mut T)) {
         self.entries.iter_mut().map(|entry| &mut entry.item).for_each(change);
@@ -400,13 +410,10 @@ impl<T> SessionEvidence<T> {
                 self.shown.entry(domain).or_default().refused_again = Some(still);
                 self.tick();
             }
-            ProofQuestion::Postmaster => {
-                self.postmaster = Some(told);
-                if told == QuestionResult::Accepted {
-                    let refused = |entry: &&Entry<T>| entry.held != Held::Accepted;
-                    self.postmaster_at = self.entries.iter().rfind(refused).map(|entry| entry.domain);
-                    self.on_accepted();
-                }
+            // An accept does not count as that of a mailbox before the domain has refused its control recipient: see `on_control`.
+            ProofQuestion::Postmaster { domain } => {
+                self.postmaster = Some((domain, told));
+                self.tick();
             }
         }
     }
@@ -442,7 +449,6 @@ impl<T> SessionEvidence<T> {
         self.urgent = false;
         self.known = None;
         self.postmaster = None;
-        self.postmaster_at = None;
         self.shown.values_mut().for_each(Shown::close);
         let release = |(entry, proof): (Entry<T>, Proof)| Released {
             item: entry.item,
@@ -480,7 +486,7 @@ impl<T> SessionEvidence<T> {
 
     fn proof_of_refusal(&self, entry: &Entry<T>, context: Context, questions_answered: bool) -> Proof {
         let accepted_after = self.accepted.is_some_and(|accepted| accepted > entry.at);
-        let told = self.known.or(self.postmaster);
+        let told = self.known.or_else(|| self.postmaster_told());
         let is_carried = entry.at == CARRIED_AT;
         let needs_none = context.trusted || !(is_carried || self.is_run_to_prove(context));
         match told {
@@ -492,11 +498,29 @@ impl<T> SessionEvidence<T> {
             None if self.changed => Proof::Changed,
             None if !questions_answered && (is_carried || self.may_be_carried(entry)) => Proof::Carried,
             None => Proof::Lost,
-            // There is no known mailbox, and `postmaster@` was not accepted. So no reply shows whether the host refuses everyone.
-            Some(_) if self.known.is_none() && !self.changed => Proof::Assumed,
-            Some(_) if self.known.is_none() => Proof::Changed,
-            Some(_) => Proof::Unclear,
+            Some(_) if self.known.is_some() => Proof::Unclear,
+            Some(_) if self.changed => Proof::Changed,
+            // The domain accepts everyone else now. So it may have begun to do so after the refusals, and no accept shows what they
+            // were worth.
+            Some(QuestionResult::Accepted) => Proof::Unclear,
+            // There is no known mailbox, and nothing shows that `postmaster@` is one. So no reply shows whether the host refuses
+            // everyone.
+            Some(_) => Proof::Assumed,
         }
+    }
+
+    /// The result for `postmaster@`. If it was accepted, the result for the control recipient of its domain, which decides what the
+    /// accept shows. `None` if one of them was not asked about.
+    fn postmaster_told(&self) -> Option<QuestionResult> {
+        match self.postmaster? {
+            (domain, QuestionResult::Accepted) => self.shown.get(&domain)?.first,
+            (_, told) => Some(told),
+        }
+    }
+
+    /// The domain that accepted `postmaster@` in this checkpoint.
+    fn postmaster_accepted_at(&self) -> Option<u64> {
+        self.postmaster.filter(|(_, told)| *told == QuestionResult::Accepted).map(|(domain, _)| domain)
     }
 
     /// Whether the next session can still prove this refusal ([`REFUSALS_CARRIED_MAX`]): this session had few refusals, and it had
@@ -519,7 +543,7 @@ impl<T> SessionEvidence<T> {
     /// The domains with unproven accepts or with refusals in unclear words, the newest first. A domain that accepted `postmaster@`
     /// comes before them.
     fn domains_unproven(&self) -> Vec<u64> {
-        let mut domains: Vec<u64> = self.postmaster_at.into_iter().collect();
+        let mut domains: Vec<u64> = self.postmaster_accepted_at().into_iter().collect();
         for entry in self.entries.iter().rev() {
             let shown = self.shown.get(&entry.domain);
             let unproven = match entry.held {
@@ -578,20 +602,27 @@ impl<T> SessionEvidence<T> {
             let unproven = self.accepted.is_none_or(|accepted| accepted < entry.at);
             unproven && entry.held != Held::Accepted
         };
-        if context.trusted || self.known.is_some() || !self.entries.iter().any(waits) {
+        // If `postmaster@` was accepted, it may be a known mailbox already, although nothing has proven yet that it is one.
+        let has_told = self.known.is_some() || self.postmaster_accepted_at().is_some();
+        if context.trusted || has_told || !self.entries.iter().any(waits) {
             return None;
         }
         if self.has_known(context) {
             return Some(ProofQuestion::Known { domain: None });
         }
         let asked = self.postmaster.is_some() || context.no_postmaster;
-        (!more && !asked && self.refused_in_a_row >= REFUSALS_IN_A_ROW_MIN)
-            .then_some(ProofQuestion::Postmaster)
+        let is_wanted = !more && !asked && self.refused_in_a_row >= REFUSALS_IN_A_ROW_MIN;
+        let domain = self.postmaster_domain().filter(|_| is_wanted)?;
+        Some(ProofQuestion::Postmaster { domain })
     }
 
     fn on_control(&mut self, domain: u64, second: bool, told: QuestionResult) {
         match told {
             QuestionResult::Refused => {
+                if !second && self.postmaster_accepted_at() == Some(domain) {
+                    // The domain distinguishes `postmaster@` from a recipient that does not exist.
+                    self.on_accepted();
+                }
                 self.on_refused(domain);
                 self.shown.entry(domain).or_default().control_refused = true;
             }

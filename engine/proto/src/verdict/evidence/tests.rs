@@ -43,7 +43,7 @@ impl Server {
     fn on_told(&mut self, question: ProofQuestion) -> QuestionResult {
         let exists = match question {
             ProofQuestion::Known { .. } | ProofQuestion::KnownFirst => true,
-            ProofQuestion::Postmaster => self.has_postmaster,
+            ProofQuestion::Postmaster { .. } => self.has_postmaster,
             ProofQuestion::Control { .. } | ProofQuestion::RefusedBefore { .. } => false,
         };
         match self.asked(exists) {
@@ -153,7 +153,9 @@ fn a_server_that_accepts_everyone_is_a_catch_all_from_the_start() {
 #[test]
 fn a_server_that_begins_to_accept_everyone_confirms_nobody_who_does_not_exist() {
     for changes_after in [1, 3, 7, 12, 20] {
-        for (rows, least) in [(mixed(400), 90), (vec![false; 400], 100), (vec![true; 400], 90)] {
+        // Nothing shows that the server has ever told its mailboxes apart if it refused everyone before its first checkpoint.
+        let of_unknown = if changes_after < CHECKPOINT_MIN { 100 } else { 0 };
+        for (rows, least) in [(mixed(400), 90), (vec![false; 400], of_unknown), (vec![true; 400], 90)] {
             let mut server = Server::new(Change::AcceptsAll, changes_after);
             let released = session(&rows, &mut server, OTHERS);
             let (confirmed, denied, all, unproven, wrong) = count(&released);
@@ -280,13 +282,55 @@ fn a_row_that_was_refused_elsewhere_stands_in_for_no_control_recipient() {
 fn a_postmaster_that_is_accepted_counts_once_the_control_recipient_is_refused() {
     let mut evidence = SessionEvidence::default();
     (0..REFUSALS_IN_A_ROW_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
-    assert_eq!(evidence.questions(OTHERS), [ProofQuestion::Postmaster]);
-    evidence.on_told(ProofQuestion::Postmaster, QuestionResult::Accepted);
+    let postmaster = ProofQuestion::Postmaster { domain: 1 };
+    assert_eq!(evidence.questions(OTHERS), [postmaster]);
+    evidence.on_told(postmaster, QuestionResult::Accepted);
     let control = ProofQuestion::Control { domain: 1, second: false };
     assert_eq!(evidence.questions(OTHERS)[0], control);
     evidence.on_told(control, QuestionResult::Refused);
     assert!(!evidence.questions(OTHERS).contains(&control));
     assert!(evidence.close(OTHERS, true).iter().all(|one| one.proof == Proof::Proven));
+}
+
+#[test]
+fn a_postmaster_proves_no_refusal_if_the_control_recipient_is_not_refused() {
+    use QuestionResult::{Accepted, Nothing, Refused, RefusedUnclearly};
+    let control = ProofQuestion::Control { domain: 1, second: false };
+    let again = ProofQuestion::RefusedBefore { domain: 1 };
+    for (replies, questions_answered, expected) in [
+        (&[(control, Accepted), (again, Accepted)][..], true, Proof::Changed),
+        (&[(control, Accepted), (again, Refused)], true, Proof::Unclear),
+        (&[(control, Accepted)], false, Proof::Changed),
+        // These show no more than a `postmaster@` that is refused.
+        (&[(control, Nothing)], true, Proof::Assumed),
+        (&[(control, RefusedUnclearly)], true, Proof::Assumed),
+        (&[], false, Proof::Lost),
+    ] {
+        let mut evidence = SessionEvidence::default();
+        (0..REFUSALS_IN_A_ROW_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
+        evidence.on_told(ProofQuestion::Postmaster { domain: 1 }, Accepted);
+        for &(question, told) in replies {
+            // The session may have remembered `postmaster@` as a known mailbox by now.
+            assert_eq!(evidence.questions(KNOWN), [question]);
+            evidence.on_told(question, told);
+        }
+        assert!(!questions_answered || evidence.questions(KNOWN).is_empty());
+        assert_eq!((evidence.has_accepted(), evidence.refusals_proven()), (false, 0));
+        let released = evidence.close(OTHERS, questions_answered);
+        assert!(released.iter().all(|one| one.proof == expected), "{replies:?}: {:?}", released[0].proof);
+    }
+}
+
+#[test]
+fn all_look_at_the_control_recipient_of_the_domain_with_the_postmaster() {
+    let mut evidence = SessionEvidence::default();
+    (0..REFUSALS_IN_A_ROW_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
+    evidence.hold(REFUSALS_IN_A_ROW_MIN, Held::Denied, SAID, 2, false);
+    let postmaster = ProofQuestion::Postmaster { domain: 1 };
+    assert_eq!(evidence.questions(OTHERS), [postmaster]);
+    assert_eq!(evidence.postmaster_domain(), Some(1));
+    evidence.on_told(postmaster, QuestionResult::Accepted);
+    assert_eq!(evidence.questions(OTHERS), [ProofQuestion::Control { domain: 1, second: false }]);
 }
 
 #[test]
