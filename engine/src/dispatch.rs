@@ -69,9 +69,9 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
     if !sometimes(Fault::Break(Invariant::GroupActive)) {
         asking.state().active.entry(group.number).or_insert_with(|| Rc::clone(&group));
     }
-    // If no route is left for any waiting work, for example because all hosts are down, the works are answered now.
+    // If no route is left for any waiting work, for example because all hosts are down, the works are given up now.
     if group.next(now) == Next::Nothing {
-        group.take_unroutable(now).into_iter().for_each(|work| asking.shared().give_up(work, now));
+        asking.answer_unroutable(&group, now);
     }
     dispatch::<R>(asking, &group, now);
 }
@@ -231,3 +231,6 @@ impl<R: Runtime> Drop for Seat<R> {
         wake_starved::<R>(asking);
     }
 }
+
+#[cfg(test)]
+mod tests;

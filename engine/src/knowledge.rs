@@ -105,6 +105,16 @@ pub(crate) struct MailboxFreshness {
     from_unproven: Option<Instant>,
 }
 
+/// What it is worth that the host lately refused a control recipient of a domain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ControlRefusal {
+    /// The domain distinguishes its mailboxes.
+    Counts,
+    /// Sessions contradicted each other, or the host changed its behaviour. So the refusal proves no accept. But if the domain now
+    /// accepts a control recipient, this is another contradiction.
+    Contradicted,
+}
+
 /// What sessions have shown about one domain at one host.
 #[derive(Debug, Clone, Copy)]
 struct Known {
@@ -164,10 +174,14 @@ impl Knowledge {
         (known.at + ttl > now && !known.is_contradicted(now)).then_some(known.finding)
     }
 
-    /// Whether the host refused a control recipient of the domain within the last hour, and has accepted none since.
-    pub(crate) fn has_refused(&self, key: u64, now: Instant) -> bool {
-        self.known.get(&key).is_some_and(|known| {
-            known.finding == ControlFinding::RefusesUnknown && known.at + CONTROL_TTL > now
+    /// Whether the host refused a control recipient of the domain within the last hour, and has accepted none since. `None` if it
+    /// did not.
+    pub(crate) fn control_refusal(&self, key: u64, now: Instant) -> Option<ControlRefusal> {
+        let known = self.known.get(&key)?;
+        let is_such = known.finding == ControlFinding::RefusesUnknown && known.at + CONTROL_TTL > now;
+        is_such.then(|| match known.is_contradicted(now) {
+            true => ControlRefusal::Contradicted,
+            false => ControlRefusal::Counts,
         })
     }
 

@@ -154,7 +154,7 @@ impl<R: Runtime> Resolver<R> {
     /// Whether failures are the fault of the resolvers and not of the domains: no resolver has answered since the start, all have
     /// fallen silent, or they deny everything.
     pub(crate) fn is_down(&self) -> bool {
-        self.inner.health.are_down() || self.denies()
+        self.inner.health.are_to_blame()
     }
 
     /// Whether the resolvers count as denying everything (`engine_proto::dns::denials`).

@@ -168,7 +168,7 @@ impl<R: Runtime> Shard<R> {
         }
         self.asking.answer_recalled(now);
         self.common.take_recalled().into_iter().for_each(|work| shared.give_up(work, now));
-        verify::answer_recalled(&self.resolution);
+        verify::answer_recalled(&self.resolution, now);
     }
 
     fn forget(&self, now: Instant) {

@@ -6,7 +6,7 @@ use crate::faults::{Fault, planted};
 use crate::inbox::Inbox;
 use crate::refusals::RefusalTable;
 use crate::seed::Hashing;
-use crate::work::{Message, Plan, Work};
+use crate::work::{DNS_TIMEOUT, Message, Plan, Work};
 use crate::{Outage, Withdrawn};
 use engine_proto::address::Domain;
 use engine_proto::outage::Resolvers;
@@ -112,12 +112,18 @@ impl Shared {
         self.pool.sources[source].connections.on_failed(self.hasher.hash_one(site), self.age(now));
     }
 
-    /// Answers a work with its fallback (the finding so far), because nothing more can be found out. If no server has replied about
-    /// the address, and our own network is to blame for that, the answer is an outage instead.
+    /// Answers a work with its fallback (the finding so far), because nothing more can be found out. If no server or resolver has
+    /// replied about the address, and our own network or the resolvers are to blame for that, the answer is an outage instead.
     pub(crate) fn give_up(&self, work: Work, now: Instant) {
-        let has_no_reply = matches!(work.fallback.rule, "no_connection" | "no_answer_in_time");
-        let is_ours = || self.pool.sources[work.source].connections.are_to_blame(self.age(now));
-        if has_no_reply && (is_ours() || planted(Fault::BlameNetwork)) {
+        let is_ours = match work.fallback.rule {
+            "no_connection" | "no_answer_in_time" => {
+                self.pool.sources[work.source].connections.are_to_blame(self.age(now))
+                    || planted(Fault::BlameNetwork)
+            }
+            DNS_TIMEOUT => self.resolvers.are_to_blame(),
+            _ => false,
+        };
+        if is_ours {
             work.fail(Outage::Unavailable);
         } else {
             work.give_up();

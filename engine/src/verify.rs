@@ -9,7 +9,7 @@ use crate::resolution::Resolution;
 use crate::runtime::Runtime;
 use crate::walk::walk;
 use crate::walks::{Found, Joined, Waiter};
-use crate::work::{Message, Work};
+use crate::work::{DNS_TIMEOUT, Message, Work};
 use crate::{Outage, Priority};
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::Dead;
@@ -128,16 +128,16 @@ pub(crate) fn sweep<R: Runtime>(resolution: &Resolution<R>, now: Instant) {
     let expired = resolution.walks.borrow_mut().take_expired(now);
     for waiter in expired {
         match waiter {
-            Waiter::Address(work) => work.give_up(),
+            Waiter::Address(work) => resolution.common.shared.give_up(work, now),
             Waiter::Domain { responder, .. } => responder.answer(cannot_tell(resolution)),
         }
     }
 }
 
 /// Answers the works that wait for DNS if their clients have recalled them or are draining.
-pub(crate) fn answer_recalled<R: Runtime>(resolution: &Resolution<R>) {
+pub(crate) fn answer_recalled<R: Runtime>(resolution: &Resolution<R>, now: Instant) {
     let recalled = resolution.walks.borrow_mut().take_recalled();
-    recalled.into_iter().for_each(Work::give_up);
+    recalled.into_iter().for_each(|work| resolution.common.shared.give_up(work, now));
 }
 
 /// Passes the result of a walk to one waiter.
@@ -205,7 +205,7 @@ fn cannot_tell<R: Runtime>(resolution: &Resolution<R>) -> Result<MailHosts, Outa
 fn dns_rule(why: Failure) -> &'static str {
     match why {
         Failure::ServFail => "dns_servfail",
-        Failure::Timeout => "dns_timeout",
+        Failure::Timeout => DNS_TIMEOUT,
         Failure::Unreachable => "dns_unreachable",
         Failure::Unproven => "dns_denial_unproven",
         _ => "dns_failed",

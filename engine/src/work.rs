@@ -19,6 +19,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::time::{Duration, Instant};
 
+/// The rule of an address if DNS did not answer in time. It is also the rule of the fallback until DNS has answered.
+pub(crate) const DNS_TIMEOUT: &str = "dns_timeout";
+
 /// An address on its way to a verdict. It is a single pointer, because works are moved often.
 pub(crate) struct Work(Box<WorkState>);
 
@@ -225,7 +228,7 @@ impl Work {
             carried: None,
             observed: request.observed,
             heard: None,
-            fallback: unverifiable("dns_timeout", None),
+            fallback: unverifiable(DNS_TIMEOUT, None),
             again: None,
             asked_again: false,
             control_asked_again: false,

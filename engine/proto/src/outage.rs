@@ -72,6 +72,12 @@ impl Resolvers {
         !self.has_answered() || self.are_silent()
     }
 
+    /// Whether failures are the fault of the resolvers and not of the domains: they [answer nobody](Resolvers::are_down), or they
+    /// deny everything.
+    pub fn are_to_blame(&self) -> bool {
+        self.are_down() || self.denials.are_down()
+    }
+
     /// Whether any lookup was answered since the start.
     pub fn has_answered(&self) -> bool {
         self.ever_answered.load(Relaxed)

@@ -47,7 +47,6 @@ pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now
     for other in asking.groups_of(&group.site_name, index) {
         other.set_down(now + time, RESTED);
         other.take_all_waiting().into_iter().for_each(|work| rested(work, RESTED, time));
-        asking.answer_unroutable(&other, now);
     }
 }
 

@@ -45,6 +45,22 @@ fn sessions_that_contradict_each_other_are_not_believed() {
 }
 
 #[test]
+fn a_refused_control_recipient_proves_nothing_after_a_contradiction() {
+    let now = Instant::now();
+    let mut knowledge = Knowledge::default();
+    assert_eq!(knowledge.control_refusal(NUMBER, now), None);
+    knowledge.on_shown(NUMBER, RefusesUnknown, false, now);
+    assert_eq!(knowledge.control_refusal(NUMBER, now), Some(ControlRefusal::Counts));
+    knowledge.on_contradicted(NUMBER, now);
+    assert_eq!(knowledge.control_refusal(NUMBER, now), Some(ControlRefusal::Contradicted));
+    knowledge.on_shown(NUMBER, AcceptsAll, false, now);
+    assert_eq!(knowledge.control_refusal(NUMBER, now), None);
+    knowledge.on_shown(NUMBER, RefusesUnknown, false, now);
+    assert_eq!(knowledge.control_refusal(NUMBER, now), Some(ControlRefusal::Contradicted));
+    assert_eq!(knowledge.control_refusal(NUMBER, now + CONTROL_TTL), None);
+}
+
+#[test]
 fn what_is_known_of_a_postmaster_says_nothing_of_a_control_recipient() {
     let now = Instant::now();
     let mut knowledge = Knowledge::default();

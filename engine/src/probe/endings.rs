@@ -111,7 +111,7 @@ pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tal
     work.returns += u8::from(tally.answers == 0);
     let most = if work.priority == Priority::Single { 1 } else { RETURNS_MAX };
     if work.returns > most || work.deadline <= context.now {
-        work.give_up();
+        context.asking.shared().give_up(work, context.now);
     } else {
         group.enqueue(work);
     }
@@ -210,21 +210,13 @@ pub(super) fn out_of_time(context: &ProbeContext<'_>) {
         work.returns += 1;
     }
     let others = context.works().in_flight.take_all();
-    for work in others.into_iter().rev().filter_map(|work| in_time(work, now)) {
-        group.put_back(work);
+    let give_up = |work| context.asking.shared().give_up(work, now);
+    for work in others.into_iter().rev() {
+        if work.deadline > now { group.put_back(work) } else { give_up(work) }
     }
-    if let Some(work) = suspect.and_then(|work| in_time(work, now)) {
-        if work.returns > RETURNS_MAX { work.give_up() } else { group.enqueue(work) }
+    if let Some(work) = suspect {
+        if work.deadline > now && work.returns <= RETURNS_MAX { group.enqueue(work) } else { give_up(work) }
     }
-}
-
-/// Returns the work, or answers it if its deadline has passed.
-fn in_time(work: Work, now: Instant) -> Option<Work> {
-    if work.deadline > now {
-        return Some(work);
-    }
-    work.give_up();
-    None
 }
 
 /// Puts the works without a reply back to the front of the queue. True if there were none.

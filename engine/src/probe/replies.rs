@@ -10,6 +10,7 @@ use crate::asking::Asking;
 use crate::egress::rest;
 use crate::faults::{Fault, planted, sometimes};
 use crate::invariants::Invariant;
+use crate::knowledge::ControlRefusal;
 use crate::site::{Group, SessionNotes, UnclearControl};
 use crate::work::Work;
 use engine_proto::decision::recipient::{
@@ -119,7 +120,7 @@ pub(super) fn accepted(
         ControlFinding::AcceptsAll => single || knowledge.is_catch_all(number, now),
         ControlFinding::Unknown => true,
     });
-    let has_refused = knowledge.has_refused(number, now);
+    let control_refusal = knowledge.control_refusal(number, now);
     let has_refused_many = knowledge.has_refused_many(number, now);
     let accepts_all = knowledge.believed(number, true, now);
     drop(knowledge);
@@ -133,11 +134,11 @@ pub(super) fn accepted(
         context.on_known(work.address.as_str(), false, now);
     }
     let mut works = context.works();
-    if has_refused {
-        works.evidence.on_control_refused_elsewhere(number);
-    }
-    if work.was_refused || has_refused_many {
-        works.evidence.on_refused_elsewhere(number);
+    match control_refusal {
+        Some(ControlRefusal::Counts) => works.evidence.on_control_refused_elsewhere(number),
+        Some(ControlRefusal::Contradicted) => works.evidence.on_refused_elsewhere(number),
+        None if work.was_refused || has_refused_many => works.evidence.on_refused_elsewhere(number),
+        None => {}
     }
     match believed {
         Some(ControlFinding::Unknown) => {

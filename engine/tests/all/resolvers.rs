@@ -5,7 +5,7 @@ use engine::config::Pace;
 use engine::proto::address::Domain;
 use engine::{Answer, Client, Engine, MailHosts, Outage, Priority};
 use mailnet::Running;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -254,4 +254,17 @@ fn a_resolver_that_refuses_what_exceeds_its_room_loses_nobody() {
 #[test]
 fn a_resolver_that_loses_one_question_in_ten_loses_nobody() {
     all_are_right_soon("drop_every = 10\nlatency_ms = 1");
+}
+
+#[test]
+fn a_silent_resolver_is_an_outage_for_what_is_taken_back_before_its_look_up_ends() {
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let engine = support::engine(silent.local_addr().expect("its address"), 1, Pace::Lab);
+    for take_back in [Client::recall, Client::drain] {
+        let client = engine.client(1);
+        submit(&client, 1, "a@ok.example", Priority::List);
+        take_back(&client);
+        assert_eq!(said(answer(&client)), (1, "unavailable"));
+    }
+    engine.stop();
 }
