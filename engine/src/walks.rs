@@ -183,7 +183,8 @@ impl Walks {
     ) -> Vec<Waiter> {
         let waiting = self.lose(&domain);
         if matches!(found, Found::Dead(Dead::CannotTell(_))) {
-            // Failures are kept only in the DNS cache, because that drops them after an outage, which may have caused them.
+            // Failures are kept only in the DNS cache: when an outage ends, the cache drops the failures that the outage may have
+            // caused.
             return waiting;
         }
         let bytes = size_of_walk(&domain, &found, &trace);

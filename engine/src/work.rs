@@ -430,7 +430,7 @@ impl Drop for Work {
     }
 }
 
-/// Works for the tests of other files.
+/// Makes works, and reads answers, for the tests of other files.
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
@@ -478,7 +478,8 @@ mod tests {
             work.hear("mx1", || reply(450));
             work.set_fallback_heard("for-now", Some(SHORT));
         };
-        // The observation is that of the latest reply, or of an earlier one if the later question brought nothing.
+        // A verdict that depends on the latest reply has the observation of this reply. The fallback keeps the observation that it
+        // was set with.
         assert_eq!(
             single(&|mut work| {
                 deferred(&mut work);

@@ -2,8 +2,8 @@
 //! comments give the sources of the values or the reasons for them. docs/glossary.md explains the words of the engine, such as
 //! site, route, walk and work.
 //!
-//! A name says what its number counts, before `_MAX` or `_MIN`: bytes, or items of a kind. A [`Duration`] needs no unit. A test of
-//! `tools/xtask` refuses constants named `*_MAX` or `*_LIMIT` elsewhere in the engine.
+//! Most names say what the number counts, before `_MAX` or `_MIN`: bytes, or items of a kind. A [`Duration`] needs no unit. A test
+//! of `tools/xtask` refuses constants named `*_MAX` or `*_LIMIT` elsewhere in the engine, except two that no peer influences.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use std::time::Duration;
 
 /// Longest local part in bytes: RFC 5321 4.5.3.1.1.
 pub const LOCAL_PART_BYTES_MAX: usize = 64;
-/// Longest domain in bytes, in A-label form: RFC 5321 4.5.3.1.2, and RFC 1035 2.3.4 without the length byte of the root.
+/// Longest domain in bytes, in A-label form: RFC 5321 4.5.3.1.2, and RFC 1035 2.3.4 (255 bytes) without the length bytes of the
+/// first label and of the root.
 pub const DOMAIN_BYTES_MAX: usize = 253;
 /// Longest label in bytes: RFC 1035 2.3.4.
 pub const LABEL_BYTES_MAX: usize = 63;
@@ -34,7 +35,7 @@ const _: () = assert!(LOCAL_PART_BYTES_MAX + 1 + DOMAIN_BYTES_MAX > ADDRESS_BYTE
 pub const REPLY_LINE_BYTES_MAX: usize = 2048;
 /// Most lines of one reply. EHLO replies of real servers have fewer than 20.
 pub const REPLY_LINES_MAX: usize = 100;
-/// Longest reply in bytes over all its lines.
+/// Longest text of a reply in bytes, over all its lines. The reply codes and the line ends are not counted.
 pub const REPLY_BYTES_MAX: usize = 16 * 1024;
 /// Highest subject of an enhanced status code that RFC 3463 and its registry define. A text with a higher number, such as a
 /// version, is not an enhanced status code.
@@ -90,13 +91,14 @@ pub const GROUP_BYTES_MAX: usize = 32 * 1024;
 const _: () = assert!(TRANSACTION_RECIPIENTS_MAX * (ADDRESS_BYTES_MAX + 14) < GROUP_BYTES_MAX);
 const _: () = assert!(SHARED_TRANSACTION_TIMEOUT.as_secs() < RCPT_TIMEOUT.as_secs());
 
-/// A reply that comes within this time after the previous one is not delayed by a tarpit.
+/// A reply counts as quick if it comes within this time after the previous reply, or after the transaction began if that was later.
 pub const TARPIT_QUICK: Duration = Duration::from_millis(250);
-/// A reply that comes at least this long after the previous one may be delayed by a tarpit (Postfix `smtpd_error_sleep_time`: 1 s).
+/// A reply counts as slow, as from a tarpit, if it comes at least this long after the same instant (Postfix
+/// `smtpd_error_sleep_time`: 1 s).
 pub const TARPIT_SLOW: Duration = Duration::from_millis(700);
 /// Number of quick replies after which a server counts as quick. A server that is slow from the start is no tarpit.
 pub const TARPIT_QUICK_REPLIES_MIN: u32 = 4;
-/// Number of slow replies in a row from a quick server that show a tarpit.
+/// Number of slow replies in a row from a quick server that show a tarpit, if the first of them is a refusal.
 pub const TARPIT_SLOW_REPLIES_MIN: u32 = 2;
 
 // DNS.
@@ -104,7 +106,8 @@ pub const TARPIT_SLOW_REPLIES_MIN: u32 = 2;
 /// Longest TXT record in bytes that is kept, with its strings joined. SPF and DMARC records have a few hundred bytes; RFC 7208 3.4
 /// asks for fewer than 512.
 pub const DNS_TXT_BYTES_MAX: usize = 4096;
-/// Most tags that are read of one DMARC or DKIM record. RFC 7489 6.3 and RFC 6376 3.6.1 define fewer than 12.
+/// Most tags that are read of one DMARC, DKIM or BIMI record. RFC 7489 6.3 and RFC 6376 3.6.1 define fewer than 12, and BIMI fewer
+/// still.
 pub const TXT_TAGS_MAX: usize = 32;
 /// Most records of one kind that are taken from one answer. Further records are ignored.
 pub const DNS_RECORDS_MAX: usize = 64;
@@ -122,17 +125,17 @@ pub const DNS_TCP_MESSAGE_BYTES_MAX: usize = 65_535;
 
 const _: () = assert!(DNS_DATAGRAM_BYTES >= DNS_UDP_PAYLOAD_BYTES as usize);
 
-/// Number of sockets for the questions to one resolver. Random ports make forged answers harder (RFC 5452 9.2).
+/// Number of sockets of a shard for the questions to one resolver. Random ports make forged answers harder (RFC 5452 9.2).
 pub const DNS_PORTS: usize = 16;
 /// Most questions over one socket. After that, a socket with another port replaces it.
 pub const DNS_PORT_USES_MAX: u32 = 2_000;
 /// How long one socket is used at most.
 pub const DNS_PORT_LIFE: Duration = Duration::from_secs(60);
-/// How long a socket is not used after an error.
+/// How long a socket is not read after an error.
 pub const DNS_PORT_ERROR_PAUSE: Duration = Duration::from_millis(10);
 
-/// How long the first try of a DNS question waits while no round trip was measured (RFC 6298 2.1), and the longest wait of any
-/// first try. RFC 1536 1 and common stub resolvers begin with this value too.
+/// How long the first try of a DNS question waits while no round trip has been measured yet (RFC 6298 2.1), and the longest wait of
+/// any first try.
 pub const DNS_TRY_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest wait of the first try, however short the measured round trips are. RFC 6298 2.4 says 1 s for TCP. Less is enough
 /// here: if a resolver has to look up a name elsewhere, this takes some 100 ms.
@@ -143,12 +146,14 @@ pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(4);
 pub const DNS_TCP_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a DNS question may take in all, from its first datagram.
 pub const DNS_TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
-/// Number of rounds over all resolvers for one question. Each resolver gets one turn in a round.
+/// Number of rounds over all resolvers for one question. In each round, a resolver gets one turn, unless the lookup has given it
+/// up.
 pub const DNS_ROUNDS: u32 = 5;
-/// After this number of REFUSED replies to one question, its resolver is not asked again. A single one is not enough, because
-/// dnsmasq says REFUSED while it has too many questions under way.
+/// A resolver that has replied REFUSED to a question this number of times is not asked that question again. One such reply is not
+/// enough, because dnsmasq says REFUSED while it has too many questions under way.
 pub const DNS_REFUSALS_MAX: u8 = 4;
-/// How long a refused question waits before its resolver is asked again. Each refusal doubles the time.
+/// How long a lookup waits before its next round if the last resolver of a round has replied REFUSED. Each further REFUSED of this
+/// resolver doubles the time.
 pub const DNS_REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 /// Most resolvers that mailprobe uses.
 pub const DNS_UPSTREAMS_MAX: usize = 8;
@@ -172,17 +177,19 @@ pub const DNS_WINDOW_SLOW_START: u32 = 128;
 /// The largest window, in questions. A datagram costs its receiver at least 768 bytes, so the default receive buffer of Linux
 /// (212,992 bytes) holds 277 datagrams.
 pub const DNS_WINDOW_MAX: u32 = 256;
-/// After a later try of a question was answered, the answer to an earlier try is awaited for this time. If it comes, the earlier
-/// try was slow and not lost.
+/// How long after the end of a lookup the answer to an overdue try is still awaited, if the resolver of this try has answered
+/// another try of the lookup. A try with such a late answer was slow and not lost.
 pub const DNS_LATE_ANSWER: Duration = Duration::from_millis(50);
 
 const _: () = assert!(DNS_WINDOW_MIN > 0 && DNS_WINDOW_MIN <= DNS_WINDOW_INITIAL);
 const _: () = assert!(DNS_WINDOW_INITIAL <= DNS_WINDOW_SLOW_START && DNS_WINDOW_SLOW_START <= DNS_WINDOW_MAX);
 const _: () = assert!(DNS_WINDOW_MAX * 768 < 212_992);
 
-/// After this number of names in a row that were denied without proof, the resolvers count as denying everything.
+/// After this number of different names in a row that were denied without proof, the resolvers count as denying everything. A
+/// denial is without proof if it lacks an SOA record, or if it may be forged ([`crate::dns::message::Doubt`]).
 pub const DNS_DENIALS_IN_A_ROW: usize = 20;
-/// After this number of names in a row that were answered with proof, the resolvers no longer count as denying everything.
+/// After this number of answers in a row that are records or a proven "no such name", the resolvers no longer count as denying
+/// everything.
 pub const DNS_PROVEN_IN_A_ROW: u32 = 20;
 /// If a top-level domain is denied without proof, the resolvers count as denying everything, unless there was an answer with proof
 /// within this time before. Such an answer shows that they deny only some names.
@@ -190,13 +197,15 @@ pub const DNS_PROVEN_WINDOW: Duration = Duration::from_secs(10);
 /// If the resolvers are silent for this time after the start, they are asked about our own name. If this gets no answer within the
 /// same time again, a warning names the resolvers.
 pub const DNS_START_PATIENCE: Duration = Duration::from_secs(2);
-/// Interval between the tests of resolvers that deny everything.
+/// Interval between the tests of resolvers that deny everything. After checking whether they do, a shard begins no other check for
+/// this time.
 pub const DNS_DENIAL_PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a test of resolvers that deny everything waits for answers.
+/// How long such a test or check waits for answers.
 pub const DNS_DENIAL_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most questions that a test of the resolvers repeats. They are the last ones that were denied.
 pub const DNS_DENIED_NAMES_MAX: usize = 7;
-/// Most names for which a shard remembers that one resolver denied them without proof and another did not.
+/// Most names for which a shard remembers that some resolvers denied their addresses without proof while another gave a credible
+/// answer.
 pub const DNS_DISPUTED_NAMES_MAX: usize = 256;
 
 /// Shortest lifetime of a positive answer. With less, a zone with a TTL of 0 would be asked again for each address.
@@ -210,8 +219,8 @@ pub const DNS_NEGATIVE_TTL_MIN: Duration = Duration::from_secs(60);
 pub const DNS_NEGATIVE_TTL_MAX: Duration = Duration::from_secs(3 * 3600);
 /// Lifetime of a failure: RFC 9520 3.2 asks for at least 1 s and allows 5 minutes.
 pub const DNS_FAILURE_TTL: Duration = Duration::from_secs(30);
-/// Lifetime of a failure that may soon be over: silence, REFUSED or a denial without proof. The second such failure in a row is
-/// kept for [`DNS_FAILURE_TTL`].
+/// Lifetime of a failure that may soon be over: silence, a resolver that cannot be reached, REFUSED or a denial without proof. If
+/// another such failure comes less than [`DNS_FAILURE_TTL`] after the end of this lifetime, it is kept for [`DNS_FAILURE_TTL`].
 pub const DNS_SILENCE_TTL: Duration = Duration::from_secs(1);
 
 const _: () = assert!(DNS_TTL_MIN.as_secs() <= DNS_TTL_MAX.as_secs());
@@ -255,50 +264,58 @@ pub const WALKS_MAX: usize = 10_000;
 pub const WALKS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most patient works that wait for one walk. Otherwise one walk with silent name servers could fill the engine.
 pub const WALK_WAITERS_MAX: usize = 256;
-/// Most walks for patient works that may be fresh at the same time. A list brings thousands of domains at once. Looking all of them
-/// up together would take memory and overflow the sockets of the resolver, and would not be faster.
+/// A shard begins walks for patient works only while fewer than this number of its walks are fresh. A list brings thousands of
+/// domains at once. Looking all of them up together would take memory and overflow the sockets of the resolver, and would not be
+/// faster.
 pub const WALKS_FRESH_MAX: usize = 200;
 /// How long a walk counts as fresh. An older walk probably waits for silent name servers, and does not delay other walks.
 pub const WALK_FRESH: Duration = Duration::from_secs(1);
 /// Most bytes of all kept DNS outcomes, over all shards.
 pub const DNS_CACHE_BYTES_MAX: usize = 12 * 1024 * 1024;
-/// If groups take more bytes than this, over all shards, idle groups are forgotten at once.
+/// If groups take more bytes than this, over all shards, idle groups are forgotten at once if nothing was learned about their sites
+/// and hosts.
 pub const GROUPS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Each shard may keep at least this number of bytes of walks, of DNS outcomes and of groups, however many shards there are.
 pub const SHARD_CACHE_BYTES_MIN: usize = 256 * 1024;
-/// How long a group is kept after its last work and session.
+/// How long a group without work is kept after its last session, or after its beginning if it had none.
 pub const GROUP_IDLE: Duration = Duration::from_secs(120);
-/// How long a group is kept after its last work and session if nothing was learned about its hosts. This is a little longer than
+/// As [`GROUP_IDLE`], if nothing was learned about the site, the hosts and the domains of the group. This is a little longer than
 /// [`SESSION_IDLE`].
 pub const GROUP_IDLE_FRESH: Duration = Duration::from_secs(5);
 
 const _: () = assert!(SESSION_IDLE.as_secs() < GROUP_IDLE_FRESH.as_secs());
 
-/// How long a host is not asked after mailprobe could not reach it, or after it refused us.
+/// How long a route is out of use, for example because its host could not be reached or refused us, and how long a host is not
+/// asked about a domain that it refuses as a whole. Also the delay after which most unverifiable findings suggest another check.
 pub const HOST_DOWN: Duration = Duration::from_secs(60);
-/// How long a route is not used after a failure that may pass at once, such as the restart of a server.
+/// How long a route rests after a failed connection if the cause may be over soon, such as the restart of a server.
 pub const HOST_RETRY: Duration = Duration::from_secs(2);
-/// After this number of connections in a row that fail or end without a reply, a host counts as down for patient works.
+/// After this number of connections in a row that fail, or that end or time out before RCPT, a route is taken out of use. If only
+/// single checks wait for it, one is enough.
 pub const STRIKES_MAX: u8 = 3;
-/// After this number of sessions in a row that end at a recipient, before any answer for one, a host counts as down.
+/// After this number of sessions in a row that end at RCPT, before any answer for a recipient, a route is taken out of use. These
+/// sessions and the connections of [`STRIKES_MAX`] have one count.
 pub const HANGUPS_MAX: u8 = 10;
-/// If a host ended this number of sessions because we are not wanted, and accepted no recipient in between, the host counts as
-/// down.
+/// If a host ended this number of sessions because we are not wanted, and accepted no recipient in between, the route of these
+/// sessions is taken out of use.
 pub const WARNINGS_MAX: u8 = 3;
-/// If a host changed its behaviour in this number of sessions in a row, it counts as down.
+/// If a host changed its behaviour in this number of sessions in a row, the route of these sessions is taken out of use.
 pub const CHANGES_MAX: u8 = 2;
 /// How often a work may be returned to the queue, for example because the site pushed back or because a session ended at its
-/// recipient. The next time, the work is answered with what is known.
+/// recipient. The next time, the work is answered with what is known. If a session without any answer ends at a single check that
+/// was returned before, the check is answered at once.
 pub const RETURNS_MAX: u8 = 4;
 
-/// Number of equal refusals in a row that count as a blanket refusal (one for every recipient), if their words leave no doubt.
+/// Number of equal refusals in a row that count as a blanket refusal (the same refusal for every recipient), if their words or
+/// codes leave no doubt that the recipients are not the cause.
 pub const BLANKET_CERTAIN_MIN: u8 = 5;
-/// Number of equal refusals in a row that count as a blanket refusal, whatever their words are.
+/// Number of equal refusals in a row that count as a blanket refusal, whatever their words and codes are.
 pub const BLANKET_ANY_MIN: u8 = 20;
-/// A blanket refusal of a whole host also needs this number of changes of the recipients' domain, because a host may refuse a
-/// single domain on behalf of its owner. If the name of the host lies within the domain itself, no change is needed.
+/// For a blanket refusal by the whole host, the recipients' domain must also have changed this number of times from one refused
+/// recipient to the next, because a host may refuse a single domain on behalf of its owner. No change is needed if the host and the
+/// domain that was refused last have the same registrable domain.
 pub const BLANKET_DOMAIN_CHANGES_MIN: u8 = 2;
-/// Most domains for which a route counts equal refusals, and most domains that a route does not ask about for a while.
+/// Most domains for which a route counts equal refusals. Also the most domains that are not asked about over a route for a while.
 pub const BLANKET_DOMAINS_MAX: usize = 16;
 
 const _: () = assert!(BLANKET_CERTAIN_MIN <= BLANKET_ANY_MIN);
@@ -318,12 +335,12 @@ pub const SITE_LAST_TRY: Duration = Duration::from_secs(90);
 /// The longest rest or pause that is worth waiting for. If a preferred host rests for no longer than this, patient works wait for
 /// it and do not go to a backup. If a site pauses for no longer than this, single checks wait for it.
 pub const REST_SHORT: Duration = Duration::from_secs(5);
-/// A group begins with one session for patient works, and may have one more for each time that this number of answers was proven.
-/// The reason: if a host changes its behaviour, the answers of all open sessions are worthless. Trusted operators have no such
-/// limit, and there is none while single checks wait.
+/// A group begins with one session for patient works, and may have one more whenever this number of further answers has been
+/// proven. The reason: if a host changes its behaviour, the answers of all open sessions are worthless. Trusted operators have no
+/// such limit, and there is none while single checks wait.
 pub const PROVEN_ANSWERS_A_SESSION: u32 = 500;
-/// A group may also have one more session for each time that this duration has passed, so that a slow server does not stay at one
-/// session for long.
+/// A group may also have one more session whenever it has had open sessions for this time again, so that a slow server does not
+/// stay at one session for long.
 pub const UNPROVEN_SESSION_AFTER: Duration = Duration::from_secs(2);
 /// A group gets another session if enough works wait for each open one. The longer the group has had open sessions, the fewer works
 /// are enough, so that slow servers get more sessions: after this time half as many, after twice this time a third, and so on.
@@ -332,7 +349,7 @@ pub const SLOW_GROUP_AFTER: Duration = Duration::from_secs(10);
 pub const SLOW_GROUP_SHARES_MAX: usize = 10;
 /// If all sessions of its group are busy, a single check waits for this time before another session is opened for it.
 pub const STUCK_AFTER: Duration = Duration::from_secs(2);
-/// A group with this number of open sessions gets no further one because its server is slow or a single check is stuck.
+/// From this number of open sessions on, neither a slow server nor a stuck single check is a reason for another session.
 pub const STUCK_SESSIONS_MAX: u32 = 8;
 /// How often in a row a class of works may be passed over for a higher class while it has works that wait. So at least one work in
 /// ten is of a lower class, as long as such works wait.
@@ -380,32 +397,35 @@ pub const CONTROL_ACCEPTS_MAX: u32 = 15;
 pub const CONTROL_UNKNOWN_TTL: Duration = Duration::from_secs(60);
 /// How long a control recipient is not asked about again after a transient reply: less than [`crate::retry::SINGLE_RETRY_MIN`].
 pub const CONTROL_TRANSIENT_TTL: Duration = Duration::from_secs(4);
-/// If this number of sessions end at the control recipient of a domain, the answer for the domain counts as unclear.
+/// If this number of sessions in a row end at the control recipient of a domain, the answer for the domain counts as unclear.
 pub const CONTROL_ATTEMPTS_MAX: u8 = 3;
 /// Most pairs of a domain and a host for which a shard remembers the findings of control recipients.
 pub const KNOWN_DOMAINS_MAX: usize = 50_000;
-/// From this number of refused single checks in a row on, over all sessions with a host, each refusal needs a proof: mailprobe asks
-/// about a known mailbox of the host, if there is one.
+/// Once a host has refused this number of single checks in a row, over all sessions, that refusal and each further one needs a
+/// proof: mailprobe asks about a known mailbox of the host, if there is one.
 pub const REFUSALS_SINGLE_MAX: u32 = 6;
 /// Most refused single checks in a row in one session that need no proof. The number is lower, because several sessions may get
 /// refusals at once before a change of the host is noticed.
 pub const REFUSALS_SINGLE_SESSION_MAX: u32 = 3;
 /// How long a mailbox that a host accepted counts as a known mailbox of this host.
 pub const KNOWN_MAILBOX_TTL: Duration = Duration::from_secs(3600 + 600);
-/// A known mailbox of this age is replaced by the next mailbox that the host accepts. So a host has a known mailbox for at least an
-/// hour after its last accept.
+/// A known mailbox of this age is replaced by the next mailbox that the host accepts. But if the session of the known mailbox also
+/// showed that the host refuses unknown recipients (the mailbox is proven), only another proven mailbox replaces it. An unproven
+/// mailbox that the host later refuses is forgotten within this time.
 pub const KNOWN_MAILBOX_AGE: Duration = Duration::from_secs(600);
-/// Most hosts for which a shard remembers a known mailbox.
+/// Most hosts for which a shard remembers a known mailbox. The same number bounds the hosts with counts of single checks, and those
+/// with a change of behaviour.
 pub const KNOWN_MAILBOXES_MAX: usize = 4096;
-/// Number of answers that the first checkpoint of a session releases.
+/// Number of held answers at which the first checkpoint of a session is due, if none is due earlier because a caller waits.
 pub const CHECKPOINT_MIN: u32 = 20;
-/// Number of answers that the longest checkpoint releases.
+/// The largest number of held answers at which a checkpoint is due. Each successful checkpoint doubles the number for the next one.
 pub const CHECKPOINT_MAX: u32 = 320;
 /// A checkpoint asks its questions in at most this number of transactions.
 pub const CHECKPOINT_ROUNDS_MAX: usize = 12;
-/// Number of short checkpoints in a row that count as a long one, if each of them shows that the same domain accepts everyone.
+/// Number of short checkpoints in a row that count as a long one, if each of them shows only that one domain accepts everyone.
 pub const CATCH_ALL_CHECKPOINTS_MIN: u32 = 3;
-/// This number of refusals in a row needs a proof even if the host has no known mailbox.
+/// This number of refusals in a row needs a proof even if the host has no known mailbox, unless the host refused `postmaster@` the
+/// domain lately. The same number of refused recipients shows that a domain does not accept everyone.
 pub const REFUSALS_IN_A_ROW_MIN: u32 = 12;
 /// Most refusals of a session that the next session can prove. Some servers end a session after one or two refusals (Postfix under
 /// stress: after one), so it is too late to ask whether the server still accepts mailboxes. If the session accepted a mailbox
@@ -428,8 +448,8 @@ pub const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
 /// How long a row of a batch or list may take in all. After that, the row is answered with what is known. If a site has pushed back
 /// for this time, new rows wait only for a single try at the site.
 pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
-/// Longest interval that a single check waits for if a transient reply names it. A check is answered at once if the interval is
-/// longer.
+/// If a transient reply names an interval up to this, a single check is asked about once more, after
+/// [`crate::retry::SINGLE_RETRY_MIN`] or a little later. If the interval is longer, there is no second try.
 pub const SINGLE_NAMED_INTERVAL_MAX: Duration = Duration::from_secs(30);
 /// Longest delay after which DNS is asked again for a single check. A check is answered at once if the delay would be longer.
 pub const SINGLE_DNS_RETRY_MAX: Duration = Duration::from_secs(8);
@@ -440,8 +460,9 @@ const _: () = assert!(SINGLE_NAMED_INTERVAL_MAX.as_secs() < SINGLE_PATIENCE.as_s
 
 /// Number of sites that have to be out of reach in an outage. If there are fewer, the cause is probably the sites.
 pub const OUTAGE_SITES_MIN: usize = 10;
-/// An outage needs this time without a successful connection. Failures come quickly, because some hosts refuse connections at once,
-/// but a successful connection takes round trips and perhaps retransmissions (RFC 6298: the third SYN leaves after 3 s).
+/// An outage needs this time without a successful connection, counted from the first failure. Failures come quickly, because some
+/// hosts refuse connections at once, but a successful connection takes round trips and perhaps retransmissions (RFC 6298: the third
+/// SYN leaves after 3 s).
 pub const OUTAGE_SILENCE: Duration = Duration::from_secs(5);
 /// How long a failed connection counts towards an outage.
 pub const OUTAGE_WINDOW: Duration = Duration::from_secs(60);
@@ -463,9 +484,9 @@ pub const SOURCES_MAX: usize = 256;
 pub const SOURCE_REST_MIN: Duration = Duration::from_secs(5 * 60);
 /// The longest rest, however often it was doubled.
 pub const SOURCE_REST_MAX: Duration = Duration::from_secs(6 * 3600);
-/// Most rests that a shard remembers. If there are more, a block counts only for its host and not for the site.
+/// Most rests that a shard remembers. If a block finds no room for a further rest, only its route is taken out of use.
 pub const SOURCE_RESTS_MAX: usize = 20_000;
-/// How long a proxy may take for its connection and its login. The proxy belongs to the operator of mailprobe, so it should be
+/// How long our connection to a proxy and the login there may take. The proxy belongs to the operator of mailprobe, so it should be
 /// quick.
 pub const PROXY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most addresses of a proxy's name that are tried for a connection.
@@ -484,7 +505,8 @@ const _: () = assert!(PROXY_TIMEOUT.as_secs() < CONNECT_TIMEOUT.as_secs());
 pub const REFUSALS_STEP: Duration = Duration::from_secs(300);
 /// Number of steps that count: those of the last hour, and the step that has just begun.
 pub const REFUSALS_STEPS: usize = 13;
-/// If a site accepts more than it refuses, the budget allows at least one refusal for this number of accepts.
+/// If a site accepts more than it refuses, the budget allows at least one refusal for this number of accepts, unless the budget is
+/// fixed.
 pub const REFUSALS_ACCEPTS_SHARE: u32 = 4;
 /// Number of cells for the counts of a site and source: one for each of those steps, one for the next step, and one for the step
 /// that has just ceased to count.

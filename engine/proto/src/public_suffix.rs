@@ -1,6 +1,6 @@
-//! Public suffixes: the domains below which registries and providers give names away (<https://publicsuffix.org/list/>).
+//! Public suffixes: the domains below which registries and providers let others register names (<https://publicsuffix.org/list/>).
 //!
-//! The rules are a sorted list like the others in `data/`. A rule `*.name` covers all names that are one label longer than `name`,
+//! The rules are a sorted list like those of `lists.rs`. A rule `*.name` covers all names that are one label longer than `name`,
 //! and a rule `!name` is an exception from such a rule. The crate `psl` gives the same answers. But it consists of 105,000 lines of
 //! generated code, which took a ninth of the processor time of a release build and two megabytes of the program.
 

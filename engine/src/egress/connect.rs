@@ -31,8 +31,8 @@ impl fmt::Display for Unconnected {
 }
 
 impl Source {
-    /// Connects to `destination` before `limit`. Also returns the first bytes of the mail server, if they arrived together with the
-    /// last reply of a proxy.
+    /// Connects to `destination` before `limit`. Also returns the first bytes from the mail server, if they arrived together with
+    /// the last reply of a proxy.
     ///
     /// # Errors
     /// [`Unconnected`]. If the mail server does not answer within [`CONNECT_TIMEOUT`] or before `limit`, this is

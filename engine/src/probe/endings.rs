@@ -49,7 +49,8 @@ pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
 
 /// Acts on a connection that timed out or ended before any reply about a recipient. A busy host causes this at times, so it counts
 /// as a push-back, and the route is taken out of use only after [`STRIKES_MAX`] such connections in a row. But single checks cannot
-/// wait for that: they go to the other routes at once. If only single checks wait, the route is taken out of use at once.
+/// wait for that: for them, the route counts as tried from now on, so only other routes are used. If only single checks wait, the
+/// route is taken out of use at once.
 pub(super) fn died(context: &ProbeContext<'_>, rule: &'static str) {
     let patience = if context.group.release_singles(context.index, rule) { STRIKES_MAX } else { 1 };
     if context.state().on_connection_lost(patience) {
@@ -71,8 +72,8 @@ pub(super) fn push_back(context: &ProbeContext<'_>, rule: &'static str) {
     rest_route(group, index, rule, until, now);
 }
 
-/// Opens no session over the route before `until`, because the site pushed back by this rule. If single checks should not wait for
-/// that ([`Group::is_hopeless`]), the waiting ones are answered now.
+/// Lets the route rest: no session is opened over it before `until`. `rule` names the reply or event with which the site pushed
+/// back. If single checks should not wait for that ([`Group::is_hopeless`]), the waiting ones are answered now.
 pub(super) fn rest_route(group: &Group, index: usize, rule: &'static str, until: Instant, now: Instant) {
     group.site.state().pushed = rule;
     group.route_state(index).set_resting(until);
@@ -178,8 +179,8 @@ fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
 }
 
 /// Acts on a reply that says that we are too fast or not wanted: the site gets a pause, and the rate of new sessions is halved.
-/// After [`WARNINGS_MAX`] replies that we are not wanted, without an accept in between, the route is taken out of use. If the last
-/// of these replies is a block of our source, the source may then begin to rest at the site ([`rest::on_blocked`]).
+/// After [`WARNINGS_MAX`] replies that say that we are not wanted, without an accept in between, the route is taken out of use. If
+/// the last of these replies is a block of our source, the source may then begin to rest at the site ([`rest::on_blocked`]).
 pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
     let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let site = &group.site;

@@ -7,7 +7,7 @@ use crate::smtp::reply::Reply;
 use crate::verdict::classify::Classification;
 use crate::verdict::{Class, Scope, Stage};
 
-/// The effects of the end of a session during a transaction.
+/// The effects of the end of a session during or after a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndEffects<'a> {
     /// The effect on the pace of the site, if there is one.
@@ -43,7 +43,8 @@ pub enum EndEffect<'a> {
     /// The connection ended or timed out at a step other than RCPT, before any answer for a recipient. The rule says which of the
     /// two happened.
     Died(&'static str),
-    /// The session ended or timed out at RCPT, before any answer for a recipient.
+    /// The connection ended or timed out at RCPT, before any answer for a recipient. A 421 at RCPT counts as this only if it says
+    /// nothing about us and comes after the refusal of the known mailbox that the session asked about first.
     HungUp,
     /// The host does not speak SMTP, and counts as down.
     NotSmtp,
@@ -77,8 +78,8 @@ pub fn on_session_refused<'a>(
     }
 }
 
-/// Decides the effects if a session ended during a transaction. `classify` gives the meaning of a reply. `heeds_words` is false
-/// only in a test with a planted defect: then no 421 counts as a statement about us.
+/// Decides the effects if a session ended during or after a transaction. `classify` gives the meaning of a reply. `heeds_words` is
+/// false only in a test with a planted defect: then no 421 counts as a statement about us.
 pub fn on_session_end<'a>(
     closure: &'a Closure,
     tally: &Tally,

@@ -51,7 +51,8 @@ pub enum Dead {
 pub struct MxPlan {
     targets: Vec<Target>,
     site: Site,
-    /// The host that gives `site` has the same registrable domain as the recipients, so its name does not show its operator.
+    /// Whether the host after which `site` is named has the same registrable domain as the recipients' domain. If so, the host's
+    /// name does not show its operator.
     named_in_domain: bool,
     implicit: bool,
 }
@@ -68,7 +69,8 @@ struct Target {
 pub struct MxSet {
     /// The hosts, in the order in which they are tried.
     pub hosts: Vec<MxHost>,
-    /// The site of the hosts. A site has the hosts of one operator.
+    /// The site of the host with the lowest preference. The other hosts count for this site too, even if another operator runs
+    /// them.
     pub site: Site,
     /// The site is identified by an address and not by a name.
     pub by_address: bool,
@@ -118,7 +120,8 @@ impl MxPlan {
         MxPlan { targets: vec![Target { preference: 0, name }], site, named_in_domain: true, implicit: true }
     }
 
-    /// The site of the hosts, by their names. [`MxPlan::hosts`] may identify it by an address instead.
+    /// The site, by the name of the host with the lowest preference (of several, the first in alphabetical order).
+    /// [`MxPlan::hosts`] may identify the site by an address instead.
     pub fn site(&self) -> &Site {
         &self.site
     }
@@ -149,7 +152,8 @@ impl MxPlan {
     }
 
     /// Reads the outcomes of the address questions, which `outcome_of` looks up. `may_contact` says which addresses may be
-    /// contacted: those that are [public](super::public::is_public), and those that the operator adds.
+    /// contacted: those that are [public](super::public::is_public), and those that the configuration of mailprobe allows in
+    /// addition (`allow_net`).
     ///
     /// A question without an outcome counts as a failure. Hosts without an address are left out, and so are addresses that an
     /// earlier host has. Each host keeps at most [`MX_ADDRESSES_MAX`] addresses of each family.
@@ -194,8 +198,9 @@ impl MxPlan {
     }
 
     /// Makes the result, with the site of the hosts. One machine may serve a thousand domains, under a different host name in each.
-    /// So if `named_in_domain` is set, an address identifies the site: the lowest one of the hosts in `hosts` with the lowest
-    /// preference. Operators in the table of [`Site`] are an exception: they are one site everywhere.
+    /// So if `named_in_domain` is set, an address identifies the site: of the hosts in `hosts` with the lowest preference, the
+    /// lowest address. Hosts in the table of operators are an exception: the table gives their site, whatever the domain of the
+    /// recipients is.
     fn mx_set(&self, hosts: Vec<MxHost>) -> MxSet {
         let best = hosts.iter().map(|host| host.preference).min();
         let equal = hosts.iter().filter(|host| Some(host.preference) == best);

@@ -9,9 +9,9 @@
 //!   window of answers adds one. The threshold is [`DNS_WINDOW_SLOW_START`] at first. A timeout lowers it to the present size (but
 //!   not below [`DNS_WINDOW_INITIAL`]), and halving the window sets it to the halved size.
 //! - A loss or REFUSED halves the window. Further losses of questions that were sent before that do not halve it again.
-//! - A question without an answer is not yet a loss, because a name with silent servers is answered late or never. It is lost if a
-//!   later try was answered and the earlier one was not. The window is also halved if the resolver sends nothing at all while a try
-//!   waits.
+//! - A try without an answer is not yet a loss, because a name with silent servers is answered late or never. The try is lost if
+//!   the resolver answered another try of the same question and this one stays without an answer. The window is also halved if the
+//!   resolver sends nothing at all while a try waits.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +26,8 @@ use std::time::Duration;
 
 /// The unit of sizes is a question divided by this number, so that a size can grow by less than one question.
 const PARTS: u32 = 4096;
-/// The precision that timers have at best (G in RFC 6298 2.3). A timeout is longer than the round trip by at least this.
+/// The margin for imprecise timers (G in RFC 6298 2.3). A timeout is longer than the smoothed round trip by at least this, unless
+/// [`DNS_TRY_TIMEOUT`] bounds it.
 const GRANULARITY: Duration = Duration::from_millis(50);
 
 /// The window of one resolver.
@@ -110,7 +111,7 @@ impl Window {
         let before = self.free(&place);
         self.answered.fetch_add(1, Relaxed);
         let size = self.size.load(Relaxed);
-        // Answers while less than half of the window is used do not show that a wider one would work (RFC 7661 4.1).
+        // Answers while less than half of the window is used do not show that a wider one would work (RFC 7661).
         if before * 2 * PARTS < size || size >= DNS_WINDOW_MAX * PARTS {
             return;
         }
@@ -126,7 +127,7 @@ impl Window {
     }
 
     /// The question was not answered within [`Window::timeout`] after it was sent. Its place becomes free, although the answer may
-    /// still come. If a later try is answered and this one is not, the question [was lost](Window::on_loss).
+    /// still come. If the resolver answers another try of the question and not this one, this one [was lost](Window::on_loss).
     pub fn on_timeout(&self, place: Place) -> Overdue {
         self.free(&place);
         // Whatever the cause is, the window should not grow fast now.

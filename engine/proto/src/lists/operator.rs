@@ -1,4 +1,5 @@
-//! The lists of the operator, which take precedence over the built-in lists.
+//! The lists of the operator, which add to the built-in lists. A domain that the operator allows counts neither as disposable nor
+//! as a typing mistake, whatever the other lists say.
 
 use super::{ListFault, SpamTraps, canonical_domain, lines};
 use crate::limits::LOCAL_PART_BYTES_MAX;
@@ -55,8 +56,8 @@ impl Lists {
         Ok(())
     }
 
-    /// Whether the address `local@domain` or its domain is a spam trap. In this and all other questions, letter case does not
-    /// matter, and domains are in A-label form.
+    /// Whether the address `local@domain` or its domain is a spam trap. In this and the other `is_` questions, letter case does not
+    /// matter. Domains are in A-label form, for [`Lists::suggest`] also in lower case.
     pub fn is_spam_trap(&self, local: &str, domain: &str) -> bool {
         self.traps.matches(local, domain)
     }

@@ -9,7 +9,7 @@ pub enum Profile {
     Polite,
     /// At the limits that most servers have.
     Fast,
-    /// No limits except those that keep a session alive.
+    /// No limits in practice, for your own servers only.
     Lab,
 }
 

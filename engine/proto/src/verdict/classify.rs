@@ -24,7 +24,7 @@ use std::net::IpAddr;
 /// A reply, and the facts on which its meaning depends.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplyView<'a> {
-    /// The stage of the session that the reply answers.
+    /// The stage of the session at which the reply came.
     pub stage: Stage,
     /// The name of the MX host that sent the reply. Empty if it is not known.
     pub mx: &'a str,
@@ -83,7 +83,7 @@ pub fn classify(view: &ReplyView<'_>) -> Classification {
         signals: Default::default(),
         echoes_us_alone: false,
     };
-    // Most replies to a good list are accepts. The first rules recognize an accept by its stage and its code, so the text of an
+    // With a good list, most replies are accepts. The first rules recognize an accept by its stage and its code, so the text of an
     // accept is not read.
     let first = RULES.iter().take_while(|rule| rule.asks_for_code_alone()).find(|rule| rule.fits(&facts));
     let rule = first.unwrap_or_else(|| {

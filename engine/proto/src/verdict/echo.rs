@@ -12,7 +12,8 @@ pub(super) enum Echo {
     Recipient,
     /// The domain of the address that RCPT named.
     RecipientDomain,
-    /// Our reverse-path, our source address, or a name in the registrable domain of our reverse-path or of our EHLO name.
+    /// Our reverse-path, our source address, the address literal of our EHLO name, or a name or mail address in the registrable
+    /// domain of our reverse-path or of our EHLO name.
     Us,
     /// Any other address, even that of the recipient if the recipient is not known.
     Other,

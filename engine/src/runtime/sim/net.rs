@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Where something arrives at an event: on a connection or on a UDP port.
+/// Where an event delivers something: to a connection or to a UDP port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Due {
     Connection(u32),
