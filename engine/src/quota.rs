@@ -1,8 +1,9 @@
 //! Limits the patient works (addresses of batches and lists) that one site has at a time. If a slow or dead site could fill the
 //! engine, the addresses of all other sites would wait too.
 //!
-//! A patient work gets an admission when it reaches its site, and keeps the admission until it is answered. If the site is full,
-//! the work is answered at once with [`crate::Outage::SiteFull`]. Single checks need no admission.
+//! A patient work gets an admission when it reaches its site, and keeps the admission until it is answered, or until another try
+//! brings it to another site. If the site is full, the work is answered at once with [`crate::Outage::SiteFull`]. Single checks
+//! need no admission.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

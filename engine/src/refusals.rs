@@ -88,19 +88,20 @@ impl SiteRefusals {
     }
 
     /// Whether the budget is used up, except for the room that is kept to prove answers, and no process waits for a reply that
-    /// could make room.
+    /// could make room. False also if the table has no place for the counts.
     pub(crate) fn is_used_up(&mut self, step: u64) -> bool {
         if planted(Fault::IgnoreBudget) {
             return false;
         }
-        // Every work that arrives causes this call, so the cheap test comes first.
+        // Most works that arrive cause this call, so the cheap test comes first.
         self.place(step).is_some_and(|place| {
             self.table.asked_by_all(place) == 0
                 && self.table.counts(place, step).left(self.budget()) as usize <= REFUSALS_KEPT_FOR_PROOF
         })
     }
 
-    /// The time until the budget has room again.
+    /// The time until the oldest refusals no longer count, so that the budget may have room again. If there are none, or if the
+    /// table has no place for the counts: the time until the present step ends.
     pub(crate) fn wait(&mut self, since_epoch: Duration) -> Duration {
         let (step, into) = step_at(since_epoch);
         self.counts(step).map_or(REFUSALS_STEP.saturating_sub(into), |counts| counts.wait(step, into))
@@ -120,13 +121,13 @@ impl SiteRefusals {
         self.budget.divided(self.nodes.load(Ordering::Relaxed))
     }
 
-    /// The counts of all processes. `None` if the table has no place for them now.
+    /// The counts of all processes. `None` if they cannot get a place in the table now.
     fn counts(&mut self, step: u64) -> Option<RefusalCounts> {
         self.place(step).map(|place| self.table.counts(place, step))
     }
 
-    /// The place of the counts. If they have lost it, gets another one, if possible. The counts cannot lose their place while any
-    /// process waits for replies.
+    /// The place of the counts. If they have none now, gets one for them, if possible. The counts keep their place while any
+    /// process waits for replies about recipients of the site.
     fn place(&mut self, step: u64) -> Option<usize> {
         if self.current_place().is_none() {
             self.place = self.table.place_of(self.key, step);
@@ -145,7 +146,7 @@ impl SiteRefusals {
         let place = self.place(step)?;
         self.table.on_asked(place, count);
         if !self.table.is_at(self.key, place) {
-            // The table has just given the place to another site.
+            // The table is giving the place to another site, or has just done so.
             self.table.on_unanswered(place, count);
             return None;
         }
@@ -203,8 +204,8 @@ impl AskedRecipients {
         table.on_answered(*place, step, count, 0);
     }
 
-    /// A recipient got a reply. It counts as a refusal or an accept. A transient reply gives the room back, because it is not a
-    /// refusal for good: greylisting, for example.
+    /// A recipient got a reply. A transient reply gives the room back, because it is not a refusal for good: greylisting, for
+    /// example. Any other reply counts as a refusal or an accept.
     pub(crate) fn on_answer(&mut self, reply: &Reply, step: u64) {
         let Some(left) = self.left.checked_sub(1) else { return };
         self.left = left;

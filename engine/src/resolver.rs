@@ -79,12 +79,13 @@ struct Inner<R: Runtime> {
     record: RefCell<Upstreams>,
     /// The state of the resolvers, which all shards share.
     health: Arc<Resolvers>,
-    /// The number of outages that had ended when the cache was last read. If it changes, the failures in the cache are dropped.
+    /// The number of outages that had ended when the cache was last read. If it changes, the failures in the cache that may pass
+    /// are dropped.
     outages: Cell<u32>,
     /// When the engine started: see [`Inner::age`].
     started: Instant,
-    /// The question that tests whether any resolver answers: the A record of our EHLO name. If that name is not set or is not a
-    /// domain name, the reverse name of localhost is used instead.
+    /// The question that tests whether any resolver answers: the A record of the common EHLO name ([`EngineConfig::ehlo`]). If that
+    /// name is not set or is not a domain name, the reverse name of localhost is used instead.
     own_name: Question,
 }
 
@@ -92,8 +93,8 @@ struct Inner<R: Runtime> {
 struct PendingLookup<R: Runtime> {
     /// `None` once the lookup has ended.
     lookup: RefCell<Option<Lookup>>,
-    /// Whether this lookup gets room before those of batches and lists. True for probes, and once any other caller than a batch or
-    /// list waits for this lookup.
+    /// Whether this lookup gets room before those of batches and lists. True for probes, and once any call of [`Resolver::look_up`]
+    /// that waits for this lookup was urgent.
     urgent: Cell<bool>,
     is_probe: bool,
     /// The resolver for which the lookup waits in a queue; `None` if the lookup does not wait for room in a window.
@@ -234,7 +235,7 @@ impl<R: Runtime> Resolver<R> {
     pub(crate) async fn look_up(&self, question: &Question, urgent: bool) -> Arc<Outcome> {
         let inner = &self.inner;
         let now = R::now();
-        // If an outage has ended since the last call, the outage may have caused the failures in the cache.
+        // If an outage has ended since the last call, it may have caused failures that are in the cache.
         let ended = inner.health.ended();
         if inner.outages.replace(ended) != ended {
             inner.cache.borrow_mut().forget_failures(now);
@@ -259,7 +260,7 @@ impl<R: Runtime> Resolver<R> {
 
     /// Asks the resolvers that are not in `left_out`, without reading the cache. If there are no others, asks one in `left_out`. A
     /// lookup of the same question that is under way may ask the resolvers that are to be left out, so its outcome is not used. The
-    /// outcome is put into the cache.
+    /// outcome of the new lookup is put into the cache.
     pub(crate) async fn look_up_elsewhere(&self, question: &Question, left_out: &[usize]) -> Arc<Outcome> {
         let probe = self.inner.probe(question, left_out, R::now());
         let (outcome, _) = probe.outcome().await;
@@ -334,7 +335,7 @@ impl<R: Runtime> Inner<R> {
         })
     }
 
-    /// Starts a lookup that does not read the cache and does not ask the resolvers in `left_out`.
+    /// Starts a lookup that does not read the cache and does not ask the resolvers in `left_out`, unless there are no others.
     fn probe(self: &Rc<Self>, question: &Question, left_out: &[usize], now: Instant) -> Rc<PendingLookup<R>> {
         let probe = self.begin(question, true, true);
         probe.leave_out(left_out);

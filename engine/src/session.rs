@@ -3,7 +3,7 @@
 //! [`Dialog`] decides what is sent, and to which command a reply belongs. This module carries the bytes, does the TLS handshake,
 //! and keeps the deadlines. The task of a session (`probe.rs`) uses a [`Session`] in these steps:
 //!
-//! - [`Session::connect`] opens the connection.
+//! - [`Session::connect`] opens the connection. The task then calls [`Session::next`] until the session is ready.
 //! - The task starts a transaction on [`Session::dialog`], and then calls [`Session::next`] until the transaction has ended. During
 //!   a transaction, only `next` reads and writes. It returns at [`Session::limit`] at the latest.
 //! - Between transactions, [`Session::is_quiet`] tells whether the session can go on. Before the task ends a session, it asks
@@ -45,9 +45,10 @@ pub(crate) struct Session<R: Runtime> {
     /// When [`Session::next`] returns at the latest, whatever the server does. It is set for the opening of the session, and again
     /// for each transaction.
     pub(crate) limit: Instant,
-    /// The lines of the trace so far, if a trace is wanted.
+    /// The lines of the trace that the task has not taken yet, if a trace is wanted.
     pub(crate) trace: Option<Vec<String>>,
-    /// When bytes of the server last arrived. All replies in these bytes have this time.
+    /// When bytes from the server last arrived. All replies in these bytes have this time. Before the first bytes: when the
+    /// connection was made.
     pub(crate) answered_at: Instant,
     /// The beginning of a line that the server has not completed yet. It is empty if no trace is wanted.
     received: Vec<u8>,

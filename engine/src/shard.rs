@@ -27,8 +27,8 @@ const SWEEP: Duration = Duration::from_millis(250);
 const FORGET: Duration = Duration::from_secs(2);
 /// The largest number of messages that are handled before the clock is read again: some ten microseconds of work.
 const MESSAGES_A_LOOK: usize = 32;
-/// How long after a recall the shard looks for recalled works. A work that was on its way from one queue to another when the client
-/// recalled it arrives within this time.
+/// How long the shard looks for recalled works after a recall, or for waiting works after a client has begun to drain. A work that
+/// was on its way from one queue to another at that moment arrives within this time.
 const RECALL_LASTS: Duration = Duration::from_secs(5);
 
 /// The state of a shard, in two halves: `resolution` for DNS, and `asking` for mail servers.

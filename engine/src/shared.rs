@@ -22,8 +22,8 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
 /// With the profile `lab`, the works of one domain are divided into chunks of this number of works, and the chunks are spread over
 /// the shards.
 const WORKS_A_CHUNK: usize = 500;
-/// The first shard of a domain gets the chunks from number 0 to this one. So a short list needs no second session, and no second
-/// control recipient to test whether the domain accepts everyone.
+/// The first shard of a domain gets the chunks from number 0 to this one. So a short list is checked by one shard, and no second
+/// shard has to ask about a control recipient (which does not exist) to test whether the domain accepts everyone.
 const LAST_CHUNK_AT_HOME: usize = 2;
 
 pub(crate) struct Shared {
@@ -41,7 +41,7 @@ pub(crate) struct Shared {
     /// Whether hosts can be reached at IPv6 addresses.
     pub(crate) ipv6: bool,
     pub(crate) started: Instant,
-    /// The start of the engine on the wall clock.
+    /// The start of the engine on the wall clock, or on the clock of `table` if the configuration names a table.
     pub(crate) started_at: SystemTime,
     /// The counts of refused recipients.
     pub(crate) table: Arc<RefusalTable>,
@@ -86,7 +86,7 @@ impl Shared {
         &self.shards[first.wrapping_add(chunk.saturating_sub(LAST_CHUNK_AT_HOME)) % self.shards.len()]
     }
 
-    /// The time since the Unix epoch. The wall clock is read only at the start of the engine, so later changes of it have no
+    /// The time since the Unix epoch. The clock is read only at the start of the engine, so later changes of the wall clock have no
     /// effect.
     pub(crate) fn since_epoch(&self, now: Instant) -> Duration {
         let started = self.started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

@@ -60,7 +60,7 @@ pub(crate) struct SiteState {
     pub(crate) pace: SitePace,
     /// The number of session tasks of all groups.
     pub(crate) open: u32,
-    /// Groups that want a session but have to wait for it.
+    /// Groups that have to wait for a session, but not those that wait only because of the shard's limit of sessions.
     pub(crate) waiting: VecDeque<Weak<Group>>,
     /// If a task sleeps until a session may begin, the time at which it wakes up; otherwise `None`.
     pub(crate) timer: Option<Instant>,
@@ -193,8 +193,8 @@ impl Site {
     }
 
     /// Admits a patient work, or returns it as `Err` if the site is full. `tickets_max`: how many works the whole engine may have.
-    /// A single check, or a work that is admitted already, is returned as it is. While the site only pushes back, the deadline
-    /// becomes at most the time when this has lasted for [`BULK_PATIENCE`], or [`SITE_LAST_TRY`] from now if that is later.
+    /// A single check, or a work that is admitted already, is returned as it is. While the site does nothing but push back, the
+    /// deadline is at most [`BULK_PATIENCE`] after the first push-back, or [`SITE_LAST_TRY`] from now if later.
     pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
         let any = planted(Fault::Break(Invariant::AdmittedHere));
         let is_here = work.admission.as_ref().is_some_and(|admission| any || self.quota.has(admission));
@@ -454,8 +454,8 @@ impl Group {
         taken
     }
 
-    /// Whether single checks should not wait here: the site has only pushed back for at least [`REST_SHORT`], its pause goes on for
-    /// longer than [`REST_SHORT`], and the group has at most one session.
+    /// Whether single checks should not wait here: for at least [`REST_SHORT`] the site has done nothing but push back, its pause
+    /// goes on for longer than [`REST_SHORT`], and the group has at most one session.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
         let site = self.site.state();
         let shut = site.pace.pause(now).is_some_and(|until| until > now + REST_SHORT);
@@ -503,7 +503,7 @@ impl Group {
         rest.map_or(Next::Nothing, Next::Rest)
     }
 
-    /// The route that a new work would use first. `None` if this route rests, or if all routes are out of use.
+    /// The first route that is not out of use. `None` if this route rests, or if all routes are out of use.
     pub(crate) fn first_open(&self, now: Instant) -> Option<&Route> {
         let state = self.state();
         let first = state.routes.iter().position(|route| route.down_rule(now).is_none())?;
@@ -533,12 +533,12 @@ impl Group {
         true
     }
 
-    /// Whether the group should get another session. It should if more than `works_a_session` works wait for each session that it
-    /// has and further sessions are allowed, or if a single check is stuck.
+    /// Whether the group should get another session. It should if more than `works_a_session` works (fewer at slow servers) wait
+    /// for each session that it has and further sessions are allowed, or if a single check is stuck.
     pub(crate) fn wants_session(&self, works_a_session: usize, now: Instant) -> bool {
         let state = &*self.state();
         let (waiting, open, since) = (state.queue.len(), state.open, state.open_since);
-        // The longer sessions have been open, the slower the servers probably are, so fewer works are enough for another session.
+        // The longer sessions are open, the slower the servers seem. So the first `STUCK_SESSIONS_MAX` sessions need fewer works.
         let long = now.saturating_duration_since(since).as_secs() / SLOW_GROUP_AFTER.as_secs();
         let works = match open {
             0..STUCK_SESSIONS_MAX => works_a_session / (1 + long as usize).min(SLOW_GROUP_SHARES_MAX),
@@ -661,10 +661,10 @@ impl Group {
         state.queue.len() > 0 || state.open > 0
     }
 
-    /// Whether the group may be forgotten. It must have no waiting work and no session task. After its last session it is kept for
-    /// [`GROUP_IDLE`]. If nothing was learned about its site, its hosts and its domains, it is kept only for [`GROUP_IDLE_FRESH`],
-    /// because a long list leaves thousands of such groups in a minute. If groups take too much memory (`crowded`), the group goes
-    /// at once if nothing was learned about its site and its hosts, even if one of its domains accepts every recipient.
+    /// Whether the group may be forgotten. It must have no waiting work and no session task. It is kept for [`GROUP_IDLE`] after
+    /// its last session or its creation. If nothing was learned about its site, hosts and domains, this is only
+    /// [`GROUP_IDLE_FRESH`], because a long list leaves thousands of such groups in a minute. If groups take too much memory
+    /// (`crowded`), it goes at once if nothing was learned about its site and hosts, even if one of its domains accepts everyone.
     pub(crate) fn is_forgotten(&self, now: Instant, crowded: bool) -> bool {
         let site = &mut *self.site.state();
         let state = &site.groups[self.slot];

@@ -95,8 +95,8 @@ async fn serve<R: Runtime>(resolution: Rc<Resolution<R>>, domain: Domain, urgent
     }
 }
 
-/// Counts a walk as fresh: it began less than [`WALK_FRESH`] ago. Queued walks begin only while few walks are fresh. When this
-/// guard is dropped, even by a panic, the next queued walk may begin.
+/// The place of a walk among the fresh ones, which began less than [`WALK_FRESH`] ago. Queued walks begin only while few walks are
+/// fresh. When this guard is dropped, even by a panic, the next queued walk may begin.
 struct FreshPlace<R: Runtime>(Rc<Resolution<R>>);
 
 impl<R: Runtime> Drop for FreshPlace<R> {
@@ -159,8 +159,8 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
             work.fail(Outage::Unavailable)
         }
         Found::Dead(Dead::CannotTell(why)) => {
-            // After this time, the cache no longer has the failure. A failure that may pass is kept for longer only if it is the
-            // second in a row.
+            // After this time, the cache no longer has the failure, except one that may pass and is the second in a row: that is
+            // kept for longer.
             let again =
                 ttl::failure(*why) + if why.may_pass() { Duration::ZERO } else { Duration::from_secs(1) };
             if work.priority == Priority::Single && again > SINGLE_DNS_RETRY_MAX {

@@ -66,8 +66,8 @@ async fn find<R: Runtime>(
     addresses(resolution, &plan, urgent, trace).await
 }
 
-/// Looks up the addresses of the hosts, and makes the plan of the domain. If all addresses are IPv6 addresses and we have none, the
-/// hosts are out of reach.
+/// Looks up the addresses of the hosts, and makes the plan of the domain. If all addresses are IPv6 addresses and we cannot use
+/// IPv6, the hosts are out of reach.
 async fn addresses<R: Runtime>(
     resolution: &Resolution<R>,
     plan: &MxPlan,
@@ -148,9 +148,10 @@ fn list(records: &Records) -> String {
     words.join(", ")
 }
 
-/// The plan of a domain: its routes in the order of preference, and a name for its set of hosts. This name consists of the site and
-/// the names of the hosts. If an address identifies the site, each domain may have its own names for the same hosts, so their
-/// addresses are used in place of their names. The name does not depend on the order of hosts with equal preference.
+/// The plan of a domain: its routes in the order of preference, and a name for its set of hosts. The name of the set consists of
+/// the site, and of the names and preferences of the hosts. If an address identifies the site, each domain may have its own names
+/// for the same hosts. Then the name consists of the site and the hosts' addresses, grouped by preference. It does not depend on
+/// the order of hosts with equal preference.
 fn plan(set: &MxSet) -> Plan {
     let mut group = set.site.as_str().to_owned();
     if set.by_address {

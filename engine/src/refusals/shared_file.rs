@@ -1,9 +1,9 @@
 //! The file of the table of refused recipients (`table.rs`), which several runs share. A *run* is one process with an engine. This
 //! module reserves the disk blocks of the file, maps it into memory, and locks it.
 //!
-//! Each lock is on a single byte and belongs to the open file (`F_OFD_SETLK`), so the kernel releases the lock when the run ends in
-//! any way. Each run has a number, and locks the byte with this number as long as it lives. Two further bytes are locked for short
-//! times.
+//! Each lock is on a single byte and belongs to the open file (`F_OFD_SETLK`), so the kernel releases the lock when the run ends,
+//! in whatever way. Each run has a number, and locks the byte with this number as long as it lives. Two further bytes are locked
+//! for short times.
 
 use super::table::{MAGIC, MAGIC_AT, TableFault, VERSION, VERSION_AT, bytes};
 use engine_proto::limits::{REFUSALS_RUNS_MAX, REFUSALS_SITES_MAX};
@@ -68,7 +68,7 @@ impl SharedFile {
     pub(super) fn open(path: &Path, may_create: bool) -> Result<SharedFile, TableFault> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(may_create).truncate(false).mode(0o600);
-        // Without this flag, opening a pipe would wait for its other end.
+        // The path may lead to a device, and without this flag, opening some devices (a serial line, for example) would wait.
         let opened = options.custom_flags(libc::O_NONBLOCK).open(path);
         let file = opened.map_err(|error| match error.kind() {
             ErrorKind::NotFound if !may_create => TableFault::Missing,
@@ -85,7 +85,7 @@ impl SharedFile {
         Ok(SharedFile { file: Arc::new(file), run: None })
     }
 
-    /// Locks [`CHANGE_BYTE`]. A run mostly keeps this lock for microseconds. It takes longer when a run begins or ends, or if the
+    /// Locks [`CHANGE_BYTE`]. A run mostly keeps this lock for microseconds, but for longer when the run begins or ends, or if its
     /// process is stopped (SIGSTOP) meanwhile.
     pub(super) fn begin_change(&self, patience: Duration) -> Result<ByteLock, TableFault> {
         self.lock_within(CHANGE_BYTE, patience)
@@ -109,8 +109,8 @@ impl SharedFile {
         Ok(alive)
     }
 
-    /// Takes a free number for this run: locks the byte, and reserves the disk blocks of the words that only this run writes.
-    /// `alive`: the numbers of other runs, as bits.
+    /// Takes a free number for this run: locks the byte, and reserves the disk blocks of the run's words. `alive`: the numbers of
+    /// other runs, as bits.
     pub(super) fn claim(&mut self, alive: u64) -> Result<usize, TableFault> {
         let free = (0..REFUSALS_RUNS_MAX).find(|run| alive & 1 << run == 0).ok_or(TableFault::Full)?;
         if !self.lock(free)? {
@@ -122,8 +122,8 @@ impl SharedFile {
         Ok(free)
     }
 
-    /// Checks the file, makes an empty table in it if it has none, and maps the file into memory. `in_use`: other runs use the
-    /// table.
+    /// Checks the file, makes an empty table in it if it has none, and maps the file into memory. A table of another version is
+    /// replaced by an empty one, unless other runs use it (`in_use`).
     pub(super) fn map(&self, in_use: bool) -> Result<MmapRaw, TableFault> {
         let length = bytes(REFUSALS_SITES_MAX, REFUSALS_RUNS_MAX) as u64;
         let found = self.file.metadata()?.len();
@@ -164,7 +164,7 @@ impl SharedFile {
     fn reserve(&self, begin: usize, end: usize) -> Result<(), TableFault> {
         match fallocate(&*self.file, FallocateFlags::empty(), begin as u64, (end - begin) as u64) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                // The file system cannot reserve blocks. Writing all bytes with their present values allocates them.
+                // The file system cannot reserve blocks. Writing all bytes with their present values allocates the blocks.
                 let mut block = vec![0; 64 << 10];
                 for at in (begin..end).step_by(block.len()) {
                     let part = block.len().min(end - at);
@@ -212,7 +212,7 @@ impl Drop for ByteLock {
 }
 
 fn unlock(file: &File, byte: usize) {
-    // This should never fail. If it does, the lock lasts until the process ends.
+    // This should never fail. If it does, the lock lasts until the file is closed.
     if let Err(error) = set_lock(file, libc::F_UNLCK, byte) {
         tracing::warn!("a lock on the counts of refused recipients cannot be released: {error}");
     }
@@ -227,7 +227,7 @@ fn set_lock(file: &File, kind: libc::c_int, byte: usize) -> io::Result<()> {
         l_len: 1,
         l_pid: 0,
     };
-    // SAFETY: the descriptor is open as long as `file`, and the call reads `range` only.
+    // SAFETY: the descriptor is open as long as `file`, and the call only reads `range`.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -8,18 +8,20 @@
 //! runs     for each run: for each place, the number of recipients about which the run is asking
 //! ```
 //!
-//! A *place* is an index of a site's words. A word has eight bytes in the byte order of the machine, because the file never leaves
-//! the machine. Counts change by single atomic operations, without a lock. So no run waits for another, and the counts are valid
-//! even if a run is killed at any moment:
+//! Below, a *site* is such a pair, and its *place* is its index in `sites`. A word has eight bytes in the byte order of the
+//! machine, because the file never leaves the machine. Counts change by single atomic operations, without a lock. So no run waits
+//! for another, and the counts are valid even if a run is killed at any moment:
 //!
 //! - Before a run asks about recipients, it adds them to its own word. Then it reads the words of all runs, and subtracts from its
 //!   own word what exceeds the budget. If two runs do so at once, at least one of them sees the recipients of the other. So
 //!   together they never exceed the budget.
-//! - A reply is first added to a cell, and then the recipient is subtracted from the word of the run. A reader reads the words
-//!   before the cells. So a reader may count a recipient twice, but never misses one, even if the run is killed in between.
+//! - A refusal or an accept is first added to a cell, and then the recipient is subtracted from the word of the run. A reader reads
+//!   the words before the cells. So a reader may count a recipient twice, but never misses one, even if the run is killed in
+//!   between.
 //! - If a run is killed, the recipients about which it was asking count as refused, because their replies may have been on the way.
 //!
-//! A run takes a lock only to change which sites and runs are in the table, for example in [`RefusalTable::place_of`].
+//! A run takes one lock to change which sites and runs are in the table, for example in [`RefusalTable::place_of`], and another to
+//! store the counts elsewhere ([`RefusalTable::write`]).
 
 use super::shared_file::{ByteLock, SharedFile};
 use crate::seed::keyed_number;
@@ -39,7 +41,7 @@ const HEADER_WORDS: usize = 512;
 /// The first word of the file: the text `mailprb` and a zero byte.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"mailprb\0");
 pub(super) const VERSION: u64 = 1;
-/// The indexes of the words in the header, from here on.
+/// The index of the magic number in the header. The constants from here to [`WRITTEN_AT`] are such indexes.
 pub(super) const MAGIC_AT: usize = 0;
 pub(super) const VERSION_AT: usize = 1;
 /// A hash of the installation's secret. The keys of the sites are made with this secret.
@@ -79,11 +81,11 @@ pub struct RefusalTable {
 /// The reason why a file cannot be used as a table.
 #[derive(Debug)]
 pub enum TableFault {
-    /// The file cannot be opened, read or extended.
+    /// The file cannot be opened, read, written or extended.
     Io(io::Error),
     /// This is not a regular file, or it has other content, or only a part of a table.
     Foreign,
-    /// A run of another version of mailprobe uses the file.
+    /// A run of a version of mailprobe that has another format of the table uses the file.
     OtherVersion,
     /// A run with another secret of the installation uses the file.
     OtherSecret,
@@ -131,8 +133,8 @@ impl RefusalTable {
     }
 
     /// Opens the table in this file, and joins it as a new run. With `may_create`, creates a missing file. If a run has ended and
-    /// left recipients without a reply, these count as refused. If no other run uses the table, each count that is lower than in
-    /// `kept` is raised to that value.
+    /// left recipients without a reply, these count as refused. If no other run uses the table, a table that was made with another
+    /// secret is emptied, and `kept` is added as by [`RefusalTable::take_over`].
     ///
     /// # Errors
     /// [`TableFault`] if the file cannot be used.
@@ -163,7 +165,7 @@ impl RefusalTable {
             return Err(TableFault::OtherSecret);
         }
         if !is_ours {
-            // The table has keys that were made with another secret, so it is emptied.
+            // The table is new, or its keys were made with another secret. So it is emptied.
             let words = &self.words()[SECRET_AT..HEADER_WORDS + self.sites * SITE_WORDS];
             words.iter().filter(|word| word.load(SeqCst) != 0).for_each(|word| word.store(0, SeqCst));
             self.word(SECRET_AT).store(secret, SeqCst);
@@ -185,8 +187,9 @@ impl RefusalTable {
         Ok(())
     }
 
-    /// Raises each count of the table that is lower than in `kept` to that value. `step` is the present step. False if the right to
-    /// change the table could not be had in time, mostly because another run keeps the table locked. The table is then unchanged.
+    /// Raises each count of the table that is lower than in `kept` to that value, unless its step no longer counts. `step` is the
+    /// present step. False if the right to change the table could not be had in time, mostly because another run keeps the table
+    /// locked. The table is then unchanged.
     #[must_use = "the counts may not be in the table"]
     pub fn take_over(&self, kept: &[KeptRefusals], step: u64) -> bool {
         if kept.is_empty() {
@@ -241,7 +244,7 @@ impl RefusalTable {
         monotonic() + Duration::from_nanos(self.word(CLOCK_AT).load(SeqCst))
     }
 
-    /// Removes runs that were killed from the table. The recipients that they left without a reply count as refused.
+    /// Removes from the table the runs that were killed. The recipients that they left without a reply count as refused.
     pub fn settle_killed(&self) {
         let Some(file) = &self.file else { return };
         let own = 1 << self.run;
@@ -256,8 +259,8 @@ impl RefusalTable {
     }
 
     /// Calls `write` with all counts, so that `write` can store them elsewhere. Only one run does so at a time. `write` also gets
-    /// the hash that the last call of any run returned, and returns the hash of these counts. The result is false if another run
-    /// was writing for longer than `patience`.
+    /// the hash that it returned in the last call of any run (0 if there was none since a run opened the table alone), and returns
+    /// the hash of these counts. The result is false if another run was writing for longer than `patience`.
     ///
     /// # Errors
     /// The error that `write` returns.
@@ -445,7 +448,7 @@ impl RefusalTable {
 /// Removes this run from the table of a file. Recipients without a reply count as refused.
 impl Drop for RefusalTable {
     fn drop(&mut self) {
-        // If the table stays locked for too long, the next run that joins does this.
+        // If the table stays locked for too long, another run does this later, in `join` or [`RefusalTable::settle_killed`].
         if let (Some(_), Some(_places)) = (&self.file, self.change(SharedFile::OPEN_PATIENCE)) {
             self.settle_ended(1 << self.run, self.step());
         }

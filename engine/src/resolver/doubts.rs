@@ -164,7 +164,8 @@ async fn check<R: Runtime>(inner: Rc<Inner<R>>, top_level: Name) {
 }
 
 /// While the resolvers count as denying everything, looks up the remembered questions, their top-level domains and the root. Of all
-/// shards, only one does so in each [`DNS_DENIAL_PROBE_INTERVAL`]. The task ends with this state or with its shard.
+/// shards, only one does so in each [`DNS_DENIAL_PROBE_INTERVAL`]. The task ends when the resolvers no longer count so, or with its
+/// shard.
 async fn watch<R: Runtime>(inner: Weak<Inner<R>>) {
     loop {
         R::sleep(DNS_DENIAL_PROBE_INTERVAL).await;

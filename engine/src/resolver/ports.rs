@@ -197,8 +197,9 @@ fn send_over<R: Runtime>(
     }
 }
 
-/// Returns a socket to this resolver on which the id is not in use: a new socket while there are fewer than [`DNS_PORTS`],
-/// otherwise one that is chosen at random. `None` if a new socket is needed and the kernel opens none.
+/// Returns a socket to this resolver on which the id is not in use. While there are fewer than [`DNS_PORTS`] sockets, this is a new
+/// one. Otherwise the search begins at a random socket, and a socket that has been used for long enough is replaced by a new one.
+/// `None` if a new socket is needed and the kernel opens none.
 fn port<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, id: u16, now: Instant) -> Option<Rc<Port<R>>> {
     let mut pool = inner.ports.pools.get(upstream)?.borrow_mut();
     if pool.len() >= DNS_PORTS {

@@ -1,8 +1,8 @@
 //! The deadlines of a thread's operations, in a table that one task searches every [`TICK`].
 //!
-//! Every read and write has a deadline. Nearly all deadlines are removed unused, half a minute or more before they would pass. So a
-//! deadline is cheap rather than exact: it takes a slot in the table, and may be noticed up to [`TICK`] late. The timers of the
-//! runtime are used only for the tick, and for deadlines that are less than a tick away.
+//! Every read and write has a deadline. Nearly all deadlines are removed unused, long before they would pass. So a deadline is
+//! cheap rather than exact: it takes a slot in the table, and may be noticed up to [`TICK`] late. Here, the timers of the runtime
+//! are used only for the tick, and for deadlines that are less than a tick away.
 
 use super::Runtime;
 use std::cell::{Cell, RefCell};

@@ -1,7 +1,7 @@
 //! The traits through which the engine uses an async runtime, and the choice of a runtime at the start.
 //!
-//! The runtimes are monoio and glommio; with the feature `sim` there are also those of tests. In each runtime, a task stays on its
-//! thread, so tasks and sockets need not be `Send`. Only the code in this folder calls monoio or glommio.
+//! The runtimes are monoio, glommio (with the feature `glommio`), and those of tests (with the feature `sim`). In each runtime, a
+//! task stays on its thread, so tasks and sockets need not be `Send`. Only the code in this folder calls monoio or glommio.
 
 mod choice;
 mod deadlines;

@@ -4,10 +4,11 @@
 //! A reply of a server is either about its recipient, or about something that is the same for every recipient. What replies of the
 //! second kind show about one address of a host is kept in [`RouteState`]. Each address has its own [`RouteState`], because the
 //! servers behind one name differ. To remember another habit of servers, add a field to [`RouteState`], like `plain_only`. The
-//! record lasts as long as its group (`Group::is_forgotten`). The fields:
+//! record lasts as long as its group (`Group::is_forgotten`). Its fields with facts about the host:
 //!
-//! - failed connections: `strikes`; the time out of use after these, after refusals in the greeting, to EHLO and to MAIL, and after
-//!   some of the facts below: `down`
+//! - failed connections: `strikes`
+//! - until when the route is out of use, and why: `down`, `down_reply`. The cause is failed connections, a refusal in the greeting,
+//!   to EHLO or to MAIL, a reply that is not SMTP, one of several facts below, or a rest of the source at the site
 //! - a host that offers TLS but cannot do it: `plain_only`
 //! - a push-back of the site, and a short wait after a failed connection: `resting`
 //! - refusals of the whole session at RCPT: `refused`, `repeated_rule`; ends of sessions with the reply that we are not wanted:
@@ -63,8 +64,8 @@ pub(crate) struct RouteState {
     resting: Option<Instant>,
     /// Connections in a row that could not be made, or that ended before a reply about a recipient.
     strikes: u8,
-    /// The rule of the reply about a recipient with which the host refused the whole latest session. `None` if the host did not, or
-    /// if a clear reply about a recipient has come since.
+    /// The rule of the reply about a recipient with which the host refused to go on with the latest session. `None` if the host did
+    /// not, or if a clear reply about a recipient has come since.
     refused: Option<&'static str>,
     /// The rule of the last such reply in an earlier session, if no clear reply about a recipient has come since.
     repeated_rule: Option<&'static str>,
@@ -140,7 +141,7 @@ impl RouteState {
         self.down_reply = Some(reply);
     }
 
-    /// Opens no session over this route until `until`.
+    /// Lets the route rest: no session is opened over it before `until`.
     pub(crate) fn set_resting(&mut self, until: Instant) {
         self.resting = Some(until);
     }
@@ -152,7 +153,7 @@ impl RouteState {
         self.strikes >= patience
     }
 
-    /// The host refused the whole session in its reply about a recipient, by this rule.
+    /// The host refused to go on with the session in its reply about a recipient, by this rule.
     pub(crate) fn on_session_refused(&mut self, rule: &'static str) {
         self.refused = Some(rule);
     }
@@ -236,7 +237,7 @@ impl RouteState {
         self.blanket(host).is_some_and(|blanket| self.down_rule(now) == Some(blanket.rule))
     }
 
-    /// The host replied about a recipient. This resets the count of failed connections.
+    /// The host replied about a recipient. This resets the count of failed and lost connections.
     pub(crate) fn on_answer(&mut self) {
         self.strikes = 0;
     }
