@@ -1,5 +1,6 @@
 //! The half of a shard that asks mail servers. It has the sites and the groups (docs/glossary.md) that the shard owns, and what
-//! their sessions share. There is no I/O here: `dispatch.rs` decides when a session begins, and `probe.rs` runs the session.
+//! their sessions share. There is no I/O here: `dispatch.rs` decides when a session task begins, and `probe.rs` runs the task,
+//! which opens one session after another.
 //!
 //! The mutable state is in three places, each with its `RefCell`: in [`AskingState`], in the [`Knowledge`] of hosts, and in each
 //! site (`site.rs`). Borrow a `RefCell` for one statement only, or in a method that calls nothing that borrows the same one again.
@@ -38,7 +39,7 @@ pub(crate) struct Asking {
     /// For each source, what its sessions share.
     pub(crate) sessions: Vec<Rc<SessionConfig>>,
     pub(crate) smtp_port: u16,
-    /// The time limit for opening a session, and for a transaction with control recipients or known mailboxes.
+    /// The time limit for opening a session, and for a transaction without works, such as the questions of a checkpoint.
     pub(crate) session_limit: Duration,
     pub(crate) sessions_max: usize,
     pub(crate) knowledge: RefCell<Knowledge>,
@@ -56,11 +57,11 @@ pub(crate) struct AskingState {
     /// Whether the groups take too much memory. Then an idle group is forgotten at once if nothing was learned about its site and
     /// its hosts.
     pub(crate) has_too_many_groups: bool,
-    /// The groups with waiting works or open sessions, by their numbers. Groups are numbered in the order of their creation. A
-    /// group that becomes idle stays here until the next sweep.
+    /// The groups with waiting works or session tasks, by the numbers of the groups. Groups are numbered in the order of their
+    /// creation. A group that becomes idle stays here until the next sweep.
     pub(crate) active: BTreeMap<u64, Rc<Group>>,
     number: u64,
-    /// The number of open sessions.
+    /// The number of session tasks. Each has at most one open session.
     pub(crate) open: usize,
     /// The number of answers about recipients so far.
     pub(crate) answers: u64,
@@ -69,12 +70,12 @@ pub(crate) struct AskingState {
 }
 
 impl AskingState {
-    /// The budget of refused recipients of a group. `None` if the site has no such limit.
+    /// The budget of refused recipients for the site and the source of this group. `None` if it is unlimited.
     pub(crate) fn budget(&mut self, group: &Group) -> Option<&mut SiteRefusals> {
         group.budget.as_ref().map(|key| self.refusals.budget(key))
     }
 
-    /// Whether the shard has as many open sessions as its sites count together.
+    /// Whether the shard has as many session tasks as its sites count together.
     pub(crate) fn is_sum_of_sites(&self) -> bool {
         self.open == self.sites.values().map(|site| site.state().open as usize).sum::<usize>()
     }
@@ -171,8 +172,8 @@ impl Asking {
         self.state().budget(group).map_or(usize::MAX, room)
     }
 
-    /// If the budget of refused recipients is used up, answers all works that wait at the site for the source of this group, and
-    /// returns true.
+    /// If the budget of refused recipients is used up, and no reply that is still due can make room, answers all works that wait at
+    /// the site for the source of this group, and returns true.
     pub(crate) fn answer_if_over_budget(&self, group: &Group, now: Instant) -> bool {
         let used_up = |budget: &mut SiteRefusals| {
             let is_used_up = budget.is_used_up(self.shared().refusal_step(now));
@@ -190,8 +191,9 @@ impl Asking {
         true
     }
 
-    /// Answers a row of a list or batch without a question if its first open route leads to a host that is known to accept every
-    /// recipient of the domain ([`Knowledge::needs_no_question`]). Returns every other work.
+    /// Answers a row of a list or batch without a question if the route that it would use first does not rest, and leads to a host
+    /// that is known to accept every recipient of the domain ([`Knowledge::needs_no_question`]). Returns every other work, and each
+    /// address that needs SMTPUTF8.
     pub(crate) fn answer_if_known_catch_all(&self, group: &Group, work: Work, now: Instant) -> Option<Work> {
         if !group.state().catch_alls || work.address.needs_smtputf8() {
             return Some(work);
@@ -202,7 +204,8 @@ impl Asking {
         }
     }
 
-    /// As [`Asking::answer_if_known_catch_all`], for this host.
+    /// Answers a row of a list or batch without a question if this host is known to accept every recipient of the domain. Returns
+    /// every other work.
     pub(crate) fn answer_if_known_catch_all_at(
         &self,
         host: &Rc<str>,
@@ -295,7 +298,8 @@ impl Asking {
         group.take_unroutable(now).into_iter().for_each(|work| self.common.give_up(work, now));
     }
 
-    /// Drops the groups that had no work for a while, the sites without groups, and the budgets with neither groups nor counts.
+    /// Drops what is no longer needed: idle groups ([`Group::is_forgotten`]), sites without groups, and budgets with neither groups
+    /// nor counts.
     pub(crate) fn forget(&self, now: Instant) {
         rest::count_ended(self, now);
         let state = &mut *self.state();

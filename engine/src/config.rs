@@ -20,8 +20,8 @@ const SMTP_PORT: u16 = 25;
 /// The settings of the engine. [`Default`] has the defaults of `mailprobe serve`, with a new secret.
 #[derive(Clone)]
 pub struct EngineConfig {
-    /// The recursive resolvers. As long as all of them answer, the first one is asked. Empty: those of the system
-    /// (`/etc/resolv.conf`).
+    /// The recursive resolvers, of which the first [`engine_proto::limits::DNS_UPSTREAMS_MAX`] are used. As long as all of them
+    /// answer, each lookup begins with the first one. Empty: those of the system (`/etc/resolv.conf`).
     pub resolvers: Vec<SocketAddr>,
     /// The port of the mail servers.
     pub smtp_port: u16,
@@ -35,7 +35,7 @@ pub struct EngineConfig {
     /// The sources of sessions: addresses of this machine, or proxies. The engine uses one of them for all domains with the same
     /// hosts. Empty: one source, with the address that the kernel chooses.
     pub sources: Vec<SourceConfig>,
-    /// The number of shards, each on a thread of its own. 0: one per core.
+    /// The number of shards, each on a thread of its own. 0: one per core. There are never more shards than `sessions`.
     pub shards: usize,
     /// The runtime that drives the shards.
     pub runtime: RuntimeChoice,
@@ -47,7 +47,7 @@ pub struct EngineConfig {
     pub sessions: usize,
     /// The most requests that may be in progress at once, over all clients.
     pub tickets_max: usize,
-    /// The lists of the operator, which take precedence over the built-in lists.
+    /// The lists that checks use: those of the operator and the built-in ones.
     pub lists: SharedLists,
     /// The secret of this installation: 32 random bytes. It is the key of the keyed hashes that leave the engine. The names of
     /// control recipients are made from it too, and stay the same for a domain and a day.
@@ -109,7 +109,7 @@ impl SharedLists {
     /// Replaces the lists for all later checks.
     pub fn replace(&self, lists: Lists) {
         let mut lists = Arc::new(lists);
-        // The old lists are dropped after the lock is released, because that may take long.
+        // The old lists are dropped after the lock is released, because dropping them may take long.
         std::mem::swap(&mut *self.0.write().unwrap_or_else(PoisonError::into_inner), &mut lists);
     }
 }
@@ -139,12 +139,12 @@ pub enum DriverChoice {
 /// The profile of the pace at sites: `--pace`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Below the limits that providers publish for senders.
+    /// Below the limits that providers set for senders.
     Polite,
     /// At the limits that most servers have.
     Fast,
-    /// Without limits on sessions and recipients, for your own servers and benchmarks. Only the number of refusals in a session is
-    /// limited.
+    /// Without a ceiling for sessions and recipients, for your own servers and benchmarks. Only the number of refusals in a session
+    /// has a ceiling. The pace still adapts to the site.
     Lab,
 }
 

@@ -87,7 +87,7 @@ impl Pool {
     /// Makes the pool. The configuration must have an EHLO name (`machine::complete`).
     ///
     /// # Errors
-    /// The first fault of a source, with the remedy.
+    /// The first fault of the sources, mostly with the remedy.
     pub(crate) fn new(config: &EngineConfig) -> Result<Pool, StartError> {
         let named = !config.sources.is_empty();
         if config.sources.len() > SOURCES_MAX {
@@ -243,7 +243,8 @@ fn dialog(ehlo: Option<&str>, mail_from: Option<&str>) -> DialogConfig {
     }
 }
 
-/// Checks that sockets can be bound to the address. Otherwise every connection from the address would fail.
+/// Checks that the address is that of a single host, and that sockets can be bound to it. Otherwise every connection from the
+/// address would fail.
 fn own_address(address: IpAddr) -> Result<(), StartError> {
     if address.is_unspecified() || address.is_multicast() {
         return Err(StartError(format!(

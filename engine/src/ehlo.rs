@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 /// The accepted forms, for error messages.
 const FORM: &str = "write a full name, such as mx1.example.org, or an address literal, such as [192.0.2.1] or [IPv6:2001:db8::1]";
 
-/// Addresses of root servers, for [`own_address`]. No packet is sent to them.
+/// The addresses of a root server, for [`own_address`]. No packet is sent to them.
 const FAR: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)), 53),
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30)), 53),

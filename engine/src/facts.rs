@@ -1,5 +1,5 @@
-//! Gathers the DNS facts of a domain, for the details in the answer to a check. If DNS gives no answer for the mail hosts, SPF or
-//! DMARC, there are no facts. If it gives none for the other records, these count as absent.
+//! Gathers the DNS facts of a domain ([`DnsFacts`]). If DNS gives no answer for the mail hosts, SPF or DMARC, there are no facts.
+//! If it gives none for the other records, these count as absent.
 
 use crate::inquiry::Responder;
 use crate::resolution::Resolution;
@@ -54,8 +54,8 @@ async fn required<R: Runtime>(
     };
     if !matches!(found, Found::Dead(_)) {
         let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
-        // The walk has asked this already, so the answer is in the cache. `listed` orders the hosts by preference and name, because
-        // a walk shuffles hosts of equal preference.
+        // The walk has just asked this, so the answer is nearly always in the cache. `listed` orders the hosts by preference and
+        // name, because a walk shuffles hosts of equal preference.
         let plan = MxPlan::new(domain, &*resolution.resolver.look_up(&question, true).await, 0).ok()?;
         facts.provider = Some(plan.site().provider());
         facts.mx_hosts = plan.listed().into_iter().map(|host| host.as_str().into()).collect();

@@ -34,14 +34,16 @@ pub enum Fault {
     LeakGroup,
     /// An accept that a session holds is confirmed at the checkpoint, even if no recipient of its domain was refused after it.
     BelieveAccept,
-    /// A refusal that a session holds counts as proven at the checkpoint, whatever the later replies showed.
+    /// A refusal that a session holds counts as proven at the checkpoint, whatever the later replies showed, unless its words are
+    /// unclear.
     BelieveRefusals,
     /// The budget of refused recipients never stops a question. Refusals and accepts are still counted.
     IgnoreBudget,
     /// The budget counts no recipients, whether they were refused, were accepted or wait for a reply.
     ForgetReserved,
-    /// What a control recipient once showed never expires. Its age, later contradictions and the number of accepts since then do
-    /// not matter. This concerns single checks, and rows at a trusted operator or after an unclear reply to the control recipient.
+    /// What a control recipient once showed counts for ever: time, contradictions and many accepts do not end this. The defect
+    /// affects accepted single checks, accepted rows at a trusted operator or after an unclear reply to the control recipient, and
+    /// greylisted domains.
     BelieveControl,
     /// One session with an accepted control recipient is enough to answer rows of the domain as `catch_all` without a question. Two
     /// sessions should be needed.
@@ -61,7 +63,7 @@ pub enum Fault {
     NeverRest,
     /// One write in 16 is sent twice, as if the first attempt had sent nothing.
     WriteTwice,
-    /// The size of a transaction does not depend on what the session has asked about before.
+    /// The limits of the pace for a whole session are not applied, because what the session has asked about before does not count.
     IgnoreSessionLimits,
     /// If a host cannot be reached or does not answer, the address always gets an outage, as if our own network were at fault.
     BlameNetwork,

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 /// What DNS says about the mail hosts of a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MailHosts {
-    /// The domain has at least one mail host with an IP address.
+    /// The domain has at least one mail host with an IP address that mailprobe may contact.
     Seen,
-    /// DNS proves that the domain takes no mail.
+    /// DNS shows that the domain takes no mail, or only at addresses that mailprobe may not contact.
     Absent,
     /// DNS gave no usable answer in time.
     Unknown,

@@ -38,12 +38,12 @@ pub(crate) struct DomainAtHost {
 }
 
 /// The knowledge of a shard. The keys of its [`NumberMap`] fields are keyed hashes of [`DomainAtHost`], which take a fifth of the
-/// memory of names. Even in a full map, only about one look-up in 10^14 finds the entry of another domain. No peer can cause this,
-/// because the key of the hash function is secret.
+/// memory of names. Even in a full map, fewer than one look-up in 10^14 finds the entry of another domain or host. No peer can
+/// cause this, because the key of the hash function is secret.
 #[derive(Default)]
 pub(crate) struct Knowledge {
     known: NumberMap<Known>,
-    /// How many sessions in a row ended before the control recipient got a clear reply.
+    /// How many sessions in a row ended at the question about the control recipient: see [`Knowledge::on_unanswered`].
     unanswered: NumberMap<u8>,
     /// The latest reply to the control recipient, if it proved nothing.
     unclear: NumberMap<UnclearControl>,
@@ -94,7 +94,7 @@ impl KnownMailbox {
 }
 
 /// Until when the known mailbox of a host stays, even if the host accepts another mailbox. Each route (address of a host) keeps a
-/// copy, which saves a look-up for each accepted recipient.
+/// copy, which saves a look-up for most accepted recipients.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MailboxFreshness {
     /// [`Knowledge::mailbox_changes`] at the time of the copy. If the number has changed since, the copy is void.
@@ -121,17 +121,17 @@ struct Known {
     finding: ControlFinding,
     /// When a session last showed `finding`. If none has yet, when this entry was made.
     at: Instant,
-    /// How many sessions in a row showed `finding`, at most 2. Sessions without a clear finding are left out. 0 if no session has
-    /// shown anything yet.
+    /// How many sessions in a row showed the clear finding in `finding`, at most 2, each within an hour of the one before. Sessions
+    /// without a clear finding are left out. 1 for an unclear finding, and 0 if no session has shown anything yet.
     sessions: u8,
     /// Set after a contradiction between sessions, or a change of the host in a session: until this instant, no accepted recipient
     /// is answered because of `finding`.
     contradicted: Option<Instant>,
     /// When the host last did not accept the postmaster address of the domain.
     no_postmaster: Option<Instant>,
-    /// Whether the last unclear reply to the control recipient was transient, so that a clear one may come soon.
+    /// Whether the last unclear reply to the control recipient was a temporary error, so that a clear reply may come soon.
     last_was_transient: bool,
-    /// How many recipients of the domain were refused at checkpoints without an accepted one: see [`Knowledge::on_refusals`].
+    /// How many recipients of the domain were refused at checkpoints at which none was accepted: see [`Knowledge::on_refusals`].
     refused: u8,
     /// When `refused` last grew. After an hour, the count begins anew.
     refused_at: Option<Instant>,
@@ -256,7 +256,8 @@ impl Knowledge {
 
     /// Records that the host accepted this mailbox. `proven`: the session also showed that the host refuses recipients that do not
     /// exist. The mailbox becomes the known one if the host has none. A proven mailbox also replaces an unproven one at once, and a
-    /// proven one after ten minutes. An unproven mailbox replaces only an unproven one, after ten minutes.
+    /// proven one after ten minutes. An unproven mailbox replaces only an unproven one that was not refused since, after ten
+    /// minutes.
     pub(crate) fn on_mailbox(
         &mut self,
         host: &Rc<str>,
@@ -301,7 +302,8 @@ impl Knowledge {
         kept.changes == self.mailbox_changes && until.is_some_and(|until| until > now)
     }
 
-    /// Forgets the known mailbox if it is this address and not proven, because its session has shown that the accept means nothing.
+    /// Forgets the known mailbox if it is this address and not proven, because the session that accepted it has shown that the
+    /// accept means nothing.
     pub(crate) fn on_mailbox_unproven(&mut self, host: &Rc<str>, address: &str) {
         if self.mailboxes.get(host).is_some_and(|known| !known.proven && known.address == address) {
             self.mailboxes.remove(host);
@@ -334,9 +336,9 @@ impl Knowledge {
         };
     }
 
-    /// Records that the host changed its behaviour. If it has answered single checks before, no accepted one is confirmed from now
-    /// on by what earlier sessions showed, until the host refuses a control recipient again. This does not apply to trusted
-    /// operators.
+    /// Records that the host changed its behaviour ([`Knowledge::has_changed`]). If the host has answered single checks before,
+    /// then the refusals of control recipients in earlier sessions confirm no accepted single check, until the host refuses a
+    /// control recipient again. This does not apply to trusted operators.
     pub(crate) fn on_changed(&mut self, host: &Rc<str>, now: Instant) {
         if self.changed.len() >= KNOWN_MAILBOXES_MAX && !self.changed.contains_key(host) {
             self.changed.clear();
@@ -435,8 +437,9 @@ impl Knowledge {
         self.entry(key, now).contradicted = Some(now + CONTROL_TTL);
     }
 
-    /// Records that a session ended before the control recipient got a clear reply. True if another session should ask about the
-    /// control recipient. False after [`CONTROL_ATTEMPTS_MAX`] such sessions in a row.
+    /// Records that a session ended at the question about the control recipient, or about a mailbox of the domain that the same
+    /// proof needs, without a clear reply. True if another session should ask about the control recipient. False after
+    /// [`CONTROL_ATTEMPTS_MAX`] such sessions in a row, which count as an unclear finding.
     pub(crate) fn on_unanswered(&mut self, key: u64, now: Instant) -> bool {
         if self.unanswered.len() >= KNOWN_DOMAINS_MAX {
             self.unanswered.clear();
@@ -452,7 +455,7 @@ impl Knowledge {
 
     /// Whether a row of a list or batch needs no question, because the host is known to accept every recipient of the domain
     /// ([`Knowledge::is_catch_all`]). Single checks always need one, because such a host may still refuse a mailbox that it closed.
-    /// So do rows that were asked about before, or for which another host was passed over.
+    /// So do rows that were returned for another session, or for which a route was tried or passed over.
     pub(crate) fn needs_no_question(&self, work: &Work, host: &Rc<str>, now: Instant) -> bool {
         if work.priority == Priority::Single || work.tried != 0 || work.returns > 0 {
             return false;

@@ -1,9 +1,9 @@
 //! The engine asks DNS and mail servers whether mailboxes exist, on threads of its own. `engine_proto` has all rules, as functions
 //! without I/O; this crate adds threads, sockets, runtimes and caches. It knows nothing of accounts, credits or HTTP.
 //!
-//! A caller starts an [`Engine`] with an [`config::EngineConfig`], and makes a [`Client`] for each of its own threads.
-//! [`Client::submit`] takes a [`Request`], to which the caller gives a number. [`Client::answer`] waits for the next [`Answer`] to
-//! any request of this client, with the number of that request. [`Client::mail_hosts`] and [`Client::facts`] ask DNS alone.
+//! A caller starts an [`Engine`] with an [`EngineConfig`], and makes a [`Client`] for each of its own threads. [`Client::submit`]
+//! takes a [`Request`], to which the caller gives a number. [`Client::answer`] waits for the next [`Answer`] to any request of this
+//! client, with the number of that request. [`Client::mail_hosts`] and [`Client::facts`] ask DNS alone.
 //!
 //! # The life of an address
 //!
@@ -185,7 +185,7 @@ pub struct Finding {
     pub reason: Reason,
     /// The name of the rule that decided. docs/verdicts.md lists all rules.
     pub rule: &'static str,
-    /// The delay after which another request may give a better answer, for example after greylisting. `None` if none would.
+    /// The delay after which another request may give a better answer, for example after greylisting. `None` if none is known.
     pub retry_after: Option<Duration>,
     /// A keyed hash of the domain and the host, if the verdict depends on how this host treats recipients of the domain. If a later
     /// session contradicts this, the hash is among those of [`Engine::withdrawn`], and the verdict must not be used again.
@@ -222,7 +222,7 @@ pub enum Outage {
     /// The site has as many requests of batches and lists as it may have, or the domain has too many that wait for DNS. Submit the
     /// address again after some of them are answered. Requests with [`Priority::Single`] never get this.
     SiteFull,
-    /// Within the last hour, the site has refused as many recipients of our source as its budget allows, except for a few that are
+    /// Within the last hour, the site has refused our source as many recipients as the budget allows, except for a few that are
     /// kept for proofs. So the address is not asked about now.
     OverBudget {
         /// Submit the address again after this time.
@@ -231,7 +231,7 @@ pub enum Outage {
         /// the budget, and a later check will get them again unless the cause is removed.
         refused_us: Option<&'static str>,
     },
-    /// The engine stops. All requests without an answer get this one.
+    /// The engine stops: all requests without an answer get this. So does a request if the task that has it panics.
     Stopping,
 }
 
@@ -277,7 +277,7 @@ pub struct SourceFigures {
 pub struct ShardFigures {
     /// Number of messages in the inbox of the shard.
     pub waiting: usize,
-    /// Number of open sessions at the last heartbeat. A shard records a heartbeat every 0.2 s.
+    /// Number of sessions at the last heartbeat, also of those that were being opened. A shard records a heartbeat every 0.2 s.
     pub sessions: usize,
     /// Number of addresses that waited in queues for a session at the last heartbeat.
     pub queued: usize,
@@ -395,7 +395,7 @@ impl Engine {
         move || shared.table.kept(shared.refusal_step(Instant::now()))
     }
 
-    /// Returns a function that takes the evidence that sessions have contradicted since it was last taken.
+    /// Returns a function that takes the evidence that sessions have contradicted since its last call.
     pub fn withdrawn(&self) -> impl Fn() -> Vec<Withdrawn> + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || std::mem::take(&mut *shared.withdrawn.lock().unwrap_or_else(PoisonError::into_inner))
@@ -602,7 +602,7 @@ impl Client {
     }
 
     /// Asks DNS for the facts about a domain: its mail hosts, SPF, DMARC and others. The answer arrives within about
-    /// [`FACTS_PATIENCE`]. `None` if DNS has not answered for the most important facts by then.
+    /// [`FACTS_PATIENCE`]. The answer is `None` if DNS has not answered for the most important facts by then.
     ///
     /// # Errors
     /// [`Refusal`] if the engine stops, or if too many inquiries have no answer yet.
@@ -677,9 +677,9 @@ impl Client {
         self.shared.recalls.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Makes the engine answer soon all requests of this client that wait in a queue or for DNS, each with what is known about it.
-    /// Requests about which a session is asking, or for which it holds a reply, still get their real answers. The client must not
-    /// submit further requests.
+    /// Makes the engine soon answer all requests of this client that wait in a queue, for DNS or for another try, each with what is
+    /// known about it. Requests about which a session is asking, or for which it holds a reply, still get their real answers. The
+    /// client must not submit further requests.
     pub fn drain(&self) {
         self.mailbox.drain();
         self.shared.recalls.fetch_add(1, Ordering::SeqCst);

@@ -2,9 +2,9 @@
 //! host), connects, and runs transactions as long as works wait in the queue of the group. A work is an address on its way through
 //! the engine, and a transaction sends RCPT for up to 100 of them.
 //!
-//! Some replies to RCPT decide at once. The session holds the others until a *checkpoint*. There the session asks about recipients
-//! such as a *control recipient*, which does not exist, or a *known mailbox*, which the host accepted before. The replies show
-//! whether the held answers count.
+//! Some replies to RCPT decide at once, and after others the address is asked about again. The session holds the rest until a
+//! *checkpoint*. There the session asks about recipients such as a *control recipient*, which does not exist, or a *known mailbox*,
+//! which the host accepted before. The replies show whether the held answers count.
 //!
 //! The modules are of two kinds. The first kind sends commands, and leaves the interpretation of nearly all replies to the second
 //! kind:
@@ -143,7 +143,7 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
     if let SessionEnd::Quit(_) = end
         && let Some(closure) = session.take_closure()
     {
-        // The server had ended the session already, in the same bytes as its last reply.
+        // The server had already ended the session: in the same bytes as its last reply, or while the session waited for work.
         blame(&place.at(R::now()), &closure, &state.tally);
     }
     // The session can ask no further questions, so what it still holds is released without them.

@@ -1,10 +1,10 @@
-//! The queue of a group: the works (addresses) that wait until a session asks about them. The group has several routes (IP
+//! The queue of a group: the works (addresses) that wait until a session asks about them. The group has one or more routes (IP
 //! addresses of hosts), and a session asks over one of them.
 //!
-//! A transaction takes works in this order. Single checks come first, then batches, then lists. Within a class, the owners of the
-//! requests (accounts) take turns, one work each. If all recipients of a transaction must have the same domain, the first work is
-//! followed by others of its owner and domain instead. A class that was passed over [`QUEUE_PASSED_MAX`] times while works of it
-//! waited gets the next turn.
+//! A transaction takes works in this order. Single checks come first, then batches, then lists. Within a class, works that were put
+//! back come first. Then the owners of the requests (accounts) take turns, one work each. If all recipients of a transaction must
+//! have the same domain, the first work is followed by others of its owner and domain instead. A class that was passed over
+//! [`QUEUE_PASSED_MAX`] times while works of it waited gets the next turn.
 //!
 //! Works wait in *lanes*. All works of a lane have tried the same routes, so the lanes show, without a look at each work, whether a
 //! route has work, and whether a work has a route left. There are few lanes, because routes are tried in order. Works at which a
@@ -15,8 +15,9 @@
 //!
 //! Each work that was added is returned once, by one of the `take` methods. The caller then answers it or adds it again.
 //!
-//! - [`Queue::push_back`] adds a work behind the others of its owner, and [`Queue::push_front`] before all others of its class.
-//! - [`Queue::has_for`] and [`Queue::take`] are for a session that begins a transaction.
+//! - [`Queue::push_back`] adds a work behind the others of its owner, and [`Queue::push_front`] before all others of its class and
+//!   lane.
+//! - [`Queue::has_for`] is for the choice of a route, and [`Queue::take`] for a session that begins a transaction.
 //! - [`Queue::take_expired`], [`Queue::take_all`], [`Queue::take_where`], [`Queue::take_unroutable`] and [`Queue::take_singles`]
 //!   take works out of turn, mostly to answer them.
 //! - [`Queue::len`], [`Queue::singles`] and [`Queue::first_single`] are mostly for the decision about the number of sessions.
@@ -57,7 +58,8 @@ struct Lane {
     /// Works that were put back. They come before the turns of the owners.
     returned: [VecDeque<u64>; CLASSES],
     classes: [Turns; CLASSES],
-    /// Number of works of each class. The numbers of works that were taken out of turn do not count.
+    /// How many works of each class wait in the lane. Works that were taken out of turn do not count, although the lane still
+    /// contains their numbers.
     counts: [usize; CLASSES],
 }
 
@@ -87,7 +89,7 @@ impl Queue {
         holds(Invariant::QueueDeadlines, || known() == self.works.len());
     }
 
-    /// Adds a work before all others of its class.
+    /// Adds a work before all others of its class and lane.
     pub(crate) fn push_front(&mut self, work: Work) {
         let (number, class, ..) = self.place(&work);
         self.lane(&work).returned[class].push_front(number);

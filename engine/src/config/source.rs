@@ -8,8 +8,8 @@ use std::net::IpAddr;
 pub struct SourceConfig {
     /// The way from the source to mail servers.
     pub way: SourceWay,
-    /// The argument of EHLO. `None`: [`super::EngineConfig::ehlo`]. If that is `None` too and this machine has no full name: the
-    /// literal of the address of the source, or for a proxy that of this machine.
+    /// The argument of EHLO. `None`: [`super::EngineConfig::ehlo`]. If that is `None` too: the full name of this machine, or if it
+    /// has none, the literal of an address: that of the source, or for a proxy that of this machine.
     pub ehlo: Option<String>,
     /// The reverse-path of MAIL; empty for `<>`. `None`: [`super::EngineConfig::mail_from`]. If that is `None` too: `postmaster@`
     /// the EHLO name of the source.
@@ -58,7 +58,7 @@ impl SourceConfig {
     /// # Errors
     /// A sentence that says what is wrong. It repeats nothing of `text`, which may contain a password.
     pub fn parse_proxy(text: &str) -> Result<SourceConfig, String> {
-        // The `=` of the EHLO name comes after the last `@`. An `=` before it may belong to the password.
+        // The `=` of the EHLO name comes after the last `@`. An `=` before that `@` may belong to the password.
         let place = text.rfind('@').map_or(0, |at| at + 1);
         let (_, ehlo) = split_name(&text[place..]);
         let url = &text[..text.len() - ehlo.as_ref().map_or(0, |name| name.len() + 1)];

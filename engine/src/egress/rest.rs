@@ -23,8 +23,9 @@ pub(crate) fn is_block(asking: &Asking, said: &Classification) -> bool {
     asking.shared().pool.named && about_us && matches!(said.class, Class::Policy | Class::Unclear)
 }
 
-/// Acts on a block. The caller has taken the route out of use. If no other route of the group can be used, the source begins to
-/// rest at the site. The works that wait at the site for this source are answered at once, and so are new ones until the rest ends.
+/// Acts on a block. The caller has taken the route out of use, unless the need for SMTPUTF8 may be the cause. If no route of the
+/// group can be used now, the source begins to rest at the site. The works that wait at the site for this source are answered at
+/// once, and so are new ones until the rest ends.
 pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now: Instant) {
     if !group.is_down(now) {
         return;

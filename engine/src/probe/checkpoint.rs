@@ -79,9 +79,9 @@ pub(super) fn release(
     after
 }
 
-/// Records the refusals of this checkpoint that count, for each domain without an accepted recipient in the checkpoint. Many such
-/// refusals show that the domain does not accept everyone. Few are recorded only if control recipients have shown that a domain of
-/// the group accepts everyone.
+/// Records how many recipients were refused in this checkpoint because they do not exist, for each domain without an accepted
+/// recipient in the checkpoint. Refusals that do not count are left out. Many such refusals show that the domain does not accept
+/// everyone. Few are recorded only if control recipients have shown that a domain of the group accepts everyone.
 fn learn_refusals(context: &ProbeContext<'_>, released: &[Released<Work>], now: Instant) {
     let is_refused = |one: &&Released<Work>| one.held == Held::Refused && is_answer(one.proof);
     if !context.group.state().catch_alls
@@ -116,8 +116,8 @@ fn is_to_confirm(context: &ProbeContext<'_>, domain: &Domain) -> bool {
 
 /// What the checkpoint has shown, for the decision about each answer.
 struct Closed {
-    /// The key of a domain, if too many sessions ended before its control recipient got a clear reply. For a while, no session asks
-    /// about this control recipient again.
+    /// The key of a domain, if too many sessions ended at the question about its control recipient, without a clear reply. For a
+    /// while, no session asks about this control recipient again.
     without_control: Option<u64>,
     /// Whether the host changed its behaviour in the session.
     changed: bool,
@@ -258,8 +258,8 @@ fn in_words_of(held: Held, proof: Proof) -> &'static str {
 }
 
 /// Acts on an accepted work if the control recipient of its domain got no clear reply. If the reply was a temporary error, the work
-/// begins anew, once: by then, for example, a server that verifies recipients at another server may have the result. Otherwise the
-/// work is answered.
+/// begins anew, once and if enough time is left: by then, for example, a server that verifies recipients at another server may have
+/// the result. Otherwise the work is answered.
 fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>, now: Instant) {
     let UnprovenAccept { rule, retry_after, again_soon } =
         on_unproven_accept(control.map(|control| &control.said));

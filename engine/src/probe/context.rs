@@ -160,16 +160,16 @@ impl ProbeContext<'_> {
         changed && !self.group.is_trusted() && (single || in_a_row > allowed())
     }
 
-    /// Whether a known mailbox of this host, or of another host of the group, can be asked about (one that the host accepted within
-    /// [`engine_proto::limits::KNOWN_MAILBOX_TTL`]), or a canary in `domain`.
+    /// Whether there is a mailbox that this host should accept: a known mailbox of this host or of another host of the group, or a
+    /// canary (an existing mailbox from the configuration) in `domain`.
     pub(super) fn has_known_mailbox(&self, domain: Option<&Domain>) -> bool {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
         self.hosts().any(|host| knowledge.has_mailbox(host, now))
             || domain.is_some_and(|domain| self.canary(domain).is_some())
     }
 
-    /// A mailbox that this host should accept: the known mailbox of this host, or else of another host of the group, or else the
-    /// canary (an existing mailbox that the operator has configured) in the domain of the newest answer that the session holds.
+    /// A mailbox that this host should accept: the known mailbox of this host, or else that of another host of the group, or else
+    /// the canary (an existing mailbox that the operator has configured) in the domain of the newest answer that the session holds.
     /// Also returns the host that accepted the mailbox; for a canary, this host.
     pub(super) fn known_mailbox(&self) -> Option<(String, Rc<str>)> {
         let (knowledge, now) = (self.asking.knowledge.borrow(), self.now);
@@ -199,7 +199,7 @@ impl ProbeContext<'_> {
     }
 
     /// Records that the host accepted this mailbox. `proven`: the session also showed that the host refuses recipients that do not
-    /// exist.
+    /// exist. Only an ASCII address is recorded, because every session can ask about it.
     pub(super) fn on_known(&self, address: &str, proven: bool, now: Instant) {
         let mut knowledge = self.asking.knowledge.borrow_mut();
         let kept = &mut self.state().mailbox_kept;

@@ -22,8 +22,8 @@ pub(super) struct AskedQuestion {
     pub(super) recipient: String,
     /// Whether the recipient may come from the request of another account. Its name must then appear in no trace.
     pub(super) private: bool,
-    /// The host that accepted the recipient in an earlier session. For a canary (an existing mailbox from the configuration), the
-    /// host of this session. `None` for other recipients.
+    /// The host that accepted the recipient before, if the recipient is a known mailbox. For a canary (an existing mailbox from the
+    /// configuration), the host of this session. `None` for other recipients.
     pub(super) elsewhere: Option<Rc<str>>,
 }
 
@@ -104,7 +104,7 @@ pub(super) fn control_answered(
     if is_answer { ReplyEffect::Answer } else { ReplyEffect::Refusal }
 }
 
-/// Counts the refusal of a control recipient if its words are not about this recipient. Enough such refusals show that the host
+/// Counts the refusal of a control recipient if it is certainly not about this recipient. Enough such refusals show that the host
 /// refuses everyone, or blocks our source, just as with the recipients of works.
 fn count_refusal_to_all(
     context: &ProbeContext<'_>,

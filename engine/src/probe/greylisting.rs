@@ -21,8 +21,9 @@ use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::classify::classify;
 use engine_proto::verdict::{Class, Scope, Stage};
 
-/// Asks about the control recipients of the domains that were greylisted in this session, unless earlier replies have shown enough
-/// about them. `None` if there is none to ask about, or no room in the session or in the budget of refused recipients.
+/// Asks about the control recipients of domains that were greylisted in this session, as many as fit into one transaction and into
+/// the budget of refused recipients. Leaves out those about which earlier replies have shown enough. `None` if there is none to ask
+/// about, or no room.
 pub(super) async fn introduce<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,

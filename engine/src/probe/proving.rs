@@ -1,7 +1,7 @@
 //! The questions of a checkpoint, and the transactions that ask them. A session holds its answers about works until a checkpoint.
-//! There it asks about a control recipient (which does not exist), a known mailbox (which the host accepted before) or others, to
-//! prove that the host distinguishes its mailboxes. `control_replies.rs` interprets the reply to each question, and `checkpoint.rs`
-//! decides about the held answers.
+//! There it asks about a control recipient (which does not exist), a known mailbox (which the host accepted before) or other
+//! recipients, to prove that the host distinguishes its mailboxes. `control_replies.rs` interprets the reply to each question, and
+//! `checkpoint.rs` decides about the held answers.
 
 use super::checkpoint::release;
 use super::context::{Place, ProbeContext};
@@ -62,9 +62,9 @@ pub(super) async fn prove<R: Runtime>(
     NextStep::Leave
 }
 
-/// If the host ends sessions after one or two refusals, asks about its known mailbox before the works, because after the refusals
-/// it would be too late. A session does this at most once. `None` if nothing was asked, for example because the host allows more
-/// refusals, has no known mailbox, or is trusted, or because there is no room.
+/// If the site allows at most two refusals in a session, asks about the known mailbox of the host before the works, because after
+/// the refusals it would be too late. A session does this at most once. `None` if nothing was asked, for example because the site
+/// allows more refusals, the host has no known mailbox, the operator is trusted, or there is no room.
 pub(super) async fn open_with_known<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -75,7 +75,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     if !is_wanted || state.known_asked_first.is_some() || place.works().evidence.has_accepted() {
         return None;
     }
-    // `Some` means that this session does not try again. The number is that of the mailboxes that were asked about.
+    // `Some` means that this session does not try again. It contains the number of mailboxes that were asked about.
     state.known_asked_first = Some(0);
     let context = &place.at(R::now());
     let host = Rc::clone(&context.route().host);
@@ -185,7 +185,7 @@ fn recipient(context: &ProbeContext<'_>, question: ProofQuestion) -> Option<(Str
 }
 
 /// Asks the questions in one transaction. `None` if the budget of refused recipients has no room for all of them, for example
-/// because another process has used it up.
+/// because another process has just used the room.
 async fn ask<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,

@@ -315,7 +315,7 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
 
 /// Acts on blanket refusals (the same refusal for every recipient). If the host refuses everyone, the route is taken out of use for
 /// a minute, and if the refusal is a block of our source, the source may begin to rest at the site. If the host refuses all
-/// recipients of some domains, it is not asked about these domains for a minute.
+/// recipients of some domains, the route is not used for these domains for a minute.
 pub(super) fn heed_blanket_refusals(context: &ProbeContext<'_>) {
     let now = context.now;
     let blanket = context.state().blanket(&context.route().host);

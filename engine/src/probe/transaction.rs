@@ -61,7 +61,7 @@ pub(super) struct Answered<'a> {
     /// The place of the recipient.
     pub(super) place: usize,
     pub(super) reply: &'a Reply,
-    /// Whether other recipients of the transaction got a reply before this one.
+    /// Whether an earlier reply of the transaction was an answer or a refusal: see [`ReplyEffect`].
     pub(super) behind_others: bool,
     /// When the reply arrived.
     pub(super) at: Instant,
@@ -99,8 +99,8 @@ pub(super) struct SessionState {
     tarpit: Tarpit,
 }
 
-/// Handles the events of a transaction that the caller has begun, until the transaction or the session ends. `counted` reserves
-/// room for the recipients in the budget of refused recipients.
+/// Handles the events of a transaction that the caller has begun, until the transaction or the session ends, or until the session
+/// should be left. `counted` reserves room for the recipients in the budget of refused recipients.
 pub(super) async fn hear<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
@@ -144,7 +144,7 @@ pub(super) async fn hear<R: Runtime>(
                     ReplyEffect::Push => after = NextStep::Leave,
                     ReplyEffect::Nothing => {}
                 }
-                // Even a refusal is a reply about a recipient, so the site does more than push back.
+                // Any reply about a recipient, even a refusal, shows that the site does more than push back.
                 site.state().pace.on_answer();
                 let is_enough = place.state().is_blanket(host);
                 if session.dialog.holds_back() && (after == NextStep::Leave || is_enough) {
@@ -173,7 +173,7 @@ pub(super) async fn hear<R: Runtime>(
                 if answers + refusals > 0 && after == NextStep::Open {
                     site.state().pace.on_transaction(answers + refusals);
                 }
-                // Normally no recipient is left: each has got its reply, or `on_mail_refused` has taken them all.
+                // Normally no work is left: each has got its reply, or `on_mail_refused` has taken them all.
                 break if recipients.put_back(context) { after } else { NextStep::Leave };
             }
             Event::Over(Closure::TimedOut(_)) if session.limit <= context.now => {
@@ -187,7 +187,8 @@ pub(super) async fn hear<R: Runtime>(
                 if !matches!(closure, Closure::Refused { .. }) {
                     counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 }
-                // Only replies about works count here, so the known mailbox that the session asked about first is subtracted.
+                // The reply about the known mailbox that the session asked about first does not count here. If no other reply came,
+                // the session counts as one without answers.
                 let answers = state.tally.answers.saturating_sub(state.known_asked_first.unwrap_or(0));
                 let tally = Tally { answers, ..state.tally };
                 recipients.on_cut_off(context, &mut state.notes, &closure, &tally);

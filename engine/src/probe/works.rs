@@ -60,7 +60,7 @@ fn refuse_utf8(host: &str, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
     can
 }
 
-/// Puts back the works of domains that this host lately refused as a whole, for other hosts. Returns the other works.
+/// Puts back the works of domains that this host lately refused as a whole, for other routes. Returns the other works.
 fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     let now = context.now;
     let is_shut = |work: &Work| context.state().shut_rule(work.address.domain(), now).is_some();
@@ -73,7 +73,7 @@ fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     open
 }
 
-/// Answers the works of domains for which this host is known to accept every recipient. Returns the other works.
+/// Answers the rows of batches and lists if this host is known to accept every recipient of their domains. Returns the other works.
 fn answer_if_known_catch_all(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     if !context.group.state().catch_alls {
         return works;
@@ -152,7 +152,7 @@ impl Recipients for AskedWorks {
         if let Some(place) = heard.place.checked_sub(self.count) {
             return self.controls.on_reply(context, notes, &Answered { place, ..*heard });
         }
-        // The sweep may have answered the work at its deadline.
+        // The sweep may have answered the work already.
         let Some(work) = context.works().in_flight.take(heard.place) else { return heard.too_late() };
         answered(context, work, notes, heard)
     }
