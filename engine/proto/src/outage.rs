@@ -1,14 +1,15 @@
 //! Outages: no resolver answers, the resolvers deny everything, or no mail server can be reached. Then the cause is on our side,
-//! and mailprobe gives no verdict about an address that depends on it.
+//! and mailprobe gives no verdict about an address that depends on the failed look-ups or connections.
 //!
 //! All shards (the threads of the engine) share [`Resolvers`] and [`Connections`], so each shard knows what the others have seen.
 //! Both consist of atomics without a lock, because every look-up and every connection uses them. A race between two shards only
 //! makes an outage begin or end a moment too early or too late.
 //!
 //! One dead host is never an outage, and neither are dead hosts among live ones. An outage of connections needs failures at
-//! [`OUTAGE_SITES_MIN`] sites (a site: all mail hosts of one operator) within [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] without a
-//! successful connection. The outage ends when a mail server is reached, or when no connection has failed for [`OUTAGE_WINDOW`].
-//! Until then, mailprobe tries one address in each [`OUTAGE_PROBE_INTERVAL`], and answers all others at once, without a verdict.
+//! [`OUTAGE_SITES_MIN`] sites (a site: all mail hosts of one operator) within [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] from the
+//! first failure on without a successful connection. The outage ends when a mail server is reached, or when no connection has
+//! failed for [`OUTAGE_WINDOW`]. Until then, mailprobe tries one address in each [`OUTAGE_PROBE_INTERVAL`], and answers all others
+//! at once, without a verdict.
 
 use crate::dns::denials::Denials;
 use crate::dns::window::Window;
@@ -100,10 +101,11 @@ impl Resolvers {
 /// are at least 1 ms, because 0 stands for "never".
 #[derive(Debug)]
 pub struct Connections {
-    /// For each place, when a connection to a site with this place last failed, in milliseconds; 0 if never. The hash of a site
-    /// gives its place.
+    /// For each place, when a connection to a site with this place last failed, in milliseconds; 0 if none has failed since a mail
+    /// server was last reached. The hash of a site gives its place.
     failed_at: [AtomicU64; OUTAGE_SITE_PLACES],
-    /// The time of the first failure since the last success, in milliseconds; 0 if there was none.
+    /// The time of the first failure since the last success, or since the last [`OUTAGE_WINDOW`] without a failure, in
+    /// milliseconds; 0 if there was none.
     failing_since: AtomicU64,
     down: AtomicBool,
     /// Number of outages that have ended.

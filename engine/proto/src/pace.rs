@@ -73,7 +73,8 @@ pub struct SitePace {
     ceiling: Ceiling,
     /// Sessions that may be open at the same time now; grows by fractions.
     window: f64,
-    /// Whether the site has never pushed back. Until it does, the number of sessions grows fast.
+    /// Whether the site has never pushed back or shown stress ([`SitePace::on_cut_off`]). While this is true, the number of
+    /// sessions grows fast.
     never_pushed: bool,
     /// Refusals that a session may collect at present, at most the limit in `errors`. The number doubles each time that a session
     /// uses it up and the site does not object.
@@ -83,8 +84,9 @@ pub struct SitePace {
     transactions: Learned,
     /// Recipients of one transaction.
     transaction_recipients: Learned,
-    /// Session starts that are available now (a token bucket), and the time up to which they are counted.
+    /// Session starts that are available (a token bucket).
     starts: f64,
+    /// The time up to which the starts are counted.
     filled: Instant,
     paused_until: Option<Instant>,
     pushes: u32,
@@ -293,12 +295,12 @@ impl SitePace {
         self.budget = self.budget.min(self.errors.limit);
     }
 
-    /// The site accepted this number of recipients in a transaction, and no more.
+    /// The site answered for this number of recipients in a transaction, and took no more.
     pub fn on_transaction_full(&mut self, recipients: u32) {
         self.transaction_recipients.lower(recipients);
     }
 
-    /// We end a session that has reached some of its limits, and the site did not object. So a later session may try more.
+    /// We end a session that the site has not ended. If the session has reached limits, later sessions may try more.
     pub fn on_spent(&mut self, tally: &Tally) {
         if tally.errors >= self.budget {
             self.errors.kept();

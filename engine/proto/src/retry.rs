@@ -105,7 +105,7 @@ pub const CLEAN_BUDGET: Schedule = Schedule {
     retries_max: None,
     has_last_try: false,
 };
-/// How long a row of the command line waits after an outage before its next try.
+/// How long a row of the command line waits for its next try if the last one failed because of an outage.
 pub const CLEAN_OUTAGE_PAUSE: Duration = Duration::from_secs(5);
 
 impl Schedule {

@@ -4,9 +4,9 @@
 //! or swapped with its neighbour. One slip is allowed, either in the name (the text before the first dot) or in the ending. If the
 //! name of the provider has nine letters or more, two slips in the name are allowed. If it has fewer than five letters, none is
 //! allowed in the name. The first letter of the name must be right, or swapped with the second. An ending that exists is no slip
-//! (except `co`, `cm` and `om` in place of `com`). A domain that is itself popular, free or allowed by the operator gets no
-//! suggestion. A disposable domain gets a suggestion only if it is one slip away from one of the largest providers: squatters own
-//! many such domains (`gmial.com`), so a mistake is the better guess there.
+//! (except `co`, `cm` and `om` in place of `com`, after a name of five letters or more). A domain that is itself popular, free or
+//! allowed by the operator gets no suggestion. A disposable domain gets a suggestion only if it is one slip away from one of the
+//! largest providers: squatters own many such domains (`gmial.com`), so a mistake is the better guess there.
 
 use crate::limits::TYPO_DOMAIN_CHARS_MAX;
 use crate::lists::TYPO_TARGETS;
@@ -26,9 +26,9 @@ const MISTAKES_OF_COM: [&str; 3] = ["co", "cm", "om"];
 const FIRST_CHOICES: [&str; 6] =
     ["gmail.com", "yahoo.com", "hotmail.com", "outlook.com", "icloud.com", "googlemail.com"];
 
-/// The domain that was probably meant by `domain` (in A-label form): a popular provider, or one of `own`. `None` if there is no
-/// such domain, if `domain` is such a domain itself, if `is_right` holds for it, or if it is disposable and not near one of the
-/// largest providers.
+/// The domain that was probably meant by `domain` (in A-label form and lower case): a popular provider, or one of `own`. `None` if
+/// there is no such domain, if `domain` is such a domain itself, if `is_right` holds for it, or if it is disposable and not near
+/// one of the largest providers.
 pub(crate) fn suggest(
     domain: &str,
     own: &ByLetter,

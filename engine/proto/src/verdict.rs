@@ -85,14 +85,14 @@ impl Reason {
     }
 }
 
-/// The step of a session that a reply answers.
+/// The stage of a session at which a reply came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// The greeting of the server, before any command.
     Banner,
     /// The reply to EHLO, HELO or STARTTLS.
     Ehlo,
-    /// The reply to MAIL, or to the RSET before MAIL.
+    /// The reply to MAIL or to the RSET before MAIL, or a 421 between transactions.
     Mail,
     /// The reply to RCPT of the address that is checked.
     Rcpt,

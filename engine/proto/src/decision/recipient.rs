@@ -75,7 +75,8 @@ pub enum RecipientEffect {
         /// Whether that session has to use another address of the site.
         elsewhere: bool,
     },
-    /// The reply was transient. Another host is asked. If there is none, the recipient is asked about once more after a while.
+    /// The cause of the reply is temporary. The other hosts are asked. If none of them gives an answer, the recipient is asked
+    /// about once more after a while, if its check can wait for that.
     OnceMore,
     /// The other hosts are asked, or another address of this one.
     Elsewhere,
@@ -84,13 +85,13 @@ pub enum RecipientEffect {
 /// The effect of a reply to RCPT on its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplyEffect {
-    /// The host gave a clear reply about the recipient.
+    /// The reply counts as a clear one about the recipient.
     Answer,
     /// The host refused the recipient, and may refuse everyone in the same way.
     Refusal,
     /// The transaction is full: the recipient is asked about in the next one.
     Later,
-    /// The session ends after this transaction, because this recipient has to be asked about in another one.
+    /// The session ends after this transaction, because this recipient has to be asked about in another session.
     Push,
     /// The session continues, because another session would get the same reply.
     Nothing,

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The rule of an address if the later behaviour of the server contradicts the answer about it.
 pub const CHANGED: &str = "behaviour_changed";
 
-/// The rule of an address if its refusal was not proven, because no mailbox was accepted afterwards.
+/// The rule of an address if its refusal was not proven, for example because no mailbox was accepted afterwards.
 pub const UNPROVEN: &str = "refusal_unproven";
 
 /// The rule of an address if it was accepted, but there was no reply about the control recipient (an invented mailbox of the
@@ -104,16 +104,17 @@ pub struct UnprovenAccept {
     pub rule: &'static str,
     /// The delay after which a later check may show more; `None` if such a check would give the same answer.
     pub retry_after: Option<Duration>,
-    /// Whether the same check soon asks once more, because the reply was transient.
+    /// Whether the same check soon asks once more, because the cause of the reply is temporary.
     pub again_soon: bool,
 }
 
 /// Decides the result for an address that was accepted without a proof. `control` is the reply about the control recipient, which
 /// proves nothing; `None` if there was no reply.
 ///
-/// A server that refuses us refuses the control recipient in the same words as any address. So if this reply is about us, the
-/// session or the host, its rule becomes that of the address. If the reply is about the invented mailbox, it says nothing about the
-/// address, and the rule is [`UNCLEAR`].
+/// A server that refuses us refuses the control recipient in the same words as any address. So if this reply is greylisting,
+/// throttling, a refusal by policy or of relaying, or a demand for authentication, its rule becomes that of the address. The same
+/// holds for a temporary or unclear reply that is not about the invented mailbox. Any other reply says nothing about the address,
+/// and the rule is [`UNCLEAR`].
 pub fn on_unproven_accept(control: Option<&Classification>) -> UnprovenAccept {
     let later = Some(CONTROL_UNKNOWN_TTL);
     let Some(control) = control else {

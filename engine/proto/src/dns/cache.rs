@@ -16,8 +16,9 @@ pub struct Cache<S> {
     index: HashTable<u32>,
     keyed: S,
     slots: Vec<Slot>,
-    /// The bytes that all entries take now, and the most that they may take.
+    /// The bytes that all entries take now.
     bytes: usize,
+    /// The most bytes that the entries may take together.
     bytes_max: usize,
     /// The slot that the next eviction looks at first.
     hand: usize,

@@ -62,7 +62,7 @@ struct Run {
     /// The hashes of the first names that were denied in this run.
     names: [AtomicU64; DNS_DENIALS_IN_A_ROW],
     count: AtomicUsize,
-    /// The number of names in a row that were answered with proof while the resolvers count as down.
+    /// The number of answers with proof in a row while this run is down.
     proven: AtomicU32,
     down: AtomicBool,
 }
@@ -104,8 +104,8 @@ impl Run {
 }
 
 impl Denials {
-    /// The name with this hash was denied without proof by every resolver that answered. Within a row of denials, a name counts
-    /// once.
+    /// The name with this hash was denied without proof, and no resolver gave a credible answer. Within a row of denials, a name
+    /// counts once.
     pub fn on_denied(&self, asked: Asked, name: u64) {
         self.runs[asked as usize].on_denied(name);
     }
@@ -136,9 +136,10 @@ impl Denials {
     }
 
     /// The resolvers were tested: names that they had denied were looked up again, with their top-level domains and the root.
-    /// `honest` of these questions were answered, and `denied` were denied without proof again. The outage ends if at least three
-    /// in four were answered. It also ends if at least one was answered and all denials are of one name (`of_one_name`): resolvers
-    /// may deny that name for good, and an engine with few checks may have no other name to test with.
+    /// `honest` of these questions were answered, and `denied` of them were denied without proof; the others got no reply. The
+    /// outage ends if at least one was answered and `honest` is at least three times `denied`. It also ends if at least one was
+    /// answered and all denials are of one name (`of_one_name`): resolvers may deny that name for good, and an engine with few
+    /// checks may have no other name to test with.
     pub fn on_probe(&self, honest: u32, denied: u32, of_one_name: bool) {
         if honest > 0 && (of_one_name || honest >= 3 * denied) {
             let closed = self.runs.iter().filter(|run| run.set_up()).count();

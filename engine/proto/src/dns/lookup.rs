@@ -11,8 +11,8 @@
 //!   silent resolver is asked again in each round, and each round waits twice as long for its answer, up to a maximum.
 //! - REFUSED may mean that the resolver has too much load, so it is asked again in further rounds, a few times. If the resolver is
 //!   the last of its round, a pause comes before the next round.
-//! - A denial without proof is not believed. If only the SOA record is missing, the same resolver is asked once more, with a
-//!   request for DNSSEC records that makes it fetch the denial anew. Otherwise the next resolver is asked.
+//! - A denial without proof is not believed. If only the SOA record is missing, the same resolver is asked once more, unless it
+//!   cannot do EDNS, with a request for DNSSEC records that makes it fetch the denial anew. Otherwise the next resolver is asked.
 //! - If an answer is truncated or changes the case of letters in the question, the same question is asked over TCP.
 
 mod reply;
@@ -123,7 +123,8 @@ struct Try {
 
 #[derive(Clone, Copy, Default)]
 struct Upstream {
-    /// The resolver is not asked any more, because it would only repeat its answer or because the caller left it out.
+    /// The lookup does not ask this resolver any more, for example because the resolver would only repeat its answer, or because
+    /// the caller left it out.
     spent: bool,
     asked: bool,
     answered: bool,

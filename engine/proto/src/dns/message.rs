@@ -83,7 +83,7 @@ pub enum Response {
     NoData(u32),
     /// The name does not exist. The lifetime, in seconds, is that of the SOA record.
     NxDomain(u32),
-    /// The name or its records are denied without proof that the zone does so, or the resolver says that it falsified the answer.
+    /// The name or its records are denied without proof that the zone does so, or the answer may be forged or filtered.
     Unproven(Doubt),
     /// The answer is truncated, so the question has to be asked over TCP (RFC 7766 5).
     Truncated,

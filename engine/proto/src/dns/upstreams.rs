@@ -50,12 +50,13 @@ mod tests {
     use hickory_proto::op::ResponseCode;
     use std::time::Instant;
 
-    /// A lookup that begins with the resolver `first` and goes on until the resolver `answers`. Only this one answers.
+    /// A lookup that asks the resolver with the index `first` before the others. Only the resolver with the index `answers`
+    /// replies.
     fn lookup(first: usize, answers: Option<usize>) -> Lookup {
         lookup_with(first, answers, None)
     }
 
-    /// The same, but the resolver `denies` sends a denial without proof.
+    /// The same, but the resolver with the index `denies` sends a denial without proof.
     fn lookup_with(first: usize, answers: Option<usize>, denies: Option<usize>) -> Lookup {
         let mut now = Instant::now();
         let mut lookup = Lookup::new(question("h.example", RecordKind::A), &LookupConfig::new(3), first);

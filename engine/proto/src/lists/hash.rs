@@ -7,7 +7,7 @@ pub(crate) fn fnv(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
-/// The text of a list without its header, whose lines begin with `#` and end with a newline.
+/// The text of a list without its header. Each line of the header begins with `#` and ends with a newline.
 pub(crate) const fn below_header(text: &str) -> &str {
     let bytes = text.as_bytes();
     let mut start = 0;

@@ -2,8 +2,8 @@
 
 /// Appends one command with its line end to `out`.
 ///
-/// The arguments come from [`crate::address`] and from the configuration. Both refuse control characters, so no argument can
-/// contain a second command.
+/// The arguments are addresses (from [`crate::address`], or made by mailprobe) and names from the configuration. None of them can
+/// have a control character, so no argument can contain a second command.
 pub fn encode(out: &mut Vec<u8>, command: Command<'_>) {
     let mut put = |parts: &[&str]| {
         for part in parts {

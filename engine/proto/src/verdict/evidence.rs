@@ -14,9 +14,9 @@
 //!   server has changed its behaviour in this session. If `postmaster@` is not accepted, the refusals count under the same
 //!   condition. If `postmaster@` is accepted, mailprobe also asks about the control recipient. If the domain refuses it, the accept
 //!   of `postmaster@` proves the refusals. If the domain accepts it too, the refusals do not count. If its reply is not clear, the
-//!   accept of `postmaster@` shows nothing. If the operator of the host is trusted to distinguish its mailboxes, a refusal counts
-//!   without a proof. A refusal in unclear words counts only if the host accepted a mailbox later and the domain refused the control
-//!   recipient.
+//!   accept of `postmaster@` shows nothing, and the refusals count under the same condition. If the operator of the host is trusted
+//!   to distinguish its mailboxes, a refusal counts without a proof. A refusal in unclear words counts only if the host accepted a
+//!   mailbox later and the domain refused the control recipient.
 //! - If the domain refuses the control recipient in unclear words, mailprobe asks about a mailbox that the domain accepted, then
 //!   about a second control recipient of another shape, and then about the mailbox again. If the domain accepts the mailbox both
 //!   times and refuses the second control recipient, the domain distinguishes its mailboxes.
@@ -48,8 +48,8 @@ pub enum Held {
     /// The recipient was refused permanently for another reason of its own: for example, the mailbox is disabled, or the domain
     /// takes no mail.
     Denied,
-    /// The recipient was refused permanently with the enhanced code of a missing mailbox, but in words that mailprobe does not
-    /// understand.
+    /// The recipient was refused permanently with the enhanced code of a missing mailbox, but the words of the reply may contradict
+    /// this code.
     Unclear,
 }
 
@@ -121,7 +121,7 @@ pub struct Context {
     /// The operator of the host is trusted to distinguish its mailboxes at all times.
     pub trusted: bool,
     /// There is a known mailbox to ask about: the host accepted it within [`crate::limits::KNOWN_MAILBOX_TTL`], or it is a canary
-    /// (an existing mailbox of the operator).
+    /// (an existing mailbox that the configuration names).
     pub known: bool,
     /// There is no use in asking about `postmaster@` the domain, for example because it was refused within the last hour.
     pub no_postmaster: bool,
@@ -358,8 +358,8 @@ impl<T> SessionEvidence<T> {
         self.entries.iter().rev().find(fits).map(|entry| &entry.item)
     }
 
-    /// The domain with the `postmaster@` that can be asked about: that of the newest refusal that is held, if possible of one
-    /// because there is no such mailbox.
+    /// The domain with the `postmaster@` that can be asked about: that of the newest held refusal because there is no such mailbox,
+    /// or else that of the newest held refusal for another reason.
     pub fn postmaster_domain(&self) -> Option<u64> {
         let newest = |held| self.entries.iter().rfind(|entry| entry.held == held).map(|entry| entry.domain);
         newest(Held::Refused).or_else(|| newest(Held::Denied))

@@ -66,7 +66,7 @@ impl Lookup {
     }
 
     /// Handles a denial without proof. If it lacks only the SOA record, it may come from a cache that does not keep SOA records. So
-    /// the question is repeated with a request for DNSSEC records, which the resolver cannot answer from that cache.
+    /// a question with EDNS is repeated once, with a request for DNSSEC records, which the resolver cannot answer from that cache.
     fn doubt(&mut self, upstream: usize, transport: Transport, extension: Extension, doubt: Doubt) {
         if doubt == Doubt::NoSoa && extension == Extension::Edns {
             self.upstreams[upstream].wants_dnssec = true;

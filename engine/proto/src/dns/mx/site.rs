@@ -11,7 +11,8 @@ use std::sync::LazyLock;
 /// By default, the registrable domain of a host identifies the site: the host with the lowest MX preference, and of several, the
 /// first in alphabetical order. If the domain of the recipients has the same registrable domain, an address identifies the site
 /// instead: of the hosts that have addresses, those with the lowest preference are taken, and of their addresses, the lowest one.
-/// For the operators in a table, neither rule holds: each has one site, even if its hosts are under many domains.
+/// For the hosts in a table of known operators, neither rule holds: the table gives their site, and hosts under many domains can
+/// have the same one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site {
     name: Cow<'static, str>,
