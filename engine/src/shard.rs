@@ -25,7 +25,7 @@ const SWEEP: Duration = Duration::from_millis(250);
 /// Interval of the search for groups that have not been used for a while, and for results of walks that are too old. If groups take
 /// too much memory, the interval is [`SWEEP`].
 const FORGET: Duration = Duration::from_secs(2);
-/// The largest number of messages that are handled before the clock is read again: some ten microseconds of work.
+/// The largest number of messages that are handled before the clock is read again: far less than a millisecond of work.
 const MESSAGES_A_LOOK: usize = 32;
 /// How long the shard looks for recalled works after a recall, or for waiting works after a client has begun to drain. A work that
 /// was on its way from one queue to another at that moment arrives within this time.

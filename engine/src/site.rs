@@ -328,7 +328,7 @@ impl Group {
         self.state().routes.iter_mut().for_each(|route| route.set_down(until, rule));
     }
 
-    /// Brings the routes that this rule has put out of use back into use.
+    /// Brings back into use the routes that this rule has put out of use.
     pub(crate) fn lift(&self, rule: &'static str) {
         self.state().routes.iter_mut().for_each(|route| route.lift(rule));
     }

@@ -10,8 +10,8 @@ use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind, Records};
 use engine_proto::limits::DNS_START_PATIENCE;
 use std::net::{IpAddr, SocketAddr};
 
-/// Warns of sources that cannot be used: a proxy must accept the login. `with_names`: also warns of EHLO names that DNS does not
-/// confirm.
+/// Warns of each proxy that cannot be reached, does not answer in time or does not accept the login. `with_names`: also warns of
+/// EHLO names that DNS does not confirm.
 pub(crate) async fn warn_of_sources<R: Runtime>(pool: &Pool, resolver: &Resolver<R>, with_names: bool) {
     for source in &pool.sources {
         // Other errors, such as a lack of descriptors on this machine, say nothing about the source.

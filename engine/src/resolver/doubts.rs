@@ -1,5 +1,5 @@
 //! Denials without proof: a resolver denies a name or its records, but a filter may have made up the answer
-//! ([`engine_proto::dns::message::Doubt`]). Such a filter may concern only this name, or it may deny everything
+//! ([`engine_proto::dns::message::Doubt`]). Such a filter may deny only some names, or it may deny everything
 //! ([`engine_proto::dns::denials`]).
 //!
 //! To tell these cases apart, the shard checks the resolvers: it looks up the root and the top-level domain of the name, which
