@@ -357,8 +357,8 @@ pub const QUEUE_PASSED_MAX: u8 = 9;
 
 const _: () = assert!(SITE_LAST_TRY.as_secs() > PACE_PAUSE_MAX.as_secs());
 
-/// Most refused recipients in a session at a site of which nothing is known, or fewer if the ceiling is lower. This is the hard
-/// limit of Postfix (`smtpd_hard_error_limit`).
+/// Budget of refused recipients in a session at a site of which nothing is known (see [`crate::pace`]), or less if the ceiling is
+/// lower. This is the hard limit of Postfix (`smtpd_hard_error_limit`).
 pub const PACE_ERRORS_INITIAL: u32 = 20;
 /// Most sessions at once at a site of which nothing is known, or fewer if the ceiling is lower.
 pub const PACE_SESSIONS_INITIAL: u32 = 10;

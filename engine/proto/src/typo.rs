@@ -19,7 +19,7 @@ const NAME_CHARS_MIN: usize = 5;
 /// Shortest name of a target in which two slips are allowed.
 const NAME_CHARS_MIN_TWO: usize = 9;
 
-/// Endings that exist, but count as mistakes of `com` after a name of at least [`NAME_CHARS_MIN`] letters.
+/// Endings that exist, but count as mistakes for `com` after a name of at least [`NAME_CHARS_MIN`] letters.
 const MISTAKES_OF_COM: [&str; 3] = ["co", "cm", "om"];
 
 /// The targets with the most users. Among equally near targets, the earliest of these is suggested.

@@ -3,7 +3,7 @@
 //! A domain's owner chooses the addresses of its mail hosts, so they may point into our own network. Only globally reachable
 //! unicast addresses are contacted. The blocks for services of the network itself (PCP, TURN, AS112, AMT, ORCHID, drone remote ID)
 //! are refused too, although the registries call them globally reachable. At such an address the nearest network answers, which may
-//! be our own, and no mail or web server has one.
+//! be our own. No mail or web server has such an address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

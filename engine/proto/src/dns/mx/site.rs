@@ -8,11 +8,11 @@ use std::sync::LazyLock;
 
 /// A set of mail hosts with one operator.
 ///
-/// By default, the registrable domain of a host identifies the site: the host with the lowest MX preference, and of several, the
-/// first in alphabetical order. If the domain of the recipients has the same registrable domain, an address identifies the site
-/// instead: of the hosts that have addresses, those with the lowest preference are taken, and of their addresses, the lowest one.
-/// For the hosts in a table of known operators, neither rule holds: the table gives their site, and hosts under many domains can
-/// have the same one.
+/// By default, the registrable domain of one host identifies the site. This is the host with the lowest MX preference, and of
+/// several such hosts, the first in alphabetical order. If the domain of the recipients has the same registrable domain, an address
+/// identifies the site instead: of the hosts that have addresses, those with the lowest preference are taken, and of their
+/// addresses, the lowest one. For the hosts in a table of known operators, neither rule holds: the table gives their site, and
+/// hosts under many domains can have the same one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site {
     name: Cow<'static, str>,
