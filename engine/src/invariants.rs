@@ -31,16 +31,16 @@ invariants! {
     ShardOpen, "shard-open", "A shard has no more sessions open than its share of the total.";
     BusyOpen, "busy-open", "No more sessions of a group wait for answers than are open.";
     QueueDeadlines, "queue-deadlines", "The queue knows the deadline of every work in it.";
-    QueueTurns, "queue-turns", "No class of works is passed over more often than the limit.";
+    QueueTurns, "queue-turns", "No class of works is passed over more often in a row than the limit.";
     TakenMost, "taken-most", "A transaction takes no more works than its session has room for.";
     TakenAlone, "taken-alone", "A work at which a session hung is asked about alone.";
     DueFirst, "due-first", "No work of a transaction expires before the earliest deadline on record.";
     TallyAnswers, "tally-answers", "A session gets no more answers than the number of recipients it asked about.";
     TallyErrors, "tally-errors", "A session counts no more refusals than answers.";
     HeldReleased, "held-released", "A session that has ended holds no answers.";
-    WalkBytes, "walk-bytes", "The bytes of the kept walks are the sum over the walks.";
+    WalkBytes, "walk-bytes", "The recorded bytes of all kept walks are the sum over these walks.";
     GroupIdle, "group-idle", "No group with work or with a session is forgotten.";
-    GroupActive, "group-active", "Every group with work is among those that are swept.";
+    GroupActive, "group-active", "Every group with work or with a session is among those that are searched for expired works.";
     QueuedOnce, "queued-once", "A group is queued at most once for a session of its site.";
     TimerFirst, "timer-first", "The timer of a site wakes it no later than a group asked for.";
     RouteUp, "route-up", "No session is opened over a route that is down.";
@@ -54,18 +54,18 @@ invariants! {
     LookupQueued, "lookup-queued", "A lookup that counts as waiting for room is in the queue of its resolver.";
     AnewInTime, "anew-in-time", "A work begins anew only before its deadline.";
     AdmittedHere, "admitted-here", "The site admission of a work in a queue, if it has one, is from the site of this queue.";
-    Returns, "returns", "No work is put back more often than the limit.";
+    Returns, "returns", "No work is returned more often than the limit.";
     TakenUntried, "taken-untried", "No work is asked about over a route that it has tried.";
-    SiteKept, "site-kept", "The site of every group is the one that its shard keeps under that site's name.";
+    SiteKept, "site-kept", "Every group refers to the same site object that its shard has under the site's name.";
     SiteCeiling, "site-ceiling", "A site has no more sessions open than its ceiling.";
     SitePaused, "site-paused", "No session begins while its site has a pause.";
     ShardSum, "shard-sum", "A shard has as many sessions open as its sites together.";
-    AskedBack, "asked-back", "No recipient counts as asked about at a site without a session.";
-    ProofFirst, "proof-first", "A session asks about no further recipients while its checkpoint is due.";
+    AskedBack, "asked-back", "While a site has no session, no recipient of the site counts as under way.";
+    ProofFirst, "proof-first", "A session takes no further works while its checkpoint is due.";
     DomainShut, "domain-shut", "A host is not asked about a domain that it refuses as a whole.";
     CarriedHere, "carried-here", "A carried refusal counts only at the host that gave it.";
     ControlOther, "control-other", "A control recipient is not the address that it is to prove.";
-    KnownFresh, "known-fresh", "A mailbox is not asked about as a known one after that has expired.";
+    KnownFresh, "known-fresh", "A mailbox that has expired as a known mailbox is not asked about as one.";
     KnownBy, "known-by", "The keys of a domain are not used for another domain.";
 }
 
