@@ -174,8 +174,8 @@ impl Knowledge {
         (known.at + ttl > now && !known.is_contradicted(now)).then_some(known.finding)
     }
 
-    /// Whether the host refused a control recipient of the domain within the last hour, and has accepted none since. `None` if it
-    /// did not.
+    /// What it is worth that the host refused a control recipient of the domain within the last hour, and has accepted none since.
+    /// `None` if this is not so.
     pub(crate) fn control_refusal(&self, key: u64, now: Instant) -> Option<ControlRefusal> {
         let known = self.known.get(&key)?;
         let is_such = known.finding == ControlFinding::RefusesUnknown && known.at + CONTROL_TTL > now;

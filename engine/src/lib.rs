@@ -29,7 +29,7 @@
 //! 2. The *home shard* is selected by a hash of the domain. The lists decide about spam traps and disposable domains (`verify.rs`).
 //!    For other works, one *walk* for each domain asks DNS for the hosts and their IP addresses (`walk.rs`); its result serves for
 //!    a minute (`walks.rs`). The shard answers the work if the domain takes no mail, if it has only IPv6 hosts and we have no IPv6,
-//!    if the resolvers are out of order, or if it is patient and 256 others wait already. If DNS gives no answer otherwise: step 7.
+//!    if the resolvers are out of order, or if the work is patient and 256 others wait. If DNS gives no answer otherwise: step 7.
 //! 3. The result of the walk is a *plan*: the *site* (the hosts of one operator), the *group* (the domains of the site that have
 //!    the same hosts) and the *routes* (the IP addresses of these hosts). The work goes to the shard that owns the site.
 //! 4. The group has one *source*: one of our IP addresses, or a proxy; all its sessions come from there. A work waits in the queue
