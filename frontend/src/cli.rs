@@ -181,8 +181,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, start_engine: StartEn
         Ok(code) => return code,
         Err(failure) => failure,
     };
-    if !failure.line.is_empty() {
-        usage::complain("mailprobe", &failure.line);
+    if let Some(line) = &failure.line {
+        usage::complain("mailprobe", line);
     }
     ExitCode::from(failure.code)
 }
@@ -192,9 +192,9 @@ fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<ExitC
         Command::Doctor(args) => return doctor::run(&args),
         // A server that ends says why.
         Command::Serve(args) => {
-            serve::run(&args, quiet, start_engine).map_err(|failure| match failure.line.as_str() {
-                "" => Failure::failed("the reader of standard output closed it"),
-                _ => failure,
+            serve::run(&args, quiet, start_engine).map_err(|failure| match failure.line {
+                Some(_) => failure,
+                None => Failure::failed("the reader of standard output closed it"),
             })
         }
         Command::Check(args) => check::run(&args, quiet, start_engine),

@@ -553,11 +553,13 @@ mod tests {
         check(&["-"], &lines(ADDRESSES_MAX), &vec!["a@b.example"; ADDRESSES_MAX]);
         for input in [lines(ADDRESSES_MAX + 1), vec![b' '; INPUT_BYTES_MAX + 1]] {
             let refused = with_input(&given(&["-"]), || &input[..]).err().unwrap();
-            assert!(refused.code == 2 && refused.line.contains("`mailprobe clean -`"), "{}", refused.line);
+            let line = refused.line.unwrap();
+            assert!(refused.code == 2 && line.contains("`mailprobe clean -`"), "{line}");
         }
         let refused = with_input(&given(&["Cargo.toml"]), || &b""[..]).err().unwrap();
         assert_eq!(refused.code, 2);
-        assert!(refused.line.starts_with("Cargo.toml is a file: `mailprobe clean Cargo.toml -o OUT` "));
+        let line = refused.line.unwrap();
+        assert!(line.starts_with("Cargo.toml is a file: `mailprobe clean Cargo.toml -o OUT` "));
     }
 
     #[test]

@@ -24,25 +24,26 @@ pub(crate) const VERSION: &str = env!("MAILPROBE_VERSION");
 pub struct Failure {
     /// The exit code.
     pub(super) code: u8,
-    /// What is wrong, and what to do.
-    pub(super) line: String,
+    /// What is wrong, and what to do. `None` if the reader of standard output closed it before the end, as `head` does: that is no
+    /// fault, so nothing is printed.
+    pub(super) line: Option<String>,
 }
 
 impl Failure {
     /// A failure, with exit code 1.
     pub fn failed(line: impl Into<String>) -> Failure {
-        Failure { code: 1, line: line.into() }
+        Failure { code: 1, line: Some(line.into()) }
     }
 
-    /// The reader of standard output closed it before the end, as `head` does. That is no fault, so nothing is printed. The exit
-    /// code is what a shell reports of a program that SIGPIPE ended: a script can tell that the output is not whole.
+    /// The reader of standard output closed it. The exit code is what a shell reports of a program that SIGPIPE ended: a script can
+    /// tell that the output is not whole.
     pub(super) fn output_closed() -> Failure {
-        Failure { code: 128 + 13, line: String::new() }
+        Failure { code: 128 + 13, line: None }
     }
 
     /// Wrong usage, with exit code 2.
     pub fn usage(line: impl Into<String>) -> Failure {
-        Failure { code: 2, line: line.into() }
+        Failure { code: 2, line: Some(line.into()) }
     }
 }
 

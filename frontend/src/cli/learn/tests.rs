@@ -56,19 +56,21 @@ fn a_file_with_nothing_to_learn_changes_nothing() {
     let file = TableFile::new(folder.path().join("learned"));
     let files = [good, bad];
     let failure = Failure::from(file.update(|table| read_all(&files, table, NOW)).err().unwrap());
-    assert!(failure.line.contains("b.txt: none of its messages (1) is a bounce"), "{}", failure.line);
-    assert!(failure.line.ends_with("; nothing was learned") && failure.code == 1);
+    let line = failure.line.unwrap();
+    assert!(line.contains("b.txt: none of its messages (1) is a bounce"), "{line}");
+    assert!(line.ends_with("; nothing was learned") && failure.code == 1);
     assert!(file.read().unwrap().is_none());
     let failure =
         Failure::from(file.update(|table| read_all(&[folder.path().into()], table, NOW)).err().unwrap());
-    assert!(failure.line.contains("it is a folder; name its files"), "{}", failure.line);
+    let line = failure.line.unwrap();
+    assert!(line.contains("it is a folder; name its files"), "{line}");
 }
 
 #[test]
 fn an_address_and_the_table_are_forgotten() {
     let folder = TempDir::new().unwrap();
     let file = TableFile::new(folder.path().join("learned"));
-    let said = |done: Result<(), Failure>| done.err().map_or(String::new(), |failure| failure.line);
+    let said = |done: Result<(), Failure>| done.err().and_then(|failure| failure.line).unwrap_or_default();
     assert!(said(list(&file, &mut Vec::new())).contains("there is no table at "));
     assert!(
         said(forget(&file, "joe@example.com", &mut Vec::new()))
