@@ -40,8 +40,8 @@ pub const REPLY_BYTES_MAX: usize = 16 * 1024;
 /// Highest subject of an enhanced status code that RFC 3463 and its registry define. A text with a higher number, such as a
 /// version, is not an enhanced status code.
 pub const STATUS_SUBJECT_MAX: u16 = 7;
-/// Longest retry interval in a reply that mailprobe believes. Senders try again after half an hour or more (RFC 5321 4.5.4.1), and
-/// no greylisting lasts for a day.
+/// Longest retry interval that mailprobe believes if a reply names it. Senders try again after half an hour or more (RFC 5321
+/// 4.5.4.1), and no greylisting lasts for a day.
 pub const NAMED_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Size of the buffer for a read if one reply is due, such as that to EHLO. The buffer is small, because a session holds its buffer
 /// while it waits, and most sessions of a large list wait.
@@ -204,8 +204,8 @@ pub const DNS_DENIAL_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 pub const DNS_DENIAL_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most questions that a test of the resolvers repeats. They are the last ones that were denied.
 pub const DNS_DENIED_NAMES_MAX: usize = 7;
-/// Most names for which a shard remembers that some resolvers denied their addresses without proof while another gave a credible
-/// answer.
+/// Most names for which a shard remembers that some resolvers denied the name's addresses without proof while another gave a
+/// credible answer.
 pub const DNS_DISPUTED_NAMES_MAX: usize = 256;
 
 /// Shortest lifetime of a positive answer. With less, a zone with a TTL of 0 would be asked again for each address.
@@ -387,8 +387,8 @@ const _: () = assert!(PACE_PAUSE_MIN.as_millis() < PACE_PAUSE_MAX.as_millis());
 
 /// How long the answer for a control recipient (a recipient that does not exist) counts for its domain.
 pub const CONTROL_TTL: Duration = Duration::from_secs(3600);
-/// How long that answer counts for a single check, except at a trusted operator. The time is shorter, because such a check does not
-/// wait for a new proof.
+/// How long the answer for a control recipient counts for a single check, except at a trusted operator. The time is shorter,
+/// because such a check does not wait for a new proof.
 pub const CONTROL_SINGLE_TTL: Duration = Duration::from_secs(600);
 /// Number of accepted single checks at a host for which one refused control recipient counts. After that, a control recipient has
 /// to be refused again.

@@ -1,5 +1,5 @@
 //! The built-in lists of disposable domains, free domains and role addresses, the spam traps, and the operator's lists ([`Lists`]).
-//! The operator's lists add to the built-in ones, and can except domains from them.
+//! The operator's lists add to the built-in ones, and can exempt domains from them.
 //!
 //! The built-in lists are compiled in and never copied: the lists of disposable and free domains as hashes, the others as sorted
 //! texts. The first look-up in a text makes a hash table of the offsets of its lines. `cargo xtask refresh-lists` writes the lists;

@@ -45,7 +45,7 @@ impl Resolvers {
 
     /// A lookup has ended. `answered` says whether some resolver replied to it, and `before` how many lookups had been answered
     /// when it began. A lookup without a reply counts only if no other one was answered meanwhile. Otherwise its messages were
-    /// probably lost: a burst can lose those of several lookups, which then end together.
+    /// probably lost: in a burst, those of several lookups can be lost, and these lookups then end together.
     pub fn note(&self, answered: bool, before: u32) {
         if answered {
             let was_down = self.are_down();

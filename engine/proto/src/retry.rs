@@ -12,8 +12,8 @@
 //! | the budget of refused recipients is used up | [`BATCH_BUDGET`] | [`CLEAN_BUDGET`] |
 //! | DNS or our network is out of order | [`BATCH_OUTAGE`] | each row every [`CLEAN_OUTAGE_PAUSE`] |
 //!
-//! The causes in the first row share one number of retries. After greylisting, the wanted delay is [`GREYLISTING_WAIT`], whatever
-//! delay the server names.
+//! In lists of the command line, the causes in the first row share one number of retries; batches count none. After greylisting,
+//! the wanted delay is [`GREYLISTING_WAIT`], whatever delay the server names.
 //!
 //! [`BATCH_LATER`] and [`CLEAN_LATER`] differ, because a batch runs for hours without a user. So its delays double, and a row is
 //! answered at once if its server wants a longer delay than is left of the wait. The user of a command waits for the list, and has

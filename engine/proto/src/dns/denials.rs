@@ -136,8 +136,8 @@ impl Denials {
     }
 
     /// The resolvers were tested: names that they had denied were looked up again, with their top-level domains and the root.
-    /// `honest` of these questions were answered, and `denied` of them were denied without proof; the others got no reply. The
-    /// outage ends if at least one was answered and `honest` is at least three times `denied`. It also ends if at least one was
+    /// `honest` of these questions were answered, and `denied` of them were denied without proof; the others got no usable answer.
+    /// The outage ends if at least one was answered and `honest` is at least three times `denied`. It also ends if at least one was
     /// answered and all denials are of one name (`of_one_name`): resolvers may deny that name for good, and an engine with few
     /// checks may have no other name to test with.
     pub fn on_probe(&self, honest: u32, denied: u32, of_one_name: bool) {

@@ -99,7 +99,7 @@ pub enum Doubt {
     NoSoa,
     /// The message itself says that the answer was forged or filtered. The value is its code, one of [`FORGED`].
     Extended(u16),
-    /// All addresses are 0.0.0.0 or `::`. Filters answer this for names that they block.
+    /// All addresses are 0.0.0.0 or `::`. Filters send such answers for names that they block.
     Unspecified,
 }
 

@@ -17,7 +17,7 @@ impl Upstreams {
     }
 
     /// The resolver to ask first: the one that failed in the fewest lookups in a row, by giving no answer or a denial without
-    /// proof. Among equals, it is the first in the operator's order.
+    /// proof. Among equals, it is the first of the list.
     pub fn first(&self) -> usize {
         let least = self.failures_in_a_row.iter().enumerate().min_by_key(|(_, failures)| **failures);
         least.map_or(0, |(at, _)| at)

@@ -312,7 +312,7 @@ impl Index {
     }
 }
 
-/// A text, and the tree of phrases that it is matched with.
+/// A text, and the tree of phrases against which it is matched.
 struct Reading<'a> {
     index: &'a Index,
     words: &'a Words,
@@ -351,7 +351,7 @@ impl Reading<'_> {
         (0..self.words.len()).filter(is_foreign).take(FOREIGN_WORDS_MIN).count()
     }
 
-    /// Whether a comma or a colon separates two of the words from `start` to before `end`.
+    /// Whether a comma or a colon separates two of the words from `start` on and before `end`.
     fn is_parted(&self, start: usize, end: usize) -> bool {
         self.words.breaks.iter().any(|at| (start + 1..end).contains(&(*at as usize)))
     }
