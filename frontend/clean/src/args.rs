@@ -65,9 +65,10 @@ pub struct CleanArgs {
     /// If they need more, mailprobe stores the rest in OUT.state. The engine needs additional memory.
     #[arg(long, value_name = "MIB", default_value_t = 96, value_parser = whole_number(1u32..=65_536), help_heading = RUN, hide_short_help = true)]
     pub memory: u32,
-    /// Continue an interrupted run from OUT.partial.
+    /// Continue an interrupted run from OUT.partial: repeat its command with --resume.
     ///
-    /// Give --columns, --unordered and --drop-duplicates as in that run.
+    /// It is refused, and names the difference, if INPUT, --format, --sheet, --column, --columns, --fast, --unordered,
+    /// --drop-duplicates, --known, --known-days, --retry or --join are not as in that run. The other options may change.
     #[arg(long, help_heading = RUN)]
     pub resume: bool,
     /// Check only the rows of part I of N (parts count from 0), and write them to OUT.part-I-of-N. The parts can be checked on

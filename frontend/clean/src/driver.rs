@@ -6,14 +6,14 @@ mod writing;
 use super::CleanError;
 use super::budget::{AskedRow, RowBudget, UNDER_WAY_MAX};
 use super::checker::{Answered, Checker};
-use super::journal::{self, Journal};
+use super::journal::Journal;
 use super::known::{KnownFile, KnownResults};
-use super::marks::Marker;
 use super::outage::OutageWatch;
 use super::outcome::Outcome;
 use super::progress::{Progress, Standing};
 use super::putoff::{PutOff, Turn};
 use super::rows::Rows;
+use super::run_options::RunOptions;
 use super::seen::Seen;
 use super::sink::Sink;
 use super::stall::{Stall, Waits, millis};
@@ -22,6 +22,7 @@ use super::summary::{Extent, Reading, Summary};
 use super::time_left::{RunFacts, TimeLeft};
 use engine::Refusal;
 use engine::proto::address::Address;
+use lists::marks::Marker;
 use lists::numbers::{counted, grouped};
 use lists::part::PartRows;
 use lists::{ReasonCounts, ResultColumn, Row, Source, reasons};
@@ -39,11 +40,11 @@ pub(super) const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 /// The parts of a run.
 pub(super) struct Parts<'a> {
     pub source: Source,
-    /// The file of the list; `None`: a stream.
-    pub list: Option<&'a Path>,
     /// The rows to take; `None`: all.
     pub part: Option<PartRows>,
     pub sink: Sink,
+    /// What a run that continues this one is compared with.
+    pub options: RunOptions,
     pub state: State,
     pub ordered: bool,
     pub checker: &'a mut dyn Checker,
@@ -73,8 +74,13 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     let columns = parts.source.shape().further_columns().to_vec();
     let (journal, closed) = match open_stored(&parts, &columns) {
         Ok(stored) => stored,
+        // Nothing was done yet. The files of an earlier run stay as they are.
+        Err(error) if parts.sink.continues() => return Err(error),
         Err(error) => return Err(parts.sink.keep(error)),
     };
+    if !journal.has_results() {
+        parts.sink.tell_new_run();
+    }
     let further = [parts.known.is_some(), journal.has_results(), closed.has_earlier()];
     let tables = 1 + further.into_iter().filter(|&is_there| is_there).count();
     parts.state.shares = parts.state.shares.divided(tables);
@@ -119,7 +125,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     run.parts.progress.end();
     match result {
         Ok(()) => {
-            run.journal.remove();
+            run.journal.end();
             run.summary.elapsed = started.elapsed();
             run.summary.reading = Some(Reading::of(&run.parts.source));
             if run.parts.finds_typos {
@@ -143,29 +149,19 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
             if journal.has_results() {
                 sink.hold();
             }
-            Err(sink.keep(error))
+            let error = sink.keep(error);
+            journal.end();
+            Err(error)
         }
     }
 }
 
-/// What a run with these further columns stores beside the output. Without order, rows are written at once, so the journal stores
-/// nothing. The hashes of a part differ from those of another, so a part stores no closed rows.
+/// What a run with these further columns stores beside the output. The hashes of a part differ from those of another, so a part stores
+/// no closed rows.
 fn open_stored(parts: &Parts<'_>, columns: &[ResultColumn]) -> Result<(Journal, ClosedRows), CleanError> {
-    let (output, continues) = (parts.sink.file(), parts.sink.continues());
-    if !parts.ordered
-        && continues
-        && let Some(path) = output.map(journal::beside).filter(|path| path.exists())
-    {
-        return Err(CleanError::usage(format!(
-            "{} has results of a run without --unordered: continue it without --unordered",
-            path.display()
-        )));
-    }
-    let mut closed = ClosedRows::new(parts.retried, output, continues)?;
-    let mode = if parts.is_fast { "fast" } else { "full" };
-    let names = columns.iter().map(|column| column.name());
-    let kind = std::iter::once(mode).chain(names).collect::<Vec<_>>().join(",");
-    let journal = Journal::open(output.filter(|_| parts.ordered), kind, parts.list, closed.keyed, continues)?;
+    let output = parts.sink.file();
+    let mut closed = ClosedRows::new(parts.retried, output, parts.sink.continues())?;
+    let journal = Journal::open(&parts.sink, &parts.options, closed.keyed)?;
     let has_rule = columns.iter().any(|column| column.name() == "rule");
     // An output with verdicts of several columns is not retried.
     let needs_none = has_rule || parts.source.shape().addresses() > 1;
@@ -351,7 +347,8 @@ impl Run<'_> {
             }
             if !self.parts.source.next(&mut self.row)? {
                 self.ended = true;
-                return self.parts.sink.end_of_list();
+                self.parts.sink.end_of_list()?;
+                return self.fits_complete();
             }
             if let Some(part) = &mut self.parts.part
                 && !part.has_next(&self.row)

@@ -7,7 +7,9 @@
 mod files;
 
 use super::driver::{FLUSH_INTERVAL, READ_AT_ONCE, count};
+use super::journal::Journal;
 use super::progress::{Progress, Standing};
+use super::run_options::RunOptions;
 use super::sink::{Sink, SinkOptions};
 use super::summary::{Extent, Reading, Summary};
 use super::{CleanArgs, CleanError};
@@ -15,6 +17,7 @@ use files::PartFile;
 use lists::part::Partition;
 use lists::{Endings, ListError, ReasonCounts, Row, Source, reasons};
 use spill::State;
+use spill::keyed::Keyed;
 use std::time::{Duration, Instant};
 
 /// Joins the parts of an open list.
@@ -28,6 +31,14 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
     };
     let parts = files::open_all(output, &source, args.memory as usize * 1024 * 1024)?;
     let sink = Sink::open(Some(output), options)?;
+    let journal = match Keyed::new()
+        .map_err(CleanError::from)
+        .and_then(|keyed| Journal::open(&sink, &RunOptions::new(&args, &source), keyed))
+    {
+        Ok(journal) => journal,
+        Err(error) if sink.continues() => return Err(error),
+        Err(error) => return Err(sink.keep(error)),
+    };
     // The rows of an ordered output need no memory of the state.
     let state = match State::open(Some(output), 0) {
         Ok(state) => state,
@@ -54,7 +65,7 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
     };
     let result = join.rows();
     join.progress.end();
-    match result {
+    let result = match result {
         Ok(()) => {
             join.summary.elapsed = started.elapsed();
             join.summary.reading = Some(Reading::of(&join.source));
@@ -65,7 +76,9 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
             Err(error)
         }
         Err(Stop::Failed(error)) => Err(join.sink.keep(error)),
-    }
+    };
+    journal.end();
+    result
 }
 
 /// The reason why a join ends early.

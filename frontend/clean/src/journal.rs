@@ -1,24 +1,27 @@
-//! `OUT.results`: results that are known, but whose rows are not in `OUT.partial` yet, because a row before them waits for its
-//! answer. A resumed run reads them, and does not check these addresses again.
+//! `OUT.results`: the options of the run that writes `OUT.partial` (`run_options.rs`), and results that are known, but whose rows are not
+//! in `OUT.partial` yet, because a row before them waits for its answer. A resumed run compares the options with its own. Then it reads
+//! the results, and does not check these addresses again.
 //!
-//! The file exists only while such results do. It has no addresses, only their keyed hashes; the key is at the beginning of the
-//! file, beside the rows in `OUT.partial`.
+//! The file is written before the first row, and is removed when `OUT.partial` has become OUT. Without `OUT.partial`, it counts only
+//! until the next run. It has no addresses, only their keyed hashes; the key is at the beginning of the file.
 //!
 //! ```text
-//! head     TITLE | one line: the kind of the run, and the length and hash of the first bytes of the list, with tabs
+//! head     TITLE | one line: the options of the run
 //!          | 16 bytes: the key of the hashes
 //! record   2 bytes: length of the content | 4 bytes: a hash of the content | content
 //! content  16 bytes: hash of the address | code of the verdict | score + 1, or 0 | 4 bytes: time of the check
 //!          | length of the provider | provider | rule and reply (`outcome.rs`)
 //! ```
 //!
-//! A kill may cut the last record, which then does not count.
+//! A kill may cut the last record, which then does not count. A list that an earlier release began has no such file, unless there are
+//! results, or one with another line of options.
 
 use super::CleanError;
 use super::outcome::{Outcome, Outcomes};
-use super::sink::partial;
+use super::run_options::RunOptions;
+use super::sink::{LINE_BYTES_MAX, Sink, partial};
 use spill::State;
-use spill::keyed::{Keyed, ListStart};
+use spill::keyed::Keyed;
 use spill::table::Table;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -28,22 +31,14 @@ use std::path::{Path, PathBuf};
 const TITLE: &[u8] = b"mailprobe clean: results of rows that are not written yet\n";
 /// Length of the head of a record: the length and the hash of its content.
 const RECORD_HEAD: usize = 2 + 4;
-/// Longest line that names the kind of a run.
-const KIND_BYTES_MAX: usize = 1024;
 /// Number of results that wait in memory for the next write.
 const WAITING_MAX: usize = 1 << 16;
 
-/// The results of a run that are not written to the output yet.
+/// The options of a run, and its results that are not written to the output yet.
 pub(super) struct Journal {
-    /// `None`: the output is no file, so the run cannot be resumed.
-    path: Option<PathBuf>,
-    /// The mode and the columns of the run. Another run cannot use its results.
-    kind: String,
+    /// The open file beside the output; `None`: the output gets no rows that a later run could continue.
+    file: Option<JournalFile>,
     keyed: Keyed,
-    /// The open file; `None` until there is a result to write.
-    file: Option<File>,
-    /// Length of its complete records.
-    length: u64,
     waiting: Vec<Settled>,
     bytes: Vec<u8>,
 }
@@ -57,65 +52,77 @@ struct Settled {
     outcome: Outcome,
 }
 
+/// The file of a journal.
+struct JournalFile {
+    /// The output that the results are of.
+    output: PathBuf,
+    path: PathBuf,
+    file: File,
+    /// Length of its head.
+    head: u64,
+    /// Length of its head and its complete records.
+    length: u64,
+}
+
 impl Journal {
-    /// The journal of a run of this kind over `list`, which writes to `output`. If the run `continues` an earlier one, the results of that
-    /// run count, and the addresses are hashed with its key instead of `keyed`.
+    /// The journal of a run with these options, which writes to this sink. If the run continues an earlier one, the results of that run
+    /// count, and the addresses are hashed with its key instead of `keyed`.
     ///
     /// # Errors
-    /// The file of the earlier run cannot be read, or is of a run of another kind; or another file has its name.
-    pub fn open(
+    /// The earlier run had other options, or its file cannot be read; another file has its name; or it cannot be written.
+    pub fn open(sink: &Sink, options: &RunOptions, keyed: Keyed) -> Result<Journal, CleanError> {
+        // A complete output gets no rows. Its run may have ended before it could remove the file.
+        let output = sink.file().filter(|path| !sink.is_complete() || beside(path).exists());
+        Journal::beside(output, options, keyed, sink.continues())
+    }
+
+    /// The same for the output of a sink. `continues`: it is that of an earlier run.
+    fn beside(
         output: Option<&Path>,
-        kind: String,
-        list: Option<&Path>,
+        options: &RunOptions,
         keyed: Keyed,
         continues: bool,
     ) -> Result<Journal, CleanError> {
-        let path = output.map(beside);
-        let mut journal = Journal {
-            path,
-            kind: kind + &ListStart::text(list),
-            keyed,
-            file: None,
-            length: 0,
-            waiting: Vec::new(),
-            bytes: Vec::new(),
+        let mut journal = Journal { file: None, keyed, waiting: Vec::new(), bytes: Vec::new() };
+        let Some(output) = output else { return Ok(journal) };
+        let path = beside(output);
+        let open = |file, line: &str, length| {
+            let (output, head) = (output.to_owned(), Head::length(line));
+            Some(JournalFile { output, path: path.clone(), file, head, length })
         };
-        let Some(path) = journal.path.clone() else { return Ok(journal) };
-        let file = match OpenOptions::new().read(true).write(true).open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(journal),
-            opened => opened.map_err(|error| CleanError::unreadable(&path, &error))?,
+        let earlier = match OpenOptions::new().read(true).write(true).open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            opened => {
+                let read = opened.and_then(|file| Ok((Head::read(&file)?, file.metadata()?.len(), file)));
+                Some(read.map_err(|error| CleanError::unreadable(&path, &error))?)
+            }
         };
-        let head = Head::read(&file).map_err(|error| CleanError::unreadable(&path, &error))?;
-        match head {
-            Head::Foreign => Err(CleanError::failed(format!(
-                "{} exists and belongs to no run: move it, or name another output",
-                path.display()
-            ))),
-            // A kill has cut the head, so there is no result.
-            Head::Cut => remove(&path).map(|()| journal),
-            Head::Complete(..) if !continues => remove(&path).map(|()| journal),
-            Head::Complete(kind, _) if ListStart::is_of_another(&kind, list) => {
-                Err(CleanError::failed(format!(
-                    "{} has results of another list, which that run has not written yet: continue it with its own list, or delete {} \
-                 and {} to start again",
-                    path.display(),
-                    path.display(),
-                    output.map(partial).unwrap_or_default().display()
-                )))
+        match earlier {
+            Some((Head::Foreign, ..)) => {
+                return Err(CleanError::failed(format!(
+                    "{} exists and belongs to no run: move it, or name another output",
+                    path.display()
+                )));
             }
-            Head::Complete(kind, _) if kind.split('\t').next() != journal.kind.split('\t').next() => {
-                Err(CleanError::failed(format!(
-                    "{} is of a run with other options: --fast and --columns must be as in the first run; to start again, delete it \
-                 and {}",
-                    path.display(),
-                    output.map(partial).unwrap_or_default().display()
-                )))
+            Some((Head::Complete(line, keyed), length, file)) if continues => {
+                let has_results = length > Head::length(&line);
+                if let Some(difference) = options.difference(&line, has_results) {
+                    let partial = partial(output);
+                    let name = if partial.exists() { &partial } else { output }.display();
+                    return Err(CleanError::usage(format!("{name} {difference}")));
+                }
+                (journal.keyed, journal.file) = (keyed, open(file, &line, length));
+                return Ok(journal);
             }
-            Head::Complete(kind, keyed) => {
-                (journal.kind, journal.keyed, journal.file) = (kind, keyed, Some(file));
-                Ok(journal)
+            // The results of a run that is not continued; or a kill has cut the head, so there is none.
+            Some(_) => {
+                std::fs::remove_file(&path).map_err(|error| CleanError::unwritable(&path, &error))?;
             }
+            None => {}
         }
+        let line = options.line();
+        journal.file = open(Head::write(&path, &line, &journal.keyed)?, &line, Head::length(&line));
+        Ok(journal)
     }
 
     /// The hash that the results are stored by.
@@ -123,9 +130,9 @@ impl Journal {
         self.keyed
     }
 
-    /// Whether there are results of an earlier run.
+    /// Whether the file has results.
     pub fn has_results(&self) -> bool {
-        self.file.is_some()
+        self.file.as_ref().is_some_and(|file| file.length > file.head)
     }
 
     /// Reads the results of the earlier run into a table, by the hashes of the addresses. Later results are appended after the last
@@ -135,9 +142,9 @@ impl Journal {
     /// The file cannot be read, or the state fails.
     pub fn read(&mut self, state: &mut State, outcomes: &mut Outcomes) -> Result<Table, CleanError> {
         let mut table = Table::new(state.shares);
-        let (Some(file), Some(path)) = (&mut self.file, &self.path) else { return Ok(table) };
+        let Some(JournalFile { path, file, head, length, .. }) = &mut self.file else { return Ok(table) };
         let failed = |error: std::io::Error| CleanError::unreadable(path, &error);
-        let mut good = Head::length(&self.kind);
+        let mut good = *head;
         file.seek(SeekFrom::Start(good)).map_err(failed)?;
         let mut input = BufReader::new(&*file);
         let mut content = Vec::new();
@@ -148,13 +155,13 @@ impl Journal {
         }
         file.set_len(good).map_err(failed)?;
         file.seek(SeekFrom::Start(good)).map_err(failed)?;
-        self.length = good;
+        *length = good;
         Ok(table)
     }
 
     /// Adds a result. True: enough of them wait for the next write.
     pub fn add(&mut self, row: u64, key: u128, outcome: Outcome) -> bool {
-        if self.path.is_some() {
+        if self.file.is_some() {
             self.waiting.push(Settled { row, key, outcome });
         }
         self.waiting.len() >= WAITING_MAX
@@ -178,31 +185,30 @@ impl Journal {
             self.bytes[from..from + 2].copy_from_slice(&length.to_le_bytes());
             self.bytes[from + 2..content].copy_from_slice(&hash.to_le_bytes());
         }
-        let Some(path) = self.path.as_deref().filter(|_| !self.bytes.is_empty()) else { return Ok(()) };
-        let file = match &mut self.file {
-            Some(file) => file,
-            file => {
-                self.length = Head::length(&self.kind);
-                file.insert(Head::write(path, &self.kind, &self.keyed)?)
-            }
+        let Some(JournalFile { path, file, length, .. }) =
+            self.file.as_mut().filter(|_| !self.bytes.is_empty())
+        else {
+            return Ok(());
         };
         match file.write_all(&self.bytes) {
             Ok(()) => {
-                self.length += self.bytes.len() as u64;
+                *length += self.bytes.len() as u64;
                 self.waiting.clear();
                 Ok(())
             }
             Err(error) => {
                 // Later records must not follow half a record. If this fails too, the reader stops at that record.
-                let _ = file.set_len(self.length).and_then(|()| file.seek(SeekFrom::Start(self.length)));
+                let _ = file.set_len(*length).and_then(|()| file.seek(SeekFrom::Start(*length)));
                 Err(CleanError::unwritable(path, &error))
             }
         }
     }
 
-    /// All rows are in the output: removes the file.
-    pub fn remove(self) {
-        if let (Some(path), Some(_)) = (&self.path, &self.file) {
+    /// The run ends: removes the file if there is no `OUT.partial` to continue.
+    pub fn end(self) {
+        if let Some(JournalFile { output, path, .. }) = &self.file
+            && !partial(output).exists()
+        {
             // A file that cannot be removed is removed by the next run.
             let _ = std::fs::remove_file(path);
         }
@@ -218,7 +224,7 @@ pub(super) fn beside(path: &Path) -> PathBuf {
 
 /// The head of a file.
 enum Head {
-    /// The kind of the run, and the key of its hashes.
+    /// The options of the run, and the key of its hashes.
     Complete(String, Keyed),
     /// It ends early.
     Cut,
@@ -227,13 +233,13 @@ enum Head {
 }
 
 impl Head {
-    fn length(kind: &str) -> u64 {
-        (TITLE.len() + kind.len() + 1 + Keyed::BYTES) as u64
+    fn length(options: &str) -> u64 {
+        (TITLE.len() + options.len() + 1 + Keyed::BYTES) as u64
     }
 
     fn read(file: &File) -> std::io::Result<Head> {
         let mut bytes = Vec::new();
-        let most = (TITLE.len() + KIND_BYTES_MAX + 1 + Keyed::BYTES) as u64;
+        let most = (TITLE.len() + LINE_BYTES_MAX + 1 + Keyed::BYTES) as u64;
         file.take(most).read_to_end(&mut bytes)?;
         let Some(rest) = bytes.strip_prefix(TITLE) else {
             return Ok(if TITLE.starts_with(&bytes) { Head::Cut } else { Head::Foreign });
@@ -244,8 +250,8 @@ impl Head {
     }
 
     /// Creates a file with this head.
-    fn write(path: &Path, kind: &str, keyed: &Keyed) -> Result<File, CleanError> {
-        let head = [TITLE, kind.as_bytes(), b"\n", &keyed.key()].concat();
+    fn write(path: &Path, options: &str, keyed: &Keyed) -> Result<File, CleanError> {
+        let head = [TITLE, options.as_bytes(), b"\n", &keyed.key()].concat();
         let failed = |error: std::io::Error| CleanError::unwritable(path, &error);
         let created = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
         let mut file = created.map_err(failed)?;
@@ -256,10 +262,6 @@ impl Head {
         })?;
         Ok(file)
     }
-}
-
-fn remove(path: &Path) -> Result<(), CleanError> {
-    std::fs::remove_file(path).map_err(|error| CleanError::unwritable(path, &error))
 }
 
 /// Reads the content of the next record; false if there is no other complete one.
@@ -283,10 +285,8 @@ mod tests {
     use super::*;
     use lists::Results;
 
-    const KIND: &str = "full";
-
     fn journal(output: &Path, continues: bool) -> Journal {
-        Journal::open(Some(output), KIND.into(), None, Keyed::new().unwrap(), continues).unwrap()
+        Journal::beside(Some(output), &RunOptions::default(), Keyed::new().unwrap(), continues).unwrap()
     }
 
     /// The results of a journal, for these keys.
@@ -347,31 +347,31 @@ mod tests {
         std::fs::write(&path, changed).unwrap();
         assert_eq!(results(&output, 0..20).len(), 4);
         // The results of a run that is not continued are discarded.
-        drop(journal(&output, false));
-        assert!(!path.exists());
+        assert!(!journal(&output, false).has_results());
     }
 
     #[test]
-    fn other_files_and_other_runs_are_refused() {
+    fn other_files_are_refused_and_the_file_goes_with_the_rows() {
         let folder = tempfile::TempDir::new().unwrap();
         let (output, path) = (folder.path().join("out"), folder.path().join("out.results"));
-        let refused =
-            |kind: &str| match Journal::open(Some(&output), kind.into(), None, Keyed::new().unwrap(), true) {
-                Err(error) => error.message,
-                Ok(_) => String::new(),
-            };
         std::fs::write(&path, "my results\n").unwrap();
-        assert!(refused(KIND).contains("out.results exists and belongs to no run: move it, "));
+        let keyed = Keyed::new().unwrap();
+        let refused = Journal::beside(Some(&output), &RunOptions::default(), keyed, true);
+        let said = refused.err().unwrap().message;
+        assert!(said.contains("out.results exists and belongs to no run: move it, "), "{said}");
         std::fs::remove_file(&path).unwrap();
+        std::fs::write(partial(&output), "").unwrap();
         let (mut first, mut outcomes) = (journal(&output, false), Outcomes::new(true));
+        assert!(path.exists() && !first.has_results());
         add(&mut first, &mut outcomes, 1);
         first.flush(None, &outcomes).unwrap();
-        assert!(
-            refused("fast").contains("out.results is of a run with other options: --fast and --columns ")
-        );
-        first.remove();
+        assert!(first.has_results());
+        first.end();
+        assert!(path.exists(), "the rows are still there");
+        std::fs::remove_file(partial(&output)).unwrap();
+        journal(&output, true).end();
         assert!(!path.exists());
-        let mut none = Journal::open(None, KIND.into(), None, Keyed::new().unwrap(), true).unwrap();
+        let mut none = Journal::beside(None, &RunOptions::default(), keyed, true).unwrap();
         add(&mut none, &mut outcomes, 1);
         none.flush(None, &outcomes).unwrap();
     }

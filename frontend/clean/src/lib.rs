@@ -30,7 +30,6 @@ mod join;
 mod journal;
 mod known;
 mod left;
-mod marks;
 mod names;
 mod outage;
 mod outcome;
@@ -40,6 +39,7 @@ mod putoff;
 mod report;
 mod retry;
 mod rows;
+mod run_options;
 mod sample;
 mod seen;
 mod sink;
@@ -65,6 +65,7 @@ pub use lists::part::ListPart;
 use lists::part::PartRows;
 use lists::{Format, ReadOptions, Source, is_stream};
 pub use output_args::OutputArgs;
+use run_options::RunOptions;
 pub use sink::{Compression, WrittenFile};
 use sink::{Delivery, Sink, SinkOptions};
 use spill::State;
@@ -169,8 +170,10 @@ impl Job {
         let Job { args, source, output, .. } = self;
         let output = output.as_deref();
         let sink = Sink::open(output, sink_options)?;
-        if args.resume {
-            sink.tell_new_run();
+        if let Some(warning) =
+            output.filter(|_| sink.is_complete()).and_then(|path| retry::doubt_beside(path, &source))
+        {
+            tracing::warn!("{warning}");
         }
         // From here on the sink prevents other runs from using these names.
         let state = match State::open(output, args.memory as usize * 1024 * 1024) {
@@ -185,8 +188,8 @@ impl Job {
         let summary = driver::run(driver::Parts {
             progress: progress::Progress::new(!args.no_progress, source.size()),
             part: args.part.map(|part| PartRows::new(part, &source, args.fast)),
+            options: RunOptions::new(&args, &source),
             source,
-            list: Some(args.input.as_path()).filter(|path| !is_stream(path)),
             sink,
             state,
             ordered: !args.unordered,
@@ -238,7 +241,7 @@ fn option(column: &str) -> String {
 
 /// A value of an option as a shell takes it.
 fn quoted(value: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
     match !value.is_empty() && !value.starts_with('-') && value.chars().all(is_plain) {
         true => Cow::Borrowed(value),
         false => Cow::Owned(format!("'{}'", value.replace('\'', "'\\''"))),

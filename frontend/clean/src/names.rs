@@ -1,5 +1,6 @@
 //! The names of the files of a run: no file replaces the input or another one.
 
+use super::journal;
 use super::sink::{Delivery, packed, partial};
 use super::{CleanArgs, CleanError};
 use lists::is_stream;
@@ -20,7 +21,9 @@ pub(super) fn check(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery
         .iter()
         .flat_map(|path| std::iter::once((*path).to_owned()).chain(delivery.names(path)))
         .collect();
-    let own = lists.iter().flat_map(|path| [partial(path), beside(path), closed::beside(path)]);
+    let own = lists
+        .iter()
+        .flat_map(|path| [partial(path), beside(path), closed::beside(path), journal::beside(path)]);
     let own = own.chain(results.iter().map(|path| packed(path))).collect();
     let (report, summary) = (args.writing.report.clone(), args.summary.clone());
     for (flag, path) in [("--report", &report), ("--summary", &summary)] {

@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// Reasons that only fast checks give, and reasons that only full checks give.
 pub(super) const FAST_REASONS: [Reason; 3] = [Reason::FastCheckPassed, Reason::PossibleTypo, Reason::NoMx];
-const FULL_REASONS: [Reason; 6] = [
+pub(super) const FULL_REASONS: [Reason; 6] = [
     Reason::MailboxExists,
     Reason::RoleAccount,
     Reason::CatchAll,
@@ -92,6 +92,12 @@ pub(super) fn doubt(path: &Path, shape: &Shape) -> Option<String> {
          give `{}` first",
         option(other).trim_start()
     ))
+}
+
+/// The same for a complete output of the list that is open as `source`.
+pub(super) fn doubt_beside(path: &Path, source: &Source) -> Option<String> {
+    let options = ReadOptions { columns: &source.shape().chosen, ..ReadOptions::default() };
+    doubt(path, Source::open(path, &options).ok()?.shape())
 }
 
 /// What to say about earlier verdicts that are of none of the columns that this run checks, or perhaps not, and so are not used.

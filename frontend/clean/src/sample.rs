@@ -3,6 +3,7 @@
 //! The list is read once. The sample is the `n` distinct addresses with the smallest keyed hashes ([`Smallest`]). Every set of `n`
 //! addresses has the same chance. Only the sample is checked, as a list of its own.
 
+use super::run_options::RunOptions;
 use super::seen::Seen;
 use super::summary::{Extent, Summary};
 use super::{Checker, CleanArgs, CleanError, driver, progress, sink};
@@ -98,7 +99,7 @@ pub(super) fn run(
         waits: args.waits(),
         drop_duplicates: false,
         known: None,
-        list: None,
+        options: RunOptions::default(),
         retried: None,
         is_fast: args.fast,
         stop: args.writing.stop.clone(),

@@ -19,12 +19,11 @@ mod pack;
 mod replay;
 
 use super::CleanError;
-use super::journal;
-use super::marks;
 use super::outcome::{Outcome, Outcomes};
 pub(super) use deliver::Delivery;
 pub use deliver::WrittenFile;
-use lists::{Class, Endings, Results, Shape, decompressed, is_stream};
+use lists::part::PartTitle;
+use lists::{Class, Endings, ROW_BYTES_MAX, Results, Shape, decompressed, is_stream, marks};
 pub use pack::Compression;
 use replay::Tally;
 pub(super) use replay::{Found, Replay};
@@ -32,6 +31,9 @@ use spill::State;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+
+/// Longest line that describes a part or a run: it may contain a key of INPUT, each byte of which takes at most six.
+pub(super) const LINE_BYTES_MAX: usize = 7 * ROW_BYTES_MAX;
 
 /// How the output is written.
 #[derive(Debug, Clone)]
@@ -154,17 +156,19 @@ impl Sink {
         }
         let partial = partial(path);
         let continues = partial.exists();
+        if is_compared(&options) && !continues && path.metadata().is_ok_and(|data| data.len() > 0) {
+            let target = Target::File { partial, path: path.to_owned() };
+            return Ok(sink(Output::Complete(complete(path)?), target));
+        }
         let file = open_partial(&partial, &options)?;
         let length = file.metadata().map_err(|e| CleanError::unwritable(&partial, &e))?.len();
         let output = match length {
-            0 if is_compared(&options) && !continues && path.metadata().is_ok_and(|data| data.len() > 0) => {
-                std::fs::remove_file(&partial).map_err(|e| CleanError::unwritable(&partial, &e))?;
-                Output::Complete(complete(path)?)
-            }
             0 => writing(Box::new(file)),
             _ => Output::Replaying(Replay::new(file)),
         };
-        Ok(Sink { continues, ..sink(output, Target::File { partial, path: path.to_owned() }) })
+        // The results of an earlier run may be beside an empty file.
+        let filled = continues;
+        Ok(Sink { continues, filled, ..sink(output, Target::File { partial, path: path.to_owned() }) })
     }
 
     /// The output, if it is a file that a later run can continue.
@@ -177,13 +181,13 @@ impl Sink {
 
     /// Tells the user of `--resume` that there is no run to continue.
     pub fn tell_new_run(&self) {
-        let (Target::File { partial, path }, Output::Writing(_)) = (&self.target, &self.output) else {
+        let (true, Target::File { partial, path }, Output::Writing(_)) =
+            (self.options.resume, &self.target, &self.output)
+        else {
             return;
         };
         let (partial, name) = (partial.display(), path.display());
-        if journal::beside(path).exists() {
-            // The results of the earlier run are there, although it could write no row.
-        } else if path.exists() {
+        if path.exists() {
             tracing::warn!("there is no {partial}: this run begins anew, and replaces {name} at its end");
         } else {
             tracing::warn!("nothing to resume for {name}: starting from the first row");
@@ -213,9 +217,14 @@ impl Sink {
         self.cells - std::mem::take(&mut self.open_cells)
     }
 
-    /// Whether this run continues an interrupted one.
+    /// Whether this run continues an interrupted one, or compares a complete output.
     pub fn continues(&self) -> bool {
-        self.continues
+        self.continues || self.is_complete()
+    }
+
+    /// Whether the output is complete already, and is only compared with the list.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.output, Output::Complete(_))
     }
 
     /// Keeps the file if the run fails, although it may have no row yet: other rows of the run are stored elsewhere.
@@ -244,8 +253,24 @@ impl Sink {
                 self.end_replay()?;
                 self.put(&head)
             }
-            Ok(Found::Other) => Err(self.foreign()),
+            Ok(Found::Other) => Err(self.other_head(title)),
             Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    /// The error for a file that does not begin with this title and the head of the list. Only parts have a title, and it tells why.
+    fn other_head(&mut self, title: &[u8]) -> CleanError {
+        let line = match &mut self.output {
+            Output::Writing(_) => Ok(None),
+            Output::Replaying(replay) => replay.line(LINE_BYTES_MAX),
+            Output::Complete(replay) => replay.line(LINE_BYTES_MAX),
+        };
+        let found = line.ok().flatten().and_then(|line| PartTitle::read(&line));
+        let difference =
+            found.zip(PartTitle::read(title)).and_then(|(found, wanted)| found.difference(&wanted));
+        match difference {
+            Some(difference) => CleanError::usage(format!("{} {difference}", self.name().display())),
+            None => self.foreign(),
         }
     }
 
@@ -470,19 +495,29 @@ impl Sink {
         }
     }
 
+    /// The file of the rows.
+    fn name(&self) -> &Path {
+        match &self.target {
+            Target::Stream(name) => Path::new(name),
+            Target::File { path, .. } if self.is_complete() => path,
+            Target::File { partial, .. } => partial,
+        }
+    }
+
     /// The file of an earlier run has other contents than the list requires.
     pub fn foreign(&self) -> CleanError {
-        let Target::File { partial, path } = &self.target else {
-            return CleanError::failed("the output does not belong to this list");
-        };
-        let is_complete = matches!(self.output, Output::Complete(_));
-        let name = if is_complete { path } else { partial }.display();
-        let options = match self.options.is_part {
-            true => "--column, --columns and --fast",
-            false => "--columns, --unordered and --drop-duplicates",
-        };
         CleanError::failed(format!(
-            "{name} does not fit this list or these options: {options} must be as in the first run; to start again, delete it"
+            "{} does not fit this list or these options: use the INPUT, --column, --columns, --unordered and --drop-duplicates of the \
+             run that made it, or name another output with -o",
+            self.name().display()
+        ))
+    }
+
+    /// The rows of the file show that its run had other options: `how` they differ, and what to do.
+    pub fn made_otherwise(&self, how: &str) -> CleanError {
+        CleanError::usage(format!(
+            "{} was made with other options ({how}, or name another output with -o",
+            self.name().display()
         ))
     }
 }

@@ -16,6 +16,7 @@ mod forms;
 mod long_lists;
 mod outputs;
 mod parts;
+mod resumed;
 mod reuse;
 mod stalls;
 mod stops;
@@ -205,7 +206,7 @@ impl Desk {
         }
         let line = format!("clean {} {flags}", self.args.input.display());
         let line = line.trim_end().replace('@', &self.folder.path().display().to_string());
-        let parts = line.split(' ').map(|part| part.replace('␣', " "));
+        let parts = line.split_whitespace().map(|part| part.replace('␣', " "));
         <CommandLine as clap::Parser>::try_parse_from(parts).unwrap().args
     }
 
@@ -538,8 +539,8 @@ fn resuming_another_list_is_refused() {
         std::fs::write(desk.path("out.partial"), left).unwrap();
         assert_eq!(
             desk.error(),
-            "out.partial does not fit this list or these options: --columns, --unordered and --drop-duplicates must be as in the \
-             first run; to start again, delete it",
+            "out.partial does not fit this list or these options: use the INPUT, --column, --columns, --unordered and \
+             --drop-duplicates of the run that made it, or name another output with -o",
             "{list}"
         );
         assert_eq!(desk.partial(), left);

@@ -19,6 +19,7 @@ pub mod estimate;
 mod format;
 mod json;
 mod machine;
+pub mod marks;
 pub mod numbers;
 mod output;
 pub mod part;

@@ -4,7 +4,7 @@ use super::SpillError;
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::fs::File;
 use std::hash::Hasher;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 /// A keyed hash of 128 bits.
@@ -59,23 +59,28 @@ impl ListStart {
     const BYTES_MAX: u64 = 4096;
 
     fn of(path: &Path, most: u64) -> std::io::Result<ListStart> {
+        // A pipe would lose what is read here.
+        if !std::fs::metadata(path)?.is_file() {
+            return Err(ErrorKind::Unsupported.into());
+        }
         let mut start = Vec::new();
         File::open(path)?.take(most).read_to_end(&mut start)?;
         Ok(ListStart { bytes: start.len() as u64, hash: Keyed::with_seed(0).hash(&start) })
     }
 
-    /// The text that a file notes about a list: a tab before each value. It is empty for a stream, of which nothing can be compared.
-    pub fn text(list: Option<&Path>) -> String {
-        match list.map(|list| ListStart::of(list, ListStart::BYTES_MAX)) {
-            Some(Ok(ListStart { bytes, hash })) => format!("\t{bytes}\t{hash:032x}"),
-            Some(Err(_)) | None => String::new(),
+    /// The text that a file notes about a list: a tab before each value. It is empty for a pipe or a device, of which nothing can be
+    /// compared.
+    pub fn text(list: &Path) -> String {
+        match ListStart::of(list, ListStart::BYTES_MAX) {
+            Ok(ListStart { bytes, hash }) => format!("\t{bytes}\t{hash:032x}"),
+            Err(_) => String::new(),
         }
     }
 
-    /// Whether a line that ends with such a text is about another list.
-    pub fn is_of_another(line: &str, list: Option<&Path>) -> bool {
+    /// Whether a line that ends with such a text is about another list. Nothing is known of a pipe or a device.
+    pub fn is_of_another(line: &str, list: &Path) -> bool {
         let mut parts = line.split('\t').skip(1);
-        let (Some(list), Some(bytes), Some(hash)) = (list, parts.next(), parts.next()) else { return false };
+        let (Some(bytes), Some(hash)) = (parts.next(), parts.next()) else { return false };
         let Ok(bytes) = bytes.parse() else { return false };
         let found = ListStart::of(list, bytes);
         found.is_ok_and(|found| found.bytes != bytes || format!("{:032x}", found.hash) != hash)

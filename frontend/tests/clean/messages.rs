@@ -137,6 +137,58 @@ fn a_signal_ends_a_list_with_the_way_to_continue() {
 }
 
 #[test]
+fn a_run_that_was_killed_is_not_continued_with_other_options() {
+    let two = |n: u32, domain: &str| format!("user-{n}@{domain},user-{}@ok.example", 100 + n);
+    let first = (0..40).map(|n| two(n, "ok.example"));
+    let rows: Vec<String> = first.chain((40..60).map(|n| two(n, "slow.example"))).collect();
+    for (signal, order) in [(Signal::KILL, ""), (Signal::INT, "--unordered")] {
+        let desk = Desk::new(SCENARIO);
+        let list = desk.list("list", std::iter::once("a,b".to_owned()).chain(rows.clone()));
+        let run = |flags: &[&str]| {
+            let order = Some(order).filter(|order| !order.is_empty());
+            let flags: Vec<&str> = flags.iter().copied().chain(["--state", "none"]).chain(order).collect();
+            desk.clean(&list, &flags)
+        };
+        let first = run(&["--column", "a"]);
+        until_true("rows are written", || {
+            std::fs::read_to_string(desk.path("list.out.partial")).is_ok_and(|rows| rows.lines().count() > 5)
+        });
+        kill_process(Pid::from_child(&first), signal).unwrap();
+        first.wait_with_output().unwrap();
+        let files =
+            || ["list.out.partial", "list.out.results"].map(|name| std::fs::read(desk.path(name)).unwrap());
+        // mailnet reads what the run had sent.
+        std::thread::sleep(Duration::from_millis(300));
+        let (before, asked) = (files(), || desk.net.stats().rcpt);
+        let asked_before = asked();
+        for (flags, expected) in [
+            (&["--column", "b"][..], "(--column a; now --column b): repeat the command with --column a, "),
+            (
+                &["--column", "a", "--fast"],
+                "(without --fast; now --fast): repeat the command without --fast, ",
+            ),
+            (
+                &["--column", "a", "--columns", "rule"],
+                "(without --columns; now --columns rule): repeat the command ",
+            ),
+        ] {
+            let ended = run(&[&["--resume"], flags].concat()).wait_with_output().unwrap();
+            let (_, said) = texts(&ended);
+            let expected = format!("list.out.partial was made with other options {expected}");
+            assert!(said.contains(&expected), "{flags:?}: {said}");
+            assert_eq!((ended.status.code(), asked()), (Some(2), asked_before), "{said}");
+        }
+        assert_eq!(files(), before);
+        let ended = run(&["--resume", "--max-wait", "5"]).wait_with_output().unwrap();
+        let (_, said) = texts(&ended);
+        assert!(ended.status.success() && said.contains(" of them by an earlier run"), "{said}");
+        let rows = std::fs::read_to_string(desk.path("list.out")).unwrap();
+        assert_eq!(super::count(&rows, ",true,mailbox_exists"), 60, "{rows}");
+        assert!(!desk.path("list.out.results").exists());
+    }
+}
+
+#[test]
 fn a_signal_loses_no_result_of_a_stream() {
     let desk = Desk::new(SCENARIO);
     let slow = (0..40).map(|n| format!("user-{n}@slow.example"));

@@ -1,7 +1,7 @@
 //! What becomes of a row that was read: it is known already, it is a duplicate, or its address is checked.
 
 use super::super::CleanError;
-use super::super::retry::is_found_out;
+use super::super::retry::{FAST_REASONS, FULL_REASONS, is_found_out};
 use super::super::rows::Waiting;
 use super::{Answered, NO_DOMAIN, Outcome, Run, count};
 use api::Reason;
@@ -13,7 +13,7 @@ impl Run<'_> {
         let number = self.read - 1;
         self.summary.empty += u64::from(self.row.is_blank);
         let Some(address) = self.row.address.take() else {
-            let written = self.written()?;
+            let written = self.written(false)?;
             self.mark(None);
             let kept = match written {
                 Some(outcome) => Some(outcome),
@@ -39,7 +39,7 @@ impl Run<'_> {
             return Ok(());
         }
         self.summary.duplicates += u64::from(earlier.is_some());
-        if let Some(outcome) = self.written()? {
+        if let Some(outcome) = self.written(true)? {
             self.summary.of_earlier_run += u64::from(is_unverifiable(outcome));
             if earlier.is_none() {
                 self.found(number, outcome)?;
@@ -91,10 +91,44 @@ impl Run<'_> {
     }
 
     /// The result that an interrupted run has written for the row.
-    fn written(&mut self) -> Result<Option<Outcome>, CleanError> {
-        match self.parts.sink.is_replaying() {
-            true => self.parts.sink.known(&mut self.parts.state, &self.row.prefix),
-            false => Ok(None),
+    ///
+    /// # Errors
+    /// The file cannot be read, is of another list, or shows that the run had other options.
+    fn written(&mut self, has_address: bool) -> Result<Option<Outcome>, CleanError> {
+        if !self.parts.sink.is_replaying() {
+            return Ok(None);
+        }
+        let written = self.parts.sink.known(&mut self.parts.state, &self.row.prefix)?;
+        match written.and_then(Outcome::reason).filter(|_| !self.has_other_results()) {
+            // Every cell without an address has this reason, and no other cell.
+            Some(reason) if has_address == (reason == Reason::InvalidSyntax) => {
+                Err(self.parts.sink.made_otherwise("another --column): repeat the command with that one"))
+            }
+            Some(reason) if !self.parts.is_fast && FAST_REASONS.contains(&reason) => {
+                let how = "--fast; now without --fast): repeat the command with --fast";
+                Err(self.parts.sink.made_otherwise(how))
+            }
+            _ => Ok(written),
+        }
+    }
+
+    /// Whether results come from an earlier output, in which the addresses may have been corrected since.
+    fn has_other_results(&self) -> bool {
+        self.parts.known.is_some() || self.parts.retried.is_some()
+    }
+
+    /// Compares the reasons of a complete output with the mode of this run. Evidence of the operator's own mail gives fast checks some
+    /// reasons of full ones, but not for a whole list.
+    ///
+    /// # Errors
+    /// The output was made by full checks, and this run makes fast ones.
+    pub(super) fn fits_complete(&self) -> Result<(), CleanError> {
+        let has_any = |reasons: &[Reason]| reasons.iter().any(|reason| self.summary.reasons.of(*reason) > 0);
+        let is_full = has_any(&FULL_REASONS) && !has_any(&FAST_REASONS) && !self.has_other_results();
+        let how = "without --fast; now --fast): repeat the command without --fast";
+        match self.parts.is_fast && is_full && self.parts.sink.is_complete() {
+            true => Err(self.parts.sink.made_otherwise(how)),
+            false => Ok(()),
         }
     }
 

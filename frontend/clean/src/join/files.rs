@@ -2,9 +2,9 @@
 
 use super::Stop;
 use crate::CleanError;
-use crate::sink::{Found, Replay};
+use crate::sink::{Found, LINE_BYTES_MAX, Replay};
 use lists::part::{ListPart, NAME_MIDDLE, NAME_START, PartTitle, number};
-use lists::{Endings, ROW_BYTES_MAX, Source, decompressed};
+use lists::{Endings, Source, decompressed};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,8 +15,6 @@ use std::path::{Path, PathBuf};
 /// The bytes that are read of a part at once: the share of `--memory`, within these limits.
 const CHUNK_BYTES_MIN: usize = 4 * 1024;
 const CHUNK_BYTES_MAX: usize = 64 * 1024;
-/// Longest title: it may contain a key of INPUT, each byte of which takes at most six.
-const TITLE_BYTES_MAX: usize = 7 * ROW_BYTES_MAX;
 /// How many missing parts a message names.
 const NAMED_MAX: usize = 5;
 
@@ -52,7 +50,7 @@ impl PartFile {
         let file = File::open(&path).map_err(|e| unopened(&path, &e))?;
         let plain = decompressed(Box::new(file)).map_err(|e| CleanError::unreadable(&path, &e))?;
         let mut rows = Replay::with_chunk(plain, chunk);
-        let line = rows.line(TITLE_BYTES_MAX).map_err(|e| CleanError::unreadable(&path, &e))?;
+        let line = rows.line(LINE_BYTES_MAX).map_err(|e| CleanError::unreadable(&path, &e))?;
         let Some(title) = line.and_then(|line| PartTitle::read(&line)) else {
             let name = path.display();
             return Err(CleanError::failed(format!("{name} is no part of a list: --part writes such files")));

@@ -79,9 +79,11 @@ impl PartTitle {
             ));
         }
         if self.fast != wanted.fast {
-            let said = |fast| if fast { "with --fast" } else { "without --fast" };
+            let said = |fast| if fast { "--fast" } else { "without --fast" };
             let (is, wants) = (said(self.fast), said(wanted.fast));
-            return Some(format!("was made {is}, other parts {wants}: make all parts with the same options"));
+            return Some(format!(
+                "was made with other options ({is}; expected {wants}): make all parts with the same options"
+            ));
         }
         match (self.list_bytes, wanted.list_bytes) {
             (Some(was), Some(is)) if was != is => {

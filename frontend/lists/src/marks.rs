@@ -5,9 +5,9 @@
 //! flags (1 byte) | length of the suggestion (2 bytes) | suggestion | the row
 //! ```
 
-use engine::proto::address::Address;
-use engine::proto::lists::Lists;
-use lists::{Domains, ResultColumn, Results};
+use crate::{Domains, ResultColumn, Results};
+use engine_proto::address::Address;
+use engine_proto::lists::Lists;
 use std::sync::Arc;
 
 const HAS_ADDRESS: u8 = 1;
@@ -17,7 +17,7 @@ const IS_DISPOSABLE: u8 = 8;
 const HEADER: usize = 3;
 
 /// Looks addresses up in the lists.
-pub(super) struct Marker {
+pub struct Marker {
     lists: Arc<Lists>,
     columns: Vec<ResultColumn>,
     /// What the lists say about each domain, by its number in the summary.
@@ -93,7 +93,7 @@ impl DomainMarks {
 }
 
 /// Splits a marked row: what the lists say about its address, and its bytes.
-pub(super) fn split(marked: &[u8]) -> (Results<'_>, &[u8]) {
+pub fn split(marked: &[u8]) -> (Results<'_>, &[u8]) {
     let Some((&[flags, low, high], rest)) = marked.split_first_chunk::<HEADER>() else {
         return (Results::default(), marked);
     };

@@ -1,0 +1,249 @@
+//! A run is continued with its own options only: nobody is asked with others, and no file changes.
+
+use super::stops::{asked_again, stop};
+use super::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An earlier output, for `--retry` too. Without an answer to the first row, no row in order is written.
+const LIST: &str = "a,b,deliverable,reason\nhang@x.com,hang@y.com,false,unverifiable\nnobody@x.com,deliverable@y.com,,\n\
+                    Nobody@x.com,nobody@y.com,,\ndeliverable@x.com,b@y.com,,\n";
+const KNOWN: &str = "a,deliverable,reason\nnobody@x.com,false,mailbox_not_found\n";
+
+/// The files of the folder.
+fn files(desk: &Desk) -> BTreeMap<PathBuf, Vec<u8>> {
+    let paths = std::fs::read_dir(desk.folder.path()).unwrap().map(|entry| entry.unwrap().path());
+    paths.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+}
+
+/// A run with these flags that was stopped.
+fn stopped_with(flags: &str) -> Desk {
+    let desk = desk("list.csv", LIST);
+    desk.write("old.csv", KNOWN);
+    desk.write("older.csv", KNOWN.replace("nobody", "deliverable"));
+    stop(desk.flags(flags)).0
+}
+
+/// The message that refuses these flags for the next run.
+#[track_caller]
+fn refusal(desk: &mut Desk, flags: &str) -> String {
+    let before = files(desk);
+    desk.args =
+        CleanArgs { output: desk.args.output.clone(), ..desk.command_line(&format!("--resume {flags}")) };
+    desk.checker = fake();
+    let exit = desk.run().map_err(|error| error.exit).err();
+    assert_eq!((exit, desk.checker.submitted.len()), (Some(2), 0), "{flags}");
+    let said = desk.error();
+    assert!(files(desk) == before, "no file changes: {said}");
+    said
+}
+
+/// The next run has the flags of the first one, and others that may change.
+#[track_caller]
+fn continued(mut desk: Desk, flags: &str) {
+    let max_wait = if flags.contains("--fast") { "" } else { "--max-wait 1" };
+    desk = desk.flags(&format!(
+        "--resume {flags} {max_wait} --memory 1 --force --no-progress --compress gzip --summary @/s.json --report @/r.html"
+    ));
+    let asked = asked_again(&mut desk);
+    assert!(asked.iter().all(|address| address.starts_with("hang@")), "{flags}: {asked:?}");
+    assert!(!desk.path("out.partial").exists() && !desk.path("out.results").exists(), "{flags}");
+}
+
+#[test]
+fn other_options_are_named_with_their_values() {
+    for row in include_str!("../../testdata/resumed.txt").lines().skip(3).collect::<Vec<_>>().chunks(3) {
+        let [first, second, expected] = row else { panic!("{row:?}") };
+        let flags = |line: &str| line.trim_start_matches("-> ").trim_start_matches("(none)").to_owned();
+        let mut desk = stopped_with(&flags(first));
+        assert_eq!(refusal(&mut desk, &flags(second)), expected.trim_start(), "{first} {second}");
+        continued(desk, &flags(first));
+    }
+}
+
+/// The options with their values.
+fn options(flags: &str) -> BTreeSet<String> {
+    let parts = flags.split("--").filter(|part| !part.is_empty());
+    parts.map(|part| format!("--{}", part.trim_end())).collect()
+}
+
+#[test]
+fn each_pair_of_options_is_compared() {
+    let all = [
+        "",
+        "--column b",
+        "--column a --column b",
+        "--format text",
+        "--columns rule",
+        "--fast",
+        "--unordered",
+        "--drop-duplicates",
+        "--known @/old.csv",
+        "--known @/older.csv --columns role",
+        "--known @/old.csv --known-days 3",
+        "--retry",
+        "--retry --unordered",
+    ];
+    for first in all {
+        let mut desk = stopped_with(first);
+        for second in all.into_iter().filter(|second| *second != first) {
+            let said = refusal(&mut desk, second);
+            let named = said.split_once('(').and_then(|(_, rest)| rest.split_once("): ")).unwrap().0;
+            let named: BTreeSet<&str> =
+                named.split([' ', ',', ';']).filter(|word| word.starts_with("--")).collect();
+            let (was, now) = (options(first), options(second));
+            let mut differing: BTreeSet<&str> =
+                was.symmetric_difference(&now).map(|option| option.split(' ').next().unwrap()).collect();
+            // Plain text has no columns.
+            differing.extend(first.contains("text").then_some("--column"));
+            differing.extend(second.contains("text").then_some("--column"));
+            assert_eq!(named, differing, "{first} {second}: {said}");
+        }
+        continued(desk, first);
+    }
+}
+
+#[test]
+fn files_of_an_earlier_release_are_continued_and_compared_as_far_as_they_tell() {
+    let title = "mailprobe clean: results of rows that are not written yet\n";
+    let older = |flags: &str, kind: &str| {
+        let desk = stopped_with(flags);
+        let file = desk.read("out.results");
+        let head = file.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(1).unwrap().0;
+        let start = spill::keyed::ListStart::text(&desk.args.input);
+        desk.write(
+            "out.results",
+            [title.as_bytes(), kind.as_bytes(), start.as_bytes(), &file[head..]].concat(),
+        );
+        desk
+    };
+    for (flags, kind) in [
+        ("", "full"),
+        ("--fast", "fast"),
+        ("--columns rule,scope", "full,rule,scope"),
+        ("--known @/older.csv --columns rule", "full,rule,checked_at"),
+        ("--retry", "full"),
+        ("--column b", "full"),
+    ] {
+        continued(older(flags, kind), flags);
+    }
+    let mut desk = older("--columns rule", "full,rule");
+    assert_eq!(
+        refusal(&mut desk, "--fast"),
+        "out.partial was made with other options (--columns rule, without --fast; now without --columns, --fast): repeat the command \
+         with --columns rule and without --fast, or name another output with -o"
+    );
+    assert!(
+        refusal(&mut desk, "--columns rule --unordered").contains("(without --unordered; now --unordered)")
+    );
+    desk.write("other.csv", LIST.replace("hang", "other"));
+    desk.args.input = desk.path("other.csv");
+    assert!(refusal(&mut desk, "--columns rule").contains("(the INPUT of that run; now INPUT other.csv)"));
+    // Without results, there was no such file.
+    let desk = stopped_with("");
+    std::fs::remove_file(desk.path("out.results")).unwrap();
+    desk.write("out.partial", "a,b,deliverable,reason\nhang@x.com,hang@y.com,false,unverifiable\n");
+    let mut desk = desk.flags("--resume");
+    assert_eq!(asked_again(&mut desk), ["deliverable@x.com", "nobody@x.com"]);
+}
+
+#[test]
+fn the_options_are_there_before_the_first_row_and_go_with_the_rows() {
+    // A kill can end the run before or after the first byte of each file.
+    for (partial, results) in
+        [(Some(""), None), (Some(""), Some("")), (Some(""), Some("mailprobe clean: res")), (None, Some(""))]
+    {
+        let desk = desk("list.csv", "email\nnobody@x.com\n").flags("--resume");
+        partial.into_iter().for_each(|text| desk.write("out.partial", text));
+        results.into_iter().for_each(|text| desk.write("out.results", text));
+        let mut desk = desk;
+        assert_eq!(asked_again(&mut desk), ["nobody@x.com"]);
+        assert!(!desk.path("out.partial").exists() && !desk.path("out.results").exists());
+    }
+    // Results beside an empty file stay, whatever ends the next run.
+    let (mut desk, _) = stop(desk("list.txt", "hang@x.com\nnobody@x.com\n"));
+    assert_eq!(desk.read("out.partial"), b"");
+    assert!(refusal(&mut desk, "--fast").contains("(without --fast; now --fast)"));
+    desk.write("out.state", "my own file");
+    desk.args.fast = false;
+    assert!(desk.error().starts_with("out.state exists and belongs to no run"));
+    std::fs::remove_file(desk.path("out.state")).unwrap();
+    assert_eq!(asked_again(&mut desk), ["hang@x.com"]);
+    // A run that leaves no row leaves no file.
+    let mut desk = self::desk("list.csv", "email\noutage@x.com\n");
+    desk.error();
+    assert_eq!(files(&desk).len(), 1);
+}
+
+#[test]
+fn a_join_and_a_check_do_not_continue_each_other() {
+    let mut desk = desk("list.csv", "email\nhang@x.com\nnobody@x.com\n");
+    (desk.args.max_wait, desk.args.silence) = (0, Duration::from_millis(50));
+    desk.all_parts(1);
+    let (mut desk, _) = stop(desk);
+    let said = desk.join().unwrap_err().message;
+    assert!(
+        said.contains("out.partial was made with other options (without --join; now --join): "),
+        "{said}"
+    );
+    assert_eq!(asked_again(&mut desk), ["hang@x.com"]);
+}
+
+#[test]
+fn a_complete_output_tells_its_options() {
+    let list = "a,b\nnobody@x.com,b@y.com\ndeliverable@x.com,\n";
+    let out = "a,b,deliverable,reason\nnobody@x.com,b@y.com,false,mailbox_not_found\ndeliverable@x.com,,true,mailbox_exists\n";
+    let fast = "a,b,deliverable,reason\nnobody@x.com,b@y.com,,fast_check_passed\ndeliverable@x.com,,,fast_check_passed\n";
+    for (flags, written, expected) in [
+        ("", out, None),
+        ("--fast", fast, None),
+        ("--column b", out, Some("(another --column): repeat the command with that one, or ")),
+        ("--fast", out, Some("(without --fast; now --fast): repeat the command without --fast, or ")),
+        ("", fast, Some("(--fast; now without --fast): repeat the command with --fast, or ")),
+    ] {
+        let mut desk = desk("list.csv", list);
+        desk.write("out", written);
+        desk.write(
+            "out.closed",
+            "mailprobe clean: unverifiable rows that --retry leaves out\n0123456789abcdef0123456789abcdef",
+        );
+        let before = files(&desk);
+        match expected {
+            Some(expected) => {
+                let said = refusal(&mut desk, flags);
+                assert!(said.starts_with(&format!("out was made with other options {expected}")), "{said}");
+            }
+            None => {
+                desk = desk.flags(&format!("--resume {flags}"));
+                assert!(asked_again(&mut desk).is_empty());
+            }
+        }
+        assert!(files(&desk) == before, "also the file of closed rows stays: {flags}");
+    }
+    // Its own run was killed before it could remove the file of options.
+    let desk = stopped_with("");
+    let results = desk.read("out.results");
+    continued(desk, "");
+    let mut desk = stopped_with("");
+    std::fs::remove_file(desk.path("out.partial")).unwrap();
+    desk.write("out", "a,b,deliverable,reason\n");
+    desk.write("out.results", results);
+    assert!(
+        refusal(&mut desk, "--column b")
+            .starts_with("out was made with other options (--column a; now --column b): ")
+    );
+}
+
+#[test]
+fn a_pipe_loses_no_row() {
+    // The rows that are read to find the form of a list are the first 64 KiB.
+    let (list, cleaned) = rows(6000);
+    let mut desk = desk("list.csv", "");
+    desk.args.input = desk.path("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &desk.args.input, rustix::fs::Mode::RWXU).unwrap();
+    let pipe = desk.args.input.clone();
+    let writer = std::thread::spawn(move || std::fs::write(pipe, list));
+    desk.checker.capacity = 1000;
+    desk.run().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(desk.output() == cleaned);
+}
