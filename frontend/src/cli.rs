@@ -239,6 +239,7 @@ fn classify_lines(args: &classify::ClassifyArgs) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_command_line_is_sound() {
@@ -259,6 +260,48 @@ mod tests {
             );
             assert!(error.to_string().contains(&format!("Usage: {arguments}")), "{error}");
         }
+    }
+
+    /// The commands that a help shows, each with its options.
+    fn commands(command: &clap::Command, names: String, all: &mut Vec<(String, Vec<String>)>) {
+        let options = command.get_arguments().filter(|option| !option.is_hide_set());
+        let longs = options.filter_map(|option| option.get_long()).map(|long| format!("--{long}")).collect();
+        for next in command.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help") {
+            commands(next, format!("{names} {}", next.get_name()), all);
+        }
+        all.push((names, longs));
+    }
+
+    #[test]
+    fn the_error_about_an_unknown_option_names_a_command_that_has_it() {
+        let (mut cli, mut all) = (Cli::command(), Vec::new());
+        cli.build();
+        commands(&cli, "mailprobe".into(), &mut all);
+        let said = |line: &str| {
+            usage::refusal::<Cli>("mailprobe", line.split(' ').map(OsString::from), &MEANT).unwrap()
+        };
+        let has = |names: &str, option: &str| {
+            all.iter().any(|(known, options)| known == names && options.iter().any(|it| it == option))
+        };
+        let options: BTreeSet<&String> = all.iter().flat_map(|(_, options)| options).collect();
+        // Each option with three commands that do not have it.
+        for (at, option) in options.iter().enumerate() {
+            let others: Vec<_> =
+                all.iter().map(|(names, _)| names).filter(|names| !has(names, option)).collect();
+            for names in (0..3).filter_map(|n| others.get((at + n * 7) % others.len().max(1))) {
+                let said = said(&format!("{names} {option}"));
+                let (_, tip) = said.split_once("; tip: ").unwrap();
+                let (tip, help) = tip.split_once("; see `").unwrap();
+                let mut owners = tip.split('`').skip(1).step_by(2);
+                assert!(help.starts_with(&format!("{names} --help`")), "{said}");
+                assert!(tip.starts_with('`') && owners.all(|owner| has(owner, option)), "{said}");
+            }
+        }
+        assert!(options.len() > 100, "{options:?}");
+        let expires = said("mailprobe account create --expires 3d");
+        assert!(expires.contains("found; tip: `mailprobe key create` has --expires; see"), "{expires}");
+        assert!(said("mailprobe serve --port 80").contains("similar argument exists: '--listen IP:PORT'"));
+        assert!(said("mailprobe clean list.csv --retri").contains("similar argument exists: '--retry'"));
     }
 
     #[test]

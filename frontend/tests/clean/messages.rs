@@ -308,7 +308,7 @@ fn wrong_usage_names_the_command_and_the_flag_that_was_meant() {
             "unexpected argument '--port' found; tip: a similar argument exists: '--listen IP:PORT'; see `mailprobe serve --help`",
         ),
         // The command has no --listen.
-        ("check a@b.example --port 80", "use '-- --port'; see `mailprobe check --help`"),
+        ("check a@b.example --port 80", "unexpected argument '--port' found; see `mailprobe check --help`"),
         ("-q clean a.csv --only good", "see `mailprobe clean --help`"),
         ("account create a --plan", "see `mailprobe account create --help`"),
     ] {

@@ -7,7 +7,7 @@
 pub mod values;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, Parser};
+use clap::{Arg, Command, Parser};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -35,11 +35,9 @@ pub fn parse_with<T: Parser>(
     arguments: impl IntoIterator<Item = OsString>,
     meant: &[Meant],
 ) -> Result<T, ExitCode> {
-    let arguments = without_help_of_help(&T::command(), arguments.into_iter().collect());
-    let matches = examples_first(T::command()).try_get_matches_from(&arguments);
-    let error = match matches.and_then(|mut matches| T::from_arg_matches_mut(&mut matches)) {
+    let error = match tried(arguments, meant) {
         Ok(parsed) => return Ok(parsed),
-        Err(error) => explained(error, T::command(), &arguments, meant),
+        Err(error) => error,
     };
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -57,6 +55,25 @@ pub fn parse_with<T: Parser>(
     }
 }
 
+/// The line that [`parse_with`] writes if it refuses these arguments; for tests.
+pub fn refusal<T: Parser>(
+    program: &str,
+    arguments: impl IntoIterator<Item = OsString>,
+    meant: &[Meant],
+) -> Option<String> {
+    tried::<T>(arguments, meant).err().map(|error| in_one_line(program, &error))
+}
+
+fn tried<T: Parser>(
+    arguments: impl IntoIterator<Item = OsString>,
+    meant: &[Meant],
+) -> Result<T, clap::Error> {
+    let arguments = without_help_of_help(&T::command(), arguments.into_iter().collect());
+    let matches = examples_first(T::command()).try_get_matches_from(&arguments);
+    let parsed = matches.and_then(|mut matches| T::from_arg_matches_mut(&mut matches));
+    parsed.map_err(|error| explained(error, T::command(), &arguments, meant))
+}
+
 /// The layout of a help: the examples (`after_help`) are before the flags, which can fill several screens.
 const HELP: &str = "{before-help}{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n{all-args}";
 
@@ -69,24 +86,37 @@ fn examples_first(command: Command) -> Command {
 /// The error with what clap leaves out: the command of a wrong value, and the flag that was meant.
 fn explained(
     mut error: clap::Error,
-    command: Command,
+    mut root: Command,
     arguments: &[OsString],
     meant: &[Meant],
 ) -> clap::Error {
-    let (names, command) = selected(command, arguments);
+    root.build();
+    let (names, command) = selected(&root, arguments);
     match error.kind() {
         ErrorKind::UnknownArgument => {
             let wrong = match error.get(ContextKind::InvalidArg) {
-                Some(ContextValue::String(argument)) => argument.as_str(),
-                _ => "",
+                Some(ContextValue::String(argument)) => argument.clone(),
+                _ => String::new(),
             };
+            let wrong = wrong.as_str();
             let has = |flag: &str| command.get_arguments().any(|known| known.get_long() == Some(flag));
             let flag = meant.iter().find(|(other, flag, _)| *other == wrong && has(flag));
-            if let Some((_, flag, value)) = flag {
+            let tip = if let Some((_, flag, value)) = flag {
                 error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{flag} {value}")));
+                None
             } else if let Some(whole) = split_number(arguments, wrong) {
-                let tip = format!("a number has no spaces: write {whole}");
+                Some(format!("a number has no spaces: write {whole}"))
+            } else {
+                has_elsewhere(&root, &names, wrong)
+            };
+            if let Some(tip) = tip {
+                // The option that is meant has this name, so it is none with a similar name.
+                error.remove(ContextKind::SuggestedArg);
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+            } else if wrong.starts_with("--") && wrong.chars().all(|c| c.is_ascii_alphanumeric() || c == '-')
+            {
+                // clap proposes to pass it as a value, which no option is.
+                error.remove(ContextKind::Suggested);
             }
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation if error.get(ContextKind::Usage).is_none() => {
@@ -120,16 +150,50 @@ fn split_number(arguments: &[OsString], wrong: &str) -> Option<String> {
 }
 
 /// The names of the command that these arguments select, and the command.
-fn selected(mut command: Command, arguments: &[OsString]) -> (String, Command) {
-    command.build();
-    let mut names = command.get_name().to_owned();
+fn selected<'a>(root: &'a Command, arguments: &[OsString]) -> (String, &'a Command) {
+    let (mut names, mut command) = (root.get_name().to_owned(), root);
     for word in arguments.iter().skip(1) {
         if let Some(next) = command.find_subcommand(word) {
             names = format!("{names} {}", next.get_name());
-            command = next.clone();
+            command = next;
         }
     }
     (names, command)
+}
+
+/// The commands that have the option `wrong`; those with the most words of `names` first.
+fn has_elsewhere(root: &Command, names: &str, wrong: &str) -> Option<String> {
+    let mut owners = Vec::new();
+    add_owners(root, root.get_name().to_owned(), wrong, &mut owners);
+    let shared = |owner: &str| owner.split(' ').zip(names.split(' ')).take_while(|(a, b)| a == b).count();
+    owners.sort_by_key(|owner| std::cmp::Reverse(shared(owner)));
+    let named: Vec<String> = owners.iter().take(2).map(|owner| format!("`{owner}`")).collect();
+    match owners.len() {
+        0 => None,
+        1 => Some(format!("{} has {wrong}", named[0])),
+        2 => Some(format!("{} have {wrong}", named.join(" and "))),
+        count => Some(format!("{} and {} other commands have {wrong}", named.join(", "), count - 2)),
+    }
+}
+
+/// Adds the names of the commands below and with `command` that have this option.
+fn add_owners(command: &Command, names: String, option: &str, owners: &mut Vec<String>) {
+    let is_it = |known: &&Arg| {
+        let names = known.get_long_and_visible_aliases().unwrap_or_default();
+        let is_long = option.strip_prefix("--").is_some_and(|option| names.contains(&option));
+        let is_short = known.get_short().is_some_and(|short| option == format!("-{short}"));
+        (is_long || is_short) && !known.is_hide_set()
+    };
+    let found = command.get_arguments().find(is_it);
+    for next in command.get_subcommands().filter(|next| !next.is_hide_set() && next.get_name() != "help") {
+        // A global option is that of the command that all commands below it share.
+        if !found.is_some_and(Arg::is_global_set) {
+            add_owners(next, format!("{names} {}", next.get_name()), option, owners);
+        }
+    }
+    if found.is_some() {
+        owners.push(names);
+    }
 }
 
 /// Removes `--help` after the command `help`, which takes it for the name of a command. `help` and `help COMMAND` are helps already.
@@ -203,6 +267,11 @@ mod tests {
             #[arg(long, value_parser = values::whole_number(0..=u32::MAX))]
             rate: u32,
         },
+        /// Walks.
+        Walk {
+            /// The way.
+            way: Vec<String>,
+        },
     }
 
     #[test]
@@ -212,7 +281,7 @@ mod tests {
                 "tool run --rat 7",
                 "unexpected argument '--rat' found; tip: a similar argument exists: '--rate'; see `tool run --help`",
             ),
-            ("tool walk", "unrecognized subcommand 'walk'; see `tool --help`"),
+            ("tool fly", "unrecognized subcommand 'fly'; see `tool --help`"),
             (
                 "tool run",
                 "the following required arguments were not provided: --rate <RATE>; see `tool run --help`",
@@ -237,13 +306,25 @@ mod tests {
                 "tool run --rate 1 234 567",
                 "unexpected argument '234' found; tip: a number has no spaces: write 1,234,567; see `tool run --help`",
             ),
+            (
+                "tool walk --rate 1",
+                "unexpected argument '--rate' found; tip: `tool run` has --rate; see `tool walk --help`",
+            ),
+            ("tool walk --raet=1", "unexpected argument '--raet' found; see `tool walk --help`"),
+            (
+                "tool --rate 1 run",
+                "unexpected argument '--rate' found; tip: `tool run` has --rate; see `tool --help`",
+            ),
+            (
+                "tool walk a --x@b.example",
+                "unexpected argument '--x@b.example' found; tip: to pass '--x@b.example' as a value, use '-- --x@b.example'; see `tool walk --help`",
+            ),
             ("tool run --rate 1 7", "unexpected argument '7' found; see `tool run --help`"),
             ("tool --speed", "unexpected argument '--speed' found; see `tool --help`"),
         ] {
             let words: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
-            let error = Tool::try_parse_from(&words).unwrap_err();
-            let error = explained(error, Tool::command(), &words, &[("--speed", "rate", "N")]);
-            assert_eq!(in_one_line("tool", &error), expected);
+            let said = refusal::<Tool>("tool", words, &[("--speed", "rate", "N")]);
+            assert_eq!(said.as_deref(), Some(expected));
         }
     }
 
