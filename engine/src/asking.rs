@@ -289,7 +289,12 @@ impl Asking {
             works.extend(group.take_waiting(Work::is_taken_back));
             works
         });
-        works.for_each(|work| self.shared().give_up(work, now));
+        works.for_each(|mut work| {
+            if !work.was_sent && work.fallback.rule == "no_answer_in_time" {
+                work.set_fallback("site_silent", None);
+            }
+            self.shared().give_up(work, now);
+        });
     }
 
     /// Gives up the present try of the works for which no route is left. Some of them are tried again later, the others are

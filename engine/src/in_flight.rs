@@ -28,6 +28,11 @@ impl InFlight {
         self.works.get_mut(place)?.take()
     }
 
+    /// RCPT was sent for the first `count` works.
+    pub(crate) fn on_sent(&mut self, count: usize) {
+        self.works.iter_mut().take(count).flatten().for_each(|work| work.was_sent = true);
+    }
+
     pub(crate) fn take_first(&mut self) -> Option<Work> {
         self.works.iter_mut().find_map(Option::take)
     }

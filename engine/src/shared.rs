@@ -116,7 +116,7 @@ impl Shared {
     /// replied about the address, and our own network or the resolvers are to blame for that, the answer is an outage instead.
     pub(crate) fn give_up(&self, work: Work, now: Instant) {
         let is_ours = match work.fallback.rule {
-            "no_connection" | "no_answer_in_time" => {
+            "no_connection" | "no_answer_in_time" | "site_silent" => {
                 self.pool.sources[work.source].connections.are_to_blame(self.age(now))
                     || planted(Fault::BlameNetwork)
             }

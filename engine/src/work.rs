@@ -41,6 +41,8 @@ pub(crate) struct WorkState {
     /// How often the work was returned for another session, for example because a session ended at its recipient. The works after
     /// that recipient are put back without being counted.
     pub(crate) returns: u8,
+    /// Whether RCPT for the address was ever sent.
+    pub(crate) was_sent: bool,
     /// Whether the address is a role address.
     pub(crate) role: bool,
     /// Whether a session ran out of time while it waited for the reply about this address. Because that may happen again, the
@@ -221,6 +223,7 @@ impl Work {
             source: 0,
             tried: 0,
             returns: 0,
+            was_sent: false,
             role: false,
             suspect: false,
             was_refused: false,

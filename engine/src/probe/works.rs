@@ -120,8 +120,9 @@ pub(super) async fn ask<R: Runtime>(
     let smtputf8 = works.iter().any(|work| work.address.needs_smtputf8());
     let recipients = works.iter().map(|work| work.address.as_str());
     session.dialog.transact(now, recipients.chain(controls.recipients()), smtputf8);
-    let count = works.len();
+    let (count, sent) = (works.len(), session.dialog.unanswered().max(1));
     context.group.on_asked(context.session, works);
+    context.works().in_flight.on_sent(sent);
     transaction::hear(place, session, counted, state, AskedWorks { count, controls }).await
 }
 
@@ -152,6 +153,8 @@ impl Recipients for AskedWorks {
         if let Some(place) = heard.place.checked_sub(self.count) {
             return self.controls.on_reply(context, notes, &Answered { place, ..*heard });
         }
+        // Without PIPELINING, this reply lets the dialog send the next RCPT.
+        context.works().in_flight.on_sent(heard.place + 2);
         // The sweep may have answered the work already.
         let Some(work) = context.works().in_flight.take(heard.place) else { return heard.too_late() };
         answered(context, work, notes, heard)

@@ -25,15 +25,15 @@ pub struct CleanArgs {
     /// Format of INPUT [default: by the name of INPUT, else by its content]
     #[arg(long, value_enum, help_heading = INPUT, hide_short_help = true)]
     pub format: Option<FormatArg>,
-    /// Column or JSON key of the addresses, by name or by number from 1 [default: found by name or content]. Repeat it for several
-    /// columns of a CSV or a spreadsheet.
+    /// Column of the addresses, by name or by number from 1 [default: found by name or content]; of JSON lines the key, by name
+    /// [default: email, else a key with another usual name]. Repeat it for several columns of a CSV or a spreadsheet.
     ///
     /// The verdicts of the second column HOME are in HOME_deliverable and
     /// HOME_reason.
     #[arg(long, value_name = "NAME|N", help_heading = INPUT)]
     pub column: Vec<String>,
-    /// Sheet of a spreadsheet [default: the first visible one with addresses]
-    #[arg(long, value_name = "NAME", help_heading = INPUT, hide_short_help = true)]
+    /// Sheet of a spreadsheet [default: the first visible one with addresses]. A run reads one sheet
+    #[arg(long, value_name = "NAME", help_heading = INPUT)]
     pub sheet: Option<String>,
     /// File for the list with its verdicts [default: standard output]. If the name ends with .xlsx, the file is a spreadsheet
     #[arg(short, long, value_name = "OUT", help_heading = RESULT)]

@@ -218,9 +218,11 @@ impl Run<'_> {
         let title = self.parts.part.as_ref().map_or(&[][..], |part| &part.title);
         self.parts.sink.begin(title, self.parts.source.shape(), &mut self.parts.state)?;
         if let Some(file) = self.parts.known {
-            let Parts { state, sink, .. } = &mut self.parts;
-            let known = KnownResults::read(file, state, &mut self.seen, &mut sink.outcomes)?;
+            let Parts { state, sink, source, .. } = &mut self.parts;
+            let wanted = source.shape().further_columns();
+            let known = KnownResults::read(file, wanted, state, &mut self.seen, &mut sink.outcomes)?;
             (self.summary.known_undated, self.summary.known_unused) = (known.is_undated, known.unused);
+            self.summary.known_lacking.clone_from(&known.lacking);
             self.known = Some(known);
         }
         if self.journal.has_results() {
@@ -477,9 +479,9 @@ impl Run<'_> {
             },
         };
         let (left, awaited) = self.time_left.estimate(&facts);
-        let awaited = awaited.map(|awaited| {
-            let name = awaited.domain.and_then(|number| self.summary.domains.name(number));
-            (awaited, name.unwrap_or("some domains").to_owned())
+        let named = awaited.named.into_iter().map(|(domain, why)| {
+            let name = domain.and_then(|number| self.summary.domains.name(number));
+            (name.unwrap_or("some domains").to_owned(), why)
         });
         let done = self.finished_rows();
         self.parts.progress.show(&Standing {
@@ -490,7 +492,8 @@ impl Run<'_> {
             found: self.found,
             is_fast: self.summary.is_fast,
             left: left.filter(|_| facts.rows.is_some()),
-            awaited,
+            awaited: named.collect(),
+            others: awaited.others,
             is_outage: self.outage.is_on(),
             bytes: self.row.end,
             read: self.read,

@@ -7,7 +7,7 @@ use super::outcome::{Outcome, Outcomes};
 use super::retry::{FAST_REASONS, doubt, is_found_out, of_others};
 use super::seen::Seen;
 use api::Reason;
-use lists::{EarlierResult, ListError, ReadOptions, Row, Source, reasons};
+use lists::{EarlierResult, ListError, ReadOptions, ResultColumn, Row, Source, reasons};
 use spill::State;
 use spill::table::Table;
 use std::os::unix::fs::MetadataExt;
@@ -62,6 +62,8 @@ pub(super) struct KnownResults {
     table: Table,
     /// Whether some of them have no time of their own.
     pub is_undated: bool,
+    /// The further columns of results that the run writes, and that the earlier output does not have.
+    pub lacking: Vec<ResultColumn>,
     /// Results that are not used: too old, of fast checks, or of checks that found nothing out.
     pub unused: u64,
 }
@@ -73,6 +75,7 @@ impl KnownResults {
     /// It cannot be read, or is no output of mailprobe.
     pub fn read(
         file: KnownFile<'_>,
+        wanted: &[ResultColumn],
         state: &mut State,
         seen: &mut Seen,
         outcomes: &mut Outcomes,
@@ -91,7 +94,8 @@ impl KnownResults {
             }
             opened => opened?,
         };
-        let mut known = KnownResults { table: Table::new(shares), is_undated: false, unused: 0 };
+        let (table, mut has_used) = (Table::new(shares), false);
+        let mut known = KnownResults { table, is_undated: false, lacking: Vec::new(), unused: 0 };
         let (mut row, mut rows, mut results) = (Row::default(), 0_u64, 0_u64);
         while source.next(&mut row)? {
             rows += 1;
@@ -108,6 +112,15 @@ impl KnownResults {
             let Some(address) = row.address.as_ref().filter(|_| options.is_new(reason, checked_at)) else {
                 continue;
             };
+            if !std::mem::replace(&mut has_used, true) {
+                let earlier = source.earlier_columns();
+                // Fast checks have no other values that OLD could lack.
+                let is_filled = |column| column == ResultColumn::Provider || !options.is_fast;
+                let lacks = |column: &&ResultColumn| {
+                    column.is_of_check() && is_filled(**column) && !earlier.contains(column)
+                };
+                known.lacking = wanted.iter().filter(lacks).copied().collect();
+            }
             known.is_undated |= known_at.is_none();
             let outcome = outcomes.written(reasons::code(reason), &written);
             let key = seen.key(address);
@@ -122,7 +135,8 @@ impl KnownResults {
                 path.display()
             )));
         }
-        for warning in of_others.into_iter().chain(doubt(path, source.shape())) {
+        let unread = source.unread_sheets().map(|(said, _)| format!("{}: {said}", path.display()));
+        for warning in of_others.into_iter().chain(doubt(path, source.shape())).chain(unread) {
             tracing::warn!("{warning}");
         }
         Ok(known)

@@ -29,7 +29,6 @@ mod error;
 mod join;
 mod journal;
 mod known;
-mod left;
 mod names;
 mod outage;
 mod outcome;
@@ -57,19 +56,20 @@ pub use checker::{
 };
 pub use error::CleanError;
 use known::{KnownFile, KnownOptions};
-pub use left::{Left, LeftByRule};
 pub use lists::DomainRows;
 pub use lists::estimate::{ClassEstimate, Estimate};
+pub use lists::left::{Left, LeftByRule};
+use lists::left::{known_command, retry_command};
 use lists::numbers::counted;
 pub use lists::part::ListPart;
 use lists::part::PartRows;
-use lists::{Format, ReadOptions, Source, is_stream};
+use lists::shell::option;
+use lists::{Class, Format, ReadOptions, Source, is_stream};
 pub use output_args::OutputArgs;
 use run_options::RunOptions;
 pub use sink::{Compression, WrittenFile};
 use sink::{Delivery, Sink, SinkOptions};
 use spill::State;
-use std::borrow::Cow;
 use std::io::Write;
 use std::path::PathBuf;
 pub use stop::StopSignal;
@@ -125,6 +125,14 @@ impl Job {
         Ok(Job { args, source, output, delivery })
     }
 
+    /// What to say before the first check: which sheets and columns with addresses are left out, and how to check them.
+    fn warnings(&self) -> Vec<String> {
+        let unread = self.source.unread_sheets().map(|(said, first)| {
+            format!("{said}; `{}` reads one of them in another run", option("--sheet", first).trim_start())
+        });
+        unread.into_iter().chain(self.left_out()).collect()
+    }
+
     /// The columns with addresses that are not checked, and how to check them; `None` if there are none.
     fn left_out(&self) -> Option<String> {
         let (shape, writing) = (self.source.shape(), &self.args.writing);
@@ -144,10 +152,13 @@ impl Job {
         let is_alone =
             shape.format == Format::Jsonl || self.args.unordered || output_args::needs_one(writing).is_some();
         if is_alone {
-            return Some(format!("{said}: `{}` checks it in another run", option(&first.name).trim_start()));
+            return Some(format!(
+                "{said}: `{}` checks it in another run",
+                column_option(&first.name).trim_start()
+            ));
         }
         let all = shape.chosen.iter().chain(columns.iter().map(|column| &column.name));
-        let all: String = all.map(|name| option(name)).collect();
+        let all: String = all.map(|name| column_option(name)).collect();
         Some(format!("{said}: `{}` checks all of them", all.trim_start()))
     }
 
@@ -157,14 +168,17 @@ impl Job {
     /// # Errors
     /// [`CleanError`]; finished rows stay in `OUT.partial`.
     pub fn run(self, checker: &mut dyn Checker) -> Result<Summary, CleanError> {
+        let later = later(&self.args, &self.delivery, self.source.shape().addresses());
+        for warning in self.warnings() {
+            tracing::warn!("{warning}");
+        }
         if let Some(most) = self.args.writing.sample {
-            let summary = sample::run(&self.args, most, self.source, checker)?;
+            let summary = Summary { later, ..sample::run(&self.args, most, self.source, checker)? };
             summary.write_if_wanted(self.args.summary.as_deref())?;
             return Ok(summary);
         }
         let sink_options = self.sink_options();
-        let lost = retry::of_others(self.source.shape(), "the output does not have them");
-        for warning in self.left_out().into_iter().chain(lost) {
+        if let Some(warning) = retry::of_others(self.source.shape(), "the output does not have them") {
             tracing::warn!("{warning}");
         }
         let Job { args, source, output, .. } = self;
@@ -202,6 +216,7 @@ impl Job {
             is_fast: args.fast,
             stop: args.writing.stop.clone(),
         })?;
+        let summary = Summary { later, ..summary };
         write_about(&args, &summary)?;
         Ok(summary)
     }
@@ -235,17 +250,25 @@ impl Job {
 }
 
 /// The option `--column` with this value, after a space.
-fn option(column: &str) -> String {
-    format!(" --column {}", quoted(column))
+fn column_option(name: &str) -> String {
+    option("--column", name)
 }
 
-/// A value of an option as a shell takes it.
-fn quoted(value: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
-    match !value.is_empty() && !value.starts_with('-') && value.chars().all(is_plain) {
-        true => Cow::Borrowed(value),
-        false => Cow::Owned(format!("'{}'", value.replace('\'', "'\\''"))),
+/// The command that checks the open rows of a run with these arguments later.
+fn later(args: &CleanArgs, delivery: &Delivery, addresses: usize) -> String {
+    let output = args.output.as_deref().filter(|path| !is_stream(path));
+    // With --split, the last file has the open rows.
+    let output = output.and_then(|path| delivery.names(path).pop());
+    let mut options = args.column.iter().map(|name| column_option(name)).collect::<String>();
+    if args.fast {
+        options += " --fast";
     }
+    if addresses == 1 && delivery.classes.contains(&Class::Unknown) {
+        // A sample is a list of its own, with one column.
+        return retry_command(output.as_deref(), if args.writing.sample.is_some() { "" } else { &options });
+    }
+    options.extend(args.sheet.as_deref().map(|name| option("--sheet", name)));
+    known_command(&args.input, &options, output.as_deref())
 }
 
 /// Opens the list, cleans it and shows the summary on `errors`, which is standard error. `start` starts the engine for the columns

@@ -2,8 +2,8 @@
 
 use super::journal;
 use super::sink::{Delivery, packed, partial};
-use super::{CleanArgs, CleanError};
-use lists::is_stream;
+use super::{CleanArgs, CleanError, later};
+use lists::{is_stream, shell};
 use spill::{beside, closed};
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -103,8 +103,8 @@ fn refuse_existing(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery)
         return Ok(());
     }
     let results = output.map(|path| delivery.names(path)).unwrap_or_default();
-    if let Some(name) = results.iter().find(|path| has_contents(path)) {
-        let name = name.display();
+    if let Some(path) = results.iter().find(|path| has_contents(path)) {
+        let (name, known) = (path.display(), shell::path(path));
         if args.part.is_some() {
             return Err(CleanError::usage(format!(
                 "{name} exists: --resume compares it with the list and keeps it, --force replaces it"
@@ -118,10 +118,11 @@ fn refuse_existing(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery)
         };
         let about = match args.writing.retry {
             false if delivery.is_plain() && args.column.len() > 1 => {
-                format!("; `--known {name}` uses its results for this list")
+                format!("; `--known {known}` uses its results for this list")
             }
             false if delivery.is_plain() => format!(
-                "; `clean --retry {name} -o NEW` checks only its open rows again, and `--known {name}` uses its results for this list"
+                "; `{}` checks only its open rows again, and `--known {known}` uses its results for this list",
+                later(args, delivery, 1)
             ),
             false => String::new(),
             true => ", also if it is INPUT: the new output takes its place at the end".into(),

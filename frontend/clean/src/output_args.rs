@@ -34,7 +34,8 @@ pub struct OutputArgs {
     /// Earlier output of mailprobe: its results are used again while they are new enough, and other addresses are checked.
     ///
     /// The age of a result counts from checked_at if OLD has this column, else from the last change of the file. The output always has
-    /// checked_at: so a later run with this output as OLD knows the time of each check.
+    /// checked_at: so a later run with this output as OLD knows the time of each check. Other --columns of such a row come from OLD, too;
+    /// provider, rule, scope, reply_code, enhanced_code and score are empty if OLD does not have them.
     #[arg(long, value_name = "OLD", conflicts_with = "join", help_heading = CHECK)]
     pub known: Option<PathBuf>,
     /// Maximum age of a result of OLD, such as 3d; a number without a unit is in days [default: 7d; 1d for catch_all, unverifiable

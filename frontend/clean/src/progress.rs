@@ -1,6 +1,5 @@
 //! The progress line on the terminal.
 
-use super::time_left::Awaited;
 use api::{Reason, WaitCause};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lists::numbers::{counted, grouped};
@@ -30,8 +29,10 @@ pub(super) struct Standing {
     pub is_fast: bool,
     /// The time left, if it is known.
     pub left: Option<Duration>,
-    /// The domain that the run waits for, with its name.
-    pub awaited: Option<(Awaited, String)>,
+    /// The names of domains that the run waits for, each with the cause.
+    pub awaited: Vec<(String, &'static str)>,
+    /// Number of other domains that the run waits for.
+    pub others: usize,
     /// Whether the last answers are outages: no domain is the cause then.
     pub is_outage: bool,
     /// Number of input bytes read, and number of rows read.
@@ -102,7 +103,7 @@ impl Progress {
 }
 
 fn line(standing: &Standing, elapsed: Duration) -> String {
-    let Standing { done, resumed, rows, found, left, ref awaited, .. } = *standing;
+    let Standing { done, resumed, rows, found, left, ref awaited, others, .. } = *standing;
     let rate = done.saturating_sub(resumed) as f64 / elapsed.as_secs_f64().max(0.001);
     let (one, many) = if standing.columns > 1 { ("cell", "cells") } else { ("row", "rows") };
     let mut line = match rows {
@@ -123,13 +124,22 @@ fn line(standing: &Standing, elapsed: Duration) -> String {
     line += &format!("; {good} {what}, {} unverifiable", grouped(unverifiable));
     if standing.is_outage {
         line += &format!("; waiting, because {}", WaitCause::Outage.words());
-    } else if let Some((Awaited { why, others, .. }, name)) = awaited {
-        line += &format!("; waiting for {name} ({why})");
-        if *others > 0 {
-            line += &format!(" and {}", counted(*others as u64, "other domain", "other domains"));
-        }
+    } else if !awaited.is_empty() {
+        line += &format!("; waiting for {}", awaited_text(awaited, others));
     }
     line
+}
+
+/// The domains that the run waits for, each with its cause.
+fn awaited_text(awaited: &[(String, &str)], others: usize) -> String {
+    let mut parts: Vec<String> = awaited.iter().map(|(name, why)| format!("{name} ({why})")).collect();
+    if others > 0 {
+        parts.push(counted(others as u64, "other domain", "other domains"));
+    }
+    match parts.split_last() {
+        Some((last, before @ [_, ..])) => format!("{} and {last}", before.join(", ")),
+        _ => parts.concat(),
+    }
 }
 
 /// A duration in its two largest units. Seconds are rounded up, so that the text is never below the duration.
@@ -157,20 +167,26 @@ mod tests {
         for reason in [Reason::MailboxExists, Reason::Unverifiable, Reason::CatchAll, Reason::RoleAccount] {
             (0..250).for_each(|_| found.add(reason));
         }
-        let awaited = (Awaited { domain: Some(0), why: "greylisting", others: 2 }, "a.example".into());
         let standing = Standing {
             done: 1000,
             resumed: 400,
             rows: Some(3000),
             found,
             left: Some(Duration::from_millis(99_100)),
-            awaited: Some(awaited),
+            awaited: vec![("a.example".into(), "greylisting")],
+            others: 4,
             ..Standing::default()
         };
         assert_eq!(
             line(&standing, Duration::from_secs(6)),
             "1,000 of 3,000 rows, 100/s, 1 min 40 s left; 500 addresses deliverable, 250 unverifiable; \
-             waiting for a.example (greylisting) and 2 other domains"
+             waiting for a.example (greylisting) and 4 other domains"
+        );
+        let named = [("a.example", "silence"), ("b.example", "greylisting"), ("c.example", "silence")];
+        let awaited: Vec<_> = named.map(|(name, why)| (name.to_owned(), why)).into();
+        assert_eq!(
+            awaited_text(&awaited, 0),
+            "a.example (silence), b.example (greylisting) and c.example (silence)"
         );
         let cells = Standing { columns: 2, ..standing.clone() };
         assert!(line(&cells, Duration::from_secs(6)).starts_with("1,000 of 3,000 cells, 100/s, "));
@@ -178,7 +194,7 @@ mod tests {
         let said = line(&outage, Duration::from_secs(6));
         let cause = format!("unverifiable; waiting, because {}", WaitCause::Outage.words());
         assert!(said.ends_with(&cause), "{said}");
-        let begun = Standing { rows: None, resumed: 0, awaited: None, ..standing };
+        let begun = Standing { rows: None, resumed: 0, awaited: Vec::new(), ..standing };
         assert_eq!(
             line(&begun, Duration::from_secs(2)),
             "1,000 rows, 500/s; 500 addresses deliverable, 250 unverifiable"

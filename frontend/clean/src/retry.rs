@@ -3,9 +3,10 @@
 //! A row is open if it is unverifiable and a later check may tell more. The rule says so, if the list has this column of results;
 //! without the column, the file `OUT.closed` beside the earlier output does. A row without a result is open, too: it was added since.
 
-use super::{CleanArgs, CleanError, option};
+use super::{CleanArgs, CleanError, column_option};
 use api::Reason;
 use engine::proto::retry::may_tell_more;
+use lists::left::known_command;
 use lists::{EarlierResult, ReadOptions, ResultColumn, Row, Shape, Source, is_stream};
 use std::path::Path;
 
@@ -42,10 +43,11 @@ pub(super) fn columns(args: &CleanArgs) -> Result<Vec<String>, CleanError> {
     }
     let name = args.input.display();
     let several = |columns: &[&str], others: &str| {
-        let columns: String = columns.iter().map(|column| option(column)).collect();
+        let columns: String = columns.iter().map(|name| column_option(name)).collect();
+        let command = known_command(&args.input, &columns, Some(&args.input));
         CleanError::usage(format!(
-            "--retry works with the verdicts of one column only{others}: `clean {name}{columns} --known {name} -o NEW`, with the \
-             columns of that run in their order, uses results again while they are new enough, and checks the rest"
+            "--retry works with the verdicts of one column only{others}: `{command}`, with the columns of that run in their order, uses \
+             results again while they are new enough, and checks the rest"
         ))
     };
     if args.column.len() > 1 {
@@ -61,7 +63,7 @@ pub(super) fn columns(args: &CleanArgs) -> Result<Vec<String>, CleanError> {
     if let Some(column) = source.shape().column_of_verdict() {
         return Err(CleanError::usage(format!(
             "the verdicts of {name} are of another column: give `{}`",
-            option(column).trim_start()
+            column_option(column).trim_start()
         )));
     }
     if let others @ [_, ..] = source.shape().other_verdicts() {
@@ -90,7 +92,7 @@ pub(super) fn doubt(path: &Path, shape: &Shape) -> Option<String> {
     Some(format!(
         "{path} does not say of which column its verdicts are: they count for `{own}`; if they are of `{other}`, stop this run, and \
          give `{}` first",
-        option(other).trim_start()
+        column_option(other).trim_start()
     ))
 }
 

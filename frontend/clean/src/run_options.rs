@@ -4,8 +4,8 @@
 //! The other options may change. They concern times, memory, the progress and the network, or the files that are made of the complete
 //! `OUT.partial`, which has all rows: `--only`, `--split`, `--compress`, a spreadsheet, the summary and the report.
 
-use super::{CleanArgs, option, quoted};
-use lists::{Format, ResultColumn, Source, is_stream};
+use super::{CleanArgs, column_option};
+use lists::{Format, ResultColumn, Source, is_stream, shell};
 use spill::keyed::ListStart;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,13 +34,13 @@ impl RunOptions {
             Format::Jsonl => "jsonl",
             Format::Text => "text",
         };
-        let sheet = source.sheet_place().map(|place| format!("--sheet {}", quoted(&place.name)));
-        let column: String = shape.chosen.iter().map(|name| option(name)).collect();
+        let sheet = source.sheet_place().map(|place| format!("--sheet {}", shell::quoted(&place.name)));
+        let column: String = shape.chosen.iter().map(|name| column_option(name)).collect();
         let files = [(INPUT, Some(&args.input)), ("--known", writing.known.as_ref())];
         let of_file = |name: &str, path: &Path| {
             let start = if is_stream(path) { String::new() } else { ListStart::text(path) };
             // A tab would end the text.
-            format!("{name} {}", quoted(&path.display().to_string())).replace('\t', " ") + &start
+            format!("{name} {}", shell::path(path)).replace('\t', " ") + &start
         };
         let columns = shape.further_columns().to_vec();
         // `--retry` takes the columns of INPUT, and `--known` adds this one.

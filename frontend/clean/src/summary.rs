@@ -3,14 +3,14 @@
 mod reading;
 mod writing;
 
-use super::left::{Left, line};
 use super::sink::WrittenFile;
 use super::{CleanError, ListPart};
 use api::Reason;
 use lists::estimate::Estimate;
+use lists::left::{Left, line};
 use lists::numbers::{counted, grouped, percent};
 use lists::report::{ReportRule, ReportTypo};
-use lists::{Class, Domains, ReasonCounts, domain_text};
+use lists::{Class, Domains, ReasonCounts, ResultColumn, domain_text};
 pub use reading::Reading;
 use std::fmt;
 use std::io::{BufWriter, Write};
@@ -42,12 +42,16 @@ pub struct Summary {
     pub known: u64,
     /// Whether results of the earlier output have no time of their own, so that they count as checked when it was written.
     pub known_undated: bool,
+    /// The further columns that are empty for these addresses, because the earlier output does not have them.
+    pub known_lacking: Vec<ResultColumn>,
     /// Number of results of the earlier output that were not fit for use.
     pub known_unused: u64,
     /// Number of retries because a server answered "later" or not at all.
     pub retries: u64,
     /// Addresses that are unverifiable, but for which a later try may tell more.
     pub left: Left,
+    /// The command that checks these rows later.
+    pub later: String,
     /// Addresses that are unverifiable for a cause that stays, by rule.
     pub settled: Left,
     /// Whether the checks were fast. Such a check finds no address deliverable.
@@ -90,7 +94,7 @@ const UNDATED: &str = "the earlier output has results without checked_at. Their 
      copied or changed since; make outputs with --columns checked_at";
 
 /// What checks closed rows. The results of an output with the column `rule` say that they are closed, and count for a day.
-const AFTER_CAUSE: &str = "after you have removed the cause, such as a blocklist, `clean LIST --known OUT -o NEW` checks the closed ones; if OUT has \
+const AFTER_CAUSE: &str = "after you have removed the cause, such as a blocklist, `mailprobe clean LIST --known OUT -o NEW` checks the closed ones; if OUT has \
      the column rule, a day after their last check";
 
 /// Number of domains in the text.
@@ -145,17 +149,9 @@ impl Summary {
         counted(rows, &format!("{kind}{unit}"), &format!("{kind}{unit}s"))
     }
 
-    /// The command that checks open rows later.
-    fn later(&self) -> &'static str {
-        match self.has_several_columns() {
-            false => "`clean --retry`",
-            true => "`clean --known OUT` with the same columns",
-        }
-    }
-
     /// The rows that a later check may settle, by rule.
     pub(super) fn open_lines(&self) -> Vec<ReportRule> {
-        self.left.open_lines(self.max_wait, self.later())
+        self.left.lines(Some(self.max_wait))
     }
 
     /// Number of rows of the list, whatever the number of their addresses.
@@ -181,6 +177,15 @@ impl Summary {
                 Some(format!("{rows}, and {results} for the rows before"))
             }
         }
+    }
+
+    /// Which cells of known addresses are empty, and why; `None` if all have their values.
+    fn known_lacking_text(&self) -> Option<String> {
+        let names: Vec<&str> = self.known_lacking.iter().map(|column| column.name()).collect();
+        (self.known > 0 && !names.is_empty()).then(|| {
+            let (addresses, names) = (addresses(self.known), names.join(", "));
+            format!("{addresses} without a value in {names}, which the earlier output does not have; a run without --known fills them")
+        })
     }
 
     fn rate(&self) -> f64 {
@@ -225,8 +230,17 @@ impl Summary {
             Extent::Joined(parts) => {
                 if let Some(entries) = json.as_object_mut() {
                     entries.retain(|key, _| {
-                        !["duplicates", "dropped", "known", "retries", "gave_up", "left", "unexplained"]
-                            .contains(&key.as_str())
+                        ![
+                            "duplicates",
+                            "dropped",
+                            "known",
+                            "known_lacking",
+                            "retries",
+                            "gave_up",
+                            "left",
+                            "unexplained",
+                        ]
+                        .contains(&key.as_str())
                     });
                 }
                 parts
@@ -271,6 +285,7 @@ impl Summary {
             "duplicates": self.duplicates,
             "dropped": self.dropped,
             "known": self.known,
+            "known_lacking": self.known_lacking.iter().map(|column| column.name()).collect::<Vec<_>>(),
             "retries": self.retries,
             "gave_up": { "rows": self.left.rows(), "longest_wait_s": self.left.wait().as_secs() },
             "left": self.left.json(self.max_wait),
@@ -308,6 +323,7 @@ impl Summary {
             if self.known_undated {
                 writeln!(f, "warning: {UNDATED}")?;
             }
+            self.known_lacking_text().map_or(Ok(()), |text| writeln!(f, "warning: {text}"))?;
         }
         if self.known_unused > 0 {
             let results = counted(self.known_unused, "result", "results");
@@ -333,12 +349,17 @@ impl Summary {
         let are = if rows == 1 { "is" } else { "are" };
         writeln!(f, "{} {are} unverifiable:", self.rows_text(rows))?;
         if self.left.rows() > 0 {
-            writeln!(f, "  {} for now: a later try may tell more", grouped(self.left.rows()))?;
+            writeln!(
+                f,
+                "  {} for now: a later try may tell more: `{}`",
+                grouped(self.left.rows()),
+                self.later
+            )?;
             self.open_lines().iter().try_for_each(|rule| writeln!(f, "{}", line(rule)))?;
         }
         if self.settled.rows() > 0 {
             writeln!(f, "  {}: a later try alone does not help", grouped(self.settled.rows()))?;
-            self.settled.settled_lines().iter().try_for_each(|rule| writeln!(f, "{}", line(rule)))?;
+            self.settled.lines(None).iter().try_for_each(|rule| writeln!(f, "{}", line(rule)))?;
         }
         let unexplained = self.unexplained();
         unexplained.iter().try_for_each(|(rows, why)| writeln!(f, "  {} {why}", grouped(*rows)))?;
@@ -347,7 +368,7 @@ impl Summary {
         }
         match self.of_earlier_run {
             0 => Ok(()),
-            _ => writeln!(f, "  {} checks those of them again that a later check may settle", self.later()),
+            _ => writeln!(f, "  `{}` checks those of them again that a later check may settle", self.later),
         }
     }
 
@@ -477,7 +498,7 @@ mod tests {
 
     #[test]
     fn the_explanations_of_unverifiable_rows_add_up() {
-        let mut summary = Summary::default();
+        let mut summary = Summary { later: "COMMAND".to_owned(), ..Summary::default() };
         for _ in 0..21 {
             add(&mut summary, Reason::Unverifiable, Some("a.example"));
         }
@@ -494,9 +515,9 @@ mod tests {
         }
         let said = summary.to_string();
         for line in [
-            "\n21 rows are unverifiable:\n  14 for now: a later try may tell more\n    greylisted  ",
+            "\n21 rows are unverifiable:\n  14 for now: a later try may tell more: `COMMAND`\n    greylisted  ",
             "\n  5: a later try alone does not help\n    blocklist ",
-            "\n  2 with the result of an earlier run\n  `clean --retry` checks those of them again",
+            "\n  2 with the result of an earlier run\n  `COMMAND` checks those of them again",
         ] {
             assert!(said.contains(line), "{line}: {said}");
         }

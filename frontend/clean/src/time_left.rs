@@ -16,6 +16,7 @@ use api::WaitCause;
 use checks::convert::wait_cause;
 use engine::proto::limits::{CONNECT_TIMEOUT, HOST_DOWN};
 use engine::proto::retry::CLEAN_RETRIES;
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ const COUNT_INTERVAL_MS: u64 = 500;
 const CONNECTING_MS: u64 = 3 * CONNECT_TIMEOUT.as_millis() as u64;
 /// A domain without a reply for so long counts as silent.
 const SILENT_MS: u64 = 10_000;
+/// Most domains that are named.
+const NAMED_MAX: usize = 3;
 /// A site gets further sessions for about so long.
 const GROWING_MS: u64 = 20_000;
 
@@ -178,14 +181,33 @@ pub(super) struct RunFacts {
     pub rows: Option<f64>,
 }
 
-/// The domain that the run waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The domains that the run waits for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Awaited {
-    /// Its number; `None` if it is counted among the others.
-    pub domain: Option<u32>,
-    pub why: &'static str,
+    /// The numbers of those that are named, with the cause; `None` for domains without a number. All domains are named if they are at
+    /// most [`NAMED_MAX`], else only the one with the most rows.
+    pub named: Vec<(Option<u32>, &'static str)>,
     /// Number of other domains that the run waits for.
     pub others: usize,
+}
+
+impl Awaited {
+    /// Made of numbers of rows, each with its domain and why it waits. The entries of a domain come one after another.
+    fn of(mut waits: Vec<(u32, Option<u32>, &'static str)>) -> Awaited {
+        // A domain may have rows that wait, and others that are asked about in vain. The larger number gives the cause.
+        waits.dedup_by(|next, kept| {
+            let is_same = next.1 == kept.1;
+            if is_same && next.0 > kept.0 {
+                *kept = *next;
+            }
+            is_same
+        });
+        let count = waits.len();
+        waits.sort_by_key(|(rows, ..)| Reverse(*rows));
+        waits.truncate(if count > NAMED_MAX { 1 } else { NAMED_MAX });
+        let others = count - waits.len();
+        Awaited { named: waits.into_iter().map(|(_, domain, why)| (domain, why)).collect(), others }
+    }
 }
 
 impl TimeLeft {
@@ -314,8 +336,8 @@ impl TimeLeft {
         Some((steady, grown))
     }
 
-    /// The time left, and the domain that is waited for, if any; `None` as long as nothing is known.
-    pub fn estimate(&mut self, facts: &RunFacts) -> (Option<Duration>, Option<Awaited>) {
+    /// The time left, which is `None` as long as nothing is known, and the domains that are waited for.
+    pub fn estimate(&mut self, facts: &RunFacts) -> (Option<Duration>, Awaited) {
         self.count(facts.now);
         let now = facts.now;
         let unread = facts.rows.map_or(0.0, |rows| (rows - facts.read as f64).max(0.0));
@@ -376,11 +398,7 @@ impl TimeLeft {
         let silent = if gives_up { (given_up - now as f64).max(0.0) } else { 0.0 };
         let left = progress.max(lasting).max(connecting).max(silent);
         let is_known = left > 0.0 || of_all.is_some();
-        // A domain may have rows that wait, and others that are asked about in vain.
-        let others = awaited.chunk_by(|(_, one, _), (_, next, _)| one == next).count().saturating_sub(1);
-        let most = awaited.into_iter().rev().max_by_key(|(rows, ..)| *rows);
-        let awaited = most.map(|(_, domain, why)| Awaited { domain, why, others });
-        (is_known.then(|| Duration::from_millis(left as u64)), awaited)
+        (is_known.then(|| Duration::from_millis(left as u64)), Awaited::of(awaited))
     }
 }
 
@@ -518,11 +536,22 @@ mod tests {
             near(left, (304_000 - now) as f64 / 1000.0);
         }
         let (_, awaited) = times.estimate(&facts(300_000, 2000));
-        assert_eq!(awaited, Some(Awaited { domain: Some(0), why: WaitCause::RetryLater.words(), others: 1 }));
+        let (later, budget) = (WaitCause::RetryLater.words(), WaitCause::RefusalBudget.words());
+        assert_eq!(awaited, Awaited { named: vec![(Some(0), later), (Some(1), budget)], others: 0 });
         times.on_again(0, 302_000);
         times.on_result(0, false, 303_000);
         let (_, awaited) = times.estimate(&facts(303_000, 303_000));
-        assert_eq!(awaited.map(|it| it.why), Some(WaitCause::RefusalBudget.words()));
+        assert_eq!(awaited.named, [(Some(1), budget)]);
+    }
+
+    #[test]
+    fn few_domains_are_all_named() {
+        let of = |waits: &[(u32, u32)]| {
+            let named = Awaited::of(waits.iter().map(|&(rows, domain)| (rows, Some(domain), "")).collect());
+            (named.named.into_iter().filter_map(|(domain, _)| domain).collect::<Vec<_>>(), named.others)
+        };
+        assert_eq!(of(&[(5, 0), (9, 0), (7, 1), (8, 2)]), (vec![0, 2, 1], 0));
+        assert_eq!(of(&[(5, 0), (9, 1), (7, 2), (9, 3)]), (vec![1], 3));
     }
 
     #[test]
@@ -537,7 +566,7 @@ mod tests {
         let patient = RunFacts { max_wait: 100_000, ..facts(61_000, 10_000) };
         near(stated(&mut times, &patient), 104.0);
         let (_, awaited) = times.estimate(&patient);
-        let silent = Some(Awaited { domain: Some(0), why: WaitCause::NoAnswer.words(), others: 0 });
+        let silent = Awaited { named: vec![(Some(0), WaitCause::NoAnswer.words())], others: 0 };
         assert_eq!(awaited, silent);
         // It is one domain, even if some of its rows wait for another try.
         (0..2).for_each(|_| times.on_new(0, 61_000));

@@ -41,6 +41,8 @@ pub struct Report {
     pub typos: Vec<ReportTypo>,
     /// Unverifiable rows that a later check may decide, by rule.
     pub left: Vec<ReportRule>,
+    /// The command that checks these rows again; `None` for lists of the dashboard.
+    pub later: Option<String>,
     /// Unverifiable rows that a later check alone does not decide, by rule.
     pub settled: Vec<ReportRule>,
     /// Other unverifiable rows: their number, and why their rule is unknown.
@@ -248,8 +250,8 @@ fn unverifiable(report: &Report) -> Markup {
     }
     let sum = |rules: &[ReportRule]| -> u64 { rules.iter().map(|rule| rule.rows).sum() };
     let groups = [
-        ("For now: a later check may tell more", &report.left),
-        ("A later check alone does not help", &report.settled),
+        ("For now: a later check may tell more", &report.left, &report.later),
+        ("A later check alone does not help", &report.settled, &None),
     ];
     let all = sum(&report.left)
         + sum(&report.settled)
@@ -259,9 +261,9 @@ fn unverifiable(report: &Report) -> Markup {
             h2 { "Unverifiable " (report.unit()) }
             table.words {
                 thead { tr { th { "Rule" } th { "Cause" } th { "Next step" } th.number { (report.unit_title()) } } }
-                @for (title, rules) in groups.iter().filter(|(_, rules)| !rules.is_empty()) {
+                @for (title, rules, command) in groups.iter().filter(|(_, rules, _)| !rules.is_empty()) {
                     tbody {
-                        tr { th colspan="3" { (title) } th.number { (grouped(sum(rules))) } }
+                        tr { th colspan="3" { (title) @if let Some(command) = command { ": " code { (command) } } } th.number { (grouped(sum(rules))) } }
                         @for rule in *rules {
                             tr {
                                 td { code { (rule.rule) } }
@@ -370,6 +372,7 @@ mod tests {
             typos: (0..30)
                 .map(|n| ReportTypo { domain: evil.into(), suggestion: format!("s{n}.example"), rows: n })
                 .collect(),
+            later: Some(format!("mailprobe clean {evil} --retry")),
             left: vec![ReportRule { rule: evil.into(), rows: 2, meaning: evil.into(), advice: evil.into() }],
             settled: vec![ReportRule { rows: 5, ..ReportRule::default() }],
             unexplained: vec![(3, "why")],
@@ -392,6 +395,7 @@ mod tests {
             "&lt;script&gt;alert(1)&lt;/script&gt;",
             "<svg ",
             "3 minutes",
+            "may tell more: <code>mailprobe clean &lt;script&gt;",
         ] {
             assert!(page.contains(text), "{text}");
         }

@@ -52,6 +52,12 @@ impl ResultColumn {
         ResultColumn::CheckedAt,
     ];
 
+    /// Whether its value is found by a check. The values of the others follow from the address, or are always known.
+    pub fn is_of_check(self) -> bool {
+        use ResultColumn::{CheckedAt, Disposable, Free, Role, Suggestion};
+        !matches!(self, Suggestion | Role | Free | Disposable | CheckedAt)
+    }
+
     /// Its name in a header.
     pub fn name(self) -> &'static str {
         match self {

@@ -134,6 +134,8 @@ pub struct Source {
     /// The format and the name of the sheet, if the list is a spreadsheet.
     sheet: Option<String>,
     sheet_place: Option<SheetPlace>,
+    /// The other sheets with addresses, if they were looked for.
+    unread: Vec<(String, bool)>,
     size: Option<u64>,
     /// Number of bytes before the reader's first byte.
     skipped: u64,

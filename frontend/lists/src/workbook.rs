@@ -33,6 +33,8 @@ const SAMPLE_SHEETS_MAX: usize = 50;
 const SAMPLE_ROWS: u64 = 1000;
 /// Number of bytes of the cells of these rows.
 const SAMPLE_BYTES: usize = 4 << 20;
+/// The most work to find the sheets that are not read: some seconds.
+const UNREAD_WORK_MAX: u64 = 1 << 30;
 /// The work for a cell of a row, besides its bytes.
 const CELL_WORK: u64 = 4;
 /// Most columns of a sheet, in both formats.
@@ -50,12 +52,14 @@ pub(crate) struct WorkbookLimits {
     /// Most work: bytes that are read, and bytes and cells of rows. An ods file has all sheets in one part, which is read for their
     /// names, for each sheet in which an address is looked for, and for the rows.
     pub work: u64,
+    /// Whether the other sheets with addresses are looked for, which are not read.
+    pub names_unread: bool,
 }
 
 impl WorkbookLimits {
     /// Limits for `mailprobe clean`: a damaged file cannot fill memory or disk.
     pub const OWN: WorkbookLimits =
-        WorkbookLimits { part_bytes: 16 << 30, string_bytes: 512 << 20, work: 256 << 30 };
+        WorkbookLimits { part_bytes: 16 << 30, string_bytes: 512 << 20, work: 256 << 30, names_unread: true };
 }
 
 /// A sheet of a spreadsheet as CSV, in a temporary file. Clones have the same file.
@@ -67,6 +71,8 @@ pub struct ConvertedSheet {
     pub(crate) description: String,
     /// The sheet among those of the spreadsheet.
     pub(crate) place: SheetPlace,
+    /// The other sheets with an address in their first rows, if they were looked for: their names, and whether they are hidden.
+    pub(crate) unread: Vec<(String, bool)>,
 }
 
 impl ConvertedSheet {
@@ -123,13 +129,13 @@ pub(crate) fn convert(
     let mut first = None;
     let visible = sheets.iter().enumerate().filter(|(_, sheet)| !sheet.is_hidden);
     for (at, sheet) in visible.take(SAMPLE_SHEETS_MAX) {
-        let mut sample = Sampler::default();
-        book.rows(at, &mut |row| {
-            work.spend(row_work(row))?;
-            Ok(sample.take(row))
-        })?;
+        let sample = sampled(&mut *book, at, &work)?;
         if sample.has_address {
-            return converted(&mut *book, at, sheet, (limits, work), create);
+            let mut found = converted(&mut *book, at, sheet, (limits, work.clone()), create)?;
+            if limits.names_unread {
+                found.unread = unread(&mut *book, at, &work);
+            }
+            return Ok(found);
         }
         if sample.rows > 0 && first.is_none() {
             first = Some(at);
@@ -139,6 +145,26 @@ pub(crate) fn convert(
         Some(at) => converted(&mut *book, at, &sheets[at], (limits, work), create),
         None => Err(broken("it has no sheet")),
     }
+}
+
+/// Looks for an address in the first rows of a sheet.
+fn sampled(book: &mut dyn Workbook, at: usize, work: &Work) -> Result<Sampler> {
+    let mut sample = Sampler::default();
+    book.rows(at, &mut |row| {
+        work.spend(row_work(row))?;
+        Ok(sample.take(row))
+    })?;
+    Ok(sample)
+}
+
+/// The sheets with addresses besides the one that is read. A damaged sheet, or one beyond the work that this is worth, ends the search.
+fn unread(book: &mut dyn Workbook, read: usize, work: &Work) -> Vec<(String, bool)> {
+    work.lower_to(UNREAD_WORK_MAX);
+    let sheets = book.sheets().to_vec();
+    let others = sheets.into_iter().enumerate().take(SAMPLE_SHEETS_MAX).filter(|(at, _)| *at != read);
+    let sampled = others.map_while(|(at, sheet)| Some((sheet, sampled(book, at, work).ok()?)));
+    let found = sampled.filter(|(_, sample)| sample.has_address);
+    found.map(|(sheet, _)| (sheet.name.to_string(), sheet.is_hidden)).collect()
 }
 
 fn converted(
@@ -164,7 +190,7 @@ fn converted(
     let place = SheetPlace { name: sheet.name.to_string(), number: at + 1, count: book.sheets().len() };
     let name = crate::columns::listed(std::iter::once(place.name.clone()));
     let description = format!("{}, sheet {name}", book.format());
-    Ok(ConvertedSheet { csv: writer.finish()?, description, place })
+    Ok(ConvertedSheet { csv: writer.finish()?, description, place, unread: Vec::new() })
 }
 
 /// The work for a row.

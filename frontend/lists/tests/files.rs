@@ -13,6 +13,9 @@ struct Expected {
     /// How it is read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     read: Option<String>,
+    /// Which sheets with addresses are not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unread: Option<String>,
     /// The address of each row; empty if it has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     addresses: Vec<String>,
@@ -28,7 +31,7 @@ fn folder() -> PathBuf {
 /// Reads a file, and checks its output.
 fn read(name: &str) -> Expected {
     let path = folder().join("files").join(name);
-    let mut expected = Expected { read: None, addresses: Vec::new(), refused: None };
+    let mut expected = Expected { read: None, unread: None, addresses: Vec::new(), refused: None };
     let without_folder = |why: String| why.replace(&path.display().to_string(), name);
     let mut source = match Source::open(&path, &ReadOptions::default()) {
         Ok(source) => source,
@@ -38,6 +41,7 @@ fn read(name: &str) -> Expected {
         }
     };
     expected.read = Some(source.description());
+    expected.unread = source.unread_sheets().map(|(said, _)| said);
     let endings = source.shape().endings();
     let (mut row, mut output) = (Row::default(), Vec::new());
     loop {

@@ -7,6 +7,7 @@ use super::place::{all_accounts, execute_or_tell, note, output_failed, unexpecte
 use super::table::{write_json, write_pairs, write_table};
 use clap::{Args, Subcommand};
 use lists::numbers::{counted, grouped};
+use lists::shell;
 use server::admin::{Command, LimitsShown, ListedAccount, Response, Shown};
 use std::io::{self, Write};
 use store::credits::calendar::Iso8601;
@@ -183,7 +184,7 @@ pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(
             let id = AccountId::new(place.now, random_bits()?);
             let created = create(Command::AccountCreate { id, name, plan }, credits, email, place)?;
             let data = match place.data_is_named {
-                true => format!(" --data {}", place.data.display()),
+                true => format!(" --data {}", shell::path(place.data)),
                 false => String::new(),
             };
             // A name may need quotes in a shell, but an id does not.

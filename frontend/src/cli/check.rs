@@ -17,6 +17,7 @@ use engine::proto::address::Address;
 use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
 use learn::{Applied, Table};
 use lists::numbers::grouped;
+use lists::shell;
 use lists::words::{self, RuleWords};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -137,8 +138,9 @@ fn with_input<R: Read>(given: &[String], input: impl Fn() -> R) -> Result<Vec<St
     let mut addresses = Vec::with_capacity(given.len());
     for text in given {
         if !text.contains('@') && Path::new(text).is_file() {
+            let list = shell::path(Path::new(text));
             let advice =
-                format!("{text} is a file: `mailprobe clean {text} -o OUT` checks the addresses of a list");
+                format!("{text} is a file: `mailprobe clean {list} -o OUT` checks the addresses of a list");
             return Err(Failure::usage(advice));
         }
         if text != "-" {

@@ -10,6 +10,8 @@ use clean::{
     WithLearned,
 };
 use engine::config::{EngineConfig, Pace};
+use lists::shell;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
@@ -124,8 +126,8 @@ fn fit(config: &mut EngineConfig) {
 
 /// The command line, for the report.
 fn command_line() -> String {
-    let args: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
-    args.join(" ")
+    let word = |word: OsString| shell::quoted(&word.to_string_lossy()).into_owned();
+    std::env::args_os().map(word).collect::<Vec<_>>().join(" ")
 }
 
 /// The resolvers as text for messages.

@@ -9,6 +9,7 @@ mod status;
 use super::place::{Place, output_failed};
 use clap::{Args, Subcommand};
 use found::Origin;
+use lists::shell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use store::StoreError;
@@ -117,8 +118,8 @@ fn write_bundle(place: Place<'_>, file: &Path, out: &mut dyn Write) -> Result<()
     }
     let bundle = Bundle::from_folder(place.data, place.now).map_err(|why| why.to_string())?;
     bundle.write_new(file).map_err(|why| why.to_string())?;
-    let file = file.display();
-    writeln!(out, "{file}: the keys of the cluster; install them with `mailprobe cluster join {file}`, then delete the file")
+    let (name, file) = (file.display(), shell::path(file));
+    writeln!(out, "{name}: the keys of the cluster; install them with `mailprobe cluster join {file}`, then delete the file")
         .map_err(output_failed)
 }
 

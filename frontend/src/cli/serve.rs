@@ -26,6 +26,7 @@ use dashboard::Dashboard;
 use engine::config::EngineConfig;
 use engine::proto::sharing::ShareUse;
 use list_work::ListWork;
+use lists::shell;
 use outbound::Destinations;
 use server::admin::first_run::first_run;
 use server::admin::server::{AdminServer, Running};
@@ -430,8 +431,8 @@ fn announce_first_keys(config: &Config, store: &Store) -> Result<(), Failure> {
         writeln!(
             output,
             "to sign in to it in the dashboard: mailprobe account sign-in-link {} --data {}",
-            keys.account.name,
-            config.data.display()
+            shell::quoted(&keys.account.name),
+            shell::path(&config.data)
         )?;
         output.flush()?;
         keys.remove_file().map_err(|error| {

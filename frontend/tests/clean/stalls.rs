@@ -4,8 +4,8 @@ use super::{Desk, count, said};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Hosts that reply 421 at one step, to every second recipient of a session, or to some recipients; and a host that
-/// delays each answer.
+/// Hosts that reply 421 at one step, to every second recipient of a session, or to some recipients; a host that never answers
+/// about a recipient; and a host that delays each answer.
 const SCENARIO: &str = r#"
 [[domain]]
 name = "banner.example"
@@ -33,6 +33,11 @@ mailboxes.ok = ["user-1", "user-3", "user-5", "user-7"]
 mailboxes.closing = ["user-2", "user-4", "user-6", "user-8"]
 
 [[domain]]
+name = "mute.example"
+mailboxes.ok = ["user-#"]
+server = { personality = "no-pipelining", faults = [{ at = "rcpt", does = "hang" }] }
+
+[[domain]]
 name = "slow.example"
 mailboxes.ok = ["user-#"]
 server = { personality = "no-pipelining", latency_ms = 5000 }
@@ -56,6 +61,9 @@ fn a_host_that_puts_off_everyone_holds_a_list_for_a_minute_at_most() {
     // A slow host that works: an answer every few seconds is waited for, longer than for the other hosts.
     let list = desk.list("slow", (1..=8).map(|n| format!("user-{n}@slow.example")));
     let slow = desk.clean(&list, &["--state", "none", "--sessions", "1"]);
+    // A server that says nothing: RCPT was sent for the first address only.
+    let mute = desk.list("mute", (1..=8).map(|n| format!("user-{n}@mute.example")));
+    let mute = desk.clean(&mute, &["--state", "none", "--columns", "rule"]);
     for (domain, rows, run) in runs {
         let said = said(&run.wait_with_output().unwrap());
         assert!(began.elapsed() < BOUND, "{domain} {rows}: {:?}: {said}", began.elapsed());
@@ -76,13 +84,22 @@ fn a_host_that_puts_off_everyone_holds_a_list_for_a_minute_at_most() {
             let rows = if left == 1 { "1 row is".into() } else { format!("{left} rows are") };
             assert!(
                 said.contains(&format!(
-                    "{rows} unverifiable:\n  {left} for now: a later try may tell more\n"
+                    "{rows} unverifiable:\n  {left} for now: a later try may tell more: `mailprobe clean "
                 )),
                 "{said}"
             );
-            assert!(said.contains(": --max-wait 15m tries them again\n"), "{said}");
+            assert!(said.contains("; --max-wait 15m tries again within one run\n"), "{said}");
         }
     }
+    let told = said(&mute.wait_with_output().unwrap());
+    let output = std::fs::read_to_string(desk.path("mute.out")).unwrap();
+    let counts =
+        ["no_answer_in_time", "site_silent"].map(|rule| count(&output, &format!(",unverifiable,{rule}")));
+    assert_eq!(counts, [1, 7], "{output}");
+    assert!(
+        told.contains("    site_silent                        7  not asked: the mail server did not answer"),
+        "{told}"
+    );
     let said = said(&slow.wait_with_output().unwrap());
     let output = std::fs::read_to_string(desk.path("slow.out")).unwrap();
     assert_eq!(count(&output, ",true,mailbox_exists"), 8, "{said}");

@@ -166,7 +166,7 @@ fn a_spent_budget_is_told() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("\n    refusal_budget                     1  not asked: "), "{said}");
     assert!(
-        said.contains(": --max-wait 1h waits for the site's next hour, and `clean --retry` checks"),
+        said.contains(": check again after an hour; --max-wait 1h tries again within one run; many rows"),
         "{said}"
     );
     assert_eq!(

@@ -1,7 +1,6 @@
 //! The handling of answers, and the end of the wait for missing answers.
 
 use super::super::CleanError;
-use super::super::left::Left;
 use super::super::retry::is_closed;
 use super::super::stall::{Decision, Open, millis};
 use super::super::stop::REPLY_TIME_MAX;
@@ -13,6 +12,7 @@ use engine::Outage;
 use engine::proto::retry::{
     CLEAN_BUDGET, CLEAN_LATER, CLEAN_OUTAGE_PAUSE, Tries, is_about_address, left, may_tell_more,
 };
+use lists::left::Left;
 use lists::{Results, reasons};
 use std::time::{Duration, Instant};
 

@@ -78,6 +78,7 @@ impl Summary {
             if self.known_undated {
                 text += &format!("\n{UNDATED}");
             }
+            text.extend(self.known_lacking_text().map(|lacking| format!("\n{lacking}")));
             add("Results used again", text);
         }
         if self.retries > 0 {

@@ -174,17 +174,6 @@ fn a_list_that_was_cleaned_before_has_one_verdict() {
 }
 
 #[test]
-fn an_array_in_place_of_an_address_is_noted() {
-    let list =
-        b"{\"email\":\"deliverable@x.com\"}\n{\"email\":[\"a@x.com\",\"b@x.com\"]}\n{\"email\":null}\n";
-    let said = desk("a.jsonl", list).run().unwrap().to_string();
-    assert!(
-        said.contains("in place of an address, so it was not checked; write one row per address (row 2)\n"),
-        "{said}"
-    );
-}
-
-#[test]
 fn the_summary_says_how_the_list_was_read() {
     let mut desk = desk(
         "a.txt",
@@ -225,12 +214,16 @@ fn a_spreadsheet_becomes_csv() {
         check_bytes(name, &list, output.as_bytes());
     }
     let mut desk = desk("a.xlsx", std::fs::read(files.join("several-sheets.xlsx")).unwrap());
+    let unread = |desk: &Desk| Job::open(desk.args.clone()).unwrap().warnings();
+    let warning = "the spreadsheet has addresses in sheets that are not read: Versteckt (hidden); `--sheet Versteckt` reads one of them in another run";
+    assert_eq!(unread(&desk), [warning]);
     desk.args.sheet = Some("Versteckt".into());
     let said = desk.run().unwrap().to_string();
     assert!(
         said.ends_with("\nread as spreadsheet (xlsx), sheet Versteckt, addresses in column 1 (Email)\n"),
         "{said}"
     );
+    assert_eq!(unread(&desk), [""; 0], "the user has chosen");
     desk.args.sheet = Some("Other".into());
     assert_eq!(
         desk.error(),

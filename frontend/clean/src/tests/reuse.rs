@@ -5,7 +5,7 @@ use super::*;
 use lists::utc_text;
 
 /// A time this many hours before now.
-fn ago(hours: u64) -> String {
+pub(super) fn ago(hours: u64) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     utc_text(now - hours * 3600)
 }
@@ -127,60 +127,6 @@ fn a_time_in_the_future_is_that_of_the_file() {
 }
 
 #[test]
-fn a_row_that_nobody_was_asked_about_is_not_known() {
-    // With the rule, a refusal of this machine stays known: a later check gives the same answer.
-    for (column, rules, asked) in [
-        ("rule", ["refusal_budget", "greylisted", "no_connection", "blocklist"], 3),
-        ("note", ["", "", "", ""], 4),
-    ] {
-        let mut old = format!("email,deliverable,reason,{column}\n");
-        let mut list = String::from("email\n");
-        for (n, rule) in rules.iter().enumerate() {
-            old += &format!("nobody@d{n}.com,false,unverifiable,{rule}\n");
-            list += &format!("nobody@d{n}.com\n");
-        }
-        let mut desk = with_known(&list, &old);
-        let summary = desk.run().unwrap();
-        assert_eq!((desk.checker.submitted.len(), summary.known), (asked, 4 - asked as u64), "{column}");
-    }
-}
-
-/// Runs `--retry` on an earlier output: the new output, and the addresses that were asked about.
-fn retry(name: &str, old: &str) -> (String, Vec<String>) {
-    let mut desk = desk(name, old);
-    desk.args.writing.retry = true;
-    desk.run().unwrap();
-    (desk.output(), desk.checker.submitted_addresses())
-}
-
-#[test]
-fn open_rows_of_an_earlier_output_are_checked_again_and_others_stay() {
-    let head = "\u{feff}n;email;deliverable;reason;rule;checked_at\r\n";
-    let rows = [
-        "\"1;\n\";kept@x.com;true;mailbox_exists;accepted;2026-01-01T00:00:00Z\r\n",
-        "2;deliverable@x.com;false;unverifiable;refusal_budget;2026-01-01T00:00:00Z\r\n",
-        "3;other@x.com;false;unverifiable;blocklist;2026-01-01T00:00:00Z\r\n",
-        "4;nonsense;false;invalid_syntax;;2026-01-01T00:00:00Z\r\n",
-        "5;nobody@y.com;false;unverifiable;greylisted;2026-01-01T00:00:00Z\r\n",
-        "6; deliverable@X.com;false;unverifiable;refusal_budget;2026-01-01T00:00:00Z\r\n",
-    ];
-    let (output, asked) = retry("old.csv", &[&[head], &rows[..]].concat().concat());
-    assert_eq!(asked, ["deliverable@x.com", "nobody@y.com"]);
-    assert!(output.starts_with(&[head, rows[0], "2;deliverable@x.com;true;mailbox_exists;;20"].concat()));
-    assert!(
-        output
-            .contains(&[rows[2], rows[3], "5;nobody@y.com;false;mailbox_not_found;unknown_user;20"].concat())
-    );
-    assert!(
-        output.contains("6; deliverable@X.com;true;mailbox_exists;;20"),
-        "a duplicate has the same result"
-    );
-    // What is settled is not asked about in a further round.
-    let (again, asked) = retry("old.csv", &output);
-    assert_eq!((again, asked.len()), (output, 0));
-}
-
-#[test]
 fn rows_that_no_later_check_settles_are_not_open_without_the_column_rule_either() {
     let rows = "email\nlisted@x.com\nlater@x.com\nListed@X.com\nlisted@y.com\n";
     for name in ["list.csv", "list.jsonl"] {
@@ -205,7 +151,7 @@ fn rows_that_no_later_check_settles_are_not_open_without_the_column_rule_either(
         let said = second.run().unwrap().to_string();
         assert_eq!(second.checker.submitted.keys().collect::<Vec<_>>(), ["later@x.com"], "{name}");
         let advice = "\n  3 closed in the earlier output: a later check alone would not settle them\n  after you have removed the cause";
-        assert!(said.contains(advice) && !said.contains("`clean --retry` checks those"), "{said}");
+        assert!(said.contains(advice) && !said.contains("` checks those"), "{said}");
         // The new output has the file, too; in place, it grows no more.
         let size = std::fs::metadata(second.path("out.closed")).unwrap().len();
         second.args.input = second.path("out");
@@ -304,33 +250,6 @@ fn a_retry_can_replace_the_earlier_output() {
     desk.run().unwrap();
     let replaced = std::fs::read_to_string(&desk.args.input).unwrap();
     assert_eq!(replaced, "email,deliverable,reason\nnobody@x.com,false,mailbox_not_found\n");
-}
-
-#[test]
-fn what_is_no_earlier_output_of_these_checks_cannot_be_retried() {
-    let fast = "email,deliverable,reason\na@x.com,,fast_check_passed\nb@x.com,false,unverifiable\n";
-    let full = "email,deliverable,reason\na@x.com,true,mailbox_exists\nb@x.com,false,unverifiable\n";
-    for (old, is_fast, expected) in [
-        (
-            "email,n\na@x.com,1\n",
-            false,
-            "old.csv has no results of mailprobe (the columns deliverable and reason): ",
-        ),
-        (fast, false, "old.csv has results of fast checks: --retry needs --fast, too"),
-        (full, true, "old.csv has results of full checks: omit --fast"),
-    ] {
-        let mut desk = desk("old.csv", old);
-        desk.args.writing.retry = true;
-        desk.args.fast = is_fast;
-        let said = desk.error();
-        assert!(said.starts_with(expected), "{said}");
-        desk.nothing_written();
-    }
-    let mut desk = desk("old.csv", fast);
-    desk.args.writing.retry = true;
-    desk.args.fast = true;
-    desk.run().unwrap();
-    assert_eq!(desk.checker.submitted.len(), 1);
     desk.args.input = "-".into();
     assert!(desk.error().starts_with("--retry reads INPUT twice"));
 }

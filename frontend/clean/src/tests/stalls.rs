@@ -29,8 +29,9 @@ fn a_list_ends_when_nobody_answers_any_more() {
         assert_eq!(desk.checker.recalls, 1);
         let said = summary.to_string();
         for line in [
-            "\n3 rows are unverifiable:\n  2 for now: a later try may tell more\n    session-closing                    2  ",
-            ": --max-wait 15m tries them again\n  1 with the address of an earlier row, and its result\n",
+            "\n3 rows are unverifiable:\n  2 for now: a later try may tell more: `mailprobe clean ",
+            "/out --retry -o NEW`\n    session-closing                    2  ",
+            ": check again later; --max-wait 15m tries again within one run\n  1 with the address of an earlier row, and its result\n",
         ] {
             assert!(said.contains(line), "{line}: {said}");
         }
@@ -147,7 +148,10 @@ fn a_spent_budget_is_waited_for_as_long_as_the_user_says() {
     assert_eq!(desk.checker.submitted["budget@x.com"], 1);
     let said = summary.to_string();
     assert!(said.contains("\n    refusal_budget                     1  not asked: "), "{said}");
-    assert!(said.contains(": --max-wait 1h waits for the site's next hour, "), "{said}");
+    assert!(
+        said.contains(": check again after an hour; --max-wait 1h tries again within one run; many rows "),
+        "{said}"
+    );
     assert_eq!(
         desk.output(),
         "budget@x.com,false,unverifiable\nnobody@x.com,false,mailbox_not_found\n\

@@ -121,6 +121,7 @@ fn converted(
         part_bytes: limits.workbook_bytes,
         string_bytes: limits.workbook_text_bytes,
         work: limits.workbook_work,
+        names_unread: false,
     });
     workbook::convert(beginning.whole(), options.sheet, limits, create)
         .map_err(|error| unreadable(name, &error))
@@ -179,6 +180,7 @@ fn open_text(
     beginning.skip(encoding.bom().len());
     let beginning = beginning.decoded(encoding).map_err(|error| unreadable(name, &error))?;
     let (description, place) = sheet.map(|sheet| (sheet.description.clone(), sheet.place.clone())).unzip();
+    let unread = sheet.map(|sheet| sheet.unread.clone()).unwrap_or_default();
     let (beginning, shape) = shape(beginning, encoding, name, options, description.as_deref())?;
     let (skipped, consumed) = (beginning.skipped as u64, beginning.consumed.clone());
     let input: Input = Bounded::new(beginning.whole());
@@ -194,6 +196,7 @@ fn open_text(
         name: name.to_owned(),
         sheet: description,
         sheet_place: place,
+        unread,
         size,
         skipped,
         consumed,
@@ -220,6 +223,17 @@ impl Source {
             self.shape.header = self.fields.clone();
         }
         Ok(())
+    }
+
+    /// What to say about sheets that have addresses too and are not read, and the name of the first one; `None` if there are none.
+    pub fn unread_sheets(&self) -> Option<(String, &str)> {
+        let (first, _) = self.unread.first()?;
+        let name = |(name, is_hidden): &(String, bool)| match is_hidden {
+            true => format!("{name} (hidden)"),
+            false => name.clone(),
+        };
+        let names = columns::listed(self.unread.iter().map(name));
+        Some((format!("the spreadsheet has addresses in sheets that are not read: {names}"), first))
     }
 
     /// How the list is read, for people: its format, separator, encoding and columns of addresses.

@@ -7,7 +7,8 @@ use crate::{Format, ResultColumn};
 pub struct ReadOptions<'a> {
     /// The format; `None`: by the name of the file, else by the content.
     pub format: Option<Format>,
-    /// The columns or the JSON key of the addresses, by name or by number from 1; empty: found by name or content.
+    /// The columns of the addresses, by name or by number from 1, or the JSON key; empty: a column is found by name or content, and a
+    /// key by name.
     pub columns: &'a [String],
     /// The name of the sheet of a spreadsheet; `None`: the first one with addresses.
     pub sheet: Option<&'a str>,

@@ -34,6 +34,11 @@ impl Work {
         Work(Rc::new(Cell::new(most)))
     }
 
+    /// Allows at most this much work from now on.
+    pub fn lower_to(&self, most: u64) {
+        self.0.set(self.0.get().min(most));
+    }
+
     /// Counts work.
     ///
     /// # Errors

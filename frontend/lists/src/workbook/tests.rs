@@ -5,7 +5,8 @@ use spill::TemporaryFile;
 use std::io::Cursor;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
-const LIMITS: WorkbookLimits = WorkbookLimits { part_bytes: 16 << 20, string_bytes: 1 << 20, work: 64 << 20 };
+const LIMITS: WorkbookLimits =
+    WorkbookLimits { part_bytes: 16 << 20, string_bytes: 1 << 20, work: 64 << 20, names_unread: true };
 
 fn archive(parts: &[(&str, &str)]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
@@ -76,6 +77,22 @@ fn a_row_takes_no_more_than_the_longest_row() {
     assert!(read(xlsx(&shared(4), &text, 1)).is_ok());
     check_refused(xlsx(&shared(5), &text, 1), too_long);
     check_refused(xlsx(&shared(SHEET_COLUMNS_MAX), &text, 1), too_long);
+}
+
+#[test]
+fn sheets_with_addresses_that_are_not_read_are_named() {
+    let (row, other) = (repeated(1, "a@b.example"), repeated(1, "x"));
+    let sheets = [("empty", ""), ("a", &*row), ("notes", &other), ("b", &row), ("c", &row)];
+    let unread = |wanted, limits| {
+        let sheet = convert(Cursor::new(ods(&sheets)), wanted, limits, &own_file).unwrap();
+        sheet.unread.into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+    };
+    assert_eq!(unread(None, LIMITS), ["b", "c"]);
+    assert_eq!(unread(Some("c"), LIMITS), [""; 0], "the user has chosen");
+    assert_eq!(unread(None, WorkbookLimits { names_unread: false, ..LIMITS }), [""; 0]);
+    // The search spoils no list.
+    let damaged = ods(&[("a", &row), ("b", &repeated(1, &"x".repeat(CELL_BYTES_MAX + 1)))]);
+    assert_eq!(read(damaged), Ok("\u{feff}\"a@b.example\"\r\n".to_owned()));
 }
 
 #[test]

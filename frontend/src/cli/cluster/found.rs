@@ -6,6 +6,7 @@
 
 use super::{ClusterPlace, told};
 use crate::cli::place::Place;
+use lists::shell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write, pipe};
@@ -41,10 +42,10 @@ impl Founded {
     /// Says what was made, and what to do with it.
     pub fn write(&self, place: Place<'_>, bundle: &Path, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}: node {}; start it with `mailprobe serve`", place.data.display(), self.node)?;
-        let bundle = bundle.display();
+        let (name, bundle) = (bundle.display(), shell::path(bundle));
         writeln!(
             out,
-            "{bundle}: the keys for further nodes; install them with `mailprobe cluster join {bundle}`, then delete the file"
+            "{name}: the keys for further nodes; install them with `mailprobe cluster join {bundle}`, then delete the file"
         )
     }
 }

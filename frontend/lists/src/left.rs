@@ -1,11 +1,13 @@
-//! Rows that are unverifiable, by the rule that left them so: those for which a later try may tell more, with the option that waits
-//! for them, and the others, with what to do.
+//! Rows of `mailprobe clean` that are unverifiable, by the rule that left them so: those for which a later try may tell more, with the
+//! command that checks them again, and the others, with what to do.
 
-use engine::proto::retry::CLEAN_LATER;
-use lists::numbers::grouped;
-use lists::report::ReportRule;
-use lists::words::{self, RuleWords};
+use crate::numbers::grouped;
+use crate::report::ReportRule;
+use crate::shell;
+use crate::words::{self, RuleWords};
+use engine_proto::retry::CLEAN_LATER;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 use usage::values::time_text;
 
@@ -35,11 +37,9 @@ impl Left {
     pub const BUDGET: &'static str = "refusal_budget";
     /// The rule of rows that were not checked because their site did not answer.
     pub const SILENT: &'static str = "site_silent";
-    /// The rule of rows for which no server could be reached.
-    pub const NO_CONNECTION: &'static str = "no_connection";
 
     /// Counts a row; `wait` is the time before its next try.
-    pub(super) fn add(&mut self, rule: &'static str, wait: Duration) {
+    pub fn add(&mut self, rule: &'static str, wait: Duration) {
         let left = self.rules.entry(rule).or_default();
         left.rows += 1;
         left.wait = left.wait.max(wait);
@@ -63,7 +63,7 @@ impl Left {
     }
 
     /// The JSON for scripts, for a run with this `--max-wait`.
-    pub(super) fn json(&self, max_wait: Duration) -> serde_json::Value {
+    pub fn json(&self, max_wait: Duration) -> serde_json::Value {
         let one = |(rule, left): (&str, LeftByRule)| {
             serde_json::json!({
                 "rule": rule,
@@ -75,42 +75,46 @@ impl Left {
         self.by_rule().into_iter().map(one).collect()
     }
 
-    /// Each rule with its rows, its words and the option that waits for them, for a run with this `--max-wait`. The command `later`
-    /// checks such rows later.
-    pub(super) fn open_lines(&self, max_wait: Duration, later: &str) -> Vec<ReportRule> {
-        let line = |(rule, left): (&'static str, LeftByRule)| {
-            let wait = time_text(left.max_wait(rule, max_wait));
-            let advice = match rule {
-                Left::BUDGET => {
-                    format!(
-                        "--max-wait {wait} waits for the site's next hour, and {later} checks them later; many rows need several \
-                         hours, --pace fast fewer"
-                    )
-                }
-                Left::SILENT => format!("--max-wait {wait} or a later {later} checks them"),
-                Left::NO_CONNECTION => {
-                    format!("--max-wait {wait} tries them again; `mailprobe doctor` tests the connection")
-                }
-                _ => format!("--max-wait {wait} tries them again"),
-            };
-            let RuleWords { meaning, .. } = words::rule(rule);
-            ReportRule { rule: rule.into(), rows: left.rows, meaning: meaning.into(), advice }
-        };
-        self.by_rule().into_iter().map(line).collect()
-    }
-
-    /// Each rule with its rows and words, for rules that a later try alone does not change.
-    pub(super) fn settled_lines(&self) -> Vec<ReportRule> {
+    /// Each rule with its rows and words. For rules that a later try may change, also the option that waits for them, after a run with
+    /// this `--max-wait`.
+    pub fn lines(&self, max_wait: Option<Duration>) -> Vec<ReportRule> {
         let line = |(rule, left): (&'static str, LeftByRule)| {
             let RuleWords { meaning, advice } = words::rule(rule);
-            ReportRule { rule: rule.into(), rows: left.rows, meaning: meaning.into(), advice: advice.into() }
+            let mut advice = advice.to_owned();
+            if let Some(given) = max_wait {
+                let wait = time_text(left.max_wait(rule, given));
+                advice += &format!("; --max-wait {wait} tries again within one run");
+            }
+            if rule == Left::BUDGET {
+                advice += "; many rows need several hours, --pace fast fewer";
+            }
+            ReportRule { rule: rule.into(), rows: left.rows, meaning: meaning.into(), advice }
         };
         self.by_rule().into_iter().map(line).collect()
     }
 }
 
+/// The command that checks the open rows of an `output` again; `None`: standard output. `options` are those with which it is read.
+pub fn retry_command(output: Option<&Path>, options: &str) -> String {
+    let (old, new) = names(output);
+    format!("mailprobe clean {old}{options} --retry -o {new}")
+}
+
+/// The command for an output with which `--retry` cannot work: it reads the `list` with the same `options`.
+pub fn known_command(list: &Path, options: &str, output: Option<&Path>) -> String {
+    let (old, new) = names(output);
+    format!("mailprobe clean {}{options} --known {old} -o {new}", shell::path(list))
+}
+
+/// An output, and the name of the next one: the ending of a name decides on its form.
+fn names(output: Option<&Path>) -> (String, String) {
+    let Some(output) = output else { return ("OUT".to_owned(), "NEW".to_owned()) };
+    let new = Path::new("NEW").with_extension(output.extension().unwrap_or_default());
+    (shell::path(output), shell::path(&new))
+}
+
 /// The line for people about the rows of a rule.
-pub(super) fn line(rule: &ReportRule) -> String {
+pub fn line(rule: &ReportRule) -> String {
     let ReportRule { rule, rows, meaning, advice } = rule;
     format!("    {rule:<24}{:>12}  {meaning}: {advice}", grouped(*rows))
 }
@@ -136,7 +140,7 @@ mod tests {
 
     /// The lines for these rows with this `--max-wait`. Each row is a rule and its wait in seconds.
     fn said(rows: &[(&'static str, u64)], max_wait: u64) -> String {
-        let lines = left(rows).open_lines(Duration::from_secs(max_wait), "`clean --retry`");
+        let lines = left(rows).lines(Some(Duration::from_secs(max_wait)));
         lines.iter().map(|rule| line(rule) + "\n").collect()
     }
 
@@ -146,24 +150,41 @@ mod tests {
         assert_eq!(
             said(&[("session-closing", 60), (Left::BUDGET, 3001), (Left::BUDGET, 200), (Left::SILENT, 0)], 0),
             "    refusal_budget                     2  not asked: the site of its mail server has refused as many recipients as mailprobe allows \
-             in an hour: --max-wait 1h waits for the site's next hour, and `clean --retry` checks them later; many rows need several hours, \
+             in an hour: check again after an hour; --max-wait 1h tries again within one run; many rows need several hours, \
              --pace fast fewer\n    \
-             session-closing                    1  the mail server cannot answer for now: --max-wait 15m tries them again\n    \
-             site_silent                        1  not asked: the mail server did not answer about other addresses: \
-             --max-wait 15m or a later `clean --retry` checks them\n"
+             session-closing                    1  the mail server cannot answer for now: check again later; --max-wait 15m tries again within \
+             one run\n    \
+             site_silent                        1  not asked: the mail server did not answer about other addresses: check again later; if most \
+             domains have this rule, run `mailprobe doctor`; --max-wait 15m tries again within one run\n"
         );
-        assert!(said(&[("no_connection", 60)], 0).contains("again; `mailprobe doctor` tests the connection"));
         // The text does not suggest a value that was too short.
-        assert!(said(&[("greylisted", 60)], 900).contains("--max-wait 30m tries"));
+        assert!(
+            said(&[("greylisted", 60)], 900).contains("check again after 15 minutes; --max-wait 30m tries")
+        );
         // The first part of a budget is free after minutes, and all of it after an hour.
-        assert!(said(&[(Left::BUDGET, 120)], 900).contains("--max-wait 1h waits for"));
-        assert!(said(&[(Left::BUDGET, 120)], 3600).contains("--max-wait 2h waits for"));
+        assert!(said(&[(Left::BUDGET, 120)], 900).contains("--max-wait 1h tries"));
+        assert!(said(&[(Left::BUDGET, 120)], 3600).contains("--max-wait 2h tries"));
+    }
+
+    #[test]
+    fn the_command_is_whole() {
+        for (output, command) in [
+            ("out.csv", "mailprobe clean out.csv --retry -o NEW.csv"),
+            ("my lists/out", "mailprobe clean 'my lists/out' --retry -o NEW"),
+            ("-out.csv.gz", "mailprobe clean ./-out.csv.gz --retry -o NEW.gz"),
+        ] {
+            assert_eq!(retry_command(Some(Path::new(output)), ""), command);
+        }
+        assert_eq!(
+            known_command(Path::new("a b.csv"), " --column x", Some(Path::new("o.xlsx"))),
+            "mailprobe clean 'a b.csv' --column x --known o.xlsx -o NEW.xlsx"
+        );
     }
 
     #[test]
     fn rows_that_no_later_try_changes_are_told_with_their_cause() {
         let rows = [("accepts_everything", 0), ("accepts_everything", 0), ("blocklist", 0)];
-        let lines = left(&rows).settled_lines();
+        let lines = left(&rows).lines(None);
         let said: String = lines.iter().map(|rule| line(rule) + "\n").collect();
         assert_eq!(
             said,
