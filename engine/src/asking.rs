@@ -17,6 +17,7 @@ use crate::seed::{self, HashMap};
 use crate::session::SessionConfig;
 use crate::shared::Shared;
 use crate::site::{Group, Site};
+use crate::tls;
 use crate::work::{Plan, Work};
 use crate::{Outage, Withdrawn};
 use engine_proto::address::Domain;
@@ -95,9 +96,11 @@ impl Asking {
         // The shards divide the total exactly: the remainder goes to the first shards, one session each.
         let sessions_max = config.sessions / count + usize::from(index < config.sessions % count);
         let patience = shared.pool.sources[0].dialog.patience;
-        let sessions = shared.pool.sources.iter().map(|source| {
-            Rc::new(SessionConfig { source: Arc::clone(source), tls: Arc::clone(&shared.tls) })
-        });
+        let own_tls = tls::with_own_store(&shared.tls);
+        let sessions =
+            shared.pool.sources.iter().map(|source| {
+                Rc::new(SessionConfig { source: Arc::clone(source), tls: Arc::clone(&own_tls) })
+            });
         Asking {
             sessions: sessions.collect(),
             smtp_port: config.smtp_port,

@@ -326,27 +326,29 @@ impl Knowledge {
 
     /// Records the answer of the host to a single check.
     pub(crate) fn on_single(&mut self, host: &Rc<str>, accepted: bool) {
-        if self.singles.len() >= KNOWN_MAILBOXES_MAX && !self.singles.contains_key(host) {
-            self.singles.clear();
-        }
-        let run = self.singles.entry(Rc::clone(host)).or_default();
+        let run = self.single_run(host);
         *run = match accepted {
             true => SingleRun { accepted: run.accepted.saturating_add(1), refused: 0 },
             false => SingleRun { refused: run.refused.saturating_add(1), ..*run },
         };
     }
 
-    /// Records that the host changed its behaviour ([`Knowledge::has_changed`]). If the host has answered single checks before,
-    /// then the refusals of control recipients in earlier sessions confirm no accepted single check, until the host refuses a
-    /// control recipient again. This does not apply to trusted operators.
+    fn single_run(&mut self, host: &Rc<str>) -> &mut SingleRun {
+        if self.singles.len() >= KNOWN_MAILBOXES_MAX && !self.singles.contains_key(host) {
+            self.singles.clear();
+        }
+        self.singles.entry(Rc::clone(host)).or_default()
+    }
+
+    /// Records that the host changed its behaviour ([`Knowledge::has_changed`]). Then the refusals of control recipients in earlier
+    /// sessions, of whatever domain, confirm no accepted single check, until the host refuses a control recipient again. This does
+    /// not apply to trusted operators.
     pub(crate) fn on_changed(&mut self, host: &Rc<str>, now: Instant) {
         if self.changed.len() >= KNOWN_MAILBOXES_MAX && !self.changed.contains_key(host) {
             self.changed.clear();
         }
         self.changed.insert(Rc::clone(host), now);
-        if let Some(run) = self.singles.get_mut(host) {
-            run.accepted = CONTROL_ACCEPTS_MAX;
-        }
+        self.single_run(host).accepted = CONTROL_ACCEPTS_MAX;
     }
 
     /// Whether the host changed its behaviour within the last hour.

@@ -63,8 +63,8 @@
 //! - Every accepted request gets exactly one answer. A work that is dropped, for example because the task of its session
 //!   or walk panics, gives [`Outage::Stopping`].
 //! - One shard owns a site, so its state needs no lock. With the profile `lab`, several shards may each own a part of a site.
-//! - Threads may wait for four locks: for the operator's lists (step 2), for a new site in the table of budgets (step 4), in
-//!   rustls, and for contradicted evidence (step 5). Each is held for microseconds, the second up to 20 ms if processes share it.
+//! - Threads may wait for three locks: for the operator's lists (step 2), for a new site in the table of budgets (step 4), and for
+//!   contradicted evidence (step 5). Each is held for microseconds, the second up to 20 ms if processes share it.
 //! - Each site has one source for IPv4, and one for IPv6. If a source is blocked or broken, none replaces it.
 //! - No e-mail address appears in a log line. No trace shows a known mailbox that comes from the request of another owner.
 

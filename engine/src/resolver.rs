@@ -41,7 +41,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -87,6 +87,23 @@ struct Inner<R: Runtime> {
     /// The question that tests whether any resolver answers: the A record of the common EHLO name ([`EngineConfig::ehlo`]). If that
     /// name is not set or is not a domain name, the reverse name of localhost is used instead.
     own_name: Question,
+}
+
+/// Finds one of the flags that are set while a task runs.
+type Flag<R> = fn(&Inner<R>) -> &Cell<bool>;
+
+/// A flag that is set while a task runs. Dropping this clears the flag, even after a panic, so that the next task can begin.
+struct RaisedFlag<R: Runtime> {
+    inner: Weak<Inner<R>>,
+    flag: Flag<R>,
+}
+
+impl<R: Runtime> Drop for RaisedFlag<R> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.upgrade() {
+            (self.flag)(&inner).set(false);
+        }
+    }
 }
 
 /// A lookup under way, with the tasks that wait for its outcome.
@@ -355,9 +372,14 @@ impl<R: Runtime> Inner<R> {
         let has_ended = pending.lookup.borrow().as_ref().is_some_and(|lookup| lookup.outcome().is_some());
         if has_ended {
             self.end(pending, now);
-        } else if !self.ticking.replace(true) {
-            R::spawn(tick(Rc::clone(self)));
+        } else if let Some(ticking) = self.raise(|inner| &inner.ticking) {
+            R::spawn(tick(Rc::clone(self), ticking));
         }
+    }
+
+    /// Sets a flag that says that a task runs. The task owns the result, which clears the flag. `None` if the flag is set already.
+    fn raise(self: &Rc<Self>, flag: Flag<R>) -> Option<RaisedFlag<R>> {
+        (!flag(self).replace(true)).then(|| RaisedFlag { inner: Rc::downgrade(self), flag })
     }
 
     /// Ends a lookup: records which resolvers answered, and passes the outcome to the callers that wait. Sometimes the resolvers
@@ -376,14 +398,16 @@ impl<R: Runtime> Inner<R> {
         } else if answered {
             self.health.note(true, pending.answered_before);
             self.learn(question, pending, outcome, now);
-        } else if self.health.is_suspect() && !self.own_name_under_way.replace(true) {
+        } else if self.health.is_suspect()
+            && let Some(under_way) = self.raise(|inner| &inner.own_name_under_way)
+        {
             // Either the resolvers are down, or only the name servers of several domains. Our own name has other name servers, so
             // its lookup tells these cases apart.
             let call = self.probe(&self.own_name, &[], now);
             let (inner, pending) = (Rc::clone(self), Rc::clone(pending));
             R::spawn(async move {
                 let (_, answered) = call.outcome().await;
-                inner.own_name_under_way.set(false);
+                drop(under_way);
                 inner.health.note(answered, pending.answered_before);
                 inner.settle(question, &pending, outcome, R::now());
             });
@@ -447,7 +471,7 @@ impl<R: Runtime> Inner<R> {
 }
 
 /// Checks the timeouts of all lookups. Ends when no lookup is under way and no late answer is awaited.
-async fn tick<R: Runtime>(inner: Rc<Inner<R>>) {
+async fn tick<R: Runtime>(inner: Rc<Inner<R>>, _ticking: RaisedFlag<R>) {
     loop {
         let is_crowded = inner.rooms.iter().any(|room| room.waiting() > 0);
         R::sleep(if is_crowded { TICK_CROWDED } else { TICK }).await;
@@ -466,7 +490,6 @@ async fn tick<R: Runtime>(inner: Rc<Inner<R>>) {
             break;
         }
     }
-    inner.ticking.set(false);
 }
 
 /// The IP addresses that a lookup found. Empty for all outcomes other than A and AAAA records.

@@ -5,6 +5,7 @@ use crate::asking::Asking;
 use crate::common::Common;
 use crate::dispatch;
 use crate::faults::{Fault, planted};
+use crate::inbox::Inbox;
 use crate::machine;
 use crate::resolution::Resolution;
 use crate::runtime::{Main, Runtime};
@@ -13,7 +14,10 @@ use crate::shared::{HEARTBEAT, Shared};
 use crate::start_warnings;
 use crate::verify;
 use crate::work::Message;
+use futures_lite::FutureExt;
 use rand::RngExt;
+use std::ops::ControlFlow;
+use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -62,7 +66,8 @@ impl Main for ShardMain {
                 None => (resolution.strong_count() > 0).then(Default::default),
             }));
         }
-        R::spawn(housekeeping(Rc::clone(&shard), self.index));
+        let (kept, index) = (Rc::clone(&shard), self.index);
+        R::spawn(async move { keep_up::<R, _>(|| housekeeping(Rc::clone(&kept), index)).await });
         if self.index == 0 {
             let (resolver, shared) = (shard.resolution.resolver.clone(), Arc::clone(&self.shared));
             let with_names = !shared.config.is_on_loopback();
@@ -75,22 +80,16 @@ impl Main for ShardMain {
             );
         }
         let face = &self.shared.shards[self.index];
-        'serving: loop {
-            let mut next = Some(face.inbox.pop().await);
-            // The clock is read once for messages that have arrived together.
-            let now = R::now();
-            let mut left = MESSAGES_A_LOOK;
-            while let Some(message) = next {
-                match message {
-                    Message::Resolve(work) => verify::resolve(&shard.resolution, work, now),
-                    Message::Probe(work, plan) => dispatch::receive::<R>(&shard.asking, work, &plan, now),
-                    Message::Inquire(inquiry) => verify::inquire(&shard.resolution, inquiry, now),
-                    Message::Stop => break 'serving,
-                }
-                left -= 1;
-                next = if left > 0 { face.inbox.try_pop() } else { None };
+        let handle = |message, now| {
+            match message {
+                Message::Resolve(work) => verify::resolve(&shard.resolution, work, now),
+                Message::Probe(work, plan) => dispatch::receive::<R>(&shard.asking, work, &plan, now),
+                Message::Inquire(inquiry) => verify::inquire(&shard.resolution, inquiry, now),
+                Message::Stop => return ControlFlow::Break(()),
             }
-        }
+            ControlFlow::Continue(())
+        };
+        keep_up::<R, _>(|| serve::<R, _>(&face.inbox, &handle)).await;
         shard.abandon();
         // Inquiries need no answer here, because an inquiry that is dropped sends its answer itself.
         while let Some(message) = face.inbox.try_pop() {
@@ -99,6 +98,33 @@ impl Main for ShardMain {
             }
         }
         face.heartbeat.store(u64::MAX, Ordering::SeqCst);
+    }
+}
+
+/// Awaits a future that `begin` makes. If it panics, the shard goes on with another one, because it cannot do without. What the
+/// future had taken from a queue is dropped, and so answered.
+async fn keep_up<R: Runtime, F: Future<Output = ()>>(begin: impl Fn() -> F) {
+    while let Err(panic) = AssertUnwindSafe(begin()).catch_unwind().await {
+        // Dropping the content of a panic may panic again.
+        std::mem::forget(panic);
+        R::on_panic();
+    }
+}
+
+/// Passes the messages of an inbox to `handle`, until `handle` breaks off.
+async fn serve<R: Runtime, T>(inbox: &Inbox<T>, handle: &impl Fn(T, Instant) -> ControlFlow<()>) {
+    loop {
+        let mut next = Some(inbox.pop().await);
+        // The clock is read once for messages that have arrived together.
+        let now = R::now();
+        let mut left = MESSAGES_A_LOOK;
+        while let Some(message) = next {
+            if handle(message, now).is_break() {
+                return;
+            }
+            left -= 1;
+            next = if left > 0 { inbox.try_pop() } else { None };
+        }
     }
 }
 
@@ -182,5 +208,31 @@ impl<R: Runtime> Shard<R> {
         self.asking.abandon();
         self.common.take_all().into_iter().for_each(|work| work.fail(Outage::Stopping));
         self.resolution.walks.borrow_mut().abandon();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::testing::{Driver, Monoio, run};
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_message_that_panics_does_not_end_the_shard() {
+        let inbox = Inbox::new(8);
+        (0..5).for_each(|message| inbox.push(message).expect("room"));
+        let handled = Rc::new(RefCell::new(Vec::new()));
+        let seen = Rc::clone(&handled);
+        run(Driver::Epoll, async move {
+            let handle = |message, _| {
+                assert_ne!(message, 1, "planted");
+                seen.borrow_mut().push(message);
+                if message == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            keep_up::<Monoio, _>(|| serve::<Monoio, _>(&inbox, &handle)).await;
+            assert_eq!(inbox.try_pop(), Some(4));
+        })
+        .expect("a runtime");
+        assert_eq!(*handled.borrow(), [0, 2, 3]);
     }
 }

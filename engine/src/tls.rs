@@ -5,6 +5,7 @@
 
 use crate::runtime::{ByteStream, Rented};
 use engine_proto::limits::TLS_READ_BYTES;
+use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -148,6 +149,15 @@ pub(crate) fn client_config() -> Result<Arc<ClientConfig>, rustls::Error> {
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     Ok(Arc::new(config))
+}
+
+/// A copy of the configuration with an own store of TLS sessions that can be resumed. Each shard has such a copy, because the lock
+/// of a common store would make the shards wait for each other. Little is lost, because one shard asks all hosts of a site (only
+/// with the profile `lab` there may be several).
+pub(crate) fn with_own_store(config: &ClientConfig) -> Arc<ClientConfig> {
+    let mut own = config.clone();
+    own.resumption = Resumption::default();
+    Arc::new(own)
 }
 
 /// Accepts any certificate, but checks the signature of the handshake: the peer must have the private key of its certificate.

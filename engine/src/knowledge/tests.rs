@@ -224,10 +224,11 @@ fn a_change_of_a_host_is_known_for_an_hour() {
     let mut knowledge = Knowledge::default();
     assert!(!knowledge.has_changed(&host, now));
     knowledge.on_changed(&host, now);
+    assert!(!knowledge.control_refusal_counts(&host), "not even for its first single check");
     let has_changed = |host, at| knowledge.has_changed(host, at);
     assert!(has_changed(&host, now) && !has_changed(&other, now) && !has_changed(&host, now + CONTROL_TTL));
     (0..2 * KNOWN_MAILBOXES_MAX).for_each(|n| knowledge.on_changed(&format!("mx{n}.example").into(), now));
-    assert!(knowledge.changed.len() <= KNOWN_MAILBOXES_MAX);
+    assert!(knowledge.changed.len() <= KNOWN_MAILBOXES_MAX && knowledge.singles.len() <= KNOWN_MAILBOXES_MAX);
 }
 
 #[test]

@@ -54,7 +54,8 @@ pub(super) fn release(
     state.notes.catch_all_in_a_row = in_a_row;
     let is_long = released.len() >= CHECKPOINT_MIN as usize || in_a_row >= CATCH_ALL_CHECKPOINTS_MIN;
     let confirms = is_long && only_catch_all.is_some_and(|domain| is_to_confirm(context, domain));
-    let leaves = released.iter().any(is_untold) || confirms;
+    // After a change, every further checkpoint of this session would find the same change. So a session finds at most one.
+    let leaves = changed || released.iter().any(is_untold) || confirms;
     let after = if leaves { NextStep::Leave } else { NextStep::Open };
     let (mut again, now) = (Vec::new(), context.now);
     // A session that ended at the control recipient counts once, however many answers it held.

@@ -8,7 +8,7 @@
 //! questions, to notice when the resolvers are honest again.
 
 use super::all;
-use super::{Inner, PendingLookup};
+use super::{Inner, PendingLookup, RaisedFlag};
 use crate::runtime::Runtime;
 use engine_proto::dns::denials::Asked;
 use engine_proto::dns::lookup::Lookup;
@@ -25,15 +25,18 @@ use std::time::Instant;
 
 /// The denials without proof that a shard has seen.
 pub(super) struct Doubts<R: Runtime> {
-    /// Denied questions that wait for the end of the running check.
+    /// Denied questions that wait for the end of the running check. If its task panics, they wait for the end of the next one.
     held: RefCell<Vec<Held<R>>>,
+    /// Whether the task [`check`] runs.
+    pub(super) checking: Cell<bool>,
     /// When the last check ended.
     checked: Cell<Option<Instant>>,
-    /// Different questions that were denied, at most [`DNS_DENIED_NAMES_MAX`]. A further one replaces the oldest.
+    /// Different questions that were denied, at most [`DNS_DENIED_NAMES_MAX`], in the order in which each was denied last. A
+    /// further one replaces the first.
     remembered: RefCell<VecDeque<Question>>,
     disputed: RefCell<VecDeque<Dispute>>,
     /// Whether the task [`watch`] runs.
-    watching: Cell<bool>,
+    pub(super) watching: Cell<bool>,
     hashing: crate::seed::Hashing,
 }
 
@@ -53,6 +56,7 @@ impl<R: Runtime> Default for Doubts<R> {
     fn default() -> Doubts<R> {
         Doubts {
             held: RefCell::default(),
+            checking: Cell::new(false),
             checked: Cell::new(None),
             remembered: RefCell::default(),
             disputed: RefCell::default(),
@@ -77,7 +81,7 @@ impl<R: Runtime> Inner<R> {
         let (doubts, denials) = (&self.doubts, &self.health.denials);
         doubts.remember(&question);
         denials.on_denied(asked, doubts.hashing.hash_one(&question.name));
-        let is_checking = !doubts.held.borrow().is_empty();
+        let is_checking = doubts.checking.get();
         let is_checked = doubts
             .checked
             .get()
@@ -89,15 +93,17 @@ impl<R: Runtime> Inner<R> {
         let top_level = question.name.top_level();
         let pending = Rc::clone(pending);
         doubts.held.borrow_mut().push(Held { question, pending, outcome });
-        if !is_checking {
-            R::spawn(check(Rc::clone(self), top_level));
+        if let Some(checking) = self.raise(|inner| &inner.doubts.checking) {
+            R::spawn(check(Rc::clone(self), checking, top_level));
         }
     }
 
     /// If the resolvers count as denying everything, starts the task [`watch`], unless it is running already.
     fn watch(self: &Rc<Self>) {
-        if self.health.denials.are_down() && !self.doubts.watching.replace(true) {
-            R::spawn(watch(Rc::downgrade(self)));
+        if self.health.denials.are_down()
+            && let Some(watching) = self.raise(|inner| &inner.doubts.watching)
+        {
+            R::spawn(watch(Rc::downgrade(self), watching));
         }
     }
 }
@@ -134,12 +140,15 @@ impl<R: Runtime> Doubts<R> {
         disputed.push_back(Dispute { name: name.clone(), denied_by });
     }
 
-    fn remember(&self, question: &Question) {
+    pub(super) fn remembered(&self) -> Vec<Question> {
+        self.remembered.borrow().iter().cloned().collect()
+    }
+
+    pub(super) fn remember(&self, question: &Question) {
         let mut remembered = self.remembered.borrow_mut();
-        if remembered.contains(question) {
-            return;
-        }
-        if remembered.len() >= DNS_DENIED_NAMES_MAX {
+        if let Some(at) = remembered.iter().position(|known| known == question) {
+            remembered.remove(at);
+        } else if remembered.len() >= DNS_DENIED_NAMES_MAX {
             remembered.pop_front();
         }
         remembered.push_back(question.clone());
@@ -148,7 +157,7 @@ impl<R: Runtime> Doubts<R> {
 
 /// Checks the resolvers: looks up the root and a top-level domain, records the result, and passes on the outcomes of the questions
 /// that waited.
-async fn check<R: Runtime>(inner: Rc<Inner<R>>, top_level: Name) {
+async fn check<R: Runtime>(inner: Rc<Inner<R>>, checking: RaisedFlag<R>, top_level: Name) {
     let denied = ask::<R>(&inner, &[Name::root(), top_level].map(address_of)).await;
     let (denials, now) = (&inner.health.denials, R::now());
     if denied[0] == Some(true) {
@@ -157,6 +166,7 @@ async fn check<R: Runtime>(inner: Rc<Inner<R>>, top_level: Name) {
         denials.on_top_level_denied(inner.age(now));
     }
     inner.doubts.checked.set(Some(now));
+    drop(checking);
     for Held { question, pending, outcome } in inner.doubts.held.take() {
         inner.settle(question, &pending, outcome, now);
     }
@@ -166,19 +176,18 @@ async fn check<R: Runtime>(inner: Rc<Inner<R>>, top_level: Name) {
 /// While the resolvers count as denying everything, looks up the remembered questions, their top-level domains and the root. Of all
 /// shards, only one does so in each [`DNS_DENIAL_PROBE_INTERVAL`]. The task ends when the resolvers no longer count so, or with its
 /// shard.
-async fn watch<R: Runtime>(inner: Weak<Inner<R>>) {
+async fn watch<R: Runtime>(inner: Weak<Inner<R>>, _watching: RaisedFlag<R>) {
     loop {
         R::sleep(DNS_DENIAL_PROBE_INTERVAL).await;
         let Some(inner) = inner.upgrade() else { return };
         let denials = &inner.health.denials;
         if !denials.are_down() {
-            inner.doubts.watching.set(false);
             return;
         }
         if !denials.may_probe(inner.age(R::now())) {
             continue;
         }
-        let mut questions: Vec<Question> = inner.doubts.remembered.borrow().iter().cloned().collect();
+        let mut questions: Vec<Question> = inner.doubts.remembered();
         let top_levels: BTreeSet<Name> = questions.iter().map(|question| question.name.top_level()).collect();
         questions.extend(top_levels.into_iter().chain([Name::root()]).map(address_of));
         let answers = ask::<R>(&inner, &questions).await;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::runtime::testing::{Driver, Monoio, run};
+use engine_proto::limits::DNS_DENIED_NAMES_MAX;
 use std::collections::HashSet;
 use std::net::UdpSocket;
 
@@ -138,4 +139,37 @@ fn a_lookup_that_leaves_out_a_resolver_joins_none_that_asks_it() {
     })
     .unwrap();
     assert_eq!(answers.join().unwrap().len(), 2);
+}
+
+#[test]
+fn a_task_that_panics_clears_its_flag() {
+    let resolver = resolver(&[]);
+    let flags: [Flag<Monoio>; 4] = [
+        |inner| &inner.ticking,
+        |inner| &inner.own_name_under_way,
+        |inner| &inner.doubts.checking,
+        |inner| &inner.doubts.watching,
+    ];
+    for flag in flags {
+        let raised = resolver.inner.raise(flag).expect("no task runs");
+        assert!(resolver.inner.raise(flag).is_none(), "one task is enough");
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
+            let _raised = raised;
+            panic!("planted");
+        }));
+        assert!(panicked.is_err() && !flag(&resolver.inner).get());
+    }
+}
+
+#[test]
+fn the_names_that_were_denied_last_are_remembered() {
+    let doubts = Doubts::<Monoio>::default();
+    let of = |n: usize| question(&format!("d{n}.example"));
+    (0..DNS_DENIED_NAMES_MAX).for_each(|n| doubts.remember(&of(n)));
+    // The first one is denied again, so the second one has to make room.
+    doubts.remember(&of(0));
+    doubts.remember(&of(DNS_DENIED_NAMES_MAX));
+    let remembered = doubts.remembered();
+    assert_eq!(remembered.len(), DNS_DENIED_NAMES_MAX);
+    assert!(remembered.contains(&of(0)) && !remembered.contains(&of(1)));
 }

@@ -47,6 +47,11 @@ pub(crate) trait Runtime: Sized + 'static {
     /// Starts a task on this thread. If the task panics, the other tasks go on.
     fn spawn(task: impl Future<Output = ()> + 'static);
 
+    /// Called for a panic that was caught in a part of a shard that then begins again. The panic of a task needs no call.
+    fn on_panic() {
+        log_panic();
+    }
+
     fn sleep(time: Duration) -> impl Future<Output = ()>;
 
     /// The time on the clock of this runtime. A shard takes all times from this clock.
@@ -173,10 +178,14 @@ impl Future for Caught {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         Pin::new(&mut self.task).poll(context).map(|done| {
             if done.is_err() {
-                tracing::error!("a task of the engine panicked");
+                log_panic();
             }
         })
     }
+}
+
+fn log_panic() {
+    tracing::error!("a task of the engine panicked");
 }
 
 /// Sends a datagram over the socket with this descriptor, without waiting.

@@ -29,6 +29,10 @@ impl Runtime for Sim {
         executor::spawn(Box::pin(task));
     }
 
+    fn on_panic() {
+        executor::on_panic();
+    }
+
     async fn sleep(time: Duration) {
         executor::Timer::at(Sim::now() + time).await;
     }

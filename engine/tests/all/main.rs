@@ -2,6 +2,7 @@
 //! everything again.
 
 mod budgets;
+mod changes;
 mod controls;
 mod egress;
 mod greylisting;

@@ -119,6 +119,10 @@ pub(crate) fn now() -> Instant {
     with(|core| Some(core.base + core.now.get())).unwrap_or_else(Instant::now)
 }
 
+pub(crate) fn on_panic() {
+    with(|core| core.panics.set(core.panics.get() + 1));
+}
+
 pub(crate) fn tasks() -> usize {
     with(|core| core.tasks.borrow().slots.iter().flatten().count())
 }

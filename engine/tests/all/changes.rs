@@ -1,0 +1,30 @@
+//! A server that begins to accept everyone in each of its sessions.
+
+use crate::support::{answer, engine, submit, world};
+use engine::Priority;
+use engine::config::Pace;
+use engine::proto::verdict::Reason;
+
+/// Each session accepts everyone from its first refusal on, which is that of the control recipient.
+const WORLD: &str = r#"
+[[domain]]
+name = "forgetful.example"
+server = { changes = [{ after = 1, counted = "session", to = "accept" }] }
+mailboxes.ok = ["user-#"]
+"#;
+
+const ROWS: u64 = 60;
+
+#[test]
+fn a_session_that_has_changed_is_left_before_it_counts_twice() {
+    let net = world(WORLD);
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(ROWS as usize);
+    (0..ROWS).for_each(|row| submit(&client, row, &format!("user-{row}@forgetful.example"), Priority::List));
+    for _ in 0..ROWS {
+        let answer = answer(&client);
+        let finding = answer.result.expect("a finding");
+        assert_eq!(finding.reason, Reason::MailboxExists, "{}: {:#?}", finding.rule, answer.trace);
+    }
+    engine.stop();
+}
