@@ -116,7 +116,7 @@ impl Asking {
         &self.common.shared
     }
 
-    /// Borrows the state. Do not keep the borrow beyond one statement: see the head of this file.
+    /// Borrows the state. Keep the borrow only as long as the head of this file allows.
     pub(crate) fn state(&self) -> RefMut<'_, AskingState> {
         self.state.borrow_mut()
     }

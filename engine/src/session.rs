@@ -10,8 +10,8 @@
 //!   [`Session::take_closure`] whether the server has already ended the session.
 //! - [`Session::quit`] ends the session, and returns the trace.
 //!
-//! A failure on an open connection is no error of a method, but an event: [`Event::Over`]. No other event follows, not even for the
-//! recipients without a reply.
+//! A failure on an open connection is reported not as an error but as an event: [`Event::Over`]. No other event follows, not even
+//! for the recipients without a reply.
 
 use crate::egress::Source;
 use crate::egress::connect::Unconnected;
@@ -55,8 +55,8 @@ pub(crate) struct Session<R: Runtime> {
 }
 
 impl<R: Runtime> Session<R> {
-    /// Connects to a host. The caller then waits with [`Session::next`] for the greeting and EHLO. `starttls`: the session uses TLS
-    /// if the host offers it.
+    /// Connects to a host. The caller then waits with [`Session::next`] for the greeting and the reply to EHLO. `starttls`: the
+    /// session uses TLS if the host offers it.
     ///
     /// # Errors
     /// Those of [`Source::connect`], each with the trace.
@@ -211,7 +211,7 @@ impl<R: Runtime> Session<R> {
     }
 
     /// Adds the complete lines from the server to the trace, and keeps an incomplete line until the rest arrives. Such a line
-    /// cannot grow without bound, because the dialog ends a session with a line that is too long.
+    /// cannot grow without bound, because the dialog ends the session if a line is too long.
     fn listen(&mut self, bytes: &[u8]) {
         if self.trace.is_none() {
             return;

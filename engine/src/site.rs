@@ -3,7 +3,7 @@
 //! All hosts of a site share one pace. Domains of a site with the same set of MX hosts form a group: they share a queue, routes and
 //! sessions. The words of this file are explained in docs/glossary.md.
 //!
-//! [`Site`], [`Group`] and [`Route`] hold what never changes: names, addresses, and what is known in advance of an operator.
+//! [`Site`], [`Group`] and [`Route`] hold what never changes: names, addresses, and what is known in advance about an operator.
 //! Everything that changes, except the quota, is in [`SiteState`], in one `RefCell` behind [`Site::state`]. It contains a
 //! [`GroupState`] for each group, and each [`GroupState`] contains a [`RouteState`] for each route. The works of sessions
 //! ([`SessionWorks`]) are there too, so that the periodic sweep of the shard can answer them at their deadlines. A borrow of the
@@ -168,7 +168,7 @@ impl GroupState {
 pub(crate) enum Next {
     /// A waiting work can be asked about over this route.
     Route(usize),
-    /// All routes that could be used rest. The first of them can be used again at this time.
+    /// Every route that could be used is resting. The earliest can be used again at this time.
     Rest(Instant),
     /// No route can be used for the works that wait, or no work waits.
     Nothing,
@@ -187,7 +187,7 @@ impl Site {
         Site { quota: SiteQuota::default(), state: RefCell::new(state) }
     }
 
-    /// Borrows the state. Do not keep the borrow beyond one statement: see the head of this file.
+    /// Borrows the state. Keep the borrow only as long as the head of this file allows.
     pub(crate) fn state(&self) -> RefMut<'_, SiteState> {
         self.state.borrow_mut()
     }
@@ -283,12 +283,12 @@ impl Group {
         }
     }
 
-    /// Borrows the state. Do not keep the borrow beyond one statement: see the head of this file.
+    /// Borrows the state. Keep the borrow only as long as the head of this file allows.
     pub(crate) fn state(&self) -> RefMut<'_, GroupState> {
         RefMut::map(self.site.state(), |site| &mut site.groups[self.slot])
     }
 
-    /// Borrows the state of the route with this index. Do not keep the borrow beyond one statement: see the head of this file.
+    /// Borrows the state of the route with this index. Keep the borrow only as long as the head of this file allows.
     pub(crate) fn route_state(&self, index: usize) -> RefMut<'_, RouteState> {
         RefMut::map(self.site.state(), |site| &mut site.groups[self.slot].routes[index])
     }
@@ -350,7 +350,7 @@ impl Group {
         asked.address.is_ipv6() && self.routes.iter().zip(&state.routes).any(beside)
     }
 
-    /// Marks the routes at which the host refuses all recipients of the work's domain as tried for the work. The rule of these
+    /// Marks as tried, for this work, the routes at which the host refuses all recipients of the work's domain. The rule of these
     /// refusals becomes the fallback of the work.
     pub(crate) fn pass_over_shut(&self, work: &mut Work, now: Instant) {
         for (index, known) in self.state().routes.iter().enumerate() {
@@ -393,8 +393,8 @@ impl Group {
         self.state().routes.iter().all(|route| route.down_rule(now).is_some())
     }
 
-    /// The routes (one bit each) that patient works wait for instead of using `route`: those to hosts with a lower MX preference
-    /// (which are tried earlier) that are not out of use, but rest for at most [`REST_SHORT`] from now.
+    /// The routes, one bit each, for which patient works wait instead of using `route`. Such a route leads to a host with a lower
+    /// MX preference (tried earlier), is not out of use, and rests for at most [`REST_SHORT`] from now.
     fn awaited(&self, state: &GroupState, route: usize, now: Instant) -> u64 {
         let preference = self.routes[route].preference;
         self.routes_where(|at, other| {
@@ -419,7 +419,7 @@ impl Group {
         (session.asked_at, session.in_flight) = (asked_at, InFlight::new(works));
     }
 
-    /// Borrows the works of this session task. Do not keep the borrow beyond one statement: see the head of this file.
+    /// Borrows the works of this session task. Keep the borrow only as long as the head of this file allows.
     pub(crate) fn works(&self, session: usize) -> RefMut<'_, SessionWorks> {
         RefMut::map(self.state(), |group| &mut *group.sessions[session])
     }
@@ -663,8 +663,9 @@ impl Group {
 
     /// Whether the group may be forgotten. It must have no waiting work and no session task. It is kept for [`GROUP_IDLE`] after
     /// its last session or its creation. If nothing was learned about its site, hosts and domains, this is only
-    /// [`GROUP_IDLE_FRESH`], because a long list leaves thousands of such groups in a minute. If groups take too much memory
-    /// (`crowded`), it goes at once if nothing was learned about its site and hosts, even if one of its domains accepts everyone.
+    /// [`GROUP_IDLE_FRESH`], because a long list leaves thousands of such groups in a minute. While groups take too much memory
+    /// (`crowded`), a group may be forgotten at once if nothing was learned about its site and hosts, even if one of its domains
+    /// accepts everyone.
     pub(crate) fn is_forgotten(&self, now: Instant, crowded: bool) -> bool {
         let site = &mut *self.site.state();
         let state = &site.groups[self.slot];

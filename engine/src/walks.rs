@@ -224,7 +224,7 @@ impl Walks {
         for walk in self.under_way.values_mut() {
             expired.extend(walk.waiting.extract_if(.., |waiter| waiter.deadline() <= now));
         }
-        // An entry without waiters takes room for nothing.
+        // An entry without waiters would only take up memory, so it is removed.
         self.under_way.retain(|_, walk| !walk.waiting.is_empty());
         expired
     }

@@ -190,7 +190,7 @@ pub(crate) struct Plan {
     pub(crate) group: Box<str>,
     /// The addresses of the hosts, in the order in which they are to be tried.
     pub(crate) routes: Vec<PlannedRoute>,
-    /// How many works of the domain were sent to shards so far. Counted only with the profile `lab`.
+    /// How many works of the domain have been sent to shards so far. Counted only with the profile `lab`.
     pub(crate) handed: AtomicUsize,
 }
 
@@ -299,7 +299,7 @@ impl Work {
         self.again = None;
     }
 
-    /// As [`Work::set_fallback`], and keeps the reply that [`Work::hear`] remembered last with the fallback.
+    /// Like [`Work::set_fallback`], but also keeps the reply that [`Work::hear`] remembered last with the fallback.
     pub(crate) fn set_fallback_heard(&mut self, rule: &'static str, retry_after: Option<Duration>) {
         self.set_fallback(rule, retry_after);
         self.fallback.observed = self.heard.clone();

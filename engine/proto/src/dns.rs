@@ -33,7 +33,7 @@ pub enum Outcome {
         /// How long the records may be kept.
         ttl: Duration,
     },
-    /// The name exists, but has no record of this kind (RFC 2308 2.2).
+    /// The name exists, but has no record of this kind (RFC 2308 2.2), or none that can be read.
     NoData {
         /// How long the denial may be kept.
         ttl: Duration,
@@ -64,7 +64,7 @@ impl Outcome {
     }
 }
 
-/// Why a question got no usable answer. If resolvers failed for different causes, one of these is named.
+/// Why a question got no usable answer. If resolvers failed for different reasons, one of these is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// The resolvers could not find the answer: for example, the domain's own servers are broken, or DNSSEC validation failed.
@@ -77,7 +77,7 @@ pub enum Failure {
     Unreachable,
     /// The resolvers do not understand the question.
     FormErr,
-    /// The resolvers do not implement the question.
+    /// The resolvers do not support this kind of query.
     NotImp,
     /// The resolvers sent another response code.
     OtherCode,
@@ -110,7 +110,7 @@ impl Failure {
     }
 
     /// Whether the cause may be over a moment later, so that the same question gets an answer. Such causes are a lost message, and
-    /// resolvers that cannot be reached, have too much load or deny names for a while.
+    /// resolvers that for a while cannot be reached, are overloaded or deny names.
     pub fn may_pass(self) -> bool {
         matches!(self, Failure::Timeout | Failure::Unreachable | Failure::Refused | Failure::Unproven)
     }

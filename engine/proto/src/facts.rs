@@ -1,4 +1,4 @@
-//! What a domain's DNS says about its mail, besides the hosts that take it: SPF (RFC 7208), DMARC (RFC 7489), DKIM (RFC 6376), BIMI
+//! What a domain's DNS says about its mail: the hosts that take it, SPF (RFC 7208), DMARC (RFC 7489), DKIM (RFC 6376), BIMI
 //! (draft-brand-indicators-for-message-identification) and the reverse DNS of its mail host.
 //!
 //! Records are read as strictly as receivers of mail read them. A record that a receiver would ignore counts as absent.
@@ -20,7 +20,7 @@ pub struct DnsFacts {
     pub spf: bool,
     /// The policy for mail that fails the DMARC check; `None` if there is no valid one.
     pub dmarc_policy: Option<DmarcPolicy>,
-    /// Those of the [`DKIM_SELECTORS`] that have a key. Empty if a selector that does not exist seems to have a key too, or could
+    /// Those of the [`DKIM_SELECTORS`] that have a key. Empty if a made-up selector, asked for as a test, also has a key or could
     /// not be looked up: then a wildcard may be the cause of the keys.
     pub dkim_selectors: Vec<&'static str>,
     /// The domain has a brand indicator, a logo for mail programs (BIMI). If no BIMI record of the domain was found, the record of

@@ -38,7 +38,7 @@ pub struct Resolvers {
 }
 
 impl Resolvers {
-    /// How many lookups were answered so far. A caller asks this when a lookup begins, for [`Resolvers::note`] at its end.
+    /// How many lookups have been answered so far. A caller asks this when a lookup begins, for [`Resolvers::note`] at its end.
     pub fn answered(&self) -> u32 {
         self.answered.load(Relaxed)
     }

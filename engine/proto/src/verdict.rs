@@ -38,7 +38,7 @@ pub enum Reason {
     Spamtrap,
     /// The mailbox exists, and is full.
     InboxFull,
-    /// The mailbox exists, and takes no mail.
+    /// The mailbox exists, and takes no mail, or none from outside.
     MailboxDisabled,
     /// The domain accepts every recipient.
     CatchAll,
@@ -133,8 +133,8 @@ pub enum Class {
     Unclear,
 }
 
-/// What a reply is about. The scope decides how far the statement of the reply applies, as in the header of Postfix's
-/// `smtp_trouble.c`.
+/// What a reply is about. The scope decides how far the statement of the reply applies, as described in the comment at the top of
+/// Postfix's `smtp_trouble.c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     /// The recipient that RCPT named, and no other.

@@ -176,8 +176,8 @@ fn settle_remembered(context: &ProbeContext<'_>, mut work: Work, control: Option
     work.settle_heard(Reason::Unverifiable, rule, unproven.retry_after, None);
 }
 
-/// Acts on a permanent refusal that is about the recipient itself. A single check is answered at once if there is no reason to
-/// doubt the refusal. The session holds all other works until the checkpoint.
+/// Acts on a permanent refusal that is about the recipient or its domain. A single check is answered at once if there is no reason
+/// to doubt the refusal. The session holds all other works until the checkpoint.
 fn refused(
     context: &ProbeContext<'_>,
     work: Work,
@@ -246,15 +246,15 @@ pub(super) fn with_planted_fault(work: Work, said: &Classification) -> Option<Wo
     None
 }
 
-/// As [`returned`], and puts the work back to the front of the queue.
+/// Like [`returned`], but also puts the work back at the front of the queue.
 pub(super) fn come_back(group: &Group, work: Work, rule: &'static str, now: Instant) {
     if let Some(work) = returned(work, rule, now) {
         group.put_back(work);
     }
 }
 
-/// Counts a return of a work and gives it back, for another session. After [`RETURNS_MAX`] returns, or at the deadline, answers the
-/// work instead, with `rule`.
+/// Counts a return of a work, and hands the work back to the caller, to be asked about in another session. After [`RETURNS_MAX`]
+/// returns, or at the deadline, answers the work as unverifiable by `rule` instead, and returns `None`.
 pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Option<Work> {
     work.returns += 1;
     work.set_fallback_heard(rule, Some(HOST_DOWN));

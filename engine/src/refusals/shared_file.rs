@@ -86,7 +86,7 @@ impl SharedFile {
     }
 
     /// Locks [`CHANGE_BYTE`]. A run mostly keeps this lock for microseconds, but for longer when the run begins or ends, or if its
-    /// process is stopped (SIGSTOP) meanwhile.
+    /// process is suspended (SIGSTOP) meanwhile.
     pub(super) fn begin_change(&self, patience: Duration) -> Result<ByteLock, TableFault> {
         self.lock_within(CHANGE_BYTE, patience)
     }

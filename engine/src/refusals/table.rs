@@ -69,8 +69,8 @@ pub struct RefusalTable {
     /// The number of places.
     sites: usize,
     run: usize,
-    /// The buckets in which any place may be taken, a bit for each. In a file, these are all buckets, because other runs give
-    /// places too.
+    /// The buckets that may contain occupied places, one bit each. In a file, these are all buckets, because other runs give places
+    /// too.
     buckets: Vec<AtomicU64>,
     /// Locked by the thread of this run that changes which sites and runs are in the table.
     change: Mutex<()>,
@@ -85,15 +85,15 @@ pub enum TableFault {
     Io(io::Error),
     /// This is not a regular file, or it has other content, or only a part of a table.
     Foreign,
-    /// A run of a version of mailprobe that has another format of the table uses the file.
+    /// A run of another version of mailprobe, with another format of the table, is using the file.
     OtherVersion,
-    /// A run with another secret of the installation uses the file.
+    /// A run with a different installation secret is using the file.
     OtherSecret,
     /// There is no such file, and the caller does not want a new one.
     Missing,
     /// [`REFUSALS_RUNS_MAX`] runs use the file already.
     Full,
-    /// Another run has kept the file locked for too long. That process is probably stopped.
+    /// Another run has kept the file locked for too long. Its process is probably suspended (SIGSTOP).
     Busy,
     /// The file system cannot share memory or locks between processes. The text is the reason.
     Unsupported(String),
@@ -187,9 +187,9 @@ impl RefusalTable {
         Ok(())
     }
 
-    /// Raises each count of the table that is lower than in `kept` to that value, unless its step no longer counts. `step` is the
-    /// present step. False if the right to change the table could not be had in time, mostly because another run keeps the table
-    /// locked. The table is then unchanged.
+    /// Raises each count of the table to the one in `kept`, if that is higher and its step still counts. Counts that are missing in
+    /// the table are added, if their site has a place or can be given one. `step` is the present step. False if the right to change
+    /// the table could not be had in time, mostly because another run keeps the table locked. The table is then unchanged.
     #[must_use = "the counts may not be in the table"]
     pub fn take_over(&self, kept: &[KeptRefusals], step: u64) -> bool {
         if kept.is_empty() {
@@ -251,16 +251,17 @@ impl RefusalTable {
         if self.word(RUNS_AT).load(SeqCst) == own {
             return;
         }
-        // If another run has the lock for too long, this waits for the next call.
+        // If another run has the lock for too long, the removal is left to the next call.
         let Some(_places) = self.change(SharedFile::PATIENCE) else { return };
         if let Ok(alive) = file.others() {
             self.settle_ended(!(alive | own), self.step());
         }
     }
 
-    /// Calls `write` with all counts, so that `write` can store them elsewhere. Only one run does so at a time. `write` also gets
-    /// the hash that it returned in the last call of any run (0 if there was none since a run opened the table alone), and returns
-    /// the hash of these counts. The result is false if another run was writing for longer than `patience`.
+    /// Calls `write` with all counts, so that `write` can store them elsewhere. Only one run does so at a time. `write` returns a
+    /// hash of these counts, and also gets the hash of the last call that succeeded, in whichever run. That hash is 0 if no call
+    /// has succeeded since a run opened the table while no other run used it. The result is false, without a call of `write`, if
+    /// another run has been writing for longer than `patience`, or if the lock cannot be had for another reason.
     ///
     /// # Errors
     /// The error that `write` returns.
@@ -396,7 +397,7 @@ impl RefusalTable {
         }
     }
 
-    /// The buckets in which any place may be taken. Most buckets of a table in memory are never used.
+    /// The buckets that may contain occupied places. Most buckets of a table in memory are never used.
     fn buckets_with_sites(&self) -> impl Iterator<Item = usize> {
         let words = self.buckets.iter().enumerate();
         words.flat_map(|(word, buckets)| bits(buckets.load(SeqCst)).map(move |bit| word * BITS + bit))
@@ -439,8 +440,8 @@ impl RefusalTable {
     fn words(&self) -> &[AtomicU64] {
         let first = self.memory.as_mut_ptr().cast::<AtomicU64>();
         // SAFETY: the mapping is aligned to a page and lives as long as `self`. It is only ever read and written by atomic
-        // operations, here and in the other processes. Its file has all the blocks that are used (`SharedFile`). A user who
-        // truncates the file ends the processes that use it.
+        // operations, here and in the other processes. Disk blocks are reserved for all parts of the file that are used
+        // (`SharedFile`), so a full disk cannot make a write fail. A user who truncates the file ends the processes that use it.
         unsafe { std::slice::from_raw_parts(first, self.memory.len() / size_of::<AtomicU64>()) }
     }
 }
@@ -455,7 +456,8 @@ impl Drop for RefusalTable {
     }
 }
 
-/// The bits for the buckets of a table with this number of places. `word` gives the values of the bits.
+/// One bit for each bucket of a table with this number of places. Each word of the result is `word`: 0 for no bucket, `u64::MAX`
+/// for all.
 fn buckets(sites: usize, word: u64) -> Vec<AtomicU64> {
     (0..sites / PLACES_A_BUCKET / BITS).map(|_| AtomicU64::new(word)).collect()
 }

@@ -7,7 +7,7 @@ use crate::verdict::{Class, Reason, Scope};
 /// The rule of a reply with the enhanced code 5.1.1 ("no such mailbox") and with words that may contradict it.
 const UNCERTAIN: &str = "uncertain-5.1.1";
 
-/// What the decision needs besides the meaning of the reply.
+/// What the decision needs in addition to the meaning of the reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RcptFacts {
     /// The code of the reply is 5yz.

@@ -9,8 +9,8 @@
 //!   given up, or was asked again without EDNS or for DNSSEC records.
 //! - A resolver that answers with SERVFAIL or nonsense is not asked again, because it would repeat its answer (RFC 9520 2). A
 //!   silent resolver is asked again in each round, and each round waits twice as long for its answer, up to a maximum.
-//! - REFUSED may mean that the resolver has too much load, so it is asked again in further rounds, a few times. If the resolver is
-//!   the last of its round, a pause comes before the next round.
+//! - REFUSED may mean that the resolver is overloaded, so it is asked again in further rounds, a few times. If the resolver is the
+//!   last of its round, a pause comes before the next round.
 //! - A denial without proof is not believed. If only the SOA record is missing, the same resolver is asked once more, unless it
 //!   cannot do EDNS, with a request for DNSSEC records that makes it fetch the denial anew. Otherwise the next resolver is asked.
 //! - If an answer is truncated or changes the case of letters in the question, the same question is asked over TCP.
@@ -177,8 +177,9 @@ impl Lookup {
         &self.question
     }
 
-    /// The resolver and the transport of the next message, if one is due. The caller may delay the message, because the time of the
-    /// lookup begins only when [`Lookup::poll_transmit`] returns it.
+    /// The resolver and the transport of the next message, if one is due. The caller may delay the message. The time of the lookup
+    /// begins when [`Lookup::poll_transmit`] returns the first message; after that, a delay counts towards
+    /// [`LookupConfig::total_timeout`].
     pub fn wants(&self) -> Option<(usize, Transport)> {
         match self.next {
             Next::Send { upstream, transport } if self.outcome.is_none() => Some((upstream, transport)),
@@ -186,7 +187,7 @@ impl Lookup {
         }
     }
 
-    /// Whether a message was sent so far.
+    /// Whether a message has been sent so far.
     pub fn is_sent(&self) -> bool {
         self.give_up.is_some()
     }
@@ -208,7 +209,7 @@ impl Lookup {
         };
         let capitals = match transport {
             Transport::Udp => [random(), random(), random(), random()],
-            // A forger cannot answer in a connection that it does not see, so capitals add nothing.
+            // A forger cannot answer on a connection that it does not see, so capitals add nothing.
             Transport::Tcp => [0; 4],
         };
         let id = (random() >> 48) as u16;
@@ -225,7 +226,7 @@ impl Lookup {
         Some(Transmit { upstream, transport, payload, id })
     }
 
-    /// When [`Lookup::on_timeout`] has to be called; `None` if the lookup has ended, or if nothing was sent yet.
+    /// When [`Lookup::on_timeout`] has to be called; `None` if the lookup has ended, or if nothing has been sent yet.
     pub fn deadline(&self) -> Option<Instant> {
         match self.next {
             _ if self.outcome.is_some() => None,
@@ -262,12 +263,12 @@ impl Lookup {
         self.failure.unwrap_or(Failure::Timeout)
     }
 
-    /// Whether this resolver was asked so far.
+    /// Whether this resolver has been asked so far.
     pub fn has_asked(&self, upstream: usize) -> bool {
         self.upstreams.get(upstream).is_some_and(|u| u.asked)
     }
 
-    /// Whether this resolver answered so far.
+    /// Whether this resolver has answered so far.
     pub fn has_answered(&self, upstream: usize) -> bool {
         self.upstreams.get(upstream).is_some_and(|u| u.answered)
     }

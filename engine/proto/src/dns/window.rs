@@ -119,7 +119,7 @@ impl Window {
         self.size.store((size + more).min(DNS_WINDOW_MAX * PARTS), Relaxed);
     }
 
-    /// The resolver answered REFUSED, as resolvers with too much load do. The window is halved.
+    /// The resolver answered REFUSED, as overloaded resolvers do. The window is halved.
     pub fn on_refusal(&self, place: Place) {
         self.free(&place);
         self.answered.fetch_add(1, Relaxed);
@@ -161,7 +161,7 @@ impl Window {
         self.under_way.load(Relaxed)
     }
 
-    /// How many questions were sent so far, and how many of them are known to be lost.
+    /// How many questions have been sent so far, and how many of them are known to be lost.
     pub fn sent_and_lost(&self) -> (u64, u64) {
         (self.sent.load(Relaxed), self.lost.load(Relaxed))
     }

@@ -57,8 +57,8 @@ fn answer(question: &Question, message: &Message) -> Response {
     }
 }
 
-/// The response for a denial. The SOA record has to belong to a zone with the name to which the CNAMEs lead (RFC 6604 3). Without
-/// it, the denial proves nothing (RFC 2308 3).
+/// The response for a denial. The SOA record has to belong to a zone that contains the name to which the CNAMEs lead (RFC 6604 3).
+/// Without such a record, the denial proves nothing (RFC 2308 3).
 fn denial(exists: bool, soa_ttl: Option<u32>) -> Response {
     match soa_ttl {
         Some(ttl) if exists => Response::NoData(ttl),
