@@ -105,7 +105,8 @@ impl Journal {
                 )));
             }
             Some((Head::Complete(line, keyed), length, file)) if continues => {
-                let has_results = length > Head::length(&line);
+                // INPUT may be an earlier output that OUT has replaced.
+                let has_results = length > Head::length(&line) && partial(output).exists();
                 if let Some(difference) = options.difference(&line, has_results) {
                     let partial = partial(output);
                     let name = if partial.exists() { &partial } else { output }.display();

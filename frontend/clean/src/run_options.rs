@@ -125,7 +125,7 @@ impl RunOptions {
     fn is_other(&self, name: &str, was: &str, now: &str) -> bool {
         match self.files.iter().find(|(file, _)| *file == name) {
             // The content counts, because files are moved. That of a stream cannot be compared.
-            Some((_, path)) if name == INPUT => ListStart::is_of_another(was, path),
+            file if name == INPUT => file.is_some_and(|(_, path)| ListStart::is_of_another(was, path)),
             // The earlier output may have been replaced by a newer one.
             Some((_, path)) if !was.is_empty() => {
                 shown(was) != shown(now) && ListStart::is_of_another(was, path)

@@ -138,6 +138,14 @@ fn files_of_an_earlier_release_are_continued_and_compared_as_far_as_they_tell() 
     desk.write("other.csv", LIST.replace("hang", "other"));
     desk.args.input = desk.path("other.csv");
     assert!(refusal(&mut desk, "--columns rule").contains("(the INPUT of that run; now INPUT other.csv)"));
+    // A stream has no name, and nothing of it is compared.
+    let desk = stopped_with("--column a");
+    let pipe = desk.path("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+    let mut desk = Desk { args: CleanArgs { input: pipe.clone(), ..desk.args.clone() }, ..desk };
+    let writer = std::thread::spawn(move || std::fs::write(pipe, LIST));
+    assert_eq!(asked_again(&mut desk), ["hang@x.com"]);
+    writer.join().unwrap().unwrap();
     // Without results, there was no such file.
     let desk = stopped_with("");
     std::fs::remove_file(desk.path("out.results")).unwrap();
@@ -219,14 +227,17 @@ fn a_complete_output_tells_its_options() {
         }
         assert!(files(&desk) == before, "also the file of closed rows stays: {flags}");
     }
-    // Its own run was killed before it could remove the file of options.
-    let desk = stopped_with("");
-    let results = desk.read("out.results");
-    continued(desk, "");
+    // A retry in place was killed before it could remove the file of options.
+    let mut desk = stopped_with("--retry");
+    std::fs::rename(desk.path("out.partial"), desk.path("old.partial")).unwrap();
+    let written = "a,b,deliverable,reason\nhang@x.com,hang@y.com,false,unverifiable\n";
+    (desk.args.input, desk.args.writing.force) = (desk.path("out"), false);
+    desk.write("out", written);
+    assert!(asked_again(&mut desk).is_empty());
+    assert!(desk.read("out") == written.as_bytes() && !desk.path("out.results").exists());
+    // So was another run, and the next one names another column.
     let mut desk = stopped_with("");
-    std::fs::remove_file(desk.path("out.partial")).unwrap();
-    desk.write("out", "a,b,deliverable,reason\n");
-    desk.write("out.results", results);
+    std::fs::rename(desk.path("out.partial"), desk.path("out")).unwrap();
     assert!(
         refusal(&mut desk, "--column b")
             .starts_with("out was made with other options (--column a; now --column b): ")
