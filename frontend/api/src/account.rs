@@ -1,7 +1,6 @@
 //! The answer of `GET /v1/account`.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::str::FromStr;
 #[cfg(test)]
 use utoipa::ToSchema;
@@ -31,44 +30,27 @@ pub struct Account {
     pub cancel_at_period_end: bool,
 }
 
-/// The closed set of subscription states.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(test, derive(ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum SubscriptionStatus {
-    /// The subscription is paid.
-    Active,
-    /// A payment is late; the account is usable.
-    PastDue,
-    /// Charged calls are refused, and no period grants credits.
-    Paused,
-    /// Ended: charged calls are refused, and no period grants credits.
-    Canceled,
+crate::named! {
+    /// The closed set of subscription states.
+    #[derive(Serialize, Deserialize)]
+    #[cfg_attr(test, derive(ToSchema))]
+    #[serde(rename_all = "snake_case")]
+    SubscriptionStatus {
+        /// The subscription is paid.
+        Active = "active",
+        /// A payment is late; the account is usable.
+        PastDue = "past_due",
+        /// Charged calls are refused, and no period grants credits.
+        Paused = "paused",
+        /// Ended: charged calls are refused, and no period grants credits.
+        Canceled = "canceled",
+    }
 }
 
 impl SubscriptionStatus {
-    /// All statuses in the order of their definition.
-    pub const ALL: [SubscriptionStatus; 4] = [Self::Active, Self::PastDue, Self::Paused, Self::Canceled];
-
     /// Whether charges are possible.
     pub fn is_usable(self) -> bool {
         matches!(self, SubscriptionStatus::Active | SubscriptionStatus::PastDue)
-    }
-
-    /// The name in the API and on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SubscriptionStatus::Active => "active",
-            SubscriptionStatus::PastDue => "past_due",
-            SubscriptionStatus::Paused => "paused",
-            SubscriptionStatus::Canceled => "canceled",
-        }
-    }
-}
-
-impl fmt::Display for SubscriptionStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }
 
@@ -76,7 +58,7 @@ impl FromStr for SubscriptionStatus {
     type Err = String;
 
     fn from_str(text: &str) -> Result<SubscriptionStatus, String> {
-        let known = SubscriptionStatus::ALL.into_iter().find(|status| status.as_str() == text);
-        known.ok_or_else(|| "a status is active, past_due, paused or canceled".to_owned())
+        SubscriptionStatus::parse(text)
+            .ok_or_else(|| "a status is active, past_due, paused or canceled".to_owned())
     }
 }

@@ -7,139 +7,87 @@ use std::borrow::Cow;
 #[cfg(test)]
 use utoipa::ToSchema;
 
-/// An error code for programs. A code always has the same HTTP status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ErrorCode {
-    /// Malformed request, including an unknown `mode` or `detail`.
-    InvalidRequest,
-    /// The batch contains invalid addresses.
-    InvalidEmails,
-    /// The request has no API key.
-    MissingApiKey,
-    /// The API key is unknown or malformed.
-    InvalidApiKey,
-    /// The API key was revoked.
-    ApiKeyRevoked,
-    /// The account has too few credits.
-    InsufficientCredits,
-    /// The subscription is paused or canceled.
-    SubscriptionInactive,
-    /// The API key lacks the scope of the request.
-    InsufficientScope,
-    /// The plan does not include batches and lists.
-    PlanNotAllowed,
-    /// The route is not offered through an API gateway: [`NOT_AVAILABLE_ON`] and the gateway's name.
-    NotAvailableOn(&'static str),
-    /// The route needs a live key.
-    LiveKeyRequired,
-    /// There is no such path, or no such object of the account.
-    NotFound,
-    /// The path does not have this method.
-    MethodNotAllowed,
-    /// The request took too long to arrive.
-    RequestTimeout,
-    /// An earlier request with the same `Idempotency-Key` is still running.
-    IdempotencyInProgress,
-    /// The upload continues at another offset than the list has.
-    OffsetMismatch,
-    /// The state of the object does not allow the request, or a limit of the account is reached.
-    InvalidState,
-    /// The body is too large.
-    RequestTooLarge,
-    /// The body has another type than JSON.
-    UnsupportedMediaType,
-    /// The `Idempotency-Key` was used with another body.
-    IdempotencyKeyReused,
-    /// Too many requests.
-    RateLimited,
-    /// An internal error of the service.
-    InternalError,
-    /// The engine cannot reach mail servers or resolvers.
-    ProviderUnavailable,
-    /// The queue is full, or the server starts or drains.
-    TemporarilyUnavailable,
+/// Defines the error codes, each with its HTTP status and its name.
+macro_rules! error_codes {
+    ($($(#[$doc:meta])* $code:ident = $status:literal, $name:literal;)*) => {
+        /// An error code for programs. A code always has the same HTTP status.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum ErrorCode {
+            $($(#[$doc])* $code,)*
+            /// The route is not offered through an API gateway: [`NOT_AVAILABLE_ON`] and the gateway's name.
+            NotAvailableOn(&'static str),
+        }
+
+        impl ErrorCode {
+            /// All codes in the order of their status, except the one with a gateway's name.
+            pub const ALL: [ErrorCode; [$($name),*].len()] = [$(ErrorCode::$code),*];
+
+            /// The HTTP status of the code.
+            pub fn status(self) -> u16 {
+                match self {
+                    $(ErrorCode::$code => $status,)*
+                    ErrorCode::NotAvailableOn(_) => 403,
+                }
+            }
+
+            /// The code as answers have it.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(ErrorCode::$code => $name,)*
+                    ErrorCode::NotAvailableOn(code) => code,
+                }
+            }
+        }
+    };
 }
 
-impl ErrorCode {
-    /// All codes in the order of their status, except the one with a gateway's name.
-    pub const ALL: [ErrorCode; 23] = [
-        ErrorCode::InvalidRequest,
-        ErrorCode::InvalidEmails,
-        ErrorCode::MissingApiKey,
-        ErrorCode::InvalidApiKey,
-        ErrorCode::ApiKeyRevoked,
-        ErrorCode::InsufficientCredits,
-        ErrorCode::SubscriptionInactive,
-        ErrorCode::InsufficientScope,
-        ErrorCode::PlanNotAllowed,
-        ErrorCode::LiveKeyRequired,
-        ErrorCode::NotFound,
-        ErrorCode::MethodNotAllowed,
-        ErrorCode::RequestTimeout,
-        ErrorCode::IdempotencyInProgress,
-        ErrorCode::OffsetMismatch,
-        ErrorCode::InvalidState,
-        ErrorCode::RequestTooLarge,
-        ErrorCode::UnsupportedMediaType,
-        ErrorCode::IdempotencyKeyReused,
-        ErrorCode::RateLimited,
-        ErrorCode::InternalError,
-        ErrorCode::ProviderUnavailable,
-        ErrorCode::TemporarilyUnavailable,
-    ];
-
-    /// The HTTP status of the code.
-    pub fn status(self) -> u16 {
-        match self {
-            ErrorCode::InvalidRequest | ErrorCode::InvalidEmails => 400,
-            ErrorCode::MissingApiKey | ErrorCode::InvalidApiKey | ErrorCode::ApiKeyRevoked => 401,
-            ErrorCode::InsufficientCredits | ErrorCode::SubscriptionInactive => 402,
-            ErrorCode::InsufficientScope
-            | ErrorCode::PlanNotAllowed
-            | ErrorCode::LiveKeyRequired
-            | ErrorCode::NotAvailableOn(_) => 403,
-            ErrorCode::NotFound => 404,
-            ErrorCode::MethodNotAllowed => 405,
-            ErrorCode::RequestTimeout => 408,
-            ErrorCode::IdempotencyInProgress | ErrorCode::OffsetMismatch | ErrorCode::InvalidState => 409,
-            ErrorCode::RequestTooLarge => 413,
-            ErrorCode::UnsupportedMediaType => 415,
-            ErrorCode::IdempotencyKeyReused => 422,
-            ErrorCode::RateLimited => 429,
-            ErrorCode::InternalError => 500,
-            ErrorCode::ProviderUnavailable | ErrorCode::TemporarilyUnavailable => 503,
-        }
-    }
-
-    /// The code as answers have it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ErrorCode::InvalidRequest => "invalid_request",
-            ErrorCode::InvalidEmails => "invalid_emails",
-            ErrorCode::MissingApiKey => "missing_api_key",
-            ErrorCode::InvalidApiKey => "invalid_api_key",
-            ErrorCode::ApiKeyRevoked => "api_key_revoked",
-            ErrorCode::InsufficientCredits => "insufficient_credits",
-            ErrorCode::SubscriptionInactive => "subscription_inactive",
-            ErrorCode::InsufficientScope => "insufficient_scope",
-            ErrorCode::PlanNotAllowed => "plan_not_allowed",
-            ErrorCode::LiveKeyRequired => "live_key_required",
-            ErrorCode::NotAvailableOn(code) => code,
-            ErrorCode::NotFound => "not_found",
-            ErrorCode::MethodNotAllowed => "method_not_allowed",
-            ErrorCode::RequestTimeout => "request_timeout",
-            ErrorCode::IdempotencyInProgress => "idempotency_in_progress",
-            ErrorCode::OffsetMismatch => "offset_mismatch",
-            ErrorCode::InvalidState => "invalid_state",
-            ErrorCode::RequestTooLarge => "request_too_large",
-            ErrorCode::UnsupportedMediaType => "unsupported_media_type",
-            ErrorCode::IdempotencyKeyReused => "idempotency_key_reused",
-            ErrorCode::RateLimited => "rate_limited",
-            ErrorCode::InternalError => "internal_error",
-            ErrorCode::ProviderUnavailable => "provider_unavailable",
-            ErrorCode::TemporarilyUnavailable => "temporarily_unavailable",
-        }
-    }
+error_codes! {
+    /// Malformed request, including an unknown `mode` or `detail`.
+    InvalidRequest = 400, "invalid_request";
+    /// The batch contains invalid addresses.
+    InvalidEmails = 400, "invalid_emails";
+    /// The request has no API key.
+    MissingApiKey = 401, "missing_api_key";
+    /// The API key is unknown or malformed.
+    InvalidApiKey = 401, "invalid_api_key";
+    /// The API key was revoked.
+    ApiKeyRevoked = 401, "api_key_revoked";
+    /// The account has too few credits.
+    InsufficientCredits = 402, "insufficient_credits";
+    /// The subscription is paused or canceled.
+    SubscriptionInactive = 402, "subscription_inactive";
+    /// The API key lacks the scope of the request.
+    InsufficientScope = 403, "insufficient_scope";
+    /// The plan does not include batches and lists.
+    PlanNotAllowed = 403, "plan_not_allowed";
+    /// The route needs a live key.
+    LiveKeyRequired = 403, "live_key_required";
+    /// There is no such path, or no such object of the account.
+    NotFound = 404, "not_found";
+    /// The path does not have this method.
+    MethodNotAllowed = 405, "method_not_allowed";
+    /// The request took too long to arrive.
+    RequestTimeout = 408, "request_timeout";
+    /// An earlier request with the same `Idempotency-Key` is still running.
+    IdempotencyInProgress = 409, "idempotency_in_progress";
+    /// The upload continues at another offset than the list has.
+    OffsetMismatch = 409, "offset_mismatch";
+    /// The state of the object does not allow the request, or a limit of the account is reached.
+    InvalidState = 409, "invalid_state";
+    /// The body is too large.
+    RequestTooLarge = 413, "request_too_large";
+    /// The body has another type than JSON.
+    UnsupportedMediaType = 415, "unsupported_media_type";
+    /// The `Idempotency-Key` was used with another body.
+    IdempotencyKeyReused = 422, "idempotency_key_reused";
+    /// Too many requests.
+    RateLimited = 429, "rate_limited";
+    /// An internal error of the service.
+    InternalError = 500, "internal_error";
+    /// The engine cannot reach mail servers or resolvers.
+    ProviderUnavailable = 503, "provider_unavailable";
+    /// The queue is full, or the server starts or drains.
+    TemporarilyUnavailable = 503, "temporarily_unavailable";
 }
 
 /// The start of the code of [`ErrorCode::NotAvailableOn`], before the gateway's name of `a-z`, `0-9` and `_`.

@@ -11,10 +11,12 @@
 
 pub mod account;
 pub mod batch;
+pub mod cause;
 pub mod detail;
 pub mod error;
 pub mod json;
 pub mod list;
+mod names;
 pub mod openapi;
 pub mod reason;
 pub mod request;
@@ -23,10 +25,12 @@ pub mod webhook;
 
 pub use account::{Account, SubscriptionStatus};
 pub use batch::{BatchCreated, BatchState, BatchStatus, ResultRow};
+pub use cause::{CauseWords, UnverifiableCause};
 pub use detail::{Detail, Dns, Evidence, Flags};
 pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc, NOT_AVAILABLE_ON, Offender};
 pub use list::{
-    BatchPage, BatchSummary, Counts, FoundAddresses, List, ListPage, ListStatus, ListWait, WaitCause,
+    BatchPage, BatchSummary, Counts, FoundAddresses, List, ListPage, ListStatus, ListWait,
+    UnverifiableAddresses, WaitCause,
 };
 pub use reason::Reason;
 pub use request::{BatchBody, DetailLevel, ListBody, Mode, VerifyBody};

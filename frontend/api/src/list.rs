@@ -1,6 +1,6 @@
 //! The answers of `/v1/lists`, and of the list of batches.
 
-use crate::{BatchState, Reason};
+use crate::{BatchState, Reason, UnverifiableCause};
 use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
 #[cfg(test)]
@@ -126,6 +126,16 @@ pub struct ListWait {
     pub until: Option<String>,
 }
 
+/// Addresses of a list that are `unverifiable` for the same cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+pub struct UnverifiableAddresses {
+    /// The cause; docs/api-lists.md has the next step for each.
+    pub cause: UnverifiableCause,
+    /// The number of different addresses.
+    pub addresses: u64,
+}
+
 /// A list with its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ToSchema))]
@@ -161,6 +171,9 @@ pub struct List {
     /// is `checked`.
     #[cfg_attr(test, schema(value_type = crate::openapi::tests::generator::wire::CountsSchema))]
     pub counts: Counts,
+    /// Why addresses are `unverifiable`, so far, the most frequent cause first. The sum of `addresses` is less than `unverifiable` of
+    /// `counts` if the cause of some is not known: for example, an earlier version has checked them.
+    pub unverifiable: Vec<UnverifiableAddresses>,
     /// What the addresses without a verdict wait for. The sum of `addresses` and `checked` is `distinct`. Empty unless the list is
     /// `running`.
     pub waiting: Vec<ListWait>,
@@ -233,6 +246,7 @@ pub struct BatchPage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CauseWords;
 
     #[test]
     fn counts_are_an_object() {
@@ -247,6 +261,12 @@ mod tests {
             let value = serde_json::to_value(cause).unwrap();
             let row = format!("| `{}` | {} |", value.as_str().unwrap(), cause.words());
             assert!(docs.lines().any(|line| line.starts_with(&row)), "{row}");
+        }
+        for cause in UnverifiableCause::ALL {
+            let (name, CauseWords { meaning, advice }) =
+                (serde_json::to_value(cause).unwrap(), cause.words());
+            let row = format!("| `{}` | {meaning} | {advice} |", name.as_str().unwrap());
+            assert!(docs.lines().any(|line| line == row), "{row}");
         }
     }
 

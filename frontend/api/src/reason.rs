@@ -4,82 +4,48 @@ use serde::Serialize;
 #[cfg(test)]
 use utoipa::ToSchema;
 
-/// The reason why an address is deliverable or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[cfg_attr(test, derive(ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// The mailbox is confirmed to accept mail.
-    MailboxExists,
-    /// The mailbox is deliverable, but belongs to a role.
-    RoleAccount,
-    /// The text is not a valid address; free.
-    InvalidSyntax,
-    /// The domain belongs to a disposable provider.
-    Disposable,
-    /// The address is a known spam trap.
-    Spamtrap,
-    /// The mailbox is full.
-    InboxFull,
-    /// The mailbox is disabled by its provider.
-    MailboxDisabled,
-    /// The domain accepts every recipient, so the mailbox cannot be confirmed.
-    CatchAll,
-    /// The mailbox does not exist.
-    MailboxNotFound,
-    /// The address could not be confirmed.
-    Unverifiable,
-    /// Fast mode only: the domain looks like a typo of a popular provider.
-    PossibleTypo,
-    /// Fast mode only: the domain has no mail server.
-    NoMx,
-    /// Fast mode only: no problem found, mailbox not checked.
-    FastCheckPassed,
+crate::named! {
+    /// The reason why an address is deliverable or not.
+    #[derive(Serialize)]
+    #[cfg_attr(test, derive(ToSchema))]
+    #[serde(rename_all = "snake_case")]
+    Reason {
+        /// The mailbox is confirmed to accept mail.
+        MailboxExists = "mailbox_exists",
+        /// The mailbox is deliverable, but belongs to a role.
+        RoleAccount = "role_account",
+        /// The text is not a valid address; free.
+        InvalidSyntax = "invalid_syntax",
+        /// The domain belongs to a disposable provider.
+        Disposable = "disposable",
+        /// The address is a known spam trap.
+        Spamtrap = "spamtrap",
+        /// The mailbox is full.
+        InboxFull = "inbox_full",
+        /// The mailbox is disabled by its provider.
+        MailboxDisabled = "mailbox_disabled",
+        /// The domain accepts every recipient, so the mailbox cannot be confirmed.
+        CatchAll = "catch_all",
+        /// The mailbox does not exist.
+        MailboxNotFound = "mailbox_not_found",
+        /// The address could not be confirmed.
+        Unverifiable = "unverifiable",
+        /// Fast mode only: the domain looks like a typo of a popular provider.
+        PossibleTypo = "possible_typo",
+        /// Fast mode only: the domain has no mail server.
+        NoMx = "no_mx",
+        /// Fast mode only: no problem found, mailbox not checked.
+        FastCheckPassed = "fast_check_passed",
+    }
 }
 
 impl Reason {
-    /// All reasons in the order of the contract's table.
-    pub const ALL: [Reason; 13] = [
-        Reason::MailboxExists,
-        Reason::RoleAccount,
-        Reason::InvalidSyntax,
-        Reason::Disposable,
-        Reason::Spamtrap,
-        Reason::InboxFull,
-        Reason::MailboxDisabled,
-        Reason::CatchAll,
-        Reason::MailboxNotFound,
-        Reason::Unverifiable,
-        Reason::PossibleTypo,
-        Reason::NoMx,
-        Reason::FastCheckPassed,
-    ];
-
     /// The value of `deliverable` for this reason. It follows from the reason, so the two always agree.
     pub fn deliverable(self) -> Option<bool> {
         match self {
             Reason::MailboxExists | Reason::RoleAccount => Some(true),
             Reason::FastCheckPassed => None,
             _ => Some(false),
-        }
-    }
-
-    /// The code as answers have it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Reason::MailboxExists => "mailbox_exists",
-            Reason::RoleAccount => "role_account",
-            Reason::InvalidSyntax => "invalid_syntax",
-            Reason::Disposable => "disposable",
-            Reason::Spamtrap => "spamtrap",
-            Reason::InboxFull => "inbox_full",
-            Reason::MailboxDisabled => "mailbox_disabled",
-            Reason::CatchAll => "catch_all",
-            Reason::MailboxNotFound => "mailbox_not_found",
-            Reason::Unverifiable => "unverifiable",
-            Reason::PossibleTypo => "possible_typo",
-            Reason::NoMx => "no_mx",
-            Reason::FastCheckPassed => "fast_check_passed",
         }
     }
 }

@@ -7,6 +7,7 @@ pub use webhooks::{delivery, webhook};
 
 use engine::Finding;
 use engine::proto::verdict::Reason as Found;
+use lists::words;
 use store;
 use store::credits::calendar::Iso8601;
 
@@ -58,7 +59,8 @@ pub fn found_addresses(found: &store::FoundAddresses) -> api::FoundAddresses {
 
 /// The part of a finding that the store keeps.
 pub fn verdict(finding: &Finding) -> store::Verdict {
-    store::Verdict { reason: reason(finding.reason), evidence: finding.evidence }
+    let cause = if finding.reason == Found::Unverifiable { words::cause(finding.rule) } else { None };
+    store::Verdict { reason: reason(finding.reason), cause, evidence: finding.evidence }
 }
 
 /// What an address waits for that is to be asked about again, by the rule of its finding. The progress of `clean` reads it too.

@@ -17,7 +17,7 @@ use crate::evidence::Basis;
 use crate::limiter::{FairUse, Share};
 use crate::panics::catch_panic;
 use crate::{CheckError, Checks};
-use api::Reason;
+use api::{Reason, UnverifiableCause};
 use engine::proto::address::Address;
 use engine::proto::limits::SINGLE_PATIENCE;
 use engine::{Finding, Outage, Priority};
@@ -29,7 +29,7 @@ use store::id::random_bits;
 use store::rate_limit::fair_use;
 use store::{
     AccountId, AddressHash, AttemptError, Authority, Begun, ConnectionId, EntryId, HoldRef, Known, NewCheck,
-    ResultRecord, SettleError, Settlement, StoreError, StoredResult, UnixMs,
+    ResultRecord, SettleError, Settlement, StoreError, StoredResult, UnixMs, Verdict,
 };
 
 /// The longest wait of a caller. The engine answers well before; this is a safeguard against a defect of the engine.
@@ -42,6 +42,8 @@ const _: () = assert!(PROBE_TIME_MAX.as_secs() >= SINGLE_PATIENCE.as_secs() + 10
 pub struct Checked {
     /// The reason of the verdict.
     pub reason: Reason,
+    /// Why the address is `unverifiable`, if that is known.
+    pub cause: Option<UnverifiableCause>,
     /// The balance after the check; `None` if nothing was charged.
     pub credits_remaining: Option<u64>,
     /// If the answer is the account's own one of the last 24 hours: the time from which on a check is a new one, which costs a
@@ -154,7 +156,7 @@ async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Ch
         Begun::Own(result) => return Ok(repeat(result)),
         Begun::Charged(result, balance) => {
             charge(share);
-            return Ok(charged(result.verdict.reason, balance.available()));
+            return Ok(charged(result.verdict, balance.available()));
         }
         Begun::Held(_) => {}
         Begun::UnderWay => return Err(CheckError::TimedOut),
@@ -201,7 +203,7 @@ async fn settle(
     match checks.store.settle(hold, with, clock::now()).await {
         Ok(balance) => {
             let basis = Some(Basis::Finding(finding, clock::now()));
-            Ok(Checked { basis, ..charged(verdict.reason, balance.available()) })
+            Ok(Checked { basis, ..charged(verdict, balance.available()) })
         }
         // The result is withheld: an answer must be durable first.
         Err(error) => {
@@ -228,11 +230,11 @@ async fn give_back(checks: &Checks, hold: HoldRef) {
     }
 }
 
-fn charged(reason: Reason, credits_remaining: u64) -> Checked {
-    Checked { reason, credits_remaining: Some(credits_remaining), repeats_until: None, basis: None }
+fn charged(Verdict { reason, cause, .. }: Verdict, credits_remaining: u64) -> Checked {
+    Checked { reason, cause, credits_remaining: Some(credits_remaining), repeats_until: None, basis: None }
 }
 
 fn repeat(result: StoredResult) -> Checked {
-    let repeats_until = Some(result.repeats_until());
-    Checked { reason: result.verdict.reason, credits_remaining: None, repeats_until, basis: None }
+    let (Verdict { reason, cause, .. }, repeats_until) = (result.verdict, Some(result.repeats_until()));
+    Checked { reason, cause, credits_remaining: None, repeats_until, basis: None }
 }

@@ -49,7 +49,8 @@ async fn full_check(
     caller: Caller,
     question: Question,
 ) -> Result<Verification, CheckError> {
-    let free = |reason| Checked { reason, credits_remaining: None, repeats_until: None, basis: None };
+    let free =
+        |reason| Checked { reason, cause: None, credits_remaining: None, repeats_until: None, basis: None };
     let (checked, detail) = match (Address::parse(&question.email), caller.mode) {
         (Err(_), _) => (free(Reason::InvalidSyntax), None),
         (Ok(address), KeyMode::Test) => (free(test_mode::reason(address.local())), None),

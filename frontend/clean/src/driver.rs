@@ -162,7 +162,7 @@ fn open_stored(parts: &Parts<'_>, columns: &[ResultColumn]) -> Result<(Journal, 
     let output = parts.sink.file();
     let mut closed = ClosedRows::new(parts.retried, output, parts.sink.continues())?;
     let journal = Journal::open(&parts.sink, &parts.options, closed.keyed)?;
-    let has_rule = columns.iter().any(|column| column.name() == "rule");
+    let has_rule = columns.iter().any(|column| column.as_str() == "rule");
     // An output with verdicts of several columns is not retried.
     let needs_none = has_rule || parts.source.shape().addresses() > 1;
     closed.open(journal.keyed(), output.filter(|_| parts.part.is_none()), needs_none)?;

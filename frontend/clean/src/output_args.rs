@@ -90,7 +90,7 @@ fn class() -> impl TypedValueParser<Value = Class> {
     ];
     let values = Class::ALL.into_iter().zip(helps);
     let values = values.map(|(class, help)| PossibleValue::new(class.as_str()).help(help));
-    PossibleValuesParser::new(values).try_map(|name| Class::named(&name).ok_or("there is no such class"))
+    PossibleValuesParser::new(values).try_map(|name| Class::parse(&name).ok_or("there is no such class"))
 }
 
 impl OutputArgs {
@@ -106,8 +106,8 @@ impl OutputArgs {
             if name.is_empty() || VERDICT_NAMES.contains(&name.as_str()) {
                 continue;
             }
-            let Some(column) = ResultColumn::named(&name) else {
-                let known: Vec<&str> = ResultColumn::ALL.into_iter().map(ResultColumn::name).collect();
+            let Some(column) = ResultColumn::parse(&name) else {
+                let known: Vec<&str> = ResultColumn::ALL.into_iter().map(ResultColumn::as_str).collect();
                 let known = known.join(", ");
                 return Err(CleanError::usage(format!(
                     "there is no result `{name}`: --columns knows {known}"

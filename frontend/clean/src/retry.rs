@@ -78,7 +78,7 @@ pub(super) fn columns(args: &CleanArgs) -> Result<Vec<String>, CleanError> {
         fits_mode(reason, args)?;
     }
     match found {
-        Some(columns) => Ok(columns.into_iter().map(|column| column.name().to_owned()).collect()),
+        Some(columns) => Ok(columns.into_iter().map(|column| column.as_str().to_owned()).collect()),
         None if rows == 0 => Ok(Vec::new()),
         None => Err(CleanError::usage(format!(
             "{name} has no results of mailprobe (the columns deliverable and reason): --retry needs an earlier output"

@@ -164,7 +164,7 @@ fn shown(text: &str) -> &str {
 }
 
 fn names(columns: &[ResultColumn]) -> String {
-    columns.iter().map(|column| column.name()).collect::<Vec<_>>().join(",")
+    columns.iter().map(|column| column.as_str()).collect::<Vec<_>>().join(",")
 }
 
 fn columns_text(names: &str) -> String {

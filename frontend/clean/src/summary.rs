@@ -181,7 +181,7 @@ impl Summary {
 
     /// Which cells of known addresses are empty, and why; `None` if all have their values.
     fn known_lacking_text(&self) -> Option<String> {
-        let names: Vec<&str> = self.known_lacking.iter().map(|column| column.name()).collect();
+        let names: Vec<&str> = self.known_lacking.iter().map(|column| column.as_str()).collect();
         (self.known > 0 && !names.is_empty()).then(|| {
             let (addresses, names) = (addresses(self.known), names.join(", "));
             format!("{addresses} without a value in {names}, which the earlier output does not have; a run without --known fills them")
@@ -285,7 +285,7 @@ impl Summary {
             "duplicates": self.duplicates,
             "dropped": self.dropped,
             "known": self.known,
-            "known_lacking": self.known_lacking.iter().map(|column| column.name()).collect::<Vec<_>>(),
+            "known_lacking": self.known_lacking.iter().map(|column| column.as_str()).collect::<Vec<_>>(),
             "retries": self.retries,
             "gave_up": { "rows": self.left.rows(), "longest_wait_s": self.left.wait().as_secs() },
             "left": self.left.json(self.max_wait),

@@ -8,7 +8,7 @@ use super::signin::EMAIL_BYTES_MAX;
 use super::{chart, page};
 use crate::problem::Problem;
 use crate::visit::Visit;
-use api::{Findings, Reason};
+use api::{Findings, Reason, UnverifiableCause};
 use checks::counters::CountedCheck;
 use checks::full::Payer;
 use checks::{fast, full};
@@ -25,6 +25,8 @@ use store::{AccountId, Authority, KeyId, UnixMs};
 struct Outcome {
     email: String,
     reason: Reason,
+    /// Why the address is `unverifiable`, if that is known.
+    cause: Option<UnverifiableCause>,
     suggestion: Option<String>,
     cost: Markup,
     /// The time from which on a check asks the mail server again, if this is a stored answer.
@@ -68,10 +70,10 @@ pub async fn count(visit: &Visit, account: AccountId, row: Row) -> Result<(), Pr
 }
 
 async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome, Problem> {
-    let (reason, suggestion, repeats_until, cost) = match Address::parse(email) {
+    let (reason, cause, suggestion, repeats_until, cost) = match Address::parse(email) {
         Err(_) => {
             let cost = html! { "Nothing: the check of an invalid address is free." };
-            (Reason::InvalidSyntax, None, None, cost)
+            (Reason::InvalidSyntax, None, None, None, cost)
         }
         Ok(address) => {
             let lists = visit.checks.engine.lists();
@@ -87,10 +89,11 @@ async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome
                 },
                 None => html! { "1 credit." },
             };
-            (checked.reason, suggestion, checked.repeats_until, cost)
+            (checked.reason, checked.cause, suggestion, checked.repeats_until, cost)
         }
     };
-    Ok(Outcome { email: email.to_owned(), reason, suggestion, cost, repeats_until })
+    let cause = cause.filter(|_| reason == Reason::Unverifiable);
+    Ok(Outcome { email: email.to_owned(), reason, cause, suggestion, cost, repeats_until })
 }
 
 async fn check_fast(visit: &Visit, email: String) -> Result<Outcome, Problem> {
@@ -101,7 +104,7 @@ async fn check_fast(visit: &Visit, email: String) -> Result<Outcome, Problem> {
     };
     let cost = html! { "Nothing: fast checks are free." };
     let (email, reason) = (verification.email, verification.reason);
-    Ok(Outcome { email, reason, suggestion, cost, repeats_until: None })
+    Ok(Outcome { email, reason, cause: None, suggestion, cost, repeats_until: None })
 }
 
 async fn refuse(visit: &Visit, email: &str, why: &str, status: u16) -> Result<Reply, Problem> {
@@ -148,6 +151,7 @@ fn result(outcome: &Outcome) -> Markup {
             dl {
                 dt { "Verdict" } dd { (chart::tag(outcome.reason)) }
                 dt { "Reason" } dd { (chart::named(outcome.reason)) }
+                @if let Some(cause) = outcome.cause { dt { "Cause" } dd { (sentence(cause.words().meaning)) } }
                 @if let Some(suggestion) = &outcome.suggestion { dt { "Did you mean" } dd { (address_text(suggestion)) } }
                 dt { "Advice" } dd { (what_to_do(outcome)) }
                 dt { "Cost" } dd { (outcome.cost) }
@@ -156,12 +160,16 @@ fn result(outcome: &Outcome) -> Markup {
     }
 }
 
-/// The advice for the reason. Until `repeats_until`, a later check gives the same answer.
+/// The advice for the cause or the reason. For 24 hours, a later check gives the same answer.
 fn what_to_do(outcome: &Outcome) -> Markup {
-    match (outcome.reason, outcome.repeats_until) {
-        (Reason::Unverifiable, Some(until)) => {
-            html! { "Check again after " (time(until)) ", if a later check can tell more. Until then, the answer is this one." }
+    let words = outcome.cause.map(UnverifiableCause::words);
+    html! {
+        (sentence(words.map_or(advice(outcome.reason), |words| words.advice)))
+        @if outcome.reason == Reason::Unverifiable {
+            " A new check asks again only "
+            @match outcome.repeats_until { Some(until) => { "after " (time(until)) } None => "24 hours after this answer" }
+            ", whatever shorter time is named."
         }
-        (reason, _) => html! { (sentence(advice(reason))) },
+        @if words.is_some_and(|words| words.is_for_operator()) { " " (chart::FOR_OPERATOR) }
     }
 }

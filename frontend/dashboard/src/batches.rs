@@ -4,13 +4,14 @@ use super::page::{UNASKED, time};
 use super::{chart, page};
 use crate::problem::Problem;
 use crate::visit::Visit;
-use api::Reason;
+use api::{Reason, UnverifiableCause};
 use http_core::Reply;
 use lists::numbers::{counted, grouped};
 use lists::words::address_text;
 use maud::{Markup, html};
+use std::cmp::Reverse;
 use store::clock;
-use store::{BatchId, BatchSummary, BatchView};
+use store::{BatchId, BatchSummary, BatchView, count_one};
 
 /// `GET /batches`: the recent batches of the account.
 pub async fn list(visit: Visit) -> Result<Reply, Problem> {
@@ -92,25 +93,37 @@ fn state(view: &BatchView, late: Markup) -> Markup {
             }
         };
     };
-    let mut counts: Vec<(Reason, u64)> = Reason::ALL.into_iter().map(|reason| (reason, 0)).collect();
-    for (_, reason) in results {
-        counts.iter_mut().filter(|(known, _)| known == reason).for_each(|(_, count)| *count += 1);
+    let (mut counts, mut causes) = (Vec::new(), Vec::new());
+    for ((_, reason), cause) in results.iter().zip(&view.causes) {
+        count_one(&mut counts, *reason);
+        // Own evidence may have replaced the reason.
+        cause
+            .filter(|_| *reason == Reason::Unverifiable)
+            .into_iter()
+            .for_each(|cause| count_one(&mut causes, cause));
     }
+    causes.sort_by_key(|(_, count)| Reverse(*count));
+    let unverifiable =
+        counts.iter().filter(|(reason, _)| *reason == Reason::Unverifiable).map(|(_, count)| count).sum();
+    let of = |wanted| view.causes.iter().filter(|cause| **cause == Some(wanted)).count() as u64;
+    let unasked = [of(UnverifiableCause::Outage), of(UnverifiableCause::RefusalBudget)];
+    let others = u64::from(view.refunded).saturating_sub(unasked.iter().sum());
     html! {
         section.card {
             h2 { (grouped(view.checked.into())) " of " (grouped(view.total.into())) " addresses have a result" }
             @if view.refunded > 0 {
                 p {
                     (grouped((view.checked - view.refunded).into())) " checked, " (grouped(view.refunded.into()))
-                    " not checked. Those that were not checked cost nothing. Their result is unverifiable, here and in the API. Each has one of these causes:"
+                    " not checked. Those that were not checked cost nothing. Their result is unverifiable, here and in the API:"
                 }
                 ul {
-                    li { "without an answer when the batch was cancelled" }
-                    @for cause in UNASKED { li { (cause) } }
+                    @if others > 0 { li { (grouped(others)) " without an answer when the batch was cancelled, or for a cause that an earlier version has not stored" } }
+                    @for (count, cause) in unasked.into_iter().zip(UNASKED).filter(|(count, _)| *count > 0) { li { (grouped(count)) " " (cause) } }
                 }
             }
             @if !view.is_test { p.soft { (counted(view.charged, "credit", "credits")) " charged." } }
             (chart::verdicts(&counts))
+            @if !view.is_test { (chart::causes(&causes, unverifiable)) }
         }
         section.card {
             h2 { "Addresses" }

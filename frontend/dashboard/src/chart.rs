@@ -1,7 +1,7 @@
 //! Charts as SVG, each with a table of the same data. Colours come from the style. Words explain each bar too: in its title,
 //! in the legend and in the table.
 
-use api::Reason;
+use api::{Reason, UnverifiableCause};
 use lists::Class;
 use lists::numbers::grouped;
 use lists::words::{advice, sentence, title};
@@ -191,6 +191,39 @@ pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
         }
     }
 }
+
+/// The table of why addresses are `unverifiable`, with the next step, the most frequent cause first; nothing if no address is.
+pub fn causes(causes: &[(UnverifiableCause, u64)], unverifiable: u64) -> Markup {
+    if unverifiable == 0 {
+        return html! {};
+    }
+    let unknown = unverifiable.saturating_sub(causes.iter().map(|(_, count)| count).sum());
+    html! {
+        h3 { "Unverifiable addresses by cause" }
+        table.stack {
+            thead { tr { th scope="col" { "Cause" } th scope="col" { "Next step" } th.number scope="col" { "Addresses" } } }
+            tbody {
+                @for (words, count) in causes.iter().map(|(cause, count)| (cause.words(), count)) { tr {
+                    td.wrap data-label="Cause" { (sentence(words.meaning)) }
+                    td.wrap data-label="Next step" { (sentence(words.advice)) }
+                    td.number data-label="Addresses" { (grouped(*count)) }
+                } }
+                @if unknown > 0 { tr {
+                    td.wrap data-label="Cause" { "No cause is stored: the check was cancelled, for example, or an earlier version has made it." }
+                    td.wrap data-label="Next step" { "Check again." }
+                    td.number data-label="Addresses" { (grouped(unknown)) }
+                } }
+            }
+        }
+        p.soft {
+            "A new check asks again only 24 hours after the answer, whatever shorter time is named."
+            @if causes.iter().any(|(cause, _)| cause.words().is_for_operator()) { " " (FOR_OPERATOR) }
+        }
+    }
+}
+
+/// The note beside an advice that names a command or an option.
+pub const FOR_OPERATOR: &str = "Only the operator of this service can use mailprobe commands and options.";
 
 /// A reason in words, with its code in answers and files.
 pub fn named(reason: Reason) -> Markup {

@@ -2,7 +2,7 @@
 
 use crate::temp::TempFiles;
 use crate::work::Lists;
-use api::{Reason, WaitCause};
+use api::{Reason, UnverifiableCause, WaitCause};
 use checks::batch::{Limits, NewBatches};
 use lists::words;
 use std::sync::Arc;
@@ -29,6 +29,8 @@ pub struct Progress {
     pub checked: u64,
     /// How often each reason occurs among them.
     pub counts: Vec<(Reason, u64)>,
+    /// How often each known cause occurs among those that are `unverifiable`, the most frequent first.
+    pub causes: Vec<(UnverifiableCause, u64)>,
     /// The credits that they cost.
     pub charged: u64,
     /// What the other addresses of a running list wait for. With `checked`, the sum is the number of different addresses.
@@ -137,7 +139,8 @@ impl Actions {
             ListState::Running | ListState::Paused => self.store.list_progress(list, clock::now()).await?,
             _ => ListProgress::of(list),
         };
-        let ListProgress { checked, counts, charged, waiting } = found;
+        let ListProgress { checked, counts, mut causes, charged, waiting } = found;
+        causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let mut waiting: Vec<WaitingAddresses> = match list.state {
             ListState::Running => waiting.into_iter().map(|rows| self.waiting(rows)).collect(),
             _ => Vec::new(),
@@ -155,7 +158,7 @@ impl Actions {
             }
             _ => list.why.clone(),
         };
-        Ok(Progress { checked, counts, charged, waiting, problem })
+        Ok(Progress { checked, counts, causes, charged, waiting, problem })
     }
 
     /// How a mail server refuses us, if addresses of these batches wait because of it, in sentences.

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use store::clock;
 use store::{
     AccountId, AddressHash, BatchError, BatchMode, BatchOfList, FoundAddresses, HoldError, KeyMode, List,
-    ListId, ListState, NewBatch, NewRow, OpenBatch, StoreError,
+    ListId, ListState, NewBatch, NewRow, OpenBatch, StoreError, count_one,
 };
 use store_rules::Store;
 use troubles::Troubles;
@@ -491,6 +491,7 @@ impl Worker {
             Some(view) => match view.results {
                 Some(results) => {
                     list.charged += view.charged;
+                    view.causes.into_iter().flatten().for_each(|cause| count_one(&mut list.causes, cause));
                     results.into_iter().map(|(_, reason)| reason).collect()
                 }
                 None => return Ok(Taken::All),
@@ -502,12 +503,7 @@ impl Worker {
                 vec![Reason::Unverifiable; usize::try_from(rows).unwrap_or_default()]
             }
         };
-        for reason in &answers {
-            match list.counts.iter_mut().find(|(known, _)| known == reason) {
-                Some((_, count)) => *count += 1,
-                None => list.counts.push((*reason, 1)),
-            }
-        }
+        answers.iter().for_each(|&reason| count_one(&mut list.counts, reason));
         list.done += 1;
         let put = self.store.put_list(list, ListState::Running, Some(&answers), clock::now()).wait()?;
         Ok(if put { Taken::Next } else { Taken::Changed })

@@ -3,21 +3,19 @@
 use crate::reasons;
 use api::Reason;
 
-/// A class of verdicts. Each reason has one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Class {
-    /// The mailbox is confirmed.
-    Deliverable,
-    /// Mail to the address would bounce or do harm.
-    Undeliverable,
-    /// The mailbox could be neither confirmed nor excluded.
-    Unknown,
+api::named! {
+    /// A class of verdicts, the best one first. Each reason has one.
+    Class {
+        /// The mailbox is confirmed.
+        Deliverable = "deliverable",
+        /// Mail to the address would bounce or do harm.
+        Undeliverable = "undeliverable",
+        /// The mailbox could be neither confirmed nor excluded.
+        Unknown = "unknown",
+    }
 }
 
 impl Class {
-    /// All classes, the best one first.
-    pub const ALL: [Class; 3] = [Class::Deliverable, Class::Undeliverable, Class::Unknown];
-
     /// The class of a reason.
     pub fn of(reason: Reason) -> Class {
         match reason {
@@ -39,11 +37,6 @@ impl Class {
         reasons::of_code(code).map_or(Class::Unknown, Class::of)
     }
 
-    /// The class with this name.
-    pub fn named(name: &str) -> Option<Class> {
-        Class::ALL.into_iter().find(|class| class.as_str() == name)
-    }
-
     /// The class as a title.
     pub const fn title(self) -> &'static str {
         match self {
@@ -59,15 +52,6 @@ impl Class {
             Class::Deliverable => "the mailbox is confirmed",
             Class::Undeliverable => "mail would bounce or do harm",
             Class::Unknown => "the check does not show whether the mailbox exists",
-        }
-    }
-
-    /// Its name on the command line, in the API and in texts.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Class::Deliverable => "deliverable",
-            Class::Undeliverable => "undeliverable",
-            Class::Unknown => "unknown",
         }
     }
 }

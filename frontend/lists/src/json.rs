@@ -100,7 +100,7 @@ pub(super) fn earlier_result(object: &Object<'_>, names: &VerdictNames) -> Optio
     let stem = names.deliverable.strip_suffix(VERDICT_NAMES[0].as_bytes()).unwrap_or_default();
     for (key, value) in ours(object, names).into_iter().map(|at| &object.0[at]) {
         let column = key.as_bytes().strip_prefix(stem).and_then(|name| std::str::from_utf8(name).ok());
-        if let Some(column) = column.and_then(ResultColumn::named) {
+        if let Some(column) = column.and_then(ResultColumn::parse) {
             results.set(column, &result(column, value.get()).unwrap_or_default());
         }
     }
@@ -112,7 +112,7 @@ pub(super) fn earlier_columns(object: &Object<'_>, names: &VerdictNames) -> Vec<
     let stem = names.deliverable.strip_suffix(VERDICT_NAMES[0].as_bytes()).unwrap_or_default();
     let column = |at: usize| {
         let name = object.0[at].0.as_bytes().strip_prefix(stem)?;
-        ResultColumn::named(std::str::from_utf8(name).ok()?)
+        ResultColumn::parse(std::str::from_utf8(name).ok()?)
     };
     ours(object, names).into_iter().filter_map(column).collect()
 }
@@ -146,7 +146,7 @@ fn ours(object: &Object<'_>, names: &VerdictNames) -> Vec<usize> {
     let behind = ours.last().map_or(0, |last| last + 1);
     for (at, (key, value)) in object.0.iter().enumerate().skip(behind) {
         let column = key.as_bytes().strip_prefix(stem).and_then(|name| std::str::from_utf8(name).ok());
-        let Some(column) = column.and_then(ResultColumn::named) else { break };
+        let Some(column) = column.and_then(ResultColumn::parse) else { break };
         if !result(column, value.get()).is_some_and(|value| column.has_value(&value)) {
             break;
         }

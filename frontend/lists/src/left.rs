@@ -4,7 +4,8 @@
 use crate::numbers::grouped;
 use crate::report::ReportRule;
 use crate::shell;
-use crate::words::{self, RuleWords};
+use crate::words;
+use api::CauseWords;
 use engine_proto::retry::CLEAN_LATER;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -79,7 +80,7 @@ impl Left {
     /// this `--max-wait`.
     pub fn lines(&self, max_wait: Option<Duration>) -> Vec<ReportRule> {
         let line = |(rule, left): (&'static str, LeftByRule)| {
-            let RuleWords { meaning, advice } = words::rule(rule);
+            let CauseWords { meaning, advice } = words::rule(rule);
             let mut advice = advice.to_owned();
             if let Some(given) = max_wait {
                 let wait = time_text(left.max_wait(rule, given));

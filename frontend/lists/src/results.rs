@@ -3,31 +3,32 @@
 use crate::time::{utc_seconds, utc_text};
 use std::borrow::Cow;
 
-/// A column of results after `deliverable` and `reason`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ResultColumn {
-    /// The address that was probably meant; empty if the domain is no typing mistake.
-    Suggestion,
-    /// The inbox provider, as the API names it; empty if the DNS of the domain could not be read.
-    Provider,
-    /// Whether the local part names a function.
-    Role,
-    /// Whether everyone can get a mailbox of the domain without payment.
-    Free,
-    /// Whether the domain belongs to a provider of throw-away addresses.
-    Disposable,
-    /// The rule that decided; empty if none did.
-    Rule,
-    /// The subject of the reply that decided; empty without a reply.
-    Scope,
-    /// The reply code; empty without a reply.
-    ReplyCode,
-    /// The enhanced code of a refusal; empty without one.
-    EnhancedCode,
-    /// The score from 0 to 100; empty if the DNS of the domain could not be read.
-    Score,
-    /// The time of the check in UTC.
-    CheckedAt,
+api::named! {
+    /// A column of results after `deliverable` and `reason`; the order is that of the documentation.
+    ResultColumn {
+        /// The address that was probably meant; empty if the domain is no typing mistake.
+        Suggestion = "suggestion",
+        /// The inbox provider, as the API names it; empty if the DNS of the domain could not be read.
+        Provider = "provider",
+        /// Whether the local part names a function.
+        Role = "role",
+        /// Whether everyone can get a mailbox of the domain without payment.
+        Free = "free",
+        /// Whether the domain belongs to a provider of throw-away addresses.
+        Disposable = "disposable",
+        /// The rule that decided; empty if none did.
+        Rule = "rule",
+        /// The subject of the reply that decided; empty without a reply.
+        Scope = "scope",
+        /// The reply code; empty without a reply.
+        ReplyCode = "reply_code",
+        /// The enhanced code of a refusal; empty without one.
+        EnhancedCode = "enhanced_code",
+        /// The score from 0 to 100; empty if the DNS of the domain could not be read.
+        Score = "score",
+        /// The time of the check in UTC.
+        CheckedAt = "checked_at",
+    }
 }
 
 /// The values of the column `scope`, as `Scope::as_str` names them.
@@ -37,47 +38,10 @@ const SCOPES: [&str; 6] = ["recipient", "sender", "session", "host", "site", "us
 pub const VERDICT_NAMES: [&str; 2] = ["deliverable", "reason"];
 
 impl ResultColumn {
-    /// All columns in the order of the documentation.
-    pub const ALL: [ResultColumn; 11] = [
-        ResultColumn::Suggestion,
-        ResultColumn::Provider,
-        ResultColumn::Role,
-        ResultColumn::Free,
-        ResultColumn::Disposable,
-        ResultColumn::Rule,
-        ResultColumn::Scope,
-        ResultColumn::ReplyCode,
-        ResultColumn::EnhancedCode,
-        ResultColumn::Score,
-        ResultColumn::CheckedAt,
-    ];
-
     /// Whether its value is found by a check. The values of the others follow from the address, or are always known.
     pub fn is_of_check(self) -> bool {
         use ResultColumn::{CheckedAt, Disposable, Free, Role, Suggestion};
         !matches!(self, Suggestion | Role | Free | Disposable | CheckedAt)
-    }
-
-    /// Its name in a header.
-    pub fn name(self) -> &'static str {
-        match self {
-            ResultColumn::Suggestion => "suggestion",
-            ResultColumn::Provider => "provider",
-            ResultColumn::Role => "role",
-            ResultColumn::Free => "free",
-            ResultColumn::Disposable => "disposable",
-            ResultColumn::Rule => "rule",
-            ResultColumn::Scope => "scope",
-            ResultColumn::ReplyCode => "reply_code",
-            ResultColumn::EnhancedCode => "enhanced_code",
-            ResultColumn::Score => "score",
-            ResultColumn::CheckedAt => "checked_at",
-        }
-    }
-
-    /// The column with this name.
-    pub fn named(name: &str) -> Option<ResultColumn> {
-        ResultColumn::ALL.into_iter().find(|column| column.name() == name)
     }
 
     /// Whether this can be a value of the column. Spreadsheets write `TRUE` for `true`.
@@ -134,7 +98,7 @@ impl VerdictNames {
         VerdictNames {
             deliverable: name(VERDICT_NAMES[0]),
             reason: name(VERDICT_NAMES[1]),
-            further: further.iter().map(|column| name(column.name())).collect(),
+            further: further.iter().map(|column| name(column.as_str())).collect(),
         }
     }
 
@@ -268,8 +232,8 @@ pub(crate) mod tests {
         let mut written = WrittenResults::default();
         for column in ResultColumn::ALL {
             let value = results.value(column);
-            assert!(column.has_value(&value), "{}", column.name());
-            assert_eq!(ResultColumn::named(column.name()), Some(column));
+            assert!(column.has_value(&value), "{}", column.as_str());
+            assert_eq!(ResultColumn::parse(column.as_str()), Some(column));
             assert_eq!(Results::default().value(column), "");
             written.set(column, &value);
         }

@@ -5,7 +5,7 @@
 
 pub use crate::domains::address_text;
 
-use api::Reason;
+use api::{CauseWords, Reason, UnverifiableCause as Cause};
 use engine_proto::verdict::classify::rules;
 use engine_proto::verdict::{Class, Scope};
 
@@ -74,75 +74,59 @@ pub fn advice(reason: Reason) -> &'static str {
         Reason::PossibleTypo => "ask the recipient for the right address",
         Reason::Disposable => "decide by your purpose",
         Reason::Spamtrap => "never send",
-        Reason::Unverifiable => "check again later, if a later check can tell more",
+        Reason::Unverifiable => {
+            "act on the cause: waiting does not help while mail servers refuse this machine \
+             (run `mailprobe doctor`, or ask the operator of the server)"
+        }
     }
 }
 
-/// A rule in plain words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RuleWords {
-    /// What has happened.
-    pub meaning: &'static str,
-    /// What to do about an address that is unverifiable by this rule.
-    pub advice: &'static str,
-}
-
-const fn words(meaning: &'static str, advice: &'static str) -> RuleWords {
-    RuleWords { meaning, advice }
-}
-
-const LATER: &str = "check again later";
-const LATER_OR_DOCTOR: &str = "check again later; if most domains have this rule, run `mailprobe doctor`";
-const AS_CATCH_ALL: &str = "no check can decide: decide as for catch_all";
-
 /// The words for a rule that leaves an address unverifiable.
-pub fn rule(name: &str) -> RuleWords {
-    match name {
-        "refusal_budget" => words(
-            "not asked: the site of its mail server has refused as many recipients as mailprobe allows in an hour",
-            "check again after an hour",
-        ),
-        "site_silent" => {
-            words("not asked: the mail server did not answer about other addresses", LATER_OR_DOCTOR)
+pub fn rule(name: &str) -> CauseWords {
+    const UNKNOWN: CauseWords =
+        CauseWords { meaning: "the check gave no clear answer", advice: "check again later" };
+    cause(name).map_or(UNKNOWN, Cause::words)
+}
+
+/// The cause of an address that is unverifiable by this rule; `None` for an unknown rule.
+pub fn cause(rule: &str) -> Option<Cause> {
+    Some(match rule {
+        "refusal_budget" => Cause::RefusalBudget,
+        "site_silent" => Cause::SiteSilent,
+        "no_answer_in_time" => Cause::NoAnswer,
+        "hung_up" => Cause::HungUp,
+        "no_connection" => Cause::NoConnection,
+        "control_unanswered" => Cause::ControlUnanswered,
+        "control_unclear" => Cause::ControlUnclear,
+        "control_remembered" => Cause::ControlRemembered,
+        "behaviour_changed" | "refusal_unproven" => Cause::NotDistinguished,
+        "accepts_everything" => Cause::AcceptsEverything,
+        "source_rested" => Cause::SourceRests,
+        "ipv6_only" | "no_source" => Cause::NoSource,
+        "no_smtputf8" => Cause::NoSmtputf8,
+        "tls_failed" | "not_smtp" => Cause::FaultyServer,
+        "dns_denial_unproven" => Cause::DnsDenial,
+        _ if rule.starts_with("dns_") => Cause::Dns,
+        _ => {
+            let (_, class, scope, _) = rules().find(|(known, ..)| *known == rule)?;
+            of_reply(class, scope)
         }
-        "no_answer_in_time" => words("the mail server did not answer in time", LATER_OR_DOCTOR),
-        "hung_up" => words("the mail server ended the session before it answered", LATER_OR_DOCTOR),
-        "no_connection" => words("the mail server accepted no connection", LATER_OR_DOCTOR),
-        "control_unanswered" => words(
-            "the mail server did not say whether it refuses mailboxes that do not exist",
-            LATER_OR_DOCTOR,
-        ),
-        "control_unclear" => words(
-            "the mail server gave no clear answer about a mailbox that does not exist",
-            "check again after an hour; if the rule is the same, decide as for catch_all",
-        ),
-        "control_remembered" => words(
-            "an earlier check got no clear answer about a mailbox that does not exist, so mailprobe did not ask about one again",
-            "check again after an hour: mailprobe then asks again",
-        ),
-        "behaviour_changed" | "refusal_unproven" => words(
-            "the mail server did not distinguish its mailboxes from others",
-            "check again after an hour; if the rule is the same, decide as for catch_all",
-        ),
-        "accepts_everything" => {
-            words("the mail server accepts every recipient, and refuses only after the message", AS_CATCH_ALL)
-        }
-        "source_rested" => words(
-            "not asked: the site of its mail server has blocked this machine, and mailprobe leaves it alone for some time",
-            "check again after the rest, which takes 5 minutes to 6 hours",
-        ),
-        "ipv6_only" | "no_source" => words(
-            "no source address of this machine reaches the mail server",
-            "see `mailprobe doctor`; give mailprobe a source with IPv6, or correct the sources",
-        ),
-        "no_smtputf8" => words(
-            "the mail server takes no address with letters outside ASCII",
-            "ask the recipient for an address in ASCII",
-        ),
-        "tls_failed" | "not_smtp" => words("the mail server is faulty", "check again after a day"),
-        "dns_denial_unproven" => words("DNS denies the domain without a proof", LATER_OR_DOCTOR),
-        _ if name.starts_with("dns_") => words("DNS gave no usable answer about the domain", LATER_OR_DOCTOR),
-        _ => reply_rule(name),
+    })
+}
+
+/// The cause by the class and the scope of a rule about a reply.
+fn of_reply(class: Class, scope: Scope) -> Cause {
+    match (class, scope) {
+        (Class::Greylisted, _) => Cause::Greylisted,
+        (Class::Throttled | Class::ExistsThrottled, _) => Cause::Throttled,
+        (Class::AuthRequired | Class::ExistsRestricted, _) => Cause::NeedsAccount,
+        (Class::Relay, _) => Cause::NotServed,
+        (Class::Unclear, _) => Cause::NotUnderstood,
+        (Class::Policy, Scope::Us) => Cause::RefusesMachine,
+        (Class::Policy, Scope::Sender) => Cause::RefusesSender,
+        (Class::Policy, _) => Cause::RefusesSession,
+        (Class::Temporary, _) => Cause::Temporary,
+        _ => Cause::ProvesNothing,
     }
 }
 
@@ -152,43 +136,6 @@ pub fn refusal_of_us(name: &str) -> String {
     format!(
         "{because} Its refusals count in the budget of refused recipients, which is used up, so further addresses wait."
     )
-}
-
-/// The words for a rule about a reply, by the class and the scope of the rule.
-fn reply_rule(name: &str) -> RuleWords {
-    let known = rules().find(|(known, ..)| *known == name).map(|(_, class, scope, _)| (class, scope));
-    match known {
-        Some((Class::Greylisted, _)) => words(
-            "the mail server asks to come back after some minutes (greylisting)",
-            "check again after 15 minutes",
-        ),
-        Some((Class::Throttled | Class::ExistsThrottled, _)) => words(
-            "the mail server limits how much it takes in a time",
-            "check again after an hour, with no faster --pace",
-        ),
-        Some((Class::AuthRequired | Class::ExistsRestricted, _)) => {
-            words("the mail server demands an account or encryption", AS_CATCH_ALL)
-        }
-        Some((Class::Relay, _)) => words(
-            "the mail server does not serve this domain",
-            "check again after a day: the domain may have new hosts by then",
-        ),
-        Some((Class::Unclear, _)) => {
-            words("mailprobe does not understand the refusal", "read it with `mailprobe check --trace`")
-        }
-        Some((Class::Policy, Scope::Us)) => words(
-            "the mail server refuses this machine, for example because of a blocklist",
-            "see `mailprobe doctor`, and remove the cause",
-        ),
-        Some((Class::Policy, Scope::Sender)) => words(
-            "the mail server refuses the sender address of the check",
-            "see `mailprobe doctor`, and set --mail-from to an address that accepts mail",
-        ),
-        Some((Class::Policy, _)) => words("the mail server refuses the session", LATER_OR_DOCTOR),
-        Some((Class::Temporary, _)) => words("the mail server cannot answer for now", LATER),
-        Some(_) => words("the mail server gave an answer that proves nothing", LATER),
-        None => words("the check gave no clear answer", LATER),
-    }
 }
 
 #[cfg(test)]
@@ -216,7 +163,7 @@ mod tests {
                 row.unwrap_or_else(|| panic!("{}", reason.as_str())).split('|').map(plain).collect();
             let [_, _, _, said, todo, _] = &cells[..] else { panic!("{cells:?}") };
             assert!(said.starts_with(meaning(reason)), "{}: {said}", reason.as_str());
-            assert!(todo.starts_with(advice(reason)), "{}: {todo}", reason.as_str());
+            assert!(todo.starts_with(&plain(advice(reason))), "{}: {todo}", reason.as_str());
         }
     }
 

@@ -6,6 +6,7 @@ use super::private_hosts::PrivateHosts;
 use super::program::{Failure, StartEngine};
 use super::terminal::shows_colours;
 use super::{learned, log, open_files};
+use api::CauseWords;
 use api::{Checked, Detail, Evidence, FastFindings, Findings, Reason, Verification};
 use checks::convert;
 use checks::detail::detail;
@@ -18,7 +19,7 @@ use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
 use learn::{Applied, Table};
 use lists::numbers::grouped;
 use lists::shell;
-use lists::words::{self, RuleWords};
+use lists::words;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -257,7 +258,7 @@ fn unasked(rows: &[Row], fast: bool, trouble: Option<String>) -> Option<String> 
     );
     let refusals_of_us = || budgets.iter().filter_map(|(_, refused_us)| *refused_us);
     if let Some(rule) = refusals_of_us().next() {
-        let RuleWords { meaning, advice } = words::rule(rule);
+        let CauseWords { meaning, advice } = words::rule(rule);
         text += &format!("; for {} of them, {meaning}: {advice}", refusals_of_us().count());
     }
     Some(text)

@@ -246,7 +246,8 @@ async fn has_tables(client: &Client) -> Result<bool, Error> {
     client.query_one("SELECT to_regclass('meta') IS NOT NULL", &[]).await?.try_get(0)
 }
 
-async fn meta(client: &Client, name: &str) -> Result<Option<u64>, Error> {
+/// A fact about the database.
+pub(crate) async fn meta(client: &Client, name: &str) -> Result<Option<u64>, Error> {
     let row = client.query_opt("SELECT v FROM meta WHERE k = $1", &[&name.as_bytes()]).await?;
     let bytes: Option<Vec<u8>> = row.map(|row| row.try_get(0)).transpose()?;
     Ok(bytes.and_then(|bytes| Fixed::decode(&bytes).ok()).map(|number| number.0))

@@ -160,6 +160,7 @@ impl Redb {
             clock_check,
             disk,
             has_nodes: false,
+            has_causes: true.into(),
             reuse: options.reuse,
         });
         let database = Arc::new(database);

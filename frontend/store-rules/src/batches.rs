@@ -15,6 +15,7 @@ use crate::reason::{self, GIVEN_UP, UNANSWERED};
 use crate::results::{self, Results, SealedResult};
 use crate::row::Row;
 use crate::rows::{Rows, Table, Want};
+use crate::shared::Shared;
 use crate::tables::{
     BATCH_ROWS, BATCHES, BatchRow, Expiring, FORMAT_OF_WAITS, IDEMPOTENCY, IdempotencyRow, OPEN_BATCHES,
     RowsText, batch_key, day_key, idempotency_key, split, split_rows,
@@ -140,7 +141,7 @@ fn own_answers(
     rows.iter()
         .map(|row| {
             let own = results.own(vault, account, &row.address, now)?;
-            Ok(own.map_or(UNANSWERED, |own| reason::code(own.verdict.reason)))
+            Ok(own.map_or(UNANSWERED, |own| reason::verdict_code(own.verdict)))
         })
         .collect()
 }
@@ -212,11 +213,11 @@ impl Batches<'_> {
     /// Prepares answers on the caller's thread. Answers to batches that are not open are left out.
     pub(crate) fn prepare(
         &self,
-        vault: &Vault,
+        shared: &Shared,
         answers: &[RowAnswer],
         now: UnixMs,
     ) -> Result<PreparedAnswers, StoreError> {
-        let finishing_key = finishing_key(vault, now)?;
+        let finishing_key = finishing_key(&shared.vault, now)?;
         // The sort is stable, so the first of two answers to a row remains the first.
         let mut answers = answers.to_vec();
         answers.sort_by_key(|answer| answer.batch);
@@ -232,7 +233,7 @@ impl Batches<'_> {
             for answer in answers {
                 let Some(hash) = hashes.get(answer.index as usize) else { continue };
                 let (code, result) =
-                    self.prepare_one(vault, account, AddressHash(*hash), answer.outcome, now)?;
+                    self.prepare_one(shared, account, AddressHash(*hash), answer.outcome, now)?;
                 prepared.push((answer.index as usize, code, result));
             }
             batches.push(AnsweredBatch { id, key, answers: prepared });
@@ -242,24 +243,27 @@ impl Batches<'_> {
 
     fn prepare_one(
         &self,
-        vault: &Vault,
+        shared: &Shared,
         account: AccountId,
         address: AddressHash,
         outcome: RowOutcome,
         now: UnixMs,
     ) -> Result<(u8, Option<SealedResult>), StoreError> {
+        let vault = &shared.vault;
         let (verdict, verdict_at) = match outcome {
-            RowOutcome::Unanswered => return Ok((GIVEN_UP, None)),
-            RowOutcome::Repeated(reason) => return Ok((reason::code(reason), None)),
+            RowOutcome::Unanswered(cause) => {
+                return Ok((reason::unanswered_code(shared.kept_cause(cause)), None));
+            }
+            RowOutcome::Repeated(verdict) => return Ok((reason::verdict_code(shared.kept(verdict)), None)),
             RowOutcome::Waits(cause) => return Ok((reason::wait_code(cause), None)),
-            RowOutcome::Verified(verdict) => (verdict, now),
+            RowOutcome::Verified(verdict) => (shared.kept(verdict), now),
             RowOutcome::Reused(verdict) => {
                 let record = ResultRecord { address, verdict };
                 (verdict, Results(self.0).verdict_at(vault, &record, now)?)
             }
         };
         let sealed = results::seal(vault, account, ResultRecord { address, verdict }, verdict_at, now)?;
-        Ok((reason::code(verdict.reason), Some(sealed)))
+        Ok((reason::verdict_code(verdict), Some(sealed)))
     }
 
     /// Every open batch, as [`Store::open_batches`](crate::Store::open_batches).
@@ -493,9 +497,9 @@ impl Txn<'_> {
                     }
                     *slot = code;
                     row.answered += 1;
-                    // In a list, the account's own result is free. Only such an answer has neither a result nor an end.
+                    // In a list, the account's own result is free. Only such an answer has no result, besides those that are refunded.
                     let is_own = row.of_list && result.is_none();
-                    row.refunded += u32::from(code == GIVEN_UP || is_own);
+                    row.refunded += u32::from(reason::is_refunded(code) || is_own);
                     result.as_ref().map_or(Ok(()), |result| self.put_result(result))?;
                 }
             }

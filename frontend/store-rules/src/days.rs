@@ -6,7 +6,7 @@ use crate::tables::{DAYS, day_key, day_of};
 use crate::txn::Txn;
 use api::Reason;
 use store::{AccountId, StoreError};
-use store::{DAYS_KEPT, DayCounts, UnixMs};
+use store::{DAYS_KEPT, DayCounts, UnixMs, count_one};
 
 const DAY_MS: UnixMs = 24 * 60 * 60 * 1000;
 
@@ -59,10 +59,7 @@ impl Txn<'_> {
             Charged::Rows => counts.rows += reasons.len() as u64,
         }
         for reason in reasons {
-            match counts.reasons.iter_mut().find(|(known, _)| *known == reason) {
-                Some((_, count)) => *count += 1,
-                None => counts.reasons.push((reason, 1)),
-            }
+            count_one(&mut counts.reasons, reason);
         }
         DAYS.put(self.rows, &key, &counts)
     }

@@ -11,9 +11,9 @@ use crate::reason::{self, GIVEN_UP};
 use crate::row::{Fixed, Row, row};
 use crate::rows::{Rows, Walk};
 use crate::tables::{
-    BATCHES, Expiring, FORMAT_OF_LISTS, FORMAT_OF_SHARES, IdempotencyRow, LIST_CODES, LIST_PARTS, LIST_USE,
-    LISTS, ListMore, ListRow, ListUse, META, META_FORMAT, META_LIST_USE, account_range, batch_key, list_key,
-    part_key, split,
+    BATCHES, CountCode, Expiring, FORMAT_OF_LISTS, FORMAT_OF_SHARES, IdempotencyRow, LIST_CODES, LIST_PARTS,
+    LIST_USE, LISTS, ListMore, ListRow, ListUse, META, META_FORMAT, META_LIST_USE, account_range, batch_key,
+    list_key, part_key, split,
 };
 use crate::txn::Txn;
 use crate::webhooks::list_event;
@@ -26,7 +26,7 @@ use store::{
 };
 use store::{
     BatchOfList, FoundAddresses, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListProgress, ListRoom, ListState,
-    UnixMs,
+    UnixMs, count_one,
 };
 use store::{PartPut, UploadEnd};
 use vault::{KeyClass, Place, Vault, VaultKey};
@@ -111,7 +111,7 @@ pub(crate) fn seal(vault: &Vault, list: &List) -> Result<ListRow, StoreError> {
         addresses,
         submitted,
         done,
-        counts: list.counts.clone(),
+        counts: CountCode::counts(list),
         more: (!list.by_row).then_some(more),
     })
 }
@@ -125,11 +125,13 @@ pub(crate) fn open(vault: &Vault, key: &[u8; 32], row: ListRow, now: UnixMs) -> 
     let texts = opening_key.open(Place { table: ListRow::TABLE, row: key }, &row.texts)?;
     let Texts { name, column, why } = Texts::decode(&texts).ok()?;
     let (account, id) = split(key);
-    let ListRow { created_at, state, bytes, rows, addresses, submitted, done, counts, more, .. } = row;
+    let (counts, causes) = (row.reasons(), row.causes());
+    let ListRow { created_at, state, bytes, rows, addresses, submitted, done, more, .. } = row;
     let (account, id) = (AccountId::from_bytes(account), ListId::from_bytes(id));
     let list = List::new(id, account, created_at, name);
     let (why, found) = split_why(&why);
-    let list = List { state, column, why, found, bytes, rows, addresses, submitted, done, counts, ..list };
+    let list =
+        List { state, column, why, found, bytes, rows, addresses, submitted, done, counts, causes, ..list };
     Some(match more {
         Some(ListMore { mode, is_resumable, offset, received_at, distinct, known, charged, rule }) => {
             List { mode, is_resumable, offset, received_at, distinct, known, charged, rule, ..list }
@@ -193,7 +195,12 @@ pub(crate) fn progress(
         progress.charged += row.charged_so_far();
         for code in batches::codes_of(rows, vault, key, &row)?.unwrap_or_default() {
             match (reason::of_answer(code), reason::wait_of(code)) {
-                (Some(reason), _) => progress.count(reason),
+                (Some(reason), _) => {
+                    count_one(&mut progress.counts, reason);
+                    reason::cause_of(code)
+                        .into_iter()
+                        .for_each(|cause| count_one(&mut progress.causes, cause));
+                }
                 (None, Some(cause)) if cause != WaitCause::Queue => progress.wait(cause, row.created_at),
                 (None, _) => {}
             }
@@ -627,12 +634,7 @@ impl Txn<'_> {
         let first = u64::from(row.done) * BATCH_ROWS_MAX as u64;
         // A batch that has expired has no answers.
         codes.resize((row.submitted - first).min(BATCH_ROWS_MAX as u64) as usize, GIVEN_UP);
-        for reason in codes.iter().filter_map(|&code| reason::of_code(code)) {
-            match row.counts.iter_mut().find(|(known, _)| *known == reason) {
-                Some((_, count)) => *count += 1,
-                None => row.counts.push((reason, 1)),
-            }
-        }
+        codes.iter().for_each(|&code| row.count(code));
         let part = part_key(id, row.done);
         if let Some(key) = vault.opening_key(KeyClass::List, until(row.created_at)) {
             let sealed = key.seal(Place { table: "list_codes", row: &part }, &codes)?;

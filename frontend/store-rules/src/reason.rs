@@ -1,12 +1,15 @@
 //! The codes of reasons in tables. A code never changes its meaning.
 
 use crate::row::{Codec, In, Out};
-use api::{Reason, WaitCause};
+use crate::tables::CountCode;
+use api::{Reason, UnverifiableCause as Cause, WaitCause};
+use store::Verdict;
 
 /// The code of an unanswered row.
 pub(crate) const UNANSWERED: u8 = 0;
 
-/// The code of a row of a batch that was ended: it is shown as `unverifiable` and refunded.
+/// The code of a row of a batch that was ended: it is shown as `unverifiable` and refunded. Up to format 10 also that of a row that
+/// nobody was asked about.
 pub(crate) const GIVEN_UP: u8 = 255;
 
 /// The code of an unanswered row that waits for this.
@@ -49,8 +52,35 @@ pub(crate) fn code(reason: Reason) -> u8 {
     }
 }
 
-/// The reason of a code from [`code`].
+/// Whether a row with this code is refunded, because nobody has answered about it.
+pub(crate) fn is_refunded(byte: u8) -> bool {
+    matches!(byte, 248 | 249 | GIVEN_UP)
+}
+
+/// The cause of an `unverifiable` answer, if its code has one: see [`Cause`].
+pub(crate) fn cause_of(byte: u8) -> Option<Cause> {
+    Cause::ALL.iter().copied().find(|&cause| cause as u8 == byte)
+}
+
+/// The code of a verdict.
+pub(crate) fn verdict_code(verdict: Verdict) -> u8 {
+    let cause = verdict.cause.filter(|_| verdict.reason == Reason::Unverifiable).map(|cause| cause as u8);
+    cause.filter(|&code| !is_refunded(code)).unwrap_or_else(|| code(verdict.reason))
+}
+
+/// The code of a row that nobody was asked about.
+pub(crate) fn unanswered_code(cause: Option<Cause>) -> u8 {
+    cause.map(|cause| cause as u8).filter(|&code| is_refunded(code)).unwrap_or(GIVEN_UP)
+}
+
+/// The reason of an answer that is not refunded.
 pub(crate) fn of_code(byte: u8) -> Option<Reason> {
+    let is_cause = !is_refunded(byte) && cause_of(byte).is_some();
+    if is_cause { Some(Reason::Unverifiable) } else { exactly(byte) }
+}
+
+/// The reason of a code from [`code`].
+pub(crate) fn exactly(byte: u8) -> Option<Reason> {
     Reason::ALL.into_iter().find(|&reason| code(reason) == byte)
 }
 
@@ -60,13 +90,24 @@ impl Codec for Reason {
     }
 
     fn read(input: &mut In<'_>) -> Option<Reason> {
-        of_code(input.byte()?)
+        exactly(input.byte()?)
+    }
+}
+
+/// The code of a count in a list: that of a reason, or that of a cause.
+impl Codec for CountCode {
+    fn write(&self, out: &mut Out) {
+        out.byte(self.0);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<CountCode> {
+        input.byte().filter(|&byte| exactly(byte).is_some() || cause_of(byte).is_some()).map(CountCode)
     }
 }
 
 /// The reason in a row of a batch; `None` for an unanswered row or an unknown code.
 pub(crate) fn of_answer(byte: u8) -> Option<Reason> {
-    if byte == GIVEN_UP { Some(Reason::Unverifiable) } else { of_code(byte) }
+    if is_refunded(byte) { Some(Reason::Unverifiable) } else { of_code(byte) }
 }
 
 #[cfg(test)]
@@ -75,7 +116,7 @@ mod tests {
 
     #[test]
     fn every_reason_comes_back_and_nothing_else_does() {
-        let found: Vec<_> = (0..=255).filter_map(of_code).collect();
+        let found: Vec<_> = (0..=255).filter_map(exactly).collect();
         assert_eq!(found.len(), Reason::ALL.len());
         for reason in Reason::ALL {
             assert_eq!(of_code(code(reason)), Some(reason));
@@ -87,5 +128,17 @@ mod tests {
             assert_eq!((wait_of(code), of_answer(code), is_open(code)), (Some(cause), None, true));
         }
         assert!((0..=255).all(|code| !is_open(code) || of_answer(code).is_none()));
+        let causes: Vec<_> = (0..=255).filter_map(cause_of).collect();
+        assert_eq!(causes.len(), Cause::ALL.len());
+        for &cause in Cause::ALL {
+            let byte = cause as u8;
+            assert_eq!((cause_of(byte), of_answer(byte)), (Some(cause), Some(Reason::Unverifiable)));
+            let unasked = matches!(cause, Cause::RefusalBudget | Cause::Outage);
+            assert_eq!((is_refunded(byte), of_code(byte).is_none(), exactly(byte)), (unasked, unasked, None));
+            let verdict = Verdict { cause: Some(cause), ..Reason::Unverifiable.into() };
+            assert_eq!(verdict_code(verdict), if unasked { 10 } else { byte });
+            assert_eq!(verdict_code(Verdict { reason: Reason::CatchAll, ..verdict }), 8);
+            assert_eq!(unanswered_code(Some(cause)), if unasked { byte } else { GIVEN_UP });
+        }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn seal(
     let short = retention(record.verdict.reason) == RETENTION_SHORT_MS;
     let mut row = ResultRow { short, checked_at: now, verdict_at, sealed: Vec::new() };
     let sealing_key = vault.sealing_key(row.class(), row.expires_at())?;
-    let code = reason::code(record.verdict.reason);
+    let code = reason::verdict_code(record.verdict);
     row.sealed = sealing_key.seal(place(&key), &plain(record.verdict))?;
     Ok(SealedResult { key, row, code })
 }
@@ -56,7 +56,7 @@ pub(crate) fn seal(
 /// length is constant, so it reveals nothing.
 pub(crate) fn plain(verdict: Verdict) -> [u8; 10] {
     let mut plain = [0; 10];
-    plain[0] = reason::code(verdict.reason);
+    plain[0] = reason::verdict_code(verdict);
     plain[1] = u8::from(verdict.evidence.is_some());
     plain[2..].copy_from_slice(&verdict.evidence.unwrap_or(0).to_be_bytes());
     plain
@@ -71,7 +71,7 @@ pub(crate) fn read_plain(plain: &[u8]) -> Option<Verdict> {
         [1, ref evidence @ ..] => Some(u64::from_be_bytes(evidence.try_into().ok()?)),
         _ => return None,
     };
-    Some(Verdict { reason: reason::of_code(code)?, evidence })
+    Some(Verdict { reason: reason::of_code(code)?, cause: reason::cause_of(code), evidence })
 }
 
 /// The verdict of a row; `None` if its key is gone.

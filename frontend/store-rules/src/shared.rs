@@ -3,8 +3,10 @@
 use crate::clock_check::ClockCheck;
 use crate::disk::Disk;
 use crate::index::KeyIndex;
+use api::UnverifiableCause;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use store::PlanTable;
+use store::{PlanTable, Verdict};
 use vault::Vault;
 
 /// The plans, keys and settings of an open store.
@@ -21,8 +23,23 @@ pub struct Shared {
     pub disk: Disk,
     /// Whether other nodes use the same database. Then checks in progress are noted in it.
     pub has_nodes: bool,
+    /// Whether the database has [`FORMAT_OF_CAUSES`](crate::tables::FORMAT_OF_CAUSES): once it has, it keeps it. Until then, no cause is
+    /// written.
+    pub has_causes: AtomicBool,
     /// Whether a verdict from one account's check may answer another account, which also pays for it.
     pub reuse: bool,
+}
+
+impl Shared {
+    /// A cause, if the database can keep it.
+    pub(crate) fn kept_cause(&self, cause: Option<UnverifiableCause>) -> Option<UnverifiableCause> {
+        cause.filter(|_| self.has_causes.load(Ordering::Relaxed))
+    }
+
+    /// A verdict as the database can keep it.
+    pub(crate) fn kept(&self, verdict: Verdict) -> Verdict {
+        Verdict { cause: self.kept_cause(verdict.cause), ..verdict }
+    }
 }
 
 /// The plans that the store and its writer use.

@@ -24,7 +24,9 @@ use crate::write_error::{WriteError, refuse};
 use api::Reason;
 use std::ops::RangeInclusive;
 use store::webhooks::*;
-use store::{AccountId, Authority, BatchId, ListId, ListState, MessageId, StoreError, UnixMs, WebhookId};
+use store::{
+    AccountId, Authority, BatchId, ListId, ListState, MessageId, StoreError, UnixMs, WebhookId, count_one,
+};
 use vault::{Place, Vault};
 
 /// How many of the oldest deliveries are read first in the search for one that has ended: usually it is the oldest one.
@@ -111,10 +113,7 @@ fn log_range(webhook: WebhookId) -> RangeInclusive<[u8; 32]> {
 pub(crate) fn batch_event(kind: EventKind, id: BatchId, total: u32, answers: &[u8]) -> Event {
     let mut counts: Vec<(Reason, u64)> = Vec::new();
     for reason in answers.iter().filter_map(|&answer| reason::of_answer(answer)) {
-        match counts.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((reason, 1)),
-        }
+        count_one(&mut counts, reason);
     }
     let checked = counts.iter().map(|(_, count)| count).sum();
     Event { kind, object: EventObject::Batch(id), total: total.into(), checked, counts }
@@ -129,8 +128,9 @@ pub(crate) fn list_event(id: ListId, row: &ListRow) -> Option<Event> {
         ListState::Unfit => EventKind::ListUnfit,
         ListState::Uploading | ListState::Reading | ListState::Ready | ListState::Running => return None,
     };
-    let checked = row.counts.iter().map(|(_, count)| count).sum();
-    let (object, counts) = (EventObject::List(id), row.counts.clone());
+    let counts = row.reasons();
+    let checked = counts.iter().map(|(_, count)| count).sum();
+    let object = EventObject::List(id);
     // A list of format 6 checks the address of each row.
     let total = row.more.map_or(row.addresses, |more| more.distinct);
     Some(Event { kind, object, total, checked, counts })

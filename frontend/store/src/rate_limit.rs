@@ -22,8 +22,8 @@ pub use limits::{Limits, Overrides, PerLimit};
 pub use permits::Permits;
 pub use window::{Step, Window};
 
-use crate::names::named;
 use crate::{AccountId, KeyId, UnixMs};
+use api::named;
 use shards::Shards;
 use std::collections::BTreeMap;
 

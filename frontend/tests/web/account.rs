@@ -67,13 +67,21 @@ fn a_stored_answer_says_when_a_check_asks_again() {
     let server = Server::start(&[]);
     let mut browser = Browser::signed_up(&server, "joe@example.com");
     let said = check(&mut browser, "unverifiable@example.com", "full");
-    assert!(said.contains("Check again later") && said.contains("1 credit."), "{said}");
-    let said = check(&mut browser, "unverifiable@example.com", "full");
-    assert!(
-        said.contains("Check again after ") && said.contains("A new check asks the mail server from "),
-        "{said}"
-    );
-    assert!(!said.contains("Check again later"), "{said}");
+    let generic = "waiting does not help while mail servers refuse this machine";
+    assert!(said.contains(generic) && said.contains("1 credit."), "{said}");
+    assert!(said.contains("asks again only 24 hours after this answer") && !said.contains("Cause"), "{said}");
+    // The answer of a repeat names the same cause as the first.
+    for (again, when) in [(false, "24 hours after this answer"), (true, "after 20")] {
+        let said = check(&mut browser, "blocklist@example.com", "full");
+        assert_eq!(said.contains("A new check asks the mail server from "), again, "{said}");
+        let cause = "Cause The mail server refuses this machine, for example because of a blocklist. \
+            Advice See `mailprobe doctor`, and remove the cause. A new check asks again only ";
+        assert!(
+            said.contains(&format!("{cause}{when}")) && said.contains("Only the operator of this"),
+            "{said}"
+        );
+        assert!(!said.contains("heck again"), "{said}");
+    }
 }
 
 #[test]

@@ -101,7 +101,8 @@ fn a_running_list_says_what_it_has_found_and_what_it_waits_for() {
             assert_eq!(seen["counts"], json!({"catch_all": 1, "mailbox_exists": 1}));
             assert_eq!((&seen["checked"], &seen["credits_charged"]), (&json!(2), &json!(2)));
             let page = browser.get(&path);
-            page.says("2 of 6 different addresses checked, 4 not checked yet").says("2 credits charged.");
+            page.says("2 of 6 different addresses checked, 4 not checked yet")
+                .says("0 credits charged, 2 reserved for");
             page.says("What the others wait for").says("No answer of the mail server or of DNS. 1 2");
         }
         // A key may poll 600 times in a minute, and each state of the list must be seen.
@@ -111,10 +112,15 @@ fn a_running_list_says_what_it_has_found_and_what_it_waits_for() {
     // The server that took no connection is charged; what was not asked because of us is free.
     assert_eq!(seen["counts"], json!({"catch_all": 1, "mailbox_exists": 1, "unverifiable": 4}));
     assert_eq!(seen["credits_charged"], 4);
+    let causes = ["no_connection", "refusal_budget", "outage"];
+    let causes = causes.map(|cause| json!({"cause": cause, "addresses": 1}));
+    assert_eq!(seen["unverifiable"], json!(causes));
     let page = browser.get(&path);
     page.says("8 rows: 6 different addresses, 1 duplicate, 1 without an address.");
-    page.says("4 credits charged; 2 addresses were free")
-        .says("Check again later, if a later check can tell more.");
+    page.says("4 credits charged; 2 addresses were free: 1 not answered in an outage of the service; 1 not asked because the budget")
+        .says("Act on the cause: waiting does not help while mail servers refuse this machine")
+        .says("Unverifiable addresses by cause Cause Next step Addresses The mail server accepted no connection.")
+        .says("No cause is stored");
     browser.get("/lists").says("Different addresses Different addresses checked State").says("6 6 completed");
     assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 5_000 - 4);
     let shown = server.administer_json(&["account", "show", email]);

@@ -33,7 +33,7 @@ store-redb: store store-rules vault
 store-rules: api engine store vault
 lists: api engine-proto spill usage
 learn: api engine-proto lists
-checks: api engine learn store store-rules
+checks: api engine learn lists store store-rules
 spill:
 clean: api checks engine learn lists spill store usage
 list-work: api checks engine lists spill store store-rules

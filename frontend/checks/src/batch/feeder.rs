@@ -214,9 +214,7 @@ impl Feeder {
                 None => self.store.known(one.account, &one.hash, now).await,
             };
             match known {
-                Ok(Known::Own(result)) => {
-                    queue.known(one.ticket, RowOutcome::Repeated(result.verdict.reason))
-                }
+                Ok(Known::Own(result)) => queue.known(one.ticket, RowOutcome::Repeated(result.verdict)),
                 Ok(Known::Shared(result)) => queue.known(one.ticket, RowOutcome::Reused(result.verdict)),
                 Ok(Known::Nothing) => {
                     if !self.ask(queue, &one) {
@@ -251,7 +249,7 @@ impl Feeder {
                     rows.push(Row { index: row.index, address, hash });
                 }
                 // The address was valid when the batch was created: an earlier version had other rules.
-                Err(_) => queue.answer_row(batch.batch, row.index, RowOutcome::Unanswered),
+                Err(_) => queue.answer_row(batch.batch, row.index, RowOutcome::Unanswered(None)),
             }
         }
         queue.load(&batch, rows);
@@ -400,9 +398,10 @@ fn owner(account: AccountId) -> u64 {
 /// The verdict of a row, if it has one.
 fn verdict(answer: &RowAnswer) -> Option<Reason> {
     match answer.outcome {
-        RowOutcome::Verified(verdict) | RowOutcome::Reused(verdict) => Some(verdict.reason),
-        RowOutcome::Repeated(reason) => Some(reason),
-        RowOutcome::Unanswered | RowOutcome::Waits(_) => None,
+        RowOutcome::Verified(verdict) | RowOutcome::Reused(verdict) | RowOutcome::Repeated(verdict) => {
+            Some(verdict.reason)
+        }
+        RowOutcome::Unanswered(_) | RowOutcome::Waits(_) => None,
     }
 }
 

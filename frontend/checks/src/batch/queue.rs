@@ -8,7 +8,7 @@
 //! for the account and in total. Questions that wait for the budget of their site have a separate limit, so they do not
 //! prevent the loading of other rows.
 
-use api::WaitCause;
+use api::{UnverifiableCause, WaitCause};
 use engine::proto::address::Address;
 use engine::proto::limits::BULK_PATIENCE;
 use engine::proto::retry::{BATCH_BUDGET, BATCH_LATER, BATCH_OUTAGE, Tries, left};
@@ -357,7 +357,7 @@ impl Queue {
                 self.note(&mut question, WaitCause::Outage);
                 self.postpone(question, now.saturating_add(millis(delay)));
             }
-            None => self.settle(question, RowOutcome::Unanswered),
+            None => self.settle(question, RowOutcome::Unanswered(Some(UnverifiableCause::Outage))),
         }
     }
 
@@ -374,7 +374,7 @@ impl Queue {
         let Some(mut question) = self.take(ticket) else { return };
         let left = left(self.limits.wait, question.created_at, now);
         let Some(delay) = BATCH_BUDGET.delay(Tries::default(), after, left) else {
-            return self.settle(question, RowOutcome::Unanswered);
+            return self.settle(question, RowOutcome::Unanswered(Some(UnverifiableCause::RefusalBudget)));
         };
         self.note(&mut question, WaitCause::RefusalBudget);
         if self.waiting_for_budget < WAITING_FOR_BUDGET_MAX {
@@ -492,9 +492,7 @@ impl Queue {
     fn settle(&mut self, question: RowQuestion, outcome: RowOutcome) {
         let RowQuestion { account: id, batch, rows, .. } = question;
         let others = match outcome {
-            RowOutcome::Verified(verdict) | RowOutcome::Reused(verdict) => {
-                RowOutcome::Repeated(verdict.reason)
-            }
+            RowOutcome::Verified(verdict) | RowOutcome::Reused(verdict) => RowOutcome::Repeated(verdict),
             same => same,
         };
         let outcomes = std::iter::once(outcome).chain(std::iter::repeat(others));

@@ -141,7 +141,7 @@ fn withdrawals_reach_the_store() {
     let address = store.hash_address("joe@example.com");
     let hold = HoldRef { account: id, id: EntryId::new(NOW, 2) };
     store.hold(HoldRequest { hold, credits: 1 }, NOW).wait().unwrap();
-    let verdict = Verdict { reason: Reason::MailboxExists, evidence: Some(77) };
+    let verdict = Verdict { evidence: Some(77), ..Reason::MailboxExists.into() };
     let with = Settlement { result: Some(ResultRecord { address, verdict }) };
     store.settle(hold, with, NOW).wait().unwrap();
     assert!(matches!(store.known(id, &address, NOW).wait(), Ok(Known::Own(_))));

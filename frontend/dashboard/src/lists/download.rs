@@ -24,7 +24,7 @@ pub const FORMATS: [(&str, &str, ResultFormat); 4] = [
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let unknown = || Problem::new(400, "Choose the rows and the format on the page of the list.");
     let class = visit.query("class").filter(|name| !name.is_empty());
-    let class = class.map(|name| Class::named(&name).ok_or_else(unknown)).transpose()?;
+    let class = class.map(|name| Class::parse(&name).ok_or_else(unknown)).transpose()?;
     let wanted = visit.query("format").unwrap_or_default();
     let format = FORMATS.iter().find(|(value, ..)| *value == wanted).ok_or_else(unknown)?.2;
     let list = checked_list(&visit).await?;

@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use crate::redirect;
 use crate::visit::Visit;
 use crate::{chart, page};
-use api::Reason;
+use api::{Reason, UnverifiableCause};
 use http_core::Reply;
 use list_work::actions::{Progress, StartError, WaitingAddresses, remaining_price};
 use lists::numbers::{counted, grouped};
@@ -252,7 +252,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                     " different addresses were checked, the others cost nothing. " (charged(list, done))
                 }
                 (results(list))
-                @if done.checked > 0 { section.card { (chart::verdicts(&done.counts)) } }
+                @if done.checked > 0 { section.card { (verdicts(list, done)) } }
             },
             ListState::Unfit => {
                 p.notice.bad { (list.why) }
@@ -295,7 +295,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                 section.card {
                     h2 { (grouped(list.to_check())) " different addresses checked" }
                     p { (sum_of_rows(list)) " " (charged(list, done)) }
-                    (chart::verdicts(&done.counts))
+                    (verdicts(list, done))
                 }
             }
             ListState::Cancelled if list.rows == 0 => p.notice.warn { "The list was cancelled before it was read." },
@@ -307,10 +307,22 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                 @if list.addresses > 0 {
                     (results(list))
                 }
-                @if done.checked > 0 { section.card { (chart::verdicts(&done.counts)) } }
+                @if done.checked > 0 { section.card { (verdicts(list, done)) } }
             }
         }
     })
+}
+
+/// The verdicts by reason, and those that are unverifiable by cause.
+fn verdicts(list: &List, done: &Progress) -> Markup {
+    html! {
+        (chart::verdicts(&done.counts))
+        @if list.mode == KeyMode::Live { (chart::causes(&done.causes, unverifiable(done))) }
+    }
+}
+
+fn unverifiable(done: &Progress) -> u64 {
+    done.counts.iter().filter(|(reason, _)| *reason == Reason::Unverifiable).map(|(_, count)| count).sum()
 }
 
 /// The report and the form for a download.
@@ -353,33 +365,40 @@ fn sum_of_rows(list: &List) -> String {
     )
 }
 
-/// What the checked addresses have cost, and how many of them were free.
+/// What the checked addresses have cost, and how many of them were free. Until a part of the list has ended, its credits are reserved,
+/// as on the page of the account.
 fn charged(list: &List, done: &Progress) -> String {
     let free = done.checked.saturating_sub(done.charged);
-    let credits = format!("{} charged", counted(done.charged, "credit", "credits"));
-    let unverifiable = done.counts.iter().find(|(reason, _)| *reason == Reason::Unverifiable);
+    let mut credits = format!("{} charged", counted(list.charged, "credit", "credits"));
+    let reserved = done.charged.saturating_sub(list.charged);
+    if reserved > 0 {
+        credits += &format!(", {} reserved for addresses that have a verdict", grouped(reserved));
+    }
     match list.mode {
         KeyMode::Live if free > 0 => {
-            format!("{credits}; {}", why_free(free, unverifiable.map_or(0, |(_, count)| *count)))
+            format!("{credits}; {}", why_free(free, &done.causes, unverifiable(done)))
         }
         KeyMode::Live | KeyMode::Test => format!("{credits}."),
     }
 }
 
-/// Why addresses with a verdict were free. The store keeps no cause of a free address, but one without an answer is `unverifiable`,
-/// so free addresses with another verdict were checked before.
-fn why_free(free: u64, unverifiable: u64) -> String {
+/// Why addresses with a verdict were free. Those that nobody was asked about are `unverifiable`, and have a cause, unless an earlier
+/// version has ended their check: so free addresses beyond those and the ones without a cause were checked before.
+fn why_free(free: u64, causes: &[(UnverifiableCause, u64)], unverifiable: u64) -> String {
     let before = "checked within 24 hours before";
-    let unasked = UNASKED.join(", or ");
-    let addresses = counted(free, "address was", "addresses were");
-    match free.saturating_sub(unverifiable) {
-        _ if unverifiable == 0 => format!("{addresses} free: {before}."),
-        0 => format!("{addresses} free: {before}, {unasked}."),
-        repeated => format!(
-            "{addresses} free: at least {} {before}; each of the others too, or it was {unasked}.",
-            grouped(repeated)
-        ),
+    let of =
+        |wanted| causes.iter().filter(|(cause, _)| *cause == wanted).map(|(_, count)| count).sum::<u64>();
+    let unasked = [of(UnverifiableCause::Outage), of(UnverifiableCause::RefusalBudget)];
+    let without_cause = unverifiable.saturating_sub(causes.iter().map(|(_, count)| count).sum());
+    let others = free.saturating_sub(unasked.iter().sum());
+    let unsure = others.min(without_cause);
+    let known = [(others - unsure, before), (unasked[0], UNASKED[0]), (unasked[1], UNASKED[1])];
+    let known = known.into_iter().filter(|(count, _)| *count > 0);
+    let mut parts: Vec<String> = known.map(|(count, why)| format!("{} {why}", grouped(count))).collect();
+    if unsure > 0 {
+        parts.push(format!("{} {before}, {}", grouped(unsure), UNASKED.join(", or ")));
     }
+    format!("{} free: {}.", counted(free, "address was", "addresses were"), parts.join("; "))
 }
 
 fn progress(list: &List, done: &Progress) -> Markup {
@@ -393,7 +412,7 @@ fn progress(list: &List, done: &Progress) -> Markup {
             progress #bar max=(list.to_check()) value=(done.checked) {}
             p { (sum_of_rows(list)) " " (charged(list, done)) }
             @if !done.waiting.is_empty() { (waiting(&done.waiting)) }
-            @if done.checked > 0 { (chart::verdicts(&done.counts)) }
+            @if done.checked > 0 { (verdicts(list, done)) }
         }
     }
 }
@@ -419,16 +438,21 @@ mod tests {
 
     #[test]
     fn each_cause_of_a_free_address_is_named() {
-        assert_eq!(why_free(2, 0), "2 addresses were free: checked within 24 hours before.");
-        let unsure = why_free(2, 5);
-        assert!(
-            unsure.contains("24 hours") && unsure.contains("outage") && unsure.contains("budget"),
-            "{unsure}"
+        use UnverifiableCause::{Greylisted, Outage, RefusalBudget};
+        let said =
+            |free, causes: &[(UnverifiableCause, u64)], unverifiable| why_free(free, causes, unverifiable);
+        assert_eq!(said(1, &[], 0), "1 address was free: 1 checked within 24 hours before.");
+        assert_eq!(
+            said(6, &[(Greylisted, 9), (RefusalBudget, 2), (Outage, 1)], 12),
+            "6 addresses were free: 3 checked within 24 hours before; 1 not answered in an outage of the service; 2 not asked because \
+             the budget of refused recipients was used up."
         );
-        let partly = why_free(5, 2);
+        // An earlier version has stored no cause of three addresses.
+        let partly = said(5, &[(Greylisted, 2)], 5);
         assert!(
-            partly.starts_with("5 addresses were free: at least 3 checked within 24 hours before;"),
+            partly.starts_with("5 addresses were free: 2 checked within 24 hours before; 3 checked within"),
             "{partly}"
         );
+        assert!(partly.contains("outage") && partly.contains("budget"), "{partly}");
     }
 }

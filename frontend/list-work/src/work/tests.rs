@@ -299,7 +299,7 @@ fn a_list_of_an_earlier_version_is_checked_row_by_row() {
     let rows = store.unanswered(batch).wait().unwrap();
     assert_eq!(rows.len(), 3);
     let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
-    let repeated = RowOutcome::Repeated(Reason::MailboxExists);
+    let repeated = RowOutcome::Repeated(Reason::MailboxExists.into());
     let answers = [(0, outcome), (1, outcome), (2, repeated)];
     let answers = answers.map(|(index, outcome)| RowAnswer { batch, index, outcome }).to_vec();
     store.answer_rows(answers, clock::now()).wait().unwrap();

@@ -159,7 +159,7 @@ fn further(
     let mut found: Vec<(ResultColumn, usize)> = Vec::new();
     for at in from..columns.width {
         let name = sample.text(columns.titles, at);
-        let Some(column) = name.strip_prefix(stem).and_then(ResultColumn::named) else { break };
+        let Some(column) = name.strip_prefix(stem).and_then(ResultColumn::parse) else { break };
         let is_new = found.iter().all(|(other, _)| *other != column) && !columns.addresses.contains(&at);
         if !is_new || !(rows..sample.records.len()).all(|row| column.has_value(&sample.text(row, at))) {
             break;

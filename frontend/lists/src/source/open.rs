@@ -422,7 +422,7 @@ fn key(name: &str, beginning: &Beginning, shape: &mut Shape, wanted: &[String]) 
     let names = &shape.columns.verdicts[0];
     // The results of an earlier run are no addresses of the list.
     let is_result = |key: &str| {
-        ResultColumn::named(key).is_some() || names.all().any(|name| name.as_slice() == key.as_bytes())
+        ResultColumn::parse(key).is_some() || names.all().any(|name| name.as_slice() == key.as_bytes())
     };
     let others = object.keys().filter(|key| *key != found && !is_result(key));
     let looked: Vec<Object<'_>> = objects().take(columns::LOOKED_AT).collect();

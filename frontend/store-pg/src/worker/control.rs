@@ -2,6 +2,7 @@
 
 use super::{Context, PATIENCE, Pause};
 use crate::claims;
+use crate::cluster;
 use crate::connect::{Session, explain};
 use crate::feed::{Left, PRUNE_CHANGES, READ_CHANGES};
 use crate::node::{self, Lease, LiveNodes, NotRegistered, Presence, RENEW_EVERY, Role};
@@ -16,6 +17,8 @@ use std::time::{Duration, Instant};
 use store::{ClaimedLists, HoldRef, OpenBatch, Reply, StoreError, UnixMs, clock};
 use store_rules::clock_fault;
 use store_rules::index::KeyChange;
+use store_rules::shared::Shared;
+use store_rules::tables::{FORMAT_OF_CAUSES, META_FORMAT};
 use tokio_postgres::Error;
 
 /// How often it looks whether something is due.
@@ -73,6 +76,8 @@ pub struct ControlSetup {
     pub chores: Box<dyn Fn(Left) + Send>,
     /// Reads the whole index on a thread that may block.
     pub reload: Box<dyn Fn() -> oneshot::Receiver<Reloaded> + Send>,
+    /// What is told when the format of the database rises.
+    pub shared: Arc<Shared>,
 }
 
 /// When something was done last.
@@ -296,6 +301,11 @@ impl Control {
         self.looked.done();
         let client = self.client()?;
         self.count_nodes().await?;
+        let has_causes = &self.setup.shared.has_causes;
+        if !has_causes.load(Ordering::Relaxed) {
+            let format = within(cluster::meta(client, META_FORMAT)).await?;
+            has_causes.store(format >= Some(FORMAT_OF_CAUSES.into()), Ordering::Relaxed);
+        }
         let knows_others = self.presence.is_long(Instant::now());
         let buried = within(node::bury_dead(client, self.context.node.id, knows_others)).await?;
         for id in buried {

@@ -90,16 +90,19 @@ fn a_row_is_answered_once() {
     let id = world.batch(a, &ROWS);
     world.answer(id, &[(0, Verified(MailboxExists.into())), (0, Verified(MailboxNotFound.into()))]);
     assert_eq!(
-        world.answer(id, &[(0, Unanswered), (3, Verified(CatchAll.into())), (u32::MAX, Unanswered)]),
+        world.answer(
+            id,
+            &[(0, Unanswered(None)), (3, Verified(CatchAll.into())), (u32::MAX, Unanswered(None))]
+        ),
         []
     );
     assert_eq!(world.view(a, id).unwrap().checked, 1);
     assert!(
         matches!(world.known(a, "one@example.com"), Known::Own(own) if own.verdict.reason == MailboxExists)
     );
-    assert_eq!(world.answer(id, &[(1, Verified(RoleAccount.into())), (2, Unanswered)]), [id]);
+    assert_eq!(world.answer(id, &[(1, Verified(RoleAccount.into())), (2, Unanswered(None))]), [id]);
     // It is not completed a second time, and nothing is charged or returned again.
-    assert_eq!(world.answer(id, &[(1, Unanswered), (2, Verified(CatchAll.into()))]), []);
+    assert_eq!(world.answer(id, &[(1, Unanswered(None)), (2, Verified(CatchAll.into()))]), []);
     let reasons = world.view(a, id).unwrap().results.unwrap().into_iter().map(|(_, reason)| reason);
     assert_eq!(reasons.collect::<Vec<_>>(), [MailboxExists, RoleAccount, Unverifiable]);
     assert_eq!(world.known(a, ROWS[2]), Known::Nothing);
@@ -133,7 +136,7 @@ fn rows_are_repeats_of_each_other_and_of_single_checks() {
     assert_eq!(left, [0, 2]);
     world.check(a, (96, 0, 3, 1, 0));
     let at = world.now;
-    world.answer(id, &[(0, Verified(MailboxExists.into())), (2, Repeated(CatchAll))]);
+    world.answer(id, &[(0, Verified(MailboxExists.into())), (2, Repeated(CatchAll.into()))]);
     let stored = StoredResult { verdict: MailboxExists.into(), checked_at: at };
     assert_eq!(world.known(a, "one@example.com"), Known::Own(stored));
     assert_eq!(world.known(b, "one@example.com"), Known::Shared(stored));
@@ -186,14 +189,19 @@ fn unanswered_rows_are_refunded_pack_credits_first() {
     world.grant(a, 10).unwrap();
     let id = world.batch(a, &[ROWS[0], ROWS[1], ROWS[2], "four@example.com"]);
     world.check(a, (0, 8, 102, 0, 0));
-    let answers = [(0, Unanswered), (1, Unanswered), (2, Unanswered), (3, Verified(MailboxExists.into()))];
+    let answers = [
+        (0, Unanswered(None)),
+        (1, Unanswered(None)),
+        (2, Unanswered(None)),
+        (3, Verified(MailboxExists.into())),
+    ];
     assert_eq!(world.answer(id, &answers), [id]);
     // Two pack credits and one plan credit are returned; one plan credit is spent.
     world.check(a, (1, 10, 98, 1, 0));
     let entry = &world.entries(a, 1).wait().unwrap()[0];
     assert_eq!((entry.kind, entry.spent, entry.expired), (EntryKind::Settled, 1, 0));
     let all_back = world.batch(a, &ROWS[..1]);
-    world.answer(all_back, &[(0, Unanswered)]);
+    world.answer(all_back, &[(0, Unanswered(None))]);
     world.check(a, (1, 10, 98, 1, 0));
     assert_eq!(world.entries(a, 1).wait().unwrap()[0].kind, EntryKind::Voided);
 }
@@ -207,7 +215,10 @@ fn a_refund_into_an_ended_period_is_lost_with_it() {
     let id = world.batch(a, &ROWS);
     world.check(a, (0, 0, 101, 0, 0));
     world.now = FEBRUARY;
-    assert_eq!(world.answer(id, &[(0, Unanswered), (1, Unanswered), (2, Verified(CatchAll.into()))]), [id]);
+    assert_eq!(
+        world.answer(id, &[(0, Unanswered(None)), (1, Unanswered(None)), (2, Verified(CatchAll.into()))]),
+        [id]
+    );
     // The pack credit is returned; the plan credit belongs to January and expires.
     world.check(a, (100, 1, 98, 1, 1));
 }
@@ -327,7 +338,7 @@ fn a_batch_that_stays_unfinished_is_given_up_and_refunded() {
 fn a_batch_that_a_long_stop_left_unfinished_is_given_up_after_it() {
     let (mut world, a) = World::with_account("free");
     let id = world.batch(a, &ROWS);
-    world.answer(id, &[(1, Verified(MailboxExists.into())), (2, Unanswered)]);
+    world.answer(id, &[(1, Verified(MailboxExists.into())), (2, Unanswered(None))]);
     world.now = START + 27 * DAY;
     world.reopen();
     world.check(a, (97, 0, 3, 0, 0));

@@ -2,6 +2,7 @@
 
 use crate::world::{DAY, OPERATOR, START, World};
 use api::Reason::{self, CatchAll, MailboxExists, MailboxNotFound};
+use api::UnverifiableCause::{Greylisted, Outage, RefusalBudget, RefusesMachine};
 use api::WaitCause;
 use store::RowOutcome::{Repeated, Unanswered, Verified, Waits};
 use store::*;
@@ -173,7 +174,7 @@ fn a_list_pays_only_for_what_the_account_has_not_checked_within_a_day() {
     world.check(a, (96, 0, 2, 2, 0));
     world.answer(batch, &[(0, Verified(CatchAll.into()))]);
     // A single check of the account was faster.
-    world.answer(batch, &[(2, Repeated(MailboxNotFound))]);
+    world.answer(batch, &[(2, Repeated(MailboxNotFound.into()))]);
     world.check(a, (97, 0, 0, 3, 0));
     let view = world.view(a, batch).unwrap();
     assert_eq!((view.completed, view.charged), (true, 1));
@@ -213,11 +214,15 @@ fn the_progress_of_a_list_has_its_answers_and_what_it_waits_for() {
     let later = Waits(WaitCause::RetryLater);
     world.now += HOUR;
     world.answer(first, &[(1, later), (2, later), (3, Verified(CatchAll.into()))]);
-    world.answer(first, &[(2, Waits(WaitCause::RefusalBudget)), (4, later), (4, Unanswered)]);
+    world.answer(
+        first,
+        &[(2, Waits(WaitCause::RefusalBudget)), (4, later), (4, Unanswered(Some(RefusalBudget)))],
+    );
     world.reopen();
     let found = progress(&world, &list);
     // The last row was given up without a charge.
     assert_eq!(sums(&found), (3, 1, vec![(CatchAll, 1), (MailboxExists, 1), (Reason::Unverifiable, 1)]));
+    assert_eq!(found.causes, [(RefusalBudget, 1)]);
     let waiting = |cause| WaitingRows { cause, rows: 1, created_at: born };
     assert_eq!(found.waiting, [waiting(WaitCause::RetryLater), waiting(WaitCause::RefusalBudget)]);
     // A row that waits is answered like another, is open after a restart, and an answered row does not wait.
@@ -241,6 +246,43 @@ fn the_progress_of_a_list_has_its_answers_and_what_it_waits_for() {
     let batch = world.batch(a, &["z@example.com"]);
     assert_eq!(world.answer(batch, &[(0, later)]), []);
     assert_eq!(world.answer(batch, &[(0, Verified(CatchAll.into()))]), [batch]);
+}
+
+/// A row, a repeat of its address and a single check say the same, and all of it outlives the batch of the list.
+#[test]
+fn the_cause_of_an_unverifiable_address_stays_with_it() {
+    let (mut world, a) = World::with_account("free");
+    let blocked = Verdict { cause: Some(RefusesMachine), ..Reason::Unverifiable.into() };
+    world.verify(a, "single@example.com", blocked);
+    world.reopen();
+    let own = |known| matches!(known, Known::Own(result) if result.verdict == blocked);
+    assert!(own(world.known(a, "single@example.com")));
+    let mut list = running(&world, a, 1, 7);
+    let rows = ["single", "b", "c", "d", "e", "f", "g"].map(|local| format!("{local}@example.com"));
+    let batch = submit(&mut world, &mut list, &rows.each_ref().map(|row| row.as_str()));
+    let grey = Verdict { cause: Some(Greylisted), ..blocked };
+    world.answer(batch, &[(1, Verified(blocked)), (2, Repeated(blocked)), (3, Verified(grey))]);
+    world.answer(batch, &[(4, Unanswered(Some(Outage))), (5, Verified(Reason::Unverifiable.into()))]);
+    assert!(own(world.known(a, "b@example.com")));
+    let causes = [(RefusesMachine, 3), (Greylisted, 1), (Outage, 1)];
+    let progress = world.list_progress(&list, world.now).wait().unwrap();
+    assert_eq!((progress.causes, progress.counts), (causes.to_vec(), vec![(Reason::Unverifiable, 6)]));
+    let cancelled = world.cancel_list(a, list.id, world.now).wait().unwrap().unwrap().list;
+    // Nobody was asked about the row of the outage, so it has no answer, as the one that was open.
+    assert_eq!(
+        (&cancelled.causes[..], &cancelled.counts[..]),
+        (&causes[..2], &[(Reason::Unverifiable, 5)][..])
+    );
+    let known = |known: bool| known.then_some(Reason::Unverifiable);
+    let answers = world.list_answers(&cancelled, 0).wait().unwrap().unwrap();
+    assert_eq!(answers, [true, true, true, true, false, true, false].map(known));
+    world.reopen();
+    assert_eq!(world.list(a, list.id, world.now).wait(), Ok(Some(cancelled)));
+    // In a batch, the rows have the causes.
+    let batch = world.batch(a, &["b@example.com", "x@example.com", "y@example.com"]);
+    world.answer(batch, &[(1, Unanswered(Some(RefusalBudget))), (2, Unanswered(None))]);
+    let view = world.view(a, batch).unwrap();
+    assert_eq!((view.causes, view.refunded), (vec![Some(RefusesMachine), Some(RefusalBudget), None], 2));
 }
 
 #[test]
@@ -321,7 +363,7 @@ fn a_cancelled_list_has_the_answers_of_its_complete_batches() {
     let (mut world, a) = World::with_account("free");
     let mut list = running(&world, a, 1, 2);
     let batch = submit(&mut world, &mut list, &["a@example.com", "b@example.com"]);
-    world.answer(batch, &[(0, Verified(MailboxExists.into())), (1, Unanswered)]);
+    world.answer(batch, &[(0, Verified(MailboxExists.into())), (1, Unanswered(None))]);
     let cancelled = world.cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
     assert_eq!((cancelled.batches.len(), cancelled.list.charged), (0, 1));
     let answers = world.list_answers(&list, 0).wait().unwrap().unwrap();

@@ -8,7 +8,7 @@ mod kept;
 
 use crate::postgres;
 use crate::world::{DAY, START, World, plans};
-use api::Reason;
+use api::{Reason, UnverifiableCause};
 use kept::Kept;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -106,14 +106,19 @@ fn reason() -> impl Strategy<Value = Reason> {
 }
 
 fn verdict() -> impl Strategy<Value = Verdict> {
-    (reason(), prop::option::of(0..HOSTS)).prop_map(|(reason, evidence)| Verdict { reason, evidence })
+    let causes = [UnverifiableCause::Greylisted, UnverifiableCause::RefusesMachine];
+    let unverifiable = prop::option::of(prop::sample::select(causes.to_vec()))
+        .prop_map(|cause| Verdict { cause, ..Reason::Unverifiable.into() });
+    let verdict = prop_oneof![3 => reason().prop_map(Verdict::from), 1 => unverifiable];
+    (verdict, prop::option::of(0..HOSTS)).prop_map(|(verdict, evidence)| Verdict { evidence, ..verdict })
 }
 
 fn outcome() -> impl Strategy<Value = RowOutcome> {
     prop_oneof![
         4 => verdict().prop_map(RowOutcome::Verified),
-        1 => reason().prop_map(RowOutcome::Repeated),
-        2 => Just(RowOutcome::Unanswered),
+        1 => verdict().prop_map(RowOutcome::Repeated),
+        1 => Just(RowOutcome::Unanswered(None)),
+        1 => Just(RowOutcome::Unanswered(Some(UnverifiableCause::RefusalBudget))),
     ]
 }
 

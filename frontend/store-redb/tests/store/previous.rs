@@ -1,12 +1,13 @@
 //! A data folder of an earlier release opens without a loss.
 //!
-//! `format-5/`, `format-6/`, `format-7/` and `format-9/` are such folders with a compressed database. [`make_a_folder`] wrote each at the
+//! `format-5/`, `format-6/`, `format-7/`, `format-9/` and `format-10/` are such folders with a compressed database. [`make_a_folder`] wrote each at the
 //! last commit of its format. Format 8 only added fields to rows of limited keys, which format 9 has too.
 
 use crate::world::{
     DAY, InFolder, OPERATOR, PASSWORD, START, World, new_account, new_key, new_user, new_webhook,
 };
 use api::Reason::{CatchAll, InboxFull, MailboxExists, MailboxNotFound, Unverifiable};
+use api::UnverifiableCause;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use store::rate_limit::{Bucket, Kept, Overrides, Row, Step, Window, WindowId};
@@ -106,7 +107,7 @@ fn fill(world: &mut World) {
     world.answer(batch(OPEN), &[(0, RowOutcome::Verified(MailboxExists.into()))]);
     world.answer(
         batch(COMPLETE),
-        &[(0, RowOutcome::Verified(MailboxNotFound.into())), (1, RowOutcome::Unanswered)],
+        &[(0, RowOutcome::Verified(MailboxNotFound.into())), (1, RowOutcome::Unanswered(None))],
     );
 }
 
@@ -174,7 +175,7 @@ fn a_folder_of_format_6_opens_with_all_that_it_has() {
     let batch = world.batch_of_list(&running, 0);
     world.answer(
         batch,
-        &[(0, RowOutcome::Verified(MailboxExists.into())), (2, RowOutcome::Repeated(MailboxExists))],
+        &[(0, RowOutcome::Verified(MailboxExists.into())), (2, RowOutcome::Repeated(MailboxExists.into()))],
     );
     let cancelled = world.cancel_list(alice, running.id, world.now).wait().unwrap().unwrap();
     assert_eq!((cancelled.list.state, cancelled.list.answered()), (ListState::Cancelled, 2));
@@ -233,6 +234,23 @@ fn a_folder_of_format_9_opens_with_all_that_it_has() {
     world.check(alice, (92, 50, 3, 5, 0));
 }
 
+#[test]
+fn a_folder_of_format_10_opens_with_all_that_it_has() {
+    let folder = stored(10);
+    let mut world = open(folder.path());
+    world.now = START + 1_000;
+    let alice = account(ALICE);
+    let list = List { by_row: false, offset: 15, ..list(LIST) };
+    assert_eq!(world.lists(alice, world.now).wait().unwrap(), [list]);
+    // An answer of before has no cause, and a new one has.
+    assert_eq!(world.view(alice, batch(COMPLETE)).unwrap().causes, [None, None]);
+    let verdict = Verdict { cause: Some(UnverifiableCause::Greylisted), ..Unverifiable.into() };
+    world.verify(alice, "new@example.com", verdict);
+    world.reopen();
+    let known = world.known(alice, "new@example.com");
+    assert!(matches!(known, Known::Own(result) if result.verdict == verdict));
+}
+
 fn check_all_but_lists(world: &mut World) {
     let (alice, bob) = (account(ALICE), account(BOB));
     // Alice: four checks, a row of a batch of two, and an open batch.
@@ -266,7 +284,7 @@ fn check_all_but_lists(world: &mut World) {
     let expected = [("c@x.example".to_owned(), MailboxNotFound), ("d@x.example".to_owned(), Unverifiable)];
     assert_eq!(done.results.unwrap(), expected);
     // The store continues from this state.
-    world.answer(batch(OPEN), &[(1, RowOutcome::Unanswered)]);
+    world.answer(batch(OPEN), &[(1, RowOutcome::Unanswered(None))]);
     assert!(world.view(alice, batch(OPEN)).unwrap().completed);
     world.check(alice, (94, 50, 0, 6, 0));
     world.now = START + 8 * DAY;

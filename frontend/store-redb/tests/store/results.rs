@@ -220,7 +220,7 @@ fn withdraw(world: &World, evidence: &[u64], at: UnixMs) {
 }
 
 fn resting_on(reason: Reason, evidence: u64) -> Verdict {
-    Verdict { reason, evidence: Some(evidence) }
+    Verdict { evidence: Some(evidence), ..reason.into() }
 }
 
 /// The known reason, and whether it is the account's own.

@@ -120,7 +120,7 @@ fn days_count_charges_and_are_forgotten() {
     let new = world.new_batch(a, &rows);
     let batch = world.create(new).unwrap().batch;
     assert_eq!(world.days(a, world.now).wait(), Ok(vec![]), "not before it is complete");
-    let (found, none) = (RowOutcome::Verified(Reason::MailboxExists.into()), RowOutcome::Unanswered);
+    let (found, none) = (RowOutcome::Verified(Reason::MailboxExists.into()), RowOutcome::Unanswered(None));
     world.answer(batch, &[(0, found), (1, found), (2, none)]);
     let days = world.days(a, world.now).wait().unwrap();
     let day = (START / DAY) as u32;

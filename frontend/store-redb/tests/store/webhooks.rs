@@ -147,7 +147,7 @@ fn the_end_of_a_batch_is_a_message_with_its_counts() {
     let batch = world.batch(a, &["one@example.com", "two@example.com", "three@example.com"]);
     world.answer(batch, &[(0, Verified(MailboxExists.into())), (1, Verified(MailboxExists.into()))]);
     assert_eq!(due(&world, world.now), []);
-    assert_eq!(world.answer(batch, &[(2, Unanswered)]), [batch]);
+    assert_eq!(world.answer(batch, &[(2, Unanswered(None))]), [batch]);
     assert_eq!(due(&world, world.now).len(), 1);
     let claimed = claim_one(&world, ME);
     let counts = vec![(MailboxExists, 2), (Reason::Unverifiable, 1)];

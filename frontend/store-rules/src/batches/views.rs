@@ -28,6 +28,7 @@ pub(crate) fn view(
         charged: 0,
         name: None,
         results: None,
+        causes: Vec::new(),
     };
     if row.is_open() {
         return Ok(Some(open));
@@ -38,11 +39,19 @@ pub(crate) fn view(
     let text = BATCH_ROWS.read(tables, &key, |rows| super::open_rows(vault, &key, &row, rows))?;
     let Some(text) = text.transpose()? else { return Err(super::damaged()) };
     let Some(RowsText { name, emails, answers }) = text else { return Ok(None) };
+    let causes = answers.iter().map(|&answer| reason::cause_of(answer)).collect();
     let reasons: Option<Vec<_>> = answers.into_iter().map(reason::of_answer).collect();
     let reasons = reasons.filter(|reasons| reasons.len() == emails.len()).ok_or_else(super::damaged)?;
     let results = emails.into_iter().zip(reasons).collect();
     let name = own_name(&row, name);
-    Ok(Some(BatchView { completed: true, charged: row.charged(), name, results: Some(results), ..open }))
+    Ok(Some(BatchView {
+        completed: true,
+        charged: row.charged(),
+        name,
+        results: Some(results),
+        causes,
+        ..open
+    }))
 }
 
 /// The most rows that are examined for a page, since those of lists' batches are left out.

@@ -54,7 +54,7 @@ impl Store {
     pub fn answer_rows(&self, answers: Vec<RowAnswer>, now: UnixMs) -> Pending<Vec<BatchId>, StoreError> {
         let job = Job::general(Class::Answer);
         let prepare = move |shared: &Shared, rows: &dyn Rows| {
-            Batches(rows).prepare(&shared.vault, &answers, now).map(Prepared::Write)
+            Batches(rows).prepare(shared, &answers, now).map(Prepared::Write)
         };
         self.write_prepared(job, prepare, move |txn, answers| Ok(txn.answer_rows(answers, now)?))
     }

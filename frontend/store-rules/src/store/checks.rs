@@ -30,9 +30,13 @@ impl Store {
     /// even if the queue is full, so every hold can be answered.
     pub fn settle(&self, hold: HoldRef, with: Settlement, now: UnixMs) -> Pending<Balance, SettleError> {
         Pending::begin(|| {
-            let seal = |record| results::seal(&self.shared().vault, hold.account, record, now, now);
+            let shared = self.shared();
+            let seal = |record: ResultRecord| {
+                let record = ResultRecord { verdict: shared.kept(record.verdict), ..record };
+                results::seal(&shared.vault, hold.account, record, now, now)
+            };
             let result = with.result.map(seal).transpose()?;
-            let (key, has_nodes) = (result.as_ref().map(|result| result.key), self.shared().has_nodes);
+            let (key, has_nodes) = (result.as_ref().map(|result| result.key), shared.has_nodes);
             let job = Job::of(hold.account, Class::Answer).with_wants(move |out| {
                 want_entry(hold, out);
                 if let Some(key) = key {

@@ -1,12 +1,15 @@
 //! The tables and rows of lists: their data, their content, their index, and their answers.
 
 use super::{AccountId, join, key_of};
+use crate::reason;
 use crate::row::{Codec, In, Out, codes, row};
 use crate::rows::{Blob, Table, TypedTable};
-use api::Reason;
+use api::{Reason, UnverifiableCause};
 use std::collections::BTreeSet;
 use store::ListId;
-use store::{KeyMode, LIST_INDEX_NUMBER_BYTES, LIST_PART_BYTES, ListState, UnixMs, list_expires_at};
+use store::{
+    KeyMode, LIST_INDEX_NUMBER_BYTES, LIST_PART_BYTES, List, ListState, UnixMs, count_one, list_expires_at,
+};
 
 /// Lists, by account and list.
 pub const LISTS: TypedTable<[u8; 32], ListRow> = TypedTable::new(Table::Lists);
@@ -50,9 +53,23 @@ pub struct ListRow {
     pub addresses: u64,
     pub submitted: u64,
     pub done: u32,
-    pub counts: Vec<(Reason, u64)>,
+    pub counts: Vec<(CountCode, u64)>,
     /// What lists of format 6 and earlier do not have.
     pub more: Option<ListMore>,
+}
+
+/// What a list counts, as the code of a reason or of a cause of `unverifiable`. Only a database of
+/// [`FORMAT_OF_CAUSES`](super::FORMAT_OF_CAUSES) has the latter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CountCode(pub u8);
+
+impl CountCode {
+    /// The counts of a list.
+    pub fn counts(list: &List) -> Vec<(CountCode, u64)> {
+        let reasons = list.counts.iter().map(|&(reason, count)| (CountCode(reason::code(reason)), count));
+        let causes = list.causes.iter().map(|&(cause, count)| (CountCode(cause as u8), count));
+        reasons.chain(causes).collect()
+    }
 }
 
 /// The part of [`ListRow`] that came with format 7.
@@ -99,6 +116,25 @@ impl ListRow {
                 self.addresses.saturating_mul(LIST_INDEX_NUMBER_BYTES)
             }
             _ => 0,
+        }
+    }
+
+    /// The counts of answers by reason.
+    pub fn reasons(&self) -> Vec<(Reason, u64)> {
+        self.counts.iter().filter_map(|(code, count)| Some((reason::exactly(code.0)?, *count))).collect()
+    }
+
+    /// The counts of `unverifiable` answers by cause.
+    pub fn causes(&self) -> Vec<(UnverifiableCause, u64)> {
+        self.counts.iter().filter_map(|(code, count)| Some((reason::cause_of(code.0)?, *count))).collect()
+    }
+
+    /// Counts an answer with this code, unless it is refunded.
+    pub fn count(&mut self, code: u8) {
+        let Some(reason) = reason::of_code(code) else { return };
+        count_one(&mut self.counts, CountCode(reason::code(reason)));
+        if reason::cause_of(code).is_some() {
+            count_one(&mut self.counts, CountCode(code));
         }
     }
 

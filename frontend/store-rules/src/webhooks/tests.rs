@@ -131,6 +131,7 @@ fn remote(endpoints: u8, messages: u8) -> (Remote, Shared) {
         clock_check: crate::clock_check::ClockCheck::default(),
         disk: Disk::UNKNOWN,
         has_nodes: true,
+        has_causes: true.into(),
         reuse: false,
     };
     let mut remote = Remote::default();

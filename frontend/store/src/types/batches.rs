@@ -3,7 +3,7 @@
 use super::results::{AddressHash, Verdict};
 use crate::UnixMs;
 use crate::id::{AccountId, BatchId};
-use api::{Reason, WaitCause};
+use api::{Reason, UnverifiableCause, WaitCause};
 use std::fmt;
 
 /// The largest number of rows in a batch.
@@ -132,9 +132,10 @@ pub enum RowOutcome {
     Reused(Verdict),
     /// The account's own result of the last 24 hours, or that of the same address in another row. It is charged like
     /// any row, and nothing new is stored.
-    Repeated(Reason),
-    /// No server was asked, because of an outage or a budget of refused recipients: the row is shown as `unverifiable`, is refunded, and is no repeat.
-    Unanswered,
+    Repeated(Verdict),
+    /// No server was asked, because of an outage or a budget of refused recipients: the row is shown as `unverifiable`, is refunded, and
+    /// is no repeat. Other causes than these two are not stored.
+    Unanswered(Option<UnverifiableCause>),
     /// No answer yet: the row of a list waits for this. In other batches it is ignored.
     Waits(WaitCause),
 }
@@ -158,6 +159,8 @@ pub struct BatchView {
     pub name: Option<String>,
     /// Every row in the order of submission, after completion.
     pub results: Option<Vec<(String, Reason)>>,
+    /// For each of these rows, why it is `unverifiable`, if that is known.
+    pub causes: Vec<Option<UnverifiableCause>>,
 }
 
 /// A batch in a list of batches.

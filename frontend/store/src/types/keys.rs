@@ -2,7 +2,7 @@
 
 use crate::UnixMs;
 use crate::id::{AccountId, KeyId};
-use crate::names::named;
+use api::named;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;

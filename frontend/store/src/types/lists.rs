@@ -5,7 +5,7 @@ use super::keys::KeyMode;
 use super::users::Authority;
 use crate::UnixMs;
 use crate::id::{AccountId, BatchId, ListId};
-use api::{Reason, WaitCause};
+use api::{Reason, UnverifiableCause, WaitCause};
 use std::fmt;
 
 /// How long a list is kept after its creation, in milliseconds.
@@ -194,6 +194,8 @@ pub struct List {
     pub done: u32,
     /// How often each reason occurs in the answers.
     pub counts: Vec<(Reason, u64)>,
+    /// How often each known cause occurs among the `unverifiable` answers.
+    pub causes: Vec<(UnverifiableCause, u64)>,
     /// The number of bytes that are stored.
     pub offset: u64,
     /// Whether a test key owns it: then it costs nothing, and no server is asked.
@@ -232,6 +234,7 @@ impl List {
             submitted: 0,
             done: 0,
             counts: Vec::new(),
+            causes: Vec::new(),
             offset: 0,
             mode: KeyMode::Live,
             is_resumable: false,
@@ -296,6 +299,8 @@ pub struct ListProgress {
     pub checked: u64,
     /// How often each reason occurs among them.
     pub counts: Vec<(Reason, u64)>,
+    /// How often each known cause occurs among those that are `unverifiable`.
+    pub causes: Vec<(UnverifiableCause, u64)>,
     /// The credits that they cost.
     pub charged: u64,
     /// The addresses of open batches that wait for something else than their turn.
@@ -313,19 +318,19 @@ pub struct WaitingRows {
     pub created_at: UnixMs,
 }
 
+/// Counts one more of a kind.
+pub fn count_one<T: PartialEq>(counts: &mut Vec<(T, u64)>, kind: T) {
+    match counts.iter_mut().find(|(known, _)| *known == kind) {
+        Some((_, count)) => *count += 1,
+        None => counts.push((kind, 1)),
+    }
+}
+
 impl ListProgress {
     /// The progress of a list as far as it has taken the answers of its batches.
     pub fn of(list: &List) -> ListProgress {
-        let (checked, counts) = (list.answered(), list.counts.clone());
-        ListProgress { checked, counts, charged: list.charged, waiting: Vec::new() }
-    }
-
-    /// Counts an answer with this reason.
-    pub fn count(&mut self, reason: Reason) {
-        match self.counts.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, count)) => *count += 1,
-            None => self.counts.push((reason, 1)),
-        }
+        let (checked, counts, causes) = (list.answered(), list.counts.clone(), list.causes.clone());
+        ListProgress { checked, counts, causes, charged: list.charged, waiting: Vec::new() }
     }
 
     /// Counts an address that waits, in a batch with this time of creation.

@@ -4,7 +4,7 @@ use super::ledger::HoldRef;
 use super::users::Authority;
 use crate::credits::Balance;
 use crate::{ConnectionId, UnixMs};
-use api::Reason;
+use api::{Reason, UnverifiableCause};
 use std::fmt;
 
 /// How long an account's own check answers its repeats, in milliseconds.
@@ -75,15 +75,18 @@ pub enum Begun {
 pub struct Verdict {
     /// The reason of the verdict.
     pub reason: Reason,
+    /// Why the address is `unverifiable`; `None` with another reason, and if the cause is not known. A database does not keep the causes
+    /// of addresses that nobody was asked about: they have no verdict.
+    pub cause: Option<UnverifiableCause>,
     /// The engine's keyed hash of the domain and host whose behaviour is the evidence; `None` if there is no such
     /// evidence. A verdict is not used again after its evidence is withdrawn.
     pub evidence: Option<u64>,
 }
 
-/// A verdict without evidence about a host's behaviour.
+/// A verdict without a cause, and without evidence about a host's behaviour.
 impl From<Reason> for Verdict {
     fn from(reason: Reason) -> Verdict {
-        Verdict { reason, evidence: None }
+        Verdict { reason, cause: None, evidence: None }
     }
 }
 

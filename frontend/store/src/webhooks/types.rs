@@ -2,9 +2,10 @@
 
 use super::{EndpointHealth, OLD_SECRETS_MAX, WEBHOOKS_MAX};
 use crate::id::{AccountId, BatchId, ListId, MessageId, WebhookId};
-use crate::names::{named, quiet_debug};
+use crate::names::quiet_debug;
 use crate::{StoreError, UnixMs};
 use api::Reason;
+use api::named;
 use std::fmt;
 use thiserror::Error;
 

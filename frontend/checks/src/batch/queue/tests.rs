@@ -4,6 +4,7 @@ use super::*;
 use api::Reason;
 
 const SECOND: u64 = 1_000;
+const OUTAGE: RowOutcome = RowOutcome::Unanswered(Some(UnverifiableCause::Outage));
 const WAIT: u64 = 1_200 * SECOND;
 const OUTAGE_WAIT: u64 = 3_600 * SECOND;
 /// The creation time of the batches in these tests.
@@ -133,15 +134,15 @@ fn equal_addresses_are_one_question() {
     let out = hand_out(&mut queue, BORN);
     assert_eq!(locals(&out), ["a", "b"]);
     queue.found(out[0].0, Reason::MailboxExists.into(), None, BORN);
-    queue.known(out[1].0, RowOutcome::Repeated(Reason::CatchAll));
-    let same = RowOutcome::Repeated(Reason::MailboxExists);
+    queue.known(out[1].0, RowOutcome::Repeated(Reason::CatchAll.into()));
+    let same = RowOutcome::Repeated(Reason::MailboxExists.into());
     assert_eq!(
         answers(&mut queue),
         [
             (0, RowOutcome::Verified(Reason::MailboxExists.into())),
             (2, same),
             (3, same),
-            (1, RowOutcome::Repeated(Reason::CatchAll))
+            (1, RowOutcome::Repeated(Reason::CatchAll.into()))
         ]
     );
     assert!(queue.is_empty());
@@ -268,7 +269,7 @@ fn an_outage_is_waited_out_and_in_the_end_refunded() {
     }
     assert_eq!(asked[..8], [0, 1, 3, 7, 15, 31, 63, 123]);
     assert_eq!((asked[8], asked.last()), (183, Some(&3600)));
-    assert_eq!(answers(&mut queue), [(0, RowOutcome::Unanswered), (1, RowOutcome::Unanswered)]);
+    assert_eq!(answers(&mut queue), [(0, OUTAGE), (1, OUTAGE)]);
     assert!(queue.is_empty());
 }
 
@@ -299,10 +300,8 @@ fn rows_over_the_budget_of_their_site_wait_and_are_refunded() {
         assert_eq!(asked[..expected.len()], expected);
         assert_eq!(asked.last(), Some(&(WAIT / SECOND)), "a last time at the deadline");
         let found = RowOutcome::Verified(Reason::MailboxExists.into());
-        assert_eq!(
-            answers(&mut queue),
-            [(1, found), (0, RowOutcome::Unanswered), (2, RowOutcome::Unanswered)]
-        );
+        let budget = RowOutcome::Unanswered(Some(UnverifiableCause::RefusalBudget));
+        assert_eq!(answers(&mut queue), [(1, found), (0, budget), (2, budget)]);
         assert!(queue.is_empty() && queue.accounts.is_empty());
     }
 }
@@ -365,10 +364,7 @@ fn an_old_batch_gets_a_try_before_it_is_refunded() {
     let out = hand_out(&mut queue, now);
     queue.found(out[0].0, Reason::MailboxExists.into(), None, now);
     queue.failed(out[1].0, now);
-    assert_eq!(
-        answers(&mut queue),
-        [(0, RowOutcome::Verified(Reason::MailboxExists.into())), (1, RowOutcome::Unanswered)]
-    );
+    assert_eq!(answers(&mut queue), [(0, RowOutcome::Verified(Reason::MailboxExists.into())), (1, OUTAGE)]);
 }
 
 #[test]
@@ -478,7 +474,7 @@ fn any_course_of_events_answers_every_row_once() {
                     0..4 => queue.found(ticket, Reason::MailboxExists.into(), None, now),
                     4..6 => queue.found(ticket, Reason::Unverifiable.into(), after(random.u64(..400)), now),
                     6 => queue.failed(ticket, now),
-                    7 => queue.known(ticket, RowOutcome::Repeated(Reason::CatchAll)),
+                    7 => queue.known(ticket, RowOutcome::Repeated(Reason::CatchAll.into())),
                     8 => queue.put_back(ticket),
                     9..11 => queue.over_budget(ticket, Duration::from_secs(random.u64(..2_000)), now),
                     _ => queue.give_up(now, begin + UNDER_WAY_TIME_MAX * random.u32(..2)),
@@ -546,7 +542,7 @@ fn rows_wait_from_the_entry_of_their_batch_to_their_answer() {
     assert_eq!(queue.rows_waiting(), 4, "the batch is not loaded yet, and counts once");
     assert_eq!(queue.to_load(BORN), Some(open));
     // A row without a valid address is answered at once, and two rows have the same address.
-    queue.answer_row(open.batch, 6, RowOutcome::Unanswered);
+    queue.answer_row(open.batch, 6, RowOutcome::Unanswered(None));
     queue.load(&open, vec![row(7, "a"), row(8, "a"), row(9, "b")]);
     assert_eq!(queue.rows_waiting(), 3);
     let out = hand_out(&mut queue, BORN);

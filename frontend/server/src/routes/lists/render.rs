@@ -14,7 +14,7 @@ use store::{List, ListState};
 ///
 /// 503: the store cannot be read.
 pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
-    let Progress { checked, counts, charged, waiting, problem } =
+    let Progress { checked, counts, causes, charged, waiting, problem } =
         call.worker.shared.lists.actions.progress(&list).await?;
     // A list without an address was read as well.
     let is_read = list.rows > 0 || !matches!(list.state, ListState::Uploading | ListState::Reading);
@@ -41,6 +41,10 @@ pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
         created_at: Iso8601(list.created_at).to_string(),
         expires_at: Iso8601(list.expires_at()).to_string(),
         counts: Counts(counts),
+        unverifiable: causes
+            .into_iter()
+            .map(|(cause, addresses)| api::UnverifiableAddresses { cause, addresses })
+            .collect(),
         waiting: waiting.into_iter().map(wait).collect(),
         name: (!list.name.is_empty()).then_some(list.name),
     })

@@ -76,7 +76,7 @@ impl Told {
             let Some(id) = batch.id.filter(|_| rng.u8(0..3) == 0) else { continue };
             for index in 0..ROWS {
                 let outcome = match rng.u8(0..4) {
-                    0 => RowOutcome::Unanswered,
+                    0 => RowOutcome::Unanswered(None),
                     1 => RowOutcome::Verified(Reason::MailboxExists.into()),
                     2 => RowOutcome::Verified(Reason::CatchAll.into()),
                     _ => continue,
@@ -175,11 +175,11 @@ impl Batch {
         for ((index, (address, reason)), (_, (asked, _))) in (0..).zip(results).zip(&self.rows) {
             assert_eq!(*address, email(key, index));
             let outcome = asked.iter().find(|outcome| match outcome {
-                RowOutcome::Unanswered => *reason == Reason::Unverifiable,
+                RowOutcome::Unanswered(_) => *reason == Reason::Unverifiable,
                 RowOutcome::Verified(verified) => verified.reason == *reason,
                 RowOutcome::Reused(_) | RowOutcome::Repeated(_) | RowOutcome::Waits(_) => false,
             });
-            spent += u64::from(*outcome.expect("an answer of ours") != RowOutcome::Unanswered);
+            spent += u64::from(*outcome.expect("an answer of ours") != RowOutcome::Unanswered(None));
         }
         spent
     }

@@ -42,7 +42,7 @@ impl Told {
         }
         self.next += 1;
         let hold = HoldRef { account, id: EntryId::new(NOW, self.next) };
-        let verdict = Verdict { reason: Reason::MailboxExists, evidence: Some(host) };
+        let verdict = Verdict { evidence: Some(host), ..Reason::MailboxExists.into() };
         let record = ResultRecord { address: address(store, self.next), verdict };
         if charge(store, hold, record).is_some_and(|(_, answered)| answered) {
             self.verdicts.insert(self.next, host);

@@ -38,8 +38,12 @@ struct Batch {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
-    Charged(Reason),
-    Refunded,
+    Charged(Reason, Option<UnverifiableCause>),
+    Refunded(Option<UnverifiableCause>),
+}
+
+fn charged(verdict: Verdict) -> Answer {
+    Answer::Charged(verdict.reason, verdict.cause)
 }
 
 fn email(address: usize) -> String {
@@ -48,7 +52,8 @@ fn email(address: usize) -> String {
 
 impl Stored {
     fn is_shared(&self, now: UnixMs) -> bool {
-        now < self.verdict_at + if self.verdict.reason == Reason::CatchAll { DAY } else { 7 * DAY }
+        now < self.verdict_at
+            + if retention(self.verdict.reason) == RETENTION_SHORT_MS { DAY } else { 7 * DAY }
     }
 }
 
@@ -152,10 +157,8 @@ impl Run {
         let hold = self.model.holds.len() - 1;
         self.model.holds[hold].of_batch = true;
         let own = |&address| self.model.kept.own(account, address, now);
-        let answers: Vec<_> = addresses
-            .iter()
-            .map(|address| own(address).map(|own| Answer::Charged(own.verdict.reason)))
-            .collect();
+        let answers: Vec<_> =
+            addresses.iter().map(|address| own(address).map(|own| charged(own.verdict))).collect();
         let completed = answers.iter().all(Option::is_some);
         self.model.kept.batches.push(Batch {
             id: new.id,
@@ -187,7 +190,7 @@ impl Run {
         let batch = &mut self.model.kept.batches[batch];
         batch.completed_at = Some(self.world.now);
         let refunded =
-            batch.answers.iter().filter(|answer| **answer == Some(Answer::Refunded)).count() as u64;
+            batch.answers.iter().filter(|answer| matches!(answer, Some(Answer::Refunded(_)))).count() as u64;
         let held = &mut self.model.holds[batch.hold];
         let pack = refunded.min(held.pack);
         let plan = refunded - pack;
@@ -212,15 +215,14 @@ impl Run {
         for &(index, outcome) in rows {
             let Some(slot @ None) = modeled.answers.get_mut(index) else { continue };
             *slot = Some(match outcome {
-                RowOutcome::Unanswered => Answer::Refunded,
+                RowOutcome::Unanswered(cause) => Answer::Refunded(cause),
                 RowOutcome::Verified(verdict) => {
                     let stored = Stored { verdict, checked_at: now, verdict_at: now };
                     self.model.kept.results.insert((modeled.account, modeled.addresses[index]), stored);
-                    Answer::Charged(verdict.reason)
+                    charged(verdict)
                 }
-                RowOutcome::Repeated(reason) => Answer::Charged(reason),
+                RowOutcome::Repeated(verdict) | RowOutcome::Reused(verdict) => charged(verdict),
                 RowOutcome::Waits(_) => continue,
-                RowOutcome::Reused(verdict) => Answer::Charged(verdict.reason),
             });
         }
         let complete = modeled.answers.iter().all(Option::is_some);
@@ -247,7 +249,7 @@ impl Run {
             .collect();
         for &batch in &late {
             for answer in &mut self.model.kept.batches[batch].answers {
-                answer.get_or_insert(Answer::Refunded);
+                answer.get_or_insert(Answer::Refunded(None));
             }
             self.complete(batch);
         }
@@ -306,15 +308,13 @@ impl Run {
         let view = view.unwrap();
         assert_eq!((view.completed, view.checked), (batch.completed_at.is_some(), batch.answered()));
         let answered: Option<Vec<_>> = batch.answers.iter().copied().collect();
-        let expected = answered.map(|answers| {
-            let reason = |answer| match answer {
-                Answer::Charged(reason) => reason,
-                Answer::Refunded => Reason::Unverifiable,
-            };
-            let rows = batch.addresses.iter().zip(answers);
-            rows.map(|(&address, answer)| (email(address), reason(answer))).collect()
-        });
-        assert_eq!(view.results, expected);
+        let said = |answer| match answer {
+            Answer::Charged(reason, cause) => (reason, cause),
+            Answer::Refunded(cause) => (Reason::Unverifiable, cause),
+        };
+        let (reasons, causes): (Vec<_>, Vec<_>) = answered.iter().flatten().copied().map(said).unzip();
+        let rows = batch.addresses.iter().map(|&address| email(address)).zip(reasons);
+        assert_eq!((view.results, view.causes), (answered.map(|_| rows.collect()), causes));
     }
 }
 

@@ -3,7 +3,8 @@
 use super::{Mortals, in_turn, nodes, now, two_nodes, wait_all, wait_until};
 use crate::postgres::{self, InSchema};
 use crate::world::{OPERATOR, START, new_account, new_key, plans};
-use api::Reason::CatchAll;
+use api::Reason::{CatchAll, Unverifiable};
+use api::UnverifiableCause;
 use store::rate_limit::Overrides;
 use store::*;
 use store_rules::Store;
@@ -122,6 +123,43 @@ fn a_database_that_older_nodes_can_use_takes_no_rows_that_they_cannot_read() {
 }
 
 #[test]
+fn a_database_that_older_nodes_can_use_keeps_no_cause() {
+    let Some(url) = postgres::url() else { return };
+    let schema = InSchema::new(url);
+    let open = |node| store_pg::open(schema.options(node, true), plans(), START).unwrap().0;
+    let a = AccountId::new(START, 1);
+    open(1).create_account(NewAccount { plan: "scale".into(), ..new_account(a, "a") }, START).wait().unwrap();
+    let set_format = |format: u8| {
+        let text = format!("UPDATE meta SET v = '\\x{format:02x}00000000000000' WHERE k = 'format'::bytea");
+        schema.execute(&text);
+    };
+    set_format(10);
+    let store = open(2);
+    let (mut number, cause) = (1_u8, UnverifiableCause::Greylisted);
+    let mut kept = || {
+        number += 1;
+        let (id, address) = (BatchId::new(START, number.into()), AddressHash([number; 16]));
+        let rows = vec![NewRow { email: "x@example.com".into(), address }; 2];
+        let new = NewBatch { id, account: a, name: None, rows, idempotency: None, mode: BatchMode::Live };
+        store.create_batch(new, OPERATOR, START).wait().unwrap();
+        let verdict = Verdict { cause: Some(cause), ..Unverifiable.into() };
+        let outcomes =
+            [RowOutcome::Verified(verdict), RowOutcome::Unanswered(Some(UnverifiableCause::Outage))];
+        let answers = [0, 1].map(|index| RowAnswer { batch: id, index, outcome: outcomes[index as usize] });
+        assert_eq!(store.answer_rows(answers.to_vec(), START).wait(), Ok(vec![id]));
+        let Ok(Known::Own(own)) = store.known(a, &address, START).wait() else { panic!("it is stored") };
+        let view = store.batch(a, id, START).wait().unwrap().unwrap();
+        assert_eq!((own.verdict.reason, view.refunded), (Unverifiable, 1));
+        (own.verdict.cause, view.causes)
+    };
+    assert_eq!(kept(), (None, vec![None, None]));
+    set_format(11);
+    wait_until("the node knows the new format", || {
+        kept() == (Some(cause), vec![Some(cause), Some(UnverifiableCause::Outage)])
+    });
+}
+
+#[test]
 fn there_are_no_more_clients_than_allowed_over_both_nodes() {
     let Some(url) = postgres::url() else { return };
     let schema = InSchema::new(url);
@@ -155,7 +193,7 @@ fn a_withdrawal_on_one_node_holds_on_the_other_at_once() {
     for (round, (here, there)) in [(0, 1), (1, 0), (0, 0), (1, 1)].into_iter().enumerate() {
         let evidence = round as u64;
         let email = format!("{round}@example.com");
-        let verdict = Verdict { reason: CatchAll, evidence: Some(evidence) };
+        let verdict = Verdict { evidence: Some(evidence), ..CatchAll.into() };
         world.on(here).verify(a, &email, verdict);
         assert!(matches!(world.on(there).known(a, &email), Known::Own(_)));
         world.nodes()[there].withdraw(vec![evidence], world.now).wait().unwrap();
@@ -168,7 +206,7 @@ fn a_withdrawal_on_one_node_holds_on_the_other_at_once() {
 #[test]
 fn the_same_evidence_is_withdrawn_on_both_nodes_at_once() {
     let Some((mut world, a)) = two_nodes("free") else { return };
-    let verdict = Verdict { reason: CatchAll, evidence: Some(3) };
+    let verdict = Verdict { evidence: Some(3), ..CatchAll.into() };
     world.verify(a, "one@example.com", verdict);
     for _ in 0..10 {
         let withdrawn = in_turn(&world, 0..20, |node, _| node.withdraw(vec![1, 2, 3], world.now));

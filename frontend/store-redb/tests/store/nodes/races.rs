@@ -116,7 +116,7 @@ fn a_withdrawal_that_is_renewed_when_it_expires_is_kept() {
         purged.wait().unwrap();
         for evidence in [0, 50, 99] {
             let email = format!("{round}-{evidence}@example.com");
-            world.verify(a, &email, Verdict { reason: MailboxExists, evidence: Some(evidence) });
+            world.verify(a, &email, Verdict { evidence: Some(evidence), ..MailboxExists.into() });
             assert_eq!(world.known(a, &email), Known::Nothing, "withdrawn at the same time, round {round}");
         }
         // The longest time in which a note of a withdrawal is of use.

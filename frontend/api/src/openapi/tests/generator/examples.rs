@@ -4,8 +4,8 @@ use crate::{
     Account, BatchCreated, BatchPage, BatchState, BatchStatus, BatchSummary, Checks, Counts, Delivery,
     DeliveryAttempt, DeliveryError, DeliveryList, DeliveryStatus, Detail, Dns, ErrorBody, ErrorCode,
     Evidence, FastFindings, Findings, Flags, FoundAddresses, Issue, IssueType, List, ListPage, ListStatus,
-    ListWait, Offender, Reason, ResultRow, SubscriptionStatus, Verification, WaitCause, Webhook,
-    WebhookDisabledReason, WebhookEvent, WebhookList, WebhookTested,
+    ListWait, Offender, Reason, ResultRow, SubscriptionStatus, UnverifiableAddresses, UnverifiableCause,
+    Verification, WaitCause, Webhook, WebhookDisabledReason, WebhookEvent, WebhookList, WebhookTested,
 };
 use serde_json::{Value, json};
 
@@ -178,6 +178,7 @@ fn list(status: ListStatus, problem: Option<&str>) -> List {
         credits_required: None,
         credits_charged: 0,
         counts: Counts::default(),
+        unverifiable: Vec::new(),
         waiting: Vec::new(),
         problem: problem.map(str::to_owned),
         created_at: "2026-06-01T09:00:00+00:00".into(),
@@ -204,7 +205,8 @@ fn list(status: ListStatus, problem: Option<&str>) -> List {
             checked: 2,
             progress: 100,
             credits_charged: 2,
-            counts: Counts(vec![(Reason::MailboxExists, 1), (Reason::MailboxNotFound, 1)]),
+            counts: Counts(vec![(Reason::MailboxExists, 1), (Reason::Unverifiable, 1)]),
+            unverifiable: vec![UnverifiableAddresses { cause: UnverifiableCause::Greylisted, addresses: 1 }],
             ..read
         },
     }
