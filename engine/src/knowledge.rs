@@ -247,9 +247,10 @@ impl Knowledge {
         self.mailbox(host, now).filter(|_| is_open)
     }
 
-    /// Records that a session asked about the known mailbox before all other recipients, and the host did not accept it.
-    pub(crate) fn on_mailbox_first_failed(&mut self, host: &Rc<str>, now: Instant) {
-        if let Some(known) = self.mailboxes.get_mut(host) {
+    /// Records that a session asked about the known mailbox before all other recipients, and the host did not accept it. Changes
+    /// nothing if the known mailbox is another address by now.
+    pub(crate) fn on_mailbox_first_failed(&mut self, host: &Rc<str>, address: &str, now: Instant) {
+        if let Some(known) = self.mailbox_mut(host, address) {
             known.failed = Some(now);
         }
     }
@@ -287,12 +288,15 @@ impl Knowledge {
 
     /// Records that the host accepted its known mailbox again. False if the known mailbox is another address, or if there is none.
     pub(crate) fn on_mailbox_again(&mut self, host: &Rc<str>, address: &str, now: Instant) -> bool {
-        let Some(known) = self.mailboxes.get_mut(host).filter(|known| known.address == address) else {
-            return false;
-        };
+        let Some(known) = self.mailbox_mut(host, address) else { return false };
         (known.until, known.failed, known.refused) = (now + KNOWN_MAILBOX_TTL, None, false);
         self.mailbox_changes += 1;
         true
+    }
+
+    /// The known mailbox of the host, if it is this address.
+    fn mailbox_mut(&mut self, host: &Rc<str>, address: &str) -> Option<&mut KnownMailbox> {
+        self.mailboxes.get_mut(host).filter(|known| known.address == address)
     }
 
     /// Whether the known mailbox stays if the host accepts another mailbox now. `kept` may be the copy of a route. If this copy is
@@ -313,15 +317,17 @@ impl Knowledge {
 
     /// Records that the host now refuses its known mailbox. True if the mailbox was proven: then the host has changed, and the
     /// mailbox stays known, so that other sessions notice the change too. An unproven mailbox may never have existed, so it is
-    /// forgotten within ten minutes.
-    pub(crate) fn on_mailbox_refused(&mut self, host: &Rc<str>, now: Instant) -> bool {
-        let Some(known) = self.mailboxes.get_mut(host) else { return false };
-        if !known.proven {
-            self.mailbox_changes += 1;
+    /// forgotten within ten minutes. False also if the known mailbox is another address: another session may have recorded a newer
+    /// one while the reply was due, and a canary is never recorded before it is accepted.
+    pub(crate) fn on_mailbox_refused(&mut self, host: &Rc<str>, address: &str, now: Instant) -> bool {
+        let Some(known) = self.mailbox_mut(host, address) else { return false };
+        let proven = known.proven;
+        if !proven {
             known.until = known.until.min(now + KNOWN_MAILBOX_AGE);
             known.refused = true;
+            self.mailbox_changes += 1;
         }
-        known.proven
+        proven
     }
 
     /// Records the answer of the host to a single check.

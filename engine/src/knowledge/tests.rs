@@ -155,7 +155,10 @@ fn one_mailbox_of_a_host_is_known_for_an_hour() {
     knowledge.on_mailbox(&host, "v@a.example", true, later);
     assert_eq!(knowledge.mailbox(&host, now + KNOWN_MAILBOX_TTL).as_deref(), Some("v@a.example"));
     assert_eq!(knowledge.mailbox(&host, later + KNOWN_MAILBOX_TTL), None);
-    assert!(knowledge.on_mailbox_refused(&host, later), "the host has changed, not the mailbox");
+    assert!(
+        knowledge.on_mailbox_refused(&host, "v@a.example", later),
+        "the host has changed, not the mailbox"
+    );
     assert!(knowledge.mailbox(&host, later).is_some());
     for n in 0..2 * KNOWN_MAILBOXES_MAX {
         knowledge.on_mailbox(&format!("mx{n}.example").into(), "u@a.example", true, later);
@@ -163,8 +166,26 @@ fn one_mailbox_of_a_host_is_known_for_an_hour() {
     assert!(knowledge.mailboxes.len() <= KNOWN_MAILBOXES_MAX);
     let last = later + KNOWN_MAILBOX_TTL;
     knowledge.on_mailbox(&host, "u@a.example", false, last);
-    assert!(!knowledge.on_mailbox_refused(&host, last), "nothing was proven of it");
+    assert!(!knowledge.on_mailbox_refused(&host, "u@a.example", last), "nothing was proven of it");
     assert_eq!(knowledge.mailbox(&host, last + KNOWN_MAILBOX_AGE), None);
+}
+
+#[test]
+fn a_refusal_of_another_address_says_nothing_of_the_known_mailbox() {
+    let (now, host): (Instant, Rc<str>) = (Instant::now(), "mx.a.example".into());
+    for proven in [true, false] {
+        let mut knowledge = Knowledge::default();
+        knowledge.on_mailbox(&host, "old@a.example", false, now);
+        let later = now + KNOWN_MAILBOX_AGE;
+        let until = later + KNOWN_MAILBOX_TTL - Duration::from_millis(1);
+        knowledge.on_mailbox(&host, "new@a.example", proven, later);
+        // The replies about the old mailbox, or about a canary, come after another session has replaced the old mailbox.
+        assert!(!knowledge.on_mailbox_refused(&host, "old@a.example", later), "proven: {proven}");
+        knowledge.on_mailbox_first_failed(&host, "old@a.example", later);
+        assert_eq!(knowledge.mailbox_first(&host, until).as_deref(), Some("new@a.example"));
+        assert_eq!(knowledge.mailbox_first(&host, later).as_deref(), Some("new@a.example"));
+        assert_eq!(knowledge.on_mailbox_refused(&host, "new@a.example", later), proven);
+    }
 }
 
 #[test]
@@ -188,7 +209,7 @@ fn a_mailbox_that_failed_in_front_of_others_is_not_asked_there_again_at_once() {
     assert_eq!(knowledge.mailbox_first(&host, now), None);
     knowledge.on_mailbox(&host, "u@a.example", true, now);
     assert_eq!(knowledge.mailbox_first(&host, now).as_deref(), Some("u@a.example"));
-    knowledge.on_mailbox_first_failed(&host, now);
+    knowledge.on_mailbox_first_failed(&host, "u@a.example", now);
     assert_eq!(knowledge.mailbox_first(&host, now), None);
     assert!(knowledge.mailbox(&host, now).is_some(), "it is known all the same");
     assert!(knowledge.mailbox_first(&host, now + CONTROL_UNKNOWN_TTL).is_some());

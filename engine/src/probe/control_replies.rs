@@ -60,9 +60,10 @@ pub(super) fn control_answered(
     }
     if let Some(host) = &asked.elsewhere
         && told == QuestionResult::Refused
-        && !asking.knowledge.borrow_mut().on_mailbox_refused(host, at)
+        && !asking.knowledge.borrow_mut().on_mailbox_refused(host, &asked.recipient, at)
     {
-        // No session has proven that the mailbox exists, so its refusal shows nothing.
+        // No session has proven that this mailbox exists, or the host has another known mailbox by now, so the refusal shows
+        // nothing.
         told = QuestionResult::Nothing;
     }
     match (asked.question, told) {

@@ -86,7 +86,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     state.known_asked_first = Some(1);
     let asked = AskedQuestion {
         question: ProofQuestion::KnownFirst,
-        recipient,
+        recipient: recipient.clone(),
         private: true,
         elsewhere: Some(Rc::clone(&host)),
     };
@@ -97,7 +97,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     if place.works().evidence.has_accepted() {
         return Some(after);
     }
-    place.asking.knowledge.borrow_mut().on_mailbox_first_failed(&host, R::now());
+    place.asking.knowledge.borrow_mut().on_mailbox_first_failed(&host, &recipient, R::now());
     Some(if after == NextStep::Open { NextStep::Leave } else { after })
 }
 
