@@ -155,11 +155,7 @@ fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
     let (Place { asking, group, .. }, now) = (**context, context.now);
     match effect {
         EndEffect::Nothing => {}
-        EndEffect::TlsFailed => {
-            if context.state().on_tls_failed() {
-                context.state().set_down(now + HOST_DOWN, "tls_failed");
-            }
-        }
+        EndEffect::TlsFailed => context.state().on_tls_failed(),
         EndEffect::PushBack(rule) => push_back(context, rule),
         EndEffect::SlowDown(_, said) => slow_down(context, &said),
         EndEffect::Refused(reply, said) => {

@@ -108,10 +108,10 @@ impl RouteState {
         self.plain_only
     }
 
-    /// STARTTLS or the TLS handshake failed, so further sessions do without TLS. Returns true if it had failed before; in that case
-    /// the host cannot be used.
-    pub(crate) fn on_tls_failed(&mut self) -> bool {
-        std::mem::replace(&mut self.plain_only, true)
+    /// STARTTLS or the TLS handshake failed, so further sessions do without TLS. Several sessions that were opened at the same time
+    /// may fail; this shows no more than one that fails.
+    pub(crate) fn on_tls_failed(&mut self) {
+        self.plain_only = true;
     }
 
     /// In a session, the host changed the way in which it accepts or refuses recipients.

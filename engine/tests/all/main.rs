@@ -14,3 +14,4 @@ mod resolvers;
 mod rests;
 mod support;
 mod tarpits;
+mod tls;

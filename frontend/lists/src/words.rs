@@ -104,6 +104,7 @@ pub fn cause(rule: &str) -> Option<Cause> {
         "source_rested" => Cause::SourceRests,
         "ipv6_only" | "no_source" => Cause::NoSource,
         "no_smtputf8" => Cause::NoSmtputf8,
+        // Outputs of earlier versions have `tls_failed`.
         "tls_failed" | "not_smtp" => Cause::FaultyServer,
         "dns_denial_unproven" => Cause::DnsDenial,
         _ if rule.starts_with("dns_") => Cause::Dns,
