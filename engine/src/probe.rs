@@ -135,9 +135,9 @@ async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
 /// Runs the transactions of an open session, releases the answers that the session still holds, and ends the session.
 async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) -> NextSession {
     let group = place.group;
-    let one_transaction = session.dialog.extensions().transactions_max == Some(1)
-        || group.site.state().pace.has_one_transaction();
-    let mut state = SessionState::new(one_transaction);
+    let declared = session.dialog.extensions().transactions_max.unwrap_or(u32::MAX);
+    let transactions_max = declared.min(group.site.state().pace.transactions_allowed());
+    let mut state = SessionState::new(transactions_max);
     group.on_session_begun(place.session);
     let end = transact(place, &mut session, &mut state).await;
     if let SessionEnd::Quit(_) = end

@@ -238,9 +238,9 @@ impl SitePace {
         self.filled = until;
     }
 
-    /// Whether a session of the site may have only one transaction.
-    pub fn has_one_transaction(&self) -> bool {
-        self.transactions.limit == 1
+    /// How many transactions a session of the site may have, as far as the site has shown a limit.
+    pub fn transactions_allowed(&self) -> u32 {
+        self.transactions.limit
     }
 
     /// Whether sessions with the site have a low limit of refusals, by the profile or by the behaviour of the site.
@@ -309,7 +309,8 @@ impl SitePace {
         if tally.asked >= self.recipients.limit {
             self.recipients.kept();
         }
-        if tally.transactions >= self.transactions.limit {
+        // Most sessions keep their last transaction for a proof, which may need none.
+        if tally.transactions > 0 && tally.transactions >= self.transactions.limit.saturating_sub(1) {
             self.transactions.kept();
         }
     }

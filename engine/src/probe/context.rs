@@ -146,8 +146,8 @@ impl ProbeContext<'_> {
         let no_postmaster = asked.is_some_and(|domain| knowledge.has_no_postmaster(domain, now));
         drop(knowledge);
         // A session with only one transaction can ask no further questions after it.
-        let known = !state.one_transaction && self.known_mailbox().is_some();
-        let no_postmaster = no_postmaster || state.one_transaction;
+        let known = !state.takes_one_transaction() && self.known_mailbox().is_some();
+        let no_postmaster = no_postmaster || state.takes_one_transaction();
         Context { trusted: self.group.is_trusted(), known, no_postmaster }
     }
 

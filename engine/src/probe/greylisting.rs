@@ -38,7 +38,7 @@ pub(super) async fn introduce<R: Runtime>(
     let (recipients, refusals) = context.group.site.state().pace.left(&state.tally);
     let most = if context.group.is_one_domain() { 1 } else { usize::MAX };
     domains.truncate(most.min(recipients).min(refusals));
-    if domains.is_empty() || state.one_transaction {
+    if domains.is_empty() || state.takes_one_transaction() {
         return None;
     }
     let counted = context.reserve(domains.len(), REFUSALS_KEPT_FOR_PROOF);

@@ -45,7 +45,9 @@ pub(super) async fn prove<R: Runtime>(
             // There is no recipient for any of the questions. `askable` has recorded this, so the next round does not ask them.
             continue;
         }
-        if asked.len() > context.asking.refusal_room_for_proof(context.group, context.now) {
+        if asked.len() > context.asking.refusal_room_for_proof(context.group, context.now)
+            || state.transactions_left() == 0
+        {
             break;
         }
         fit(&mut asked, context.group.site.state().pace.left(&state.tally));
@@ -71,7 +73,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     state: &mut SessionState,
 ) -> Option<NextStep> {
     let ends_soon = place.group.site.state().pace.errors_allowed() <= REFUSALS_CARRIED_MAX;
-    let is_wanted = ends_soon && !place.group.is_trusted() && !state.one_transaction;
+    let is_wanted = ends_soon && !place.group.is_trusted() && !state.takes_one_transaction();
     if !is_wanted || state.known_asked_first.is_some() || place.works().evidence.has_accepted() {
         return None;
     }
@@ -80,7 +82,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     let context = &place.at(R::now());
     let host = Rc::clone(&context.route().host);
     let recipient = context.asking.knowledge.borrow().mailbox_first(&host, context.now)?;
-    if !has_room_after_one_more(context, session, &state.tally) {
+    if !has_room_after_one_more(context, state) {
         return None;
     }
     state.known_asked_first = Some(1);
@@ -102,18 +104,16 @@ pub(super) async fn open_with_known<R: Runtime>(
 }
 
 /// Whether the session would have room for works after a transaction with one recipient.
-fn has_room_after_one_more<R: Runtime>(
-    context: &ProbeContext<'_>,
-    session: &Session<R>,
-    tally: &Tally,
-) -> bool {
+fn has_room_after_one_more(context: &ProbeContext<'_>, state: &SessionState) -> bool {
+    let tally = state.tally;
     let (transactions, asked, answers) = (tally.transactions + 1, tally.asked + 1, tally.answers + 1);
-    let behind = Tally { transactions, asked, answers, ..*tally };
-    let most = session.dialog.extensions().transactions_max;
+    let behind = Tally { transactions, asked, answers, ..tally };
+    // After the transaction about the works, the proof needs another one.
+    let has_transactions = state.transactions_left() > 2;
     let pace = &context.group.site.state().pace;
     // The budget needs room for two: the known mailbox, which may be refused, and a recipient of the next transaction.
-    context.asking.refusal_room_for_proof(context.group, context.now) > 1
-        && most.is_none_or(|most| most > transactions)
+    has_transactions
+        && context.asking.refusal_room_for_proof(context.group, context.now) > 1
         && pace.next_transaction(&behind) > 0
         && pace.left(&behind).0 > 0
 }
@@ -217,7 +217,7 @@ impl Questions {
     /// asks about them.
     pub(super) fn beside(context: &ProbeContext<'_>, state: &SessionState, works: &[Work]) -> Questions {
         let mut asked: Vec<Option<AskedQuestion>> = Vec::new();
-        for work in works.iter().filter(|_| state.one_transaction) {
+        for work in works.iter().filter(|_| state.takes_one_transaction()) {
             let domain = work.address.domain();
             let question = ProofQuestion::Control { domain: context.domain_key(domain), second: false };
             if !asked.iter().flatten().any(|asked| asked.question == question) {

@@ -34,9 +34,8 @@ pub(super) fn room<R: Runtime>(
         let tally = if planted(Fault::IgnoreSessionLimits) { Tally::default() } else { state.tally };
         (pace.next_transaction(&tally), pace.bounds_errors())
     };
-    let transactions = |most: u32| most.saturating_sub(state.tally.transactions);
-    let transactions = extensions.transactions_max.map_or(u32::MAX, transactions);
-    if state.one_transaction && recipients > 1 {
+    let transactions = state.transactions_left();
+    if state.takes_one_transaction() && recipients > 1 {
         // Each work may need a control recipient in the same transaction.
         recipients = recipients.min(TRANSACTION_RECIPIENTS_MAX) / 2;
     }
@@ -53,8 +52,9 @@ pub(super) fn room<R: Runtime>(
         let evidence = &context.works().evidence;
         (evidence.domains_unproven_count(), evidence.is_empty())
     };
-    if !holds_none && transactions == 1 {
-        return SessionRoom::Proof;
+    if transactions == 1 && state.tally.transactions > 0 {
+        // The last transaction is kept for the proof. After works, there would be no transaction for their proof.
+        return if holds_none { SessionRoom::Spent } else { SessionRoom::Proof };
     }
     if bounds_errors {
         // After the last refusal that the site allows in a session, the site ends the session or delays its replies. So some of the

@@ -91,9 +91,9 @@ pub(super) enum NextStep {
 pub(super) struct SessionState {
     pub(super) tally: Tally,
     pub(super) notes: SessionNotes,
-    /// Whether the server takes only one transaction in a session. Then this transaction also asks about the control recipients
-    /// (recipients that do not exist) of its domains.
-    pub(super) one_transaction: bool,
+    /// The most transactions that the session may have: by the limit that the server declares (MAILMAX of RFC 9422), and by the one
+    /// that the site had shown when the session began.
+    transactions_max: u32,
     /// How many known mailboxes the session asked about before its works: 0 or 1. `None` until this is decided.
     pub(super) known_asked_first: Option<u32>,
     tarpit: Tarpit,
@@ -210,8 +210,19 @@ impl ProbeContext<'_> {
 }
 
 impl SessionState {
-    pub(super) fn new(one_transaction: bool) -> SessionState {
-        SessionState { one_transaction, ..SessionState::default() }
+    pub(super) fn new(transactions_max: u32) -> SessionState {
+        SessionState { transactions_max, ..SessionState::default() }
+    }
+
+    /// Whether the server takes only one transaction in a session. Then this transaction also asks about the control recipients
+    /// (recipients that do not exist) of its domains.
+    pub(super) fn takes_one_transaction(&self) -> bool {
+        self.transactions_max == 1
+    }
+
+    /// How many more transactions the session may have.
+    pub(super) fn transactions_left(&self) -> u32 {
+        self.transactions_max.saturating_sub(self.tally.transactions)
     }
 
     fn on_reply(&mut self, reply: &Reply) {

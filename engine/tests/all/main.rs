@@ -15,3 +15,4 @@ mod rests;
 mod support;
 mod tarpits;
 mod tls;
+mod transactions;

@@ -185,7 +185,10 @@ fn limits_without_errors_are_told_apart_by_where_the_session_ended() {
     assert_eq!((pace.next_transaction(&tally(2, 8, 0)), pace.next_transaction(&tally(3, 9, 0))), (20, 0));
     let (mut pace, _) = lab();
     pace.on_cut_off(&tally(2, 12, 6), End::Mail, 1);
-    assert!(pace.has_one_transaction() && !pace.bounds_errors(), "it took RSET after six refusals");
+    assert!(pace.transactions_allowed() == 1 && !pace.bounds_errors(), "it took RSET after six refusals");
+    (0..PACE_TRY_AFTER).for_each(|_| pace.on_spent(&tally(1, 6, 0)));
+    (0..PACE_TRY_AFTER).for_each(|_| pace.on_spent(&tally(1, 6, 0)));
+    assert_eq!(pace.transactions_allowed(), 4, "a session keeps its last transaction for a proof");
     let (mut pace, _) = lab();
     pace.on_cut_off(&Tally { transactions: 1, asked: 20, answers: 12, errors: 0 }, End::Recipient, 1);
     assert_eq!((pace.next_transaction(&tally(0, 0, 0)), pace.next_transaction(&tally(7, 12, 0))), (12, 0));
