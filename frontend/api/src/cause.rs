@@ -48,10 +48,10 @@ macro_rules! causes {
 }
 
 const LATER: &str = "check again later";
-const LATER_OR_DOCTOR: &str = "check again later; if most domains have this rule, run `mailprobe doctor`";
+const LATER_OR_DOCTOR: &str = "check again later; if most domains have this cause, run `mailprobe doctor`";
 const AS_CATCH_ALL: &str = "no check can decide: decide as for catch_all";
 const HOUR_THEN_CATCH_ALL: &str =
-    "check again after an hour; if the rule is the same, decide as for catch_all";
+    "check again after an hour; if the cause is the same, decide as for catch_all";
 
 causes! {
     Greylisted = 20, "the mail server asks to come back after some minutes (greylisting)", "check again after 15 minutes";

@@ -156,7 +156,7 @@ mod tests {
              session-closing                    1  the mail server cannot answer for now: check again later; --max-wait 15m tries again within \
              one run\n    \
              site_silent                        1  not asked: the mail server did not answer about other addresses: check again later; if most \
-             domains have this rule, run `mailprobe doctor`; --max-wait 15m tries again within one run\n"
+             domains have this cause, run `mailprobe doctor`; --max-wait 15m tries again within one run\n"
         );
         // The text does not suggest a value that was too short.
         assert!(
