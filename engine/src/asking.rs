@@ -168,15 +168,15 @@ impl Asking {
         self.state().budget(group).map_or(usize::MAX, room)
     }
 
-    /// As [`Asking::refusal_room`], but for recipients that are asked about only to prove answers. A part of the budget is kept for
-    /// them.
+    /// Like [`Asking::refusal_room`], but for recipients that are asked about only to prove answers. A part of the budget is kept
+    /// for them.
     pub(crate) fn refusal_room_for_proof(&self, group: &Group, now: Instant) -> usize {
         let room = |budget: &mut SiteRefusals| budget.room_for_proof(self.shared().refusal_step(now));
         self.state().budget(group).map_or(usize::MAX, room)
     }
 
-    /// If the budget of refused recipients is used up, and no reply that is still due can make room, answers all works that wait at
-    /// the site for the source of this group, and returns true.
+    /// If the budget of refused recipients is used up and no outstanding reply can make room, answers all works that wait at the
+    /// site for the source of this group, and returns true.
     pub(crate) fn answer_if_over_budget(&self, group: &Group, now: Instant) -> bool {
         let used_up = |budget: &mut SiteRefusals| {
             let is_used_up = budget.is_used_up(self.shared().refusal_step(now));
@@ -194,9 +194,9 @@ impl Asking {
         true
     }
 
-    /// Answers a row of a list or batch without a question if the route that it would use first does not rest, and leads to a host
-    /// that is known to accept every recipient of the domain ([`Knowledge::needs_no_question`]). Returns every other work, and each
-    /// address that needs SMTPUTF8.
+    /// Answers a row of a list or batch without a question if its first usable route is not resting, and the host of this route is
+    /// known to accept every recipient of the domain ([`Knowledge::needs_no_question`]). Returns every other work, and each address
+    /// that needs SMTPUTF8.
     pub(crate) fn answer_if_known_catch_all(&self, group: &Group, work: Work, now: Instant) -> Option<Work> {
         if !group.state().catch_alls || work.address.needs_smtputf8() {
             return Some(work);
@@ -261,7 +261,7 @@ impl Asking {
         self.state().starved.iter().filter_map(Weak::upgrade).any(another) || group.is_another_queued()
     }
 
-    /// An empty trace for a session, if any request asked for one.
+    /// An empty trace for a session, if any request has asked for a trace.
     pub(crate) fn trace(&self) -> Option<Vec<String>> {
         self.common.wants_traces().then(Vec::new)
     }

@@ -69,7 +69,7 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
     if !sometimes(Fault::Break(Invariant::GroupActive)) {
         asking.state().active.entry(group.number).or_insert_with(|| Rc::clone(&group));
     }
-    // If no route is left for any waiting work, for example because all hosts are down, the works are given up now.
+    // If none of the waiting works has a route left, for example because all hosts are down, they are given up now.
     if group.next(now) == Next::Nothing {
         asking.answer_unroutable(&group, now);
     }
@@ -83,8 +83,8 @@ pub(crate) fn begin_wanted<R: Runtime>(asking: &Rc<Asking>, now: Instant) {
     wanting.iter().for_each(|group| dispatch::<R>(asking, group, now));
 }
 
-/// Starts sessions for a group until the group wants no more or may have no more. If the group wants more, it is queued until a
-/// session ends or a timer fires, unless no route is left or all its works were answered because the budget is used up.
+/// Starts sessions for a group until the group wants no more or may have no more. A group that wants more is queued until a session
+/// ends or a timer fires. It is not queued if no route is left, or if all its works were answered because the budget is used up.
 fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
     let site = &group.site;
     loop {

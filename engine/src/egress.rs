@@ -48,7 +48,7 @@ pub(crate) struct Source {
     warned: AtomicU64,
     /// For [`Way::Kernel`]: the address from which the kernel sends over IPv4, found at its first use. `None` if there is no route.
     own_ipv4: OnceLock<Option<IpAddr>>,
-    /// As `own_ipv4`, over IPv6.
+    /// Like `own_ipv4`, but over IPv6.
     own_ipv6: OnceLock<Option<IpAddr>>,
 }
 
@@ -74,7 +74,7 @@ enum Way {
 }
 
 impl Pool {
-    /// As [`Pool::new`], after a check that the addresses of the sources belong to this machine.
+    /// Like [`Pool::new`], but first checks that the addresses of the sources belong to this machine.
     pub(crate) fn on_this_host(config: &EngineConfig) -> Result<Pool, StartError> {
         for source in &config.sources {
             if let Configured::Address(address) = source.way {

@@ -257,7 +257,7 @@ impl Knowledge {
 
     /// Records that the host accepted this mailbox. `proven`: the session also showed that the host refuses recipients that do not
     /// exist. The mailbox becomes the known one if the host has none. A proven mailbox also replaces an unproven one at once, and a
-    /// proven one after ten minutes. An unproven mailbox replaces only an unproven one that was not refused since, after ten
+    /// proven one after ten minutes. An unproven mailbox replaces only an unproven one that has not been refused since, after ten
     /// minutes.
     pub(crate) fn on_mailbox(
         &mut self,

@@ -45,8 +45,8 @@
 //!    anew. If the connection is lost, works that need a proof are put back.
 //! 6. A work is *put back* for the next transaction if this one is full; for another host if this one cannot tell; or for another
 //!    session if the site is busy, the session ended or the reply has no proof (at most four times; some returns do not count).
-//! 7. A work *begins anew* if DNS gave no answer, if no host is left and its last failure was a temporary reply, or if the control
-//!    recipient of an accepted work had one. After 1 to 31 s, the shard sends the work to step 2 (`common.rs`). This happens once,
+//! 7. A work *begins anew* if DNS gave no answer, if no host is left and the last failure was a temporary reply, or if the control
+//!    recipient of an accepted work got one. After 1 to 31 s, the shard sends the work to step 2 (`common.rs`). This happens once,
 //!    or twice if the control recipient is the second cause, but not if the wait would be too long.
 //! 8. The [`Answer`] is a [`Finding`] if a list, DNS, a reply or the knowledge of the host decides. Otherwise it is the *fallback*
 //!    of the work, which is a finding too: `unverifiable`, with the rule of its last failure since step 2. An [`Outage`] says

@@ -252,7 +252,7 @@ impl Walks {
 
 /// The approximate memory of a kept result in bytes.
 fn size_of_walk(domain: &Domain, found: &Found, trace: &[String]) -> usize {
-    // What an allocation takes in addition to its content, with the counts of an `Arc`.
+    // What an allocation takes in addition to its content, including the reference counts of an `Arc`.
     const ALLOCATION: usize = 24;
     let text = |text: &str| text.len() + ALLOCATION;
     let plan = match found {

@@ -305,8 +305,8 @@ impl Work {
         self.fallback.observed = self.heard.clone();
     }
 
-    /// As [`Work::set_fallback`], for a host that was not asked about the address. `reply` is the reply of the host that caused
-    /// this, such as its greeting, if there was one.
+    /// Like [`Work::set_fallback`], but for a host that was not asked about the address. `reply` is the reply because of which it
+    /// was not asked, such as its greeting, if there was one.
     pub(crate) fn set_fallback_at(
         &mut self,
         host: &str,
@@ -318,7 +318,7 @@ impl Work {
         self.fallback.observed = self.observation(host, reply);
     }
 
-    /// As [`Work::set_fallback_heard`], for a failure that has probably passed after `again`.
+    /// Like [`Work::set_fallback_heard`], but for a failure that has probably passed after `again`.
     pub(crate) fn set_fallback_heard_for_now(
         &mut self,
         rule: &'static str,
@@ -329,7 +329,7 @@ impl Work {
         self.again = Some(again);
     }
 
-    /// As [`Work::set_fallback`], for a failure that has probably passed after `again`.
+    /// Like [`Work::set_fallback`], but for a failure that has probably passed after `again`.
     pub(crate) fn set_fallback_for_now(
         &mut self,
         rule: &'static str,

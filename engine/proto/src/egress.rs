@@ -54,8 +54,8 @@ impl Families {
     }
 }
 
-/// The index of the source for `site`. `hosts` has the families of the site's addresses; `None` if no source has one of these
-/// families. Each source is given by a name that never changes and by its families.
+/// The index of the source for `site`. `hosts` has the families of the site's addresses. Returns `None` if no source has one of
+/// these families. Each source is given by a name that never changes and by its families.
 pub fn choose<'s>(
     sources: impl Iterator<Item = (&'s str, Families)>,
     site: &str,

@@ -279,8 +279,8 @@ pub const GROUPS_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const SHARD_CACHE_BYTES_MIN: usize = 256 * 1024;
 /// How long a group without work is kept after its last session, or after its beginning if it had none.
 pub const GROUP_IDLE: Duration = Duration::from_secs(120);
-/// As [`GROUP_IDLE`], if nothing was learned about the site, the hosts and the domains of the group. This is a little longer than
-/// [`SESSION_IDLE`].
+/// Like [`GROUP_IDLE`], but for a group if nothing was learned about its site, its hosts and its domains. This is a little longer
+/// than [`SESSION_IDLE`].
 pub const GROUP_IDLE_FRESH: Duration = Duration::from_secs(5);
 
 const _: () = assert!(SESSION_IDLE.as_secs() < GROUP_IDLE_FRESH.as_secs());
@@ -307,7 +307,7 @@ pub const CHANGES_MAX: u8 = 2;
 pub const RETURNS_MAX: u8 = 4;
 
 /// Number of equal refusals in a row that count as a blanket refusal (the same refusal for every recipient), if their words or
-/// codes leave no doubt that the recipients are not the cause.
+/// codes clearly show that the recipients are not the cause.
 pub const BLANKET_CERTAIN_MIN: u8 = 5;
 /// Number of equal refusals in a row that count as a blanket refusal, whatever their words and codes are.
 pub const BLANKET_ANY_MIN: u8 = 20;
@@ -339,8 +339,8 @@ pub const REST_SHORT: Duration = Duration::from_secs(5);
 /// proven. The reason: if a host changes its behaviour, the answers of all open sessions are worthless. Trusted operators have no
 /// such limit, and there is none while single checks wait.
 pub const PROVEN_ANSWERS_A_SESSION: u32 = 500;
-/// A group may also have one more session whenever it has had open sessions for this time again, so that a slow server does not
-/// stay at one session for long.
+/// A group may also have one more session for each period of this length for which it has had open sessions without a break, so
+/// that a slow server does not stay at one session for long.
 pub const UNPROVEN_SESSION_AFTER: Duration = Duration::from_secs(2);
 /// A group gets another session if enough works wait for each open one. The longer the group has had open sessions, the fewer works
 /// are enough, so that slow servers get more sessions: after this time half as many, after twice this time a third, and so on.
@@ -404,8 +404,8 @@ pub const KNOWN_DOMAINS_MAX: usize = 50_000;
 /// Once a host has refused this number of single checks in a row, over all sessions, that refusal and each further one needs a
 /// proof: mailprobe asks about a known mailbox of the host, if there is one.
 pub const REFUSALS_SINGLE_MAX: u32 = 6;
-/// Most refused single checks in a row in one session that need no proof. The number is lower, because several sessions may get
-/// refusals at once before a change of the host is noticed.
+/// Most refused single checks in a row in one session that need no proof. The number is lower than [`REFUSALS_SINGLE_MAX`], because
+/// several sessions may get refusals at once before a change of the host is noticed.
 pub const REFUSALS_SINGLE_SESSION_MAX: u32 = 3;
 /// How long a mailbox that a host accepted counts as a known mailbox of this host.
 pub const KNOWN_MAILBOX_TTL: Duration = Duration::from_secs(3600 + 600);

@@ -164,7 +164,7 @@ impl SpamTraps {
 
 impl fmt::Debug for SpamTraps {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Traps are secrets of their operators and never reach a log.
+        // Spam traps are secret, so they never reach a log.
         write!(f, "SpamTraps({})", self.entries.len())
     }
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The state of all resolvers: whether any of them answers.
 #[derive(Debug, Default)]
 pub struct Resolvers {
-    /// Whether any lookup was answered since the start.
+    /// Whether any lookup has been answered since the start.
     ever_answered: AtomicBool,
     answered: AtomicU32,
     /// Lookups in a row that got no reply from any resolver, while no other lookup was answered either.
@@ -44,8 +44,8 @@ impl Resolvers {
     }
 
     /// A lookup has ended. `answered` says whether some resolver replied to it, and `before` how many lookups had been answered
-    /// when it began. A lookup without a reply counts only if no other one was answered meanwhile. Otherwise its messages were
-    /// probably lost: in a burst, those of several lookups can be lost, and these lookups then end together.
+    /// when it began. A lookup without a reply counts only if no other one was answered meanwhile. If another one was answered, the
+    /// messages of this lookup were probably lost: a burst can lose the messages of several lookups, which then end together.
     pub fn note(&self, answered: bool, before: u32) {
         if answered {
             let was_down = self.are_down();
@@ -79,7 +79,7 @@ impl Resolvers {
         self.are_down() || self.denials.are_down()
     }
 
-    /// Whether any lookup was answered since the start.
+    /// Whether any lookup has been answered since the start.
     pub fn has_answered(&self) -> bool {
         self.ever_answered.load(Relaxed)
     }

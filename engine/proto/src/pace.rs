@@ -11,8 +11,8 @@
 //! refusals (`smtpd_soft_error_limit`) and hangs up after 20 (`smtpd_hard_error_limit`), or after 1 if it is under stress. So a
 //! transaction never has more recipients than each of these limits still allows, even if the server refuses them all.
 //!
-//! At first, a session has a budget of refusals that may be smaller than the limit. But if few of its recipients were refused so
-//! far, a transaction may have more recipients than the budget still allows.
+//! At first, a session has a budget of refusals that may be smaller than the limit. But if few of its recipients have been refused
+//! so far, a transaction may have more recipients than the budget still allows.
 
 mod ceiling;
 #[cfg(test)]
@@ -264,8 +264,8 @@ impl SitePace {
     /// guessed:
     /// - if the session ended at MAIL: the limit of transactions;
     /// - otherwise, if recipients were refused: the limit of refusals;
-    /// - otherwise: the limit of transactions if the session ended between two of them, or the limit of recipients if it ended at
-    ///   one.
+    /// - otherwise: the limit of transactions if the session ended between two transactions, or the limit of recipients if it ended
+    ///   at a recipient.
     pub fn on_cut_off(&mut self, tally: &Tally, end: End, open: u32) {
         if end == End::Mail {
             // The site refused the last transaction, so it allows only those before.

@@ -137,8 +137,8 @@ pub fn is_about_address(rule: &str, retry_after: Option<Duration>) -> bool {
     retry_after.is_none() || about_recipient()
 }
 
-/// Rules after which a later check gives the same answer. All but the last are not in the table of replies. The last is that of a
-/// reply without a meaning.
+/// Rules after which a later check gives the same answer. Only the last one, for a reply without a meaning, is in the table of
+/// replies.
 const CLOSED: [&str; 5] = ["accepts_everything", "ipv6_only", "no_source", "no_smtputf8", "no-meaning"];
 
 /// Whether a later check may show more about an address that is unverifiable by this rule. It shows no more if the server requires

@@ -79,7 +79,8 @@ impl TypoTarget {
     }
 }
 
-/// The targets by the first letters of their names. A mistyped name has this letter in the first or second place.
+/// The targets by the first letters of their names. A mistyped name has the first letter of its target in the first or second
+/// place.
 #[derive(Clone, Default)]
 pub(crate) struct ByLetter(Vec<Vec<TypoTarget>>);
 

@@ -28,7 +28,7 @@ pub use observed::ObservedReply;
 pub enum Reason {
     /// The mailbox accepts mail, and its domain refuses mailboxes that do not exist.
     MailboxExists,
-    /// As [`Reason::MailboxExists`], for a role address such as `info@`.
+    /// Like [`Reason::MailboxExists`], but for a role address such as `info@`.
     RoleAccount,
     /// The text is not an address.
     InvalidSyntax,

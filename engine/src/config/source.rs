@@ -8,8 +8,8 @@ use std::net::IpAddr;
 pub struct SourceConfig {
     /// The way from the source to mail servers.
     pub way: SourceWay,
-    /// The argument of EHLO. `None`: [`super::EngineConfig::ehlo`]. If that is `None` too: the full name of this machine, or if it
-    /// has none, the literal of an address: that of the source, or for a proxy that of this machine.
+    /// The argument of EHLO. `None`: [`super::EngineConfig::ehlo`]. If that is `None` too: the full name of this machine. If the
+    /// machine has none, an address literal: the address of the source, or for a proxy the address of this machine.
     pub ehlo: Option<String>,
     /// The reverse-path of MAIL; empty for `<>`. `None`: [`super::EngineConfig::mail_from`]. If that is `None` too: `postmaster@`
     /// the EHLO name of the source.

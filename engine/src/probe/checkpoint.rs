@@ -258,8 +258,8 @@ fn in_words_of(held: Held, proof: Proof) -> &'static str {
     }
 }
 
-/// Acts on an accepted work if the control recipient of its domain got no clear reply. If the reply was a temporary error, the work
-/// begins anew, once and if enough time is left: by then, for example, a server that verifies recipients at another server may have
+/// Acts on an accepted work if the control recipient of its domain got no clear reply. After a temporary error, the work begins
+/// anew, once and only if enough time is left. By then, for example, a server that verifies recipients at another server may have
 /// the result. Otherwise the work is answered.
 fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>, now: Instant) {
     let UnprovenAccept { rule, retry_after, again_soon } =

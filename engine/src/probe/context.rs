@@ -151,9 +151,9 @@ impl ProbeContext<'_> {
         Context { trusted: self.group.is_trusted(), known, no_postmaster }
     }
 
-    /// Whether refusals in a session without an accept must not count, because the host may refuse everyone. This is so if the host
-    /// changed its behaviour within the last hour, the operator is not trusted, and either the refusal is that of a single check
-    /// (`single`), or `in_a_row` is more than the number of refusals that the site allows in a session.
+    /// Whether refusals in a session without an accept must not count, because the host may refuse everyone. For this, the host
+    /// must have changed its behaviour within the last hour, and its operator must not be trusted. In addition, the refusal must be
+    /// that of a single check (`single`), or `in_a_row` must exceed the number of refusals that the site allows in a session.
     pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
         let changed = self.asking.knowledge.borrow().has_changed(&self.route().host, self.now);
         let allowed = || self.group.site.state().pace.errors_allowed();

@@ -82,7 +82,7 @@ pub(super) fn rest_route(group: &Group, index: usize, rule: &'static str, until:
     }
 }
 
-/// Answers a single check that cannot wait until `until`, when the site may have a session again.
+/// Answers a single check that cannot wait for the next session at the site, which may begin at `until`.
 pub(crate) fn answer_pushed_back(mut work: Work, rule: &'static str, until: Instant, now: Instant) {
     work.set_fallback(rule, Some(until.saturating_duration_since(now)));
     work.give_up();
@@ -118,8 +118,8 @@ pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tal
     }
 }
 
-/// Records what the end of a session, during or after a transaction, shows about the host and the site. If the host ended the
-/// session with a reply that says that we are too fast or not wanted, returns this reply.
+/// Records what the end of a session, during or after a transaction, shows about the host and the site. Returns the reply with
+/// which the host ended the session, if it says that we are too fast or not wanted.
 pub(super) fn blame<'a>(
     context: &ProbeContext<'_>,
     closure: &'a Closure,

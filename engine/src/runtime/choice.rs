@@ -125,7 +125,7 @@ pub(crate) fn run<M: super::Main>(flavor: Flavor, main: M) -> io::Result<()> {
     }
 }
 
-/// As [`run`], but the hosts and resolvers are in memory instead of behind sockets.
+/// Like [`run`], but the hosts and resolvers are in memory instead of behind sockets.
 ///
 /// # Errors
 /// As [`run`].

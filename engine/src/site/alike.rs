@@ -80,8 +80,8 @@ impl RefusedAlike {
     }
 
     /// The blanket refusal of the whole host, if it is certain by now. There must be enough refusals, and at least one must count
-    /// by itself. Besides, the domain of the recipients must have changed often enough, or the domain that was refused last must
-    /// have the same registrable domain as the host.
+    /// by itself. In addition, the domain of the recipients must have changed often enough, or the domain that was refused last
+    /// must have the same registrable domain as the host.
     pub(super) fn of_all(&self, host: &str) -> Option<BlanketRefusal> {
         let least = if self.certain { BLANKET_CERTAIN_MIN } else { BLANKET_ANY_MIN };
         let heard = self.counts_alone && self.times >= least;

@@ -135,7 +135,7 @@ impl RouteState {
         self.down_reply = None;
     }
 
-    /// As [`RouteState::set_down`], because of a reply. `said` is its classification.
+    /// Like [`RouteState::set_down`], but because of a reply. `said` is its classification.
     pub(crate) fn set_down_by(&mut self, until: Instant, said: &Classification, reply: ObservedReply) {
         self.set_down(until, said.rule);
         self.down_reply = Some(reply);

@@ -75,8 +75,8 @@ pub enum RecipientEffect {
         /// Whether that session has to use another address of the site.
         elsewhere: bool,
     },
-    /// The cause of the reply is temporary. The other hosts are asked. If none of them gives an answer, the recipient is asked
-    /// about once more after a while, if its check can wait for that.
+    /// The cause of the reply is temporary. The other hosts are asked. If no host gives an answer and the check can wait, mailprobe
+    /// asks about the recipient once more after a while.
     OnceMore,
     /// The other hosts are asked, or another address of this one.
     Elsewhere,
@@ -143,7 +143,8 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
         Class::Unclear if said.permanent && said.scope == Scope::Recipient && said.rule == UNCERTAIN => {
             answer(RecipientEffect::Hold(Held::Unclear))
         }
-        // If the server says this about every recipient, the cause is its own disk, or a limit that is not that of one mailbox.
+        // If the server says this about every recipient, the cause is the server's own disk, or a limit that does not belong to one
+        // mailbox.
         Class::Full => lasting(RecipientEffect::Settle(reason, said.rule)),
         Class::NotFound if reason != Reason::Unverifiable => answer(RecipientEffect::Hold(Held::Refused)),
         _ if reason != Reason::Unverifiable => answer(RecipientEffect::Hold(Held::Denied)),

@@ -43,7 +43,7 @@ pub enum ReleaseEffect {
     Finish(ControlFinding),
     /// The recipient's own reply counts, and gives this reason.
     Settle(Reason),
-    /// The recipient was accepted, but the reply about the control recipient was not clear. A later one may be.
+    /// The recipient was accepted, but the reply about the control recipient was not clear. A later reply may be clear.
     Unclear,
     /// The recipient is unverifiable, because the control recipient is not asked about again.
     WithoutControl,

@@ -1,7 +1,7 @@
 //! A cache of DNS outcomes, each kept for its lifetime.
 //!
 //! A cache is used by one thread, and bounded in bytes. If it is full, it evicts entries by the clock algorithm: a hand goes round
-//! the slots, and evicts each entry that has expired or was not read since the hand last passed it, until there is room.
+//! the slots, and evicts each entry that has expired or has not been read since the hand last passed it, until there is room.
 
 use super::{Exchange, Mx, Name, Outcome, Question, Records};
 use crate::limits::DNS_FAILURE_TTL;
@@ -31,7 +31,7 @@ struct Slot {
     outcome: Arc<Outcome>,
     expires: Instant,
     bytes: usize,
-    /// Whether the entry was read since the hand last passed it.
+    /// Whether the entry has been read since the hand last passed it.
     read: bool,
 }
 
@@ -54,8 +54,8 @@ impl<S: BuildHasher> Cache<S> {
 
     /// Keeps an outcome for its lifetime, and returns it. An outcome that is larger than the whole cache is not kept. A failure
     /// never replaces an outcome that has not expired. A failure that [may pass](super::Failure::may_pass) has a short lifetime.
-    /// But if the outcome before was such a failure too, and expired less than [`DNS_FAILURE_TTL`] ago, the new one is kept for
-    /// [`DNS_FAILURE_TTL`].
+    /// But if the previous outcome of the question was such a failure too, and expired less than [`DNS_FAILURE_TTL`] ago, the new
+    /// one is kept for [`DNS_FAILURE_TTL`].
     pub fn insert(&mut self, question: Question, outcome: Outcome, now: Instant) -> Arc<Outcome> {
         let failed = matches!(outcome, Outcome::Failed { .. });
         let mut expires = now + outcome.ttl();
@@ -160,7 +160,7 @@ fn may_pass(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed { why, .. } if why.may_pass())
 }
 
-/// Bytes that an allocation takes in addition to its content, with the counts of an `Arc`.
+/// Bytes that an allocation takes in addition to its content, including the reference counts of an `Arc`.
 const ALLOCATION: usize = 24;
 /// Bytes of an entry without its name and records: its slot, counted twice because up to half of the vector is empty after it
 /// grows; its place in the index; and the outcome.

@@ -104,7 +104,7 @@ impl Run {
 }
 
 impl Denials {
-    /// The name with this hash was denied without proof, and no resolver gave a credible answer. Within a row of denials, a name
+    /// The name with this hash was denied without proof, and no resolver gave a credible answer. In a run of denials, each name
     /// counts once.
     pub fn on_denied(&self, asked: Asked, name: u64) {
         self.runs[asked as usize].on_denied(name);

@@ -11,8 +11,9 @@
 //!   silent resolver is asked again in each round, and each round waits twice as long for its answer, up to a maximum.
 //! - REFUSED may mean that the resolver is overloaded, so it is asked again in further rounds, a few times. If the resolver is the
 //!   last of its round, a pause comes before the next round.
-//! - A denial without proof is not believed. If only the SOA record is missing, the same resolver is asked once more, unless it
-//!   cannot do EDNS, with a request for DNSSEC records that makes it fetch the denial anew. Otherwise the next resolver is asked.
+//! - A denial without proof is not believed. If only the SOA record is missing and the resolver can do EDNS, the same resolver is
+//!   asked once more, with a request for DNSSEC records. To get these, the resolver has to fetch the denial anew. Otherwise the
+//!   next resolver is asked.
 //! - If an answer is truncated or changes the case of letters in the question, the same question is asked over TCP.
 
 mod reply;

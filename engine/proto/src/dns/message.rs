@@ -114,8 +114,8 @@ pub enum Extension {
     None,
     /// The EDNS record says how long a datagram may be, and lets the resolver add Extended DNS Errors.
     Edns,
-    /// The EDNS record also asks for DNSSEC records (DO, RFC 3225). We do not read these. But a resolver that has the answer
-    /// without them in its cache has to fetch it anew.
+    /// The EDNS record also asks for DNSSEC records (DO, RFC 3225). We do not read these. But if the cache of the resolver has the
+    /// answer without these records, the resolver has to fetch the answer anew.
     Dnssec,
 }
 

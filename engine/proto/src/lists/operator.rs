@@ -90,7 +90,7 @@ impl Lists {
 
 impl fmt::Debug for Lists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Traps are secrets of their operators, so only the sizes of the lists are shown.
+        // Spam traps are secret, so only the sizes of the lists are shown.
         f.debug_struct("Lists")
             .field("traps", &self.traps)
             .field("allowed", &self.allowed.len())

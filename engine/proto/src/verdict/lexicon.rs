@@ -247,7 +247,7 @@ impl Index {
         match (claim, signal_of(section)) {
             (Some(claim), _) => self.nodes[end].claims |= 1 << claim as u8,
             (None, Some(signal)) => self.nodes[end].signals.raise(signal),
-            // The words of the section "known" get numbers, so they are no unknown words, but they raise no signal.
+            // The words of the section "known" get numbers, so that they do not count as unknown words, but they raise no signal.
             (None, None) => {}
         }
     }
