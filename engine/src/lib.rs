@@ -324,26 +324,26 @@ impl Engine {
         run: impl Fn(Flavor, ShardMain) -> io::Result<()> + Copy + Send + 'static,
     ) -> Result<Engine, StartError> {
         let chosen = runtime::choose(config.runtime, config.driver).map_err(StartError)?;
-        let named = config.ehlo.is_some();
+        let named = machine::is_named(&config);
         machine::complete(&mut config)?;
         if !named {
             machine::warn_without_name(&config);
         }
         let shared = Arc::new(shared(config)?);
-        let mut threads = Vec::new();
-        for index in 0..shared.shards.len() {
-            let main = ShardMain { index, shared: Arc::clone(&shared) };
-            let flavor = chosen.flavor;
+        // If a later step fails, dropping the engine stops the threads that run already.
+        let mut engine = Engine { shared, under_way: Arc::default(), chosen, threads: Vec::new() };
+        for index in 0..engine.shared.shards.len() {
+            let main = ShardMain { index, shared: Arc::clone(&engine.shared) };
+            let flavor = engine.chosen.flavor;
             let thread = std::thread::Builder::new().name(format!("shard-{index}")).spawn(move || {
                 if let Err(error) = run(flavor, main) {
                     tracing::error!("shard {index} could not start: {error}");
                 }
             });
-            threads
-                .push(thread.map_err(|error| StartError(format!("a thread could not be started: {error}")))?);
+            let failed = |error| StartError(format!("a thread could not be started: {error}"));
+            engine.threads.push(thread.map_err(failed)?);
         }
-        threads.push(watchdog::start(Arc::clone(&shared))?);
-        let engine = Engine { shared, under_way: Arc::default(), chosen, threads };
+        engine.threads.push(watchdog::start(Arc::clone(&engine.shared))?);
         engine.await_shards()?;
         Ok(engine)
     }

@@ -39,10 +39,19 @@ pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
             .map_err(|error| StartError(format!("--mail-from is not an address: {error}")))?;
     }
     config.ehlo = Some(ehlo);
-    if config.sessions == 0 || config.tickets_max == 0 {
+    if config.sessions == 0 {
         return Err(StartError("--sessions must be at least 1".into()));
     }
+    if config.tickets_max == 0 {
+        return Err(StartError("the engine must take at least 1 request at a time".into()));
+    }
     Ok(())
+}
+
+/// Whether the operator has set the names that EHLO sends: the common one, or one for each source. Call this before [`complete`].
+pub(crate) fn is_named(config: &EngineConfig) -> bool {
+    let sources = &config.sources;
+    config.ehlo.is_some() || !sources.is_empty() && sources.iter().all(|source| source.ehlo.is_some())
 }
 
 /// The resolvers of the system, from `/etc/resolv.conf`.
@@ -96,8 +105,8 @@ fn set_literals(config: &mut EngineConfig) -> String {
     own
 }
 
-/// Warns if EHLO sends an address literal, unless all mail servers are on loopback. Call this after [`complete`], and only if the
-/// operator has not set the EHLO name.
+/// Warns if EHLO sends an address literal, unless all mail servers are on loopback. Call this after [`complete`], and only if
+/// [`is_named`] was false before it.
 pub(crate) fn warn_without_name(config: &EngineConfig) {
     if config.is_on_loopback() {
         return;
@@ -227,6 +236,35 @@ mod tests {
         assert!(ehlo::is_literal(&own), "{own}");
         let names: Vec<&str> = config.sources.iter().filter_map(|source| source.ehlo.as_deref()).collect();
         assert_eq!(names, ["[192.0.2.7]", "[IPv6:2001:db8::7]", "mx8.example.org"]);
+    }
+
+    #[test]
+    fn a_literal_that_the_operator_has_chosen_is_a_name() {
+        let with = |sources: &[&str]| EngineConfig {
+            sources: sources.iter().map(|text| SourceConfig::parse_address(text).unwrap()).collect(),
+            ..EngineConfig::default()
+        };
+        let (literal, name) = ("192.0.2.7=[192.0.2.7]", "192.0.2.8=mx8.example.org");
+        assert!(is_named(&with(&[literal, name])));
+        assert!(!is_named(&with(&[literal, "192.0.2.9"])) && !is_named(&with(&[])));
+        assert!(is_named(&EngineConfig { ehlo: Some("[192.0.2.1]".into()), ..with(&[]) }));
+    }
+
+    #[test]
+    fn a_limit_of_none_is_refused_by_its_own_name() {
+        let resolvers = vec![([127, 0, 0, 1], 53).into()];
+        let with = |sessions, tickets_max| {
+            let mut config = EngineConfig {
+                sessions,
+                tickets_max,
+                resolvers: resolvers.clone(),
+                ..EngineConfig::default()
+            };
+            complete(&mut config).err().map(|error| error.0)
+        };
+        assert_eq!(with(1, 1), None);
+        assert!(with(0, 1).is_some_and(|said| said.starts_with("--sessions ")));
+        assert!(with(1, 0).is_some_and(|said| said.contains("request")));
     }
 
     #[test]

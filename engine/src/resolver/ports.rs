@@ -102,9 +102,20 @@ impl<R: Runtime> Sent<R> {
         self.port.upstream
     }
 
-    /// Stops awaiting the answer. Returns false if the answer has already arrived.
-    pub(super) fn forget(self) -> bool {
-        self.port.pending.borrow_mut().remove(&self.id).is_some()
+    /// Stops awaiting the answer.
+    pub(super) fn forget(self) {
+        self.port.pending.borrow_mut().remove(&self.id);
+    }
+
+    /// Stops awaiting the late answer. Returns false if it has already arrived. A new question may have got its id since then, so
+    /// what this new question awaits is left alone.
+    pub(super) fn forget_late(self) -> bool {
+        let mut pending = self.port.pending.borrow_mut();
+        let is_awaited = matches!(pending.get(&self.id), Some(Awaits::Late));
+        if is_awaited {
+            pending.remove(&self.id);
+        }
+        is_awaited
     }
 
     /// The lookup has ended, but the answer is still awaited, to learn whether the question was lost.

@@ -265,7 +265,7 @@ impl<R: Runtime> Inner<R> {
                         overdue,
                     });
                 }
-                _ => _ = sent.forget(),
+                _ => sent.forget(),
             }
         }
     }
@@ -273,7 +273,7 @@ impl<R: Runtime> Inner<R> {
     /// Counts overdue questions as lost if they were not answered within [`DNS_LATE_ANSWER`] after the end of their lookups.
     pub(super) fn note_lost(&self, now: Instant) {
         while let Some(late) = self.late.borrow_mut().pop_front_if(|late| late.until <= now) {
-            if late.sent.forget() {
+            if late.sent.forget_late() {
                 self.window(late.upstream).on_loss(late.overdue);
             }
         }
