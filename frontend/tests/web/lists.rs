@@ -151,11 +151,12 @@ fn a_refusal_of_us_is_named_when_the_budget_is_used_up() {
     let emails = json!({ "emails": ["blocked@b.example", "mailbox_exists@b.example"] }).to_string();
     let created = server.post(&key, "/v1/verify/batch", &emails).json();
     let batch = created["batch_id"].as_str().unwrap();
-    let page = wait(&mut browser, &format!("/batches/{batch}"), refusal);
-    page.says("1 of 2 addresses have a result").says(WaitCause::RefusalBudget.words());
+    let path = format!("/batches/{batch}");
+    wait(&mut browser, &path, "1 of 2 addresses have a result");
+    wait(&mut browser, &path, refusal).says(WaitCause::RefusalBudget.words());
     let cancelled = server.post(&key, &format!("/v1/verify/batch/{batch}/cancel"), "").json();
     assert_eq!((&cancelled["checked"], &cancelled["status"]), (&json!(2), &json!("completed")));
-    let page = browser.get(&format!("/batches/{batch}"));
+    let page = browser.get(&path);
     page.says("2 of 2 addresses have a result 1 checked, 1 not checked.").says("1 credit charged.");
     assert!(!page.plain().contains(refusal), "{}", page.plain());
     browser.get("/batches").says("2 2 1 not checked completed");
