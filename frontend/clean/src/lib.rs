@@ -254,21 +254,52 @@ fn column_option(name: &str) -> String {
     option("--column", name)
 }
 
-/// The command that checks the open rows of a run with these arguments later.
-fn later(args: &CleanArgs, delivery: &Delivery, addresses: usize) -> String {
+/// The command that checks the open rows of a run with these arguments later; `None` for a sample that is not written.
+fn later(args: &CleanArgs, delivery: &Delivery, addresses: usize) -> Option<String> {
     let output = args.output.as_deref().filter(|path| !is_stream(path));
     // With --split, the last file has the open rows.
     let output = output.and_then(|path| delivery.names(path).pop());
-    let mut options = args.column.iter().map(|name| column_option(name)).collect::<String>();
-    if args.fast {
-        options += " --fast";
+    let is_sample = args.writing.sample.is_some();
+    if is_sample && output.is_none() {
+        return None;
     }
     if addresses == 1 && delivery.classes.contains(&Class::Unknown) {
         // A sample is a list of its own, with one column.
-        return retry_command(output.as_deref(), if args.writing.sample.is_some() { "" } else { &options });
+        let column = if is_sample { &[][..] } else { &args.column };
+        return Some(retry_command(output.as_deref(), &kept_options(args, column, false)));
     }
-    options.extend(args.sheet.as_deref().map(|name| option("--sheet", name)));
-    known_command(&args.input, &options, output.as_deref())
+    Some(known_command(&args.input, &kept_options(args, &args.column, true), output.as_deref()))
+}
+
+/// The options of a run for a command that checks its rows again, with these columns of addresses. If the command reads the list of the
+/// run (`of_list`), it writes the list in the same form. An output that is read again has the form already.
+fn kept_options(args: &CleanArgs, columns: &[impl AsRef<str>], of_list: bool) -> String {
+    let OutputArgs { columns: further, only, split, drop_duplicates, known_days, engine, .. } = &args.writing;
+    let flags = [
+        ("--fast", args.fast),
+        ("--unordered", of_list && args.unordered),
+        ("--split", *split),
+        ("--drop-duplicates", of_list && *drop_duplicates),
+    ];
+    let joined = |names: Vec<&str>| Some(names.join(",")).filter(|names| !names.is_empty());
+    let of_list_alone = [
+        ("--format", args.format.and_then(value_name)),
+        ("--sheet", args.sheet.clone()),
+        ("--columns", joined(further.iter().map(String::as_str).collect())),
+        ("--only", joined(only.iter().map(|class| class.as_str()).collect())),
+        ("--known-days", known_days.map(|days| days.to_string())),
+    ];
+    let values = [("--compress", args.compress.and_then(value_name))];
+    let values = values.into_iter().chain(of_list_alone.into_iter().filter(|_| of_list));
+    let mut options: String = columns.iter().map(|name| column_option(name.as_ref())).collect();
+    options.extend(flags.into_iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| format!(" {flag}")));
+    options.extend(values.filter_map(|(name, value)| Some(option(name, &value?))));
+    options + engine
+}
+
+/// The name of a value, as a command line has it.
+fn value_name(value: impl clap::ValueEnum) -> Option<String> {
+    value.to_possible_value().map(|value| value.get_name().to_owned())
 }
 
 /// Opens the list, cleans it and shows the summary on `errors`, which is standard error. `start` starts the engine for the columns

@@ -73,6 +73,9 @@ pub struct OutputArgs {
     /// The command line, for the report.
     #[arg(skip)]
     pub command: Option<String>,
+    /// The options of the engine that were given, each after a space, for the commands that check rows again.
+    #[arg(skip)]
+    pub engine: String,
     /// The version of mailprobe, for the report.
     #[arg(skip)]
     pub version: String,

@@ -30,7 +30,7 @@ fn report(args: &CleanArgs, summary: &Summary) -> Report {
         duplicates: (!args.join).then_some(summary.duplicates),
         typos: summary.typos.clone(),
         left: summary.open_lines(),
-        later: Some(summary.later.clone()),
+        later: summary.later.clone(),
         settled: summary.settled.lines(None),
         unexplained: summary.unexplained(),
         columns: summary.columns,

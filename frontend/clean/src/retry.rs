@@ -3,7 +3,7 @@
 //! A row is open if it is unverifiable and a later check may tell more. The rule says so, if the list has this column of results;
 //! without the column, the file `OUT.closed` beside the earlier output does. A row without a result is open, too: it was added since.
 
-use super::{CleanArgs, CleanError, column_option};
+use super::{CleanArgs, CleanError, column_option, kept_options};
 use api::Reason;
 use engine::proto::retry::may_tell_more;
 use lists::left::known_command;
@@ -43,8 +43,7 @@ pub(super) fn columns(args: &CleanArgs) -> Result<Vec<String>, CleanError> {
     }
     let name = args.input.display();
     let several = |columns: &[&str], others: &str| {
-        let columns: String = columns.iter().map(|name| column_option(name)).collect();
-        let command = known_command(&args.input, &columns, Some(&args.input));
+        let command = known_command(&args.input, &kept_options(args, columns, true), Some(&args.input));
         CleanError::usage(format!(
             "--retry works with the verdicts of one column only{others}: `{command}`, with the columns of that run in their order, uses \
              results again while they are new enough, and checks the rest"

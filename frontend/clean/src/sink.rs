@@ -507,8 +507,8 @@ impl Sink {
     /// The file of an earlier run has other contents than the list requires.
     pub fn foreign(&self) -> CleanError {
         CleanError::failed(format!(
-            "{} does not fit this list or these options: use the INPUT, --column, --columns, --unordered and --drop-duplicates of the \
-             run that made it, or name another output with -o",
+            "{} does not fit this list or these options: use the INPUT, --format, --sheet, --column, --columns, --known, --retry, \
+             --unordered and --drop-duplicates of the run that made it, or name another output with -o",
             self.name().display()
         ))
     }

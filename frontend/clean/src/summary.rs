@@ -50,8 +50,8 @@ pub struct Summary {
     pub retries: u64,
     /// Addresses that are unverifiable, but for which a later try may tell more.
     pub left: Left,
-    /// The command that checks these rows later.
-    pub later: String,
+    /// The command that checks these rows later; `None` if they are not written.
+    pub later: Option<String>,
     /// Addresses that are unverifiable for a cause that stays, by rule.
     pub settled: Left,
     /// Whether the checks were fast. Such a check finds no address deliverable.
@@ -349,12 +349,15 @@ impl Summary {
         let are = if rows == 1 { "is" } else { "are" };
         writeln!(f, "{} {are} unverifiable:", self.rows_text(rows))?;
         if self.left.rows() > 0 {
-            writeln!(
-                f,
-                "  {} for now: a later try may tell more: `{}`",
-                grouped(self.left.rows()),
-                self.later
-            )?;
+            let how = match (&self.later, &self.estimate) {
+                (Some(command), _) => format!(": `{command}`"),
+                (None, Some(Estimate { seed, .. })) => {
+                    format!(": the same command with --seed {seed} checks the same addresses again")
+                }
+                (None, None) => String::new(),
+            };
+            let rows = grouped(self.left.rows());
+            writeln!(f, "  {rows} for now: a later try may tell more{how}")?;
             self.open_lines().iter().try_for_each(|rule| writeln!(f, "{}", line(rule)))?;
         }
         if self.settled.rows() > 0 {
@@ -366,9 +369,11 @@ impl Summary {
         if self.of_earlier_output > 0 {
             writeln!(f, "  {AFTER_CAUSE}")?;
         }
-        match self.of_earlier_run {
-            0 => Ok(()),
-            _ => writeln!(f, "  `{}` checks those of them again that a later check may settle", self.later),
+        match &self.later {
+            Some(command) if self.of_earlier_run > 0 => {
+                writeln!(f, "  `{command}` checks those of them again that a later check may settle")
+            }
+            _ => Ok(()),
         }
     }
 
@@ -498,7 +503,7 @@ mod tests {
 
     #[test]
     fn the_explanations_of_unverifiable_rows_add_up() {
-        let mut summary = Summary { later: "COMMAND".to_owned(), ..Summary::default() };
+        let mut summary = Summary { later: Some("COMMAND".to_owned()), ..Summary::default() };
         for _ in 0..21 {
             add(&mut summary, Reason::Unverifiable, Some("a.example"));
         }

@@ -538,8 +538,8 @@ fn resuming_another_list_is_refused() {
         std::fs::write(desk.path("out.partial"), left).unwrap();
         assert_eq!(
             desk.error(),
-            "out.partial does not fit this list or these options: use the INPUT, --column, --columns, --unordered and \
-             --drop-duplicates of the run that made it, or name another output with -o",
+            "out.partial does not fit this list or these options: use the INPUT, --format, --sheet, --column, --columns, --known, \
+             --retry, --unordered and --drop-duplicates of the run that made it, or name another output with -o",
             "{list}"
         );
         assert_eq!(desk.partial(), left);

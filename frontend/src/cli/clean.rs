@@ -38,6 +38,7 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
     let (fast, mut list) = (args.list.fast, args.list);
     list.no_progress |= quiet;
     list.writing.command = Some(command_line());
+    list.writing.engine = args.flags.as_given();
     VERSION.clone_into(&mut list.writing.version);
     if !fast {
         installation::try_named(config.state.as_ref())?;

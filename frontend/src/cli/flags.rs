@@ -4,6 +4,7 @@ use crate::config::settings::{Group, SETTINGS, Scope, Setting};
 use crate::config::{Config, ConfigError, Given};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use lists::shell;
 use std::path::PathBuf;
 
 /// Flags of commands that open a store or connect to one.
@@ -34,6 +35,8 @@ const MAIN: [&str; 10] = [
 /// The flags of the settings in these scopes, and `--config`.
 pub struct Flags<const SCOPES: u8> {
     file: Option<PathBuf>,
+    /// Whether the command line names the file, and not only the environment.
+    names_file: bool,
     given: Given,
 }
 
@@ -46,6 +49,16 @@ impl<const SCOPES: u8> Flags<SCOPES> {
         // A value that is not UTF-8 is an error; it is not ignored.
         let variable = |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
         Config::load(self.file.as_deref(), variable, &self.given)
+    }
+
+    /// The flags of the command line, each after a space, for a command that a user can paste into a shell.
+    pub fn as_given(&self) -> String {
+        let file = self.file.iter().filter(|_| self.names_file);
+        let file = file.map(|path| ("config", path.to_string_lossy().into_owned()));
+        let settings =
+            self.given.iter().flat_map(|(key, values)| values.iter().map(|value| (*key, value.clone())));
+        let all = file.chain(settings);
+        all.map(|(key, value)| shell::option(&format!("--{}", key.replace('_', "-")), &value)).collect()
     }
 
     fn settings() -> impl Iterator<Item = &'static Setting> {
@@ -120,7 +133,8 @@ impl<const SCOPES: u8> FromArgMatches for Flags<SCOPES> {
                 given.push((setting.key, values.cloned().collect()));
             }
         }
-        Ok(Flags { file: matches.get_one("config").cloned(), given })
+        let names_file = matches.value_source("config") == Some(ValueSource::CommandLine);
+        Ok(Flags { file: matches.get_one("config").cloned(), names_file, given })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

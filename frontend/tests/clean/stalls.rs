@@ -100,6 +100,10 @@ fn a_host_that_puts_off_everyone_holds_a_list_for_a_minute_at_most() {
         told.contains("    site_silent                        7  not asked: the mail server did not answer"),
         "{told}"
     );
+    // The advised command asks the same resolver and port, and uses the same state.
+    let options =
+        ["--resolver", "--smtp-port", "--allow-net 127.0.0.0/8", "--state none", "--ehlo probe.example"];
+    assert!(options.iter().all(|option| told.contains(&format!(" {option}"))), "{told}");
     let said = said(&slow.wait_with_output().unwrap());
     let output = std::fs::read_to_string(desk.path("slow.out")).unwrap();
     assert_eq!(count(&output, ",true,mailbox_exists"), 8, "{said}");

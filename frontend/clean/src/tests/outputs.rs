@@ -112,6 +112,37 @@ fn numbers_are_true_with_several_columns() {
     assert!(!said.contains("--retry") && !desk.path("out.closed").exists(), "{said}");
 }
 
+#[test]
+fn the_advised_command_keeps_the_options_of_the_run() {
+    for (flags, expected) in [
+        (
+            "--column a --column b␣c --columns rule,scope --sheet S --format csv --compress gzip --max-wait 2m -o OUT.csv",
+            "LIST --column a --column 'b c' --compress gzip --format csv --sheet S --columns rule,scope ENGINE --known OUT.csv -o NEW.csv",
+        ),
+        (
+            "--only deliverable,undeliverable --drop-duplicates --unordered --known OLD --known-days 3 -o OUT.csv",
+            "LIST --unordered --drop-duplicates --only deliverable,undeliverable --known-days 3 ENGINE --known OUT.csv -o NEW.csv",
+        ),
+        // The output has its columns, and one line for each address.
+        (
+            "--column a --fast --drop-duplicates --split --columns role --summary S -o OUT.csv",
+            "OUT.unknown.csv --column a --fast --split ENGINE --retry -o NEW.csv",
+        ),
+        ("", "OUT ENGINE --retry -o NEW"),
+        ("--column a --sample 3 --fast -o OUT.csv", "OUT.csv --fast ENGINE --retry -o NEW.csv"),
+        ("--sample 3", "none"),
+    ] {
+        let mut args = desk("LIST", "").command_line(flags);
+        (args.input, args.writing.engine) = ("LIST".into(), " ENGINE".into());
+        let said = later(&args, &args.delivery().unwrap(), args.column.len().max(1));
+        assert_eq!(
+            said.unwrap_or("mailprobe clean none".into()),
+            format!("mailprobe clean {expected}"),
+            "{flags}"
+        );
+    }
+}
+
 const LIST: &str =
     "id,email\n1,deliverable@x.com\n2,nobody@x.com\n3,never@x.com\n4,nonsense\n5,deliverable@x.com\n";
 

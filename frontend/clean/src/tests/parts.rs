@@ -298,8 +298,8 @@ fn a_part_of_another_list_or_other_options_is_not_resumed() {
     let is_partial = |desk: &mut Desk| {
         std::fs::rename(desk.path("out.part-1-of-3"), desk.path("out.part-1-of-3.partial")).unwrap();
     };
-    let foreign = " does not fit this list or these options: use the INPUT, --column, --columns, --unordered and --drop-duplicates of \
-                   the run that made it, or name another output with -o";
+    let foreign = " does not fit this list or these options: use the INPUT, --format, --sheet, --column, --columns, --known, --retry, \
+                   --unordered and --drop-duplicates of the run that made it, or name another output with -o";
     refused(
         &|desk| desk.write("list.csv", format!("{LIST}8,,\n")),
         "out.part-1-of-3 was made from a list of 142 bytes, and INPUT has 146: use the same INPUT",

@@ -227,6 +227,12 @@ fn a_complete_output_tells_its_options() {
         }
         assert!(files(&desk) == before, "also the file of closed rows stays: {flags}");
     }
+    // An output with other columns names the option that gave them.
+    let mut desk = desk("list.csv", list).flags("--known @/old.csv");
+    desk.write("old.csv", KNOWN);
+    desk.run().unwrap();
+    desk.args = CleanArgs { resume: true, ..desk.command_line("-o @/out") };
+    assert!(desk.error().contains(" --columns, --known, --retry, --unordered "));
     // A retry in place was killed before it could remove the file of options.
     let mut desk = stopped_with("--retry");
     std::fs::rename(desk.path("out.partial"), desk.path("old.partial")).unwrap();

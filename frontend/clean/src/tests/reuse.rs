@@ -377,6 +377,15 @@ fn intervals_cover_the_truth_of_lists() {
 }
 
 #[test]
+fn a_sample_without_a_file_has_no_rows_to_check_again() {
+    let mut desk = desk("list.csv", "email\nnever@x.com\n").flags("--sample 3 --seed 7");
+    desk.args.output = None;
+    let said = desk.run().unwrap().to_string();
+    let open = "  1 for now: a later try may tell more: the same command with --seed 7 checks the same addresses again\n";
+    assert!(said.contains(open) && !said.contains("mailprobe clean"), "{said}");
+}
+
+#[test]
 fn a_sample_that_fails_leaves_nothing() {
     let rows: String = (0..50).map(|n| format!("deliverable@d{n}.com\n")).collect();
     for (name, list, expected) in [
