@@ -4,8 +4,8 @@ use super::Metrics;
 use super::process;
 use super::text::{Kind, Page};
 use checks::counters::{Counts, Tally};
-use engine::SourceFigures;
 use engine::proto::sharing::UsedUp;
+use engine::{ShardFigures, SourceFigures};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::{Sizes, StoreFigures};
@@ -82,26 +82,24 @@ impl Metrics {
             "Maximum number of connections at the same time.",
             self.connections_max,
         );
+        let closed = [
+            ("peer_limit", sum(|tally| &tally.refused)),
+            ("gave_way", sum(|tally| &tally.gave_way)),
+            ("too_slow", sum(|tally| &tally.too_slow)),
+            ("memory", sum(|tally| &tally.memory)),
+        ];
         let help = "Connections that the server closed, by reason.";
-        let mut family = page.family("mailprobe_connections_closed_total", Kind::Counter, help);
-        family.sample(&[("why", "peer_limit")], sum(|tally| &tally.refused));
-        family.sample(&[("why", "gave_way")], sum(|tally| &tally.gave_way));
-        family.sample(&[("why", "too_slow")], sum(|tally| &tally.too_slow));
-        family.sample(&[("why", "memory")], sum(|tally| &tally.memory));
+        page.by_label("mailprobe_connections_closed_total", Kind::Counter, help, "why", closed);
     }
 
     fn shares(&self, page: &mut Page) {
         let shares = self.shares.get().map(Vec::as_slice).unwrap_or_default();
         let help = "How much of a thing that accounts or networks share is taken, in its own unit.";
-        let mut family = page.family("mailprobe_share_used", Kind::Gauge, help);
-        for share in shares {
-            family.sample(&[("of", share.name)], share.used());
-        }
+        let used = shares.iter().map(|share| (share.name, share.used()));
+        page.by_label("mailprobe_share_used", Kind::Gauge, help, "of", used);
         let help = "The most that all accounts or networks together may take of a shared thing.";
-        let mut family = page.family("mailprobe_share_max", Kind::Gauge, help);
-        for share in shares {
-            family.sample(&[("of", share.name)], share.bounds.all);
-        }
+        let most = shares.iter().map(|share| (share.name, share.bounds.all));
+        page.by_label("mailprobe_share_max", Kind::Gauge, help, "of", most);
         let help = "What was refused because a share is used up, by the bound: that of one account or network, or that of all.";
         let mut family = page.family("mailprobe_share_refused_total", Kind::Counter, help);
         for share in shares {
@@ -119,36 +117,22 @@ impl Metrics {
         let help = "Maximum number of open SMTP sessions, over all shards.";
         page.gauge("mailprobe_engine_sessions_max", help, figures.sessions_max);
         let shards: Vec<String> = (0..figures.shards.len()).map(|number| number.to_string()).collect();
+        let mut by_shard = |name, kind, help, of: fn(&ShardFigures) -> f64| {
+            let values = figures.shards.iter().map(of);
+            page.by_label(name, kind, help, "shard", shards.iter().map(String::as_str).zip(values));
+        };
         let help = "Messages that wait in the inbox of a shard.";
-        let mut family = page.family("mailprobe_engine_shard_inbox", Kind::Gauge, help);
-        for (name, shard) in shards.iter().zip(&figures.shards) {
-            family.sample(&[("shard", name)], shard.waiting);
-        }
-        let mut family =
-            page.family("mailprobe_engine_shard_sessions", Kind::Gauge, "Open SMTP sessions of a shard.");
-        for (name, shard) in shards.iter().zip(&figures.shards) {
-            family.sample(&[("shard", name)], shard.sessions);
-        }
+        by_shard("mailprobe_engine_shard_inbox", Kind::Gauge, help, |shard| shard.waiting as f64);
+        let help = "Open SMTP sessions of a shard.";
+        by_shard("mailprobe_engine_shard_sessions", Kind::Gauge, help, |shard| shard.sessions as f64);
         let help = "Addresses on a shard that wait for a session at a site.";
-        let mut family = page.family("mailprobe_engine_shard_queue", Kind::Gauge, help);
-        for (name, shard) in shards.iter().zip(&figures.shards) {
-            family.sample(&[("shard", name)], shard.queued);
-        }
+        by_shard("mailprobe_engine_shard_queue", Kind::Gauge, help, |shard| shard.queued as f64);
         let help = "Replies of mail servers about recipients, by shard.";
-        let mut family = page.family("mailprobe_engine_shard_answers_total", Kind::Counter, help);
-        for (name, shard) in shards.iter().zip(&figures.shards) {
-            family.sample(&[("shard", name)], shard.answers);
-        }
-        let help = "Processor time of a shard.";
-        let mut family = page.family("mailprobe_engine_shard_cpu_seconds_total", Kind::Counter, help);
-        for (name, shard) in shards.iter().zip(&figures.shards) {
-            family.sample(&[("shard", name)], shard.busy.as_secs_f64());
-        }
+        by_shard("mailprobe_engine_shard_answers_total", Kind::Counter, help, |shard| shard.answers as f64);
+        let (name, help) = ("mailprobe_engine_shard_cpu_seconds_total", "Processor time of a shard.");
+        by_shard(name, Kind::Counter, help, |shard| shard.busy.as_secs_f64());
         let help = "Time since the last heartbeat of a shard.";
-        let mut family = page.family("mailprobe_engine_shard_silent_seconds", Kind::Gauge, help);
-        for (name, shard) in shards.iter().zip(&figures.shards) {
-            family.sample(&[("shard", name)], shard.silent.as_secs_f64());
-        }
+        by_shard("mailprobe_engine_shard_silent_seconds", Kind::Gauge, help, |s| s.silent.as_secs_f64());
         sources(page, &figures.sources);
     }
 
@@ -166,10 +150,8 @@ impl Metrics {
         // If the store cannot be read, its sizes are missing and the rest of the page remains.
         if let Ok(Sizes { folder_bytes, rows }) = self.store.sizes().wait() {
             page.gauge("mailprobe_store_folder_bytes", "Size of all files in the data folder.", folder_bytes);
-            let mut family = page.family("mailprobe_store_rows", Kind::Gauge, "Number of rows in a table.");
-            for (table, rows) in &rows {
-                family.sample(&[("table", table)], rows);
-            }
+            let rows = rows.iter().map(|(table, rows)| (&**table, rows));
+            page.by_label("mailprobe_store_rows", Kind::Gauge, "Number of rows in a table.", "table", rows);
         }
     }
 
@@ -221,19 +203,14 @@ impl Metrics {
 }
 
 fn sources(page: &mut Page, sources: &[SourceFigures]) {
+    let mut by_source = |name, kind, help, of: fn(&SourceFigures) -> u64| {
+        let samples = sources.iter().map(|source| (source.name.as_str(), of(source)));
+        page.by_label(name, kind, help, "source", samples);
+    };
     let help = "Rests of a source, because a site blocked it.";
-    let mut family = page.family("mailprobe_source_rests_total", Kind::Counter, help);
-    for source in sources {
-        family.sample(&[("source", &source.name)], source.rests);
-    }
+    by_source("mailprobe_source_rests_total", Kind::Counter, help, |source| source.rests);
     let help = "Number of sites at which a source rests.";
-    let mut family = page.family("mailprobe_sources_resting", Kind::Gauge, help);
-    for source in sources {
-        family.sample(&[("source", &source.name)], source.resting);
-    }
+    by_source("mailprobe_sources_resting", Kind::Gauge, help, |source| source.resting as u64);
     let help = "Whether no mail server can be reached from a source: 1 or 0.";
-    let mut family = page.family("mailprobe_source_down", Kind::Gauge, help);
-    for source in sources {
-        family.sample(&[("source", &source.name)], u8::from(source.down));
-    }
+    by_source("mailprobe_source_down", Kind::Gauge, help, |source| u64::from(source.down));
 }

@@ -57,6 +57,21 @@ impl Page {
         self.family(name, Kind::Counter, help).sample(&[], value);
     }
 
+    /// Adds a family with one sample for each value of a label.
+    pub fn by_label<'v, V: Display>(
+        &mut self,
+        name: &'static str,
+        kind: Kind,
+        help: &str,
+        label: &str,
+        samples: impl IntoIterator<Item = (&'v str, V)>,
+    ) {
+        let mut family = self.family(name, kind, help);
+        for (of, value) in samples {
+            family.sample(&[(label, of)], value);
+        }
+    }
+
     /// The complete text of the page.
     pub fn finish(self) -> String {
         self.0

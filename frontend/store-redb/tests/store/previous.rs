@@ -146,20 +146,24 @@ fn stored(format: u32) -> TempDir {
     folder
 }
 
-#[test]
-fn a_folder_of_format_5_opens_with_all_that_it_has() {
-    let folder = stored(5);
+/// The world on the stored folder of a format, a second after its start.
+fn opened(format: u32) -> (TempDir, World) {
+    let folder = stored(format);
     let mut world = open(folder.path());
     world.now = START + 1_000;
+    (folder, world)
+}
+
+#[test]
+fn a_folder_of_format_5_opens_with_all_that_it_has() {
+    let (_folder, mut world) = opened(5);
     assert_eq!(world.lists(account(ALICE), world.now).wait().unwrap(), [list(LIST)]);
     check_all_but_lists(&mut world);
 }
 
 #[test]
 fn a_folder_of_format_6_opens_with_all_that_it_has() {
-    let folder = stored(6);
-    let mut world = open(folder.path());
-    world.now = START + 1_000;
+    let (_folder, world) = opened(6);
     let counted = |number, state| {
         let of_content = List { bytes: 56, offset: 56, rows: 4, addresses: 3, distinct: 3, ..list(number) };
         List { state, ..of_content }
@@ -189,9 +193,7 @@ fn a_folder_of_format_6_opens_with_all_that_it_has() {
 
 #[test]
 fn a_folder_of_format_7_opens_with_all_that_it_has() {
-    let folder = stored(7);
-    let mut world = open(folder.path());
-    world.now = START + 1_000;
+    let (_folder, mut world) = opened(7);
     let alice = account(ALICE);
     let lists = world.lists(alice, world.now).wait().unwrap();
     assert_eq!(lists, [List { by_row: false, offset: 15, ..list(LIST) }]);
@@ -217,9 +219,7 @@ fn a_folder_of_format_7_opens_with_all_that_it_has() {
 
 #[test]
 fn a_folder_of_format_9_opens_with_all_that_it_has() {
-    let folder = stored(9);
-    let mut world = open(folder.path());
-    world.now = START + 1_000;
+    let (_folder, mut world) = opened(9);
     let alice = account(ALICE);
     let list = List { by_row: false, offset: 15, ..list(LIST) };
     assert_eq!(world.lists(alice, world.now).wait().unwrap(), std::slice::from_ref(&list));
@@ -236,9 +236,7 @@ fn a_folder_of_format_9_opens_with_all_that_it_has() {
 
 #[test]
 fn a_folder_of_format_10_opens_with_all_that_it_has() {
-    let folder = stored(10);
-    let mut world = open(folder.path());
-    world.now = START + 1_000;
+    let (_folder, mut world) = opened(10);
     let alice = account(ALICE);
     let list = List { by_row: false, offset: 15, ..list(LIST) };
     assert_eq!(world.lists(alice, world.now).wait().unwrap(), [list]);

@@ -1,6 +1,6 @@
 //! Webhooks: a message is written with the end of its object, claimed by one sender, repeated, and sent in order.
 
-use crate::world::{DAY, OPERATOR, START, World};
+use crate::world::{DAY, OPERATOR, START, World, attempt_report};
 use api::Reason::{self, CatchAll, MailboxExists};
 use store::RowOutcome::{Unanswered, Verified};
 use store::webhooks::schedule::WAITS_MS;
@@ -42,21 +42,46 @@ fn claim_one(world: &World, number: ClaimNumber) -> ClaimedMessage {
 }
 
 fn report(world: &World, claimed: &ClaimedMessage, result: AttemptResult) -> AttemptReport {
-    AttemptReport {
-        claim: ME,
-        account: claimed.account,
-        webhook: claimed.webhook,
-        message: claimed.message,
-        object: claimed.event.object,
-        attempt: Some(Attempt { at: world.now, took_ms: 3, result }),
-        jitter: 0,
-        wants_next: false,
-    }
+    attempt_report(claimed, ME, Attempt { at: world.now, took_ms: 3, result })
 }
 
 fn note(world: &World, claimed: &ClaimedMessage, status: u16) {
-    let report = report(world, claimed, AttemptResult::Status(status));
+    note_by(world, claimed, status, ME);
+}
+
+fn note_by(world: &World, claimed: &ClaimedMessage, status: u16, claim: ClaimNumber) {
+    let report = AttemptReport { claim, ..report(world, claimed, AttemptResult::Status(status)) };
     assert_eq!(world.note_attempt(report, world.now).wait(), Ok(None));
+}
+
+/// Notes an attempt, and claims the next message of the endpoint.
+fn note_and_claim(world: &World, claimed: &ClaimedMessage, status: u16) -> Option<ClaimedMessage> {
+    let report = AttemptReport { wants_next: true, ..report(world, claimed, AttemptResult::Status(status)) };
+    world.note_attempt(report, world.now).wait().unwrap()
+}
+
+/// Changes an endpoint.
+fn change(world: &World, account: AccountId, id: WebhookId, change: WebhookChange) -> Webhook {
+    world.change_webhook(account, id, change, OPERATOR, world.now).wait().unwrap()
+}
+
+fn enabled(enabled: bool) -> WebhookChange {
+    WebhookChange { enabled: Some(enabled), ..WebhookChange::default() }
+}
+
+fn secret(secret: WebhookSecret) -> WebhookChange {
+    WebhookChange { secret: Some(secret), ..WebhookChange::default() }
+}
+
+fn url(url: &str) -> WebhookChange {
+    WebhookChange { url: Some(url.into()), ..WebhookChange::default() }
+}
+
+/// Sends as many tests as may wait.
+fn fill(world: &World, account: AccountId, id: WebhookId) {
+    for _ in 0..WAITING_MAX {
+        world.test_webhook(account, id, world.now).wait().unwrap();
+    }
 }
 
 fn see(world: &World, account: AccountId, id: WebhookId) -> Webhook {
@@ -114,8 +139,8 @@ fn endpoints_are_created_changed_and_deleted() {
     assert_eq!(changed.health.state, EndpointState::Disabled(DisableReason::Owner));
     assert_eq!(changed.old_secret_until, None);
     for bad in ["", "https://a.example/\n", "https://ä.example/", &"x".repeat(WEBHOOK_URL_BYTES_MAX + 1)] {
-        let change = WebhookChange { url: Some(bad.into()), ..WebhookChange::default() };
-        assert_eq!(world.change_webhook(a, id, change, OPERATOR, START).wait(), Err(WebhookError::Bad));
+        let changed = world.change_webhook(a, id, url(bad), OPERATOR, START).wait();
+        assert_eq!(changed, Err(WebhookError::Bad));
     }
     assert_eq!(world.delete_webhook(b, id).wait(), Ok(false));
     assert_eq!(world.delete_webhook(a, id).wait(), Ok(true));
@@ -189,8 +214,7 @@ fn an_endpoint_gets_only_what_it_wants() {
     webhook(&mut world, a, EventSet::of([EventKind::ListPaused]));
     webhook(&mut world, b, EventSet::ALL);
     let disabled = webhook(&mut world, a, EventSet::ALL);
-    let change = WebhookChange { enabled: Some(false), ..WebhookChange::default() };
-    world.change_webhook(a, disabled, change, OPERATOR, START).wait().unwrap();
+    change(&world, a, disabled, enabled(false));
     complete(&mut world, a);
     assert_eq!(claim_one(&world, ME).webhook, batches);
 }
@@ -230,9 +254,7 @@ fn the_batches_of_a_list_are_no_events_and_its_end_is() {
     world.now += WAITS_MS[0];
     let again = claim_one(&world, ME);
     assert_eq!(again, paused, "with the same id");
-    let mut report = report(&world, &again, AttemptResult::Status(200));
-    report.wants_next = true;
-    let next = world.note_attempt(report, world.now).wait().unwrap().unwrap();
+    let next = note_and_claim(&world, &again, 200).unwrap();
     assert_eq!(next.event.kind, EventKind::ListCompleted);
     assert_ne!(next.message, paused.message);
     note(&world, &next, 200);
@@ -266,8 +288,7 @@ fn an_endpoint_has_one_claim_until_its_time_is_over() {
     let mine = claim_one(&world, ME);
     assert_eq!(mine.message, claimed.message);
     // The report of the claim that was lost changes nothing.
-    let late = AttemptReport { claim: OTHER, ..report(&world, &claimed, AttemptResult::Status(200)) };
-    assert_eq!(world.note_attempt(late, world.now).wait(), Ok(None));
+    note_by(&world, &claimed, 200, OTHER);
     assert_eq!(see(&world, a, id).waiting, 2);
     note(&world, &mine, 200);
     assert_eq!(see(&world, a, id).waiting, 1);
@@ -360,9 +381,7 @@ fn a_message_is_repeated_for_three_days_and_disables_its_endpoint() {
     assert_eq!((found.health.failing_since, found.waiting), (Some(START), 0));
     complete(&mut world, a);
     assert!(claim(&world, ME).is_empty());
-    let change = WebhookChange { enabled: Some(true), ..WebhookChange::default() };
-    let found = world.change_webhook(a, id, change, OPERATOR, world.now).wait().unwrap();
-    assert_eq!(found.health, EndpointHealth::NEW);
+    assert_eq!(change(&world, a, id, enabled(true)).health, EndpointHealth::NEW);
     complete(&mut world, a);
     claim_one(&world, ME);
 }
@@ -396,8 +415,7 @@ fn complete_many(world: &mut World, account: AccountId, count: u32) {
 fn many_objects_of_a_disabled_endpoint_are_discarded_in_parts_and_block_nobody() {
     let (mut world, a, disabled) = world();
     complete_many(&mut world, a, WAITING_MAX);
-    let change = WebhookChange { enabled: Some(false), ..WebhookChange::default() };
-    world.change_webhook(a, disabled, change, OPERATOR, world.now).wait().unwrap();
+    change(&world, a, disabled, enabled(false));
     let b = world.account("b", "free");
     let other = webhook(&mut world, b, EventSet::ALL);
     world.now += 1;
@@ -424,13 +442,10 @@ fn many_objects_of_a_disabled_endpoint_are_discarded_in_parts_and_block_nobody()
 #[test]
 fn many_messages_of_one_object_are_discarded_in_parts() {
     let (world, a, id) = world();
-    for _ in 0..WAITING_MAX {
-        world.test_webhook(a, id, world.now).wait().unwrap();
-    }
+    fill(&world, a, id);
     let gone = claim_one(&world, ME);
     // With the report of the first, a part of the others is discarded.
-    let report = AttemptReport { wants_next: true, ..report(&world, &gone, AttemptResult::Status(410)) };
-    assert_eq!(world.note_attempt(report, world.now).wait(), Ok(None));
+    assert_eq!(note_and_claim(&world, &gone, 410), None);
     assert!((WAITING_MAX - 100..WAITING_MAX - 1).contains(&see(&world, a, id).waiting));
     while see(&world, a, id).waiting > 0 {
         assert!(claim(&world, ME).is_empty());
@@ -443,9 +458,7 @@ fn many_messages_of_one_object_are_discarded_in_parts() {
 #[test]
 fn many_expired_messages_are_skipped_in_parts() {
     let (mut world, a, id) = world();
-    for _ in 0..WAITING_MAX {
-        world.test_webhook(a, id, world.now).wait().unwrap();
-    }
+    fill(&world, a, id);
     world.now += DELIVERY_KEEP_MS;
     assert_eq!(world.purge().deliveries, u64::from(WAITING_MAX));
     let mut claims = 0;
@@ -472,24 +485,19 @@ fn a_success_ends_a_series_of_failures() {
 #[test]
 fn results_of_the_old_url_do_not_count_against_the_new_one() {
     let (mut world, a, id) = world();
-    let change = |world: &World, url: &str| {
-        let change = WebhookChange { url: Some(url.into()), ..WebhookChange::default() };
-        world.change_webhook(a, id, change, OPERATOR, world.now).wait().unwrap()
-    };
     complete(&mut world, a);
     note(&world, &claim_one(&world, ME), 500);
-    assert_eq!(change(&world, URL).health.failing_since, Some(START), "the same URL");
+    assert_eq!(change(&world, a, id, url(URL)).health.failing_since, Some(START), "the same URL");
     world.now += WAITS_MS[0];
     let old = claim_one(&world, ME);
-    let changed = change(&world, "https://new.example/");
+    let changed = change(&world, a, id, url("https://new.example/"));
     assert_eq!(changed.health, EndpointHealth::NEW);
     // The message is due at the new URL at once, and the end of the attempt at the old one comes later.
     let next = claim_one(&world, OTHER);
     assert_eq!((next.message, next.url.as_str()), (old.message, "https://new.example/"));
     note(&world, &old, 410);
     assert_eq!(see(&world, a, id).health, EndpointHealth::NEW);
-    let done = AttemptReport { claim: OTHER, ..report(&world, &next, AttemptResult::Status(200)) };
-    assert_eq!(world.note_attempt(done, world.now).wait(), Ok(None));
+    note_by(&world, &next, 200, OTHER);
     assert_eq!(see(&world, a, id).waiting, 0);
 }
 
@@ -498,16 +506,12 @@ fn a_report_that_is_repeated_counts_once() {
     let (mut world, a, id) = world();
     complete(&mut world, a);
     let claimed = claim_one(&world, ME);
-    let failed = report(&world, &claimed, AttemptResult::Status(500));
-    // The claim goes on, as if the first answer was lost.
-    let failed = AttemptReport { wants_next: true, ..failed };
     complete(&mut world, a);
-    let next = world.note_attempt(failed.clone(), world.now).wait().unwrap();
-    assert_eq!(world.note_attempt(failed, world.now).wait(), Ok(next.clone()));
-    let delivered =
-        AttemptReport { wants_next: false, ..report(&world, &next.unwrap(), AttemptResult::Status(200)) };
-    assert_eq!(world.note_attempt(delivered.clone(), world.now).wait(), Ok(None));
-    assert_eq!(world.note_attempt(delivered, world.now).wait(), Ok(None));
+    // The claim goes on, as if the first answer was lost.
+    let next = note_and_claim(&world, &claimed, 500).unwrap();
+    assert_eq!(note_and_claim(&world, &claimed, 500).as_ref(), Some(&next));
+    note(&world, &next, 200);
+    note(&world, &next, 200);
     let counts: Vec<_> = log(&world, a, id).iter().map(|found| found.attempts.len()).collect();
     assert_eq!((counts, see(&world, a, id).waiting), (vec![1, 1], 1));
 }
@@ -516,9 +520,7 @@ fn a_report_that_is_repeated_counts_once() {
 fn two_secrets_sign_for_a_day_after_a_rotation() {
     let (mut world, a, id) = world();
     let next = WebhookSecret([9; 24]);
-    let change = WebhookChange { secret: Some(next), ..WebhookChange::default() };
-    let found = world.change_webhook(a, id, change, OPERATOR, world.now).wait().unwrap();
-    assert_eq!(found.old_secret_until, Some(START + OLD_SECRET_MS));
+    assert_eq!(change(&world, a, id, secret(next)).old_secret_until, Some(START + OLD_SECRET_MS));
     complete(&mut world, a);
     let claimed = claim_one(&world, ME);
     assert_eq!(claimed.secrets, [next, WebhookSecret([7; 24])]);
@@ -531,10 +533,9 @@ fn two_secrets_sign_for_a_day_after_a_rotation() {
 #[test]
 fn every_secret_signs_for_a_day_after_its_rotation() {
     let (mut world, a, id) = world();
-    let secret = |number: usize| WebhookSecret([number as u8 + 7; 24]);
+    let numbered = |number: usize| WebhookSecret([number as u8 + 7; 24]);
     let rotate = |world: &World, number| {
-        let change = WebhookChange { secret: Some(secret(number)), ..WebhookChange::default() };
-        world.change_webhook(a, id, change, OPERATOR, world.now).wait()
+        world.change_webhook(a, id, secret(numbered(number)), OPERATOR, world.now).wait()
     };
     for number in 1..=OLD_SECRETS_MAX {
         world.now += 1000;
@@ -547,17 +548,17 @@ fn every_secret_signs_for_a_day_after_its_rotation() {
     world.reopen();
     complete(&mut world, a);
     let claimed = claim_one(&world, ME);
-    assert_eq!(claimed.secrets, [3, 2, 1, 0].map(secret));
+    assert_eq!(claimed.secrets, [3, 2, 1, 0].map(numbered));
     note(&world, &claimed, 200);
     // The first old secret ends, and makes room.
     world.now = START + 1000 + OLD_SECRET_MS;
     complete(&mut world, a);
     let claimed = claim_one(&world, ME);
-    assert_eq!(claimed.secrets, [3, 2, 1].map(secret));
+    assert_eq!(claimed.secrets, [3, 2, 1].map(numbered));
     note(&world, &claimed, 200);
     rotate(&world, 4).unwrap();
     complete(&mut world, a);
-    assert_eq!(claim_one(&world, ME).secrets, [4, 3, 2, 1].map(secret));
+    assert_eq!(claim_one(&world, ME).secrets, [4, 3, 2, 1].map(numbered));
 }
 
 #[test]
@@ -631,9 +632,7 @@ fn a_deleted_endpoint_leaves_nothing_to_send() {
 #[test]
 fn only_so_many_messages_wait_and_the_rest_is_counted() {
     let (mut world, a, id) = world();
-    for _ in 0..WAITING_MAX {
-        world.test_webhook(a, id, world.now).wait().unwrap();
-    }
+    fill(&world, a, id);
     assert_eq!(world.test_webhook(a, id, world.now).wait(), Err(WebhookError::Full));
     complete(&mut world, a);
     complete(&mut world, a);
@@ -644,9 +643,7 @@ fn only_so_many_messages_wait_and_the_rest_is_counted() {
     let mut sent = Vec::new();
     while let Some(message) = claimed {
         sent.push(message.message);
-        let report =
-            AttemptReport { wants_next: true, ..report(&world, &message, AttemptResult::Status(200)) };
-        claimed = world.note_attempt(report, world.now).wait().unwrap();
+        claimed = note_and_claim(&world, &message, 200);
     }
     assert_eq!(sent.len(), WAITING_MAX as usize);
     assert_eq!(see(&world, a, id).waiting, 0);

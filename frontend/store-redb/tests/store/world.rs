@@ -5,7 +5,9 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 use store::credits::Balance;
-use store::webhooks::{EventSet, NewWebhook, WebhookSecret};
+use store::webhooks::{
+    Attempt, AttemptReport, ClaimNumber, ClaimedMessage, EventSet, NewWebhook, WebhookSecret,
+};
 use store::*;
 use store_redb::StoreOptions;
 use store_rules::Store;
@@ -54,6 +56,20 @@ pub fn new_webhook(account: AccountId, number: u128) -> NewWebhook {
         label: String::new(),
         events: EventSet::ALL,
         secret: WebhookSecret([7; 24]),
+    }
+}
+
+/// The report of an attempt to send a claimed message.
+pub fn attempt_report(claimed: &ClaimedMessage, claim: ClaimNumber, attempt: Attempt) -> AttemptReport {
+    AttemptReport {
+        claim,
+        account: claimed.account,
+        webhook: claimed.webhook,
+        message: claimed.message,
+        object: claimed.event.object,
+        attempt: Some(attempt),
+        jitter: 0,
+        wants_next: false,
     }
 }
 

@@ -2,22 +2,14 @@
 
 use super::two_nodes;
 use crate::postgres::{self, InSchema};
-use crate::world::{OPERATOR, START, new_account, new_webhook, plans};
+use crate::world::{OPERATOR, START, attempt_report, new_account, new_webhook, plans};
 use std::collections::HashSet;
 use store::webhooks::*;
 use store::*;
 
 fn report(claimed: &ClaimedMessage, claim: ClaimNumber) -> AttemptReport {
-    AttemptReport {
-        claim,
-        account: claimed.account,
-        webhook: claimed.webhook,
-        message: claimed.message,
-        object: claimed.event.object,
-        attempt: Some(Attempt { at: START, took_ms: 1, result: AttemptResult::Status(200) }),
-        jitter: 0,
-        wants_next: true,
-    }
+    let attempt = Attempt { at: START, took_ms: 1, result: AttemptResult::Status(200) };
+    AttemptReport { wants_next: true, ..attempt_report(claimed, claim, attempt) }
 }
 
 #[test]
