@@ -3,21 +3,6 @@
 use super::{Desk, count};
 use crate::until_true;
 
-const SCENARIO: &str = r#"
-[[domain]]
-name = "one.example"
-mailboxes.ok = ["user-#"]
-
-[[domain]]
-name = "two.example"
-mailboxes.ok = ["user-#"]
-
-[[domain]]
-name = "three.example"
-mailboxes.ok = ["user-#"]
-server = { personality = "postfix", latency_ms = 100 }
-"#;
-
 /// The hourly budget of an unknown site.
 const BUDGET: u64 = 100;
 
@@ -31,7 +16,7 @@ fn unknown(domain: &str) -> impl Iterator<Item = String> {
 
 #[test]
 fn a_second_run_asks_no_more_than_the_first_has_left() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     let (list, state) = (desk.list("one", unknown("one.example")), desk.path("state"));
     let state = ["--state", state.to_str().unwrap()];
     let (output, said) = desk.cleaned(&list, &state);
@@ -63,7 +48,7 @@ fn a_second_run_asks_no_more_than_the_first_has_left() {
 
 #[test]
 fn a_kill_loses_no_counts() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     let (list, state) = (desk.list("three", unknown("three.example")), desk.path("state"));
     let flags = ["--state", state.to_str().unwrap(), "--max-wait", "3600"];
     let mut run = desk.clean(&list, &flags);
@@ -79,7 +64,7 @@ fn a_kill_loses_no_counts() {
 
 #[test]
 fn runs_at_once_share_the_budget() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     let state = desk.path("state");
     let flags = ["--state", state.to_str().unwrap()];
     let lists: Vec<_> = (0..4).map(|n| desk.list(&format!("list-{n}"), unknown("three.example"))).collect();

@@ -9,17 +9,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const SCENARIO: &str = r#"
-[[domain]]
-name = "ok.example"
-mailboxes.ok = ["user-#"]
-
-[[domain]]
-name = "slow.example"
-mailboxes.ok = ["user-#"]
-server = { personality = "no-pipelining", latency_ms = 1000 }
-"#;
-
 impl Desk {
     /// The binary with the resolver of the mail internet, but without leave to contact its hosts.
     fn stranger(&self, arguments: &[&str]) -> Output {
@@ -37,7 +26,7 @@ fn texts(output: &Output) -> (String, String) {
 
 #[test]
 fn hosts_with_private_addresses_alone_are_told_once() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     let addresses = ["user-1@gone.example", "user-1@ok.example", "user-2@ok.example", "user-1@slow.example"];
     let list = desk.list("list", addresses.map(str::to_owned));
     let list = list.to_str().unwrap();
@@ -65,7 +54,7 @@ fn hosts_with_private_addresses_alone_are_told_once() {
 
 #[test]
 fn a_check_names_the_fault_of_the_resolver_and_each_address() {
-    let lying = Desk::new(&format!("[dns]\nlie = \"no_soa\"\n{SCENARIO}"));
+    let lying = Desk::with("[dns]\nlie = \"no_soa\"\n");
     let address = "user-1@ok.example";
     for (flags, one) in [
         (&["--fast"][..], format!("{address}\tnot checked\t-\toutage\n")),
@@ -92,7 +81,7 @@ fn a_check_names_the_fault_of_the_resolver_and_each_address() {
 
 #[test]
 fn a_resolver_that_does_not_answer_is_named_within_seconds() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     let list = desk.list("list", ["user-1@ok.example".to_owned()]);
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let (silent_place, closed) = (silent.local_addr().unwrap().to_string(), "127.0.0.1:9".to_owned());
@@ -114,7 +103,7 @@ fn a_resolver_that_does_not_answer_is_named_within_seconds() {
 #[test]
 fn a_signal_ends_a_list_with_the_way_to_continue() {
     for signal in [Signal::INT, Signal::TERM] {
-        let desk = Desk::new(SCENARIO);
+        let desk = Desk::new();
         let fast = (0..40).map(|n| format!("user-{n}@ok.example"));
         let list = desk.list("list", fast.chain((0..40).map(|n| format!("user-{n}@slow.example"))));
         // With few sessions, which are divided among the shards, the slow site could have the only one of its shard first.
@@ -142,7 +131,7 @@ fn a_run_that_was_killed_is_not_continued_with_other_options() {
     let first = (0..40).map(|n| two(n, "ok.example"));
     let rows: Vec<String> = first.chain((40..60).map(|n| two(n, "slow.example"))).collect();
     for (signal, order) in [(Signal::KILL, ""), (Signal::INT, "--unordered")] {
-        let desk = Desk::new(SCENARIO);
+        let desk = Desk::new();
         let list = desk.list("list", std::iter::once("a,b".to_owned()).chain(rows.clone()));
         let run = |flags: &[&str]| {
             let order = Some(order).filter(|order| !order.is_empty());
@@ -190,7 +179,7 @@ fn a_run_that_was_killed_is_not_continued_with_other_options() {
 
 #[test]
 fn a_signal_loses_no_result_of_a_stream() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     let slow = (0..40).map(|n| format!("user-{n}@slow.example"));
     let list = desk.list("list", slow.chain((0..40).map(|n| format!("user-{n}@ok.example"))));
     let mut command = desk.mailprobe("clean");
@@ -211,7 +200,7 @@ fn a_signal_loses_no_result_of_a_stream() {
 
 #[test]
 fn a_state_file_that_cannot_be_written_is_wrong_usage() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     let list = desk.list("list", ["user-1@ok.example".to_owned()]);
     let (list, folder) = (list.to_str().unwrap(), desk.folder.path().to_str().unwrap());
     for state in [&format!("{folder}/no/state"), &format!("{list}/state"), folder] {
@@ -231,7 +220,7 @@ fn a_state_file_that_cannot_be_written_is_wrong_usage() {
 
 #[test]
 fn a_complete_output_is_not_replaced() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     let list = desk.list("list", ["user-1@ok.example".to_owned()]);
     let flags = ["--state", "none", "--resume"];
     // The first run of a script that always gives --resume.
@@ -262,7 +251,7 @@ fn a_complete_output_is_not_replaced() {
 
 #[test]
 fn names_of_outputs_fit_the_format_of_the_list() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     std::fs::write(desk.path("list.csv"), "email\nuser-1@ok.example\n").unwrap();
     std::fs::write(desk.path("list.tsv"), "email\tn\nuser-1@ok.example\t1\n").unwrap();
     std::fs::write(desk.path("list.jsonl"), "{\"email\":\"user-1@ok.example\"}\n").unwrap();
@@ -293,7 +282,7 @@ fn names_of_outputs_fit_the_format_of_the_list() {
 
 #[test]
 fn the_summary_of_fast_checks_names_those_that_passed() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     let rows = ["user-1@ok.example", "user-2@slow.example", "user-3@ok.example", "nonsense"];
     let (_, said) = desk.cleaned(&desk.list("list", rows.map(str::to_owned)), &["--fast"]);
     assert!(said.contains("; 3 passed (75.0 %), 1 undeliverable (25.0 %)\n"), "{said}");

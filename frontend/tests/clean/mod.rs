@@ -19,9 +19,15 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(scenario: &str) -> Desk {
+    fn new() -> Desk {
+        Desk::with("")
+    }
+
+    /// A desk whose mail internet has these further tables.
+    fn with(tables: &str) -> Desk {
         let any = "127.0.0.1:0".parse().unwrap();
-        let scenario = Scenario::parse(scenario).unwrap().with_dns(any).with_smtp_port(0);
+        let scenario = format!("{}{tables}", include_str!("scenario.toml"));
+        let scenario = Scenario::parse(&scenario).unwrap().with_dns(any).with_smtp_port(0);
         Desk { net: Mailnet::start(scenario).unwrap(), folder: TempDir::new().unwrap() }
     }
 

@@ -5,22 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Output;
 
-/// At a domain, all mailboxes exist or none. If only some exist, the engine asks about an existing one again, to prove a refusal.
-const SCENARIO: &str = r#"
-journal = true
-[[group]]
-name = "full{n}.example"
-count = 8
-mailboxes.ok = ["user-#"]
-[[group]]
-name = "empty{n}.example"
-count = 4
-[[domain]]
-name = "gmail.com"
-mailboxes.ok = ["user-#"]
-"#;
-
-/// The domains of the scenario.
+/// The domains of these tests.
 fn domains() -> Vec<String> {
     let groups = [("full", 8), ("empty", 4)];
     let mut domains = vec!["gmail.com".to_owned()];
@@ -66,7 +51,7 @@ fn complaint(output: &Output) -> String {
 
 #[test]
 fn parts_in_three_processes_ask_once_and_join_to_the_output_of_one() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     let list = desk.list("list.txt", list());
     let flags = ["0/3", "1/3", "2/3"];
     let parts = flags
@@ -96,7 +81,7 @@ fn parts_in_three_processes_ask_once_and_join_to_the_output_of_one() {
 
 #[test]
 fn the_command_line_refuses_what_cannot_be() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     let list = desk.list("list.txt", list());
     for (flags, expected) in [
         (&["--part", "3/3"][..], "'--part <I/N>': the first of 3 parts is 0, the last one is 2"),

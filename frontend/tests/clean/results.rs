@@ -2,8 +2,6 @@
 
 use super::{Desk, said};
 
-const SCENARIO: &str = "[[domain]]\nname = \"a.example\"\nmailboxes.ok = [\"joe\", \"info\"]\n";
-
 fn addresses() -> Vec<String> {
     ["email", "joe@a.example", "info@a.example", "gone@a.example", "joe@absent.example", "Joe@a.example"]
         .map(str::to_owned)
@@ -12,7 +10,7 @@ fn addresses() -> Vec<String> {
 
 #[test]
 fn facts_of_domains_and_rules_are_in_their_columns() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     let list = desk.list("list.csv", addresses());
     let columns = "provider,role,score,rule,checked_at,scope,reply_code,enhanced_code";
     let (output, _) = desk.cleaned(&list, &["--state", "none", "--columns", columns]);
@@ -40,7 +38,7 @@ fn facts_of_domains_and_rules_are_in_their_columns() {
 
 #[test]
 fn a_sample_of_a_list_is_checked() {
-    let desk = Desk::new(SCENARIO);
+    let desk = Desk::new();
     let list = desk.list("list.csv", addresses());
     let mut command = desk.mailprobe("clean");
     let output =

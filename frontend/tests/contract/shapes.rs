@@ -1,6 +1,6 @@
 //! The contract's tables of fields: which fields exist, and their types.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 pub const REASONS: [(&str, Option<bool>); 13] = [
     ("mailbox_exists", Some(true)),
@@ -23,56 +23,32 @@ const FAST_ALONE: [&str; 3] = ["possible_typo", "no_mx", "fast_check_passed"];
 /// The reasons that fast mode may give.
 const FAST: [&str; 5] = ["invalid_syntax", "possible_typo", "disposable", "no_mx", "fast_check_passed"];
 
-/// A type of the contract's tables.
-#[derive(Clone, Copy)]
-enum Kind {
-    Text,
-    Flag,
-    Count,
-    Number,
-    Texts,
-    Object,
-    Rows,
-}
-
-use Kind::{Count, Flag, Number, Object, Rows, Text, Texts};
-
-fn is(value: &Value, kind: Kind) -> bool {
+/// Whether a value has a type of the contract's tables.
+fn is(value: &Value, kind: &str) -> bool {
     let all = |test: fn(&Value) -> bool| value.as_array().is_some_and(|items| items.iter().all(test));
     match kind {
-        Text => value.is_string(),
-        Flag => value.is_boolean(),
-        Count => value.is_u64(),
-        Number => value.is_number(),
-        Texts => all(Value::is_string),
-        Object => value.is_object(),
-        Rows => all(Value::is_object),
+        "text" => value.is_string(),
+        "flag" => value.is_boolean(),
+        "count" => value.is_u64(),
+        "number" => value.is_number(),
+        "texts" => all(Value::is_string),
+        "object" => value.is_object(),
+        "rows" => all(Value::is_object),
+        other => panic!("no type: {other}"),
     }
 }
 
-/// Whether a field must exist.
-#[derive(Clone, Copy, PartialEq)]
-enum Need {
-    /// The field always exists, and is never null.
-    Required,
-    /// The field always exists, and may be null.
-    Nullable,
-    /// The field may be missing, and is never null.
-    Optional,
-    /// The field may be missing or null.
-    OptionalNullable,
-}
-
-use Need::{Nullable, Optional, OptionalNullable, Required};
-
+/// Checks the fields of an object: the name and the type of each. Only a field with `?` behind its name may be missing, and only
+/// one with `|null` behind its type may be null.
 #[track_caller]
-fn check(value: &Value, fields: &[(&str, Kind, Need)]) {
-    let object: &Map<String, Value> = value.as_object().unwrap_or_else(|| panic!("no object: {value}"));
-    for (name, kind, need) in fields {
-        let right = match object.get(*name) {
-            None => matches!(need, Optional | OptionalNullable),
-            Some(Value::Null) => matches!(need, Nullable | OptionalNullable),
-            Some(field) => is(field, *kind),
+fn check(value: &Value, fields: &str) {
+    let object = value.as_object().unwrap_or_else(|| panic!("no object: {value}"));
+    for field in fields.split(", ") {
+        let (name, kind) = field.split_once(' ').unwrap();
+        let right = match object.get(name.trim_end_matches('?')) {
+            None => name.ends_with('?'),
+            Some(Value::Null) => kind.ends_with("|null"),
+            Some(found) => is(found, kind.trim_end_matches("|null")),
         };
         assert!(right, "{name} of {value}");
     }
@@ -82,16 +58,8 @@ fn check(value: &Value, fields: &[(&str, Kind, Need)]) {
 pub fn account(value: &Value) {
     check(
         value,
-        &[
-            ("plan", Text, Required),
-            ("plan_name", Text, Required),
-            ("status", Text, Required),
-            ("credits_remaining", Count, Required),
-            ("credits_total", Count, Required),
-            ("pack_credits", Count, Optional),
-            ("period_end", Text, OptionalNullable),
-            ("cancel_at_period_end", Flag, Optional),
-        ],
+        "plan text, plan_name text, status text, credits_remaining count, credits_total count, \
+        pack_credits? count, period_end? text|null, cancel_at_period_end? flag",
     );
     let status = value["status"].as_str().unwrap();
     assert!(["active", "past_due", "paused", "canceled"].contains(&status), "{value}");
@@ -114,27 +82,24 @@ pub fn timestamp(text: &str) {
     assert!(offset == "Z" || like(&offset[1..], "00:00"), "{text}");
 }
 
+/// The reason of a result, with which `deliverable` agrees.
+#[track_caller]
+fn reason(value: &Value) -> &str {
+    let row = REASONS.iter().find(|(known, _)| value["reason"] == *known);
+    let (reason, deliverable) = row.unwrap_or_else(|| panic!("no reason of the set: {value}"));
+    assert_eq!(value["deliverable"].as_bool(), *deliverable, "{value}");
+    reason
+}
+
 /// A verification result of either mode.
 #[track_caller]
 pub fn verification(value: &Value) {
     check(
         value,
-        &[
-            ("email", Text, Required),
-            ("deliverable", Flag, Nullable),
-            ("reason", Text, Required),
-            ("credits_remaining", Count, OptionalNullable),
-            ("detail", Object, Optional),
-            ("cached", Flag, Optional),
-            ("mode", Text, Optional),
-            ("suggestion", Text, OptionalNullable),
-            ("checks", Object, OptionalNullable),
-        ],
+        "email text, deliverable flag|null, reason text, credits_remaining? count|null, detail? object, \
+        cached? flag, mode? text, suggestion? text|null, checks? object|null",
     );
-    let reason = value["reason"].as_str().unwrap();
-    let row = REASONS.iter().find(|(known, _)| *known == reason);
-    let (_, deliverable) = row.unwrap_or_else(|| panic!("no reason of the set: {value}"));
-    assert_eq!(value["deliverable"].as_bool(), *deliverable, "{value}");
+    let reason = reason(value);
     if value.get("mode").is_some() {
         fast(value);
     } else {
@@ -156,12 +121,11 @@ fn fast(value: &Value) {
     assert!(value.get("detail").is_none(), "ignored in fast mode: {value}");
     assert!(value.get("cached").is_none(), "absent in fast mode: {value}");
     // They always exist, and are null if empty.
-    check(value, &[("suggestion", Text, Nullable), ("checks", Object, Nullable)]);
+    check(value, "suggestion text|null, checks object|null");
     if value["reason"] == "invalid_syntax" {
         assert!(value["checks"].is_null(), "{value}");
     } else {
-        let flags = ["mx", "disposable", "role_account", "free_email"].map(|name| (name, Flag, Required));
-        check(&value["checks"], &flags);
+        check(&value["checks"], "mx flag, disposable flag, role_account flag, free_email flag");
     }
 }
 
@@ -170,14 +134,8 @@ fn fast(value: &Value) {
 fn evidence(value: &Value) {
     check(
         value,
-        &[
-            ("rule", Text, Required),
-            ("scope", Text, Nullable),
-            ("host", Text, Nullable),
-            ("reply_code", Count, Nullable),
-            ("enhanced_code", Text, Nullable),
-            ("observed_at", Text, Required),
-        ],
+        "rule text, scope text|null, host text|null, reply_code count|null, enhanced_code text|null, \
+        observed_at text",
     );
     timestamp(value["observed_at"].as_str().unwrap());
     // A reply has a host, a code and a scope; an enhanced code belongs to a reply.
@@ -191,27 +149,15 @@ fn evidence(value: &Value) {
 pub fn detail(value: &Value) {
     check(
         value,
-        &[
-            ("grade", Text, OptionalNullable),
-            ("score", Count, OptionalNullable),
-            ("inbox_provider", Text, OptionalNullable),
-            ("flags", Object, Required),
-            ("dns", Object, OptionalNullable),
-            ("evidence", Object, Optional),
-        ],
+        "grade? text|null, score? count|null, inbox_provider? text|null, flags object, dns? object|null, \
+        evidence? object",
     );
     if let Some(given) = value.get("evidence") {
         evidence(given);
     }
     check(
         &value["flags"],
-        &[
-            ("free_email", Flag, Required),
-            ("role_account", Flag, Required),
-            ("disposable", Flag, Required),
-            ("catch_all", Flag, Required),
-            ("mailbox_exists", Flag, OptionalNullable),
-        ],
+        "free_email flag, role_account flag, disposable flag, catch_all flag, mailbox_exists? flag|null",
     );
     let dns = &value["dns"];
     if dns.is_null() {
@@ -222,15 +168,8 @@ pub fn detail(value: &Value) {
     }
     check(
         dns,
-        &[
-            ("mx", Flag, Required),
-            ("mx_hosts", Texts, Required),
-            ("spf", Flag, Required),
-            ("dmarc_policy", Text, OptionalNullable),
-            ("dkim_selectors", Texts, Required),
-            ("bimi", Flag, Required),
-            ("ptr", Flag, Required),
-        ],
+        "mx flag, mx_hosts texts, spf flag, dmarc_policy? text|null, dkim_selectors texts, bimi flag, \
+        ptr flag",
     );
     if let Some(policy) = dns["dmarc_policy"].as_str() {
         assert!(["none", "quarantine", "reject"].contains(&policy), "{value}");
@@ -250,15 +189,7 @@ pub fn detail(value: &Value) {
 
 #[track_caller]
 pub fn batch_created(value: &Value) {
-    check(
-        value,
-        &[
-            ("batch_id", Text, Required),
-            ("emails_submitted", Count, Required),
-            ("status", Text, Required),
-            ("credits_remaining", Count, OptionalNullable),
-        ],
-    );
+    check(value, "batch_id text, emails_submitted count, status text, credits_remaining? count|null");
     batch_id(value);
 }
 
@@ -275,14 +206,7 @@ fn batch_id(value: &Value) {
 pub fn batch(value: &Value) {
     check(
         value,
-        &[
-            ("batch_id", Text, Required),
-            ("status", Text, Required),
-            ("progress", Number, Required),
-            ("total", Count, Required),
-            ("checked", Count, Required),
-            ("results", Rows, OptionalNullable),
-        ],
+        "batch_id text, status text, progress number, total count, checked count, results? rows|null",
     );
     batch_id(value);
     let progress = value["progress"].as_f64().unwrap();
@@ -301,18 +225,14 @@ pub fn batch(value: &Value) {
 
 #[track_caller]
 fn row(value: &Value) {
-    check(value, &[("email", Text, Required), ("deliverable", Flag, Required), ("reason", Text, Required)]);
+    check(value, "email text, deliverable flag, reason text");
     assert!(value.get("detail").is_none(), "not available for batches: {value}");
-    let reason = value["reason"].as_str().unwrap();
-    let (_, deliverable) =
-        REASONS.iter().find(|(known, _)| *known == reason).unwrap_or_else(|| panic!("{value}"));
-    assert_eq!(value["deliverable"].as_bool(), *deliverable, "{value}");
-    assert!(!FAST_ALONE.contains(&reason), "{value}");
+    assert!(!FAST_ALONE.contains(&reason(value)), "{value}");
 }
 
 #[track_caller]
 pub fn error(value: &Value) {
-    check(value, &[("error", Text, Required), ("message", Text, Required)]);
+    check(value, "error text, message text");
     assert!(!value["message"].as_str().unwrap().is_empty(), "{value}");
     if value["error"] == "invalid_request" {
         validation(&value["detail"]);
@@ -325,7 +245,7 @@ fn validation(detail: &Value) {
     let items = detail.as_array().unwrap_or_else(|| panic!("an array: {detail}"));
     assert!(!items.is_empty());
     for item in items {
-        check(item, &[("msg", Text, Required), ("type", Text, Required), ("ctx", Object, OptionalNullable)]);
+        check(item, "msg text, type text, ctx? object|null");
         let places = item["loc"].as_array().unwrap_or_else(|| panic!("an array: {item}"));
         assert!(places.iter().all(|place| place.is_string() || place.is_u64()), "{item}");
     }

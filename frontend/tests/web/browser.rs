@@ -216,31 +216,13 @@ impl Page {
 
     /// Every form: its target and its hidden fields.
     pub fn forms(&self) -> Vec<(String, Vec<(String, String)>)> {
-        let text = self.text();
-        let pieces = text.split("<form").skip(1);
-        pieces
-            .map(|piece| {
-                let form = piece.split("</form>").next().unwrap();
-                let hidden = form
-                    .split("<input")
-                    .skip(1)
-                    .map(|input| input.split('>').next().unwrap())
-                    .filter(|input| attribute(input, "type").as_deref() == Some("hidden"))
-                    .map(|input| {
-                        (attribute(input, "name").unwrap(), attribute(input, "value").unwrap_or_default())
-                    });
-                (attribute(form, "action").unwrap(), hidden.collect())
-            })
-            .collect()
+        forms_in(&self.text()).map(read_form).collect()
     }
 
     fn form(&self, fields: &[(&str, &str)]) -> (String, Vec<(String, String)>) {
         let text = self.text();
-        let pieces: Vec<&str> =
-            text.split("<form").skip(1).map(|piece| piece.split("</form>").next().unwrap()).collect();
-        let fits = |piece: &&str| fields.iter().all(|(name, _)| piece.contains(&format!("name=\"{name}\"")));
-        let at = pieces.iter().position(fits).unwrap_or_else(|| panic!("no such form: {text}"));
-        self.forms().remove(at)
+        let fits = |form: &&str| fields.iter().all(|(name, _)| form.contains(&format!("name=\"{name}\"")));
+        read_form(forms_in(&text).find(fits).unwrap_or_else(|| panic!("no such form: {text}")))
     }
 
     /// The token in its forms.
@@ -249,6 +231,19 @@ impl Page {
         let field = forms.iter().flat_map(|(_, hidden)| hidden).find(|(name, _)| name == "csrf");
         field.unwrap().1.clone()
     }
+}
+
+/// The forms in the text of a page, each without its end.
+fn forms_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split("<form").skip(1).map(|piece| piece.split("</form>").next().unwrap())
+}
+
+/// The target of a form and its hidden fields.
+fn read_form(form: &str) -> (String, Vec<(String, String)>) {
+    let inputs = form.split("<input").skip(1).map(|input| input.split('>').next().unwrap());
+    let hidden = inputs.filter(|input| attribute(input, "type").as_deref() == Some("hidden"));
+    let field = |input| (attribute(input, "name").unwrap(), attribute(input, "value").unwrap_or_default());
+    (attribute(form, "action").unwrap(), hidden.map(field).collect())
 }
 
 /// The unescaped value of an attribute.

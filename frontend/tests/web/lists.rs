@@ -18,6 +18,12 @@ pub fn upload(browser: &mut Browser, name: &str, content: &[u8], column: &str) -
 }
 
 fn send(browser: &mut Browser, token: &str, name: &str, content: &[u8], column: &str) -> Page {
+    let (head, body) = form(token, name, content, column);
+    browser.exchange("/lists", &head, "Sec-Fetch-Site: same-origin\r\n", &body)
+}
+
+/// The first lines of the head, and the body, of the form that uploads a file.
+pub fn form(token: &str, name: &str, content: &[u8], column: &str) -> (String, Vec<u8>) {
     let part =
         |disposition: &str| format!("------b\r\nContent-Disposition: form-data; {disposition}\r\n\r\n");
     let mut body =
@@ -30,7 +36,7 @@ fn send(browser: &mut Browser, token: &str, name: &str, content: &[u8], column: 
         "POST /lists HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=----b\r\nContent-Length: {}\r\n",
         body.len()
     );
-    browser.exchange("/lists", &head, "Sec-Fetch-Site: same-origin\r\n", &body)
+    (head, body)
 }
 
 #[test]

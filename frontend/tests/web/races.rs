@@ -6,6 +6,7 @@ use crate::harness::server::{Server, mailprobe_with, post};
 use crate::oauth::assistant;
 use crate::web::browser::{Browser, EMAIL, PASSWORD, Page, signed_up};
 use crate::web::keys::make;
+use crate::web::lists::form;
 use crate::web::shares::try_once;
 use serde_json::{Value, json};
 use std::thread;
@@ -96,21 +97,13 @@ impl Halted {
 /// The upload of a list by a browser.
 fn upload(server: &Server, browser: &mut Browser) -> Vec<u8> {
     let token = browser.get("/lists").token();
-    let part = |what: &str| format!("--b\r\nContent-Disposition: form-data; {what}\r\n\r\n");
-    let body = format!(
-        "{}{token}\r\n{}\r\n{}one@example.com\ntwo@example.com\r\n--b--\r\n",
-        part("name=\"csrf\""),
-        part("name=\"column\""),
-        part("name=\"file\"; filename=\"list.csv\"")
-    );
-    format!(
-        "POST /lists HTTP/1.1\r\nHost: {0}\r\nOrigin: http://{0}\r\nSec-Fetch-Site: same-origin\r\nCookie: {1}\r\n\
-         Content-Type: multipart/form-data; boundary=b\r\nContent-Length: {2}\r\n\r\n{body}",
+    let (first, body) = form(&token, "list.csv", b"one@example.com\ntwo@example.com", "");
+    let head = format!(
+        "{first}Host: {0}\r\nOrigin: http://{0}\r\nSec-Fetch-Site: same-origin\r\nCookie: {1}\r\n\r\n",
         server.address,
-        browser.cookies(),
-        body.len()
-    )
-    .into_bytes()
+        browser.cookies()
+    );
+    [head.as_bytes(), &body].concat()
 }
 
 /// The requests of a key that have a body.
