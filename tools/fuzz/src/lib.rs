@@ -15,25 +15,20 @@ pub mod targets;
 
 pub use targets::{TARGETS, Target};
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
+
 #[cfg(feature = "libfuzzer")]
 #[doc(hidden)]
 pub use libfuzzer_sys;
 
 /// The bytes as two hexadecimal digits each.
 pub fn hex(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
-        }
-    }
-    text
+    HEXLOWER.encode(bytes)
 }
 
 /// The bytes of hexadecimal digits; `None` if the text is invalid.
 pub fn unhex(digits: &str) -> Option<Vec<u8>> {
-    let pairs = (0..digits.len()).step_by(2);
-    pairs.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
+    HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()
 }
 
 /// Panics if a rule is broken: libFuzzer has no other kind of failure.

@@ -257,20 +257,10 @@ impl Session {
     }
 }
 
+/// Whether the session gets to an answer.
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_sessions_get_to_answers() {
-        let mut random = Rng::with_seed(1);
-        let mut answered = || {
-            let input = grow(&mut random);
-            let turns: Vec<&[u8]> = input[1..].split(|&byte| byte == PART).collect();
-            let events = play(input[0], &turns, |turn| vec![turn]).unwrap();
-            events.iter().any(|line| line.starts_with("Answered"))
-        };
-        let share = (0..1000).filter(|_| answered()).count();
-        assert!((300..1000).contains(&share), "{share} of 1000");
-    }
+pub fn passes(input: &[u8]) -> bool {
+    let turns: Vec<&[u8]> = input[1..].split(|&byte| byte == PART).collect();
+    let events = play(input[0], &turns, |turn| vec![turn]);
+    events.is_ok_and(|events| events.iter().any(|line| line.starts_with("Answered")))
 }

@@ -276,15 +276,8 @@ fn frames(stream: &[u8]) -> Result<(), String> {
     }
 }
 
+/// Whether the look-up finds records.
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_lookups_find_records_and_many_do_not() {
-        let mut random = Rng::with_seed(1);
-        let mut found = || matches!(look_up(&grow(&mut random)), Ok(Some(Outcome::Records { .. })));
-        let share = (0..1000).filter(|_| found()).count();
-        assert!((50..900).contains(&share), "{share} of 1000");
-    }
+pub fn passes(input: &[u8]) -> bool {
+    matches!(look_up(input), Ok(Some(Outcome::Records { .. })))
 }

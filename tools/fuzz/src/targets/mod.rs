@@ -61,11 +61,34 @@ pub const TARGETS: [Target; 12] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ops::Range;
+
+    /// Whether an input passes the first checks of its parser.
+    type Passes = fn(&[u8]) -> bool;
 
     #[test]
     fn the_runs_add_up() {
         assert!(TARGETS.iter().all(|target| target.runs >= 10 * M));
         assert!(TARGETS.iter().map(|target| target.runs).sum::<u64>() >= 1000 * M);
+    }
+
+    /// Enough of what a target makes passes the first checks of its parser, and enough does not.
+    #[test]
+    fn many_inputs_pass_and_many_do_not() {
+        let rows: [(&str, Passes, Range<usize>); 6] = [
+            ("address", address::passes, 150..850),
+            ("reply", reply::passes, 400..1000),
+            ("dns", dns::passes, 50..900),
+            ("dialog", dialog::passes, 300..1000),
+            ("multipart", multipart::passes, 50..900),
+            ("config", config::passes, 100..900),
+        ];
+        for (name, passes, wanted) in rows {
+            let target = TARGETS.iter().find(|target| target.name == name).unwrap();
+            let mut random = Rng::with_seed(1);
+            let share = (0..1000).filter(|_| passes(&(target.grow)(&mut random))).count();
+            assert!(wanted.contains(&share), "{name}: {share} of 1000");
+        }
     }
 
     #[test]

@@ -99,14 +99,8 @@ fn verdict_holds(reply: &Reply) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether the input begins with a reply.
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn most_begin_with_replies() {
-        let mut random = Rng::with_seed(1);
-        let share = (0..1000).filter(|_| !read([&*grow(&mut random)].into_iter()).replies.is_empty()).count();
-        assert!((400..1000).contains(&share), "{share} of 1000");
-    }
+pub fn passes(input: &[u8]) -> bool {
+    !read([input].into_iter()).replies.is_empty()
 }
