@@ -127,16 +127,13 @@ fn state(view: &BatchView, late: Markup) -> Markup {
         }
         section.card {
             h2 { "Addresses" }
-            div.scroll tabindex="0" role="region" aria-label="Addresses" { table.stack {
-                thead { tr { th scope="col" { "Address" } th scope="col" { "Verdict" } th scope="col" { "Reason" } } }
-                tbody { @for (email, reason) in results {
-                    tr {
-                        td.wrap data-label="Address" { (address_text(email)) }
-                        td data-label="Verdict" { (chart::tag(*reason)) }
-                        td data-label="Reason" { (chart::named(*reason)) }
-                    }
-                } }
-            } }
+            (page::table("Addresses", &["Address", "Verdict", "Reason"], html! { @for (email, reason) in results {
+                tr {
+                    td.wrap data-label="Address" { (address_text(email)) }
+                    td data-label="Verdict" { (chart::tag(*reason)) }
+                    td data-label="Reason" { (chart::named(*reason)) }
+                }
+            } }))
         }
     }
 }

@@ -45,20 +45,9 @@ pub async fn end(visit: Visit) -> Result<Reply, Problem> {
 
 fn table(connections: &[Connection], signed_in: &SignedIn) -> Markup {
     html! {
-        div.scroll tabindex="0" role="region" aria-label="Connections" {
-            table.stack {
-                thead {
-                    tr {
-                        th scope="col" { "Assistant" }
-                        th scope="col" { "Full checks" }
-                        th scope="col" { "Last used" }
-                        th scope="col" { "Expires" }
-                        th scope="col" { "End" }
-                    }
-                }
-                tbody { @for connection in connections { (row(connection, signed_in)) } }
-            }
-        }
+        (page::table("Connections", &["Assistant", "Full checks", "Last used", "Expires", "End"], html! {
+            @for connection in connections { (row(connection, signed_in)) }
+        }))
     }
 }
 

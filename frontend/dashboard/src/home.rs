@@ -47,14 +47,11 @@ fn landing(visit: &Visit) -> Reply {
         }
         section.card {
             h2 { "Examples" }
-            div.scroll tabindex="0" role="region" aria-label="Examples" { table.stack {
-                thead { tr { th scope="col" { "Address" } th scope="col" { "Verdict" } th scope="col" { "Reason" } } }
-                tbody { @for (address, reason) in EXAMPLES { tr {
-                    td.mono data-label="Address" { (address) }
-                    td data-label="Verdict" { (chart::tag(reason)) }
-                    td data-label="Reason" { (chart::named(reason)) }
-                } } }
-            } }
+            (page::table("Examples", &["Address", "Verdict", "Reason"], html! { @for (address, reason) in EXAMPLES { tr {
+                td.mono data-label="Address" { (address) }
+                td data-label="Verdict" { (chart::tag(reason)) }
+                td data-label="Reason" { (chart::named(reason)) }
+            } } }))
             p { "A program sends a request, and gets the answer as JSON:" }
             pre tabindex="0" { "POST /v1/verify\nAuthorization: Bearer KEY\nContent-Type: application/json\n\n{\"email\": \"jane@example.com\"}" }
             p { "The " a href="/docs" { "API reference" } " describes requests, answers and all reasons." }

@@ -142,28 +142,26 @@ async fn render(
         @if in_force.is_empty() {
             p.empty { "There are no active keys. Create a key below. Your programs need a key to call the API." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Active keys" {
-                table.stack {
-                    thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Created" } th scope="col" { "Last used" } th scope="col" { "Scopes" } th scope="col" { "Expires" } th scope="col" { "Revoke" } } }
-                    tbody { @for key in in_force { (row(key, Some(signed_in), now)) } }
-                }
-            }
+            (table("Active keys", "Revoke", html! { @for key in in_force { (row(key, Some(signed_in), now)) } }))
         }
         (form(signed_in, KeyId::new(now, bits), wrong.map(|_| &visit.form)))
         @if !ended.is_empty() {
             details {
                 summary { "Revoked and expired keys (" (ended.len()) ")" }
-                div.scroll tabindex="0" role="region" aria-label="Revoked and expired keys" {
-                    table.stack {
-                        thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Created" } th scope="col" { "Last used" } th scope="col" { "Scopes" } th scope="col" { "Expires" } th scope="col" { "Ended" } } }
-                        tbody { @for key in ended.iter().take(ENDED_SHOWN_MAX) { (row(key, None, now)) } }
-                    }
-                }
+                (table("Revoked and expired keys", "Ended", html! {
+                    @for key in ended.iter().take(ENDED_SHOWN_MAX) { (row(key, None, now)) }
+                }))
                 @if ended.len() > ENDED_SHOWN_MAX { p.soft { "Only the newest " (ENDED_SHOWN_MAX) " keys are shown." } }
             }
         }
     };
     Ok(page::page_at("API keys", Some("/keys"), Some(signed_in), body))
+}
+
+/// A table of keys; `last` is the head of its last column.
+fn table(label: &str, last: &str, rows: Markup) -> Markup {
+    let heads = ["Label", "Kind", "Ends in", "Created", "Last used", "Scopes", "Expires", last];
+    page::table(label, &heads, rows)
 }
 
 fn shown_once(key: &ApiKey, info: &KeyInfo) -> Markup {

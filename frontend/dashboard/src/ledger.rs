@@ -1,6 +1,6 @@
 //! The newest entries of the ledger, in words, on the page `/usage`.
 
-use super::page::time;
+use super::page::{self, time};
 use crate::lists::pages as list_pages;
 use crate::problem::Problem;
 use crate::visit::Visit;
@@ -112,13 +112,7 @@ pub async fn table(visit: &Visit, account: AccountId, now: UnixMs) -> Result<Mar
         @if lines.is_empty() {
             p.empty { "No credits were granted or spent." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Credits" { table.stack {
-                thead { tr {
-                    th scope="col" { "Time" } th scope="col" { "For" }
-                    th.number scope="col" { "Credits" }
-                } }
-                tbody { @for line in &lines { (row(line, &named)) } }
-            } }
+            (page::table("Credits", &["Time", "For", "#Credits"], html! { @for line in &lines { (row(line, &named)) } }))
         }
         p.soft {
             "The charge of a batch or of a part of a list has the time of its last result. "

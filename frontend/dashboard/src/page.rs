@@ -19,6 +19,23 @@ pub fn time(at: u64) -> Markup {
     html! { time datetime=(exact) { (shown) " UTC" } }
 }
 
+/// A table with these heads, which a narrow display shows as a stack of rows. The head of a column of numbers begins with `#`.
+pub fn table(label: &str, heads: &[&str], rows: Markup) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(label) {
+            table.stack {
+                thead { tr { @for head in heads {
+                    @match head.strip_prefix('#') {
+                        Some(head) => th.number scope="col" { (head) },
+                        None => th scope="col" { (head) },
+                    }
+                } } }
+                tbody { (rows) }
+            }
+        }
+    }
+}
+
 /// The error of a form, shown above the form.
 pub fn notice(wrong: Option<&str>) -> Markup {
     html! { @if let Some(wrong) = wrong { p.notice.bad role="alert" { (wrong) } } }

@@ -70,19 +70,15 @@ pub fn table(plans: &PlanTable, current: Option<&str>) -> Markup {
         plans.iter().filter(|plan| plan.monthly_credits > 0 || is_current(plan)).collect();
     plans.sort_by_key(|plan| plan.monthly_credits);
     html! {
-        div.scroll tabindex="0" role="region" aria-label="All plans" { table.stack {
-            thead { tr {
-                th scope="col" { "Plan" } th.number scope="col" { "Credits" }
-                th.number scope="col" { "Full checks per minute" } th scope="col" { "Lists and batches" }
-            } }
-            tbody { @for plan in plans { tr {
+        (page::table("All plans", &["Plan", "#Credits", "#Full checks per minute", "Lists and batches"], html! {
+            @for plan in plans { tr {
                 td { (plan.name) @if is_current(plan) { " " span.tag.good { "current" } } }
                 td.number data-label="Credits" {
                     (grouped(plan.monthly_credits)) @if plan.resets { " per month" } @else { " once" }
                 }
                 td.number data-label="Full checks per minute" { (grouped(plan.limits.verify.into())) }
                 td data-label="Lists and batches" { @if plan.batches_allowed { "included" } @else { "not included" } }
-            } } }
-        } }
+            } }
+        }))
     }
 }

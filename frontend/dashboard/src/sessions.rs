@@ -138,12 +138,7 @@ async fn render(visit: &Visit, done: Option<String>, wrong: Option<&str>) -> Res
         (password_form(signed_in, user.as_ref()))
         section.card {
             h2 { "Sessions" }
-            div.scroll tabindex="0" role="region" aria-label="Sessions" {
-                table.stack {
-                    thead { tr { th scope="col" { "Browser" } th scope="col" { "Signed in" } th scope="col" { "Last used" } th scope="col" { "End" } } }
-                    tbody { @for session in &sessions { (row(session, signed_in)) } }
-                }
-            }
+            (page::table("Sessions", &["Browser", "Signed in", "Last used", "End"], html! { @for session in &sessions { (row(session, signed_in)) } }))
             form method="post" action="/sessions/end-others" {
                 (token_field(&signed_in.csrf))
                 button.danger type="submit" { "Sign out everywhere else" }

@@ -17,34 +17,28 @@ use list_work::upload::Incoming;
 use outbound::Destinations;
 use std::cell::Cell;
 use std::io;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The dashboard state that all threads share.
+/// The dashboard state that all threads share: its settings, and what was made of them.
 pub struct Dashboard {
-    /// Whether visitors can create accounts.
-    pub sign_up: bool,
+    settings: Settings,
     /// The scheme and authority under which users reach the server, if the operator configured them.
     pub origin: Option<String>,
     /// Computes and checks password hashes.
     pub passwords: Passwords,
-    /// Whether each peer connects from its own address.
-    pub networks_are_told: bool,
     /// Limits on the attempts to sign in and to sign up.
     pub throttle: Throttle,
-    /// The work on lists.
-    pub lists: Arc<ListWork>,
-    /// The API reference, as the content of a page.
-    pub reference: Arc<str>,
-    /// The state of assistants; `None` if assistants cannot connect.
-    pub assistants: Option<Arc<Assistants>>,
-    /// The faults of this machine.
-    pub faults: Arc<Faults>,
-    /// The addresses that webhooks may contact.
-    pub webhook_destinations: Destinations,
-    /// The longest wait of an address of a batch for a server that answers "later", from the creation of the batch.
-    pub batch_wait: Duration,
+}
+
+impl Deref for Dashboard {
+    type Target = Settings;
+
+    fn deref(&self) -> &Settings {
+        &self.settings
+    }
 }
 
 /// The settings of the operator, and the parts of other crates that the pages show.
@@ -77,17 +71,10 @@ impl Dashboard {
     /// A thread could not be started, or the system gives no random bits.
     pub fn start(settings: Settings) -> io::Result<Arc<Dashboard>> {
         Ok(Arc::new(Dashboard {
-            sign_up: settings.sign_up,
             origin: settings.public_url.as_deref().map(guard::origin_of),
             passwords: Passwords::start()?,
-            networks_are_told: settings.networks_are_told,
             throttle: Throttle::new(settings.networks_are_told),
-            lists: settings.lists,
-            reference: settings.reference,
-            assistants: settings.assistants,
-            faults: settings.faults,
-            webhook_destinations: settings.webhook_destinations,
-            batch_wait: settings.batch_wait,
+            settings,
         }))
     }
 

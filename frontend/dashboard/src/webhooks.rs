@@ -203,12 +203,7 @@ async fn render_all(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem
         @if all.is_empty() {
             p.empty { "There are no webhooks." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Webhooks" {
-                table.stack {
-                    thead { tr { th scope="col" { "URL" } th scope="col" { "Label" } th scope="col" { "State" } th scope="col" { "Waiting" } } }
-                    tbody { @for webhook in &all { (row(webhook)) } }
-                }
-            }
+            (page::table("Webhooks", &["URL", "Label", "State", "Waiting"], html! { @for webhook in &all { (row(webhook)) } }))
         }
         section.card {
             h2 { "New webhook" }
@@ -320,12 +315,9 @@ async fn render_one(
             @if log.is_empty() {
                 p.empty { "There are no deliveries." }
             } @else {
-                div.scroll tabindex="0" role="region" aria-label="Deliveries" {
-                    table.stack {
-                        thead { tr { th scope="col" { "Event" } th scope="col" { "Time" } th scope="col" { "State" } th scope="col" { "Attempts" } th scope="col" { "Next attempt" } th scope="col" { "Message" } } }
-                        tbody { @for delivery in &log { (delivery_row(delivery)) } }
-                    }
-                }
+                (page::table("Deliveries", &["Event", "Time", "State", "Attempts", "Next attempt", "Message"], html! {
+                    @for delivery in &log { (delivery_row(delivery)) }
+                }))
             }
         }
         @if let Some(next) = next {

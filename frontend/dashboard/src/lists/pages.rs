@@ -134,16 +134,15 @@ pub async fn table(visit: &Visit, lists: &[List]) -> Result<Markup, Problem> {
         rows.push((list, visit.dashboard.lists.actions.progress(list).await?.checked));
     }
     Ok(html! {
-        div.scroll tabindex="0" role="region" aria-label="Lists" { table.stack {
-            thead { tr { th scope="col" { "List" } th scope="col" { "Uploaded" } th.number scope="col" { "Different addresses" } th.number scope="col" { "Different addresses checked" } th scope="col" { "State" } } }
-            tbody { @for (list, checked) in rows { tr {
+        (page::table("Lists", &["List", "Uploaded", "#Different addresses", "#Different addresses checked", "State"], html! {
+            @for (list, checked) in rows { tr {
                 td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (name(list)) } @if list.mode == KeyMode::Test { " " span.tag { "test" } } }
                 td data-label="Uploaded" { (time(list.created_at)) }
                 td.number data-label="Different addresses" { (grouped(list.to_check())) }
                 td.number data-label="Different addresses checked" { (grouped(checked)) }
                 td data-label="State" { (state(list.state)) }
-            } } }
-        } }
+            } }
+        }))
     })
 }
 
