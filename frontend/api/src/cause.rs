@@ -36,6 +36,12 @@ macro_rules! causes {
             /// All causes, in the order of docs/api-lists.md.
             pub const ALL: &[UnverifiableCause] = &[$(UnverifiableCause::$name),*];
 
+            /// Whether the service itself is the reason: no mail server has answered about the address, so it is free, and no repeat is
+            /// stored. The next check asks again.
+            pub fn is_free(self) -> bool {
+                matches!(self, UnverifiableCause::RefusalBudget | UnverifiableCause::Outage)
+            }
+
             /// The words for people: those of the command line, the reports, the dashboard and docs/api-lists.md.
             pub fn words(self) -> CauseWords {
                 let (meaning, advice) = match self {

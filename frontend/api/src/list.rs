@@ -165,8 +165,11 @@ pub struct List {
     /// The estimated price: the number of different addresses that the account had not checked within 24 hours when the server read
     /// the list.
     pub credits_required: Option<u64>,
-    /// The credits of the addresses that have a verdict, so far.
+    /// The credits that were charged so far, as the ledger has them. A part of the list, of up to 200 addresses, is charged when it
+    /// ends.
     pub credits_charged: u64,
+    /// The credits that are reserved for the parts that are being checked. What is not charged when a part ends comes back.
+    pub credits_reserved: u64,
     /// How often each reason occurs among the different addresses with a verdict, so far. Reasons that do not occur are absent. The sum
     /// is `checked`.
     #[cfg_attr(test, schema(value_type = crate::openapi::tests::generator::wire::CountsSchema))]

@@ -123,7 +123,7 @@ fn state(view: &BatchView, late: Markup) -> Markup {
             }
             @if !view.is_test { p.soft { (counted(view.charged, "credit", "credits")) " charged." } }
             (chart::verdicts(&counts))
-            @if !view.is_test { (chart::causes(&causes, unverifiable)) }
+            @if !view.is_test { (chart::causes(&causes, unverifiable, others)) }
         }
         section.card {
             h2 { "Addresses" }

@@ -193,7 +193,8 @@ pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
 }
 
 /// The table of why addresses are `unverifiable`, with the next step, the most frequent cause first; nothing if no address is.
-pub fn causes(causes: &[(UnverifiableCause, u64)], unverifiable: u64) -> Markup {
+/// `unasked`: how many without a cause are known to have no answer either, because their batch has ended before.
+pub fn causes(causes: &[(UnverifiableCause, u64)], unverifiable: u64, unasked: u64) -> Markup {
     if unverifiable == 0 {
         return html! {};
     }
@@ -215,12 +216,19 @@ pub fn causes(causes: &[(UnverifiableCause, u64)], unverifiable: u64) -> Markup 
                 } }
             }
         }
-        p.soft {
-            "A new check asks again only 24 hours after the answer, whatever shorter time is named."
-            @if causes.iter().any(|(cause, _)| cause.words().is_for_operator()) { " " (FOR_OPERATOR) }
+        @if unknown > unasked || causes.iter().any(|(cause, _)| !cause.is_free()) {
+            p.soft {
+                "A new check asks again only 24 hours after the answer, whatever shorter time is named."
+                @if unknown > 0 || causes.iter().any(|(cause, _)| cause.is_free()) { " " (NO_REPEAT) }
+            }
         }
+        @if causes.iter().any(|(cause, _)| cause.words().is_for_operator()) { p.soft { (FOR_OPERATOR) } }
     }
 }
+
+/// The exception from the 24 hours.
+const NO_REPEAT: &str = "This does not hold for addresses that have no answer because of the budget of refused recipients, an outage or a \
+    cancelled check: a new check asks about them.";
 
 /// The note beside an advice that names a command or an option.
 pub const FOR_OPERATOR: &str = "Only the operator of this service can use mailprobe commands and options.";
@@ -288,6 +296,25 @@ mod tests {
             assert_eq!(axis_top(most), top, "{most}");
         }
         assert_eq!(axis_top(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn the_24_hours_are_named_only_beside_causes_that_have_them() {
+        use UnverifiableCause::{Greylisted, Outage, RefusalBudget};
+        // Causes, `unverifiable` addresses, those of a batch that has ended before; whether the 24 hours and the exception are named.
+        for (counts, unverifiable, unasked, hours, exception) in [
+            (vec![(Greylisted, 2)], 2, 0, true, false),
+            (vec![(Greylisted, 2), (RefusalBudget, 22)], 24, 0, true, true),
+            (vec![(RefusalBudget, 22), (Outage, 1)], 23, 0, false, false),
+            (vec![], 2, 2, false, false),
+            (vec![(Greylisted, 1)], 3, 2, true, true),
+            // An earlier version has stored no cause.
+            (vec![], 3, 0, true, true),
+        ] {
+            let shown = causes(&counts, unverifiable, unasked).into_string();
+            let said = (shown.contains("24 hours after"), shown.contains(NO_REPEAT));
+            assert_eq!(said, (hours, exception), "{shown}");
+        }
     }
 
     #[test]

@@ -31,8 +31,12 @@ pub struct Progress {
     pub counts: Vec<(Reason, u64)>,
     /// How often each known cause occurs among those that are `unverifiable`, the most frequent first.
     pub causes: Vec<(UnverifiableCause, u64)>,
-    /// The credits that they cost.
+    /// The credits that they cost: charged, or still reserved.
+    pub cost: u64,
+    /// The credits that the ledger has charged: those of the parts that have ended.
     pub charged: u64,
+    /// The credits that the ledger holds for the parts that are being checked.
+    pub reserved: u64,
     /// What the other addresses of a running list wait for. With `checked`, the sum is the number of different addresses.
     pub waiting: Vec<WaitingAddresses>,
     /// Why the check of the list cannot go on now, in sentences; empty if it can.
@@ -139,7 +143,7 @@ impl Actions {
             ListState::Running | ListState::Paused => self.store.list_progress(list, clock::now()).await?,
             _ => ListProgress::of(list),
         };
-        let ListProgress { checked, counts, mut causes, charged, waiting } = found;
+        let ListProgress { checked, counts, mut causes, cost, charged, reserved, waiting } = found;
         causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let mut waiting: Vec<WaitingAddresses> = match list.state {
             ListState::Running => waiting.into_iter().map(|rows| self.waiting(rows)).collect(),
@@ -158,7 +162,7 @@ impl Actions {
             }
             _ => list.why.clone(),
         };
-        Ok(Progress { checked, counts, causes, charged, waiting, problem })
+        Ok(Progress { checked, counts, causes, cost, charged, reserved, waiting, problem })
     }
 
     /// How a mail server refuses us, if addresses of these batches wait because of it, in sentences.

@@ -44,6 +44,8 @@ pub(crate) struct PreparedBatch {
     account: AccountId,
     /// The credits that it costs; 0 for a test batch, and for a batch of a list with known addresses only.
     price: u64,
+    /// Whether a test key has sent it. Its verdicts are made up, so they are not counted.
+    is_test: bool,
     row: BatchRow,
     rows: Vec<u8>,
     /// The answers of a batch that is complete at once.
@@ -127,7 +129,8 @@ pub(crate) fn prepare(
     let name = list.map_or_else(|| name.clone(), |list| Some(list.to_string()));
     let text = RowsText { name, emails, answers };
     stored.extend(sealing_key.seal(rows_place(&key), &text.encode())?);
-    Ok(PreparedBatch { id, account, price, row, rows: stored, known, idempotency })
+    let is_test = key_mode(mode) == KeyMode::Test;
+    Ok(PreparedBatch { id, account, price, is_test, row, rows: stored, known, idempotency })
 }
 
 fn own_answers(
@@ -372,7 +375,9 @@ impl Txn<'_> {
             OPEN_BATCHES.put(self.rows, &id.to_bytes(), &account)?;
             self.expire_at(Expiring::OpenBatch, row.given_up_at(), &key, now)?;
         } else {
-            self.settle_batch(account, id, &row, (known, None), now)?;
+            if !new.is_test {
+                self.settle_batch(account, id, &row, (known, None), now)?;
+            }
             self.expire_at(Expiring::Batch, row.expires_at(), &key, now)?;
             self.note_batch_event(EventKind::BatchCompleted, (account, id), &row, known, now)?;
         }
@@ -649,16 +654,11 @@ impl Txn<'_> {
         (answers, name): (&[u8], Option<&str>),
         now: UnixMs,
     ) -> Result<(), StoreError> {
-        let has_hold = row.held.credits() > 0;
-        // A test batch is not counted.
-        if !has_hold && !row.of_list {
+        self.count_day(account, Charged::Rows, answers, now)?;
+        if row.held.credits() == 0 {
             return Ok(());
         }
         let (spent, back) = row.held.split(u64::from(row.refunded));
-        self.count_day(account, Charged::Rows, answers, now)?;
-        if !has_hold {
-            return Ok(());
-        }
         let note = charged_for(id, row, name).map(|what| what.to_string()).unwrap_or_default();
         self.end_portions(HoldRef { account, id: EntryId::of_batch(id) }, (spent, back), note, now)
     }

@@ -192,7 +192,7 @@ pub(crate) fn progress(
         let row = BATCHES.peek(rows, key)?.filter(|row| row.is_open() || now < row.expires_at());
         let Some(row) = row else { continue };
         progress.checked += u64::from(row.answered);
-        progress.charged += row.charged_so_far();
+        row.add_credits(&mut progress);
         for code in batches::codes_of(rows, vault, key, &row)?.unwrap_or_default() {
             match (reason::of_answer(code), reason::wait_of(code)) {
                 (Some(reason), _) => {

@@ -54,7 +54,7 @@ pub(crate) fn code(reason: Reason) -> u8 {
 
 /// Whether a row with this code is refunded, because nobody has answered about it.
 pub(crate) fn is_refunded(byte: u8) -> bool {
-    matches!(byte, 248 | 249 | GIVEN_UP)
+    byte == GIVEN_UP || cause_of(byte).is_some_and(Cause::is_free)
 }
 
 /// The cause of an `unverifiable` answer, if its code has one: see [`Cause`].

@@ -20,7 +20,7 @@ pub use webhooks::*;
 use crate::row::{Codec, Fixed, In, Out, codes, fields, row};
 use crate::rows::{Blob, Table, TypedTable};
 use store::credits::{Balance, PeriodStep, Portions, Subscription};
-use store::{AccountId, BatchId, EntryId, HoldRef};
+use store::{AccountId, BatchId, EntryId, HoldRef, ListProgress};
 use store::{
     AddressHash, BATCH_KEEP_MS, BATCH_OPEN_MS, EntryKind, IDEMPOTENCY_MS, KeyHash, KeyMode, KeyScopes,
     REPEAT_MS, RETENTION_MS, RETENTION_SHORT_MS, SubscriptionStatus, UnixMs,
@@ -412,9 +412,13 @@ impl BatchRow {
         }
     }
 
-    /// The credits that its answered rows cost so far.
-    pub fn charged_so_far(&self) -> u64 {
-        self.charged().saturating_sub(u64::from(self.total - self.answered))
+    /// Adds its credits to those of its list.
+    pub fn add_credits(&self, progress: &mut ListProgress) {
+        progress.cost += self.charged().saturating_sub(u64::from(self.total - self.answered));
+        match self.is_open() {
+            true => progress.reserved += self.held.credits(),
+            false => progress.charged += self.charged(),
+        }
     }
 
     /// The credits that it costs, if no further row is refunded.

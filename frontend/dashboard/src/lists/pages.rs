@@ -316,7 +316,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
 fn verdicts(list: &List, done: &Progress) -> Markup {
     html! {
         (chart::verdicts(&done.counts))
-        @if list.mode == KeyMode::Live { (chart::causes(&done.causes, unverifiable(done))) }
+        @if list.mode == KeyMode::Live { (chart::causes(&done.causes, unverifiable(done), 0)) }
     }
 }
 
@@ -364,14 +364,13 @@ fn sum_of_rows(list: &List) -> String {
     )
 }
 
-/// What the checked addresses have cost, and how many of them were free. Until a part of the list has ended, its credits are reserved,
-/// as on the page of the account.
+/// The credits that the ledger has charged and holds for a list, as the API and the page of the account have them, and how many of the
+/// checked addresses were free.
 fn charged(list: &List, done: &Progress) -> String {
-    let free = done.checked.saturating_sub(done.charged);
-    let mut credits = format!("{} charged", counted(list.charged, "credit", "credits"));
-    let reserved = done.charged.saturating_sub(list.charged);
-    if reserved > 0 {
-        credits += &format!(", {} reserved for addresses that have a verdict", grouped(reserved));
+    let free = done.checked.saturating_sub(done.cost);
+    let mut credits = format!("{} charged", counted(done.charged, "credit", "credits"));
+    if done.reserved > 0 {
+        credits += &format!(", {} reserved for checks under way", grouped(done.reserved));
     }
     match list.mode {
         KeyMode::Live if free > 0 => {

@@ -39,6 +39,15 @@ fn submit(world: &mut World, list: &mut List, addresses: &[&str]) -> BatchId {
     id
 }
 
+/// Checks a list of one address with a test key.
+pub fn check_a_test_list(world: &mut World, account: AccountId) {
+    let list = List { mode: KeyMode::Test, submitted: 1, ..running(world, account, 1, 1) };
+    let (id, mode) = (world.batch_of_list(&list, 0), BatchMode::Test(vec![MailboxExists]));
+    let new = NewBatch { id, mode, ..world.new_batch(account, &["deliverable@example.com"]) };
+    let made = world.submit_batch_of_list(&list, new, world.now).wait().unwrap();
+    assert!(matches!(made, BatchOfList::Made(made) if made.completed));
+}
+
 fn read(world: &World, list: &List) -> List {
     world.list(list.account, list.id, world.now).wait().unwrap().unwrap()
 }
@@ -208,7 +217,7 @@ fn the_progress_of_a_list_has_its_answers_and_what_it_waits_for() {
         let mut counts = progress.counts.clone();
         counts.sort_by_key(|(reason, _)| reason.as_str());
         assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), progress.checked);
-        (progress.checked, progress.charged, counts)
+        (progress.checked, progress.cost, counts)
     };
     assert_eq!(sums(&progress(&world, &list)), (1, 0, vec![(MailboxExists, 1)]));
     let later = Waits(WaitCause::RetryLater);
@@ -223,6 +232,9 @@ fn the_progress_of_a_list_has_its_answers_and_what_it_waits_for() {
     // The last row was given up without a charge.
     assert_eq!(sums(&found), (3, 1, vec![(CatchAll, 1), (MailboxExists, 1), (Reason::Unverifiable, 1)]));
     assert_eq!(found.causes, [(RefusalBudget, 1)]);
+    // The ledger has charged the single check before, and holds four credits until the batch ends.
+    assert_eq!((found.charged, found.reserved), (0, 4));
+    world.check(a, (95, 0, 4, 1, 0));
     let waiting = |cause| WaitingRows { cause, rows: 1, created_at: born };
     assert_eq!(found.waiting, [waiting(WaitCause::RetryLater), waiting(WaitCause::RefusalBudget)]);
     // A row that waits is answered like another, is open after a restart, and an answered row does not wait.
@@ -230,7 +242,8 @@ fn the_progress_of_a_list_has_its_answers_and_what_it_waits_for() {
     assert_eq!(open, [1, 2]);
     world.answer(first, &[(3, later), (1, Verified(MailboxNotFound.into())), (2, Verified(CatchAll.into()))]);
     let found = progress(&world, &list);
-    assert_eq!((found.checked, found.charged, found.waiting), (5, 3, vec![]));
+    assert_eq!((found.checked, found.cost, found.waiting), (5, 3, vec![]));
+    assert_eq!((found.charged, found.reserved), (3, 0));
     // What is charged is what the ledger says, with one credit for the single check.
     world.check(a, (96, 0, 0, 4, 0));
     assert_eq!(world.view(a, first).unwrap().charged, 3);
@@ -241,7 +254,7 @@ fn the_progress_of_a_list_has_its_answers_and_what_it_waits_for() {
     let known = submit(&mut world, &mut list, &["b@example.com", "c@example.com"]);
     assert!(world.view(a, known).unwrap().completed);
     let found = progress(&world, &list);
-    assert_eq!((found.checked, found.charged), (7, 3));
+    assert_eq!((found.checked, found.cost, found.charged, found.reserved), (7, 3, 3, 0));
     // Waits of a batch that is no part of a list are not noted, and do not answer it.
     let batch = world.batch(a, &["z@example.com"]);
     assert_eq!(world.answer(batch, &[(0, later)]), []);

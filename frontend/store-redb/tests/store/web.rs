@@ -127,6 +127,13 @@ fn days_count_charges_and_are_forgotten() {
     let counts = DayCounts { day, singles: 0, rows: 2, reasons: vec![(Reason::MailboxExists, 2)] };
     assert_eq!(days, [counts], "what was given back is not counted");
     assert_eq!(world.batches(a, None, 9, world.now).wait().unwrap().batches[0].batch, batch);
+    // Those of a test key are made up.
+    let mode = BatchMode::Test(vec![Reason::MailboxExists]);
+    let of_test_key = NewBatch { mode, ..world.new_batch(a, &["deliverable@example.com"]) };
+    world.create(of_test_key).unwrap();
+    assert_eq!(world.days(a, world.now).wait().unwrap()[0].rows, 2, "neither batches");
+    super::lists::check_a_test_list(&mut world, a);
+    assert_eq!(world.days(a, world.now).wait().unwrap()[0].rows, 2, "nor lists");
     for n in 1..=100 {
         world.now = START + n * DAY;
         let new = world.new_batch(a, &["more@example.com"]);

@@ -301,8 +301,12 @@ pub struct ListProgress {
     pub counts: Vec<(Reason, u64)>,
     /// How often each known cause occurs among those that are `unverifiable`.
     pub causes: Vec<(UnverifiableCause, u64)>,
-    /// The credits that they cost.
+    /// The credits that they cost: those of open batches are only reserved so far.
+    pub cost: u64,
+    /// The credits that the ledger has charged: those of the batches that are complete.
     pub charged: u64,
+    /// The credits that the ledger holds for the open batches.
+    pub reserved: u64,
     /// The addresses of open batches that wait for something else than their turn.
     pub waiting: Vec<WaitingRows>,
 }
@@ -330,7 +334,8 @@ impl ListProgress {
     /// The progress of a list as far as it has taken the answers of its batches.
     pub fn of(list: &List) -> ListProgress {
         let (checked, counts, causes) = (list.answered(), list.counts.clone(), list.causes.clone());
-        ListProgress { checked, counts, causes, charged: list.charged, waiting: Vec::new() }
+        let (cost, charged) = (list.charged, list.charged);
+        ListProgress { checked, counts, causes, cost, charged, reserved: 0, waiting: Vec::new() }
     }
 
     /// Counts an address that waits, in a batch with this time of creation.

@@ -197,8 +197,10 @@ export interface MailList {
   progress?: number | null;
   /** An estimate of the price, after the list was read. */
   credits_required?: number | null;
-  /** The credits of the addresses with a verdict, so far. */
+  /** The credits that were charged so far: those of the parts of the list that have ended. */
   credits_charged?: number | null;
+  /** The credits that are reserved for the parts that are being checked. */
+  credits_reserved?: number | null;
   /** The number of distinct addresses with a verdict by reason, so far. */
   counts?: Record<string, number>;
   /** What the other addresses of a running list wait for. */

@@ -14,7 +14,7 @@ use store::{List, ListState};
 ///
 /// 503: the store cannot be read.
 pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
-    let Progress { checked, counts, causes, charged, waiting, problem } =
+    let Progress { checked, counts, causes, charged, reserved, waiting, problem, cost: _ } =
         call.worker.shared.lists.actions.progress(&list).await?;
     // A list without an address was read as well.
     let is_read = list.rows > 0 || !matches!(list.state, ListState::Uploading | ListState::Reading);
@@ -37,6 +37,7 @@ pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
         progress,
         credits_required: when_read(list.price()),
         credits_charged: charged,
+        credits_reserved: reserved,
         problem: (!problem.is_empty() && list.state != ListState::Cancelled).then_some(problem),
         created_at: Iso8601(list.created_at).to_string(),
         expires_at: Iso8601(list.expires_at()).to_string(),

@@ -219,8 +219,10 @@ class MailList:
     progress: Optional[float] = None
     #: An estimate of the price, after the list was read.
     credits_required: Optional[int] = None
-    #: The credits of the addresses with a verdict, so far.
+    #: The credits that were charged so far: those of the parts of the list that have ended.
     credits_charged: Optional[int] = None
+    #: The credits that are reserved for the parts that are being checked.
+    credits_reserved: Optional[int] = None
     #: The number of distinct addresses with a verdict by reason, so far.
     counts: Mapping[str, int] = field(default_factory=dict)
     #: What the other addresses of a running list wait for: `cause`, `addresses`, `until`.

@@ -177,6 +177,7 @@ fn list(status: ListStatus, problem: Option<&str>) -> List {
         progress: 0,
         credits_required: None,
         credits_charged: 0,
+        credits_reserved: 0,
         counts: Counts::default(),
         unverifiable: Vec::new(),
         waiting: Vec::new(),
@@ -200,7 +201,9 @@ fn list(status: ListStatus, problem: Option<&str>) -> List {
         ListStatus::Uploading => List { offset: 0, ..list_before_reading(read) },
         ListStatus::Reading | ListStatus::Unfit => list_before_reading(read),
         ListStatus::Ready | ListStatus::Paused => read,
-        ListStatus::Running => List { waiting: vec![wait(WaitCause::Queue, 2, None)], ..read },
+        ListStatus::Running => {
+            List { credits_reserved: 2, waiting: vec![wait(WaitCause::Queue, 2, None)], ..read }
+        }
         ListStatus::Completed | ListStatus::Cancelled => List {
             checked: 2,
             progress: 100,
@@ -250,7 +253,6 @@ fn lists() -> Vec<Example> {
     let running = List {
         checked: 1,
         progress: 50,
-        credits_charged: 1,
         counts: Counts(vec![(Reason::MailboxExists, 1)]),
         waiting: vec![wait(WaitCause::RetryLater, 1, Some("2026-06-01T09:21:00+00:00"))],
         ..list(ListStatus::Running, None)
