@@ -4,7 +4,7 @@
 //! The part of a row depends on the row and N alone, so every machine finds the same part:
 //!
 //! - A row with an address: a hash of the domain, modulo N. The domain is in A-labels and lower case.
-//! - A row with an address at a large provider ([`SPREAD`]): a hash of [`Address::canonical`], modulo N.
+//! - A row with an address at a large provider (`data/spread.txt`): a hash of [`Address::canonical`], modulo N.
 //! - A row without an address: the number of the row, modulo N. Rows count from 0. The header and blank lines do not count.
 //!
 //! The hash is SipHash-2-4 with 64 bits and a key of zeros. Rows with the same address are in the same part, so no address is
