@@ -287,17 +287,22 @@ impl Asking {
     /// Answers the works that clients have recalled, and the waiting works of clients that drain.
     pub(crate) fn answer_recalled(&self, now: Instant) {
         let groups: Vec<_> = self.state().active.values().cloned().collect();
-        let works = groups.iter().flat_map(|group| {
+        for group in groups {
+            // While its only session is being opened, all works of the group wait for the server itself. Otherwise the works that were
+            // not sent wait for the answers about other addresses.
+            let is_opening = {
+                let state = group.state();
+                state.open > 0 && state.busy == 0
+            };
             let mut works = group.take_where(Work::is_recalled);
             works.extend(group.take_waiting(Work::is_taken_back));
-            works
-        });
-        works.for_each(|mut work| {
-            if !work.was_sent && work.fallback.rule == "no_answer_in_time" {
-                work.set_fallback("site_silent", None);
+            for mut work in works {
+                if !is_opening && !work.was_sent && work.fallback.rule == "no_answer_in_time" {
+                    work.set_fallback("site_silent", None);
+                }
+                self.shared().give_up(work, now);
             }
-            self.shared().give_up(work, now);
-        });
+        }
     }
 
     /// Gives up the present try of the works for which no route is left. Some of them are tried again later, the others are

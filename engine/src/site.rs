@@ -109,11 +109,11 @@ pub(crate) struct GroupState {
     sessions: Slab<Box<SessionWorks>>,
     /// The number that was last given to a session or a transaction. These numbers show in which order they began.
     number: u64,
-    open: u32,
+    pub(crate) open: u32,
     /// Since when session tasks have been running without a break; without meaning if none runs now.
     open_since: Instant,
     /// The number of session tasks that wait for replies.
-    busy: u32,
+    pub(crate) busy: u32,
     /// The number of answers that sessions have proven since a host of the group last changed the way in which it accepts or
     /// refuses recipients.
     proven: u32,

@@ -101,6 +101,7 @@ impl From<ListError> for CleanError {
     fn from(error: ListError) -> CleanError {
         match error {
             ListError::Unreadable(message) | ListError::Machine(message) => CleanError::failed(message),
+            ListError::NoList(message) => CleanError::usage(message),
             ListError::NoAddress(message) => CleanError::usage(format!(
                 "{message}: name the column of the addresses with --column, or save the list as CSV with a column of addresses"
             )),

@@ -376,7 +376,7 @@ fn lists_that_are_none() {
     refused(
         "a.txt",
         b"\xff\xfea\0",
-        "a.txt has no address in its first rows, read as plain text, in UTF-16LE: ",
+        "a.txt has no address in its first rows, read as plain text, in UTF-16LE, and no column of addresses: a list is CSV, ",
     );
     refused("a.txt", b"\xff\xfea", "a.txt cannot be read: it ends within a character of UTF-16");
     refused("a.txt", b"\xff\xfe\0\0a\0\0\0", "a.txt is UTF-32: save it as CSV in UTF-8");

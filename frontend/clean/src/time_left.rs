@@ -184,8 +184,7 @@ pub(super) struct RunFacts {
 /// The domains that the run waits for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Awaited {
-    /// The numbers of those that are named, with the cause; `None` for domains without a number. All domains are named if they are at
-    /// most [`NAMED_MAX`], else only the one with the most rows.
+    /// The numbers of those that are named, with the cause; `None` for domains without a number. They have the most rows.
     pub named: Vec<(Option<u32>, &'static str)>,
     /// Number of other domains that the run waits for.
     pub others: usize,
@@ -204,7 +203,7 @@ impl Awaited {
         });
         let count = waits.len();
         waits.sort_by_key(|(rows, ..)| Reverse(*rows));
-        waits.truncate(if count > NAMED_MAX { 1 } else { NAMED_MAX });
+        waits.truncate(NAMED_MAX);
         let others = count - waits.len();
         Awaited { named: waits.into_iter().map(|(_, domain, why)| (domain, why)).collect(), others }
     }
@@ -545,13 +544,13 @@ mod tests {
     }
 
     #[test]
-    fn few_domains_are_all_named() {
+    fn the_largest_domains_are_named() {
         let of = |waits: &[(u32, u32)]| {
             let named = Awaited::of(waits.iter().map(|&(rows, domain)| (rows, Some(domain), "")).collect());
             (named.named.into_iter().filter_map(|(domain, _)| domain).collect::<Vec<_>>(), named.others)
         };
         assert_eq!(of(&[(5, 0), (9, 0), (7, 1), (8, 2)]), (vec![0, 2, 1], 0));
-        assert_eq!(of(&[(5, 0), (9, 1), (7, 2), (9, 3)]), (vec![1], 3));
+        assert_eq!(of(&[(5, 0), (9, 1), (7, 2), (9, 3)]), (vec![1, 3, 2], 1));
     }
 
     #[test]

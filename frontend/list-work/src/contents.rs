@@ -65,7 +65,7 @@ impl SourceError {
         }
         SourceError::Unfit(match error {
             ListError::Machine(why) => return SourceError::Machine(why),
-            ListError::Unreadable(message) => message,
+            ListError::Unreadable(message) | ListError::NoList(message) => message,
             ListError::NoAddress(message) => {
                 format!("{message}: name the column of the addresses, or its number, as `column`")
             }

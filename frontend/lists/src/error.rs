@@ -12,6 +12,8 @@ pub enum ListError {
     Machine(String),
     /// The first rows have no address. The caller says how to name the column.
     NoAddress(String),
+    /// Plain text has no address: it is no list. The caller may say how to name a column.
+    NoList(String),
     /// The column of addresses does not exist, or none looks like it. The caller says where the user names one, or its number.
     Column(String),
     /// The user named a column by its name, and no header is recognized. The caller says where the user gives its number.
@@ -43,6 +45,7 @@ impl fmt::Display for ListError {
             ListError::Unreadable(message)
             | ListError::Machine(message)
             | ListError::NoAddress(message)
+            | ListError::NoList(message)
             | ListError::Column(message)
             | ListError::NoHeader(message)
             | ListError::Key(message)

@@ -25,6 +25,9 @@ fn a_host_that_puts_off_everyone_holds_a_list_for_a_minute_at_most() {
     // A server that says nothing: RCPT was sent for the first address only.
     let mute = desk.list("mute", (1..=8).map(|n| format!("user-{n}@mute.example")));
     let mute = desk.clean(&mute, &["--state", "none", "--columns", "rule"]);
+    // A server without a greeting: RCPT was sent for no address, and each of them waited for the server.
+    let shy = desk.list("shy", (1..=8).map(|n| format!("user-{n}@shy.example")));
+    let shy = desk.clean(&shy, &["--state", "none", "--columns", "rule"]);
     for (domain, rows, run) in runs {
         let said = said(&run.wait_with_output().unwrap());
         assert!(began.elapsed() < BOUND, "{domain} {rows}: {:?}: {said}", began.elapsed());
@@ -54,9 +57,13 @@ fn a_host_that_puts_off_everyone_holds_a_list_for_a_minute_at_most() {
     }
     let told = said(&mute.wait_with_output().unwrap());
     let output = std::fs::read_to_string(desk.path("mute.out")).unwrap();
-    let counts =
-        ["no_answer_in_time", "site_silent"].map(|rule| count(&output, &format!(",unverifiable,{rule}")));
-    assert_eq!(counts, [1, 7], "{output}");
+    let counts = |output: &str| {
+        ["no_answer_in_time", "site_silent"].map(|rule| count(output, &format!(",unverifiable,{rule}")))
+    };
+    assert_eq!(counts(&output), [1, 7], "{output}");
+    said(&shy.wait_with_output().unwrap());
+    let output = std::fs::read_to_string(desk.path("shy.out")).unwrap();
+    assert_eq!(counts(&output), [8, 0], "{output}");
     assert!(
         told.contains("    site_silent                        7  not asked: the mail server did not answer"),
         "{told}"

@@ -3,6 +3,7 @@
 use super::super::CleanError;
 use super::super::retry::{FAST_REASONS, FULL_REASONS, is_found_out};
 use super::super::rows::Waiting;
+use super::super::summary::Summary;
 use super::{Answered, NO_DOMAIN, Outcome, Run, count};
 use api::Reason;
 use lists::{EarlierResult, reasons};
@@ -39,21 +40,22 @@ impl Run<'_> {
             return Ok(());
         }
         self.summary.duplicates += u64::from(earlier.is_some());
-        if let Some(outcome) = self.written(true)? {
-            self.summary.of_earlier_run += u64::from(is_unverifiable(outcome));
-            if earlier.is_none() {
-                self.found(number, outcome)?;
-            }
-            return self.take_known(number, Some(domain), outcome, true);
+        let written = self.written(true)?;
+        if written.is_none() {
+            self.mark(Some((&address, domain)));
         }
-        self.mark(Some((&address, domain)));
-        if let Some(outcome) = self.kept_result(true)? {
-            self.summary.known += u64::from(earlier.is_none());
-            self.summary.of_earlier_output += u64::from(is_unverifiable(outcome));
+        let kept = self.kept_result(true)?;
+        if let Some(outcome) = written.or(kept) {
+            // An interrupted run took it from the earlier output, too, if that has it.
+            let is_known = kept.is_some() || earlier.is_none() && self.known_result()?.is_some();
+            let Summary { known, of_earlier_output, of_earlier_run, .. } = &mut self.summary;
+            *known += u64::from(is_known && earlier.is_none());
+            let origin = if is_known { of_earlier_output } else { of_earlier_run };
+            *origin += u64::from(is_unverifiable(outcome));
             if earlier.is_none() {
                 self.found(number, outcome)?;
             }
-            return self.take_known(number, Some(domain), outcome, false);
+            return self.take_known(number, Some(domain), outcome, written.is_some());
         }
         let Some(first) = earlier else {
             if let Some(outcome) = self.journaled()? {

@@ -291,6 +291,29 @@ fn many_known_results_take_little_memory() {
     assert_eq!((summary.known, desk.checker.submitted.len()), (15_000, 5000));
 }
 
+#[test]
+fn a_continued_run_counts_the_results_of_the_earlier_output_like_one_run() {
+    // The results have no time. The address of the fourth row is that of the first one.
+    let list = "email,deliverable,reason,rule\na@x.com,true,mailbox_exists,\nnobody@x.com,,,\n\
+                listed@x.com,false,unverifiable,blocklist\nA@x.com,true,mailbox_exists,\nb@x.com,true,mailbox_exists,\n";
+    let known = "--known @/old.csv --columns rule";
+    for flags in [known, &format!("{known} --unordered"), &format!("{known} --drop-duplicates"), "--retry"] {
+        let mut desk = desk("list.csv", list).flags(flags);
+        desk.write("old.csv", list);
+        let counts = |summary: Summary| {
+            let Summary { known, known_undated, of_earlier_output, of_earlier_run, .. } = summary;
+            (known, known_undated, of_earlier_output, of_earlier_run)
+        };
+        let whole = counts(desk.run().unwrap());
+        assert_eq!(whole, (3, flags != "--retry", 1, 0), "{flags}");
+        let written = desk.output();
+        desk.args.resume = true;
+        for (cut, _) in written.match_indices('\n') {
+            assert_eq!(counts(desk.resume_from(&written[..=cut])), whole, "{flags} {cut}");
+        }
+    }
+}
+
 /// A list with this number of rows of each kind, some of them twice.
 fn population(deliverable: usize, nobody: usize, never: usize) -> String {
     let mut list = String::from("n,email\n");

@@ -19,6 +19,9 @@ const SAMPLE_RECORDS: usize = 1000;
 
 /// How the names of spreadsheets end.
 const SPREADSHEETS: [&str; 3] = [".xlsx", ".xlsm", ".ods"];
+/// The files that can be read as a list.
+const KINDS: &str =
+    "a list is CSV, a spreadsheet (xlsx or ods), JSON lines, or plain text with one address per line";
 /// The first bytes of an archive, which a spreadsheet is.
 const ARCHIVE: &[u8] = b"PK\x03\x04";
 
@@ -362,9 +365,12 @@ fn shape(
     };
     found.map_err(|error| match error {
         ListError::NoAddress(columns) => {
-            let columns = if columns.is_empty() { columns } else { format!(", with {columns}") };
             let form = sheet.map_or_else(|| form(&shape), str::to_owned);
-            ListError::NoAddress(format!("{name} has no address in its first rows, read as {form}{columns}"))
+            let none = format!("{name} has no address in its first rows, read as {form}");
+            match columns.is_empty() {
+                true => ListError::NoList(format!("{none}, and no column of addresses: {KINDS}")),
+                false => ListError::NoAddress(format!("{none}, with {columns}")),
+            }
         }
         error => error,
     })?;
