@@ -9,6 +9,7 @@ pub(crate) mod tests;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 
 const SNAPSHOT: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
 
@@ -40,6 +41,37 @@ pub fn description(base_url: &str) -> Result<Description, serde_json::Error> {
     let mut description: Description = serde_json::from_str(SNAPSHOT)?;
     description.servers = json!([{ "url": base_url }]);
     Ok(description)
+}
+
+/// The names of the query parameters of each operation, in their order. The key is the method and the path, such as `GET /v1/lists`.
+///
+/// # Errors
+///
+/// Those of [`description`].
+pub fn query_parameters() -> Result<HashMap<String, Vec<String>>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Paths {
+        paths: HashMap<String, HashMap<String, Operation>>,
+    }
+    #[derive(Deserialize)]
+    struct Operation {
+        #[serde(default)]
+        parameters: Vec<Parameter>,
+    }
+    #[derive(Deserialize)]
+    struct Parameter {
+        r#in: String,
+        name: String,
+    }
+    let Paths { paths } = serde_json::from_str(SNAPSHOT)?;
+    let operations = paths.into_iter().flat_map(|(path, operations)| {
+        operations.into_iter().map(move |(method, operation)| {
+            let in_query = operation.parameters.into_iter().filter(|parameter| parameter.r#in == "query");
+            let names = in_query.map(|parameter| parameter.name).collect();
+            (format!("{} {path}", method.to_ascii_uppercase()), names)
+        })
+    });
+    Ok(operations.collect())
 }
 
 /// The description with this base URL as formatted text.

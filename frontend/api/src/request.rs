@@ -348,7 +348,8 @@ fn with_scalar_input(issue: Issue, found: &Value) -> Issue {
     }
 }
 
-fn with_short_input(issue: Issue, text: &str) -> Issue {
+/// Adds the text that was found to an issue, unless it is long.
+pub fn with_short_input(issue: Issue, text: &str) -> Issue {
     if text.chars().count() <= INPUT_CHARS_MAX { issue.input(text.into()) } else { issue }
 }
 

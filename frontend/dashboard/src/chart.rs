@@ -66,6 +66,9 @@ pub fn ends(span: u32, now: UnixMs) -> (u32, u32) {
     (today.saturating_add(1).saturating_sub(span), today)
 }
 
+/// Why addresses of checks under way are not in the chart.
+const COUNTED: &str = "A batch is counted when it is complete, and a list in parts, each at its end.";
+
 /// The chart of checks per day for the last `span` days, stacked by tone.
 pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
     let (first, today) = ends(span, now);
@@ -74,11 +77,11 @@ pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
     let shown: Vec<&DayCounts> = counts.iter().filter(|counts| counts.day >= first).collect();
     let most = shown.iter().map(|counts| total(counts)).max().unwrap_or(0);
     if most == 0 {
-        return html! { p.empty { "No address was checked in the last " (span) " days. " a href="/try" { "Check an address" } "." } };
+        return html! { p.empty { "No address was counted in the last " (span) " days. " (COUNTED) " " a href="/try" { "Check an address" } "." } };
     }
     let (top, width) = (axis_top(most), u64::from(span) * BAR);
     html! {
-        p.soft { "Addresses per day (UTC)" }
+        p.soft { "Addresses per day (UTC). " (COUNTED) }
         div.plot {
             ol.y-axis aria-hidden="true" { li { (grouped(top)) } li { (grouped(top / 2)) } li { "0" } }
             svg.chart.days preserveAspectRatio="none" viewBox={ "0 0 " (width) " " (HEIGHT) } role="img" aria-label={ "Checks per day in the last " (span) " days; the table below shows the same data" } {
@@ -285,7 +288,11 @@ mod tests {
             assert!(shown.contains(&format!("<li>{label}</li>")), "{label}: {shown}");
         }
         assert!(days(&counts, 1, NOW).into_string().contains("<li>2</li><li>1</li><li>0</li>"));
-        assert!(days(&[], 30, NOW).into_string().contains("No address was checked"));
+        assert!(
+            days(&[], 30, NOW)
+                .into_string()
+                .contains("No address was counted in the last 30 days. A batch is counted")
+        );
         assert!(days(&[day(1, &[(Reason::NoMx, 9)])], 30, NOW).into_string().contains("No address"));
     }
 

@@ -43,6 +43,11 @@ impl Query {
         }
     }
 
+    /// The names of all parameters, with repetitions.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
     /// The values of a parameter that may be repeated.
     pub fn all(&self, name: &'static str) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())

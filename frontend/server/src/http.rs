@@ -12,6 +12,7 @@ mod assistants;
 mod gateway;
 mod meter;
 mod outgoing;
+mod parameters;
 mod public;
 mod trace_context;
 mod unclear;
@@ -358,6 +359,7 @@ async fn answer(
         meter::count(&worker, route, caller, counter, &mut note.standing).await?;
     }
     let body = body?;
+    parameters::check(route, &query)?;
     let parameter = parameter.to_owned();
     let values = |name: &HeaderName| -> Vec<Vec<u8>> {
         head.headers.get_all(name).iter().map(|value| value.as_bytes().to_vec()).collect()

@@ -80,6 +80,9 @@ pub struct Route {
     /// The feature that the caller's plan must have. It also applies to test keys, which are for trying what live keys
     /// do.
     pub feature: Option<Feature>,
+    /// Whether it is an operation of the first contract, which ignores query parameters that it does not know. The operations that
+    /// were added later refuse them, because a misspelt parameter can cost credits.
+    pub ignores_unknown: bool,
     /// The function that answers.
     pub handler: Handler,
 }
@@ -121,7 +124,12 @@ const fn route(
     (access, limit): (Access, Limit),
     handler: Handler,
 ) -> Route {
-    Route { method, path, access, safe: false, body, limit, feature: None, handler }
+    Route { method, path, access, safe: false, body, limit, feature: None, ignores_unknown: false, handler }
+}
+
+/// A route of the first contract.
+const fn of_contract(route: Route) -> Route {
+    Route { ignores_unknown: true, ..route }
 }
 
 /// A route for which the plan must have batches and lists.
@@ -131,13 +139,15 @@ const fn needs_batches(route: Route) -> Route {
 
 /// The table itself.
 const ROUTES: &[Route] = &[
-    Route { safe: false, ..get("/v1/verify", OF_MODE, |call| Box::pin(verify::get(call))) },
-    post("/v1/verify", Body::Json, OF_MODE, |call| Box::pin(verify::post(call))),
-    needs_batches(post("/v1/verify/batch", Body::Json, key(Batches, Row::Batch), |call| {
+    of_contract(Route { safe: false, ..get("/v1/verify", OF_MODE, |call| Box::pin(verify::get(call))) }),
+    of_contract(post("/v1/verify", Body::Json, OF_MODE, |call| Box::pin(verify::post(call)))),
+    of_contract(needs_batches(post("/v1/verify/batch", Body::Json, key(Batches, Row::Batch), |call| {
         Box::pin(batch::create(call))
-    })),
+    }))),
     get("/v1/verify/batch", key(Batches, Row::Poll), |call| Box::pin(batch::index(call))),
-    get("/v1/verify/batch/{batch_id}", key(Batches, Row::Poll), |call| Box::pin(batch::show(call))),
+    of_contract(get("/v1/verify/batch/{batch_id}", key(Batches, Row::Poll), |call| {
+        Box::pin(batch::show(call))
+    })),
     post("/v1/webhooks", Body::Json, key(Account, Row::Account), |call| Box::pin(webhooks::create(call))),
     get("/v1/webhooks", key(Account, Row::Account), |call| Box::pin(webhooks::list(call))),
     get("/v1/webhooks/{webhook_id}", key(Account, Row::Account), |call| Box::pin(webhooks::show(call))),
@@ -176,12 +186,12 @@ const ROUTES: &[Route] = &[
         safe: false,
         ..get("/v1/lists/{list_id}/results", key(Lists, Row::List), |call| Box::pin(lists::results(call)))
     },
-    get("/v1/account", key(Account, Row::Account), |call| Box::pin(account::show(call))),
+    of_contract(get("/v1/account", key(Account, Row::Account), |call| Box::pin(account::show(call)))),
     Route {
         safe: false,
         ..get("/v1/account/export", key(Account, Row::List), |call| Box::pin(account::export(call)))
     },
-    get("/v1/openapi.json", OPEN, |call| Box::pin(openapi::show(call))),
+    of_contract(get("/v1/openapi.json", OPEN, |call| Box::pin(openapi::show(call)))),
     // The dashboard, if there is one, has its own versions of these two.
     get("/docs", OPEN, |call| Box::pin(docs::show(call))),
     get("/assets/{name}", OPEN, |call| Box::pin(docs::asset(call))),

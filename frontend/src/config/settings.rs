@@ -436,7 +436,8 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
             .help("Maximum wait of batch rows for a server that answers \"later\", such as 20m")
             .details(
                 "A number without a unit is in seconds. The time counts from the creation of the batch. It also applies to rows that wait for the \
-                 budget of refused recipients. After this time such a row is unverifiable.",
+                 budget of refused recipients. After this time such a row is unverifiable. If the interval of the answer is longer than what \
+                 is left (300 s for greylisting), it is unverifiable at once.",
             )
             .time(at!(batch.wait)),
         setting(Group::Checks, Scope::Server, "batch_outage_wait")

@@ -295,6 +295,22 @@ fn lists_come_in_pages_and_belong_to_their_account_and_mode() {
 }
 
 #[test]
+fn a_misspelt_parameter_is_refused_with_the_name_that_was_meant() {
+    let server = Server::start(&[]);
+    let answer =
+        upload(&server, &server.live, "?name=two&colum=private", "work,private\na@b.example,c@d.example\n");
+    answer.assert_refused(400, "invalid_request");
+    let issue = &answer.json()["detail"][0];
+    assert_eq!((&issue["loc"], &issue["input"]), (&json!(["query"]), &json!("colum")));
+    assert_eq!((&issue["type"], &issue["ctx"]["expected"]), (&json!("enum"), &json!(["name", "column"])));
+    assert_eq!(issue["msg"], "unknown parameter; did you mean `column`?");
+    let lists = server.get(&server.live, "/v1/lists").json();
+    assert_eq!(lists["lists"], json!([]));
+    // What the contract has ignores it.
+    assert_eq!(server.get(&server.live, "/v1/account?colum=x").status, 200);
+}
+
+#[test]
 fn a_test_key_pays_nothing_and_asks_nobody() {
     let server = Server::start(&[]);
     let content =

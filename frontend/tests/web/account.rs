@@ -89,7 +89,7 @@ fn days_count_what_was_charged_by_reason() {
     let server = Server::start(&["--test-clock"]);
     let mut browser = Browser::signed_up(&server, "joe@example.com");
     let key = make(&mut browser, "", "live");
-    browser.get("/usage").says("No address was checked in the last 30 days");
+    browser.get("/usage").says("No address was counted in the last 30 days");
     check(&mut browser, "mailbox_exists@example.com", "full");
     check(&mut browser, "mailbox_exists@example.com", "full");
     check(&mut browser, "no address", "full");
@@ -119,7 +119,7 @@ fn days_count_what_was_charged_by_reason() {
     let page = browser.get("/signin");
     let fields = [("email", "joe@example.com"), ("password", crate::web::browser::PASSWORD)];
     browser.submit(&page, &fields).says("Overview");
-    browser.get("/usage?days=90").says("No address was checked in the last 90 days");
+    browser.get("/usage?days=90").says("No address was counted in the last 90 days");
 }
 
 #[test]
