@@ -140,13 +140,6 @@ impl fmt::Debug for Session {
     }
 }
 
-impl Session {
-    /// The time at which it ends if it is not used before.
-    pub fn ends_at(&self) -> UnixMs {
-        session_end(self.created_at, self.seen_at)
-    }
-}
-
 /// The time at which a session ends if it is not used again.
 pub fn session_end(created_at: UnixMs, seen_at: UnixMs) -> UnixMs {
     created_at.saturating_add(SESSION_MS).min(seen_at.saturating_add(SESSION_IDLE_MS))
