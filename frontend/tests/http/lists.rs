@@ -249,7 +249,7 @@ fn a_request_is_repeated_under_its_idempotency_key() {
 }
 
 #[test]
-fn a_broken_upload_of_a_whole_list_leaves_nothing() {
+fn a_broken_or_empty_upload_of_a_whole_list_leaves_nothing() {
     let server = Server::start(&[]);
     let mut broken = server.connect();
     broken.send(&whole(&server.live, "", [b'a'; 200_000]).encode()[..150_000]);
@@ -257,6 +257,10 @@ fn a_broken_upload_of_a_whole_list_leaves_nothing() {
     until_true("the list is there", || lists() == 1);
     drop(broken);
     until_true("the list is gone", || lists() == 0);
+    let empty = upload(&server, &server.live, "", "");
+    empty.assert_refused(400, "invalid_request");
+    assert!(empty.json()["detail"].to_string().contains("it is empty"), "{empty:?}");
+    until_true("the empty list is gone", || lists() == 0);
 }
 
 #[test]

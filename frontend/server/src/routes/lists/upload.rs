@@ -157,7 +157,11 @@ async fn take_whole(
     let mut writer = PartWriter::open(Arc::clone(&store), list.clone(), bytes_max, room, by)
         .await
         .map_err(|error| not_stored(error, bytes_max))?;
-    take(&mut writer, content, bytes_max).await?;
+    if take(&mut writer, content, bytes_max).await? == 0 {
+        let issue =
+            Issue::new(&["body"], IssueType::Missing, "the body is the content of the list, and it is empty");
+        return Err(Refusal::invalid(vec![issue]));
+    }
     // From here on the list stays, even if the caller hangs up.
     let ended = store.end_upload(list, key, by, clock::now());
     whole.end();
