@@ -1,7 +1,7 @@
 //! A session with a pipelined transaction of 100 recipients, without a socket: the cost of the dialog alone.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use engine_proto::smtp::dialog::{Dialog, DialogConfig, Event, Patience};
+use engine_proto::smtp::dialog::{Dialog, DialogConfig, Event, ReplyTimeouts};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +12,7 @@ fn transaction(criterion: &mut Criterion) {
     let config = Arc::new(DialogConfig {
         ehlo: "probe.example".into(),
         reverse_path: "postmaster@probe.example".into(),
-        patience: Patience::default(),
+        timeouts: ReplyTimeouts::default(),
     });
     let recipients: Vec<String> = (0..RECIPIENTS).map(|n| format!("user-{n}@example.com")).collect();
     let answers = "250 2.1.5 Ok\r\n".repeat(RECIPIENTS + 1);

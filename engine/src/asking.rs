@@ -95,7 +95,7 @@ impl Asking {
         let count = shared.shards.len();
         // The shards divide the total exactly: the remainder goes to the first shards, one session each.
         let sessions_max = config.sessions / count + usize::from(index < config.sessions % count);
-        let patience = shared.pool.sources[0].dialog.patience;
+        let timeouts = shared.pool.sources[0].dialog.timeouts;
         let own_tls = tls::with_own_store(&shared.tls);
         let sessions =
             shared.pool.sources.iter().map(|source| {
@@ -104,7 +104,7 @@ impl Asking {
         Asking {
             sessions: sessions.collect(),
             smtp_port: config.smtp_port,
-            session_limit: patience.banner + patience.ehlo * 3 + patience.tls + patience.mail + patience.rcpt,
+            session_limit: timeouts.banner + timeouts.ehlo * 3 + timeouts.tls + timeouts.mail + timeouts.rcpt,
             sessions_max,
             knowledge: RefCell::default(),
             state: RefCell::default(),

@@ -123,8 +123,8 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
             return;
         }
         site.state().pace.on_started();
-        let seat = Seat::<R>::take(asking, group);
-        R::spawn(async move { probe::serve::<R>(&seat.asking, &seat.group, seat.session).await });
+        let task = CountedTask::<R>::begin(asking, group);
+        R::spawn(async move { probe::serve::<R>(&task.asking, &task.group, task.session).await });
     }
 }
 
@@ -188,27 +188,27 @@ fn with_planted_fault(start: Start, group: &Group, now: Instant) -> Option<Start
     }
 }
 
-/// The place of a session task in the counts of the shard, the site and the group. Dropping this at the end of the task, even after
-/// a panic, gives the place back and starts sessions that have waited for it.
-struct Seat<R: Runtime> {
+/// A session task, as long as the shard, the site and the group count it. Dropping this at the end of the task, even after a panic,
+/// ends the counting and starts sessions that have waited for that.
+struct CountedTask<R: Runtime> {
     asking: Rc<Asking>,
     group: Rc<Group>,
     session: usize,
     runtime: PhantomData<R>,
 }
 
-impl<R: Runtime> Seat<R> {
-    fn take(asking: &Rc<Asking>, group: &Rc<Group>) -> Seat<R> {
+impl<R: Runtime> CountedTask<R> {
+    fn begin(asking: &Rc<Asking>, group: &Rc<Group>) -> CountedTask<R> {
         let open = &mut asking.state().open;
         *open += 1;
         holds(Invariant::ShardOpen, || *open <= asking.sessions_max);
         holds(Invariant::SitePaused, || group.site.state().pace.pause(R::now()).is_none());
         let session = group.on_task_begun(R::now());
-        Seat { asking: Rc::clone(asking), group: Rc::clone(group), session, runtime: PhantomData }
+        CountedTask { asking: Rc::clone(asking), group: Rc::clone(group), session, runtime: PhantomData }
     }
 }
 
-impl<R: Runtime> Drop for Seat<R> {
+impl<R: Runtime> Drop for CountedTask<R> {
     fn drop(&mut self) {
         let (asking, group) = (&self.asking, &self.group);
         asking.state().open -= usize::from(!sometimes(Fault::Break(Invariant::ShardSum)));

@@ -15,7 +15,7 @@ use engine_proto::address::Address;
 use engine_proto::egress::{Families, choose};
 use engine_proto::limits::{OUTAGE_WINDOW, SOURCES_MAX};
 use engine_proto::outage::Connections;
-use engine_proto::smtp::dialog::{DialogConfig, Patience};
+use engine_proto::smtp::dialog::{DialogConfig, ReplyTimeouts};
 use engine_proto::socks5::Credentials;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
@@ -239,7 +239,7 @@ fn dialog(ehlo: Option<&str>, mail_from: Option<&str>) -> DialogConfig {
     DialogConfig {
         ehlo: ehlo.into(),
         reverse_path: mail_from.map_or_else(|| format!("postmaster@{ehlo}").into(), Into::into),
-        patience: Patience::default(),
+        timeouts: ReplyTimeouts::default(),
     }
 }
 

@@ -63,8 +63,8 @@ struct Inner<R: Runtime> {
     config: LookupConfig,
     cache: RefCell<Cache<Hashing>>,
     pending: RefCell<HashMap<Question, Rc<PendingLookup<R>>>>,
-    /// Probes: lookups that do not read the cache, so that the resolvers themselves are asked. No other caller joins a probe.
-    probes: RefCell<Vec<Rc<PendingLookup<R>>>>,
+    /// Lookups that do not read the cache, so that the resolvers themselves are asked. No other caller joins such a lookup.
+    uncached: RefCell<Vec<Rc<PendingLookup<R>>>>,
     /// Whether [`Inner::end`] has started a lookup of `own_name` that has not ended yet.
     own_name_under_way: Cell<bool>,
     ticking: Cell<bool>,
@@ -110,10 +110,10 @@ impl<R: Runtime> Drop for RaisedFlag<R> {
 struct PendingLookup<R: Runtime> {
     /// `None` once the lookup has ended.
     lookup: RefCell<Option<Lookup>>,
-    /// Whether this lookup gets room before those of batches and lists. True for probes, and once any call of [`Resolver::look_up`]
-    /// that waits for this lookup was urgent.
+    /// Whether this lookup gets room before those of batches and lists. True if the lookup is uncached, and once any call of
+    /// [`Resolver::look_up`] that waits for this lookup was urgent.
     urgent: Cell<bool>,
-    is_probe: bool,
+    is_uncached: bool,
     /// The resolver for which the lookup waits in a queue; `None` if the lookup does not wait for room in a window.
     queued: Cell<Option<usize>>,
     /// The UDP messages of the lookup that may still be answered.
@@ -121,7 +121,7 @@ struct PendingLookup<R: Runtime> {
     /// How many lookups of the engine had been answered when this lookup began: see [`Resolvers::note`].
     answered_before: u32,
     /// The outcome, once the callers may have it. This may be later than the end of the lookup, because the resolvers may be
-    /// checked first. The flag is true, except for a probe that no resolver answered.
+    /// checked first. The flag is true, except for an uncached lookup that no resolver answered.
     ended: RefCell<Option<(Arc<Outcome>, bool)>>,
     waiting: RefCell<Vec<Waker>>,
 }
@@ -160,7 +160,7 @@ impl<R: Runtime> Resolver<R> {
                 ticking: Cell::new(false),
                 outbox: RefCell::default(),
                 pending: RefCell::default(),
-                probes: RefCell::default(),
+                uncached: RefCell::default(),
                 late: RefCell::default(),
                 doubts: Doubts::default(),
                 random: RefCell::new(seed::rng()),
@@ -207,13 +207,13 @@ impl<R: Runtime> Resolver<R> {
         let (inner, now) = (&self.inner, R::now());
         let (count, record) = (inner.upstreams.len(), inner.record.borrow().clone());
         let asked = (0..count).filter(|&upstream| count > 1 && record.is_well(upstream));
-        let probes: Vec<_> = asked
+        let lookups: Vec<_> = asked
             .map(|upstream| {
                 let others: Vec<usize> = (0..count).filter(|&other| other != upstream).collect();
-                inner.probe(question, &others, now)
+                inner.look_up_uncached(question, &others, now)
             })
             .collect();
-        let outcomes = all(probes.iter().map(|probe| probe.outcome()).collect()).await;
+        let outcomes = all(lookups.iter().map(|lookup| lookup.outcome()).collect()).await;
         let found = |outcome: &Outcome| matches!(outcome, Outcome::Records { .. });
         let (found, _) = outcomes.into_iter().find(|(outcome, _)| found(outcome))?;
         Some(inner.cache.borrow_mut().insert(question.clone(), Outcome::clone(&found), R::now()))
@@ -228,22 +228,22 @@ impl<R: Runtime> Resolver<R> {
         if inner.health.has_answered() {
             return None;
         }
-        let probe = inner.probe(&inner.own_name, &[], R::now());
+        let lookup = inner.look_up_uncached(&inner.own_name, &[], R::now());
         let end = R::now() + DNS_START_PATIENCE;
-        while probe.ended.borrow().is_none() && R::now() < end {
+        while lookup.ended.borrow().is_none() && R::now() < end {
             R::sleep(TICK).await;
         }
         if inner.health.has_answered() {
             return None;
         }
-        let ended = probe.ended.borrow();
+        let ended = lookup.ended.borrow();
         match &*ended {
             Some((_, true)) => None,
             Some((outcome, false)) => match **outcome {
                 Outcome::Failed { why, .. } => Some(why),
                 _ => Some(Failure::Timeout),
             },
-            None => probe.with_lookup(|lookup| lookup.failure()),
+            None => lookup.with_lookup(|lookup| lookup.failure()),
         }
     }
 
@@ -278,9 +278,9 @@ impl<R: Runtime> Resolver<R> {
     /// Asks the resolvers that are not in `left_out`, without reading the cache. If there are no others, asks one in `left_out`. A
     /// lookup of the same question that is under way may ask the resolvers that are to be left out, so its outcome is not used. The
     /// outcome of the new lookup is put into the cache.
-    pub(crate) async fn look_up_elsewhere(&self, question: &Question, left_out: &[usize]) -> Arc<Outcome> {
-        let probe = self.inner.probe(question, left_out, R::now());
-        let (outcome, _) = probe.outcome().await;
+    pub(crate) async fn look_up_without(&self, question: &Question, left_out: &[usize]) -> Arc<Outcome> {
+        let lookup = self.inner.look_up_uncached(question, left_out, R::now());
+        let (outcome, _) = lookup.outcome().await;
         self.inner.cache.borrow_mut().insert(question.clone(), Outcome::clone(&outcome), R::now())
     }
 }
@@ -288,7 +288,7 @@ impl<R: Runtime> Resolver<R> {
 impl<R: Runtime> Drop for Inner<R> {
     fn drop(&mut self) {
         // A lookup owns the sockets on which it waits for answers, and the sockets own the lookup. This breaks the cycle.
-        for pending in self.pending.get_mut().values().chain(self.probes.get_mut().iter()) {
+        for pending in self.pending.get_mut().values().chain(self.uncached.get_mut().iter()) {
             pending.sent.take();
         }
     }
@@ -338,12 +338,12 @@ impl<R: Runtime> PendingLookup<R> {
 }
 
 impl<R: Runtime> Inner<R> {
-    fn begin(&self, question: &Question, urgent: bool, is_probe: bool) -> Rc<PendingLookup<R>> {
+    fn begin(&self, question: &Question, urgent: bool, is_uncached: bool) -> Rc<PendingLookup<R>> {
         let first = self.record.borrow().first();
         Rc::new(PendingLookup {
             lookup: RefCell::new(Some(Lookup::new(question.clone(), &self.config, first))),
             urgent: Cell::new(urgent),
-            is_probe,
+            is_uncached,
             queued: Cell::new(None),
             sent: RefCell::default(),
             answered_before: self.health.answered(),
@@ -353,12 +353,17 @@ impl<R: Runtime> Inner<R> {
     }
 
     /// Starts a lookup that does not read the cache and does not ask the resolvers in `left_out`, unless there are no others.
-    fn probe(self: &Rc<Self>, question: &Question, left_out: &[usize], now: Instant) -> Rc<PendingLookup<R>> {
-        let probe = self.begin(question, true, true);
-        probe.leave_out(left_out);
-        self.probes.borrow_mut().push(Rc::clone(&probe));
-        self.go_on(&probe, now);
-        probe
+    fn look_up_uncached(
+        self: &Rc<Self>,
+        question: &Question,
+        left_out: &[usize],
+        now: Instant,
+    ) -> Rc<PendingLookup<R>> {
+        let lookup = self.begin(question, true, true);
+        lookup.leave_out(left_out);
+        self.uncached.borrow_mut().push(Rc::clone(&lookup));
+        self.go_on(&lookup, now);
+        lookup
     }
 
     /// Sends the next message of a lookup, or queues the lookup until there is room. If the lookup has an outcome, ends it.
@@ -392,8 +397,8 @@ impl<R: Runtime> Inner<R> {
         let (answered, question) = (lookup.has_any_answer(), lookup.question().clone());
         let silence = Outcome::Failed { why: Failure::Timeout, ttl: ttl::failure(Failure::Timeout) };
         let outcome = lookup.into_outcome().unwrap_or(silence);
-        if pending.is_probe {
-            self.probes.borrow_mut().retain(|probe| !Rc::ptr_eq(probe, pending));
+        if pending.is_uncached {
+            self.uncached.borrow_mut().retain(|lookup| !Rc::ptr_eq(lookup, pending));
             pending.finish(Arc::new(outcome), answered);
         } else if answered {
             self.health.note(true, pending.answered_before);
@@ -403,7 +408,7 @@ impl<R: Runtime> Inner<R> {
         {
             // Either the resolvers are down, or only the name servers of several domains. Our own name has other name servers, so
             // its lookup tells these cases apart.
-            let call = self.probe(&self.own_name, &[], now);
+            let call = self.look_up_uncached(&self.own_name, &[], now);
             let (inner, pending) = (Rc::clone(self), Rc::clone(pending));
             R::spawn(async move {
                 let (_, answered) = call.outcome().await;
@@ -459,9 +464,9 @@ impl<R: Runtime> Inner<R> {
         self.go_on(pending, now);
     }
 
-    /// All lookups under way, including the probes.
+    /// All lookups under way, including the uncached ones.
     fn all(&self) -> Vec<Rc<PendingLookup<R>>> {
-        self.pending.borrow().values().chain(self.probes.borrow().iter()).cloned().collect()
+        self.pending.borrow().values().chain(self.uncached.borrow().iter()).cloned().collect()
     }
 
     /// How long the engine has run. Never zero, because zero means "never" in [`engine_proto::dns::denials`].
@@ -485,7 +490,7 @@ async fn tick<R: Runtime>(inner: Rc<Inner<R>>, _ticking: RaisedFlag<R>) {
         }
         inner.note_lost(now);
         inner.pump_all(now);
-        let is_idle = inner.pending.borrow().is_empty() && inner.probes.borrow().is_empty();
+        let is_idle = inner.pending.borrow().is_empty() && inner.uncached.borrow().is_empty();
         if is_idle && inner.late.borrow().is_empty() {
             break;
         }

@@ -93,7 +93,7 @@ impl<R: Runtime> Session<R> {
             received: Vec::new(),
         });
         if !early.is_empty() {
-            session.hear(&early);
+            session.on_bytes(&early);
         }
         Ok(session)
     }
@@ -119,7 +119,7 @@ impl<R: Runtime> Session<R> {
         match self.transport.read(buffer, R::now() + SESSION_QUIET).await {
             (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => true,
             (Ok(length), bytes) if length > 0 => {
-                self.hear(&bytes);
+                self.on_bytes(&bytes);
                 false
             }
             _ => {
@@ -172,12 +172,12 @@ impl<R: Runtime> Session<R> {
         let (result, bytes) = self.transport.read(buffer, self.deadline()).await;
         match result {
             Ok(0) => self.dialog.on_closed(),
-            Ok(_) => self.hear(&bytes),
+            Ok(_) => self.on_bytes(&bytes),
             Err(error) => self.judge(Some(error)),
         }
     }
 
-    fn hear(&mut self, bytes: &[u8]) {
+    fn on_bytes(&mut self, bytes: &[u8]) {
         self.listen(bytes);
         self.answered_at = R::now();
         self.dialog.receive(self.answered_at, bytes);

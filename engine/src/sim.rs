@@ -34,7 +34,7 @@ pub trait World {
     /// Called when the engine connects.
     fn connect(&mut self, link: Link, to: SocketAddr, wire: &mut Wire) -> Connect;
     /// Called when the engine sends bytes on a connection.
-    fn hear(&mut self, link: Link, bytes: &[u8], wire: &mut Wire);
+    fn on_bytes(&mut self, link: Link, bytes: &[u8], wire: &mut Wire);
     /// Called when the engine closes a connection, or when its attempt to connect has failed.
     fn hung_up(&mut self, link: Link);
     /// Called when the engine sends a datagram to a resolver. Returns the datagrams that come back, each with its delay.

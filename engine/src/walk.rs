@@ -52,7 +52,7 @@ async fn find<R: Runtime>(
     let outcome = match dispute.filter(|_| !is_denied) {
         // Another resolver gave a credible answer about the addresses, and perhaps knows MX records. Even if that resolver is slow,
         // the resolvers that denied the addresses are not asked.
-        Some(denied_by) => Some(resolution.resolver.look_up_elsewhere(&question, &denied_by).await),
+        Some(denied_by) => Some(resolution.resolver.look_up_without(&question, &denied_by).await),
         // Perhaps one resolver denied the MX records falsely, while another one said truthfully that the domain itself has no
         // address.
         None if plan.is_implicit() && takes_no_mail => resolution.resolver.look_up_at_each(&question).await,

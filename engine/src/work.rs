@@ -58,7 +58,7 @@ pub(crate) struct WorkState {
     observed: bool,
     /// The latest reply that concerns the address, with its host: the reply about the address, about the control recipient of its
     /// domain, or to MAIL. Kept only if `observed` is true.
-    heard: Option<Box<Observation>>,
+    latest_reply: Option<Box<Observation>>,
     /// The finding that becomes the answer if no better one is made.
     pub(crate) fallback: Finding,
     /// Set if the cause of the fallback may be temporary: the delay after which another try may give more.
@@ -80,7 +80,7 @@ pub(crate) struct WorkState {
 /// A refusal that its session could not prove.
 pub(crate) struct CarriedRefusal {
     /// The key of the domain at the host.
-    pub(crate) number: u64,
+    pub(crate) domain_key: u64,
     pub(crate) held: Held,
     pub(crate) said: Classification,
 }
@@ -230,7 +230,7 @@ impl Work {
             was_accepted: false,
             carried: None,
             observed: request.observed,
-            heard: None,
+            latest_reply: None,
             fallback: unverifiable(DNS_TIMEOUT, None),
             again: None,
             asked_again: false,
@@ -248,21 +248,21 @@ impl Work {
     }
 
     /// Remembers the latest reply that concerns the address. `reply` is called only if the answer is to name the reply.
-    pub(crate) fn hear(&mut self, host: &str, reply: impl FnOnce() -> ObservedReply) {
+    pub(crate) fn remember_reply(&mut self, host: &str, reply: impl FnOnce() -> ObservedReply) {
         if self.observed {
-            self.heard = Some(Box::new(Observation { host: host.into(), reply: Some(reply()) }));
+            self.latest_reply = Some(Box::new(Observation { host: host.into(), reply: Some(reply()) }));
         }
     }
 
-    /// Answers with a verdict that depends on the reply that [`Work::hear`] remembered last.
-    pub(crate) fn settle_heard(
+    /// Answers with a verdict that depends on the reply that [`Work::remember_reply`] remembered last.
+    pub(crate) fn settle_by_reply(
         mut self,
         reason: Reason,
         rule: &'static str,
         retry_after: Option<Duration>,
         evidence: Option<u64>,
     ) {
-        let observed = self.heard.take();
+        let observed = self.latest_reply.take();
         self.finish(Finding { reason, rule, retry_after, evidence, observed });
     }
 
@@ -299,10 +299,10 @@ impl Work {
         self.again = None;
     }
 
-    /// Like [`Work::set_fallback`], but also keeps the reply that [`Work::hear`] remembered last with the fallback.
-    pub(crate) fn set_fallback_heard(&mut self, rule: &'static str, retry_after: Option<Duration>) {
+    /// Like [`Work::set_fallback`], but also keeps the reply that [`Work::remember_reply`] remembered last with the fallback.
+    pub(crate) fn set_fallback_by_reply(&mut self, rule: &'static str, retry_after: Option<Duration>) {
         self.set_fallback(rule, retry_after);
-        self.fallback.observed = self.heard.clone();
+        self.fallback.observed = self.latest_reply.clone();
     }
 
     /// Like [`Work::set_fallback`], but for a host that was not asked about the address. `reply` is the reply because of which it
@@ -318,14 +318,14 @@ impl Work {
         self.fallback.observed = self.observation(host, reply);
     }
 
-    /// Like [`Work::set_fallback_heard`], but for a failure that has probably passed after `again`.
-    pub(crate) fn set_fallback_heard_for_now(
+    /// Like [`Work::set_fallback_by_reply`], but for a failure that has probably passed after `again`.
+    pub(crate) fn set_fallback_by_reply_for_now(
         &mut self,
         rule: &'static str,
         retry_after: Duration,
         again: Duration,
     ) {
-        self.set_fallback_heard(rule, Some(retry_after));
+        self.set_fallback_by_reply(rule, Some(retry_after));
         self.again = Some(again);
     }
 
@@ -478,23 +478,23 @@ mod tests {
         let single = |steps: &dyn Fn(Work)| observed(Priority::Single, steps);
         let at = |host: &str, code| Some((host.to_owned(), code));
         let deferred = |work: &mut Work| {
-            work.hear("mx1", || reply(450));
-            work.set_fallback_heard("for-now", Some(SHORT));
+            work.remember_reply("mx1", || reply(450));
+            work.set_fallback_by_reply("for-now", Some(SHORT));
         };
         // A verdict that depends on the latest reply has the observation of this reply. The fallback keeps the observation that it
         // was set with.
         assert_eq!(
             single(&|mut work| {
                 deferred(&mut work);
-                work.hear("mx2", || reply(250));
-                work.settle_heard(Reason::MailboxExists, "control_refused", None, None);
+                work.remember_reply("mx2", || reply(250));
+                work.settle_by_reply(Reason::MailboxExists, "control_refused", None, None);
             }),
             at("mx2", Some(250))
         );
         assert_eq!(
             single(&|mut work| {
                 deferred(&mut work);
-                work.hear("mx2", || reply(250));
+                work.remember_reply("mx2", || reply(250));
                 work.give_up();
             }),
             at("mx1", Some(450))

@@ -82,13 +82,11 @@ pub const SESSION_QUIET: Duration = Duration::from_millis(1);
 /// alone, because the server may hang at a recipient before that of the single check.
 pub const SHARED_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// Most recipients in one transaction: RFC 5321 4.5.3.1.8 obliges every server to take 100.
+/// Most recipients in one transaction: RFC 5321 4.5.3.1.8 obliges every server to take 100. Their pipelined commands take less than
+/// 32 KiB, which fits into the send buffer of any common host, so neither side blocks the other (RFC 2920 3.1).
 pub const TRANSACTION_RECIPIENTS_MAX: usize = 100;
-/// Most bytes of one pipelined group. The group fits into the send buffer of any common host, and its replies into the receive
-/// buffer, so neither side blocks the other (RFC 2920 3.1).
-pub const GROUP_BYTES_MAX: usize = 32 * 1024;
 
-const _: () = assert!(TRANSACTION_RECIPIENTS_MAX * (ADDRESS_BYTES_MAX + 14) < GROUP_BYTES_MAX);
+const _: () = assert!(TRANSACTION_RECIPIENTS_MAX * (ADDRESS_BYTES_MAX + 14) < 32 * 1024);
 const _: () = assert!(SHARED_TRANSACTION_TIMEOUT.as_secs() < RCPT_TIMEOUT.as_secs());
 
 /// A reply counts as quick if it comes within this time after the previous reply, or after the transaction began if that was later.
@@ -199,9 +197,9 @@ pub const DNS_PROVEN_WINDOW: Duration = Duration::from_secs(10);
 pub const DNS_START_PATIENCE: Duration = Duration::from_secs(2);
 /// Interval between the tests of resolvers that deny everything. After checking whether they do, a shard begins no other check for
 /// this time.
-pub const DNS_DENIAL_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+pub const DNS_DENIAL_TEST_INTERVAL: Duration = Duration::from_secs(1);
 /// How long such a test or check waits for answers.
-pub const DNS_DENIAL_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+pub const DNS_DENIAL_TEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most questions that a test of the resolvers repeats. They are the last ones that were denied.
 pub const DNS_DENIED_NAMES_MAX: usize = 7;
 /// Most names for which a shard remembers that some resolvers denied the name's addresses without proof while another gave a
@@ -287,9 +285,9 @@ const _: () = assert!(SESSION_IDLE.as_secs() < GROUP_IDLE_FRESH.as_secs());
 
 /// How long a route is out of use, for example because its host could not be reached or refused us, and how long a host is not
 /// asked about a domain that it refuses as a whole. Also the delay after which most unverifiable findings suggest another check.
-pub const HOST_DOWN: Duration = Duration::from_secs(60);
+pub const ROUTE_DOWN: Duration = Duration::from_secs(60);
 /// How long a route rests after a failed connection if the cause may be over soon, such as the restart of a server.
-pub const HOST_RETRY: Duration = Duration::from_secs(2);
+pub const ROUTE_RETRY: Duration = Duration::from_secs(2);
 /// After this number of connections in a row that fail, or that end or time out before RCPT, a route is taken out of use. If only
 /// single checks wait for it, one is enough.
 pub const STRIKES_MAX: u8 = 3;
@@ -417,9 +415,9 @@ pub const KNOWN_MAILBOX_AGE: Duration = Duration::from_secs(600);
 /// with a change of behaviour.
 pub const KNOWN_MAILBOXES_MAX: usize = 4096;
 /// Number of held answers at which the first checkpoint of a session is due, if none is due earlier because a caller waits.
-pub const CHECKPOINT_MIN: u32 = 20;
+pub const CHECKPOINT_ANSWERS_MIN: u32 = 20;
 /// The largest number of held answers at which a checkpoint is due. Each successful checkpoint doubles the number for the next one.
-pub const CHECKPOINT_MAX: u32 = 320;
+pub const CHECKPOINT_ANSWERS_MAX: u32 = 320;
 /// A checkpoint asks its questions in at most this number of transactions.
 pub const CHECKPOINT_ROUNDS_MAX: usize = 12;
 /// Number of short checkpoints in a row that count as a long one, if each of them shows only that one domain accepts everyone.
@@ -439,7 +437,7 @@ pub const WITHDRAWN_MAX: usize = 100_000;
 
 const _: () = assert!(REFUSALS_SINGLE_SESSION_MAX <= REFUSALS_SINGLE_MAX);
 const _: () =
-    assert!(REFUSALS_IN_A_ROW_MIN <= CHECKPOINT_MIN && REFUSALS_CARRIED_MAX < REFUSALS_IN_A_ROW_MIN);
+    assert!(REFUSALS_IN_A_ROW_MIN <= CHECKPOINT_ANSWERS_MIN && REFUSALS_CARRIED_MAX < REFUSALS_IN_A_ROW_MIN);
 
 // Waiting times of addresses.
 
@@ -467,7 +465,7 @@ pub const OUTAGE_SILENCE: Duration = Duration::from_secs(5);
 /// How long a failed connection counts towards an outage.
 pub const OUTAGE_WINDOW: Duration = Duration::from_secs(60);
 /// Interval between the attempts during an outage. Each attempt asks about one address.
-pub const OUTAGE_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+pub const OUTAGE_TRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of places in which failures of sites are noted. The hash of a site selects its place. Two sites with the same place count
 /// once.
 pub const OUTAGE_SITE_PLACES: usize = 512;

@@ -8,14 +8,14 @@
 //! One dead host is never an outage, and neither are dead hosts among live ones. An outage of connections needs failures at
 //! [`OUTAGE_SITES_MIN`] sites (a site: all mail hosts of one operator) within [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] from the
 //! first failure on without a successful connection. The outage ends when a mail server is reached, or when no connection has
-//! failed for [`OUTAGE_WINDOW`]. Until then, mailprobe tries one address in each [`OUTAGE_PROBE_INTERVAL`], and answers all others
+//! failed for [`OUTAGE_WINDOW`]. Until then, mailprobe tries one address in each [`OUTAGE_TRY_INTERVAL`], and answers all others
 //! at once, without a verdict.
 
 use crate::dns::denials::Denials;
 use crate::dns::window::Window;
 use crate::limits::{
-    DNS_SILENT_LOOKUPS_MAX, DNS_UPSTREAMS_MAX, OUTAGE_PROBE_INTERVAL, OUTAGE_SILENCE, OUTAGE_SITE_PLACES,
-    OUTAGE_SITES_MIN, OUTAGE_WINDOW,
+    DNS_SILENT_LOOKUPS_MAX, DNS_UPSTREAMS_MAX, OUTAGE_SILENCE, OUTAGE_SITE_PLACES, OUTAGE_SITES_MIN,
+    OUTAGE_TRY_INTERVAL, OUTAGE_WINDOW,
 };
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -111,7 +111,7 @@ pub struct Connections {
     /// Number of outages that have ended.
     ended: AtomicU32,
     /// When the next attempt of an outage may be made, in milliseconds.
-    probe_at: AtomicU64,
+    try_at: AtomicU64,
 }
 
 impl Default for Connections {
@@ -121,7 +121,7 @@ impl Default for Connections {
             failing_since: AtomicU64::new(0),
             down: AtomicBool::new(false),
             ended: AtomicU32::new(0),
-            probe_at: AtomicU64::new(0),
+            try_at: AtomicU64::new(0),
         }
     }
 }
@@ -148,7 +148,7 @@ impl Connections {
             self.end();
             return;
         }
-        self.judge(now, now + millis(OUTAGE_PROBE_INTERVAL));
+        self.judge(now, now + millis(OUTAGE_TRY_INTERVAL));
     }
 
     /// Ends an outage, if there is one.
@@ -177,13 +177,13 @@ impl Connections {
         self.are_down(now)
     }
 
-    /// Declares an outage, if there is one now. The first attempt of the outage may be made at `probe_at`.
-    fn judge(&self, now: u64, probe_at: u64) {
+    /// Declares an outage, if there is one now. The first attempt of the outage may be made at `try_at`.
+    fn judge(&self, now: u64, try_at: u64) {
         let failing_since = self.failing_since.load(Relaxed);
         let silent = failing_since != 0 && now.saturating_sub(failing_since) >= millis(OUTAGE_SILENCE);
         let new = silent && !self.down.load(Relaxed) && self.sites(now) >= OUTAGE_SITES_MIN;
         if new && !self.down.swap(true, Relaxed) {
-            self.probe_at.store(probe_at, Relaxed);
+            self.try_at.store(try_at, Relaxed);
         }
     }
 
@@ -193,14 +193,14 @@ impl Connections {
     }
 
     /// Whether an address may be asked about now. Without an outage this is always so. During one, it is so for one address in each
-    /// [`OUTAGE_PROBE_INTERVAL`].
+    /// [`OUTAGE_TRY_INTERVAL`].
     pub fn may_try(&self, now: Duration) -> bool {
         if !self.are_down(now) {
             return true;
         }
-        let (now, next) = (millis(now), self.probe_at.load(Relaxed));
-        let after = now + millis(OUTAGE_PROBE_INTERVAL);
-        now >= next && self.probe_at.compare_exchange(next, after, Relaxed, Relaxed).is_ok()
+        let (now, next) = (millis(now), self.try_at.load(Relaxed));
+        let after = now + millis(OUTAGE_TRY_INTERVAL);
+        now >= next && self.try_at.compare_exchange(next, after, Relaxed, Relaxed).is_ok()
     }
 
     /// The number of sites that have failed within the window.
@@ -265,7 +265,7 @@ mod tests {
         assert!(connections.may_try(at(5_000)), "not yet down");
         connections.on_failed(20, at(5_000));
         let tried = (5_000..15_000).step_by(10).filter(|&now| connections.may_try(at(now))).count();
-        let interval = OUTAGE_PROBE_INTERVAL.as_millis() as usize;
+        let interval = OUTAGE_TRY_INTERVAL.as_millis() as usize;
         assert_eq!(tried, (10_000 - 1) / interval);
         assert_eq!(connections.ended(), 0);
         connections.on_reached();

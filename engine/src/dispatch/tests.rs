@@ -7,7 +7,7 @@ use crate::runtime::testing::Monoio;
 use crate::seed;
 use crate::work::PlannedRoute;
 use crate::work::testing::{answer, mailbox, work};
-use engine_proto::limits::HOST_DOWN;
+use engine_proto::limits::ROUTE_DOWN;
 use engine_proto::retry::TRANSIENT_WAIT;
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ fn a_work_that_may_begin_anew_does_so_if_another_work_arrives_while_no_route_is_
     let group = asking.group(&plan, now).expect("a source");
     let mut deferred = work(&client, "a@a.example", Priority::List);
     deferred.tried = 1;
-    deferred.set_fallback_heard_for_now("for-now", HOST_DOWN, TRANSIENT_WAIT);
+    deferred.set_fallback_by_reply_for_now("for-now", ROUTE_DOWN, TRANSIENT_WAIT);
     group.enqueue(deferred);
-    group.route_state(0).set_down(now + HOST_DOWN, "test");
+    group.route_state(0).set_down(now + ROUTE_DOWN, "test");
     receive::<Monoio>(&asking, work(&client, "b@a.example", Priority::List), &plan, now);
     assert_eq!(answer(&client), Some((Reason::Unverifiable, "test", true)));
     assert_eq!(answer(&client), None, "the first work waits for its next try");

@@ -3,7 +3,7 @@
 //! counts, it does not count, or another session has to ask again. The rules are in [`engine_proto::verdict::evidence`].
 
 use super::context::ProbeContext;
-use super::replies::{ask_elsewhere, finish, returned};
+use super::replies::{ask_other_hosts, finish, returned};
 use super::transaction::{NextStep, SessionState};
 use crate::Priority;
 use crate::faults::{Fault, planted};
@@ -14,7 +14,9 @@ use engine_proto::decision::release::{
     CHANGED, ReleaseEffect, ReleaseFacts, UNANSWERED, UNPROVEN, UnprovenAccept, on_released,
     on_unproven_accept,
 };
-use engine_proto::limits::{CATCH_ALL_CHECKPOINTS_MIN, CHECKPOINT_MIN, HOST_DOWN, REFUSALS_IN_A_ROW_MIN};
+use engine_proto::limits::{
+    CATCH_ALL_CHECKPOINTS_MIN, CHECKPOINT_ANSWERS_MIN, REFUSALS_IN_A_ROW_MIN, ROUTE_DOWN,
+};
 use engine_proto::retry::TRANSIENT_WAIT;
 use engine_proto::verdict::Reason;
 use engine_proto::verdict::catch_all::ControlFinding;
@@ -48,14 +50,14 @@ pub(super) fn release(
         learn_refusals(context, &released, context.now);
         context.group.on_proven(released.iter().filter(|one| is_answer(one.proof)).count());
     }
-    let is_untold = |one: &Released<Work>| one.held != Held::Accepted && one.proof == Proof::Unclear;
+    let is_unclear = |one: &Released<Work>| one.held != Held::Accepted && one.proof == Proof::Unclear;
     let only_catch_all = only_catch_all(&released);
     let in_a_row = only_catch_all.map_or(0, |_| state.notes.catch_all_in_a_row + 1);
     state.notes.catch_all_in_a_row = in_a_row;
-    let is_long = released.len() >= CHECKPOINT_MIN as usize || in_a_row >= CATCH_ALL_CHECKPOINTS_MIN;
+    let is_long = released.len() >= CHECKPOINT_ANSWERS_MIN as usize || in_a_row >= CATCH_ALL_CHECKPOINTS_MIN;
     let confirms = is_long && only_catch_all.is_some_and(|domain| is_to_confirm(context, domain));
     // After a change, every further checkpoint of this session would find the same change. So a session finds at most one.
-    let leaves = changed || released.iter().any(is_untold) || confirms;
+    let leaves = changed || released.iter().any(is_unclear) || confirms;
     let after = if leaves { NextStep::Leave } else { NextStep::Open };
     let (mut again, now) = (Vec::new(), context.now);
     // A session that ended at the control recipient counts once, however many answers it held.
@@ -75,7 +77,7 @@ pub(super) fn release(
     // The works go to the front of the queue, in the order in which they were asked about.
     again.into_iter().rev().for_each(|work| context.group.put_back(work));
     if context.state().is_changing() {
-        context.state().set_down(now + HOST_DOWN, CHANGED);
+        context.state().set_down(now + ROUTE_DOWN, CHANGED);
     }
     after
 }
@@ -184,9 +186,9 @@ fn settle_released(
             .borrow_mut()
             .on_mailbox_unproven(&context.route().host, work.address.as_str());
     }
-    let number = context.domain_key(work.address.domain());
-    let control = closed.unclear.get(&number);
-    let is_its_own = |domain| domain == number;
+    let domain_key = context.domain_key(work.address.domain());
+    let control = closed.unclear.get(&domain_key);
+    let is_its_own = |domain| domain == domain_key;
     let facts = ReleaseFacts {
         questions_answered: closed.questions_answered,
         changed: closed.changed,
@@ -202,7 +204,7 @@ fn settle_released(
             }
             finish(work, &said, finding, rule, evidence);
         }
-        ReleaseEffect::Settle(reason) => work.settle_heard(reason, said.rule, None, evidence),
+        ReleaseEffect::Settle(reason) => work.settle_by_reply(reason, said.rule, None, evidence),
         ReleaseEffect::Unclear => unclear(context, work, control, now),
         ReleaseEffect::WithoutControl => settle_unproven(context, work, control),
         ReleaseEffect::Return { rule, counts_twice, remembered } => {
@@ -216,12 +218,12 @@ fn settle_released(
         }
         ReleaseEffect::Carry => {
             work.was_refused = true;
-            work.carried = Some(Box::new(CarriedRefusal { number, held, said }));
+            work.carried = Some(Box::new(CarriedRefusal { domain_key, held, said }));
             return returned(work, UNPROVEN, now);
         }
-        ReleaseEffect::Elsewhere => {
-            work.set_fallback_heard(said.rule, Some(HOST_DOWN));
-            ask_elsewhere(context, work, &said);
+        ReleaseEffect::OtherHosts => {
+            work.set_fallback_by_reply(said.rule, Some(ROUTE_DOWN));
+            ask_other_hosts(context, work, &said);
         }
     }
     None
@@ -269,7 +271,7 @@ fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearC
         let single = work.priority == Priority::Single;
         let again = if single { context.asking.common.single_retry() } else { TRANSIENT_WAIT };
         context.remember_control_reply(&mut work, control);
-        work.set_fallback_heard_for_now(rule, retry_after, again);
+        work.set_fallback_by_reply_for_now(rule, retry_after, again);
         work.may_begin_anew();
         return context.asking.common.give_up(work, now);
     }
@@ -281,5 +283,5 @@ fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearC
 fn settle_unproven(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>) {
     let unproven = on_unproven_accept(control.map(|control| &control.said));
     context.remember_control_reply(&mut work, control);
-    work.settle_heard(Reason::Unverifiable, unproven.rule, unproven.retry_after, None);
+    work.settle_by_reply(Reason::Unverifiable, unproven.rule, unproven.retry_after, None);
 }

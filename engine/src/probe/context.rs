@@ -6,7 +6,7 @@ use crate::faults::{Fault, planted};
 use crate::invariants::{Invariant, holds};
 use crate::knowledge::DomainAtHost;
 use crate::refusals::AskedRecipients;
-use crate::site::{Group, KnownBy, Route, RouteState, SessionWorks, UnclearControl};
+use crate::site::{DomainKeys, Group, Route, RouteState, SessionWorks, UnclearControl};
 use crate::work::Work;
 use engine_proto::address::{Address, Domain};
 use engine_proto::smtp::reply::Reply;
@@ -78,14 +78,14 @@ impl ProbeContext<'_> {
     /// Stores a reply in a work, for [`crate::Finding::observed`]: the reply to its RCPT, or the reply because of which the host
     /// was not asked about it, such as a refusal of MAIL.
     pub(super) fn remember_reply(&self, work: &mut Work, reply: &Reply, said: &Classification, at: Instant) {
-        work.hear(&self.route().host, || ObservedReply::new(reply, said, at));
+        work.remember_reply(&self.route().host, || ObservedReply::new(reply, said, at));
     }
 
     /// Stores the unclear reply to the control recipient in an accepted work, for [`crate::Finding::observed`]. Because of this
     /// reply the accept has no proof, so the reply decides the verdict, not the accept.
     pub(super) fn remember_control_reply(&self, work: &mut Work, control: Option<&UnclearControl>) {
         if let Some(UnclearControl { reply, .. }) = control {
-            work.hear(&self.route().host, || *reply);
+            work.remember_reply(&self.route().host, || *reply);
         }
     }
 
@@ -112,17 +112,17 @@ impl ProbeContext<'_> {
 
     /// The key of a domain at this host in `knowledge.rs`.
     pub(super) fn domain_key(&self, domain: &Domain) -> u64 {
-        self.known_by(domain, |known| known.key)
+        self.keys_of(domain, |known| known.key)
     }
 
     /// The hash in [`crate::Finding::evidence`], for verdicts that depend on how this host treats recipients of the domain.
     pub(super) fn evidence_key(&self, domain: &Domain) -> u64 {
-        self.known_by(domain, |known| known.evidence)
+        self.keys_of(domain, |known| known.evidence)
     }
 
     /// Reads one of the two keys of a domain at this host. The route keeps the keys of the latest domain, because the next
     /// recipient often has the same domain.
-    fn known_by(&self, domain: &Domain, of: impl Fn(&KnownBy) -> u64) -> u64 {
+    fn keys_of(&self, domain: &Domain, of: impl Fn(&DomainKeys) -> u64) -> u64 {
         let (host, last) = (&self.route().host, &mut self.state().last_domain);
         if let Some(known) = last.as_ref().filter(|known| known.domain == *domain) {
             return of(known);
@@ -130,7 +130,7 @@ impl ProbeContext<'_> {
         let at = DomainAtHost { domain: domain.clone(), host: Rc::clone(host) };
         let key = self.asking.knowledge.borrow().key(&at);
         let evidence = self.asking.evidence_key(domain, host);
-        let new = KnownBy { domain: at.domain, key, evidence };
+        let new = DomainKeys { domain: at.domain, key, evidence };
         let known = match planted(Fault::Break(Invariant::KnownBy)) {
             true => last.get_or_insert(new),
             false => last.insert(new),
@@ -230,15 +230,15 @@ impl ProbeContext<'_> {
             self.group.site.state().pace.on_tarpitted(refusals_proven - 1);
         }
         self.asking.knowledge.borrow_mut().on_changed(&route.host, now);
-        let mut told: Vec<&Domain> = Vec::new();
+        let mut seen: Vec<&Domain> = Vec::new();
         for one in released {
             let domain = one.item.address.domain();
-            if told.contains(&domain) {
+            if seen.contains(&domain) {
                 continue;
             }
-            told.push(domain);
-            let number = self.domain_key(domain);
-            self.asking.knowledge.borrow_mut().on_contradicted(number, now);
+            seen.push(domain);
+            let domain_key = self.domain_key(domain);
+            self.asking.knowledge.borrow_mut().on_contradicted(domain_key, now);
             self.asking.withdraw(self.evidence_key(domain), now);
         }
         tracing::debug!("the host {} changed its behaviour towards unknown recipients", route.host);

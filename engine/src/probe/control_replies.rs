@@ -6,7 +6,7 @@
 use super::context::ProbeContext;
 use super::endings::push_back;
 use super::replies::in_words;
-use super::transaction::Answered;
+use super::transaction::RcptReply;
 use crate::egress::rest;
 use crate::site::{SessionNotes, UnclearControl};
 use engine_proto::address::Address;
@@ -24,7 +24,7 @@ pub(super) struct AskedQuestion {
     pub(super) private: bool,
     /// The host that accepted the recipient before, if the recipient is a known mailbox. For a canary (an existing mailbox from the
     /// configuration), the host of this session. `None` for other recipients.
-    pub(super) elsewhere: Option<Rc<str>>,
+    pub(super) accepted_by: Option<Rc<str>>,
 }
 
 /// Interprets the reply to a question.
@@ -32,9 +32,9 @@ pub(super) fn control_answered(
     context: &ProbeContext<'_>,
     notes: &mut SessionNotes,
     asked: &AskedQuestion,
-    heard: &Answered<'_>,
+    received: &RcptReply<'_>,
 ) -> ReplyEffect {
-    let Answered { reply, behind_others, at, .. } = *heard;
+    let RcptReply { reply, behind_others, at, .. } = *received;
     let said: Classification = classify(&context.view(Stage::Control, reply, Some(&asked.recipient)));
     if said.class == Class::Throttled && said.scope == Scope::Session && behind_others {
         // The transaction is full (RFC 5321 4.5.3.1.10), so the next transaction asks this question again.
@@ -45,32 +45,32 @@ pub(super) fn control_answered(
         let line = format!("{}: {}", name(asked.question), in_words(&said));
         context.works().evidence.each(|work| work.note(|| line.clone()));
     }
-    let mut told = QuestionResult::of(&said);
+    let mut result = QuestionResult::of(&said);
     if let ProofQuestion::Control { domain, .. } = asked.question {
-        if matches!(told, QuestionResult::Nothing | QuestionResult::RefusedUnclearly) {
+        if matches!(result, QuestionResult::Nothing | QuestionResult::RefusedUnclearly) {
             notes
                 .unclear
                 .insert(domain, UnclearControl { said, reply: ObservedReply::new(reply, &said, at) });
         }
-        count_refusal_to_all(context, &said, heard, asked);
+        count_refusal_to_all(context, &said, received, asked);
     }
     if said.class == Class::Throttled || said.scope == Scope::Session {
         push_back(context, said.rule);
         return ReplyEffect::Push;
     }
-    if let Some(host) = &asked.elsewhere
-        && told == QuestionResult::Refused
+    if let Some(host) = &asked.accepted_by
+        && result == QuestionResult::Refused
         && !asking.knowledge.borrow_mut().on_mailbox_refused(host, &asked.recipient, at)
     {
         // No session has proven that this mailbox exists, or the host has another known mailbox by now, so the refusal shows
         // nothing.
-        told = QuestionResult::Nothing;
+        result = QuestionResult::Nothing;
     }
-    match (asked.question, told) {
+    match (asked.question, result) {
         (ProofQuestion::Control { domain, .. }, QuestionResult::Refused | QuestionResult::Accepted) => {
             let postmaster = notes.postmaster.take_if(|(at, _)| *at == domain);
             match postmaster {
-                Some((_, postmaster)) if told == QuestionResult::Refused => {
+                Some((_, postmaster)) if result == QuestionResult::Refused => {
                     context.on_known(&postmaster, true, at)
                 }
                 // The host accepted the control recipient too, so the accept of `postmaster@` shows nothing.
@@ -93,15 +93,15 @@ pub(super) fn control_answered(
         }
         _ => {}
     }
-    if told == QuestionResult::Accepted {
+    if result == QuestionResult::Accepted {
         context.state().on_accepted();
         asking.knowledge.borrow_mut().on_mailbox_accepted(&context.route().host);
     }
-    context.works().evidence.on_told(asked.question, told);
+    context.works().evidence.on_result(asked.question, result);
     // A permanent refusal that proves nothing may be one that the host gives to everyone. As an `Answer` it would end the count of
     // such refusals.
     let is_answer =
-        matches!(told, QuestionResult::Accepted | QuestionResult::Refused) || reply.is_transient();
+        matches!(result, QuestionResult::Accepted | QuestionResult::Refused) || reply.is_transient();
     if is_answer { ReplyEffect::Answer } else { ReplyEffect::Refusal }
 }
 
@@ -110,12 +110,12 @@ pub(super) fn control_answered(
 fn count_refusal_to_all(
     context: &ProbeContext<'_>,
     said: &Classification,
-    heard: &Answered<'_>,
+    received: &RcptReply<'_>,
     asked: &AskedQuestion,
 ) {
     let Ok(recipient) = Address::parse(&asked.recipient) else { return };
     let facts = RcptFacts {
-        permanent: heard.reply.is_permanent(),
+        permanent: received.reply.is_permanent(),
         repeated: context.state().is_repeated(said.rule),
         block: rest::is_block(context.asking, said),
         ..RcptFacts::default()

@@ -9,7 +9,7 @@ use crate::site::Group;
 use crate::work::Work;
 use crate::{Outage, Priority};
 use engine_proto::decision::ending::{EndEffect, EndEffects, PaceEffect, on_session_end, on_session_refused};
-use engine_proto::limits::{HANGUPS_MAX, HOST_DOWN, HOST_RETRY, RETURNS_MAX, STRIKES_MAX, WARNINGS_MAX};
+use engine_proto::limits::{HANGUPS_MAX, RETURNS_MAX, ROUTE_DOWN, ROUTE_RETRY, STRIKES_MAX, WARNINGS_MAX};
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
@@ -23,11 +23,11 @@ pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
     let (Place { asking, group, index, .. }, now) = (**context, context.now);
     let error = match error {
         Unconnected::Host(error) => error,
-        Unconnected::Ours(_) => return context.state().set_resting(now + HOST_RETRY),
+        Unconnected::Ours(_) => return context.state().set_resting(now + ROUTE_RETRY),
         Unconnected::Source(why) => {
             let (source, time) = (&asking.shared().pool.sources[group.source], asking.shared().age(now));
             source.on_failed(why, time);
-            context.state().set_resting(now + HOST_RETRY);
+            context.state().set_resting(now + ROUTE_RETRY);
             if source.connections.are_down(time) {
                 group.take_all_waiting().into_iter().for_each(|work| work.fail(Outage::Unavailable));
             }
@@ -41,9 +41,9 @@ pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
         && !context.state().on_connection_lost(STRIKES_MAX)
     {
         // A server that refuses the connection at once may be restarting, so the route is tried again soon.
-        context.state().set_resting(now + HOST_RETRY);
+        context.state().set_resting(now + ROUTE_RETRY);
     } else {
-        context.state().set_down(now + HOST_DOWN, "no_connection");
+        context.state().set_down(now + ROUTE_DOWN, "no_connection");
     }
 }
 
@@ -52,9 +52,9 @@ pub(super) fn unreachable(context: &ProbeContext<'_>, error: &Unconnected) {
 /// wait for that: for them, the route counts as tried from now on, so only other routes are used. If only single checks wait, the
 /// route is taken out of use at once.
 pub(super) fn died(context: &ProbeContext<'_>, rule: &'static str) {
-    let patience = if context.group.release_singles(context.index, rule) { STRIKES_MAX } else { 1 };
-    if context.state().on_connection_lost(patience) {
-        context.state().set_down(context.now + HOST_DOWN, rule);
+    let least = if context.group.release_singles(context.index, rule) { STRIKES_MAX } else { 1 };
+    if context.state().on_connection_lost(least) {
+        context.state().set_down(context.now + ROUTE_DOWN, rule);
     } else {
         push_back(context, rule);
     }
@@ -104,9 +104,9 @@ pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tal
     let Some((mut work, rule)) = suspect.zip(effects.suspect) else { return };
     if let EndEffect::SlowDown(reply, said) = effects.host {
         context.remember_reply(&mut work, reply, &said, context.now);
-        work.set_fallback_heard(said.rule, Some(HOST_DOWN));
+        work.set_fallback_by_reply(said.rule, Some(ROUTE_DOWN));
     } else {
-        work.set_fallback_at(&context.route().host, None, rule, HOST_DOWN);
+        work.set_fallback_at(&context.route().host, None, rule, ROUTE_DOWN);
     }
     // If the session got answers before, the work was probably not the cause, so this does not count.
     work.returns += u8::from(tally.answers == 0);
@@ -155,11 +155,11 @@ fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
     let (Place { asking, group, .. }, now) = (**context, context.now);
     match effect {
         EndEffect::Nothing => {}
-        EndEffect::TlsFailed => context.state().on_tls_failed(),
+        EndEffect::PlainOnly => context.state().set_plain_only(),
         EndEffect::PushBack(rule) => push_back(context, rule),
         EndEffect::SlowDown(_, said) => slow_down(context, &said),
         EndEffect::Refused(reply, said) => {
-            context.state().set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
+            context.state().set_down_by(now + ROUTE_DOWN, &said, ObservedReply::new(reply, &said, now));
             if rest::is_block(asking, &said) {
                 rest::on_blocked(asking, group, said.rule, now);
             }
@@ -167,10 +167,10 @@ fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
         EndEffect::Died(rule) => died(context, rule),
         EndEffect::HungUp => {
             if context.state().on_connection_lost(HANGUPS_MAX) {
-                context.state().set_down(now + HOST_DOWN, "hung_up");
+                context.state().set_down(now + ROUTE_DOWN, "hung_up");
             }
         }
-        EndEffect::NotSmtp => context.state().set_down(now + HOST_DOWN, "not_smtp"),
+        EndEffect::NotSmtp => context.state().set_down(now + ROUTE_DOWN, "not_smtp"),
     }
 }
 
@@ -189,7 +189,7 @@ pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
     };
     rest_route(group, index, said.rule, until, now);
     if first && said.class == Class::Policy && context.state().on_warning(WARNINGS_MAX) {
-        context.state().set_down(now + HOST_DOWN, said.rule);
+        context.state().set_down(now + ROUTE_DOWN, said.rule);
         if rest::is_block(asking, said) {
             rest::on_blocked(asking, group, said.rule, now);
         }

@@ -9,7 +9,7 @@
 use super::context::{Place, ProbeContext};
 use super::endings::{blame, push_back};
 use super::replies::mail_refused;
-use super::transaction::{Answered, NextStep, Recipients, SessionState, hear};
+use super::transaction::{NextStep, RcptReply, Recipients, SessionState, run};
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::SessionNotes;
@@ -32,7 +32,7 @@ pub(super) async fn introduce<R: Runtime>(
     let now = R::now();
     let context = &place.at(now);
     let asking = context.asking;
-    let is_unknown = |number: u64| asking.knowledge.borrow().believed(number, true, now).is_none();
+    let is_unknown = |domain_key: u64| asking.knowledge.borrow().believed(domain_key, true, now).is_none();
     let mut domains = state.notes.take_greylisted();
     domains.retain(|domain| is_unknown(context.domain_key(domain)));
     let (recipients, refusals) = context.group.site.state().pace.left(&state.tally);
@@ -51,7 +51,7 @@ pub(super) async fn introduce<R: Runtime>(
     session.limit = now + asking.session_limit;
     session.dialog.transact(now, controls.iter().map(String::as_str), false);
     let _busy = context.group.busy();
-    Some(Box::pin(hear(place, session, counted, state, Introduced)).await)
+    Some(Box::pin(run(place, session, counted, state, Introduced)).await)
 }
 
 /// Control recipients that the server should see for the first time. The replies prove nothing yet, and are ignored unless the
@@ -65,9 +65,9 @@ impl Recipients for Introduced {
         &mut self,
         context: &ProbeContext<'_>,
         _notes: &mut SessionNotes,
-        heard: &Answered<'_>,
+        received: &RcptReply<'_>,
     ) -> ReplyEffect {
-        let said = classify(&context.view(Stage::Control, heard.reply, None));
+        let said = classify(&context.view(Stage::Control, received.reply, None));
         if said.class != Class::Throttled && said.scope != Scope::Session {
             return ReplyEffect::Nothing;
         }

@@ -8,7 +8,7 @@ use super::context::{Place, ProbeContext};
 use super::control_replies::{AskedQuestion, control_answered};
 use super::endings::blame;
 use super::replies::mail_refused;
-use super::transaction::{Answered, NextStep, Recipients, SessionState, hear};
+use super::transaction::{NextStep, RcptReply, Recipients, SessionState, run};
 use crate::faults::{Fault, planted};
 use crate::invariants::{Invariant, holds};
 use crate::runtime::Runtime;
@@ -90,7 +90,7 @@ pub(super) async fn open_with_known<R: Runtime>(
         question: ProofQuestion::KnownFirst,
         recipient: recipient.clone(),
         private: true,
-        elsewhere: Some(Rc::clone(&host)),
+        accepted_by: Some(Rc::clone(&host)),
     };
     let Some(after) = ask(place, session, state, vec![asked]).await else {
         state.known_asked_first = Some(0);
@@ -124,8 +124,8 @@ fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<Ask
     let mut asked: Vec<AskedQuestion> = Vec::new();
     for question in questions.into_iter().take(TRANSACTION_RECIPIENTS_MAX) {
         let found = recipient(context, question);
-        let Some((recipient, private, elsewhere)) = found else {
-            context.works().evidence.on_told(question, QuestionResult::Nothing);
+        let Some((recipient, private, accepted_by)) = found else {
+            context.works().evidence.on_result(question, QuestionResult::Nothing);
             continue;
         };
         let domain = |recipient: &str| recipient.rsplit('@').next().map(str::to_owned);
@@ -134,7 +134,7 @@ fn askable(context: &ProbeContext<'_>, questions: Vec<ProofQuestion>) -> Vec<Ask
             // The next transaction asks the other questions.
             break;
         }
-        asked.push(AskedQuestion { question, recipient, private, elsewhere });
+        asked.push(AskedQuestion { question, recipient, private, accepted_by });
     }
     asked
 }
@@ -151,7 +151,7 @@ fn fit(asked: &mut Vec<AskedQuestion>, (recipients, refusals): (usize, usize)) {
     }
 }
 
-/// Finds the recipient of a question. Returns it with [`AskedQuestion::private`] and [`AskedQuestion::elsewhere`].
+/// Finds the recipient of a question. Returns it with [`AskedQuestion::private`] and [`AskedQuestion::accepted_by`].
 fn recipient(context: &ProbeContext<'_>, question: ProofQuestion) -> Option<(String, bool, Option<Rc<str>>)> {
     let works = context.works();
     let of = |domain: Option<u64>, held| works.evidence.recipient(domain, held).map(|work| &work.address);
@@ -202,7 +202,7 @@ async fn ask<R: Runtime>(
     let smtputf8 = asked.iter().any(|asked| !asked.recipient.is_ascii());
     session.dialog.transact(now, asked.iter().map(|asked| asked.recipient.as_str()), smtputf8);
     let recipients = Questions { asked: asked.into_iter().map(Some).collect(), private: false };
-    Some(hear(place, session, counted, state, recipients).await)
+    Some(run(place, session, counted, state, recipients).await)
 }
 
 /// The questions of a transaction, in the order of the RCPT commands. A place is empty after the reply.
@@ -222,7 +222,7 @@ impl Questions {
             let question = ProofQuestion::Control { domain: context.domain_key(domain), second: false };
             if !asked.iter().flatten().any(|asked| asked.question == question) {
                 let recipient = context.asking.control_recipient(domain, false, context.now);
-                asked.push(Some(AskedQuestion { question, recipient, private: false, elsewhere: None }));
+                asked.push(Some(AskedQuestion { question, recipient, private: false, accepted_by: None }));
             }
         }
         Questions { asked, private: false }
@@ -269,13 +269,13 @@ impl Recipients for Questions {
         &mut self,
         context: &ProbeContext<'_>,
         notes: &mut SessionNotes,
-        heard: &Answered<'_>,
+        received: &RcptReply<'_>,
     ) -> ReplyEffect {
-        let Some(asked) = self.asked.get_mut(heard.place).and_then(Option::take) else {
-            return heard.too_late();
+        let Some(asked) = self.asked.get_mut(received.place).and_then(Option::take) else {
+            return received.too_late();
         };
         self.private |= asked.private;
-        control_answered(context, notes, &asked, heard)
+        control_answered(context, notes, &asked, received)
     }
 
     fn on_mail_refused(

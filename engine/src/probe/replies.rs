@@ -4,7 +4,7 @@
 
 use super::context::{Place, ProbeContext};
 use super::endings::push_back;
-use super::transaction::Answered;
+use super::transaction::RcptReply;
 use crate::Priority;
 use crate::asking::Asking;
 use crate::egress::rest;
@@ -17,7 +17,7 @@ use engine_proto::decision::recipient::{
     Alike, HostEffect, RcptFacts, RecipientEffect, ReplyEffect, on_rcpt_reply,
 };
 use engine_proto::decision::release::{UNANSWERED, UNCLEAR, on_unproven_accept};
-use engine_proto::limits::{HOST_DOWN, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX, SINGLE_NAMED_INTERVAL_MAX};
+use engine_proto::limits::{REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX, ROUTE_DOWN, SINGLE_NAMED_INTERVAL_MAX};
 use engine_proto::retry::{GREYLISTING_WAIT, TRANSIENT_WAIT};
 use engine_proto::smtp::interval;
 use engine_proto::smtp::reply::Reply;
@@ -32,10 +32,10 @@ pub(super) fn answered(
     context: &ProbeContext<'_>,
     mut work: Work,
     notes: &mut SessionNotes,
-    heard: &Answered<'_>,
+    received: &RcptReply<'_>,
 ) -> ReplyEffect {
     let (Place { asking, group, index, .. }, now) = (**context, context.now);
-    let Answered { reply, behind_others, at, .. } = *heard;
+    let RcptReply { reply, behind_others, at, .. } = *received;
     let status = if planted(Fault::Panic) { &reply.text()[..5] } else { "" };
     let said = classify(&context.view(Stage::Rcpt, reply, Some(work.address.as_str())));
     work.note(|| status.to_owned() + &in_words(&said));
@@ -64,29 +64,29 @@ pub(super) fn answered(
         RecipientEffect::Hold(Held::Accepted) => accepted(context, work, notes, said, at),
         RecipientEffect::Hold(Held::Unclear) => hold(context, work, Held::Unclear, said),
         RecipientEffect::Hold(kind) => refused(context, work, notes, kind, said),
-        RecipientEffect::Settle(reason, rule) => work.settle_heard(reason, rule, None, None),
+        RecipientEffect::Settle(reason, rule) => work.settle_by_reply(reason, rule, None, None),
         RecipientEffect::Greylisted => {
             notes.on_greylisted(work.address.domain());
-            work.settle_heard(Reason::Unverifiable, said.rule, Some(GREYLISTING_WAIT), None);
+            work.settle_by_reply(Reason::Unverifiable, said.rule, Some(GREYLISTING_WAIT), None);
         }
         RecipientEffect::NextTransaction => {
-            work.set_fallback_heard(said.rule, Some(HOST_DOWN));
+            work.set_fallback_by_reply(said.rule, Some(ROUTE_DOWN));
             group.put_back(work);
         }
-        RecipientEffect::AnotherSession { elsewhere } => {
-            work.tried |= u64::from(elsewhere) << index;
+        RecipientEffect::AnotherSession { other_route } => {
+            work.tried |= u64::from(other_route) << index;
             come_back(group, work, said.rule, now);
         }
         RecipientEffect::OnceMore => {
             match again_after(asking, &work, reply) {
-                Some(again) => work.set_fallback_heard_for_now(said.rule, HOST_DOWN, again),
-                None => work.set_fallback_heard(said.rule, Some(HOST_DOWN)),
+                Some(again) => work.set_fallback_by_reply_for_now(said.rule, ROUTE_DOWN, again),
+                None => work.set_fallback_by_reply(said.rule, Some(ROUTE_DOWN)),
             }
-            ask_elsewhere(context, work, &said);
+            ask_other_hosts(context, work, &said);
         }
-        RecipientEffect::Elsewhere => {
-            work.set_fallback_heard(said.rule, Some(HOST_DOWN));
-            ask_elsewhere(context, work, &said);
+        RecipientEffect::OtherHosts => {
+            work.set_fallback_by_reply(said.rule, Some(ROUTE_DOWN));
+            ask_other_hosts(context, work, &said);
         }
     }
     effects.session
@@ -110,19 +110,19 @@ pub(super) fn accepted(
     now: Instant,
 ) {
     let (route, trusted) = (context.route(), context.group.is_trusted());
-    let number = context.domain_key(work.address.domain());
+    let domain_key = context.domain_key(work.address.domain());
     let knowledge = context.asking.knowledge.borrow();
     let single = work.priority == Priority::Single;
-    let believed = knowledge.believed(number, trusted, now).filter(|finding| match finding {
+    let believed = knowledge.believed(domain_key, trusted, now).filter(|finding| match finding {
         ControlFinding::RefusesUnknown => {
             trusted || (single && knowledge.control_refusal_counts(&route.host))
         }
-        ControlFinding::AcceptsAll => single || knowledge.is_catch_all(number, now),
+        ControlFinding::AcceptsAll => single || knowledge.is_catch_all(domain_key, now),
         ControlFinding::Unknown => true,
     });
-    let control_refusal = knowledge.control_refusal(number, now);
-    let has_refused_many = knowledge.has_refused_many(number, now);
-    let accepts_all = knowledge.believed(number, true, now);
+    let control_refusal = knowledge.control_refusal(domain_key, now);
+    let has_refused_many = knowledge.has_refused_many(domain_key, now);
+    let accepts_all = knowledge.believed(domain_key, true, now);
     drop(knowledge);
     context.state().on_accepted();
     if single {
@@ -135,27 +135,27 @@ pub(super) fn accepted(
     }
     let mut works = context.works();
     match control_refusal {
-        Some(ControlRefusal::Counts) => works.evidence.on_control_refused_elsewhere(number),
-        Some(ControlRefusal::Contradicted) => works.evidence.on_refused_elsewhere(number),
-        None if work.was_refused || has_refused_many => works.evidence.on_refused_elsewhere(number),
+        Some(ControlRefusal::Counts) => works.evidence.on_control_refused_before(domain_key),
+        Some(ControlRefusal::Contradicted) => works.evidence.on_refused_before(domain_key),
+        None if work.was_refused || has_refused_many => works.evidence.on_refused_before(domain_key),
         None => {}
     }
     match believed {
         Some(ControlFinding::Unknown) => {
-            works.evidence.note(Held::Accepted, number);
+            works.evidence.note(Held::Accepted, domain_key);
             drop(works);
-            let control = context.asking.knowledge.borrow().unclear(number);
+            let control = context.asking.knowledge.borrow().unclear(domain_key);
             settle_remembered(context, work, control.as_ref());
         }
         Some(finding) => {
-            works.evidence.note(Held::Accepted, number);
+            works.evidence.note(Held::Accepted, domain_key);
             drop(works);
             let key = context.evidence_key(work.address.domain());
             finish(work, &said, finding, "control_remembered", Some(key));
         }
         None => {
             work.on_held();
-            works.evidence.hold(work, Held::Accepted, said, number, single);
+            works.evidence.hold(work, Held::Accepted, said, domain_key, single);
         }
     }
 }
@@ -173,7 +173,7 @@ fn settle_remembered(context: &ProbeContext<'_>, mut work: Work, control: Option
     // These two rules would say that this session asked about the control recipient.
     let is_own = matches!(unproven.rule, UNCLEAR | UNANSWERED);
     let rule = if is_own { "control_remembered" } else { unproven.rule };
-    work.settle_heard(Reason::Unverifiable, rule, unproven.retry_after, None);
+    work.settle_by_reply(Reason::Unverifiable, rule, unproven.retry_after, None);
 }
 
 /// Acts on a permanent refusal that is about the recipient or its domain. A single check is answered at once if there is no reason
@@ -196,32 +196,32 @@ fn refused(
     if !single || work.was_accepted || is_suspect(context, &work, notes, now) || doubted() {
         return hold(context, work, kind, said);
     }
-    let number = context.domain_key(work.address.domain());
-    context.works().evidence.note(kind, number);
+    let domain_key = context.domain_key(work.address.domain());
+    context.works().evidence.note(kind, domain_key);
     let evidence = Some(context.evidence_key(work.address.domain()));
     let reason = reason_at_rcpt(&said);
-    work.settle_heard(reason, said.rule, None, evidence);
+    work.settle_by_reply(reason, said.rule, None, evidence);
 }
 
 /// Whether the refusal of a single check needs a proof: the host has refused many single checks in a row, in this session or over
 /// all sessions, or what it showed about the domain was contradicted within the last hour. This is false if there is no known
 /// mailbox to ask about, and at a trusted operator.
 fn is_suspect(context: &ProbeContext<'_>, work: &Work, notes: &SessionNotes, now: Instant) -> bool {
-    let (number, host) = (context.domain_key(work.address.domain()), &context.route().host);
+    let (domain_key, host) = (context.domain_key(work.address.domain()), &context.route().host);
     let knowledge = context.asking.knowledge.borrow();
     let suspect = notes.refused_in_a_row > REFUSALS_SINGLE_SESSION_MAX
         || knowledge.is_long_run(host)
-        || knowledge.has_contradicted(number, now);
+        || knowledge.has_contradicted(domain_key, now);
     drop(knowledge);
     suspect && !context.group.is_trusted() && context.has_known_mailbox(Some(work.address.domain()))
 }
 
 /// Holds a work with its reply until the checkpoint of the session.
 pub(super) fn hold(context: &ProbeContext<'_>, mut work: Work, kind: Held, said: Classification) {
-    let number = context.domain_key(work.address.domain());
+    let domain_key = context.domain_key(work.address.domain());
     let urgent = work.priority == Priority::Single;
     work.on_held();
-    context.works().evidence.hold(work, kind, said, number, urgent);
+    context.works().evidence.hold(work, kind, said, domain_key, urgent);
 }
 
 /// The delay after which a work with a transient reply begins anew. `None` for a single check if the reply asks for a longer
@@ -257,7 +257,7 @@ pub(super) fn come_back(group: &Group, work: Work, rule: &'static str, now: Inst
 /// returns, or at the deadline, answers the work as unverifiable by `rule` instead, and returns `None`.
 pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Option<Work> {
     work.returns += 1;
-    work.set_fallback_heard(rule, Some(HOST_DOWN));
+    work.set_fallback_by_reply(rule, Some(ROUTE_DOWN));
     let is_last = work.returns > RETURNS_MAX && !sometimes(Fault::Break(Invariant::Returns));
     if is_last || work.deadline <= now {
         work.give_up();
@@ -268,7 +268,7 @@ pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Opti
 
 /// Puts a work back for the other hosts of its domain, because this host gives no usable reply. If the cause may be our IPv6
 /// address, the IPv4 addresses of this host may be asked too.
-pub(super) fn ask_elsewhere(context: &ProbeContext<'_>, mut work: Work, said: &Classification) {
+pub(super) fn ask_other_hosts(context: &ProbeContext<'_>, mut work: Work, said: &Classification) {
     let group = context.group;
     work.tried |= if is_refused_for_ipv6(context, said) {
         group.same_host_and_family(context.index)
@@ -295,7 +295,7 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
         push_back(context, said.rule);
     } else if !utf8 && (block || reply.is_permanent()) {
         // The host would refuse each further MAIL in the same way.
-        context.state().set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
+        context.state().set_down_by(now + ROUTE_DOWN, &said, ObservedReply::new(reply, &said, now));
     }
     for mut work in works.into_iter().rev() {
         work.note(|| in_words(&said));
@@ -303,8 +303,8 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
         if throttled {
             come_back(group, work, said.rule, now);
         } else {
-            work.set_fallback_heard(said.rule, Some(HOST_DOWN));
-            ask_elsewhere(context, work, &said);
+            work.set_fallback_by_reply(said.rule, Some(ROUTE_DOWN));
+            ask_other_hosts(context, work, &said);
         }
     }
     if block {
@@ -319,8 +319,8 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
 pub(super) fn heed_blanket_refusals(context: &ProbeContext<'_>) {
     let now = context.now;
     let blanket = context.state().blanket(&context.route().host);
-    let Some(blanket) = blanket else { return context.state().set_domains_shut(now, now + HOST_DOWN) };
-    context.state().set_down(now + HOST_DOWN, blanket.rule);
+    let Some(blanket) = blanket else { return context.state().set_domains_shut(now, now + ROUTE_DOWN) };
+    context.state().set_down(now + ROUTE_DOWN, blanket.rule);
     if blanket.block {
         rest::on_blocked(context.asking, context.group, blanket.rule, now);
     }
@@ -335,5 +335,5 @@ pub(super) fn finish(
     evidence: Option<u64>,
 ) {
     let reason = settle(said, Some(finding), work.role);
-    work.settle_heard(reason, rule, None, evidence);
+    work.settle_by_reply(reason, rule, None, evidence);
 }

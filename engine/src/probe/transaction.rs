@@ -28,7 +28,7 @@ pub(super) trait Recipients {
         &mut self,
         context: &ProbeContext<'_>,
         notes: &mut SessionNotes,
-        heard: &Answered<'_>,
+        received: &RcptReply<'_>,
     ) -> ReplyEffect;
 
     /// The server has refused MAIL. True if the session should end.
@@ -57,7 +57,7 @@ pub(super) trait Recipients {
 }
 
 /// The reply to one RCPT.
-pub(super) struct Answered<'a> {
+pub(super) struct RcptReply<'a> {
     /// The place of the recipient.
     pub(super) place: usize,
     pub(super) reply: &'a Reply,
@@ -67,7 +67,7 @@ pub(super) struct Answered<'a> {
     pub(super) at: Instant,
 }
 
-impl Answered<'_> {
+impl RcptReply<'_> {
     /// The effect of a reply about a work that the sweep has already answered. A permanent refusal has none, because it may be one
     /// that the host gives to everyone. Other replies count as clear ones.
     pub(super) fn too_late(&self) -> ReplyEffect {
@@ -101,7 +101,7 @@ pub(super) struct SessionState {
 
 /// Handles the events of a transaction that the caller has begun, until the transaction or the session ends, or until the session
 /// should be left. `counted` reserves room for the recipients in the budget of refused recipients.
-pub(super) async fn hear<R: Runtime>(
+pub(super) async fn run<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
     mut counted: AskedRecipients,
@@ -133,7 +133,7 @@ pub(super) async fn hear<R: Runtime>(
                 match recipients.on_reply(
                     context,
                     &mut state.notes,
-                    &Answered { place: recipient.into(), reply: &reply, behind_others, at },
+                    &RcptReply { place: recipient.into(), reply: &reply, behind_others, at },
                 ) {
                     ReplyEffect::Answer => {
                         answers += 1;

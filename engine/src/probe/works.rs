@@ -5,7 +5,7 @@ use super::context::{Place, ProbeContext};
 use super::endings::{cut_off, out_of_time, put_back_rest};
 use super::proving::Questions;
 use super::replies::{answered, mail_refused};
-use super::transaction::{self, Answered, NextStep, Recipients, SessionState};
+use super::transaction::{self, NextStep, RcptReply, Recipients, SessionState};
 use crate::Priority;
 use crate::faults::{Fault, planted};
 use crate::invariants::{Invariant, holds};
@@ -36,15 +36,15 @@ fn carry(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
             others.push(work);
             continue;
         };
-        let number = context.domain_key(work.address.domain());
-        if carried.number != number && !planted(Fault::Break(Invariant::CarriedHere)) {
+        let domain_key = context.domain_key(work.address.domain());
+        if carried.domain_key != domain_key && !planted(Fault::Break(Invariant::CarriedHere)) {
             // Another host refused the work, which shows nothing about this host.
             others.push(work);
             continue;
         }
-        holds(Invariant::CarriedHere, || carried.number == number);
+        holds(Invariant::CarriedHere, || carried.domain_key == domain_key);
         let urgent = work.priority == Priority::Single;
-        context.works().evidence.carry(work, carried.held, carried.said, number, urgent);
+        context.works().evidence.carry(work, carried.held, carried.said, domain_key, urgent);
     }
     others
 }
@@ -123,7 +123,7 @@ pub(super) async fn ask<R: Runtime>(
     let (count, sent) = (works.len(), session.dialog.unanswered().max(1));
     context.group.on_asked(context.session, works);
     context.works().in_flight.on_sent(sent);
-    transaction::hear(place, session, counted, state, AskedWorks { count, controls }).await
+    transaction::run(place, session, counted, state, AskedWorks { count, controls }).await
 }
 
 /// The recipients of this transaction. The works themselves are in the state of the site (`in_flight.rs`), where the sweep of the
@@ -148,16 +148,16 @@ impl Recipients for AskedWorks {
         &mut self,
         context: &ProbeContext<'_>,
         notes: &mut SessionNotes,
-        heard: &Answered<'_>,
+        received: &RcptReply<'_>,
     ) -> ReplyEffect {
-        if let Some(place) = heard.place.checked_sub(self.count) {
-            return self.controls.on_reply(context, notes, &Answered { place, ..*heard });
+        if let Some(place) = received.place.checked_sub(self.count) {
+            return self.controls.on_reply(context, notes, &RcptReply { place, ..*received });
         }
         // Without PIPELINING, this reply lets the dialog send the next RCPT.
-        context.works().in_flight.on_sent(heard.place + 2);
+        context.works().in_flight.on_sent(received.place + 2);
         // The sweep may have answered the work already.
-        let Some(work) = context.works().in_flight.take(heard.place) else { return heard.too_late() };
-        answered(context, work, notes, heard)
+        let Some(work) = context.works().in_flight.take(received.place) else { return received.too_late() };
+        answered(context, work, notes, received)
     }
 
     fn on_mail_refused(

@@ -3,7 +3,7 @@
 //! ([`engine_proto::dns::denials`]).
 //!
 //! To tell these cases apart, the shard checks the resolvers: it looks up the root and the top-level domain of the name, which
-//! honest resolvers never deny without proof. The denied question waits for the end of the check. For [`DNS_DENIAL_PROBE_INTERVAL`]
+//! honest resolvers never deny without proof. The denied question waits for the end of the check. For [`DNS_DENIAL_TEST_INTERVAL`]
 //! after a check, no other check begins. While the resolvers count as denying everything, a task repeats some of the denied
 //! questions, to notice when the resolvers are honest again.
 
@@ -14,7 +14,7 @@ use engine_proto::dns::denials::Asked;
 use engine_proto::dns::lookup::Lookup;
 use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind};
 use engine_proto::limits::{
-    DNS_DENIAL_PROBE_INTERVAL, DNS_DENIAL_PROBE_TIMEOUT, DNS_DENIED_NAMES_MAX, DNS_DISPUTED_NAMES_MAX,
+    DNS_DENIAL_TEST_INTERVAL, DNS_DENIAL_TEST_TIMEOUT, DNS_DENIED_NAMES_MAX, DNS_DISPUTED_NAMES_MAX,
     DNS_UPSTREAMS_MAX,
 };
 use std::cell::{Cell, RefCell};
@@ -68,7 +68,7 @@ impl<R: Runtime> Default for Doubts<R> {
 
 impl<R: Runtime> Inner<R> {
     /// Handles a question that some resolver denied without proof, while no resolver gave a credible answer. If the resolvers
-    /// already count as denying everything, or a check ended less than [`DNS_DENIAL_PROBE_INTERVAL`] ago, the failure is passed on
+    /// already count as denying everything, or a check ended less than [`DNS_DENIAL_TEST_INTERVAL`] ago, the failure is passed on
     /// at once. Otherwise the question waits for the check that is running, or for a new one.
     pub(super) fn doubt(
         self: &Rc<Self>,
@@ -85,7 +85,7 @@ impl<R: Runtime> Inner<R> {
         let is_checked = doubts
             .checked
             .get()
-            .is_some_and(|at| now.saturating_duration_since(at) < DNS_DENIAL_PROBE_INTERVAL);
+            .is_some_and(|at| now.saturating_duration_since(at) < DNS_DENIAL_TEST_INTERVAL);
         if denials.are_down() || is_checked && !is_checking {
             self.watch();
             return self.settle(question, pending, outcome, now);
@@ -174,17 +174,17 @@ async fn check<R: Runtime>(inner: Rc<Inner<R>>, checking: RaisedFlag<R>, top_lev
 }
 
 /// While the resolvers count as denying everything, looks up the remembered questions, their top-level domains and the root. Of all
-/// shards, only one does so in each [`DNS_DENIAL_PROBE_INTERVAL`]. The task ends when the resolvers no longer count so, or with its
+/// shards, only one does so in each [`DNS_DENIAL_TEST_INTERVAL`]. The task ends when the resolvers no longer count so, or with its
 /// shard.
 async fn watch<R: Runtime>(inner: Weak<Inner<R>>, _watching: RaisedFlag<R>) {
     loop {
-        R::sleep(DNS_DENIAL_PROBE_INTERVAL).await;
+        R::sleep(DNS_DENIAL_TEST_INTERVAL).await;
         let Some(inner) = inner.upgrade() else { return };
         let denials = &inner.health.denials;
         if !denials.are_down() {
             return;
         }
-        if !denials.may_probe(inner.age(R::now())) {
+        if !denials.may_test(inner.age(R::now())) {
             continue;
         }
         let mut questions: Vec<Question> = inner.doubts.remembered();
@@ -194,7 +194,7 @@ async fn watch<R: Runtime>(inner: Weak<Inner<R>>, _watching: RaisedFlag<R>) {
         let count = |wanted| answers.iter().filter(|denied| **denied == Some(wanted)).count() as u32;
         let denied = questions.iter().zip(&answers).filter(|(_, denied)| **denied == Some(true));
         let denied_names: BTreeSet<&Name> = denied.map(|(question, _)| &question.name).collect();
-        denials.on_probe(count(false), count(true), denied_names.len() == 1);
+        denials.on_test(count(false), count(true), denied_names.len() == 1);
     }
 }
 
@@ -203,12 +203,13 @@ fn address_of(name: Name) -> Question {
 }
 
 /// Looks questions up without the cache, and returns for each question whether it was denied without proof. `None` if it got no
-/// answer within [`DNS_DENIAL_PROBE_TIMEOUT`], or failed in another way.
+/// answer within [`DNS_DENIAL_TEST_TIMEOUT`], or failed in another way.
 async fn ask<R: Runtime>(inner: &Rc<Inner<R>>, questions: &[Question]) -> Vec<Option<bool>> {
     let now = R::now();
-    let deadline = now + DNS_DENIAL_PROBE_TIMEOUT;
-    let probes: Vec<_> = questions.iter().map(|question| inner.probe(question, &[], now)).collect();
-    let answers = all(probes.iter().map(|probe| R::before(deadline, probe.outcome())).collect()).await;
+    let deadline = now + DNS_DENIAL_TEST_TIMEOUT;
+    let lookups: Vec<_> =
+        questions.iter().map(|question| inner.look_up_uncached(question, &[], now)).collect();
+    let answers = all(lookups.iter().map(|lookup| R::before(deadline, lookup.outcome())).collect()).await;
     let is_denied = |outcome: &Outcome| match outcome {
         Outcome::Failed { why: Failure::Unproven, .. } => Some(true),
         Outcome::Failed { .. } => None,

@@ -293,10 +293,10 @@ impl<R: Runtime> Port<R> {
             self.pending.borrow_mut().remove(&id);
             return;
         };
-        let heard = pending.with_lookup(|lookup| lookup.on_datagram(self.upstream, datagram, now));
-        match heard {
+        let received = pending.with_lookup(|lookup| lookup.on_datagram(self.upstream, datagram, now));
+        match received {
             None | Some(Received::Nothing) => return,
-            Some(heard) => self.note(inner, &pending, (id, heard), now),
+            Some(received) => self.note(inner, &pending, (id, received), now),
         }
         inner.go_on(&pending, now);
         inner.pump(self.upstream, now);
@@ -308,15 +308,15 @@ impl<R: Runtime> Port<R> {
         self: &Rc<Self>,
         inner: &Inner<R>,
         pending: &PendingLookup<R>,
-        (id, heard): (u16, Received),
+        (id, received): (u16, Received),
         now: Instant,
     ) {
         let mut all = pending.sent.borrow_mut();
         let Some(at) = all.iter().position(|sent| sent.id == id && Rc::ptr_eq(&sent.port, self)) else {
             return;
         };
-        inner.on_heard(&all[at], heard, now);
-        if heard != Received::CaseChanged {
+        inner.on_received(&all[at], received, now);
+        if received != Received::CaseChanged {
             all.swap_remove(at).forget();
         }
     }

@@ -224,14 +224,14 @@ impl<R: Runtime> Inner<R> {
 
     /// A UDP question was answered: frees its place. The round trip is measured only if the question was the first message of its
     /// lookup, and the answer is neither REFUSED nor perhaps forged.
-    pub(super) fn on_heard(&self, sent: &Sent<R>, heard: Received, now: Instant) {
+    pub(super) fn on_received(&self, sent: &Sent<R>, received: Received, now: Instant) {
         let upstream = sent.upstream();
-        if sent.is_first && heard == Received::Answer {
+        if sent.is_first && received == Received::Answer {
             self.window(upstream).on_round_trip(now.saturating_duration_since(sent.at));
         }
         sent.overdue.set(None);
         let Some(place) = sent.place.take() else { return };
-        match heard {
+        match received {
             Received::Refusal => self.on_refusal(upstream, place),
             _ => self.on_answer(upstream, place),
         }

@@ -21,14 +21,14 @@ pub(super) async fn converse<R: Runtime>(
 ) {
     let said = ask_tcp::<R>(inner.upstreams[upstream], payload, deadline).await;
     let now = R::now();
-    let heard = pending.with_lookup(|lookup| match &said {
+    let received = pending.with_lookup(|lookup| match &said {
         Ok(message) => lookup.on_tcp(upstream, message, now),
         Err(_) => {
             lookup.on_tcp_failed(upstream);
             Received::Nothing
         }
     });
-    match heard {
+    match received {
         Some(Received::Answer | Received::CaseChanged) => inner.on_answer(upstream, place),
         Some(Received::Refusal) => inner.on_refusal(upstream, place),
         Some(Received::Nothing) | None => inner.give_back(upstream, place),

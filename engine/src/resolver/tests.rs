@@ -130,12 +130,12 @@ fn a_lookup_that_leaves_out_a_resolver_joins_none_that_asks_it() {
         let (question, other) = (question("d.example"), resolver.clone());
         let began = Instant::now();
         let both = futures_lite::future::zip(async { other.look_up(&question, false).await }, async {
-            let outcome = resolver.look_up_elsewhere(&question, &[0]).await;
+            let outcome = resolver.look_up_without(&question, &[0]).await;
             assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
             outcome
         });
-        let (joined, elsewhere) = both.await;
-        assert!(matches!((&*joined, &*elsewhere), (Outcome::NxDomain { .. }, Outcome::NxDomain { .. })));
+        let (joined, without) = both.await;
+        assert!(matches!((&*joined, &*without), (Outcome::NxDomain { .. }, Outcome::NxDomain { .. })));
     })
     .unwrap();
     assert_eq!(answers.join().unwrap().len(), 2);

@@ -25,7 +25,7 @@ pub trait MemoryPeers {
 /// One connection of the engine, from the side of the host.
 pub trait MemoryHost {
     /// Called when the engine sends `bytes`. The engine then reads what this call adds to `replies`.
-    fn hear(&mut self, bytes: &[u8], replies: &mut Vec<u8>);
+    fn on_bytes(&mut self, bytes: &[u8], replies: &mut Vec<u8>);
 }
 
 thread_local! {
@@ -109,7 +109,7 @@ impl<R: Runtime> ByteStream for MemoryStream<R> {
     }
 
     async fn write(&mut self, mut buffer: Vec<u8>, _deadline: Instant) -> Rented<()> {
-        self.host.hear(&buffer, &mut self.arrived);
+        self.host.on_bytes(&buffer, &mut self.arrived);
         buffer.clear();
         (Ok(()), buffer)
     }

@@ -84,10 +84,10 @@ impl RefusedAlike {
     /// must have the same registrable domain as the host.
     pub(super) fn of_all(&self, host: &str) -> Option<BlanketRefusal> {
         let least = if self.certain { BLANKET_CERTAIN_MIN } else { BLANKET_ANY_MIN };
-        let heard = self.counts_alone && self.times >= least;
+        let is_enough = self.counts_alone && self.times >= least;
         let own = || self.domains.last().is_some_and(|(domain, _)| domain.shares_registrable(host));
         let (rule, block) = (self.rule, self.block);
-        (heard && (self.changes >= BLANKET_DOMAIN_CHANGES_MIN || own()))
+        (is_enough && (self.changes >= BLANKET_DOMAIN_CHANGES_MIN || own()))
             .then_some(BlanketRefusal { rule, block })
     }
 

@@ -81,13 +81,13 @@ pub(crate) struct RouteState {
     /// STARTTLS or the TLS handshake has failed, so further sessions do without TLS.
     plain_only: bool,
     /// The keys of the domain that was asked about last. They are kept because the next recipient most often has the same domain.
-    pub(crate) last_domain: Option<KnownBy>,
+    pub(crate) last_domain: Option<DomainKeys>,
     /// How long the known mailbox of the host need not be replaced: see [`MailboxFreshness`].
     pub(crate) mailbox_kept: MailboxFreshness,
 }
 
 /// The keys under which facts about a domain at a host are kept.
-pub(crate) struct KnownBy {
+pub(crate) struct DomainKeys {
     pub(crate) domain: Domain,
     /// The key in `knowledge.rs`.
     pub(crate) key: u64,
@@ -110,7 +110,7 @@ impl RouteState {
 
     /// STARTTLS or the TLS handshake failed, so further sessions do without TLS. Several sessions that were opened at the same time
     /// may fail; this shows no more than one that fails.
-    pub(crate) fn on_tls_failed(&mut self) {
+    pub(crate) fn set_plain_only(&mut self) {
         self.plain_only = true;
     }
 
@@ -147,10 +147,10 @@ impl RouteState {
     }
 
     /// A connection could not be made, or ended before a reply about a recipient. Returns true if that has now happened at least
-    /// `patience` times in a row.
-    pub(crate) fn on_connection_lost(&mut self, patience: u8) -> bool {
+    /// `least` times in a row.
+    pub(crate) fn on_connection_lost(&mut self, least: u8) -> bool {
         self.strikes = self.strikes.saturating_add(1);
-        self.strikes >= patience
+        self.strikes >= least
     }
 
     /// The host refused to go on with the session in its reply about a recipient, by this rule.
@@ -158,11 +158,11 @@ impl RouteState {
         self.refused = Some(rule);
     }
 
-    /// The host ended a session with the reply that we are not wanted. Returns true if that has happened at least `patience` times
+    /// The host ended a session with the reply that we are not wanted. Returns true if that has happened at least `least` times
     /// since the host last accepted a recipient.
-    pub(crate) fn on_warning(&mut self, patience: u8) -> bool {
+    pub(crate) fn on_warning(&mut self, least: u8) -> bool {
         self.warnings = self.warnings.saturating_add(1);
-        self.warnings >= patience
+        self.warnings >= least
     }
 
     /// Another session was opened. If the host refused the previous session, the same refusal counts as repeated from now on.

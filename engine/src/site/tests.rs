@@ -36,7 +36,7 @@ fn those_who_are_left_without_a_route_may_come_again() {
     tried.tried = 0b011;
     tried.set_fallback("said", None);
     group.enqueue(tried);
-    group.route_state(2).set_down(now + HOST_DOWN, "test");
+    group.route_state(2).set_down(now + ROUTE_DOWN, "test");
     let stranded = group.take_unroutable(now);
     assert_eq!(stranded.len(), 1, "two routes are left for the other one");
     stranded.into_iter().for_each(Work::give_up);
@@ -188,6 +188,6 @@ fn an_ipv4_address_of_the_same_host_is_tried_where_ipv6_is_refused() {
     let group = Group::new(&plan, Rc::new(Site::new(pace)), 0, None, 0, now);
     assert_eq!([0, 1, 2].map(|index| group.has_ipv4_beside(index, now)), [true, false, false]);
     assert_eq!([0, 1, 2].map(|index| group.same_host_and_family(index)), [0b001, 0b010, 0b100]);
-    group.route_state(1).set_down(now + HOST_DOWN, "test");
+    group.route_state(1).set_down(now + ROUTE_DOWN, "test");
     assert!(!group.has_ipv4_beside(0, now), "it is down");
 }

@@ -39,7 +39,7 @@ impl World for Hours {
         Connect::Open(TRIP)
     }
 
-    fn hear(&mut self, link: Link, bytes: &[u8], wire: &mut Wire) {
+    fn on_bytes(&mut self, link: Link, bytes: &[u8], wire: &mut Wire) {
         let heard = self.heard.entry(link.id).or_default();
         heard.extend_from_slice(bytes);
         while let Some(end) = heard.iter().position(|&byte| byte == b'\n') {

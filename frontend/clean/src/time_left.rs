@@ -14,7 +14,7 @@
 use super::budget::AskedRow;
 use api::WaitCause;
 use checks::convert::wait_cause;
-use engine::proto::limits::{CONNECT_TIMEOUT, HOST_DOWN};
+use engine::proto::limits::{CONNECT_TIMEOUT, ROUTE_DOWN};
 use engine::proto::retry::CLEAN_RETRIES;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -146,7 +146,7 @@ impl DomainTimes {
     /// `--max-wait`, the rows are tried again until that time is over.
     fn connected_until(&self, facts: &RunFacts, ends: u64) -> f64 {
         let until = if self.until > 0 { self.until } else { facts.progress + facts.max_wait };
-        let tried = time_of_tries(CLEAN_RETRIES, HOST_DOWN.as_millis() as u64, self.connecting());
+        let tried = time_of_tries(CLEAN_RETRIES, ROUTE_DOWN.as_millis() as u64, self.connecting());
         let wait = until.saturating_sub(facts.now).min(tried);
         let again = facts.max_wait > 0 && wait > ends;
         (if again { wait + self.connecting() } else { ends }) as f64

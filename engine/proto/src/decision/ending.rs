@@ -32,8 +32,8 @@ pub enum PaceEffect {
 pub enum EndEffect<'a> {
     /// The host is used as before.
     Nothing,
-    /// STARTTLS or the handshake failed: the host may work without TLS (RFC 7435).
-    TlsFailed,
+    /// STARTTLS or the TLS handshake failed, so further sessions over the route do without TLS (RFC 7435).
+    PlainOnly,
     /// The site gets a pause and then fewer sessions. The value is the rule.
     PushBack(&'static str),
     /// The host says in this reply that we are too fast or not wanted.
@@ -61,7 +61,7 @@ pub fn on_session_refused<'a>(
         | Closure::Closed(Step::StartTls)
         | Closure::TimedOut(Step::StartTls)
         | Closure::Garbled(Step::StartTls, _)
-        | Closure::Unexpected(Step::StartTls) => EndEffect::TlsFailed,
+        | Closure::Unexpected(Step::StartTls) => EndEffect::PlainOnly,
         Closure::Refused { step, reply } => {
             let said = classify(stage(*step), reply);
             let passes =

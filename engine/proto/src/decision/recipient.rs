@@ -73,13 +73,13 @@ pub enum RecipientEffect {
     /// The recipient is asked about in another session, at most [`RETURNS_MAX`](crate::limits::RETURNS_MAX) times.
     AnotherSession {
         /// Whether that session has to use another address of the site.
-        elsewhere: bool,
+        other_route: bool,
     },
     /// The cause of the reply is temporary. The other hosts are asked. If no host gives an answer and the check can wait, mailprobe
     /// asks about the recipient once more after a while.
     OnceMore,
     /// The other hosts are asked, or another address of this one.
-    Elsewhere,
+    OtherHosts,
 }
 
 /// The effect of a reply to RCPT on its session.
@@ -127,7 +127,7 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
         Class::Throttled => RcptEffects {
             host: HostEffect::PushBack,
             session: ReplyEffect::Push,
-            ..lasting(RecipientEffect::AnotherSession { elsewhere: false })
+            ..lasting(RecipientEffect::AnotherSession { other_route: false })
         },
         Class::Greylisted => answer(RecipientEffect::Greylisted),
         // A host may refuse sessions at one of its addresses and accept them at another, for example over the other IP family. So
@@ -135,7 +135,7 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
         _ if said.scope == Scope::Session => RcptEffects {
             alike: (said.to_all || permanent).then_some(Alike { block: false, counts_alone: repeated }),
             host: HostEffect::SessionRefused,
-            recipient: RecipientEffect::AnotherSession { elsewhere: facts.returned || repeated },
+            recipient: RecipientEffect::AnotherSession { other_route: facts.returned || repeated },
             session: if repeated { ReplyEffect::Nothing } else { ReplyEffect::Push },
         },
         Class::Temporary => lasting(RecipientEffect::OnceMore),
@@ -158,7 +158,7 @@ fn not_about_recipient(said: &Classification, facts: RcptFacts) -> RcptEffects {
     let is_other_hosts = matches!(said.class, Class::Relay | Class::Unclear | Class::AuthRequired)
         || said.scope == Scope::Host;
     let recipient = match facts.for_ipv6 || (is_other_hosts && !said.to_all) {
-        true => RecipientEffect::Elsewhere,
+        true => RecipientEffect::OtherHosts,
         false => RecipientEffect::Settle(reason_at_rcpt(said), said.rule),
     };
     RcptEffects {

@@ -60,7 +60,7 @@ pub enum ReleaseEffect {
     /// the refusal.
     Carry,
     /// The other hosts are asked.
-    Elsewhere,
+    OtherHosts,
 }
 
 /// Decides what happens with a recipient after its answer was released.
@@ -93,7 +93,7 @@ pub fn on_released(held: Held, said: &Classification, proof: Proof, facts: Relea
         },
         (Held::Unclear, Proof::Proven) => ReleaseEffect::Settle(Reason::MailboxNotFound),
         (Held::Unclear, Proof::Lost) => again(said.rule),
-        (Held::Unclear, _) => ReleaseEffect::Elsewhere,
+        (Held::Unclear, _) => ReleaseEffect::OtherHosts,
     }
 }
 

@@ -9,14 +9,12 @@
 //!
 //! While they are down, addresses that depend on such a denial get no verdict. A single answer with proof does not end that state.
 //! It ends after [`DNS_PROVEN_IN_A_ROW`] answers with proof in a row, counted separately for MX and A records, or after a
-//! successful test ([`Denials::on_probe`]). So a resolver that denies only some names does not keep switching between up and down.
+//! successful test ([`Denials::on_test`]). So a resolver that denies only some names does not keep switching between up and down.
 //!
 //! All shards (the threads of the engine) share the record, so it consists of atomics.
 
 use super::RecordKind;
-use crate::limits::{
-    DNS_DENIAL_PROBE_INTERVAL, DNS_DENIALS_IN_A_ROW, DNS_PROVEN_IN_A_ROW, DNS_PROVEN_WINDOW,
-};
+use crate::limits::{DNS_DENIAL_TEST_INTERVAL, DNS_DENIALS_IN_A_ROW, DNS_PROVEN_IN_A_ROW, DNS_PROVEN_WINDOW};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::Duration;
@@ -31,7 +29,7 @@ pub struct Denials {
     /// How often a run has changed from down to up.
     ended: AtomicU32,
     /// When the resolvers may be tested again.
-    probe_at: AtomicU64,
+    test_at: AtomicU64,
 }
 
 /// The kind of a question. Denials of each kind are counted separately, because a filter may falsify addresses and nothing else.
@@ -140,7 +138,7 @@ impl Denials {
     /// The outage ends if at least one was answered and `honest` is at least three times `denied`. It also ends if at least one was
     /// answered and all denials are of one name (`of_one_name`): resolvers may deny that name for good, and an engine with few
     /// checks may have no other name to test with.
-    pub fn on_probe(&self, honest: u32, denied: u32, of_one_name: bool) {
+    pub fn on_test(&self, honest: u32, denied: u32, of_one_name: bool) {
         if honest > 0 && (of_one_name || honest >= 3 * denied) {
             let closed = self.runs.iter().filter(|run| run.set_up()).count();
             self.ended.fetch_add(closed as u32, Relaxed);
@@ -157,11 +155,11 @@ impl Denials {
         self.ended.load(Relaxed)
     }
 
-    /// Whether a test of the resolvers may begin now. All shards together may begin one in each [`DNS_DENIAL_PROBE_INTERVAL`].
-    pub fn may_probe(&self, now: Duration) -> bool {
-        let (now, next) = (millis(now), self.probe_at.load(Relaxed));
-        let after = now + millis(DNS_DENIAL_PROBE_INTERVAL);
-        now >= next && self.probe_at.compare_exchange(next, after, Relaxed, Relaxed).is_ok()
+    /// Whether a test of the resolvers may begin now. All shards together may begin one in each [`DNS_DENIAL_TEST_INTERVAL`].
+    pub fn may_test(&self, now: Duration) -> bool {
+        let (now, next) = (millis(now), self.test_at.load(Relaxed));
+        let after = now + millis(DNS_DENIAL_TEST_INTERVAL);
+        now >= next && self.test_at.compare_exchange(next, after, Relaxed, Relaxed).is_ok()
     }
 }
 
@@ -199,7 +197,7 @@ mod tests {
                 (("h", count), _) => (0..number(count)).for_each(|_| denials.on_proven(asked, now)),
                 (("p", counts), _) => {
                     let (honest, denied) = counts.split_once('/').expect("two numbers");
-                    denials.on_probe(number(honest), number(denied), of_one_name);
+                    denials.on_test(number(honest), number(denied), of_one_name);
                 }
                 _ => denials.on_denied(asked, next - 1),
             }
@@ -238,12 +236,12 @@ mod tests {
     fn it_is_looked_at_once_in_a_while() {
         let denials = Denials::default();
         let at = |millis: u64| Duration::from_millis(1_000_000 + millis);
-        let tried = (0..10_000).step_by(10).filter(|&now| denials.may_probe(at(now))).count();
+        let tried = (0..10_000).step_by(10).filter(|&now| denials.may_test(at(now))).count();
         assert_eq!(tried, 10);
         denials.on_root_denied();
         assert_eq!(denials.ended(), 0);
-        denials.on_probe(2, 0, false);
-        denials.on_probe(2, 0, false);
+        denials.on_test(2, 0, false);
+        denials.on_test(2, 0, false);
         assert_eq!(denials.ended(), 2, "for both runs");
     }
 }

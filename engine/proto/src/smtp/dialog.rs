@@ -26,13 +26,13 @@ pub struct DialogConfig {
     /// The reverse-path of MAIL, without angle brackets; empty for `<>`.
     pub reverse_path: Box<str>,
     /// How long each reply may take.
-    pub patience: Patience,
+    pub timeouts: ReplyTimeouts,
 }
 
 /// How long each reply may take, counted from the instant at which the session begins to wait for it. For a pipelined command, this
 /// is when the reply before it has come.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct ReplyTimeouts {
     /// Longest time until the greeting.
     pub banner: Duration,
     /// Longest time until the reply to EHLO, HELO, STARTTLS or RSET.
@@ -45,9 +45,9 @@ pub struct Patience {
     pub rcpt: Duration,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+impl Default for ReplyTimeouts {
+    fn default() -> ReplyTimeouts {
+        ReplyTimeouts {
             banner: limits::BANNER_TIMEOUT,
             ehlo: limits::EHLO_TIMEOUT,
             tls: limits::TLS_TIMEOUT,
@@ -158,7 +158,7 @@ fn names_cisco(greeting: &str) -> bool {
 impl Dialog {
     /// A session on a new connection. With `starttls`, the dialog sends STARTTLS if the server offers it.
     pub fn new(config: Arc<DialogConfig>, starttls: bool, now: Instant) -> Dialog {
-        let deadline = Some(now + config.patience.banner);
+        let deadline = Some(now + config.timeouts.banner);
         Dialog {
             config,
             starttls,
@@ -462,13 +462,13 @@ impl Dialog {
     }
 
     fn enter(&mut self, step: Step, now: Instant) {
-        let patience = &self.config.patience;
+        let timeouts = &self.config.timeouts;
         let wait = match step {
-            Step::Banner => patience.banner,
-            Step::Ehlo | Step::Helo | Step::StartTls | Step::Rset => patience.ehlo,
-            Step::Handshake => patience.tls,
-            Step::Mail => patience.mail,
-            Step::Rcpt(_) | Step::Idle => patience.rcpt,
+            Step::Banner => timeouts.banner,
+            Step::Ehlo | Step::Helo | Step::StartTls | Step::Rset => timeouts.ehlo,
+            Step::Handshake => timeouts.tls,
+            Step::Mail => timeouts.mail,
+            Step::Rcpt(_) | Step::Idle => timeouts.rcpt,
         };
         self.step = step;
         self.deadline = Some(now + wait);

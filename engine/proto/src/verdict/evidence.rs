@@ -26,16 +26,18 @@
 //! No other answer counts without the proof that it needs: mailprobe asks about its recipient in another session, or the recipient
 //! ends as unverifiable.
 //!
-//! The first checkpoint is due after [`CHECKPOINT_MIN`] answers, or at once if a caller waits for an answer. The last one is due at
-//! the end of the session. If all questions of a checkpoint were answered and the server has not changed, the checkpoint doubles
-//! the length of the next one, up to [`CHECKPOINT_MAX`].
+//! The first checkpoint is due after [`CHECKPOINT_ANSWERS_MIN`] answers, or at once if a caller waits for an answer. The last one
+//! is due at the end of the session. If all questions of a checkpoint were answered and the server has not changed, the checkpoint
+//! doubles the length of the next one, up to [`CHECKPOINT_ANSWERS_MAX`].
 //!
 //! In this file, a domain is a number (a keyed hash), and a recipient is a value of the caller.
 
 use super::catch_all::ControlFinding;
 use super::classify::Classification;
 use super::{Class, Scope};
-use crate::limits::{CHECKPOINT_MAX, CHECKPOINT_MIN, REFUSALS_CARRIED_MAX, REFUSALS_IN_A_ROW_MIN};
+use crate::limits::{
+    CHECKPOINT_ANSWERS_MAX, CHECKPOINT_ANSWERS_MIN, REFUSALS_CARRIED_MAX, REFUSALS_IN_A_ROW_MIN,
+};
 use std::collections::BTreeMap;
 
 /// What the server answered about a recipient of the caller.
@@ -183,7 +185,7 @@ struct Shown {
     /// Whether the domain refused a control recipient, in this session or an earlier one.
     control_refused: bool,
     /// Whether an earlier session saw the domain refuse recipients.
-    refused_elsewhere: bool,
+    refused_before: bool,
     /// The result of the first control recipient in this checkpoint; `None` if not asked about yet.
     first: Option<QuestionResult>,
     /// The result of the second control recipient in this checkpoint; `None` if not asked about yet.
@@ -201,17 +203,17 @@ impl Shown {
     /// Whether the domain refused both control recipients, even if only in unclear words, and accepted a mailbox after each of
     /// them.
     fn discriminates(&self) -> bool {
-        let refused = |told| matches!(told, Some(QuestionResult::Refused | QuestionResult::RefusedUnclearly));
+        let refused = |seen| matches!(seen, Some(QuestionResult::Refused | QuestionResult::RefusedUnclearly));
         refused(self.first) && self.accepted_between && refused(self.second) && self.accepted_after_second
     }
 
     /// Ends the checkpoint: forgets the results that are valid for one checkpoint only.
     fn close(&mut self) {
-        let Shown { refused, control_refused, refused_elsewhere, .. } = *self;
+        let Shown { refused, control_refused, refused_before, .. } = *self;
         *self = match self.refused_again {
             // The domain accepts every recipient except mailboxes that it closed. So its refusals show nothing.
             Some(true) => Shown::default(),
-            _ => Shown { refused, control_refused, refused_elsewhere, ..Shown::default() },
+            _ => Shown { refused, control_refused, refused_before, ..Shown::default() },
         };
     }
 
@@ -226,7 +228,7 @@ impl Shown {
     /// Whether the domain accepted the control recipient although it refused recipients before. This is no contradiction if the
     /// domain was asked about such a recipient again and still does not accept it.
     fn contradicts(&self) -> bool {
-        let before = self.refused.is_some() || self.refused_elsewhere;
+        let before = self.refused.is_some() || self.refused_before;
         self.first == Some(QuestionResult::Accepted) && before && self.refused_again != Some(true)
     }
 }
@@ -267,7 +269,7 @@ impl<T> Default for SessionEvidence<T> {
             refusals_proven: 0,
             refusals: 0,
             since_checkpoint: 0,
-            checkpoint: CHECKPOINT_MIN,
+            checkpoint: CHECKPOINT_ANSWERS_MIN,
             urgent: false,
             known: None,
             postmaster: None,
@@ -314,14 +316,14 @@ impl<T> SessionEvidence<T> {
     }
 
     /// Records that an earlier session saw the domain refuse a control recipient.
-    pub fn on_control_refused_elsewhere(&mut self, domain: u64) {
-        self.on_refused_elsewhere(domain);
+    pub fn on_control_refused_before(&mut self, domain: u64) {
+        self.on_refused_before(domain);
         self.shown.entry(domain).or_default().control_refused = true;
     }
 
     /// Records that an earlier session saw the domain refuse recipients.
-    pub fn on_refused_elsewhere(&mut self, domain: u64) {
-        self.shown.entry(domain).or_default().refused_elsewhere = true;
+    pub fn on_refused_before(&mut self, domain: u64) {
+        self.shown.entry(domain).or_default().refused_before = true;
     }
 
     /// Whether a checkpoint is due.
@@ -396,23 +398,23 @@ impl<T> SessionEvidence<T> {
     }
 
     /// Records the result of a question.
-    pub fn on_told(&mut self, question: ProofQuestion, told: QuestionResult) {
+    pub fn on_result(&mut self, question: ProofQuestion, result: QuestionResult) {
         match question {
-            ProofQuestion::Control { domain, second } => self.on_control(domain, second, told),
-            ProofQuestion::Known { domain } => self.on_known(domain, told),
-            ProofQuestion::KnownFirst if told == QuestionResult::Accepted => {
+            ProofQuestion::Control { domain, second } => self.on_control(domain, second, result),
+            ProofQuestion::Known { domain } => self.on_known(domain, result),
+            ProofQuestion::KnownFirst if result == QuestionResult::Accepted => {
                 // The accept came before the answers that are to be proven, so it must not count as the result of the checkpoint.
                 self.on_accepted();
             }
-            ProofQuestion::KnownFirst => self.on_known(None, told),
+            ProofQuestion::KnownFirst => self.on_known(None, result),
             ProofQuestion::RefusedBefore { domain } => {
-                let still = told != QuestionResult::Accepted;
+                let still = result != QuestionResult::Accepted;
                 self.shown.entry(domain).or_default().refused_again = Some(still);
                 self.tick();
             }
             // An accept does not count as that of a mailbox before the domain has refused its control recipient: see `on_control`.
             ProofQuestion::Postmaster { domain } => {
-                self.postmaster = Some((domain, told));
+                self.postmaster = Some((domain, result));
                 self.tick();
             }
         }
@@ -443,7 +445,7 @@ impl<T> SessionEvidence<T> {
             self.entries.iter().map(|entry| self.proof(entry, context, questions_answered)).collect();
         let entries = std::mem::take(&mut self.entries);
         if questions_answered && !changed {
-            self.checkpoint = (self.checkpoint * 2).min(CHECKPOINT_MAX);
+            self.checkpoint = (self.checkpoint * 2).min(CHECKPOINT_ANSWERS_MAX);
         }
         self.since_checkpoint = 0;
         self.urgent = false;
@@ -468,8 +470,8 @@ impl<T> SessionEvidence<T> {
             Held::Unclear => {
                 let refused =
                     matches!(shown.first, Some(QuestionResult::Refused | QuestionResult::RefusedUnclearly));
-                let told_apart = refused && self.accepted.is_some_and(|accepted| accepted > entry.at);
-                if told_apart { Proof::Proven } else { Proof::Unclear }
+                let distinguishes = refused && self.accepted.is_some_and(|accepted| accepted > entry.at);
+                if distinguishes { Proof::Proven } else { Proof::Unclear }
             }
         }
     }
@@ -486,10 +488,10 @@ impl<T> SessionEvidence<T> {
 
     fn proof_of_refusal(&self, entry: &Entry<T>, context: Context, questions_answered: bool) -> Proof {
         let accepted_after = self.accepted.is_some_and(|accepted| accepted > entry.at);
-        let told = self.known.or_else(|| self.postmaster_told());
+        let result = self.known.or_else(|| self.postmaster_result());
         let is_carried = entry.at == CARRIED_AT;
         let needs_none = context.trusted || !(is_carried || self.is_run_to_prove(context));
-        match told {
+        match result {
             _ if accepted_after => Proof::Proven,
             // The host refuses a known mailbox.
             _ if self.known == Some(QuestionResult::Refused) => Proof::Changed,
@@ -511,16 +513,16 @@ impl<T> SessionEvidence<T> {
 
     /// The result for `postmaster@`. If it was accepted, the result for the control recipient of its domain, which decides what the
     /// accept shows. `None` if one of them was not asked about.
-    fn postmaster_told(&self) -> Option<QuestionResult> {
+    fn postmaster_result(&self) -> Option<QuestionResult> {
         match self.postmaster? {
             (domain, QuestionResult::Accepted) => self.shown.get(&domain)?.first,
-            (_, told) => Some(told),
+            (_, result) => Some(result),
         }
     }
 
     /// The domain that accepted `postmaster@` in this checkpoint.
     fn postmaster_accepted_at(&self) -> Option<u64> {
-        self.postmaster.filter(|(_, told)| *told == QuestionResult::Accepted).map(|(domain, _)| domain)
+        self.postmaster.filter(|(_, result)| *result == QuestionResult::Accepted).map(|(domain, _)| domain)
     }
 
     /// Whether the next session can still prove this refusal ([`REFUSALS_CARRIED_MAX`]): this session had few refusals, and it had
@@ -603,8 +605,8 @@ impl<T> SessionEvidence<T> {
             unproven && entry.held != Held::Accepted
         };
         // If `postmaster@` was accepted, it may be a known mailbox already, although nothing has proven yet that it is one.
-        let has_told = self.known.is_some() || self.postmaster_accepted_at().is_some();
-        if context.trusted || has_told || !self.entries.iter().any(waits) {
+        let has_result = self.known.is_some() || self.postmaster_accepted_at().is_some();
+        if context.trusted || has_result || !self.entries.iter().any(waits) {
             return None;
         }
         if self.has_known(context) {
@@ -616,8 +618,8 @@ impl<T> SessionEvidence<T> {
         Some(ProofQuestion::Postmaster { domain })
     }
 
-    fn on_control(&mut self, domain: u64, second: bool, told: QuestionResult) {
-        match told {
+    fn on_control(&mut self, domain: u64, second: bool, result: QuestionResult) {
+        match result {
             QuestionResult::Refused => {
                 if !second && self.postmaster_accepted_at() == Some(domain) {
                     // The domain distinguishes `postmaster@` from a recipient that does not exist.
@@ -633,12 +635,12 @@ impl<T> SessionEvidence<T> {
             }
         }
         let shown = self.shown.entry(domain).or_default();
-        *(if second { &mut shown.second } else { &mut shown.first }) = Some(told);
+        *(if second { &mut shown.second } else { &mut shown.first }) = Some(result);
     }
 
-    fn on_known(&mut self, domain: Option<u64>, told: QuestionResult) {
-        self.known = Some(told);
-        if told != QuestionResult::Accepted {
+    fn on_known(&mut self, domain: Option<u64>, result: QuestionResult) {
+        self.known = Some(result);
+        if result != QuestionResult::Accepted {
             self.tick();
             return;
         }

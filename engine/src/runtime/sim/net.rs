@@ -67,7 +67,7 @@ impl Net {
             Some(connection) if !connection.reset => {}
             _ => return Err(io::ErrorKind::BrokenPipe.into()),
         }
-        self.ask(id, now, |world, link, wire| world.hear(link, bytes, wire));
+        self.ask(id, now, |world, link, wire| world.on_bytes(link, bytes, wire));
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 
 use super::reply;
 use crate::input::{cut, one};
-use engine_proto::smtp::dialog::{Closure, Dialog, DialogConfig, Event, Patience};
+use engine_proto::smtp::dialog::{Closure, Dialog, DialogConfig, Event, ReplyTimeouts};
 use engine_proto::smtp::reply::ReplyParser;
 use fastrand::Rng;
 use std::sync::{Arc, LazyLock};
@@ -25,7 +25,7 @@ static CONFIG: LazyLock<Arc<DialogConfig>> = LazyLock::new(|| {
     Arc::new(DialogConfig {
         ehlo: "probe.example".into(),
         reverse_path: "p@probe.example".into(),
-        patience: Patience::default(),
+        timeouts: ReplyTimeouts::default(),
     })
 });
 

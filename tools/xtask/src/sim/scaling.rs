@@ -226,7 +226,7 @@ struct MinimalHost {
 }
 
 impl MemoryHost for MinimalHost {
-    fn hear(&mut self, bytes: &[u8], replies: &mut Vec<u8>) {
+    fn on_bytes(&mut self, bytes: &[u8], replies: &mut Vec<u8>) {
         for &byte in bytes {
             self.line.push(byte);
             if byte == b'\n' {

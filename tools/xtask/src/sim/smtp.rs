@@ -82,7 +82,7 @@ impl Peer {
     }
 
     /// Takes bytes from the client.
-    pub fn hear(&mut self, bytes: &[u8], surroundings: &mut Surroundings<'_>) {
+    pub fn on_bytes(&mut self, bytes: &[u8], surroundings: &mut Surroundings<'_>) {
         if self.tls {
             // A ClientHello: this server does not implement TLS.
             self.mute = true;

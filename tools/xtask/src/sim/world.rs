@@ -434,7 +434,7 @@ impl engine::sim::World for World {
         }
     }
 
-    fn hear(&mut self, link: Link, bytes: &[u8], wire: &mut Wire) {
+    fn on_bytes(&mut self, link: Link, bytes: &[u8], wire: &mut Wire) {
         if let Some(Connection::Dns(heard)) = self.links.get_mut(link.id as usize) {
             heard.extend_from_slice(bytes);
             let query = heard.get(2..).and_then(dns::read);
@@ -453,7 +453,7 @@ impl engine::sim::World for World {
         }
         self.last_mail = self.last_mail.max(link.now);
         let asked = bytes.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b"RCPT TO:")).count();
-        self.with_peer(link, wire, asked, |peer, surroundings| peer.hear(bytes, surroundings));
+        self.with_peer(link, wire, asked, |peer, surroundings| peer.on_bytes(bytes, surroundings));
     }
 
     fn hung_up(&mut self, link: Link) {

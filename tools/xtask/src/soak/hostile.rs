@@ -3,7 +3,7 @@
 //!
 //! The DNS has many copies of the domains of mailnet's hostile.toml, each copy with its own host, beside the domains of
 //! reasons.toml. A round asks `mailprobe serve` about one address of every copy of one set at once, and also about the
-//! well-behaved domains. The engine does not ask a failed host for a minute (`HOST_DOWN` in engine/proto/src/limits.rs), so the
+//! well-behaved domains. The engine does not ask a failed host for a minute (`ROUTE_DOWN` in engine/proto/src/limits.rs), so the
 //! rounds use the sets in turn. In the full version a warm-up visits each set once, so that no later round is a first
 //! visit.
 //!

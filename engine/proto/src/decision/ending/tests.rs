@@ -1,7 +1,7 @@
 //! The rows of the table: how a session ended, after how many answers and refusals, and the effects.
 
 use super::*;
-use EndEffect::{Died, HungUp, NotSmtp, Nothing, PushBack, Refused, SlowDown, TlsFailed};
+use EndEffect::{Died, HungUp, NotSmtp, Nothing, PlainOnly, PushBack, Refused, SlowDown};
 use PaceEffect::{BrokeBetween, CutOff};
 
 fn refused(step: Step, code: u16) -> Closure {
@@ -19,9 +19,9 @@ fn a_session_that_gives_no_answer_shows_this_of_its_host() {
     let (soft, hard) = (refused(Step::Banner, 421), refused(Step::Banner, 554));
     let reply = &Reply::new(554, "text");
     let rows = [
-        (&refused(Step::StartTls, 454), us, TlsFailed),
-        (&Closure::TlsFailed, us, TlsFailed),
-        (&Closure::TimedOut(Step::StartTls), us, TlsFailed),
+        (&refused(Step::StartTls, 454), us, PlainOnly),
+        (&Closure::TlsFailed, us, PlainOnly),
+        (&Closure::TimedOut(Step::StartTls), us, PlainOnly),
         (&soft, passing, PushBack("rule")),
         (&soft, session, PushBack("rule")),
         (&hard, throttled, PushBack("rule")),

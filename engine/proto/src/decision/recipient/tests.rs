@@ -2,7 +2,7 @@
 
 use super::*;
 use HostEffect::{PushBack, SessionRefused};
-use RecipientEffect::{AnotherSession, Elsewhere, Greylisted, Hold, NextTransaction, OnceMore, Settle};
+use RecipientEffect::{AnotherSession, Greylisted, Hold, NextTransaction, OnceMore, OtherHosts, Settle};
 use ReplyEffect::{Answer, Later, Push, Refusal};
 
 const SETTLED: Option<Alike> = Some(Alike { block: false, counts_alone: true });
@@ -14,7 +14,7 @@ fn a_reply_to_rcpt_has_these_effects() {
     let none = RcptFacts::default();
     let hard = RcptFacts { permanent: true, ..none };
     let unsure = Settle(Reason::Unverifiable, "rule");
-    let another = |elsewhere| AnotherSession { elsewhere };
+    let another = |other_route| AnotherSession { other_route };
     let (behind, returned) =
         (RcptFacts { behind_others: true, ..none }, RcptFacts { returned: true, ..none });
     let open = RcptFacts { accepts_everything: true, ..none };
@@ -49,12 +49,12 @@ fn a_reply_to_rcpt_has_these_effects() {
         // Refusals about us: another host does not say more, and may be a block.
         (Class::Policy, Scope::Us, hard, SETTLED, unsure, Refusal),
         (Class::Policy, Scope::Us, block, BLOCK, unsure, Refusal),
-        (Class::Policy, Scope::Us, ipv6, SETTLED, Elsewhere, Refusal),
+        (Class::Policy, Scope::Us, ipv6, SETTLED, OtherHosts, Refusal),
         (Class::Policy, Scope::Us, none, None, unsure, Refusal),
         // Refusals that another host may not give.
-        (Class::Policy, Scope::Host, hard, SETTLED, Elsewhere, Refusal),
-        (Class::Relay, Scope::Us, hard, SETTLED, Elsewhere, Refusal),
-        (Class::Unclear, Scope::Recipient, hard, SETTLED, Elsewhere, Refusal),
+        (Class::Policy, Scope::Host, hard, SETTLED, OtherHosts, Refusal),
+        (Class::Relay, Scope::Us, hard, SETTLED, OtherHosts, Refusal),
+        (Class::Unclear, Scope::Recipient, hard, SETTLED, OtherHosts, Refusal),
     ];
     for (class, scope, facts, alike, recipient, session) in rows {
         check(class, scope, facts, RcptEffects { alike, host: HostEffect::Nothing, recipient, session });

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::verdict::{Class, Scope};
-use ReleaseEffect::{Carry, Elsewhere, Finish, Return, Settle, Unclear, WithoutControl};
+use ReleaseEffect::{Carry, Finish, OtherHosts, Return, Settle, Unclear, WithoutControl};
 
 #[test]
 fn a_released_answer_has_this_effect() {
@@ -43,7 +43,7 @@ fn a_released_answer_has_this_effect() {
         ),
         (Held::Unclear, Proof::Proven, questions_answered, not_found),
         (Held::Unclear, Proof::Lost, lost, again("rule")),
-        (Held::Unclear, Proof::Unclear, questions_answered, Elsewhere),
+        (Held::Unclear, Proof::Unclear, questions_answered, OtherHosts),
     ];
     let (class, scope) = (Class::NotFound, Scope::Recipient);
     let said = Classification { class, scope, permanent: true, to_all: false, rule: "rule" };

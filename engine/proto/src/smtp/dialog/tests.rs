@@ -9,7 +9,7 @@ fn config() -> Arc<DialogConfig> {
     Arc::new(DialogConfig {
         ehlo: "probe.example".into(),
         reverse_path: "p@probe.example".into(),
-        patience: Patience::default(),
+        timeouts: ReplyTimeouts::default(),
     })
 }
 

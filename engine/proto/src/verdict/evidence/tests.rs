@@ -40,7 +40,7 @@ impl Server {
         accepts
     }
 
-    fn on_told(&mut self, question: ProofQuestion) -> QuestionResult {
+    fn on_result(&mut self, question: ProofQuestion) -> QuestionResult {
         let exists = match question {
             ProofQuestion::Known { .. } | ProofQuestion::KnownFirst => true,
             ProofQuestion::Postmaster { .. } => self.has_postmaster,
@@ -70,8 +70,8 @@ fn prove(evidence: &mut SessionEvidence<bool>, server: &mut Server, context: Con
             return evidence.close(context, true);
         }
         for question in questions {
-            let told = server.on_told(question);
-            evidence.on_told(question, told);
+            let result = server.on_result(question);
+            evidence.on_result(question, result);
         }
     }
     panic!("the questions never end");
@@ -153,8 +153,8 @@ fn a_server_that_accepts_everyone_is_a_catch_all_from_the_start() {
 #[test]
 fn a_server_that_begins_to_accept_everyone_confirms_nobody_who_does_not_exist() {
     for changes_after in [1, 3, 7, 12, 20] {
-        // Nothing shows that the server has ever told its mailboxes apart if it refused everyone before its first checkpoint.
-        let of_unknown = if changes_after < CHECKPOINT_MIN { 100 } else { 0 };
+        // Nothing shows that the server has ever distinguished its mailboxes if it refused everyone before its first checkpoint.
+        let of_unknown = if changes_after < CHECKPOINT_ANSWERS_MIN { 100 } else { 0 };
         for (rows, least) in [(mixed(400), 90), (vec![false; 400], of_unknown), (vec![true; 400], 90)] {
             let mut server = Server::new(Change::AcceptsAll, changes_after);
             let released = session(&rows, &mut server, OTHERS);
@@ -212,13 +212,13 @@ fn unclear_words_prove_an_accept_where_two_control_recipients_of_different_shape
     evidence.hold(true, Held::Accepted, SAID, 1, true);
     let control = |second| ProofQuestion::Control { domain: 1, second };
     assert_eq!(evidence.questions(OTHERS), [control(false)]);
-    evidence.on_told(control(false), QuestionResult::RefusedUnclearly);
+    evidence.on_result(control(false), QuestionResult::RefusedUnclearly);
     let known = ProofQuestion::Known { domain: Some(1) };
     assert_eq!(evidence.questions(OTHERS), [known, control(true), known]);
-    evidence.on_told(known, QuestionResult::Accepted);
+    evidence.on_result(known, QuestionResult::Accepted);
     // A domain that accepts everyone but names that look random.
-    evidence.on_told(control(true), QuestionResult::Accepted);
-    evidence.on_told(known, QuestionResult::Accepted);
+    evidence.on_result(control(true), QuestionResult::Accepted);
+    evidence.on_result(known, QuestionResult::Accepted);
     assert_eq!(evidence.close(OTHERS, true)[0].proof, Proof::Unclear);
 }
 
@@ -230,11 +230,11 @@ fn a_domain_that_accepts_everyone_may_refuse_a_mailbox_that_it_closed() {
     }
     let control = ProofQuestion::Control { domain: 1, second: false };
     assert_eq!(evidence.questions(OTHERS), [control], "no row stands in for the first control recipient");
-    evidence.on_told(control, QuestionResult::Accepted);
+    evidence.on_result(control, QuestionResult::Accepted);
     let again = ProofQuestion::RefusedBefore { domain: 1 };
     assert_eq!(evidence.questions(OTHERS), [again]);
     let mut changed = evidence_with(&evidence_rows(), control, again, QuestionResult::Accepted);
-    evidence.on_told(again, QuestionResult::Refused);
+    evidence.on_result(again, QuestionResult::Refused);
     let proofs: Vec<Proof> = evidence.close(OTHERS, true).iter().map(|one| one.proof).collect();
     assert_eq!(proofs, [Proof::CatchAll, Proof::Proven, Proof::CatchAll]);
     assert!(!evidence.has_changed());
@@ -250,21 +250,21 @@ fn evidence_with(
     rows: &[Held],
     control: ProofQuestion,
     again: ProofQuestion,
-    told: QuestionResult,
+    result: QuestionResult,
 ) -> SessionEvidence<usize> {
     let mut evidence = SessionEvidence::default();
     rows.iter().enumerate().for_each(|(row, &held)| evidence.hold(row, held, SAID, 1, false));
-    evidence.on_told(control, QuestionResult::Accepted);
-    evidence.on_told(again, told);
+    evidence.on_result(control, QuestionResult::Accepted);
+    evidence.on_result(again, result);
     evidence
 }
 
 #[test]
 fn an_accepted_control_recipient_contradicts_an_earlier_session() {
     let mut evidence = SessionEvidence::default();
-    evidence.on_refused_elsewhere(1);
+    evidence.on_refused_before(1);
     evidence.hold("row", Held::Accepted, SAID, 1, false);
-    evidence.on_told(ProofQuestion::Control { domain: 1, second: false }, QuestionResult::Accepted);
+    evidence.on_result(ProofQuestion::Control { domain: 1, second: false }, QuestionResult::Accepted);
     assert_eq!(evidence.close(OTHERS, true)[0].proof, Proof::Changed);
     assert!(evidence.has_changed());
 }
@@ -272,7 +272,7 @@ fn an_accepted_control_recipient_contradicts_an_earlier_session() {
 #[test]
 fn a_row_that_was_refused_elsewhere_stands_in_for_no_control_recipient() {
     let mut evidence = SessionEvidence::default();
-    evidence.on_refused_elsewhere(1);
+    evidence.on_refused_before(1);
     evidence.hold("row", Held::Accepted, SAID, 1, false);
     evidence.hold("closed", Held::Refused, SAID, 1, false);
     assert_eq!(evidence.questions(OTHERS)[0], ProofQuestion::Control { domain: 1, second: false });
@@ -284,10 +284,10 @@ fn a_postmaster_that_is_accepted_counts_once_the_control_recipient_is_refused() 
     (0..REFUSALS_IN_A_ROW_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
     let postmaster = ProofQuestion::Postmaster { domain: 1 };
     assert_eq!(evidence.questions(OTHERS), [postmaster]);
-    evidence.on_told(postmaster, QuestionResult::Accepted);
+    evidence.on_result(postmaster, QuestionResult::Accepted);
     let control = ProofQuestion::Control { domain: 1, second: false };
     assert_eq!(evidence.questions(OTHERS)[0], control);
-    evidence.on_told(control, QuestionResult::Refused);
+    evidence.on_result(control, QuestionResult::Refused);
     assert!(!evidence.questions(OTHERS).contains(&control));
     assert!(evidence.close(OTHERS, true).iter().all(|one| one.proof == Proof::Proven));
 }
@@ -308,11 +308,11 @@ fn a_postmaster_proves_no_refusal_if_the_control_recipient_is_not_refused() {
     ] {
         let mut evidence = SessionEvidence::default();
         (0..REFUSALS_IN_A_ROW_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
-        evidence.on_told(ProofQuestion::Postmaster { domain: 1 }, Accepted);
-        for &(question, told) in replies {
+        evidence.on_result(ProofQuestion::Postmaster { domain: 1 }, Accepted);
+        for &(question, result) in replies {
             // The session may have remembered `postmaster@` as a known mailbox by now.
             assert_eq!(evidence.questions(KNOWN), [question]);
-            evidence.on_told(question, told);
+            evidence.on_result(question, result);
         }
         assert!(!questions_answered || evidence.questions(KNOWN).is_empty());
         assert_eq!((evidence.has_accepted(), evidence.refusals_proven()), (false, 0));
@@ -329,7 +329,7 @@ fn all_look_at_the_control_recipient_of_the_domain_with_the_postmaster() {
     let postmaster = ProofQuestion::Postmaster { domain: 1 };
     assert_eq!(evidence.questions(OTHERS), [postmaster]);
     assert_eq!(evidence.postmaster_domain(), Some(1));
-    evidence.on_told(postmaster, QuestionResult::Accepted);
+    evidence.on_result(postmaster, QuestionResult::Accepted);
     assert_eq!(evidence.questions(OTHERS), [ProofQuestion::Control { domain: 1, second: false }]);
 }
 
@@ -337,7 +337,7 @@ fn all_look_at_the_control_recipient_of_the_domain_with_the_postmaster() {
 fn a_lost_session_proves_what_was_proven_before() {
     let rows = |refused: u32| {
         let mut evidence = SessionEvidence::default();
-        evidence.on_control_refused_elsewhere(1);
+        evidence.on_control_refused_before(1);
         for held in [Held::Refused, Held::Accepted] {
             evidence.hold((), held, SAID, 1, false);
         }
@@ -365,7 +365,7 @@ fn a_lost_session_proves_no_refusal_where_a_mailbox_is_known() {
         (Context { trusted: true, ..known }, None, Proof::Proven),
     ] {
         let mut evidence = SessionEvidence::default();
-        first.into_iter().for_each(|told| evidence.on_told(ProofQuestion::KnownFirst, told));
+        first.into_iter().for_each(|result| evidence.on_result(ProofQuestion::KnownFirst, result));
         evidence.hold((), Held::Refused, SAID, 1, false);
         assert_eq!(evidence.close(context, false)[0].proof, expected, "{context:?} {first:?}");
     }
@@ -375,7 +375,7 @@ fn a_lost_session_proves_no_refusal_where_a_mailbox_is_known() {
 fn the_next_session_proves_a_refusal_that_is_carried_into_it() {
     let known = Context { known: true, ..OTHERS };
     let question = ProofQuestion::Known { domain: None };
-    for (context, told, questions_answered, expected) in [
+    for (context, result, questions_answered, expected) in [
         (known, QuestionResult::Accepted, true, Proof::Proven),
         (known, QuestionResult::Accepted, false, Proof::Proven),
         (known, QuestionResult::Refused, true, Proof::Changed),
@@ -384,12 +384,12 @@ fn the_next_session_proves_a_refusal_that_is_carried_into_it() {
         let mut evidence = SessionEvidence::default();
         evidence.carry((), Held::Refused, SAID, 1, false);
         assert_eq!(evidence.questions(context), [question]);
-        evidence.on_told(question, told);
+        evidence.on_result(question, result);
         assert!(evidence.questions(context).is_empty());
         assert_eq!(
             evidence.close(context, questions_answered)[0].proof,
             expected,
-            "{told:?} {questions_answered}"
+            "{result:?} {questions_answered}"
         );
     }
     for (held, context, questions_answered, expected) in [
@@ -413,7 +413,7 @@ fn the_next_session_proves_a_refusal_that_is_carried_into_it() {
 #[test]
 fn a_known_mailbox_that_is_asked_first_speaks_for_nobody_behind_it() {
     let mut evidence = SessionEvidence::default();
-    evidence.on_told(ProofQuestion::KnownFirst, QuestionResult::Accepted);
+    evidence.on_result(ProofQuestion::KnownFirst, QuestionResult::Accepted);
     evidence.hold((), Held::Refused, SAID, 1, false);
     let context = Context { known: true, ..OTHERS };
     assert_eq!(evidence.questions(context), [ProofQuestion::Known { domain: None }]);
@@ -446,7 +446,7 @@ proptest! {
         prop_assert!(!confirmed, "nobody who does not exist is confirmed");
         let (.., wrong) = count(&released);
         // Where nobody was ever accepted there, nobody can tell.
-        let told = known || rows.first() == Some(&true);
-        prop_assert!(wrong == 0 || !told, "{} wrong", wrong);
+        let has_accept = known || rows.first() == Some(&true);
+        prop_assert!(wrong == 0 || !has_accept, "{} wrong", wrong);
     }
 }
