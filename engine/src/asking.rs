@@ -22,7 +22,7 @@ use crate::work::{Plan, Work};
 use crate::{Outage, Withdrawn};
 use engine_proto::address::Domain;
 use engine_proto::egress::Rests;
-use engine_proto::limits::{GROUPS_BYTES_MAX, SHARD_CACHE_BYTES_MIN, WITHDRAWN_MAX};
+use engine_proto::limits::{GROUPS_BYTES_MAX, ROUTE_DOWN, SHARD_CACHE_BYTES_MIN, WITHDRAWN_MAX};
 use engine_proto::pace::{Ceiling, Profile, SitePace};
 use engine_proto::verdict::Reason;
 use engine_proto::verdict::catch_all::ControlShape;
@@ -298,7 +298,7 @@ impl Asking {
             works.extend(group.take_waiting(Work::is_taken_back));
             for mut work in works {
                 if !is_opening && !work.was_sent && work.fallback.rule == "no_answer_in_time" {
-                    work.set_fallback("site_silent", None);
+                    work.set_fallback("site_silent", Some(ROUTE_DOWN));
                 }
                 self.shared().give_up(work, now);
             }

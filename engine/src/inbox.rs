@@ -58,22 +58,22 @@ impl<T> Inbox<T> {
         self.queue.len()
     }
 
-    /// Waits for the next item, and blocks the thread. `None` if no item arrives within `patience`. Only the owner may call this.
-    pub(crate) fn pop_blocking(&self, patience: Duration) -> Option<T> {
+    /// Waits for the next item, and blocks the thread. `None` if no item arrives within `timeout`. Only the owner may call this.
+    pub(crate) fn pop_blocking(&self, timeout: Duration) -> Option<T> {
         if let Some(item) = self.queue.pop() {
             return Some(item);
         }
-        if patience.is_zero() {
+        if timeout.is_zero() {
             return None;
         }
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         // If the owner parked at once, the next item would wake it: a system call for the producer, and a context switch. After
         // this sleep, several items may wait.
-        std::thread::sleep(GATHERING.min(patience));
+        std::thread::sleep(GATHERING.min(timeout));
         if let Some(item) = self.queue.pop() {
             return Some(item);
         }
-        if patience <= GATHERING {
+        if timeout <= GATHERING {
             return None;
         }
         let waker = Waker::from(Arc::new(Unpark(std::thread::current())));

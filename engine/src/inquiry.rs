@@ -65,9 +65,9 @@ impl<T> PendingInquiry<T> {
         self.0.pop().await
     }
 
-    /// Waits for the answer, and blocks the thread. `None` if no answer arrives within `patience`, or if it was taken before.
-    pub fn answer_blocking(&self, patience: Duration) -> Option<Result<T, Outage>> {
-        self.0.pop_blocking(patience)
+    /// Waits for the answer, and blocks the thread. `None` if no answer arrives within `timeout`, or if it was taken before.
+    pub fn answer_blocking(&self, timeout: Duration) -> Option<Result<T, Outage>> {
+        self.0.pop_blocking(timeout)
     }
 }
 

@@ -187,10 +187,12 @@ impl Knowledge {
 
     /// Records the refusals of a checkpoint in which the host refused this number of recipients of the domain and accepted none.
     /// The caller has found that these refusals count. Fewer than [`REFUSALS_IN_A_ROW_MIN`] are recorded only if control recipients
-    /// have shown that the domain accepts every recipient.
+    /// have shown that the domain accepts every recipient. None are recorded if the same checkpoint has shown that: then the domain
+    /// refuses only mailboxes that it closed.
     pub(crate) fn on_refusals(&mut self, key: u64, refused: u32, now: Instant) {
-        let is_doubtful = |known: &Known| known.finding == ControlFinding::AcceptsAll;
-        if refused < REFUSALS_IN_A_ROW_MIN && !self.known.get(&key).is_some_and(is_doubtful) {
+        let accepts_all = |known: &&Known| known.finding == ControlFinding::AcceptsAll;
+        let shown_at = self.known.get(&key).filter(accepts_all).map(|known| known.at);
+        if shown_at == Some(now) || (refused < REFUSALS_IN_A_ROW_MIN && shown_at.is_none()) {
             return;
         }
         let known = self.entry(key, now);

@@ -427,10 +427,10 @@ impl Engine {
 
     /// Waits until every shard has recorded a heartbeat. Fails if a thread has ended, or after ten seconds.
     fn await_shards(&self) -> Result<(), StartError> {
-        let patience = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(10);
         let asleep = |face: &ShardFace| face.heartbeat.load(Ordering::Relaxed) == 0;
         while self.shared.shards.iter().any(asleep) {
-            if Instant::now() > patience || self.threads.iter().any(JoinHandle::is_finished) {
+            if Instant::now() > deadline || self.threads.iter().any(JoinHandle::is_finished) {
                 return Err(StartError(format!("a shard did not start on {}", self.chosen.why)));
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -634,18 +634,18 @@ impl Client {
         answer
     }
 
-    /// Waits for the next answer, and blocks the thread. `None` if no answer arrives within `patience`.
-    pub fn answer_blocking(&self, patience: Duration) -> Option<Answer> {
-        let answer = self.mailbox.inbox.pop_blocking(patience)?;
+    /// Waits for the next answer, and blocks the thread. `None` if no answer arrives within `timeout`.
+    pub fn answer_blocking(&self, timeout: Duration) -> Option<Answer> {
+        let answer = self.mailbox.inbox.pop_blocking(timeout)?;
         self.release();
         Some(answer)
     }
 
-    /// Appends up to `most` answers to `into`. Blocks the thread until the first of them arrives, for at most `patience`.
-    pub fn answers_blocking(&self, most: usize, patience: Duration, into: &mut Vec<Answer>) {
+    /// Appends up to `most` answers to `into`. Blocks the thread until the first of them arrives, for at most `timeout`.
+    pub fn answers_blocking(&self, most: usize, timeout: Duration, into: &mut Vec<Answer>) {
         let before = into.len();
         let inbox = &self.mailbox.inbox;
-        let first = if patience.is_zero() { inbox.try_pop() } else { inbox.pop_blocking(patience) };
+        let first = if timeout.is_zero() { inbox.try_pop() } else { inbox.pop_blocking(timeout) };
         into.extend(first);
         while into.len() - before < most
             && into.len() > before

@@ -14,7 +14,7 @@ use crate::{Outage, Priority};
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::Dead;
 use engine_proto::dns::{Failure, ttl};
-use engine_proto::limits::{DNS_FAILURE_TTL, SINGLE_DNS_RETRY_MAX, WALK_FRESH};
+use engine_proto::limits::{DNS_FAILURE_TTL, ROUTE_DOWN, SINGLE_DNS_RETRY_MAX, WALK_FRESH};
 use engine_proto::verdict::Reason;
 use std::pin::pin;
 use std::rc::Rc;
@@ -175,7 +175,7 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
             work.give_up();
         }
         Found::Hosts(plan) => {
-            work.set_fallback("no_answer_in_time", None);
+            work.set_fallback("no_answer_in_time", Some(ROUTE_DOWN));
             let owner = resolution.common.shared.owner_of(plan, work.address.domain());
             if let Err(Message::Probe(work, _)) = owner.inbox.push(Message::Probe(work, Arc::clone(plan))) {
                 // This cannot happen, because the ticket has reserved room in the inbox.

@@ -58,7 +58,6 @@ pub(super) fn release(
     let confirms = is_long && only_catch_all.is_some_and(|domain| is_to_confirm(context, domain));
     // After a change, every further checkpoint of this session would find the same change. So a session finds at most one.
     let leaves = changed || released.iter().any(is_unclear) || confirms;
-    let after = if leaves { NextStep::Leave } else { NextStep::Open };
     let (mut again, now) = (Vec::new(), context.now);
     // A session that ended at the control recipient counts once, however many answers it held.
     let ended = state.notes.ended_at_control.take();
@@ -74,6 +73,7 @@ pub(super) fn release(
     for one in released {
         again.extend(settle_released(context, one, &closed, now));
     }
+    let after = if leaves || !again.is_empty() { NextStep::Leave } else { NextStep::Open };
     // The works go to the front of the queue, in the order in which they were asked about.
     again.into_iter().rev().for_each(|work| context.group.put_back(work));
     if context.state().is_changing() {

@@ -87,13 +87,13 @@ impl SharedFile {
 
     /// Locks [`CHANGE_BYTE`]. A run mostly keeps this lock for microseconds, but for longer when the run begins or ends, or if its
     /// process is suspended (SIGSTOP) meanwhile.
-    pub(super) fn begin_change(&self, patience: Duration) -> Result<ByteLock, TableFault> {
-        self.lock_within(CHANGE_BYTE, patience)
+    pub(super) fn begin_change(&self, timeout: Duration) -> Result<ByteLock, TableFault> {
+        self.lock_within(CHANGE_BYTE, timeout)
     }
 
     /// Locks [`WRITES_BYTE`].
-    pub(super) fn begin_write(&self, patience: Duration) -> Result<ByteLock, TableFault> {
-        self.lock_within(WRITES_BYTE, patience)
+    pub(super) fn begin_write(&self, timeout: Duration) -> Result<ByteLock, TableFault> {
+        self.lock_within(WRITES_BYTE, timeout)
     }
 
     /// The other runs that are alive now, as a bit for each.
@@ -177,14 +177,14 @@ impl SharedFile {
         }
     }
 
-    fn lock_within(&self, byte: usize, patience: Duration) -> Result<ByteLock, TableFault> {
+    fn lock_within(&self, byte: usize, timeout: Duration) -> Result<ByteLock, TableFault> {
         let began = Instant::now();
         loop {
             if self.lock(byte)? {
                 return Ok(ByteLock { file: Arc::clone(&self.file), byte });
             }
             match began.elapsed() {
-                waited if waited > patience => return Err(TableFault::Busy),
+                waited if waited > timeout => return Err(TableFault::Busy),
                 waited if waited > SPIN => thread::sleep(PAUSE),
                 _ => thread::yield_now(),
             }

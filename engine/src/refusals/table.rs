@@ -261,16 +261,16 @@ impl RefusalTable {
     /// Calls `write` with all counts, so that `write` can store them elsewhere. Only one run does so at a time. `write` returns a
     /// hash of these counts, and also gets the hash of the last call that succeeded, in whichever run. That hash is 0 if no call
     /// has succeeded since a run opened the table while no other run used it. The result is false, without a call of `write`, if
-    /// another run has been writing for longer than `patience`, or if the lock cannot be had for another reason.
+    /// another run has been writing for longer than `timeout`, or if the lock cannot be had for another reason.
     ///
     /// # Errors
     /// The error that `write` returns.
     pub fn write<E>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         write: impl FnOnce(Vec<KeptRefusals>, u64) -> Result<u64, E>,
     ) -> Result<bool, E> {
-        let lock = self.file.as_ref().map(|file| file.begin_write(patience)).transpose();
+        let lock = self.file.as_ref().map(|file| file.begin_write(timeout)).transpose();
         let Ok(_lock) = lock else { return Ok(false) };
         let before = self.word(WRITTEN_AT).load(SeqCst);
         let hash = write(self.kept(self.step()), before)?;
@@ -403,9 +403,9 @@ impl RefusalTable {
         words.flat_map(|(word, buckets)| bits(buckets.load(SeqCst)).map(move |bit| word * BITS + bit))
     }
 
-    fn change(&self, patience: Duration) -> Option<Places<'_>> {
+    fn change(&self, timeout: Duration) -> Option<Places<'_>> {
         let thread = self.change.lock().unwrap_or_else(PoisonError::into_inner);
-        let run = self.file.as_ref().map(|file| file.begin_change(patience)).transpose().ok()?;
+        let run = self.file.as_ref().map(|file| file.begin_change(timeout)).transpose().ok()?;
         Some(Places { _thread: thread, _run: run })
     }
 

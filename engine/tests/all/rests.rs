@@ -1,4 +1,4 @@
-//! The rests of a source that a site blocks, over hours on a virtual clock.
+//! Tests of long times on a virtual clock: the rests of a source that a site blocks, and rows at a slow server.
 
 use engine::config::{EngineConfig, Network, Pace, SourceConfig};
 use engine::proto::address::Address;
@@ -12,9 +12,12 @@ const HOST: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 5);
 const TRIP: Duration = Duration::from_millis(10);
 
 /// One mail host, one resolver, and somebody who asks about alice again and again.
+#[derive(Default)]
 struct Hours {
     /// When the host blocks us, in seconds.
     blocks: Vec<std::ops::Range<u64>>,
+    /// How long the host takes for each reply to RCPT, in seconds.
+    rcpt: u64,
     /// When the next questions come, in seconds.
     asks: VecDeque<u64>,
     /// Bytes of a command that is not whole, by connection.
@@ -50,7 +53,8 @@ impl World for Hours {
                 Some("QUIT") => "221 2.0.0 Bye\r\n",
                 _ => "250 2.0.0 Ok\r\n",
             };
-            wire.send(TRIP, reply.into());
+            let slow = if line.starts_with("RCPT") { self.rcpt } else { 0 };
+            wire.send(TRIP + Duration::from_secs(slow), reply.into());
         }
     }
 
@@ -70,7 +74,7 @@ impl World for Hours {
         self.said.push((now.as_secs(), what.to_owned(), asked, retry, answer.trace.join("\n")));
         self.sessions_before = self.sessions;
         let next = Duration::from_secs(self.asks.pop_front()?);
-        Some((next.saturating_sub(now), request()))
+        Some((next.saturating_sub(now), request(1, Priority::Single)))
     }
 
     fn refused(&mut self, _now: Duration, _ticket: u64, refusal: Refusal) {
@@ -78,9 +82,28 @@ impl World for Hours {
     }
 }
 
-fn request() -> Request {
+fn request(ticket: u64, priority: Priority) -> Request {
     let address = Address::parse("alice@d.example").expect("an address");
-    Request { ticket: 1, owner: 0, address, priority: Priority::Single, trace: true, observed: false }
+    Request { ticket, owner: 0, address, priority, trace: true, observed: false }
+}
+
+/// Lets time pass until all requests are answered. Returns the world as it is then.
+fn play(world: Hours, sources: &[&str], requests: impl IntoIterator<Item = Request>) -> Hours {
+    let source = |text: &&str| SourceConfig::parse_address(text).expect("an address");
+    let config = EngineConfig {
+        resolvers: vec![SocketAddr::from((Ipv4Addr::new(192, 0, 2, 53), 53))],
+        allow_net: vec![Network::parse("203.0.113.0/24").expect("a network")],
+        ehlo: Some("probe.example".into()),
+        sources: sources.iter().map(source).collect(),
+        shards: 1,
+        pace: Pace::Lab,
+        ..EngineConfig::default()
+    };
+    let setup = Setup { seed: 1, config, ipv6: false, fault: None, limit: Duration::from_secs(10_000) };
+    let first = requests.into_iter().map(|request| (Duration::ZERO, request)).collect();
+    let (ending, world) = run(setup, world, first).expect("it runs");
+    assert_eq!((ending.under_way, ending.panics, ending.connections), (0, 0, 0));
+    world
 }
 
 /// The answer to a DNS question: MX and A of the domain and its host, and that there is nothing else.
@@ -107,32 +130,10 @@ fn answer(question: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_block_is_sat_out_for_longer_each_time_until_the_site_answers() {
-    let source = |text: &str| SourceConfig::parse_address(text).expect("an address");
-    let config = EngineConfig {
-        resolvers: vec![SocketAddr::from((Ipv4Addr::new(192, 0, 2, 53), 53))],
-        allow_net: vec![Network::parse("203.0.113.0/24").expect("a network")],
-        ehlo: Some("probe.example".into()),
-        sources: vec![
-            source("192.0.2.1=a.example"),
-            source("192.0.2.2=b.example"),
-            source("192.0.2.3=c.example"),
-        ],
-        shards: 1,
-        pace: Pace::Lab,
-        ..EngineConfig::default()
-    };
     let asks = [200, 299, 302, 800, 899, 905, 1000, 2000, 2299, 2302];
-    let world = Hours {
-        blocks: vec![0..900, 1500..u64::MAX],
-        asks: asks.into(),
-        heard: HashMap::new(),
-        sessions: 0,
-        said: Vec::new(),
-        sessions_before: 0,
-    };
-    let setup = Setup { seed: 1, config, ipv6: false, fault: None, limit: Duration::from_secs(10_000) };
-    let (ending, world) = run(setup, world, vec![(Duration::ZERO, request())]).expect("it runs");
-    assert_eq!((ending.under_way, ending.panics, ending.connections), (0, 0, 0));
+    let world = Hours { blocks: vec![0..900, 1500..u64::MAX], asks: asks.into(), ..Hours::default() };
+    let sources = ["192.0.2.1=a.example", "192.0.2.2=b.example", "192.0.2.3=c.example"];
+    let world = play(world, &sources, [request(1, Priority::Single)]);
     let expected = [
         (0, "blocklist", true, 300),
         (200, "source_rested", false, 101),
@@ -158,4 +159,15 @@ fn a_block_is_sat_out_for_longer_each_time_until_the_site_answers() {
     let mut sources: Vec<_> = world.said.iter().filter_map(|(.., trace)| from(trace)).collect();
     sources.dedup();
     assert_eq!(sources.len(), 1, "{sources:?}");
+}
+
+#[test]
+fn a_row_that_was_not_asked_about_in_time_may_be_asked_about_later() {
+    let rows = (0..40).map(|row| request(row, Priority::List));
+    let world = play(Hours { rcpt: 50, ..Hours::default() }, &[], rows);
+    let late: Vec<_> = world.said.iter().filter(|(_, what, ..)| what == "no_answer_in_time").collect();
+    assert!(
+        late.len() > 9 && late.iter().all(|(when, .., retry, _)| (*when, *retry) == (600, 60)),
+        "{late:?}"
+    );
 }
