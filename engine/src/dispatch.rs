@@ -54,7 +54,7 @@ pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Pl
             let site = group.site.state();
             (site.pushed, site.pace.pause(now).unwrap_or(now))
         };
-        return probe::answer_pushed_back(work, rule, until, now);
+        return probe::answer_pushed_back(asking.shared(), work, rule, until, now);
     }
     match group.site.admit(work, asking.shared().config.tickets_max, now) {
         Ok(work) => {

@@ -32,9 +32,9 @@
 //!    if the resolvers are out of order, or if the work is patient and 256 others wait. If DNS gives no answer otherwise: step 7.
 //! 3. The result of the walk is a *plan*: the *site* (the hosts of one operator), the *group* (the domains of the site that have
 //!    the same hosts) and the *routes* (the IP addresses of these hosts). The work goes to the shard that owns the site.
-//! 4. The group has one *source*: one of our IP addresses, or a proxy; all its sessions come from there. A work waits in the queue
-//!    of the group until the limits of the site (its *pace*) and the total of sessions allow a session (`dispatch.rs`). It is
-//!    answered without one if, for example, the *budget* (refused recipients per hour, site and source; `refusals.rs`) is used up.
+//! 4. The group has one *source*: one of our IP addresses, or a proxy (without configuration, the kernel's choice). A work waits in
+//!    the queue of the group until the limits of the site (its *pace*) and the total of sessions allow a session (`dispatch.rs`). It
+//!    is answered without one if, say, the *budget* (refused recipients per hour, site and source; `refusals.rs`) is used up.
 //! 5. A *session* is one SMTP connection (`probe.rs`). After three failed connections in a row, a route is left out for a minute
 //!    (after one, if only single checks wait). A session takes works out of the queue, reserves room in the budget, and sends RCPT
 //!    for each, except for works that earlier replies of the host already decide. Some replies to RCPT decide at once. Most
@@ -42,12 +42,12 @@
 //!    is held, otherwise once 20 to 320 replies are held, or when the session runs out of works or room. The checkpoint then asks,
 //!    if the held replies need it, about a *control recipient* that does not exist (does the domain accept everyone?), or a *known
 //!    mailbox* that the host accepted lately (does it now refuse everyone?). Then each held work is answered, put back, or begins
-//!    anew. If the connection is lost, works that need a proof are put back.
+//!    anew. If the connection is lost, works that need a proof are put back, and the others are answered.
 //! 6. A work is *put back* for the next transaction if this one is full; for another host if this one cannot tell; or for another
 //!    session if the site is busy, the session ended or the reply has no proof (at most four times; some returns do not count).
-//! 7. A work *begins anew* if DNS gave no answer, if no host is left and the last failure was a temporary reply, or if the control
-//!    recipient of an accepted work got one. After 1 to 31 s, the shard sends the work to step 2 (`common.rs`). This happens once,
-//!    or twice if the control recipient is the second cause, but not if the wait would be too long.
+//! 7. A work *begins anew* if DNS gave no answer, if no host is left and the last failure was a temporary reply (not greylisting),
+//!    or if the control recipient of an accepted work got one. After 1 to 31 s, the shard sends the work to step 2 (`common.rs`).
+//!    This happens once, and a second time only because of the control recipient; never if the wait would be too long.
 //! 8. The [`Answer`] is a [`Finding`] if a list, DNS, a reply or the knowledge of the host decides. Otherwise it is the *fallback*
 //!    of the work, which is a finding too: `unverifiable`, with the rule of its last failure since step 2. An [`Outage`] says
 //!    nothing about the address. It is the answer if the resolvers, our network or the source are out of order, if patient work

@@ -6,7 +6,7 @@ use crate::faults::{Fault, planted};
 use crate::inbox::Inbox;
 use crate::refusals::RefusalTable;
 use crate::seed::Hashing;
-use crate::work::{DNS_TIMEOUT, Message, Plan, Work};
+use crate::work::{DNS_TIMEOUT, DNS_UNREACHABLE, Message, Plan, Work};
 use crate::{Outage, Withdrawn};
 use engine_proto::address::Domain;
 use engine_proto::outage::Resolvers;
@@ -120,7 +120,7 @@ impl Shared {
                 self.pool.sources[work.source].connections.are_to_blame(self.age(now))
                     || planted(Fault::BlameNetwork)
             }
-            DNS_TIMEOUT => self.resolvers.are_to_blame(),
+            DNS_TIMEOUT | DNS_UNREACHABLE => self.resolvers.are_to_blame(),
             _ => false,
         };
         if is_ours {

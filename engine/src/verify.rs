@@ -9,7 +9,7 @@ use crate::resolution::Resolution;
 use crate::runtime::Runtime;
 use crate::walk::walk;
 use crate::walks::{Found, Joined, Waiter};
-use crate::work::{DNS_TIMEOUT, Message, Work};
+use crate::work::{DNS_TIMEOUT, DNS_UNREACHABLE, Message, Work};
 use crate::{Outage, Priority};
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::Dead;
@@ -206,7 +206,7 @@ fn dns_rule(why: Failure) -> &'static str {
     match why {
         Failure::ServFail => "dns_servfail",
         Failure::Timeout => DNS_TIMEOUT,
-        Failure::Unreachable => "dns_unreachable",
+        Failure::Unreachable => DNS_UNREACHABLE,
         Failure::Unproven => "dns_denial_unproven",
         _ => "dns_failed",
     }

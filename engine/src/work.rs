@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 
 /// The rule of an address if DNS did not answer in time. It is also the rule of the fallback until DNS has answered.
 pub(crate) const DNS_TIMEOUT: &str = "dns_timeout";
+/// The rule of an address if no resolver could be reached.
+pub(crate) const DNS_UNREACHABLE: &str = "dns_unreachable";
 
 /// An address on its way to a verdict. It is a single pointer, because works are moved often.
 pub(crate) struct Work(Box<WorkState>);

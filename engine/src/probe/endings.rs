@@ -5,7 +5,7 @@ use super::context::{Place, ProbeContext};
 use crate::egress::connect::Unconnected;
 use crate::egress::rest;
 use crate::faults::{Fault, planted};
-use crate::site::Group;
+use crate::shared::Shared;
 use crate::work::Work;
 use crate::{Outage, Priority};
 use engine_proto::decision::ending::{EndEffect, EndEffects, PaceEffect, on_session_end, on_session_refused};
@@ -62,30 +62,38 @@ pub(super) fn died(context: &ProbeContext<'_>, rule: &'static str) {
 
 /// Acts on a push-back (the site shows that we are too fast): lowers the pace of the site, and lets the route rest.
 pub(super) fn push_back(context: &ProbeContext<'_>, rule: &'static str) {
-    let (Place { asking, group, index, .. }, now) = (**context, context.now);
-    let site = &group.site;
+    let (Place { asking, group, .. }, now) = (**context, context.now);
     let until = {
-        let site = &mut *site.state();
+        let site = &mut *group.site.state();
         site.pace.on_pushed_back(now, site.open, asking.common.random());
         site.pace.pause(now).unwrap_or(now + Duration::from_millis(500))
     };
-    rest_route(group, index, rule, until, now);
+    rest_route(context, rule, until);
 }
 
 /// Lets the route rest: no session is opened over it before `until`. `rule` names the reply or event with which the site pushed
-/// back. If single checks should not wait for that ([`Group::is_hopeless`]), the waiting ones are answered now.
-pub(super) fn rest_route(group: &Group, index: usize, rule: &'static str, until: Instant, now: Instant) {
+/// back. If single checks should not wait for that (`Group::is_hopeless`), the waiting ones are answered now.
+pub(super) fn rest_route(context: &ProbeContext<'_>, rule: &'static str, until: Instant) {
+    let (Place { asking, group, .. }, now) = (**context, context.now);
     group.site.state().pushed = rule;
-    group.route_state(index).set_resting(until);
+    context.state().set_resting(until);
     if group.is_hopeless(now) {
-        group.take_singles().into_iter().for_each(|work| answer_pushed_back(work, rule, until, now));
+        for work in group.take_singles() {
+            answer_pushed_back(asking.shared(), work, rule, until, now);
+        }
     }
 }
 
 /// Answers a single check that cannot wait for the next session at the site, which may begin at `until`.
-pub(crate) fn answer_pushed_back(mut work: Work, rule: &'static str, until: Instant, now: Instant) {
+pub(crate) fn answer_pushed_back(
+    shared: &Shared,
+    mut work: Work,
+    rule: &'static str,
+    until: Instant,
+    now: Instant,
+) {
     work.set_fallback(rule, Some(until.saturating_duration_since(now)));
-    work.give_up();
+    shared.give_up(work, now);
 }
 
 /// Acts on the end of a session before its first transaction.
@@ -178,7 +186,7 @@ fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
 /// After [`WARNINGS_MAX`] replies that say that we are not wanted, without an accept in between, the route is taken out of use. If
 /// the last of these replies is a block of our source, the source may then begin to rest at the site ([`rest::on_blocked`]).
 pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
-    let (Place { asking, group, index, .. }, now) = (**context, context.now);
+    let (Place { asking, group, .. }, now) = (**context, context.now);
     let site = &group.site;
     let (first, until) = {
         let site = &mut *site.state();
@@ -187,7 +195,7 @@ pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
         site.pace.on_too_fast(now, site.open, asking.common.random());
         (first, site.pace.pause(now).unwrap_or(now))
     };
-    rest_route(group, index, said.rule, until, now);
+    rest_route(context, said.rule, until);
     if first && said.class == Class::Policy && context.state().on_warning(WARNINGS_MAX) {
         context.state().set_down(now + ROUTE_DOWN, said.rule);
         if rest::is_block(asking, said) {
