@@ -1,5 +1,5 @@
-//! Decides when mailprobe asks about an address again, if the last try gave no clear answer or none at all. Here are the delays
-//! after a reply of a mail server, and the schedules of rows. After a failure of DNS, [`crate::dns::ttl`] decides.
+//! Decides when mailprobe asks about an address again, if the last try gave no clear answer or none at all. This module has the
+//! delays after a mail server's reply, and the schedules of rows. After a failure of DNS, [`crate::dns::ttl`] decides.
 //!
 //! The engine itself soon asks about an address once more, both for a [single check](SINGLE_RETRY_MIN) and for a
 //! [row](TRANSIENT_WAIT). After that, batches (`frontend/checks/src/batch/queue.rs`) and lists of the command line
@@ -54,13 +54,13 @@ pub struct Tries {
     pub last_delay: Duration,
 }
 
-/// A single check that got a transient reply is asked about once more after this time, or up to [`SINGLE_RETRY_SPREAD`] later. By
-/// then, Postfix has finished its postscreen tests or its verification of the recipient.
+/// After a transient reply, a single check asks about its address once more after this time, or up to [`SINGLE_RETRY_SPREAD`]
+/// later. By then, Postfix has finished its postscreen tests or its verification of the recipient.
 pub const SINGLE_RETRY_MIN: Duration = Duration::from_secs(5);
 /// The longest random time that is added to [`SINGLE_RETRY_MIN`].
 pub const SINGLE_RETRY_SPREAD: Duration = Duration::from_secs(3);
-/// A row that got a transient reply is asked about once more after this time. The cause of such a reply, such as a failed look-up
-/// or too many processes, ends within seconds or lasts for hours.
+/// After a transient reply about a row, mailprobe asks about the row once more after this time. The cause of such a reply, such as
+/// a failed look-up or too many processes, ends within seconds or lasts for hours.
 pub const TRANSIENT_WAIT: Duration = Duration::from_secs(10);
 /// A greylisted recipient may be asked about again after this time, even if the server names a longer or shorter one. This is the
 /// default delay of Postgrey.
@@ -84,9 +84,9 @@ pub const BATCH_OUTAGE: Schedule =
 pub const BATCH_BUDGET: Schedule =
     Schedule { delay_max: Duration::from_secs(300), is_doubling: false, has_last_try: true, ..BATCH_LATER };
 
-/// Most retries of a row of the command line.
+/// Most retries of a row of `mailprobe clean`.
 pub const CLEAN_RETRIES: u8 = 8;
-/// Rows of the command line: the server wants to be asked later. Greylisting servers require one to fifteen minutes, and the delay
+/// Rows of `mailprobe clean`: the server wants to be asked later. Greylisting servers require one to fifteen minutes, and the delay
 /// that they name is often a guess.
 pub const CLEAN_LATER: Schedule = Schedule {
     delay_min: Duration::from_millis(1),
@@ -95,9 +95,9 @@ pub const CLEAN_LATER: Schedule = Schedule {
     retries_max: Some(CLEAN_RETRIES),
     has_last_try: true,
 };
-/// Rows of the command line: the budget of the site is used up. There may be thousands of such rows, so the delay has a minimum,
-/// even if the engine gives a shorter one. There is no last try before the engine's delay is over, because it would find the budget
-/// still used up.
+/// Rows of `mailprobe clean`: the budget of the site is used up. There may be thousands of such rows, so the delay has a minimum,
+/// even if the engine gives a shorter one. There is no last try before the engine's delay is over, because the budget would still
+/// be used up.
 pub const CLEAN_BUDGET: Schedule = Schedule {
     delay_min: Duration::from_secs(1),
     delay_max: Duration::MAX,
@@ -105,13 +105,13 @@ pub const CLEAN_BUDGET: Schedule = Schedule {
     retries_max: None,
     has_last_try: false,
 };
-/// How long a row of the command line waits for its next try if the last one failed because of an outage.
+/// How long a row of `mailprobe clean` waits for its next try if the last one failed because of an outage.
 pub const CLEAN_OUTAGE_PAUSE: Duration = Duration::from_secs(5);
 
 impl Schedule {
     /// The delay before the next retry; `None` if there is none, so that the wait of the address ends now.
     ///
-    /// `wanted` is the delay that the server or the engine asks for. `left` is what is left of the wait (see [`left`]).
+    /// `wanted` is the delay that the server or the engine asks for. `left` is the time that is left of the wait (see [`left`]).
     pub fn delay(&self, tries: Tries, wanted: Duration, left: Duration) -> Option<Duration> {
         let wanted = wanted.max(self.delay_min);
         let is_out_of_tries = self.retries_max.is_some_and(|max| tries.retries >= max);
@@ -137,13 +137,13 @@ pub fn is_about_address(rule: &str, retry_after: Option<Duration>) -> bool {
     retry_after.is_none() || about_recipient()
 }
 
-/// Rules after which a later check gives the same answer. Only the last one, for a reply without a meaning, is in the table of
-/// replies.
+/// Rules after which a later check gives the same answer. Only the last one, for a reply without a meaning, is among the [`rules`]
+/// of replies.
 const CLOSED: [&str; 5] = ["accepts_everything", "ipv6_only", "no_source", "no_smtputf8", "no-meaning"];
 
 /// Whether a later check may show more about an address that is unverifiable by this rule. It shows no more if the server requires
-/// authentication, or if it refuses us, our reverse-path or the recipient by its policy or in unclear words: then somebody first
-/// has to remove the cause. docs/verdicts.md ("Acting on `unverifiable`") says what to do for each rule.
+/// authentication, or if the server refuses us, our reverse-path or the recipient by its policy or in unclear words: then somebody
+/// first has to remove the cause. docs/verdicts.md ("Acting on `unverifiable`") says what to do for each rule.
 pub fn may_tell_more(rule: &str) -> bool {
     let stays = |class, scope| match class {
         Class::AuthRequired => true,

@@ -49,9 +49,9 @@ impl Grade {
 pub struct ScoreFacts<'a> {
     /// The reason of the verdict.
     pub reason: Reason,
-    /// The local part names a function.
+    /// Whether the address is a role address, such as `info@`.
     pub role: bool,
-    /// The domain is one of a free provider, where everyone may get a mailbox.
+    /// Whether the domain belongs to a free provider, where anyone can get a mailbox.
     pub free: bool,
     /// The DNS facts of the domain.
     pub dns: &'a DnsFacts,

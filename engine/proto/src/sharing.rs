@@ -32,7 +32,7 @@ pub struct Bounds {
     pub all: u64,
 }
 
-/// How much of a shared resource is taken, and how often it was refused, for metrics and for `/readyz`. Reading takes no lock.
+/// How much of a shared resource is taken, and how many requests were refused, for metrics and `/readyz`. Reading takes no lock.
 #[derive(Debug)]
 pub struct ShareUse {
     /// The name of the resource in metrics and documents.

@@ -32,7 +32,7 @@ pub enum Reason {
     RoleAccount,
     /// The text is not an address.
     InvalidSyntax,
-    /// The domain belongs to a throw-away provider.
+    /// The domain belongs to a provider of disposable addresses.
     Disposable,
     /// The operator's list names the address or its domain as a spam trap.
     Spamtrap,

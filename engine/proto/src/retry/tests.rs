@@ -1,4 +1,4 @@
-//! Tables of retries.
+//! Tests of the schedules, and of the advice whether to check again later.
 
 use super::*;
 
@@ -8,7 +8,7 @@ const fn seconds(seconds: u64) -> Duration {
 
 #[test]
 fn delays_follow_the_schedule() {
-    // Retries so far, last delay, wanted delay and rest of the wait in seconds; expected delay.
+    // Retries so far; then, in seconds: last delay, wanted delay, time left of the wait, expected delay.
     for (schedule, retries, last_delay, wanted, left, expected) in [
         (BATCH_LATER, 0, 0, 0, 1200, Some(1)),
         (BATCH_LATER, 0, 0, 60, 1200, Some(60)),
@@ -86,7 +86,7 @@ fn answers_about_the_recipient_are_about_the_address() {
     }
 }
 
-/// The advice for each rule: a later check helps where the documentation says "check again" first.
+/// If the documentation advises to check again after a rule, [`may_tell_more`] has to be true for this rule, and only then.
 #[test]
 fn a_later_check_tells_more_where_the_documentation_says_so() {
     let docs = include_str!("../../../../docs/verdicts.md");
@@ -97,7 +97,7 @@ fn a_later_check_tells_more_where_the_documentation_says_so() {
         let (rules, advice) = line.trim_matches('|').split_once('|').expect("two cells");
         let helps =
             advice.to_ascii_lowercase().contains("check again") && !advice.contains("the same answer");
-        // `uncertain` is named as an exception in one row, and has a row of its own.
+        // One row names `uncertain` as an exception. That rule has a row of its own.
         let rules = rules.split(", except").next().unwrap_or_default();
         for rule in rules.split('`').skip(1).step_by(2).filter(|rule| !matches!(*rule, "us" | "sender")) {
             assert_eq!(may_tell_more(rule), helps, "{rule}: {advice}");

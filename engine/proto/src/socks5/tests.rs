@@ -8,8 +8,8 @@ const CONNECT_V4: &[u8] = &[5, 1, 0, 1, 192, 0, 2, 7, 0, 25];
 const LOGIN: &[u8] = b"\x01\x04user\x06secret";
 const BOUND: &[u8] = &[5, 0, 0, 1, 0, 0, 0, 0, 0, 0];
 
-/// How a handshake ends: `Ok` with the first bytes of the destination, once all of `turns` went as they say: what we
-/// send, and what the proxy answers.
+/// Runs a handshake, and returns the first bytes from the destination. Each turn has the bytes that we must send and the bytes that
+/// the proxy answers. The proxy's bytes arrive in pieces of `piece` bytes.
 fn run(
     to: &str,
     credentials: Option<(&str, &str)>,
@@ -32,7 +32,7 @@ fn run(
     }
 }
 
-/// However the bytes are cut.
+/// Checks that [`run`] has the expected result for pieces of any length.
 fn check(
     to: &str,
     credentials: Option<(&str, &str)>,
@@ -121,7 +121,7 @@ fn faults_of_the_proxy_are_told_from_those_of_the_destination() {
     }
 }
 
-/// Bytes that answer what was not asked yet could move every later answer.
+/// A reply to a request that was not sent yet would be taken for the reply to a later request.
 #[test]
 fn answers_ahead_of_their_question_are_refused() {
     for reply in [&[5, 0, 5][..], &[5, 0, 5, 0, 0, 1, 0, 0, 0, 0, 0, 0]] {
@@ -131,7 +131,7 @@ fn answers_ahead_of_their_question_are_refused() {
     assert_eq!(run(V4, USER, turns, 600), Err(HandshakeFailure::Proxy(Fault::Garbled)));
 }
 
-/// Any two bytes at any step end it or take it on, and it never panics or keeps more than a reply.
+/// Whatever two bytes the proxy repeats at a step, the handshake never panics, and never keeps more bytes than the longest reply.
 #[test]
 fn hostile_octets_are_only_outcomes() {
     for first in 0..=255 {

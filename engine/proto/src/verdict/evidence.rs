@@ -9,14 +9,14 @@
 //!   the caller is enough only if the domain also refused a control recipient in this session or within the last hour, or now
 //!   accepts that address. Otherwise the address may be a closed mailbox of a domain that accepts everyone else.
 //! - A refusal counts if the host accepted a mailbox later: another address of the caller, or a *known mailbox*, which the host
-//!   accepted before or the configuration names (a canary). If there is no known mailbox, mailprobe asks about `postmaster@` the
-//!   domain (RFC 5321 4.5.1) after [`REFUSALS_IN_A_ROW_MIN`] refusals in a row. Fewer refusals count without a question, unless the
-//!   server has changed its behaviour in this session. If `postmaster@` is not accepted, the refusals count under the same
-//!   condition. If `postmaster@` is accepted, mailprobe also asks about the control recipient. If the domain refuses it, the accept
-//!   of `postmaster@` proves the refusals. If the domain accepts it too, the refusals do not count. If its reply is not clear, the
-//!   accept of `postmaster@` shows nothing, and the refusals count under the same condition. If the operator of the host is trusted
-//!   to distinguish its mailboxes, a refusal counts without a proof. A refusal in unclear words counts only if the host accepted a
-//!   mailbox later and the domain refused the control recipient.
+//!   accepted before or the configuration names (a canary). If the operator of the host is trusted to distinguish its mailboxes, a
+//!   refusal counts without a proof. A refusal in unclear words counts only if the host accepted a mailbox later and the domain
+//!   refused the control recipient.
+//! - If there is no known mailbox, mailprobe asks about `postmaster@` the domain (RFC 5321 4.5.1) after [`REFUSALS_IN_A_ROW_MIN`]
+//!   refusals in a row. If the domain accepts `postmaster@`, mailprobe also asks about the control recipient: if the domain refuses
+//!   it, the accept of `postmaster@` proves the refusals; if the domain accepts it too, the refusals do not count. After fewer
+//!   refusals, or if `postmaster@` is not accepted, or if the reply about the control recipient is not clear, the refusals count
+//!   without a proof, unless the server has changed its behaviour in this session.
 //! - If the domain refuses the control recipient in unclear words, mailprobe asks about a mailbox that the domain accepted, then
 //!   about a second control recipient of another shape, and then about the mailbox again. If the domain accepts the mailbox both
 //!   times and refuses the second control recipient, the domain distinguishes its mailboxes.

@@ -219,8 +219,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("accepted-rcpt", Accepted, Recipient, "R").code(Of(&[250, 251])),
     Rule::new("accepted-early", Accepted, Session, "R").at(At::Early).code(Of(&[220, 250])),
     Rule::new("cannot-verify-252", Temporary, Recipient, "R").code(Of(&[252])),
-    // Codes and texts of single providers that mean something else than their words or the registry say, and codes and texts about
-    // us that count before any other words.
+    // Codes and texts with a meaning that only one provider gives them, and codes and texts about us that count before any other
+    // words.
     Rule::new("all-recipients-denied", Policy, Us, "F").code(Permanent).says(&[AllRecipients]).said_to_all(),
     Rule::new("provider-unknown", NotFound, Recipient, "S")
         .code(PermanentBut(ABOUT_COMMANDS))
@@ -458,7 +458,7 @@ pub(super) const RULES: &[Rule] = &[
         .code(Of(&[550, 553, 554]))
         .says(&[Unavailable])
         .unless(&[Rejected, DisabledBare, NoSpace]),
-    // Refusals for now, by the codes and then by the text.
+    // Temporary refusals, by the codes and then by the text.
     Rule::new("greylisted-status", Greylisted, Recipient, "F")
         .code(Of(&[450, 451]))
         .status(&[(2, 0, 0)])

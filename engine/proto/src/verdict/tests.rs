@@ -1,6 +1,5 @@
-//! What a server can do to a text without meaning anything else, and what a careless one does to its codes: done to every
-//! row of testdata/replies.txt and testdata/wordings.txt. A reply that said nothing about a mailbox must say nothing
-//! about it then.
+//! Changes that do not change the meaning of a reply, and wrong enhanced codes, for every row of testdata/replies.txt and
+//! testdata/wordings.txt. A reply that says nothing about a mailbox must not say anything about one after such a change.
 
 use super::classify::{Classification, ReplyView, Us, classify, reason_at_rcpt};
 use super::{Reason, Stage};
@@ -14,7 +13,7 @@ const WORDINGS: &str = include_str!("../../testdata/wordings.txt");
 /// A row of the test data: a reply, and what it means.
 pub(super) struct Row {
     pub(super) class: &'static str,
-    /// Empty where the class alone is stated.
+    /// Empty if the row states only the class.
     pub(super) scope: &'static str,
     pub(super) stage: Stage,
     pub(super) mx: &'static str,
@@ -22,7 +21,7 @@ pub(super) struct Row {
     /// The file and the line.
     place: String,
     code: u16,
-    /// The words on one line, and the enhanced code that they begin with, with a space, if they do.
+    /// The text on one line. `status` is the enhanced code at its beginning with the space after it, or empty.
     words: String,
     status: String,
 }
@@ -42,7 +41,7 @@ fn stage(name: &str) -> Stage {
     }
 }
 
-/// The reply of a row: a line may leave out the code that the first one carries.
+/// The reply of a row. Only the first line has to have the reply code.
 pub(super) fn reply(text: &str) -> Reply {
     let code = &text[..3];
     let lines = text
@@ -65,7 +64,7 @@ pub(super) fn rows() -> Vec<Row> {
     replies.chain(wordings).collect()
 }
 
-/// The replies to RCPT: only that has a recipient to be mistaken about.
+/// The rows with replies to RCPT. Only these can be mistaken for a statement about a mailbox.
 fn rows_at_rcpt() -> Vec<Row> {
     rows().into_iter().filter(|row| row.stage == Stage::Rcpt).collect()
 }
@@ -84,7 +83,7 @@ impl Row {
         Row { class, scope, stage, mx, reply, place, code, words, status }
     }
 
-    /// What a reply means in place of that of the row.
+    /// The meaning of a reply that comes in place of the row's reply.
     pub(super) fn classified(&self, reply: &Reply) -> Classification {
         classify(&ReplyView::of_unknown(self.stage, self.mx, reply))
     }
@@ -93,12 +92,12 @@ impl Row {
         reason_at_rcpt(&self.classified(reply))
     }
 
-    /// The words without the enhanced code that they begin with.
+    /// The text without the enhanced code at its beginning.
     fn bare(&self) -> &str {
         self.words[self.status.len()..].trim_start()
     }
 
-    /// What was said about no mailbox says nothing about one; what was said about one says that or nothing.
+    /// Checks that a changed reply has the same reason as the row, or is unverifiable.
     fn hold(&self, reply: &Reply, what: &str, wrong: &mut Vec<String>) {
         let (meant, found) = (self.reason(&Reply::new(self.code, &self.words)), self.reason(reply));
         if found != meant && found != Reason::Unverifiable {
@@ -138,14 +137,14 @@ fn an_echoed_address_makes_no_statement() {
     assert_none(&wrong);
 }
 
-/// Us, as echoes in refusals name us; no row holds any of it.
+/// Our names and address in the echoes. They occur in no row.
 const US: Us<'_> = Us {
     reverse_path: "check@mail-probe.net",
     ehlo: "out3.sender-probe.org",
     source: Some(std::net::IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 77))),
 };
 
-/// The address that RCPT named; no row holds it.
+/// The address that RCPT named. It occurs in no row.
 const RECIPIENT: &str = "carol@rcpt-domain.com";
 
 impl Row {
@@ -156,7 +155,7 @@ impl Row {
         reason_at_rcpt(&classify(&view))
     }
 
-    /// The row with an echo planted before it, behind it and after each sentence.
+    /// Texts of the row with an echo added at the beginning, at the end, or in the middle and at the end.
     fn with_echo(&self, echo: &str) -> Vec<String> {
         let (status, bare) = (&self.status, self.bare());
         let middle = bare.replacen(". ", &format!(" {echo}. "), 1);
@@ -189,12 +188,12 @@ fn an_echo_of_us_without_the_recipient_ends_in_no_definite_verdict() {
     assert!(refusals >= 500 && definite >= 200, "{refusals} refusals, {definite} of them definite");
 }
 
-/// In a link or a relay's brackets our address is no echo, and beside the recipient's it leaves the words their meaning.
+/// In a link or after "relay=", our address is no echo of us. Beside the recipient's address, it does not change the meaning.
 #[test]
 fn where_the_recipient_is_named_too_or_we_are_in_a_link_the_words_count() {
     let (mut lost, mut definite) = (Vec::new(), 0);
     let beside = echoes("beside");
-    // "no relay=..." is no row that a server would write.
+    // No server would write "no relay=...".
     for row in rows_at_rcpt().iter().filter(|row| row.code / 100 != 2 && row.bare() != "no") {
         let meant = row.reason_told(&row.words);
         definite += usize::from(meant != Reason::Unverifiable);
@@ -210,7 +209,7 @@ fn where_the_recipient_is_named_too_or_we_are_in_a_link_the_words_count() {
     assert!(lost.len() * 50 < definite, "{} of {definite} lost:\n{}", lost.len(), lost.join("\n"));
 }
 
-/// Reads what a server writes, as a session does.
+/// Parses the bytes of a server as a session does.
 fn read(bytes: &[u8]) -> Result<Option<Reply>, ReplyError> {
     let mut parser = ReplyParser::default();
     parser.feed(bytes);
@@ -253,7 +252,7 @@ fn bytes_that_are_no_text_make_no_statement() {
                 garbled.extend_from_slice(b" ");
                 garbled.extend_from_slice(bytes);
                 garbled.extend_from_slice(&plain.as_bytes()[at..]);
-                // A reply that is refused as none says nothing at all.
+                // If the parser rejects the bytes, they state nothing.
                 if let Ok(Some(reply)) = read(&garbled) {
                     row.hold(&reply, "bytes", &mut wrong);
                 }
@@ -298,7 +297,7 @@ fn several_changes_together_make_no_statement() {
     assert_none(&wrong);
 }
 
-/// A wrong enhanced code on words that say whom they are about: what is about us, our speed or the moment stays so.
+/// If the words clearly name another cause, such as us or a temporary problem, a wrong code about the mailbox changes nothing.
 #[test]
 fn a_wrong_enhanced_code_makes_no_statement_where_the_words_tell() {
     let mut wrong = Vec::new();
@@ -308,7 +307,7 @@ fn a_wrong_enhanced_code_makes_no_statement_where_the_words_tell() {
         if reason_at_rcpt(&told) != Reason::Unverifiable || told.class == super::Class::Unclear {
             continue;
         }
-        // X.2.2 (mailbox full) is a statement of its own: it gives way to words about conduct and denial alone.
+        // The code X.2.2 (mailbox full) counts against most words. Only words about conduct or a denial override it.
         let full = ["conduct", "denied"].contains(&told.rule).then_some("2.2");
         for status in ["1.1", "1.0", "1.10", "2.1", "1.6", "0.0", "7.1"].into_iter().chain(full) {
             let reply = Reply::new(row.code, &format!("{class}.{status} {bare}"));

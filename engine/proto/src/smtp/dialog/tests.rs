@@ -1,4 +1,4 @@
-//! Scenarios of `testdata/dialog/*.txt`, each run with the server's bytes cut in many ways.
+//! Runs each scenario of `testdata/dialog/plain.txt` several times, with the server's bytes cut into pieces of different lengths.
 
 use super::*;
 use proptest::prelude::*;
@@ -105,14 +105,14 @@ fn scenarios() {
     }
 }
 
-/// The events of a session in which the server sends `bytes` in pieces of `cut`.
+/// The events of a session in which the server sends `bytes` in pieces of `cut` bytes, after MAIL and three RCPT.
 fn events(bytes: &[u8], cut: usize, pipelining: bool) -> Vec<String> {
     let now = Instant::now();
     let mut dialog = Dialog::new(config(), true, now);
     let mut events = Vec::new();
     let head: &[u8] =
         if pipelining { b"220 a\r\n250-b\r\n250 PIPELINING\r\n" } else { b"220 a\r\n250 b\r\n" };
-    // Line by line: a server that talks before it is asked is another events.
+    // The server sends one line at a time, because a reply that comes before its command ends the session.
     for line in head.split_inclusive(|&b| b == b'\n') {
         dialog.receive(now, line);
         dialog.take_outgoing(Vec::new());

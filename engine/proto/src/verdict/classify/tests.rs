@@ -3,7 +3,7 @@
 use super::super::tests::{REPLIES, Row, assert_none, lines, reply, rows};
 use super::*;
 
-/// Who asks about whom in the rows of parties.txt.
+/// The recipient in the rows of parties.txt; `US` has our names there.
 const ASKED: &str = "bob@example.com";
 const US: Us<'_> = Us {
     reverse_path: "postmaster@probe.example",
@@ -39,7 +39,7 @@ fn every_row_means_what_it_says() {
     assert_none(&wrong);
 }
 
-/// The text with its enhanced code at the head of each line, or without any.
+/// The text without its enhanced code.
 fn without_code(text: &str, code: u16) -> String {
     match EnhancedCode::find_in(text, code) {
         Some(found) => text.replace(&found.to_string(), ""),
@@ -47,7 +47,7 @@ fn without_code(text: &str, code: u16) -> String {
     }
 }
 
-/// Texts that say the same in another shape.
+/// Texts with the same meaning in other shapes.
 fn reshaped(text: &str) -> Vec<String> {
     let nested =
         ["<sales@no-such-user.example>: ", "quota.full@user-unknown.com ", "[disabled@greylist.fr]: "];
@@ -106,7 +106,7 @@ fn a_code_on_every_line_changes_nothing() {
 
 #[test]
 fn a_missing_code_makes_no_statement_about_a_mailbox() {
-    // RFC 7504 gives these reply codes a meaning of their own, which an enhanced code can only temper.
+    // RFC 7504 gives these reply codes a meaning of their own, which an enhanced code can only weaken.
     for row in rows().into_iter().filter(|row| ![521, 556].contains(&row.reply.code())) {
         let meant = reason_at_rcpt(&row.classified(&row.reply));
         let stripped = without_code(row.reply.text(), row.reply.code());
@@ -136,7 +136,7 @@ fn no_code_turns_a_block_of_us_into_a_missing_mailbox() {
     }
 }
 
-/// True where nothing but the enhanced code makes the row a policy.
+/// Whether only the enhanced code makes the row a refusal by policy.
 fn is_plain(row: &Row) -> bool {
     let stripped = without_code(row.reply.text(), row.reply.code());
     row.classified(&Reply::new(550, &stripped)).class == Class::Unclear
@@ -199,7 +199,7 @@ mod properties {
         prop::sample::select(vec![Banner, Ehlo, Mail, Rcpt, Control])
     }
 
-    /// Words that rules listen to, in any order.
+    /// Words of the test data, in any order.
     fn telling_text() -> impl Strategy<Value = String> {
         let words: Vec<&str> = lines(REPLIES).flat_map(|(line, _)| line.split_whitespace()).collect();
         prop::collection::vec(prop::sample::select(words), 0..24).prop_map(|words| words.join(" "))

@@ -1,4 +1,4 @@
-//! Servers that behave, and servers that change: what a session's answers are worth.
+//! Tests of what the answers of a session are worth, at servers that are honest and at servers that change their behaviour.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 const OTHERS: Context = Context { trusted: false, known: false, no_postmaster: false };
 const KNOWN: Context = Context { known: true, ..OTHERS };
 
-/// How a server answers from some refusal on.
+/// How a server answers after a number of refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Same,
@@ -14,14 +14,14 @@ enum Change {
     RefusesAll,
 }
 
-/// A server that counts refusals.
+/// A simulated server, which counts its refusals.
 #[derive(Debug, Clone, Copy)]
 struct Server {
     refused: u32,
     changes_after: u32,
     change: Change,
     has_postmaster: bool,
-    /// It refuses in words that prove nothing.
+    /// Whether the server refuses in unclear words.
     unclear: bool,
 }
 
@@ -62,7 +62,7 @@ const SAID: Classification = Classification {
     rule: "test",
 };
 
-/// Closes a checkpoint: asks until nothing is left to ask.
+/// Asks all questions of a checkpoint, and closes the checkpoint.
 fn prove(evidence: &mut SessionEvidence<bool>, server: &mut Server, context: Context) -> Vec<Released<bool>> {
     for _ in 0..8 {
         let questions = evidence.questions(context);
@@ -77,7 +77,7 @@ fn prove(evidence: &mut SessionEvidence<bool>, server: &mut Server, context: Con
     panic!("the questions never end");
 }
 
-/// A whole session: rows that exist or not, all of one domain.
+/// Runs a whole session about the rows of one domain. Each row says whether the recipient exists.
 fn session(rows: &[bool], server: &mut Server, mut context: Context) -> Vec<Released<bool>> {
     let (mut evidence, mut released) = (SessionEvidence::default(), Vec::new());
     for &exists in rows {
@@ -96,7 +96,7 @@ fn session(rows: &[bool], server: &mut Server, mut context: Context) -> Vec<Rele
     released
 }
 
-/// Confirmed, denied, accepted by everyone, and without a proof; with the wrong ones among the first two.
+/// The numbers of rows that are confirmed, denied, of a catch-all domain, or without a proof; and of wrong results among them.
 fn count(released: &[Released<bool>]) -> (usize, usize, usize, usize, usize) {
     let of = |held, proof| released.iter().filter(|one| one.held == held && one.proof == proof).count();
     let wrong = |one: &&Released<bool>| {
@@ -174,7 +174,7 @@ fn a_server_that_begins_to_accept_everyone_confirms_nobody_who_does_not_exist() 
     }
 }
 
-/// Rows that were answered before so many refusals had been heard.
+/// The number of rows that are answered before the server has refused so many recipients. 0 if all rows exist.
 fn rows_before(rows: &[bool], refusals: u32) -> usize {
     let mut refused = 0;
     let before = |exists: &&bool| {
@@ -216,7 +216,7 @@ fn unclear_words_prove_an_accept_where_two_control_recipients_of_different_shape
     let known = ProofQuestion::Known { domain: Some(1) };
     assert_eq!(evidence.questions(OTHERS), [known, control(true), known]);
     evidence.on_result(known, QuestionResult::Accepted);
-    // A domain that accepts everyone but names that look random.
+    // The domain accepts everyone, except names of the first control recipient's shape.
     evidence.on_result(control(true), QuestionResult::Accepted);
     evidence.on_result(known, QuestionResult::Accepted);
     assert_eq!(evidence.close(OTHERS, true)[0].proof, Proof::Unclear);
@@ -301,7 +301,7 @@ fn a_postmaster_proves_no_refusal_if_the_control_recipient_is_not_refused() {
         (&[(control, Accepted), (again, Accepted)][..], true, Proof::Changed),
         (&[(control, Accepted), (again, Refused)], true, Proof::Unclear),
         (&[(control, Accepted)], false, Proof::Changed),
-        // These show no more than a `postmaster@` that is refused.
+        // These results show no more than a refusal of `postmaster@`.
         (&[(control, Nothing)], true, Proof::Assumed),
         (&[(control, RefusedUnclearly)], true, Proof::Assumed),
         (&[], false, Proof::Lost),
@@ -445,7 +445,7 @@ proptest! {
         });
         prop_assert!(!confirmed, "nobody who does not exist is confirmed");
         let (.., wrong) = count(&released);
-        // Where nobody was ever accepted there, nobody can tell.
+        // If the server has never accepted anyone, no reply can show that it changed.
         let has_accept = known || rows.first() == Some(&true);
         prop_assert!(wrong == 0 || !has_accept, "{} wrong", wrong);
     }
