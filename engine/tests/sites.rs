@@ -1,5 +1,5 @@
-//! Sick sites among well ones: the well ones get their verdicts as if they were alone. It is a program of its own, because the time of
-//! this test counts: with all other tests beside it, the sick sites can have all sessions before the well ones come.
+//! Faulty ("sick") sites in a list must not delay the verdicts about the other ("well") sites. This test measures time, so it is a
+//! program of its own: beside other tests, the sick sites could use all sessions before the addresses of well sites are submitted.
 
 #[path = "all/support.rs"]
 #[expect(dead_code, reason = "this program needs a part of it")]
@@ -11,14 +11,14 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use support::{engine, request, submit, world};
 
-/// Addresses of each sick site, far more than of a well one.
+/// The number of addresses at each sick site, far more than at a well one.
 const SICK_EACH: usize = 3000;
-/// What the caller keeps under way, as a list that is cleaned does.
+/// Most addresses that the caller has in the engine at once, as `mailprobe clean` does.
 const WINDOW: usize = 4000;
-/// When the caller hands over again what was crowded out.
+/// If a site is full, the caller submits the address again after this time.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// `count` well sites, and three that are sick: one says nothing, one drips, one greylists everybody.
+/// `count` well sites and three sick ones: one sends no greeting, one replies byte by byte, and one greylists every recipient.
 fn scenario(count: usize) -> String {
     format!(
         r#"
@@ -45,7 +45,7 @@ mailboxes = {{ ok = ["user-#"] }}
     )
 }
 
-/// The addresses of a list in which sick sites stand first, and the number of those that are well.
+/// The addresses of a list, those at sick sites first, and the number of addresses at well sites.
 fn list(well: usize, each: usize, sick: bool) -> (Vec<String>, usize) {
     let mut list = Vec::new();
     if sick {
@@ -57,7 +57,7 @@ fn list(well: usize, each: usize, sick: bool) -> (Vec<String>, usize) {
     }
     for number in 0..each {
         for domain in 1..=well {
-            // Every other one exists.
+            // Every second address exists.
             let local = if number % 2 == 0 { "user" } else { "nobody" };
             list.push(format!("{local}-{number}@well{domain}.example"));
         }
@@ -65,7 +65,7 @@ fn list(well: usize, each: usize, sick: bool) -> (Vec<String>, usize) {
     (list, well * each)
 }
 
-/// Hands over a list and waits until all addresses of well sites have their verdicts: how long that takes.
+/// Submits a list, and returns the time until all addresses at well sites have their verdicts.
 fn clean(client: &Client, list: &[String], well: usize) -> Duration {
     let started = Instant::now();
     let mut ready: VecDeque<usize> = (0..list.len()).collect();
@@ -111,7 +111,7 @@ fn run(well: usize, each: usize, sick: bool) -> Duration {
     let (list, count) = list(well, each, sick);
     let time = clean(&client, &list, count);
     if sick {
-        // A single check is admitted beside the quota, and is answered in time.
+        // The site quota does not apply to single checks, so this one is admitted and answered in time.
         submit(&client, u64::MAX, "user-1@silent.example", Priority::Single);
         let asked = Instant::now();
         let answered = std::iter::from_fn(|| client.answer_blocking(Duration::from_secs(60)))

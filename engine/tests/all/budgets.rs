@@ -1,4 +1,4 @@
-//! The budget of refused recipients: works without a budget are answered at once.
+//! The budget of refused recipients: once it is used up, works for the site are answered at once.
 
 use crate::support::{self, answer, submit};
 use engine::config::{EngineConfig, Pace};
@@ -48,7 +48,7 @@ fn whoever_is_over_the_budget_is_told_so_at_once() {
     let refused = net.journal().refusals_within("", Duration::from_secs(3600));
     assert!(refused <= BUDGET && refused >= found, "{refused} refused, {found} found");
     assert!(found >= 90 && found + over == ROWS, "{found} found, {over} over the budget");
-    // Somebody who comes later hears it at once, whoever he is.
+    // A later single check is also told at once.
     let asked = Instant::now();
     let answer = support::ask(&client, "user-1@b.example", Priority::Single);
     assert!(matches!(answer.result, Err(Outage::OverBudget { .. })), "{:?}", answer.result);
@@ -56,13 +56,13 @@ fn whoever_is_over_the_budget_is_told_so_at_once() {
     engine.stop();
 }
 
-/// An engine of one installation, with the counts of an earlier one.
+/// Starts an engine of the same installation, with the refusals that an earlier engine counted.
 fn start(net: &mailnet::Running, refusals: Vec<KeptRefusals>) -> Engine {
     let config = support::config(net.dns(), net.smtp_port(), Pace::Polite);
     Engine::start(EngineConfig { installation: [7; 32], refusals, ..config }).expect("the engine starts")
 }
 
-/// Asks about unknown recipients; gives how many were over the budget.
+/// Asks about recipients that do not exist, and returns how many of them were over the budget.
 fn ask(engine: &Engine, names: std::ops::Range<u64>) -> u64 {
     let client = engine.client(1_000);
     let count = names.end - names.start;
@@ -107,7 +107,7 @@ fn two_nodes_at_one_address_refuse_no_more_than_one() {
     assert!((BUDGET / 2 - 8..=BUDGET / 2).contains(&first), "{first} by the first node");
     assert!(ask(&nodes[1], ROWS..ROWS * 2) > 0);
     assert!(refused() <= BUDGET && refused() > first + 30, "{} by both", refused());
-    // The other node has left: what it has used counts no longer here, and the rest of the budget is there at once.
+    // The other node has left, and its refusals do not count here. So this node can use the rest of the whole budget at once.
     egress_nodes.store(1, Ordering::Relaxed);
     assert!(ask(&nodes[0], ROWS * 2..ROWS * 3) < ROWS);
     let keys = |engine: &Engine| engine.refusals()().into_iter().map(|kept| kept.key).collect::<Vec<_>>();
@@ -150,7 +150,7 @@ fn refusals_of_us_are_named_when_the_budget_is_used_up() {
     let look = engine.refusals();
     assert_eq!(ask(&engine, 0..1), 0);
     engine.stop();
-    // The budget has room for fewer refusals than those after which the host is left alone.
+    // The budget is used up before there are enough refusals to make mailprobe stop asking the host.
     let mut kept = look();
     kept[0].steps[0].refused = u32::try_from(BUDGET).unwrap() - REFUSALS_KEPT_FOR_PROOF as u32 - 2;
     let engine = start(&net, kept);

@@ -1,11 +1,11 @@
-//! A server that begins to accept everyone in each of its sessions.
+//! A server that begins to accept everyone during each session.
 
 use crate::support::{answer, engine, submit, world};
 use engine::Priority;
 use engine::config::Pace;
 use engine::proto::verdict::Reason;
 
-/// Each session accepts everyone from its first refusal on, which is that of the control recipient.
+/// In each session, the server accepts everyone after its first refusal, which is that of the control recipient.
 const WORLD: &str = r#"
 [[domain]]
 name = "forgetful.example"

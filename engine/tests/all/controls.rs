@@ -1,5 +1,5 @@
-//! A server accepts an address and then refuses the control recipient, which proves nothing. The cause is named as if the
-//! address itself got the reply.
+//! A server accepts an address, but its reply to the control recipient proves nothing. If this reply is not about the mailbox, the
+//! finding names it as if it were the reply to the address itself.
 
 use crate::support;
 use engine::config::{EngineConfig, Pace};
@@ -21,11 +21,11 @@ const REFUSALS: [(&str, Scope); 8] = [
     ("451 4.3.0 Temporary failure, try again later", Scope::Host),
 ];
 
-/// Replies about the mailbox of that name: for an accepted address they are no cause of their own.
+/// Replies about the mailbox of the control recipient. They say nothing about the accepted address.
 const ABOUT_MAILBOX: [&str; 3] =
     ["452 4.2.2 The mailbox is full", "450 4.1.1 User unknown", "550 5.2.1 The mailbox is disabled"];
 
-/// A domain with one mailbox for each reply, whose server gives the reply to all other recipients.
+/// Two domains for each reply. Each has the mailbox alice, and its server gives the reply to all other recipients.
 fn world(replies: &[&str]) -> String {
     let mut world = String::new();
     for (n, reply) in replies.iter().enumerate() {
@@ -53,7 +53,7 @@ fn basis(finding: &Finding) -> (&'static str, Option<(u16, Scope)>) {
     (finding.rule, reply.map(|reply| (reply.code, reply.scope)))
 }
 
-/// Asks about all addresses at once, because a server that is pushed back may take its time.
+/// Asks about all addresses at once, because a site that pushes back has a pause.
 fn ask_all(client: &Client, addresses: Vec<String>, priority: Priority) -> Vec<Finding> {
     for (ticket, address) in (0..).zip(&addresses) {
         let request = Request { observed: true, ..support::request(ticket, address, priority) };
@@ -74,7 +74,7 @@ fn a_refusal_of_the_control_recipient_is_named_like_that_of_an_address() {
         let of = |name: &str| (0..replies.len()).map(|n| format!("{name}{n}.example")).collect();
         let direct = ask_all(&client, of("nobody@address"), priority);
         let first = ask_all(&client, of("alice@control"), priority);
-        // The next check of the domain finds the reply remembered.
+        // These checks use the replies that the engine remembers for the domains.
         let second = ask_all(&client, of("Alice@control"), priority);
         for (n, (reply, scope)) in REFUSALS.iter().enumerate() {
             let (direct, first, second) = (&direct[n], &first[n], &second[n]);

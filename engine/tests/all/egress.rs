@@ -1,4 +1,4 @@
-//! Sources: which one a site is asked from, what follows where it is blocked, and proxies that do and do not work.
+//! Sources: which of them asks a site, what follows if a site blocks a source, and proxies that work or fail.
 
 mod socks;
 
@@ -12,11 +12,11 @@ use std::fmt::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Hosts that say whom they see. `wary` sees 127.0.0.2 with displeasure.
+/// Hosts that name their client in the greeting. `wary` blocks 127.0.0.1 and 127.0.0.2.
 const PERSONALITIES: &str = "[[personality]]\nname = \"plain\"\nbanner = \"220 {host} sees {client}\"\n\
                              [[personality]]\nname = \"wary\"\nlike = \"plain\"\nblocks = [\"127.0.0.2\", \"127.0.0.1\"]\n";
 
-/// So many domains with a host of their own, all with the mailbox alice.
+/// `count` domains, each with its own host, the mailbox alice and the settings `more`.
 fn domains(count: usize, server: &str, more: &str) -> String {
     let mut text = String::from(PERSONALITIES);
     for n in 0..count {
@@ -76,12 +76,12 @@ fn ask(client: &Client, address: &str) -> Said {
     }
 }
 
-/// Which clients the hosts of a story saw.
+/// The client addresses that the greetings in the trace name.
 fn seen(said: &Said) -> BTreeSet<&str> {
     said.trace.split("sees ").skip(1).filter_map(|rest| rest.split_whitespace().next()).collect()
 }
 
-/// Tests that are run on each runtime.
+/// Runs each of the tests on each runtime.
 macro_rules! on_each_runtime {
     ($($test:ident)*) => {
         mod on_monoio {
@@ -129,13 +129,13 @@ fn each_site_has_one_source(runtime: RuntimeChoice) {
 
 #[test]
 fn who_comes_back_comes_from_where_it_came() {
-    // A host sees the client, the sender and the recipient.
+    // The hosts greylist each combination of client, sender and recipient.
     let net = world(&domains(12, "\"plain\"", "mailboxes.greylisted = [\"bob\"]\ngreylist_ms = 100"));
     let (engine, client) = start(&net, &["127.0.0.2", "127.0.0.3", "127.0.0.4"]);
     for n in 0..12 {
         assert_eq!(ask(&client, &format!("bob@d{n}.example")).reason, "unverifiable");
     }
-    // No session is open any more.
+    // By then, no session is open any more.
     thread::sleep(Duration::from_millis(2500));
     for n in 0..12 {
         let said = ask(&client, &format!("bob@d{n}.example"));
@@ -181,7 +181,7 @@ fn a_block_at_mail_counts_and_another_host_may_still_answer() {
         "{{ personality = \"plain\", faults = [{{ at = \"mail\", does = \"reply\", text = \"{blocked}\" }}] }}"
     );
     let mut text = domains(1, &fault, "");
-    // Its first host blocks us, its second does not.
+    // The first host of this domain blocks us, the second does not.
     write!(
         text,
         "[[domain]]\nname = \"two.example\"\nmx = [\"10 mx1.two.example\", \"20 mx2.two.example\"]\n\
@@ -203,7 +203,7 @@ fn a_block_at_mail_counts_and_another_host_may_still_answer() {
 
 const LISTED: &str = "554 5.7.1 Service unavailable; Client host blocked using zen.spamhaus.org";
 
-/// A server that answers every RCPT with this.
+/// A server of this personality that answers every RCPT with `text`.
 fn says_to_all(text: &str, personality: &str) -> String {
     format!(
         "{{ personality = \"{personality}\", faults = [{{ at = \"rcpt\", does = \"reply\", text = \"{text}\" }}] }}"
@@ -235,7 +235,7 @@ fn without_sources_a_host_that_blocks_everyone_is_left_alone_for_a_minute() {
     let net = world(&domains(1, &says_to_all(LISTED, "plain"), ""));
     let (engine, client) = start(&net, &[]);
     for asked in 0..8 {
-        // The answer is the same whether the host was asked or not: a later check alone does not help.
+        // Whether or not the host was asked, the answer has no `retry_after`, because a later check alone does not help.
         let said = ask(&client, "alice@d0.example");
         let expected = ("unverifiable", "blocklist", 0);
         assert_eq!((said.reason, said.rule, said.retry_after), expected, "{asked}: {}", said.trace);
@@ -258,7 +258,7 @@ fn a_host_of_many_domains_may_block_us_for_one_of_them() {
         let said = ask(&client, "alice@d0.example");
         assert_eq!((said.rule, said.retry_after), ("blocklist", 0), "{}", said.trace);
     }
-    // A busy site is spread over the shards: each has to hear it of several domains.
+    // Several shards ask a busy site. Each of them has to get this reply for several domains.
     let mut rules = (0..60).map(|n| ask(&client, &format!("alice@d{}.example", n % 6)).rule);
     assert!(rules.any(|rule| rule == "source_rested"));
     engine.stop();
@@ -321,7 +321,7 @@ fn without_sources_a_refusal_is_the_hosts() {
     engine.stop();
 }
 
-/// A host on IPv6, one on IPv4, and one on both.
+/// One domain with a host on IPv6, and one with a host on IPv4.
 const FAMILIES: &str = "[[domain]]\nname = \"six.example\"\nmx = [\"10 mx.six.example\"]\nmailboxes.ok = [\"alice\"]\n\
                         [[host]]\nname = \"mx.six.example\"\naddresses = [\"::1\"]\nserver = \"plain\"\n\
                         [[domain]]\nname = \"four.example\"\nserver = \"plain\"\nmailboxes.ok = [\"alice\"]\n";
@@ -353,7 +353,7 @@ fn through_proxies(runtime: RuntimeChoice) {
         (Manner::Odd, "user:secret@"),
     ] {
         let proxy = Socks::start(manner);
-        // Where this name is `::1` first, the proxy listens on its second address only.
+        // If `localhost` resolves to `::1` first, the proxy listens only on its second address.
         let place = format!("localhost:{}", proxy.address.port());
         let engine = start_on(&net, &[&format!("ipv6+socks5://{login}{place}=p.example")], runtime);
         let client = engine.client(8);
@@ -374,7 +374,7 @@ fn through_proxies(runtime: RuntimeChoice) {
     assert_eq!(net.stop().violations, Default::default());
 }
 
-/// What is said of alice behind a proxy of this manner, and how long it took.
+/// The reason and the rule for alice through a proxy of this manner, and how long the answer took.
 fn behind(manner: Manner, login: &str) -> (&'static str, &'static str, Duration) {
     let net = world(&domains(1, "\"plain\"", ""));
     let proxy = Socks::start(manner);

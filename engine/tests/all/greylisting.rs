@@ -1,4 +1,4 @@
-//! Servers that put off every recipient that is new to them, control recipients among them.
+//! A server that greylists every recipient, also control recipients.
 
 use crate::support::{self, world};
 use engine::config::Pace;

@@ -1,4 +1,4 @@
-//! Inquiries against the mail internet: their answers, their time, and that no mail server gets a connection.
+//! Inquiries, which DNS alone answers: their answers, their time, and that no mail server gets a connection.
 
 use crate::support::{engine, world};
 use engine::config::Pace;
@@ -13,7 +13,7 @@ fn domain(name: &str) -> Domain {
     Domain::parse(name).expect("a domain")
 }
 
-/// Longer than anything here may take.
+/// Longer than any answer here may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[test]
@@ -48,7 +48,7 @@ fn a_silent_domain_costs_a_few_seconds_and_is_no_outage() {
     let net = world(WORLD);
     let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
     let client = engine.client(1);
-    // The resolver has answered: the silence is the domain's.
+    // These answers show that the resolver works, so only the last domain is silent.
     for name in ["a.example", "b.example", "c.example", "ok.example"] {
         let told = client.mail_hosts(domain(name)).expect("room").answer_blocking(PATIENCE);
         assert!(matches!(told, Some(Ok(_))), "{told:?}");
@@ -82,7 +82,7 @@ fn facts_are_gathered() {
                 ptr: true,
             }),
         ),
-        // What the organization says is said for it too.
+        // The DMARC and BIMI records of the organizational domain also apply to this subdomain.
         (
             "sub.full.example",
             Some(DnsFacts {
@@ -120,7 +120,7 @@ fn facts_are_gathered() {
 
 #[test]
 fn without_a_resolver_it_is_an_outage() {
-    // A socket that hears and says nothing.
+    // A socket that receives queries and answers none.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let engine = engine(silent.local_addr().expect("an address"), 25, Pace::Lab);
     let client = engine.client(1);

@@ -1,4 +1,4 @@
-//! The engine against a mail internet that shares no code with it and knows the truth.
+//! Compares the engine's findings with the reasons that mailnet expects. mailnet shares no code with the engine.
 
 use crate::support;
 use engine::config::{DriverChoice, EngineConfig, Pace, RuntimeChoice, SharedLists};
@@ -20,12 +20,12 @@ const GLOMMIO: Flavor = (RuntimeChoice::Glommio, DriverChoice::IoUring);
 fn config(net: &Running, (runtime, driver): Flavor) -> EngineConfig {
     let mut lists = Lists::default();
     lists.set(ListKind::SpamTraps, "trap@ok.example\ntrapped.example\n").expect("traps");
-    // As the scenario has them.
+    // The spam traps are those of the scenario.
     let lists = SharedLists::new(lists);
     EngineConfig { runtime, driver, lists, ..support::config(net.dns(), net.smtp_port(), Pace::Lab) }
 }
 
-/// Asks about all addresses and returns the answers by their place.
+/// Asks about all addresses, and returns each answer under the index of its address.
 fn ask(client: &Client, addresses: &[String], priority: Priority) -> HashMap<u64, Answer> {
     let mut answers = HashMap::new();
     let mut sent = 0;
@@ -53,7 +53,7 @@ fn reason(answer: &Answer) -> &'static str {
     answer.result.as_ref().map_or("outage", |finding| finding.reason.as_str())
 }
 
-/// Whether the code of the observed reply fits the reason. Lists and DNS decide without a host.
+/// Whether the observed host and reply code fit the reason. If a list or DNS decided, there may be no observation.
 fn has_its_observation(finding: &Finding) -> bool {
     let observed = finding.observed.as_deref();
     let code = observed.and_then(|observed| observed.reply).map(|reply| reply.code);
@@ -72,7 +72,7 @@ fn has_its_observation(finding: &Finding) -> bool {
 fn check(name: &str, count: usize, flavor: Flavor) {
     let path = format!("{}/../tools/mailnet/scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let scenario = support::scenario(&std::fs::read_to_string(path).expect("the scenario can be read"));
-    // Each once: a greylisted address would be let in at its second time.
+    // Each address occurs only once, because a greylisting server accepts the second try.
     let drawn: BTreeMap<String, &str> = scenario
         .addresses(count, 11)
         .map(|(address, expected)| (address, expected.reason.as_str()))
@@ -105,7 +105,7 @@ fn check(name: &str, count: usize, flavor: Flavor) {
     assert_eq!(net.stop().violations, Default::default());
 }
 
-/// The host's first session hears of a failed look-up; from its second on it knows alice.
+/// In the first session, each host refuses all recipients with a transient reply. Later sessions accept alice.
 const STUMBLES: &str = include_str!("../worlds/stumbles.toml");
 
 #[test]
@@ -125,11 +125,11 @@ fn a_transient_failure_is_outlasted() {
     assert_eq!(net.stop().violations, Default::default());
 }
 
-/// A host that ends each session behind its first transaction.
+/// A host that ends each session after its first transaction.
 const ONE_TRANSACTION: &str = include_str!("../worlds/one_transaction.toml");
 
-/// The host ends sessions at MAIL, also behind refusals. So its limit must not count as one of refusals: then the only transaction of
-/// each session would be spent on a known mailbox.
+/// The host ends each session at the second MAIL, often after a refusal. mailprobe must not take this for a limit of refusals:
+/// otherwise it would use the only transaction of each session for a known mailbox.
 fn check_one_transaction(pace: Pace, addresses: &[String], priority: Priority) {
     let net = support::world(ONE_TRANSACTION);
     let config = EngineConfig { pace, shards: 1, ..config(&net, MONOIO_EPOLL) };

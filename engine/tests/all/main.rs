@@ -1,5 +1,5 @@
-//! The tests of the engine from the view of its callers, except `sites.rs`. They are one program, because each program links
-//! everything again.
+//! The tests of the engine through its public interface, except `sites.rs`. They are one program, because each further program
+//! would have to be linked with all dependencies.
 
 mod budgets;
 mod changes;

@@ -1,4 +1,4 @@
-//! An outage of our own: when it begins, that domains are not blamed for it, and that it ends by itself.
+//! An outage on our side: when it begins, that addresses get no verdicts because of it, and that it ends by itself.
 
 use crate::support::{self, engine, world};
 use engine::config::Pace;
@@ -6,7 +6,7 @@ use engine::{Client, Outage, Priority};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// What is answered about one address: a reason, or an outage.
+/// The answer about one address: its reason, or a name for the outage.
 fn ask(client: &Client, address: &str) -> &'static str {
     match support::ask(client, address, Priority::Single).result {
         Ok(finding) => finding.reason.as_str(),
@@ -42,7 +42,7 @@ fn many_sites_in_vain_are_an_outage_until_one_is_reached() {
     assert_eq!(ask(&client, "a@mailinator.com"), "disposable", "what needs no server is answered");
     assert_eq!(ask(&client, "a@null.example"), "mailbox_not_found");
 
-    // One in a while is tried all the same, and the first that is reached ends it.
+    // During the outage, the engine still tries a host from time to time. The first host that it reaches ends the outage.
     std::thread::sleep(Duration::from_millis(1100));
     assert_eq!(ask(&client, "alice@ok.example"), "mailbox_exists");
     assert_eq!(ask(&client, "b@ok.example"), "mailbox_not_found");

@@ -1,4 +1,4 @@
-//! Resolvers that deny without proof, and resolvers that have room for a few questions only: what comes out, and when.
+//! Resolvers that deny names without proof, and resolvers that take few queries at once: the engine's answers, and their time.
 
 use crate::support::{self, answer, submit, world};
 use engine::config::Pace;
@@ -32,7 +32,7 @@ fn mail_hosts(client: &Client, name: &str) -> Result<MailHosts, Outage> {
     pending.answer_blocking(PATIENCE).expect("an answer")
 }
 
-/// A good domain, one for each lie, and `dns` as the options of the resolver.
+/// A mailnet with two normal domains, two domains for each lie, and 600 domains with a null MX. `dns` has the resolver's options.
 fn with_options(dns: &str) -> Running {
     let mut text = format!("[dns]\n{dns}\n[[domain]]\nname = \"ok.example\"\nmailboxes.ok = [\"a\"]\n");
     text.push_str("[[domain]]\nname = \"null.example\"\nmx = \"null\"\n");
@@ -67,7 +67,7 @@ fn some_names_that_are_denied_without_proof_are_unverifiable() {
             assert_eq!(facts.answer_blocking(PATIENCE), Some(Ok(None)), "{name}");
         }
     }
-    // What is denied with proof, and what is there.
+    // Names that are denied with proof, and names that exist.
     assert_eq!(ask(&client, "a@nobody.example"), "nxdomain");
     assert_eq!(mail_hosts(&client, "nobody.example"), Ok(MailHosts::Absent));
     assert_eq!(mail_hosts(&client, "ok.example"), Ok(MailHosts::Seen));
@@ -114,7 +114,7 @@ fn service_returns_by_itself() {
         for (address, rule) in [
             ("a@null.example", "null_mx"),
             ("a@nobody.example", "nxdomain"),
-            // The resolver goes on denying some: that is no outage.
+            // The resolver still denies this name without proof, but that is no outage.
             (&*denied, "dns_denial_unproven"),
         ] {
             assert_eq!(ask_until_available(&client, address), rule, "{lie}: {address}");
@@ -123,7 +123,7 @@ fn service_returns_by_itself() {
     }
 }
 
-/// Nothing else is asked for, so nothing else can show that the outage is over.
+/// The client asks about one name only, so no other name can show that the outage is over.
 #[test]
 fn service_returns_if_only_a_name_is_asked_for_that_is_denied_for_ever() {
     for lie in ["no_soa", "blocked", "unspecified"] {
@@ -157,7 +157,7 @@ fn a_lie_that_begins_in_the_middle_of_a_list_is_an_outage() {
         for _ in 301..=600 {
             assert_eq!(said(answer(&client)).1, "unavailable", "{lie}");
         }
-        // What was learned before still holds.
+        // Records that were found before are still used.
         assert_eq!(ask(&client, "a@d7.many.example"), "null_mx", "{lie}");
         engine.stop();
     }
@@ -206,7 +206,7 @@ fn records_that_one_resolver_denies_are_asked_of_the_others() {
     assert!(asked < 12, "the first resolver is asked {asked} times");
 }
 
-/// 600 domains, half of which do not exist, at a resolver with little room: all are right within 5 s.
+/// Asks about 600 domains, half of which do not exist, at a resolver with these options. All answers are right within 5 s.
 fn all_are_right_soon(options: &str) {
     let net = with_options(options);
     for fast in [false, true] {

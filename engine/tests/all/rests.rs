@@ -1,4 +1,4 @@
-//! Tests of long times on a virtual clock: the rests of a source that a site blocks, and rows at a slow server.
+//! Tests on a virtual clock: how long a source rests at a site that blocks it, and rows at a slow server.
 
 use engine::config::{EngineConfig, Network, Pace, SourceConfig};
 use engine::proto::address::Address;
@@ -11,19 +11,19 @@ use std::time::Duration;
 const HOST: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 5);
 const TRIP: Duration = Duration::from_millis(10);
 
-/// One mail host, one resolver, and somebody who asks about alice again and again.
+/// A world with one mail host, one resolver, and a client that asks about alice repeatedly.
 #[derive(Default)]
 struct Hours {
     /// When the host blocks us, in seconds.
     blocks: Vec<std::ops::Range<u64>>,
     /// How long the host takes for each reply to RCPT, in seconds.
     rcpt: u64,
-    /// When the next questions come, in seconds.
+    /// When the next requests come, in seconds.
     asks: VecDeque<u64>,
-    /// Bytes of a command that is not whole, by connection.
+    /// The bytes of an incomplete command, by connection.
     heard: HashMap<u32, Vec<u8>>,
     sessions: usize,
-    /// When, reason or rule, whether somebody was asked for it, when again, and the story.
+    /// For each answer: its second, its reason or rule, whether the host was asked, the seconds until a retry, and the trace.
     said: Vec<(u64, String, bool, u64, String)>,
     sessions_before: usize,
 }
@@ -106,7 +106,7 @@ fn play(world: Hours, sources: &[&str], requests: impl IntoIterator<Item = Reque
     world
 }
 
-/// The answer to a DNS question: MX and A of the domain and its host, and that there is nothing else.
+/// The response to a DNS query: an MX record or an A record of the domain and its host, or that there is no such record or name.
 fn answer(question: &[u8]) -> Vec<u8> {
     let end = 12 + question[12..].iter().position(|&byte| byte == 0).expect("a name") + 1;
     let name = question[13..end].to_ascii_lowercase();
@@ -153,7 +153,7 @@ fn a_block_is_sat_out_for_longer_each_time_until_the_site_answers() {
         .map(|(when, what, asked, retry, _)| (*when, what.as_str(), *asked, *retry))
         .collect();
     assert_eq!(said, expected);
-    // All of it from the same source.
+    // All sessions came from the same source.
     let from =
         |trace: &str| trace.split(" from ").nth(1).and_then(|rest| rest.split(':').next().map(str::to_owned));
     let mut sources: Vec<_> = world.said.iter().filter_map(|(.., trace)| from(trace)).collect();

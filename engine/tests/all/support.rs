@@ -1,4 +1,4 @@
-//! A small mail internet and an engine that asks it.
+//! Starts a mailnet, and an engine that asks its servers.
 
 use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice};
 use engine::proto::address::Address;
@@ -35,18 +35,18 @@ pub fn config(resolvers: impl ToSocketAddrs, smtp_port: u16, pace: Pace) -> Engi
     }
 }
 
-/// A request with a trace, of the owner that all tests share.
+/// A request that asks for a trace. All tests have the same owner.
 pub fn request(ticket: u64, address: &str, priority: Priority) -> Request {
     let address = Address::parse(address).expect("an address");
     Request { ticket, address, priority, owner: 0, trace: true, observed: false }
 }
 
-/// Hands over a request, for which there is room.
+/// Submits a request. The engine must have room for it.
 pub fn submit(client: &Client, ticket: u64, address: &str, priority: Priority) {
     client.submit(request(ticket, address, priority)).expect("room");
 }
 
-/// The next answer.
+/// Waits for the next answer.
 pub fn answer(client: &Client) -> Answer {
     client.answer_blocking(Duration::from_secs(60)).expect("an answer")
 }

@@ -1,4 +1,4 @@
-//! A server that holds back every reply of a session behind some refusals.
+//! A server that delays every reply of a session after some refusals.
 
 use crate::support::{self, engine, world};
 use engine::config::Pace;
@@ -6,7 +6,7 @@ use engine::proto::verdict::Reason;
 use engine::{Client, Priority};
 use std::time::{Duration, Instant};
 
-/// Behind ten refusals in a session, Postfix waits a second before each reply.
+/// After ten refusals in a session, Postfix waits a second before each reply.
 const WORLD: &str = r#"
 [[domain]]
 name = "slow.example"
@@ -14,7 +14,7 @@ server = { personality = "postfix" }
 mailboxes.ok = ["user-#"]
 "#;
 
-/// Every second one is of a mailbox that does not exist.
+/// The number of checks. Every second address does not exist.
 const CHECKS: u64 = 90;
 
 fn ask(client: &Client, number: u64) -> Duration {
@@ -34,8 +34,8 @@ fn single_checks_leave_a_session_whose_every_reply_is_held_back() {
     let client = engine.client(4);
     let times: Vec<Duration> = (0..CHECKS).map(|number| ask(&client, number)).collect();
     let slow = times.iter().filter(|&&time| time > Duration::from_millis(800)).count();
-    // The first slow reply may be chance, and the next one shows the tarpit. Later sessions end before it. Without this, a third
-    // of the checks is slow. A busy machine makes a few of them slow.
+    // A first slow reply may be chance, but a second one shows the tarpit. Later sessions end before they reach it. Otherwise, a
+    // third of the checks would be slow. On a busy machine, a few checks are slow for other reasons.
     assert!((1..=8).contains(&slow), "{slow} slow checks: {times:?}");
     assert!(net.stats().violations.is_empty());
     engine.stop();

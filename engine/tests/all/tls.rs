@@ -1,11 +1,11 @@
-//! A server that offers STARTTLS and cannot do it.
+//! A server that offers STARTTLS, but closes the connection at STARTTLS or during the TLS handshake.
 
 use crate::support;
 use engine::config::{EngineConfig, Pace};
 use engine::proto::verdict::Reason;
 use engine::{Engine, Priority};
 
-/// So many single checks that the route gets several sessions at the same time.
+/// Enough single checks for several sessions of the route at the same time.
 const CHECKS: u64 = 200;
 
 /// The greeting comes late, so several sessions begin before the first one has failed.

@@ -1,4 +1,4 @@
-//! Servers that declare how many transactions they take in a session, and end it at the next one.
+//! Servers that declare the highest number of transactions in a session, and end the session at the next transaction.
 
 use crate::support;
 use engine::config::{EngineConfig, Pace};
@@ -7,8 +7,8 @@ use engine::{Engine, Priority};
 
 const CHECKS: u64 = 100;
 
-/// Asks about a server that takes this number of transactions in a session. With `unclear`, the server refuses unknown recipients in
-/// words that need a second control recipient, and so a third transaction. Every second address exists.
+/// Checks addresses at a server that takes this number of transactions in a session. With `unclear`, the server refuses unknown
+/// recipients in unclear words, so a proof needs a second control recipient in a third transaction. Every second address exists.
 fn check(transactions_max: u32, unclear: bool, expected: Reason) {
     let words = if unclear { "replies.not_found = \"550 5.7.1 Access denied\"" } else { "" };
     let net = support::world(&format!(
@@ -48,6 +48,6 @@ fn no_session_has_more_transactions_than_its_server_declares() {
     check(2, false, Reason::MailboxExists);
     check(3, false, Reason::MailboxExists);
     check(3, true, Reason::MailboxExists);
-    // There is no transaction for the second control recipient.
+    // No transaction is left for the second control recipient.
     check(2, true, Reason::Unverifiable);
 }

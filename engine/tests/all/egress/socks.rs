@@ -1,4 +1,4 @@
-//! A SOCKS5 server (RFC 1928, RFC 1929) that does as it is told, well or badly.
+//! A SOCKS5 server (RFC 1928, RFC 1929) that works, or fails in the manner that a test selects.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What it does.
+/// How the server behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
-    /// Lets everybody through.
+    /// Serves every client without authentication.
     Open,
-    /// Lets through who says `user` and `secret`.
+    /// Requires the user name `user` and the password `secret`.
     Login,
-    /// As `Login`, a byte at a time, and its last reply in one piece with the host's greeting.
+    /// Like `Login`, but sends its replies byte by byte, and the last one together with the host's greeting.
     Odd,
     ClosesAtGreeting,
     HangsAtGreeting,
@@ -22,7 +22,7 @@ pub enum Manner {
     ClosesAtConnect,
     /// Answers CONNECT with this code.
     Replies(u8),
-    /// Answers CONNECT with half of a success, and closes.
+    /// Answers CONNECT with half of a positive reply, and closes the connection.
     CutsShort,
     GarblesReply,
 }
@@ -34,7 +34,7 @@ pub struct Socks {
 }
 
 impl Socks {
-    /// Starts it; its threads end with the process.
+    /// Starts the server. Its threads end with the process.
     pub fn start(manner: Manner) -> Socks {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -43,7 +43,7 @@ impl Socks {
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (manner, list) = (*told.lock().expect("no panic"), Arc::clone(&list));
-                // Whoever breaks off ends its own connection alone.
+                // An error ends only its own connection.
                 thread::spawn(move || drop(serve(client, manner, &list)));
             }
         });
@@ -54,7 +54,7 @@ impl Socks {
         *self.manner.lock().expect("no panic") = manner;
     }
 
-    /// The destinations that it was asked for.
+    /// The destinations to which clients asked to be connected.
     pub fn asked(&self) -> Vec<SocketAddr> {
         self.asked.lock().expect("no panic").clone()
     }
