@@ -18,7 +18,7 @@ pub enum ControlFinding {
     RefusesUnknown,
     /// The control recipient was accepted. So the domain accepts every recipient.
     AcceptsAll,
-    /// Neither, for example after a transient reply, a refusal about us, a "mailbox full" or a hang-up.
+    /// The reply shows neither: for example a transient reply, a refusal about us, a "mailbox full" or a hang-up.
     Unknown,
 }
 

@@ -360,8 +360,8 @@ impl<T> SessionEvidence<T> {
         self.entries.iter().rev().find(fits).map(|entry| &entry.item)
     }
 
-    /// The domain with the `postmaster@` that can be asked about: that of the newest held refusal because there is no such mailbox,
-    /// or else that of the newest held refusal for another reason.
+    /// The domain for a question about `postmaster@`: that of the newest answer [`Held::Refused`], or else of the newest answer
+    /// [`Held::Denied`].
     pub fn postmaster_domain(&self) -> Option<u64> {
         let newest = |held| self.entries.iter().rfind(|entry| entry.held == held).map(|entry| entry.domain);
         newest(Held::Refused).or_else(|| newest(Held::Denied))
@@ -412,7 +412,7 @@ impl<T> SessionEvidence<T> {
                 self.shown.entry(domain).or_default().refused_again = Some(still);
                 self.tick();
             }
-            // An accept does not count as that of a mailbox before the domain has refused its control recipient: see `on_control`.
+            // An accept counts as that of a mailbox only once the domain has refused its control recipient: see `on_control`.
             ProofQuestion::Postmaster { domain } => {
                 self.postmaster = Some((domain, result));
                 self.tick();

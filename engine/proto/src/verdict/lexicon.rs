@@ -183,7 +183,7 @@ enum Part {
 
 /// The phrases as a tree. Phrases with the same first words share nodes, so one pass over a text finds all phrases.
 struct Index {
-    /// The number of words that a gap may not contain. These words have the lowest numbers.
+    /// How many words a gap may not contain. These words have the lowest numbers.
     barriers: u32,
     /// Every whole word of a phrase, and every word of [`BARRIERS`], with its number.
     numbers: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
@@ -211,7 +211,7 @@ struct Node {
     gap: Option<usize>,
 }
 
-/// Stands in place of a number, for words without one.
+/// Marks a word that has no number in the index.
 const NO_NUMBER: u32 = u32::MAX;
 
 static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(entries()));

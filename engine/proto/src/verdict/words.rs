@@ -237,8 +237,8 @@ impl Words {
     }
 }
 
-/// Whether a noun is ours after a word that means "your" and may also mean "his" (`yours` in data/words.txt): "su servidor" is
-/// ours, but "su cuota" may belong to anyone.
+/// Whether a noun names something of ours if it follows a word that may mean "your" or "his" (`yours` in data/words.txt): "su
+/// servidor" is our server, but "su cuota" may be anyone's quota.
 fn is_only_ours(noun: &str) -> bool {
     matches!(
         noun,
