@@ -288,8 +288,8 @@ impl Asking {
     pub(crate) fn answer_recalled(&self, now: Instant) {
         let groups: Vec<_> = self.state().active.values().cloned().collect();
         for group in groups {
-            // While its only session is being opened, all works of the group wait for the server itself. Otherwise the works that were
-            // not sent wait for the answers about other addresses.
+            // If no session of the group waits for replies about recipients, its sessions are being opened, so all works wait for
+            // the server itself. Otherwise the works that were not sent wait for the replies about other addresses.
             let is_opening = {
                 let state = group.state();
                 state.open > 0 && state.busy == 0

@@ -188,8 +188,8 @@ fn with_planted_fault(start: Start, group: &Group, now: Instant) -> Option<Start
     }
 }
 
-/// A session task, as long as the shard, the site and the group count it. Dropping this at the end of the task, even after a panic,
-/// ends the counting and starts sessions that have waited for that.
+/// Counts a session task in the shard, the site and the group. This is dropped at the end of the task, even after a panic, and then
+/// starts sessions that have waited for room.
 struct CountedTask<R: Runtime> {
     asking: Rc<Asking>,
     group: Rc<Group>,

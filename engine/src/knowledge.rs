@@ -67,7 +67,7 @@ struct SingleRun {
     refused: u32,
 }
 
-/// A mailbox that a host accepted: see the module.
+/// The known mailbox of a host: see the head of this file.
 struct KnownMailbox {
     address: String,
     /// The host counts as having a known mailbox until this instant.

@@ -43,7 +43,7 @@ pub(crate) struct Queue {
     deadlines: [BTreeSet<(Instant, u64)>; CLASSES],
     lanes: Vec<Lane>,
     next: u64,
-    /// The search for a lane begins at this index, modulo the number of lanes. It grows by one with each transaction.
+    /// The search for a lane begins at this index, modulo the number of lanes. Each transaction adds one to the index.
     turn: usize,
     /// For each class, how often in a row it was passed over although works of it waited.
     passed: [u8; CLASSES],

@@ -30,7 +30,7 @@ use engine_proto::dns::lookup::{Lookup, LookupConfig};
 use engine_proto::dns::upstreams::Upstreams;
 use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind, Records, ttl};
 use engine_proto::limits::{
-    DNS_CACHE_BYTES_MAX, DNS_START_PATIENCE, DNS_UPSTREAMS_MAX, SHARD_CACHE_BYTES_MIN,
+    DNS_CACHE_BYTES_MAX, DNS_START_TIMEOUT, DNS_UPSTREAMS_MAX, SHARD_CACHE_BYTES_MIN,
 };
 use engine_proto::outage::Resolvers;
 use ports::{Outbox, Ports, Sent};
@@ -219,17 +219,17 @@ impl<R: Runtime> Resolver<R> {
         Some(inner.cache.borrow_mut().insert(question.clone(), Outcome::clone(&found), R::now()))
     }
 
-    /// Returns why no resolver has answered since the start; `None` if one has. First waits for [`DNS_START_PATIENCE`]. If no
+    /// Returns why no resolver has answered since the start; `None` if one has. First waits for [`DNS_START_TIMEOUT`]. If no
     /// lookup was answered by then, perhaps there was none, or all of them asked about domains with dead name servers. So our own
     /// name is looked up, and its outcome is awaited for the same time.
     pub(crate) async fn silence_at_start(&self) -> Option<Failure> {
         let inner = &self.inner;
-        R::sleep(DNS_START_PATIENCE).await;
+        R::sleep(DNS_START_TIMEOUT).await;
         if inner.health.has_answered() {
             return None;
         }
         let lookup = inner.look_up_uncached(&inner.own_name, &[], R::now());
-        let end = R::now() + DNS_START_PATIENCE;
+        let end = R::now() + DNS_START_TIMEOUT;
         while lookup.ended.borrow().is_none() && R::now() < end {
             R::sleep(TICK).await;
         }

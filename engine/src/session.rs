@@ -158,9 +158,11 @@ impl<R: Runtime> Session<R> {
         if sometimes(Fault::WriteTwice) {
             bytes.extend_from_within(..);
         }
-        self.note('C', &bytes);
+        self.trace_lines('C', &bytes);
         let (result, _) = self.transport.write(bytes, self.deadline()).await;
-        self.judge(result.err());
+        if let Err(error) = result {
+            self.on_error(&error);
+        }
     }
 
     async fn read(&mut self) {
@@ -173,12 +175,12 @@ impl<R: Runtime> Session<R> {
         match result {
             Ok(0) => self.dialog.on_closed(),
             Ok(_) => self.on_bytes(&bytes),
-            Err(error) => self.judge(Some(error)),
+            Err(error) => self.on_error(&error),
         }
     }
 
     fn on_bytes(&mut self, bytes: &[u8]) {
-        self.listen(bytes);
+        self.trace_received(bytes);
         self.answered_at = R::now();
         self.dialog.receive(self.answered_at, bytes);
     }
@@ -196,23 +198,18 @@ impl<R: Runtime> Session<R> {
         self.dialog.on_tls_done(R::now(), result.is_ok());
     }
 
-    fn judge(&mut self, error: Option<io::Error>) {
-        match error {
-            None => {}
-            Some(error) if error.kind() == io::ErrorKind::TimedOut => {
-                // `limit` may come before the deadline of the dialog. So the dialog is told a time at which its own deadline has
-                // passed too.
-                let deadline = self.dialog.deadline().unwrap_or_else(R::now);
-                self.dialog.on_timeout(deadline.max(R::now()));
-                self.dialog.on_closed();
-            }
-            Some(_) => self.dialog.on_closed(),
+    fn on_error(&mut self, error: &io::Error) {
+        if error.kind() == io::ErrorKind::TimedOut {
+            // `limit` may come before the deadline of the dialog, so the dialog gets a time at which its own deadline has passed.
+            let deadline = self.dialog.deadline().unwrap_or_else(R::now);
+            self.dialog.on_timeout(deadline.max(R::now()));
         }
+        self.dialog.on_closed();
     }
 
     /// Adds the complete lines from the server to the trace, and keeps an incomplete line until the rest arrives. Such a line
     /// cannot grow without bound, because the dialog ends the session if a line is too long.
-    fn listen(&mut self, bytes: &[u8]) {
+    fn trace_received(&mut self, bytes: &[u8]) {
         if self.trace.is_none() {
             return;
         }
@@ -223,11 +220,11 @@ impl<R: Runtime> Session<R> {
         }
         lines.extend_from_slice(&bytes[..end]);
         self.received.extend_from_slice(&bytes[end..]);
-        self.note('S', &lines);
+        self.trace_lines('S', &lines);
     }
 
     /// Adds the lines in `bytes` to the trace. `who` is C for us, and S for the server.
-    fn note(&mut self, who: char, bytes: &[u8]) {
+    fn trace_lines(&mut self, who: char, bytes: &[u8]) {
         let Some(trace) = &mut self.trace else { return };
         for line in bytes.split_inclusive(|&byte| byte == b'\n') {
             let line = String::from_utf8_lossy(line);

@@ -101,8 +101,8 @@ impl Main for ShardMain {
     }
 }
 
-/// Awaits a future that `begin` makes. If it panics, the shard goes on with another one, because it cannot do without. What the
-/// future had taken from a queue is dropped, and so answered.
+/// Awaits a future that `begin` makes. If the future panics, awaits a new one, because the shard cannot work without it. The works
+/// that the future had taken from a queue are dropped, and so answered.
 async fn keep_up<R: Runtime, F: Future<Output = ()>>(begin: impl Fn() -> F) {
     while let Err(panic) = AssertUnwindSafe(begin()).catch_unwind().await {
         // Dropping the content of a panic may panic again.

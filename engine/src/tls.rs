@@ -151,9 +151,9 @@ pub(crate) fn client_config() -> Result<Arc<ClientConfig>, rustls::Error> {
     Ok(Arc::new(config))
 }
 
-/// A copy of the configuration with an own store of TLS sessions that can be resumed. Each shard has such a copy, because the lock
-/// of a common store would make the shards wait for each other. Little is lost, because one shard asks all hosts of a site (only
-/// with the profile `lab` there may be several).
+/// A copy of the configuration with its own store of TLS sessions that can be resumed. Each shard has such a copy, because the lock
+/// of a common store would make the shards wait for each other. Little is lost, because one shard asks all hosts of a site (several
+/// may with the profile `lab`).
 pub(crate) fn with_own_store(config: &ClientConfig) -> Arc<ClientConfig> {
     let mut own = config.clone();
     own.resumption = Resumption::default();

@@ -163,11 +163,9 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
             // kept for longer.
             let again =
                 ttl::failure(*why) + if why.may_pass() { Duration::ZERO } else { Duration::from_secs(1) };
-            if work.priority == Priority::Single && again > SINGLE_DNS_RETRY_MAX {
-                work.set_fallback(dns_rule(*why), Some(DNS_FAILURE_TTL));
-            } else {
-                work.set_fallback_for_now(dns_rule(*why), DNS_FAILURE_TTL, again);
-            }
+            let too_long = work.priority == Priority::Single && again > SINGLE_DNS_RETRY_MAX;
+            work.set_fallback(dns_rule(*why), Some(DNS_FAILURE_TTL));
+            work.set_again((!too_long).then_some(again));
             resolution.common.give_up(work, R::now());
         }
         Found::OutOfReach => {

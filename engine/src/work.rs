@@ -24,7 +24,7 @@ pub(crate) const DNS_TIMEOUT: &str = "dns_timeout";
 /// The rule of an address if no resolver could be reached.
 pub(crate) const DNS_UNREACHABLE: &str = "dns_unreachable";
 
-/// An address on its way to a verdict. It is a single pointer, because works are moved often.
+/// An address on its way to a verdict. A work is a single pointer, because it is moved often.
 pub(crate) struct Work(Box<WorkState>);
 
 pub(crate) struct WorkState {
@@ -320,26 +320,10 @@ impl Work {
         self.fallback.observed = self.observation(host, reply);
     }
 
-    /// Like [`Work::set_fallback_by_reply`], but for a failure that has probably passed after `again`.
-    pub(crate) fn set_fallback_by_reply_for_now(
-        &mut self,
-        rule: &'static str,
-        retry_after: Duration,
-        again: Duration,
-    ) {
-        self.set_fallback_by_reply(rule, Some(retry_after));
-        self.again = Some(again);
-    }
-
-    /// Like [`Work::set_fallback`], but for a failure that has probably passed after `again`.
-    pub(crate) fn set_fallback_for_now(
-        &mut self,
-        rule: &'static str,
-        retry_after: Duration,
-        again: Duration,
-    ) {
-        self.set_fallback(rule, Some(retry_after));
-        self.again = Some(again);
+    /// Says when the cause of the fallback has probably passed: after this delay, another try from the start may give more. `None`:
+    /// another try would not help. Call this after the fallback was set, because setting it forgets an earlier delay.
+    pub(crate) fn set_again(&mut self, after: Option<Duration>) {
+        self.again = after;
     }
 
     /// Allows one more try from the start, even if the work has had one, because the cause of that try has passed.

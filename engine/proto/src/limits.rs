@@ -194,7 +194,7 @@ pub const DNS_PROVEN_IN_A_ROW: u32 = 20;
 pub const DNS_PROVEN_WINDOW: Duration = Duration::from_secs(10);
 /// If the resolvers are silent for this time after the start, they are asked about our own name. If this gets no answer within the
 /// same time again, a warning names the resolvers.
-pub const DNS_START_PATIENCE: Duration = Duration::from_secs(2);
+pub const DNS_START_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval between the tests of resolvers that deny everything. After checking whether they do, a shard begins no other check for
 /// this time.
 pub const DNS_DENIAL_TEST_INTERVAL: Duration = Duration::from_secs(1);

@@ -22,7 +22,8 @@ fn a_work_that_may_begin_anew_does_so_if_another_work_arrives_while_no_route_is_
     let group = asking.group(&plan, now).expect("a source");
     let mut deferred = work(&client, "a@a.example", Priority::List);
     deferred.tried = 1;
-    deferred.set_fallback_by_reply_for_now("for-now", ROUTE_DOWN, TRANSIENT_WAIT);
+    deferred.set_fallback_by_reply("for-now", Some(ROUTE_DOWN));
+    deferred.set_again(Some(TRANSIENT_WAIT));
     group.enqueue(deferred);
     group.route_state(0).set_down(now + ROUTE_DOWN, "test");
     receive::<Monoio>(&asking, work(&client, "b@a.example", Priority::List), &plan, now);

@@ -271,7 +271,8 @@ fn unclear(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearC
         let single = work.priority == Priority::Single;
         let again = if single { context.asking.common.single_retry() } else { TRANSIENT_WAIT };
         context.remember_control_reply(&mut work, control);
-        work.set_fallback_by_reply_for_now(rule, retry_after, again);
+        work.set_fallback_by_reply(rule, Some(retry_after));
+        work.set_again(Some(again));
         work.may_begin_anew();
         return context.asking.common.give_up(work, now);
     }

@@ -78,10 +78,8 @@ pub(super) fn answered(
             come_back(group, work, said.rule, now);
         }
         RecipientEffect::OnceMore => {
-            match again_after(asking, &work, reply) {
-                Some(again) => work.set_fallback_by_reply_for_now(said.rule, ROUTE_DOWN, again),
-                None => work.set_fallback_by_reply(said.rule, Some(ROUTE_DOWN)),
-            }
+            work.set_fallback_by_reply(said.rule, Some(ROUTE_DOWN));
+            work.set_again(again_after(asking, &work, reply));
             ask_other_hosts(context, work, &said);
         }
         RecipientEffect::OtherHosts => {

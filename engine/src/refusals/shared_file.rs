@@ -60,9 +60,9 @@ pub(super) struct ByteLock {
 
 impl SharedFile {
     /// The longest wait for [`CHANGE_BYTE`] while the engine runs.
-    pub(super) const PATIENCE: Duration = Duration::from_millis(20);
+    pub(super) const CHANGE_TIMEOUT: Duration = Duration::from_millis(20);
     /// The longest wait for [`CHANGE_BYTE`] when a run begins or ends.
-    pub(super) const OPEN_PATIENCE: Duration = Duration::from_secs(2);
+    pub(super) const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 
     /// Opens the file. With `may_create`, creates a missing file.
     pub(super) fn open(path: &Path, may_create: bool) -> Result<SharedFile, TableFault> {

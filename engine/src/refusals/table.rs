@@ -145,7 +145,7 @@ impl RefusalTable {
         may_create: bool,
     ) -> Result<RefusalTable, TableFault> {
         let mut file = SharedFile::open(path, may_create)?;
-        let change = file.begin_change(SharedFile::OPEN_PATIENCE)?;
+        let change = file.begin_change(SharedFile::OPEN_TIMEOUT)?;
         let alive = file.others()?;
         let memory = file.map(alive != 0)?;
         let run = file.claim(alive)?;
@@ -195,12 +195,12 @@ impl RefusalTable {
         if kept.is_empty() {
             return true;
         }
-        let Some(_places) = self.change(SharedFile::OPEN_PATIENCE) else { return false };
+        let Some(_places) = self.change(SharedFile::OPEN_TIMEOUT) else { return false };
         self.merge(kept, step);
         true
     }
 
-    /// The caller has the right to change the table. Otherwise two runs could give one place to two sites.
+    /// The caller must have the right to change the table. Otherwise two runs could give one place to two sites.
     fn merge(&self, kept: &[KeptRefusals], step: u64) {
         for site in kept {
             let counts = |kept: &&_| StepCell::default().at_least(**kept).kept(step).is_some();
@@ -252,7 +252,7 @@ impl RefusalTable {
             return;
         }
         // If another run has the lock for too long, the removal is left to the next call.
-        let Some(_places) = self.change(SharedFile::PATIENCE) else { return };
+        let Some(_places) = self.change(SharedFile::CHANGE_TIMEOUT) else { return };
         if let Ok(alive) = file.others() {
             self.settle_ended(!(alive | own), self.step());
         }
@@ -281,7 +281,7 @@ impl RefusalTable {
     /// Finds the place of a site, or gives it one. `None` if no place can be had, or if another run keeps the table locked for too
     /// long.
     pub(super) fn place_of(&self, key: u64, step: u64) -> Option<usize> {
-        let _places = self.change(SharedFile::PATIENCE)?;
+        let _places = self.change(SharedFile::CHANGE_TIMEOUT)?;
         self.give_place(key, step)
     }
 
@@ -450,7 +450,7 @@ impl RefusalTable {
 impl Drop for RefusalTable {
     fn drop(&mut self) {
         // If the table stays locked for too long, another run does this later, in `join` or [`RefusalTable::settle_killed`].
-        if let (Some(_), Some(_places)) = (&self.file, self.change(SharedFile::OPEN_PATIENCE)) {
+        if let (Some(_), Some(_places)) = (&self.file, self.change(SharedFile::OPEN_TIMEOUT)) {
             self.settle_ended(1 << self.run, self.step());
         }
     }

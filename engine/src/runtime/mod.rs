@@ -47,7 +47,7 @@ pub(crate) trait Runtime: Sized + 'static {
     /// Starts a task on this thread. If the task panics, the other tasks go on.
     fn spawn(task: impl Future<Output = ()> + 'static);
 
-    /// Called for a panic that was caught in a part of a shard that then begins again. The panic of a task needs no call.
+    /// Called after a panic in a part of a shard that then begins again. Panics of tasks are handled without this call.
     fn on_panic() {
         log_panic();
     }

@@ -108,8 +108,7 @@ impl RouteState {
         self.plain_only
     }
 
-    /// STARTTLS or the TLS handshake failed, so further sessions do without TLS. Several sessions that were opened at the same time
-    /// may fail; this shows no more than one that fails.
+    /// STARTTLS or the TLS handshake failed, so further sessions do without TLS.
     pub(crate) fn set_plain_only(&mut self) {
         self.plain_only = true;
     }

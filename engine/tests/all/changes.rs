@@ -1,6 +1,6 @@
 //! A server that begins to accept everyone during each session.
 
-use crate::support::{answer, engine, submit, world};
+use crate::support::{answer, ask, engine, submit, world};
 use engine::Priority;
 use engine::config::Pace;
 use engine::proto::verdict::Reason;
@@ -26,5 +26,23 @@ fn a_session_that_has_changed_is_left_before_it_counts_twice() {
         let finding = answer.result.expect("a finding");
         assert_eq!(finding.reason, Reason::MailboxExists, "{}: {:#?}", finding.rule, answer.trace);
     }
+    engine.stop();
+}
+
+#[test]
+fn a_refusal_that_a_session_doubts_is_left_to_another_session() {
+    let net = world(WORLD);
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(2);
+    // The session refuses the first row, and then accepts the second one and the control recipient. So the host has changed, and it
+    // has no known mailbox.
+    ["gone", "other"].iter().zip(0..).for_each(|(local, row)| {
+        submit(&client, row, &format!("{local}@forgetful.example"), Priority::List);
+    });
+    (0..2).for_each(|_| drop(answer(&client)));
+    let trace = ask(&client, "ghost@forgetful.example", Priority::Single).trace.join("\n");
+    let sessions: Vec<_> =
+        trace.split("connect ").map(|session| session.matches("RCPT TO:<ghost@").count()).collect();
+    assert!(sessions.len() > 2 && sessions.iter().all(|&times| times <= 1), "{trace}");
     engine.stop();
 }

@@ -72,7 +72,7 @@ pub enum RecipientEffect {
     NextTransaction,
     /// The recipient is asked about in another session, at most [`RETURNS_MAX`](crate::limits::RETURNS_MAX) times.
     AnotherSession {
-        /// Whether that session has to use another address of the site.
+        /// Whether that session has to use another route.
         other_route: bool,
     },
     /// The cause of the reply is temporary. The other hosts are asked. If no host gives an answer and the check can wait, mailprobe

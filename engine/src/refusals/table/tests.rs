@@ -306,7 +306,7 @@ fn counts_are_taken_over_only_with_the_right_to_give_places() {
     let (first, second) = (folder.open(), folder.open());
     let step = first.step();
     let kept = [KeptRefusals { key: KEY, steps: vec![KeptStep { step, refused: 7, accepted: 1 }] }];
-    let right = second.change(SharedFile::PATIENCE).unwrap();
+    let right = second.change(SharedFile::CHANGE_TIMEOUT).unwrap();
     assert!(!first.take_over(&kept, step) && first.take_over(&[], step));
     assert_eq!(totals(&first, KEY), (0, 0));
     drop(right);
