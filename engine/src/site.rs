@@ -35,9 +35,9 @@ use crate::refusals::BudgetKey;
 use crate::work::{Plan, PlannedRoute, Work};
 use engine_proto::limits::{
     BULK_PATIENCE, GROUP_IDLE, GROUP_IDLE_FRESH, MX_ADDRESSES_MAX, PROVEN_ANSWERS_A_SESSION, REST_SHORT,
-    RETURNS_MAX, ROUTE_DOWN, ROUTES_MAX, SINGLE_PATIENCE, SITE_LAST_TRY, SITE_SESSIONS_MIN,
-    SITE_WORKS_A_SESSION, SITES_TO_FILL, SLOW_GROUP_AFTER, SLOW_GROUP_SHARES_MAX, STUCK_AFTER,
-    STUCK_SESSIONS_MAX, UNPROVEN_SESSION_AFTER,
+    RETURNS_MAX, ROUTES_MAX, SINGLE_PATIENCE, SITE_LAST_TRY, SITE_SESSIONS_MIN, SITE_WORKS_A_SESSION,
+    SITES_TO_FILL, SLOW_GROUP_AFTER, SLOW_GROUP_SHARES_MAX, STUCK_AFTER, STUCK_SESSIONS_MAX,
+    UNPROVEN_SESSION_AFTER,
 };
 use engine_proto::pace::{SitePace, Start};
 pub(crate) use held::{SessionNotes, SessionWorks, UnclearControl};
@@ -356,7 +356,7 @@ impl Group {
         for (index, known) in self.state().routes.iter().enumerate() {
             if let Some(rule) = known.shut_rule(work.address.domain(), now) {
                 work.tried |= 1 << index;
-                work.set_fallback_at(&self.routes[index].host, None, rule, ROUTE_DOWN);
+                work.set_fallback_at(&self.routes[index].host, None, rule);
             }
         }
     }
@@ -479,7 +479,7 @@ impl Group {
             let mut down =
                 untried.filter_map(|(_, (known, route))| Some((known, route, known.down_rule(now)?)));
             if let Some((known, route, rule)) = down.next_back() {
-                work.set_fallback_at(&route.host, known.down_reply(now), rule, ROUTE_DOWN);
+                work.set_fallback_at(&route.host, known.down_reply(now), rule);
             }
         }
         taken
@@ -527,7 +527,7 @@ impl Group {
         }
         for mut work in queue.take_singles(1 << route) {
             work.tried |= 1 << route;
-            work.set_fallback_at(&self.routes[route].host, None, rule, ROUTE_DOWN);
+            work.set_fallback_at(&self.routes[route].host, None, rule);
             queue.push_back(work);
         }
         true

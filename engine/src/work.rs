@@ -9,6 +9,7 @@ use crate::quota::SiteAdmission;
 use crate::{Answer, Finding, Observation, Outage, Priority, Request};
 use crossbeam::queue::SegQueue;
 use engine_proto::address::Address;
+use engine_proto::limits::ROUTE_DOWN;
 use engine_proto::retry::may_tell_more;
 use engine_proto::verdict::classify::Classification;
 use engine_proto::verdict::evidence::Held;
@@ -307,16 +308,10 @@ impl Work {
         self.fallback.observed = self.latest_reply.clone();
     }
 
-    /// Like [`Work::set_fallback`], but for a host that was not asked about the address. `reply` is the reply because of which it
-    /// was not asked, such as its greeting, if there was one.
-    pub(crate) fn set_fallback_at(
-        &mut self,
-        host: &str,
-        reply: Option<ObservedReply>,
-        rule: &'static str,
-        retry_after: Duration,
-    ) {
-        self.set_fallback(rule, Some(retry_after));
+    /// Like [`Work::set_fallback`], but for a host that gave no reply about the address. A later check may ask it after
+    /// [`ROUTE_DOWN`]. `reply` is the reply because of which the host was not asked, such as its greeting, if there was one.
+    pub(crate) fn set_fallback_at(&mut self, host: &str, reply: Option<ObservedReply>, rule: &'static str) {
+        self.set_fallback(rule, Some(ROUTE_DOWN));
         self.fallback.observed = self.observation(host, reply);
     }
 
@@ -447,8 +442,6 @@ mod tests {
     use super::*;
     use engine_proto::verdict::Scope;
 
-    const SHORT: Duration = Duration::from_secs(1);
-
     /// The host and the reply code in the finding that a work has after these steps.
     fn observed(priority: Priority, steps: impl FnOnce(Work)) -> Option<(String, Option<u16>)> {
         let client = testing::mailbox();
@@ -465,7 +458,7 @@ mod tests {
         let at = |host: &str, code| Some((host.to_owned(), code));
         let deferred = |work: &mut Work| {
             work.remember_reply("mx1", || reply(450));
-            work.set_fallback_by_reply("for-now", Some(SHORT));
+            work.set_fallback_by_reply("for-now", Some(ROUTE_DOWN));
         };
         // A verdict that depends on the latest reply has the observation of this reply. The fallback keeps the observation that it
         // was set with.
@@ -489,7 +482,7 @@ mod tests {
         assert_eq!(
             single(&|mut work| {
                 deferred(&mut work);
-                work.set_fallback_at("mx2", None, "no_connection", SHORT);
+                work.set_fallback_at("mx2", None, "no_connection");
                 work.give_up();
             }),
             at("mx2", None)
@@ -497,7 +490,7 @@ mod tests {
         assert_eq!(
             single(&|mut work| {
                 deferred(&mut work);
-                work.set_fallback_at("mx2", Some(reply(554)), "blocklist", SHORT);
+                work.set_fallback_at("mx2", Some(reply(554)), "blocklist");
                 work.give_up();
             }),
             at("mx2", Some(554))

@@ -114,7 +114,7 @@ pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tal
         context.remember_reply(&mut work, reply, &said, context.now);
         work.set_fallback_by_reply(said.rule, Some(ROUTE_DOWN));
     } else {
-        work.set_fallback_at(&context.route().host, None, rule, ROUTE_DOWN);
+        work.set_fallback_at(&context.route().host, None, rule);
     }
     // If the session got answers before, the work was probably not the cause, so this does not count.
     work.returns += u8::from(tally.answers == 0);

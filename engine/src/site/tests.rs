@@ -3,6 +3,7 @@
 use super::*;
 use crate::Priority;
 use crate::work::testing::{answer, mailbox, work};
+use engine_proto::limits::ROUTE_DOWN;
 use engine_proto::pace::{Ceiling, Profile};
 use engine_proto::verdict::Reason;
 use std::sync::Arc;
