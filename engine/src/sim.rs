@@ -262,7 +262,7 @@ impl Run {
             runtime::Sim::spawn(main.run::<runtime::Sim>());
         }
         for (at, request) in arrivals {
-            self.submit_later(at, request);
+            submit_later(&self.waiting, &self.unsubmitted, at, request);
         }
         self.take_answers(world);
         let mut submit = |index: u32| self.submit(world, index);
@@ -296,10 +296,6 @@ impl Run {
             spins: first.spins || last.spins,
             broken: invariants::take_broken(),
         }
-    }
-
-    fn submit_later(&self, at: Duration, request: Request) {
-        submit_later(&self.waiting, &self.unsubmitted, at, request);
     }
 
     fn submit<W: World>(&self, world: &Rc<RefCell<W>>, index: u32) {

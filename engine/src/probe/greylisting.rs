@@ -89,8 +89,6 @@ impl Recipients for Introduced {
         true
     }
 
-    fn on_timeout(&mut self, _context: &ProbeContext<'_>) {}
-
     fn on_cut_off(
         &mut self,
         context: &ProbeContext<'_>,

@@ -296,8 +296,6 @@ impl Recipients for Questions {
         true
     }
 
-    fn on_timeout(&mut self, _context: &ProbeContext<'_>) {}
-
     fn on_cut_off(
         &mut self,
         context: &ProbeContext<'_>,

@@ -61,13 +61,7 @@ pub(super) fn room<R: Runtime>(
         // allowed refusals are kept for the proof. `wanted` is the number of domains that need a control recipient.
         let kept = match wanted {
             // The session holds nothing yet. It will need a control recipient, and `postmaster@` if there is no known mailbox.
-            0 if holds_none => {
-                if context.has_known_mailbox(None) {
-                    1
-                } else {
-                    2
-                }
-            }
+            0 if holds_none => 1 + usize::from(!context.has_known_mailbox(None)),
             0 => 1,
             // If a control recipient is refused in unclear words, the proof also needs a second one and a known mailbox.
             wanted => wanted + 2,

@@ -43,7 +43,7 @@ pub(super) trait Recipients {
     fn put_back(&mut self, context: &ProbeContext<'_>) -> bool;
 
     /// The transaction has taken too long, and we end the session. This does not count against the host.
-    fn on_timeout(&mut self, context: &ProbeContext<'_>);
+    fn on_timeout(&mut self, _context: &ProbeContext<'_>) {}
 
     /// The session ended during the transaction, as `closure` says. This may count against the host. Works without a reply are put
     /// back or answered.
