@@ -273,14 +273,16 @@ impl Asking {
         }
     }
 
-    /// Answers the works with a deadline that has passed.
+    /// Answers the works with a deadline that has passed, and rows of batches at sites that give no answer.
     pub(crate) fn answer_expired(&self, now: Instant) {
         let state = &mut *self.state();
         state.active.retain(|_, group| group.is_active());
         let is_swept = |group: &Rc<Group>| !group.is_active() || state.active.contains_key(&group.number);
         holds(Invariant::GroupActive, || state.groups.values().all(is_swept));
         for group in state.active.values() {
-            group.take_expired(now).into_iter().for_each(|work| self.shared().give_up(work, now));
+            let unanswered = group.take_unanswered(now);
+            let works = unanswered.into_iter().chain(group.take_expired(now));
+            works.for_each(|work| self.shared().give_up(work, now));
         }
     }
 

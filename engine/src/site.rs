@@ -24,6 +24,7 @@ mod alike;
 mod held;
 mod operators;
 mod route;
+mod taken;
 
 use crate::Priority;
 use crate::faults::{Fault, planted, sometimes};
@@ -193,8 +194,8 @@ impl Site {
     }
 
     /// Admits a patient work, or returns it as `Err` if the site is full. `tickets_max`: how many works the whole engine may have.
-    /// A single check, or a work that is admitted already, is returned as it is. While the site does nothing but push back, the
-    /// deadline is at most [`BULK_PATIENCE`] after the first push-back, or [`SITE_LAST_TRY`] from now if later.
+    /// A single check, or a work that is admitted already, is returned as it is. While the site gives no answer, the deadline
+    /// is at most [`BULK_PATIENCE`] after that began, or [`SITE_LAST_TRY`] from now if later.
     pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
         let any = planted(Fault::Break(Invariant::AdmittedHere));
         let is_here = work.admission.as_ref().is_some_and(|admission| any || self.quota.has(admission));
@@ -202,13 +203,13 @@ impl Site {
             return Ok(work);
         }
         let pace = &self.state().pace;
-        if let Some(since) = pace.pushing_since() {
+        if let Some(since) = pace.silent_since() {
             work.deadline = work.deadline.min((since + BULK_PATIENCE).max(now + SITE_LAST_TRY));
         }
         let sessions = (pace.sessions() as usize).max(SITE_SESSIONS_MIN);
         let wanted = sessions.saturating_mul(SITE_WORKS_A_SESSION);
         let Some(admission) =
-            self.quota.enter(wanted.min(tickets_max / SITES_TO_FILL).max(SITE_WORKS_A_SESSION))
+            self.quota.enter(wanted.min(tickets_max / SITES_TO_FILL).max(SITE_WORKS_A_SESSION), now)
         else {
             return Err(work);
         };
@@ -424,42 +425,12 @@ impl Group {
         RefMut::map(self.state(), |group| &mut *group.sessions[session])
     }
 
-    /// Takes all works with a deadline that has passed. This includes works that a session asks about, and works with an answer
-    /// that a session holds.
-    pub(crate) fn take_expired(&self, now: Instant) -> Vec<Work> {
-        let state = &mut *self.state();
-        let mut expired = state.queue.take_expired(now);
-        expired.extend(state.take_in_order(|works| (works.asked_at, works.in_flight.take_expired(now))));
-        let is_over = |work: &Work| work.deadline <= now;
-        expired.extend(state.take_in_order(|works| (works.begun_at, works.evidence.take_where(is_over))));
-        expired
-    }
-
-    pub(crate) fn take_all_waiting(&self) -> Vec<Work> {
-        self.state().queue.take_all()
-    }
-
-    /// Takes the waiting works for which the condition holds.
-    pub(crate) fn take_waiting(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
-        self.state().queue.take_where(&is_such)
-    }
-
-    /// Takes the works for which the condition holds. This includes works that a session asks about, and works with an answer that
-    /// a session holds.
-    pub(crate) fn take_where(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
-        let state = &mut *self.state();
-        let mut taken = state.queue.take_where(&is_such);
-        taken.extend(state.take_in_order(|works| (works.asked_at, works.in_flight.take_where(&is_such))));
-        taken.extend(state.take_in_order(|works| (works.begun_at, works.evidence.take_where(&is_such))));
-        taken
-    }
-
     /// Whether single checks should not wait here: for at least [`REST_SHORT`] the site has done nothing but push back, its pause
     /// goes on for longer than [`REST_SHORT`], and the group has at most one session.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
         let site = self.site.state();
         let shut = site.pace.pause(now).is_some_and(|until| until > now + REST_SHORT);
-        let long = site.pace.pushing_since().is_some_and(|since| now >= since + REST_SHORT);
+        let long = site.pace.silent_since().is_some_and(|since| now >= since + REST_SHORT);
         shut && long && site.groups[self.slot].open <= 1
     }
 

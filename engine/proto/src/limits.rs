@@ -327,8 +327,8 @@ pub const SITE_SESSIONS_MIN: usize = 10;
 /// One site gets at most the number of tickets divided by this, but at least [`SITE_WORKS_A_SESSION`]. So it takes several sites to
 /// fill the engine with patient works.
 pub const SITES_TO_FILL: usize = 4;
-/// How long a new patient work waits for a single try at a site that has only pushed back for [`BULK_PATIENCE`]: long enough for
-/// the longest pause and the try.
+/// How long a new patient work waits for a single try at a site that has given no answer for [`BULK_PATIENCE`]: long enough for the
+/// longest pause and the try. A row of a batch comes back after this time if the site has given no answer for as long.
 pub const SITE_LAST_TRY: Duration = Duration::from_secs(90);
 /// The longest rest or pause that is worth waiting for. If a preferred host rests for no longer than this, patient works wait for
 /// it and do not go to a backup. If a site pauses for no longer than this, single checks wait for it.
@@ -443,8 +443,8 @@ const _: () =
 
 /// How long a single check may take in all. A client waits for it.
 pub const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
-/// How long a row of a batch or list may take in all. After that, the row is answered with what is known. If a site has only pushed
-/// back for this time, new rows wait only for a single try at the site.
+/// How long a row of a batch or list may take in all. After that, the row is answered with what is known. If a site has given
+/// no answer for this time, new rows wait only for a single try at the site.
 pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
 /// If a transient reply names an interval up to this, a single check is asked about once more, after
 /// [`crate::retry::SINGLE_RETRY_MIN`] or a little later. If the interval is longer, there is no second try.

@@ -92,8 +92,8 @@ pub struct SitePace {
     pushes: u32,
     /// The fraction of the rate of new sessions that is allowed now, halved each time that the site says that we are too fast.
     share: f64,
-    /// Since when the site has only pushed back, without an answer for a recipient.
-    pushing_since: Option<Instant>,
+    /// Since when the site has given no answer for a recipient, although it was asked or has pushed back.
+    silent_since: Option<Instant>,
 }
 
 impl SitePace {
@@ -115,7 +115,7 @@ impl SitePace {
             paused_until: None,
             pushes: 0,
             share: 1.0,
-            pushing_since: None,
+            silent_since: None,
         }
     }
 
@@ -158,9 +158,14 @@ impl SitePace {
         self.paused_until.filter(|&until| until > now)
     }
 
-    /// Since when the site has only pushed back, without an answer for a recipient.
-    pub fn pushing_since(&self) -> Option<Instant> {
-        self.pushing_since
+    /// The site is asked about recipients.
+    pub fn on_asked(&mut self, now: Instant) {
+        self.silent_since.get_or_insert(now);
+    }
+
+    /// Since when the site has given no answer for a recipient, although it was asked or has pushed back.
+    pub fn silent_since(&self) -> Option<Instant> {
+        self.silent_since
     }
 
     /// Whether this pace is as good as a new one: the site has not pushed back, no limit was learned, and all session starts are
@@ -170,7 +175,7 @@ impl SitePace {
         let learned = [&self.errors, &self.recipients, &self.transactions, &self.transaction_recipients];
         self.never_pushed
             && self.share >= 1.0
-            && self.pushing_since.is_none()
+            && self.silent_since.is_none()
             && self.pause(now).is_none()
             && self.starts >= self.starts_max()
             && self.budget >= PACE_ERRORS_INITIAL.min(self.ceiling.session_refusals)
@@ -187,9 +192,9 @@ impl SitePace {
         self.starts -= 1.0;
     }
 
-    /// The site replied to a RCPT, in whatever way, so it does not only push back.
+    /// The site replied to a RCPT, in whatever way, so it is not silent.
     pub fn on_answer(&mut self) {
-        self.pushing_since = None;
+        self.silent_since = None;
     }
 
     /// A transaction ended as it should, with answers for this number of recipients.
@@ -215,7 +220,7 @@ impl SitePace {
             return;
         }
         self.halve(open);
-        self.pushing_since.get_or_insert(now);
+        self.on_asked(now);
         let pause = PACE_PAUSE_MIN.saturating_mul(1 << self.pushes.min(10)).min(PACE_PAUSE_MAX);
         self.pushes = self.pushes.saturating_add(1);
         let spread = 0.75 + (entropy % 1024) as f64 / 2048.0;

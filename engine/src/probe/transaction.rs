@@ -115,6 +115,7 @@ pub(super) async fn run<R: Runtime>(
     state.tarpit.on_begin(R::now());
     let (mut after, mut answers, mut refusals) = (NextStep::Open, 0, 0);
     let (site, host) = (&place.group.site, &place.route().host);
+    site.state().pace.on_asked(R::now());
     let waits_out_tarpits = site.state().pace.ceiling().waits_out_tarpits;
     let end = loop {
         let event = session.next().await;

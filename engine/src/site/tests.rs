@@ -168,6 +168,28 @@ fn somebody_waits_for_a_site_that_answers_at_times_and_not_for_one_that_only_pus
 }
 
 #[test]
+fn rows_of_batches_come_back_from_a_site_that_gives_no_answer() {
+    let (client, now) = (mailbox(), Instant::now());
+    let group = group("example", now);
+    group.site.state().pace.on_asked(now);
+    for priority in [Priority::Batch, Priority::List, Priority::Single] {
+        let admitted = group.site.admit(work(&client, "a@a.example", priority), 1_000, now);
+        group.enqueue(admitted.unwrap_or_else(|_| panic!("no room")));
+    }
+    let late = now + SITE_LAST_TRY;
+    assert!(group.take_unanswered(late - Duration::from_millis(1)).is_empty());
+    group.take_unanswered(late).into_iter().for_each(Work::give_up);
+    assert_eq!(answer(&client), Some((Reason::Unverifiable, "no_answer_in_time", true)));
+    let admitted = group.site.admit(work(&client, "b@a.example", Priority::Batch), 1_000, late);
+    group.enqueue(admitted.unwrap_or_else(|_| panic!("no room")));
+    assert!(group.take_unanswered(late).is_empty(), "it has not been tried");
+    group.site.state().pace.on_answer();
+    assert!(group.take_unanswered(late + SITE_LAST_TRY).is_empty());
+    assert_eq!(group.waiting(), 3);
+    group.take_all_waiting().into_iter().for_each(Work::give_up);
+}
+
+#[test]
 fn an_ipv4_address_of_the_same_host_is_tried_where_ipv6_is_refused() {
     let now = Instant::now();
     let route = |host: &str, address: &str| PlannedRoute {

@@ -1,0 +1,64 @@
+//! Works that leave a group out of turn: at their deadline, because their site gives no answer, or because their clients take them
+//! back.
+
+use super::Group;
+use crate::Priority;
+use crate::work::Work;
+use engine_proto::limits::{ROUTE_DOWN, SITE_LAST_TRY};
+use std::time::Instant;
+
+impl Group {
+    /// Takes all works with a deadline that has passed. This includes works that a session asks about, and works with an answer
+    /// that a session holds.
+    pub(crate) fn take_expired(&self, now: Instant) -> Vec<Work> {
+        let state = &mut *self.state();
+        let mut expired = state.queue.take_expired(now);
+        expired.extend(state.take_in_order(|works| (works.asked_at, works.in_flight.take_expired(now))));
+        let is_over = |work: &Work| work.deadline <= now;
+        expired.extend(state.take_in_order(|works| (works.begun_at, works.evidence.take_where(is_over))));
+        expired
+    }
+
+    /// Takes the rows of batches that wait or are asked about, if both they and the site have waited for [`SITE_LAST_TRY`] without any
+    /// answer of the site. Their client decides when they come again.
+    pub(crate) fn take_unanswered(&self, now: Instant) -> Vec<Work> {
+        let is_long = |since: Instant| now >= since + SITE_LAST_TRY;
+        let rule = {
+            let site = self.site.state();
+            if !site.pace.silent_since().is_some_and(is_long) {
+                return Vec::new();
+            }
+            site.pushed
+        };
+        let is_late = |work: &Work| {
+            let admitted = work.admission.as_ref().is_some_and(|admission| is_long(admission.at));
+            work.priority == Priority::Batch && admitted
+        };
+        let state = &mut *self.state();
+        let mut taken = state.queue.take_where(is_late);
+        taken.extend(state.take_in_order(|works| (works.asked_at, works.in_flight.take_where(is_late))));
+        for work in taken.iter_mut().filter(|work| work.fallback.retry_after.is_none()) {
+            work.set_fallback(rule, Some(ROUTE_DOWN));
+        }
+        taken
+    }
+
+    pub(crate) fn take_all_waiting(&self) -> Vec<Work> {
+        self.state().queue.take_all()
+    }
+
+    /// Takes the waiting works for which the condition holds.
+    pub(crate) fn take_waiting(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
+        self.state().queue.take_where(&is_such)
+    }
+
+    /// Takes the works for which the condition holds. This includes works that a session asks about, and works with an answer that
+    /// a session holds.
+    pub(crate) fn take_where(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
+        let state = &mut *self.state();
+        let mut taken = state.queue.take_where(&is_such);
+        taken.extend(state.take_in_order(|works| (works.asked_at, works.in_flight.take_where(&is_such))));
+        taken.extend(state.take_in_order(|works| (works.begun_at, works.evidence.take_where(&is_such))));
+        taken
+    }
+}
