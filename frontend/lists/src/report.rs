@@ -7,7 +7,7 @@ mod plot;
 use crate::numbers::{counted, grouped, percent};
 use crate::words::{self, sentence};
 use crate::{Class, Domains, domain_text};
-use api::Reason;
+use api::{CauseWords, Reason, UnverifiableCause};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use plot::{Bar, bars, share_bar};
 
@@ -47,6 +47,8 @@ pub struct Report {
     pub settled: Vec<ReportRule>,
     /// Other unverifiable rows: their number, and why their rule is unknown.
     pub unexplained: Vec<(u64, &'static str)>,
+    /// Whether the numbers of unverifiable rows, by rule, are numbers of different addresses.
+    pub by_address: bool,
     /// Number of columns of addresses. With several, the counts of rows are counts of cells.
     pub columns: usize,
     /// Number of empty rows, or cells, among those that are undeliverable.
@@ -95,6 +97,24 @@ impl Report {
         };
         self.domains = domains.sorted().into_iter().map(of).collect();
         self.uncounted_rows = domains.others().rows;
+    }
+
+    /// Takes the causes of a number of unverifiable different addresses.
+    pub fn set_causes(&mut self, causes: &[(UnverifiableCause, u64)], unverifiable: u64) {
+        let rule = |&(cause, rows): &(UnverifiableCause, u64)| {
+            let CauseWords { meaning, advice } = cause.words();
+            let name = serde_json::to_value(cause).unwrap_or_default();
+            let rule = name.as_str().unwrap_or_default().to_owned();
+            ReportRule { rule, rows, meaning: meaning.into(), advice: advice.into() }
+        };
+        let mut rules: Vec<ReportRule> = causes.iter().map(rule).collect();
+        rules.sort_by_key(|rule| std::cmp::Reverse(rule.rows));
+        let unknown = unverifiable.saturating_sub(rules.iter().map(|rule| rule.rows).sum());
+        (self.left, self.settled) =
+            rules.into_iter().partition(|rule| rule.advice.starts_with("check again"));
+        self.unexplained =
+            [(unknown, "no cause is stored")].into_iter().filter(|(rows, _)| *rows > 0).collect();
+        self.by_address = true;
     }
 
     fn rows(&self) -> u64 {
@@ -256,11 +276,15 @@ fn unverifiable(report: &Report) -> Markup {
     let all = sum(&report.left)
         + sum(&report.settled)
         + report.unexplained.iter().map(|(rows, _)| rows).sum::<u64>();
+    let (unit, unit_title) = match report.by_address {
+        true => ("different addresses", "Different addresses"),
+        false => (report.unit(), report.unit_title()),
+    };
     html! {
         section {
-            h2 { "Unverifiable " (report.unit()) }
+            h2 { "Unverifiable " (unit) }
             table.words {
-                thead { tr { th { "Rule" } th { "Cause" } th { "Next step" } th.number { (report.unit_title()) } } }
+                thead { tr { th { "Rule" } th { "Cause" } th { "Next step" } th.number { (unit_title) } } }
                 @for (title, rules, command) in groups.iter().filter(|(_, rules, _)| !rules.is_empty()) {
                     tbody {
                         tr { th colspan="3" { (title) @if let Some(command) = command { ": " code { (command) } } } th.number { (grouped(sum(rules))) } }
@@ -278,7 +302,7 @@ fn unverifiable(report: &Report) -> Markup {
                     @for (rows, why) in &report.unexplained {
                         tr { td colspan="3" { (sentence(why)) } td.number { (grouped(*rows)) } }
                     }
-                    tr { td colspan="3" { "All unverifiable " (report.unit()) } td.number { (grouped(all)) } }
+                    tr { td colspan="3" { "All unverifiable " (unit) } td.number { (grouped(all)) } }
                 }
             }
         }
@@ -376,6 +400,7 @@ mod tests {
             left: vec![ReportRule { rule: evil.into(), rows: 2, meaning: evil.into(), advice: evil.into() }],
             settled: vec![ReportRule { rows: 5, ..ReportRule::default() }],
             unexplained: vec![(3, "why")],
+            by_address: false,
             columns: 1,
             empty: 0,
             facts: vec![("Files".into(), evil.into())],
@@ -423,6 +448,22 @@ mod tests {
         }
         assert!(page.contains("Green: deliverable. Red: undeliverable. Grey: unknown."));
         assert!(page.contains("<a href=\"/lists/lst_1\">Back to the list</a>"));
+    }
+
+    #[test]
+    fn the_causes_of_different_addresses_add_up() {
+        use UnverifiableCause::{NoConnection, RefusesMachine};
+        let mut report = Report::default();
+        report.set_causes(&[(RefusesMachine, 1), (NoConnection, 2)], 4);
+        let page = page(&report);
+        for text in [
+            "may tell more</th><th class=\"number\">2</th></tr><tr><td><code>no_connection</code></td><td>The mail server accepted no connection.",
+            "does not help</th><th class=\"number\">1</th></tr><tr><td><code>refuses_machine</code>",
+            "No cause is stored.</td><td class=\"number\">1</td>",
+            "All unverifiable different addresses</td><td class=\"number\">4</td>",
+        ] {
+            assert!(page.contains(text), "{text}: {page}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::Piece;
 use super::rows::{AnsweredRows, NextRow};
+use api::Reason;
 use engine::proto::lists::Lists;
 use lists::numbers::grouped;
 use lists::report::{Report, ReportTypo, page};
@@ -105,6 +106,8 @@ impl ReportMaker {
     fn page(&mut self) -> String {
         let (list, report) = (&self.rows.list, &mut self.report);
         report.reasons = self.reasons.sorted();
+        let unverifiable = list.counts.iter().find(|(reason, _)| *reason == Reason::Unverifiable);
+        report.set_causes(&list.causes, unverifiable.map_or(0, |(_, count)| *count));
         report.duplicates = Some(list.addresses - list.distinct).filter(|_| !list.by_row);
         let mut fact = |name: &str, number: u64| report.facts.push((name.to_owned(), grouped(number)));
         fact("Rows", list.rows);
