@@ -13,8 +13,9 @@ use checks::counters::CountedCheck;
 use checks::full::Payer;
 use checks::{fast, full};
 use engine::proto::address::Address;
+use engine::proto::limits::SINGLE_PATIENCE;
 use http_core::Reply;
-use lists::numbers::grouped;
+use lists::numbers::{duration_text, grouped};
 use lists::words::{address_text, advice, sentence};
 use maud::{Markup, html};
 use store::clock;
@@ -133,7 +134,7 @@ async fn render(
                 input #email name="email" type="text" inputmode="email" autocomplete="off" autocapitalize="none" spellcheck="false" required maxlength="320" value=(email);
                 fieldset {
                     legend { "Check" }
-                    label.choice { input type="radio" name="mode" value="full" checked[!is_fast]; span { "Full: asks the mail server, costs 1 credit, takes some seconds" } }
+                    label.choice { input type="radio" name="mode" value="full" checked[!is_fast]; span { "Full: asks the mail server, costs 1 credit, " (takes()) } }
                     label.choice { input type="radio" name="mode" value="fast" checked[is_fast]; span { "Fast: checks syntax, domain and lists, is free" } }
                 }
                 button type="submit" { "Check" }
@@ -142,6 +143,14 @@ async fn render(
         }
     };
     Ok(page::page_at("Single check", Some("/try"), Some(signed_in), body))
+}
+
+/// How long a full check takes.
+fn takes() -> String {
+    format!(
+        "takes some seconds, and at most {} if the mail server is slow or silent",
+        duration_text(SINGLE_PATIENCE)
+    )
 }
 
 fn result(outcome: &Outcome) -> Markup {

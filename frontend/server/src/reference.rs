@@ -8,6 +8,7 @@ mod curl;
 mod prose;
 mod schema;
 
+use engine::proto::limits::SINGLE_PATIENCE;
 use lists::numbers::duration_text;
 use maud::{Markup, html};
 use prose::{inline, prose};
@@ -146,6 +147,12 @@ impl<'d> Whole<'d> {
             section aria-labelledby=(id) {
                 h2 #(id) { (name) }
                 (prose(text(tag, "/description")))
+                @if name == "Verify" {
+                    p {
+                        "A full check takes some seconds, and at most " (duration_text(SINGLE_PATIENCE)) " if the mail server is slow or \
+                         silent. Let clients wait a little longer than that."
+                    }
+                }
                 @if name == "Batch" || name == "Lists" {
                     p {
                         "Some mail servers accept an unknown client only after several minutes. On this server, an address of a batch, or \
@@ -377,6 +384,7 @@ mod tests {
         let whole = Whole { document: &document, base: "/", batch_wait: Duration::ZERO };
         assert_eq!(whole.operations().len(), 25);
         assert_eq!(page.matches("waits at most 20 minutes for them").count(), 2, "batches and lists");
+        assert_eq!(page.matches("at most 45 seconds if the mail server is slow").count(), 1);
         for operation in whole.operations() {
             for part in [operation.id(), operation.path, operation.text("/summary")] {
                 assert!(page.contains(part), "{part}");

@@ -57,6 +57,7 @@ fn balances_agree_after_every_step() {
     server.administer(&["account", "set-status", email, "paused"]);
     browser.get("/").says("nothing can be charged");
     let page = browser.get("/try");
+    page.says("takes some seconds, and at most 45 seconds if the mail server is slow or silent");
     let page = browser.submit(&page, &[("email", "new@example.com"), ("mode", "full")]);
     assert_eq!(page.status, 402);
     page.says("The subscription is not active.");
