@@ -1,6 +1,6 @@
 //! The answers of `/v1/verify/batch`.
 
-use crate::Reason;
+use crate::{ListWait, Reason, UnverifiableCause};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 #[cfg(test)]
 use utoipa::ToSchema;
@@ -44,6 +44,8 @@ pub struct BatchStatus {
     pub checked: u32,
     /// A row for each address in the order of the request, once the batch is completed.
     pub results: Option<Vec<ResultRow>>,
+    /// What the addresses without a result wait for. Absent once the batch is completed.
+    pub waiting: Vec<ListWait>,
 }
 
 /// The answer about one address of a batch. `deliverable` is not a field, since it follows from the reason.
@@ -53,6 +55,8 @@ pub struct ResultRow {
     pub email: String,
     /// The reason of the verdict.
     pub reason: Reason,
+    /// Why the address is `unverifiable`, if that is known. Otherwise the field is absent.
+    pub cause: Option<UnverifiableCause>,
 }
 
 impl BatchStatus {
@@ -72,24 +76,30 @@ impl BatchStatus {
 
 impl Serialize for BatchStatus {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("BatchStatus", 6)?;
+        let mut fields = serializer.serialize_struct("BatchStatus", 7)?;
         fields.serialize_field("batch_id", &self.batch_id)?;
         fields.serialize_field("status", &self.state())?;
         fields.serialize_field("progress", &self.progress())?;
         fields.serialize_field("total", &self.total)?;
         fields.serialize_field("checked", &self.checked)?;
         fields.serialize_field("results", &self.results)?;
+        if self.results.is_none() {
+            fields.serialize_field("waiting", &self.waiting)?;
+        }
         fields.end()
     }
 }
 
 impl Serialize for ResultRow {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("ResultRow", 3)?;
+        let mut fields = serializer.serialize_struct("ResultRow", 4)?;
         fields.serialize_field("email", &self.email)?;
         // The value is unknown only in fast mode, which batches do not have.
         fields.serialize_field("deliverable", &self.reason.deliverable().unwrap_or(false))?;
         fields.serialize_field("reason", &self.reason)?;
+        if let Some(cause) = self.cause {
+            fields.serialize_field("cause", &cause)?;
+        }
         fields.end()
     }
 }
@@ -114,25 +124,32 @@ mod tests {
             serde_json::to_string(&created).unwrap(),
             r#"{"batch_id":"bat_1","emails_submitted":3,"status":"processing","credits_remaining":97}"#
         );
-        let mut status = BatchStatus { batch_id: "bat_1".into(), total: 3, checked: 2, results: None };
+        let wait = ListWait { cause: crate::WaitCause::NoAnswer, addresses: 1, until: None };
+        let (batch_id, waiting) = ("bat_1".into(), vec![wait]);
+        let mut status = BatchStatus { batch_id, total: 3, checked: 2, results: None, waiting };
         check(
             &status,
-            r#"{"batch_id":"bat_1","status":"processing","progress":66,"total":3,"checked":2,"results":null}"#,
+            r#"{"batch_id":"bat_1","status":"processing","progress":66,"total":3,"checked":2,"results":null,"waiting":[{"cause":"no_answer","addresses":1,"until":null}]}"#,
         );
         status.checked = 3;
         status.results = Some(vec![
-            ResultRow { email: "a@b.example".into(), reason: Reason::RoleAccount },
-            ResultRow { email: "c@b.example".into(), reason: Reason::CatchAll },
+            ResultRow { email: "a@b.example".into(), reason: Reason::RoleAccount, cause: None },
+            ResultRow {
+                email: "c@b.example".into(),
+                reason: Reason::Unverifiable,
+                cause: Some(UnverifiableCause::HungUp),
+            },
         ]);
         check(
             &status,
-            r#"{"batch_id":"bat_1","status":"completed","progress":100,"total":3,"checked":3,"results":[{"email":"a@b.example","deliverable":true,"reason":"role_account"},{"email":"c@b.example","deliverable":false,"reason":"catch_all"}]}"#,
+            r#"{"batch_id":"bat_1","status":"completed","progress":100,"total":3,"checked":3,"results":[{"email":"a@b.example","deliverable":true,"reason":"role_account"},{"email":"c@b.example","deliverable":false,"reason":"unverifiable","cause":"hung_up"}]}"#,
         );
     }
 
     #[test]
     fn progress_is_whole_only_at_the_end() {
-        let mut status = BatchStatus { batch_id: String::new(), total: 200, checked: 0, results: None };
+        let (batch_id, waiting) = (String::new(), Vec::new());
+        let mut status = BatchStatus { batch_id, total: 200, checked: 0, results: None, waiting };
         assert_eq!(status.progress(), 0);
         status.checked = 199;
         assert_eq!(status.progress(), 99);

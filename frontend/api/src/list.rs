@@ -106,22 +106,23 @@ impl WaitCause {
             WaitCause::RefusalBudget => "the budget of refused recipients is used up for now",
             WaitCause::Outage => "no resolver gives a usable answer, or no mail server at all can be reached",
             WaitCause::Queue => {
-                "no server has answered yet: not asked so far, or the first try is under way, which takes about a minute if no \
-                 server answers"
+                "no server has answered yet: not asked so far, or the first try is under way, which takes up to two minutes if \
+                 no server answers"
             }
         }
     }
 }
 
-/// Addresses of a running list that have no verdict for the same cause.
+/// Addresses of a running list or batch that have no verdict for the same cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ToSchema))]
 pub struct ListWait {
     /// What they wait for.
     pub cause: WaitCause,
-    /// The number of different addresses.
+    /// The number of different addresses of a list, or of submitted addresses of a batch.
     pub addresses: u64,
-    /// The latest time at which the last of them is tried once more, in RFC 3339 with an offset; null if it is not known.
+    /// The latest time at which the last of them is tried once more, in RFC 3339 with an offset; null if it is not known. A mail
+    /// server that gives no answer takes up to two minutes for this try.
     #[cfg_attr(test, schema(format = DateTime))]
     pub until: Option<String>,
 }
@@ -166,7 +167,8 @@ pub struct List {
     /// the list.
     pub credits_required: Option<u64>,
     /// The credits that were charged so far, as the ledger has them. A part of the list, of up to 200 addresses, is charged when it
-    /// ends.
+    /// ends. An `unverifiable` address is charged too, also if it was not asked about because its mail server had refused others or
+    /// had not answered; docs/api-lists.md has the exceptions.
     pub credits_charged: u64,
     /// The credits that are reserved for the parts that are being checked. What is not charged when a part ends comes back.
     pub credits_reserved: u64,

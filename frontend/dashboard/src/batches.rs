@@ -6,6 +6,7 @@ use crate::problem::Problem;
 use crate::visit::Visit;
 use api::{Reason, UnverifiableCause};
 use http_core::Reply;
+use list_work::actions::Actions;
 use lists::numbers::{counted, grouped};
 use lists::words::address_text;
 use maud::{Markup, html};
@@ -75,20 +76,20 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
             @if !view.completed && let Some(why) = visit.dashboard.lists.actions.refusal_of_us(&[id]) {
                 p.notice.warn { (why) }
             }
-            (state(&view, page::waiting(visit.dashboard.batch_wait, id.0.made_at())))
+            (state(&view, &visit.dashboard.lists.actions))
         }
     };
     Ok(page::page_at("Batch", Some("/batches"), Some(signed_in), body))
 }
 
-/// `late` says how long the last addresses can take.
-fn state(view: &BatchView, late: Markup) -> Markup {
+fn state(view: &BatchView, actions: &Actions) -> Markup {
     let Some(results) = &view.results else {
+        let waiting = actions.waiting(&view.waiting, u64::from(view.total - view.checked));
         return html! {
             section.card {
                 label for="bar" { (grouped(view.checked.into())) " of " (grouped(view.total.into())) " addresses have a result" }
                 progress #bar max=(view.total) value=(view.checked) {}
-                (late)
+                (page::waiting(&waiting, "Addresses"))
                 p.soft { "This part of the page is updated every two seconds." }
             }
         };
@@ -108,6 +109,10 @@ fn state(view: &BatchView, late: Markup) -> Markup {
     let of = |wanted| view.causes.iter().filter(|cause| **cause == Some(wanted)).count() as u64;
     let unasked = [of(UnverifiableCause::Outage), of(UnverifiableCause::RefusalBudget)];
     let others = u64::from(view.refunded).saturating_sub(unasked.iter().sum());
+    let ended = match view.is_given_up {
+        true => "without an answer when the server ended the batch, 6 days after its creation",
+        false => "not checked because the batch was cancelled",
+    };
     html! {
         section.card {
             h2 { (grouped(view.checked.into())) " of " (grouped(view.total.into())) " addresses have a result" }
@@ -117,13 +122,13 @@ fn state(view: &BatchView, late: Markup) -> Markup {
                     " not checked. Those that were not checked cost nothing. Their result is unverifiable, here and in the API:"
                 }
                 ul {
-                    @if others > 0 { li { (grouped(others)) " without an answer when the batch was cancelled, or for a cause that an earlier version has not stored" } }
+                    @if others > 0 { li { (grouped(others)) " " (ended) } }
                     @for (count, cause) in unasked.into_iter().zip(UNASKED).filter(|(count, _)| *count > 0) { li { (grouped(count)) " " (cause) } }
                 }
             }
             @if !view.is_test { p.soft { (counted(view.charged, "credit", "credits")) " charged." } }
             (chart::verdicts(&counts))
-            @if !view.is_test { (chart::causes(&causes, unverifiable, others)) }
+            @if !view.is_test { (chart::causes(&causes, unverifiable, (others, ended))) }
         }
         section.card {
             h2 { "Addresses" }

@@ -196,12 +196,13 @@ pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
 }
 
 /// The table of why addresses are `unverifiable`, with the next step, the most frequent cause first; nothing if no address is.
-/// `unasked`: how many without a cause are known to have no answer either, because their batch has ended before.
-pub fn causes(causes: &[(UnverifiableCause, u64)], unverifiable: u64, unasked: u64) -> Markup {
+/// `ended`: how many have no answer because their batch has ended before, and how it ended.
+pub fn causes(causes: &[(UnverifiableCause, u64)], unverifiable: u64, (ended, how): (u64, &str)) -> Markup {
     if unverifiable == 0 {
         return html! {};
     }
-    let unknown = unverifiable.saturating_sub(causes.iter().map(|(_, count)| count).sum());
+    let unknown = unverifiable.saturating_sub(ended + causes.iter().map(|(_, count)| count).sum::<u64>());
+    let without = [(ended, sentence(how)), (unknown, sentence("no cause is stored"))];
     html! {
         h3 { "Unverifiable addresses by cause" }
         table.stack {
@@ -212,26 +213,27 @@ pub fn causes(causes: &[(UnverifiableCause, u64)], unverifiable: u64, unasked: u
                     td.wrap data-label="Next step" { (sentence(words.advice)) }
                     td.number data-label="Addresses" { (grouped(*count)) }
                 } }
-                @if unknown > 0 { tr {
-                    td.wrap data-label="Cause" { "No cause is stored: the check was cancelled, for example, or an earlier version has made it." }
+                @for (count, cause) in without.iter().filter(|(count, _)| *count > 0) { tr {
+                    td.wrap data-label="Cause" { (cause) }
                     td.wrap data-label="Next step" { "Check again." }
-                    td.number data-label="Addresses" { (grouped(unknown)) }
+                    td.number data-label="Addresses" { (grouped(*count)) }
                 } }
             }
         }
-        @if unknown > unasked || causes.iter().any(|(cause, _)| !cause.is_free()) {
+        @if unknown > 0 || causes.iter().any(|(cause, _)| !cause.is_free()) {
             p.soft {
-                "A new check asks again only 24 hours after the answer, whatever shorter time is named."
-                @if unknown > 0 || causes.iter().any(|(cause, _)| cause.is_free()) { " " (NO_REPEAT) }
+                "An unverifiable address costs as much as any other, also if it was not asked about because its mail server had refused \
+                 others or had not answered. A new check asks again only 24 hours after the answer, whatever shorter time is named."
+                @if unknown + ended > 0 || causes.iter().any(|(cause, _)| cause.is_free()) { " " (NO_REPEAT) }
             }
         }
         @if causes.iter().any(|(cause, _)| cause.words().is_for_operator()) { p.soft { (FOR_OPERATOR) } }
     }
 }
 
-/// The exception from the 24 hours.
-const NO_REPEAT: &str = "This does not hold for addresses that have no answer because of the budget of refused recipients, an outage or a \
-    cancelled check: a new check asks about them.";
+/// The exception from the price and the 24 hours.
+const NO_REPEAT: &str = "Neither holds for addresses that have no answer because of the budget of refused recipients, an outage or a \
+    cancelled check: they are free, and a new check asks about them.";
 
 /// The note beside an advice that names a command or an option.
 pub const FOR_OPERATOR: &str = "Only the operator of this service can use mailprobe commands and options.";
@@ -318,7 +320,7 @@ mod tests {
             // An earlier version has stored no cause.
             (vec![], 3, 0, true, true),
         ] {
-            let shown = causes(&counts, unverifiable, unasked).into_string();
+            let shown = causes(&counts, unverifiable, (unasked, "cancelled")).into_string();
             let said = (shown.contains("24 hours after"), shown.contains(NO_REPEAT));
             assert_eq!(said, (hours, exception), "{shown}");
         }

@@ -4,12 +4,13 @@ use super::assets::{SCRIPT, STYLE};
 use super::form::token_field;
 use super::problem::Problem;
 use super::session::SignedIn;
-use api::WaitCause;
 use http_core::Reply;
+use list_work::actions::WaitingAddresses;
+use lists::numbers::grouped;
+use lists::words::sentence;
 use maud::{DOCTYPE, Markup, html};
 use std::borrow::Cow;
-use std::time::Duration;
-use store::UnixMs;
+use store::clock;
 use store::credits::calendar::Iso8601;
 
 /// A time with a precision of one minute, and its zone.
@@ -47,14 +48,19 @@ pub const UNASKED: [&str; 2] = [
     "not asked because the budget of refused recipients was used up",
 ];
 
-/// What the addresses of a batch without a result wait for, and how long: the store has no cause for each of them. `created_at` is the
-/// time of the batch.
-pub fn waiting(wait: Duration, created_at: UnixMs) -> Markup {
-    let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(UnixMs::MAX);
+/// What addresses without a result wait for. `addresses` names them.
+pub fn waiting(waiting: &[WaitingAddresses], addresses: &str) -> Markup {
+    const UNTIL: &str = "Last try at the latest";
     html! {
-        p.soft { "An address without a result waits for one of these causes:" }
-        ul.soft { @for cause in WaitCause::ALL { li { (cause.words()) } } }
-        p.soft { "All have a result by about " (time(created_at.saturating_add(wait_ms))) ", after an outage later." }
+        h3 { "What the others wait for" }
+        table.stack {
+            thead { tr { th scope="col" { "Cause" } th.number scope="col" { (addresses) } th scope="col" { (UNTIL) } } }
+            tbody { @for WaitingAddresses { cause, addresses: count, until } in waiting { tr {
+                td.wrap data-label="Cause" { (sentence(cause.words())) }
+                td.number data-label=(addresses) { (grouped(*count)) }
+                td data-label=(UNTIL) { @match until { Some(until) if *until <= clock::now() => "under way", Some(until) => (time(*until)), None => "" } }
+            } } }
+        }
     }
 }
 
@@ -222,16 +228,6 @@ mod tests {
         assert!(!text.contains("style=\""), "{text}");
         let policy = reply.headers.iter().find(|(name, _)| *name == "content-security-policy").unwrap();
         assert!(policy.1.contains("default-src 'none'") && !policy.1.contains("unsafe"));
-    }
-
-    #[test]
-    fn a_running_batch_tells_its_end() {
-        let wait = Duration::from_secs(1200);
-        let batch = waiting(wait, 20_000 * 86_400_000).into_string();
-        assert!(
-            batch.contains("have a result by about") && batch.contains("2024-10-04 00:20 UTC"),
-            "{batch}"
-        );
     }
 
     #[test]

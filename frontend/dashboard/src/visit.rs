@@ -20,7 +20,6 @@ use std::io;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The dashboard state that all threads share: its settings, and what was made of them.
 pub struct Dashboard {
@@ -60,8 +59,6 @@ pub struct Settings {
     pub faults: Arc<Faults>,
     /// The addresses that webhooks may contact.
     pub webhook_destinations: Destinations,
-    /// The longest wait of an address of a batch for a server that answers "later", from the creation of the batch.
-    pub batch_wait: Duration,
 }
 
 impl Dashboard {

@@ -48,9 +48,9 @@ pub struct Progress {
 pub struct WaitingAddresses {
     /// What they wait for.
     pub cause: WaitCause,
-    /// The number of different addresses.
+    /// The number of addresses, in a list of different ones.
     pub addresses: u64,
-    /// The time by which they have a verdict; `None` if it is not known.
+    /// The time by which their last try begins; `None` if it is not known.
     pub until: Option<UnixMs>,
 }
 
@@ -145,16 +145,10 @@ impl Actions {
         };
         let ListProgress { checked, counts, mut causes, cost, charged, reserved, waiting } = found;
         causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let mut waiting: Vec<WaitingAddresses> = match list.state {
-            ListState::Running => waiting.into_iter().map(|rows| self.waiting(rows)).collect(),
+        let waiting = match list.state {
+            ListState::Running => self.waiting(&waiting, list.to_check().saturating_sub(checked)),
             _ => Vec::new(),
         };
-        let named: u64 = waiting.iter().map(|waiting| waiting.addresses).sum();
-        let addresses = list.to_check().saturating_sub(checked + named);
-        if list.state == ListState::Running && addresses > 0 {
-            waiting.push(WaitingAddresses { cause: WaitCause::Queue, addresses, until: None });
-        }
-        waiting.sort_by_key(|waiting| std::cmp::Reverse(waiting.addresses));
         let waits_for_budget = waiting.iter().any(|waiting| waiting.cause == WaitCause::RefusalBudget);
         let problem = match list.state {
             ListState::Running if list.why.is_empty() && waits_for_budget => {
@@ -170,7 +164,19 @@ impl Actions {
         self.new_batches.refusal_of_us(batches).map(words::refusal_of_us)
     }
 
-    fn waiting(&self, rows: WaitingRows) -> WaitingAddresses {
+    /// What addresses without a verdict wait for, most of them first. `all` is their number: those that are not among `rows` wait for
+    /// their turn, or for their first answer.
+    pub fn waiting(&self, rows: &[WaitingRows], all: u64) -> Vec<WaitingAddresses> {
+        let mut waiting: Vec<_> = rows.iter().map(|rows| self.wait(*rows)).collect();
+        let named = waiting.iter().map(|waiting| waiting.addresses).sum();
+        if let addresses @ 1.. = all.saturating_sub(named) {
+            waiting.push(WaitingAddresses { cause: WaitCause::Queue, addresses, until: None });
+        }
+        waiting.sort_by_key(|waiting| std::cmp::Reverse(waiting.addresses));
+        waiting
+    }
+
+    fn wait(&self, rows: WaitingRows) -> WaitingAddresses {
         let WaitingRows { cause, rows: addresses, created_at } = rows;
         let until = |wait: Duration| {
             let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);

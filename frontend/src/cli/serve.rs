@@ -313,7 +313,6 @@ impl Crew<'_> {
             assistants,
             faults: Arc::clone(self.faults),
             webhook_destinations: webhook_destinations(config),
-            batch_wait: config.batch.wait,
         };
         Dashboard::start(settings).map(Some)
     }

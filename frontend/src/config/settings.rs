@@ -433,11 +433,12 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
             .details("Never more than half of `queue`: the other half is for single checks.")
             .number(at!(batch.under_way_max), 1..=1_000_000),
         setting(Group::Checks, Scope::Server, "batch_wait")
-            .help("Maximum wait of batch rows for a server that answers \"later\", such as 20m")
+            .help("Maximum wait of batch rows for a server that answers \"later\" or not at all, such as 20m")
             .details(
                 "A number without a unit is in seconds. The time counts from the creation of the batch. It also applies to rows that wait for the \
-                 budget of refused recipients. After this time such a row is unverifiable. If the interval of the answer is longer than what \
-                 is left (300 s for greylisting), it is unverifiable at once.",
+                 budget of refused recipients, or for a mail server that gives no answer. After this time such a row is unverifiable. If the \
+                 interval of the answer is longer than what is left (300 s for greylisting), it is unverifiable at once. A try that has begun \
+                 goes on for up to two minutes if the mail server gives no answer.",
             )
             .time(at!(batch.wait)),
         setting(Group::Checks, Scope::Server, "batch_outage_wait")

@@ -483,7 +483,6 @@ impl Txn<'_> {
         let may_note = has_notes && self.lacks_format(FORMAT_OF_WAITS)?.is_none();
         for batch in &prepared.batches {
             let Some(mut row) = self.open_batch(&batch.key)? else { continue };
-            let may_note = may_note && row.of_list;
             if !may_note && batch.answers.iter().all(is_note) {
                 continue;
             }

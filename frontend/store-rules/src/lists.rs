@@ -18,7 +18,6 @@ use crate::tables::{
 use crate::txn::Txn;
 use crate::webhooks::list_event;
 use crate::write_error::{WriteError, refuse};
-use api::WaitCause;
 use std::collections::BTreeMap;
 use store::webhooks::EventKind;
 use store::{
@@ -26,7 +25,7 @@ use store::{
 };
 use store::{
     BatchOfList, FoundAddresses, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListProgress, ListRoom, ListState,
-    UnixMs, count_one,
+    UnixMs, count_one, count_wait,
 };
 use store::{PartPut, UploadEnd};
 use vault::{KeyClass, Place, Vault, VaultKey};
@@ -201,7 +200,7 @@ pub(crate) fn progress(
                         .into_iter()
                         .for_each(|cause| count_one(&mut progress.causes, cause));
                 }
-                (None, Some(cause)) if cause != WaitCause::Queue => progress.wait(cause, row.created_at),
+                (None, Some(cause)) => count_wait(&mut progress.waiting, cause, row.created_at),
                 (None, _) => {}
             }
         }

@@ -65,6 +65,7 @@ fn a_batch_from_its_submission_to_its_results() {
         if status["checked"] == 3 { Ok(status) } else { Err(status.to_string()) }
     });
     assert_eq!((&three["status"], &three["progress"]), (&json!("processing"), &json!(75)), "one is slow");
+    assert_eq!(three["waiting"], json!([{ "cause": "queue", "addresses": 1, "until": null }]));
     let row =
         |email, deliverable, reason| json!({ "email": email, "deliverable": deliverable, "reason": reason });
     assert_eq!(
@@ -116,6 +117,8 @@ fn what_an_outage_leaves_unanswered_is_refunded_and_no_repeat() {
     assert_eq!(server.credits(), 96);
     let got = reasons(&server, &server.live, &id);
     assert_eq!(got, ["unverifiable", "catch_all", "unverifiable", "unverifiable"]);
+    let rows = &poll(&server, &server.live, &id)["results"];
+    assert_eq!((&rows[0]["cause"], rows[1].get("cause")), (&json!("outage"), None), "{rows}");
     assert_eq!((server.credits(), server.ledger()), (99, (0, 1)));
     let again = server.verify(&server.live, "outage@example.com");
     assert_eq!(again.status, 503, "it is asked again");

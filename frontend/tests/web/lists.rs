@@ -132,6 +132,10 @@ fn a_running_list_says_what_it_has_found_and_what_it_waits_for() {
         .says("Act on the cause: waiting does not help while mail servers refuse this machine")
         .says("Unverifiable addresses by cause Cause Next step Addresses The mail server accepted no connection.")
         .says("No cause is stored");
+    browser
+        .get(&format!("{path}/report"))
+        .says("no_connection The mail server accepted no connection.")
+        .says("All unverifiable different addresses 4");
     browser.get("/lists").says("Different addresses Different addresses checked State").says("6 6 completed");
     assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 5_000 - 4);
     let shown = server.administer_json(&["account", "show", email]);
@@ -164,11 +168,16 @@ fn a_refusal_of_us_is_named_when_the_budget_is_used_up() {
     let batch = created["batch_id"].as_str().unwrap();
     let path = format!("/batches/{batch}");
     wait(&mut browser, &path, "1 of 2 addresses have a result");
-    wait(&mut browser, &path, refusal).says(WaitCause::RefusalBudget.words());
+    wait(&mut browser, &path, refusal).says(&WaitCause::RefusalBudget.words()[1..]);
+    let waiting = &server.get(&key, &format!("/v1/verify/batch/{batch}")).json()["waiting"];
+    assert_eq!((&waiting[0]["cause"], &waiting[0]["addresses"]), (&json!("refusal_budget"), &json!(1)));
+    assert!(waiting[0]["until"].is_string() && waiting[1].is_null(), "{waiting}");
     let cancelled = server.post(&key, &format!("/v1/verify/batch/{batch}/cancel"), "").json();
     assert_eq!((&cancelled["checked"], &cancelled["status"]), (&json!(2), &json!("completed")));
     let page = browser.get(&path);
     page.says("2 of 2 addresses have a result 1 checked, 1 not checked.").says("1 credit charged.");
+    page.says("here and in the API: 1 not checked because the batch was cancelled")
+        .says("Not checked because the batch was cancelled. Check again. 1");
     assert!(!page.plain().contains(refusal), "{}", page.plain());
     browser.get("/batches").says("2 2 1 not checked completed");
     let created = server.post(&key, "/v1/lists", r#"{"bytes":10}"#).json();

@@ -9,9 +9,8 @@ use crate::visit::Visit;
 use crate::{chart, page};
 use api::{Reason, UnverifiableCause};
 use http_core::Reply;
-use list_work::actions::{Progress, StartError, WaitingAddresses, remaining_price};
+use list_work::actions::{Progress, StartError, remaining_price};
 use lists::numbers::{counted, grouped};
-use lists::words::sentence;
 use maud::{Markup, html};
 use store::clock;
 use store::{Authority, FoundAddresses, KeyMode, List, ListId, ListState};
@@ -316,7 +315,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
 fn verdicts(list: &List, done: &Progress) -> Markup {
     html! {
         (chart::verdicts(&done.counts))
-        @if list.mode == KeyMode::Live { (chart::causes(&done.causes, unverifiable(done), 0)) }
+        @if list.mode == KeyMode::Live { (chart::causes(&done.causes, unverifiable(done), (0, ""))) }
     }
 }
 
@@ -409,23 +408,8 @@ fn progress(list: &List, done: &Progress) -> Markup {
             }
             progress #bar max=(list.to_check()) value=(done.checked) {}
             p { (sum_of_rows(list)) " " (charged(list, done)) }
-            @if !done.waiting.is_empty() { (waiting(&done.waiting)) }
+            @if !done.waiting.is_empty() { (page::waiting(&done.waiting, "Different addresses")) }
             @if done.checked > 0 { (verdicts(list, done)) }
-        }
-    }
-}
-
-/// What the addresses that are not checked yet wait for.
-fn waiting(waiting: &[WaitingAddresses]) -> Markup {
-    html! {
-        h3 { "What the others wait for" }
-        table.stack {
-            thead { tr { th scope="col" { "Cause" } th.number scope="col" { "Different addresses" } th scope="col" { "Last try at the latest" } } }
-            tbody { @for WaitingAddresses { cause, addresses, until } in waiting { tr {
-                td.wrap data-label="Cause" { (sentence(cause.words())) }
-                td.number data-label="Different addresses" { (grouped(*addresses)) }
-                td data-label="Last try at the latest" { @match until { Some(until) if *until <= clock::now() => "under way", Some(until) => (time(*until)), None => "" } }
-            } } }
         }
     }
 }

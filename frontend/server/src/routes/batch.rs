@@ -2,9 +2,10 @@
 
 mod submission;
 
+use super::lists::wait;
 use super::page;
 use crate::call::Call;
-use api::{BatchPage, BatchStatus, BatchSummary, ErrorCode, ResultRow};
+use api::{BatchPage, BatchStatus, BatchSummary, ErrorCode, Reason, ResultRow};
 use checks::auth::Caller;
 use http_core::Refusal;
 use http_core::Reply;
@@ -40,16 +41,7 @@ pub async fn show(call: Call) -> Result<Reply, Refusal> {
     let account = call.caller()?.account;
     let id: BatchId = call.parameter.parse().map_err(|_| no_such_batch())?;
     let view = call.worker.checks.store.batch(account, id, clock::now()).await?.ok_or_else(no_such_batch)?;
-    Reply::json(200, &status(id, with_own_evidence(&call, account, view)))
-}
-
-/// The batch with the reasons that are for this account.
-fn with_own_evidence(call: &Call, account: AccountId, mut view: BatchView) -> BatchView {
-    let checks = &call.worker.checks;
-    if let Some(rows) = &mut view.results {
-        checks.own_evidence.apply_to_rows(account, rows, &checks.engine.lists());
-    }
-    view
+    Reply::json(200, &status(&call, id, account, view))
 }
 
 /// `GET /v1/verify/batch`: the batches of the account without their results, newest first.
@@ -84,19 +76,32 @@ pub async fn cancel(call: Call) -> Result<Reply, Refusal> {
     let view = call.worker.checks.store.cancel_batch(account, id, clock::now()).await?;
     let view = view.ok_or_else(no_such_batch)?;
     call.worker.shared.new_batches.cancel([id]);
-    Reply::json(202, &status(id, with_own_evidence(&call, account, view)))
+    Reply::json(202, &status(&call, id, account, view))
 }
 
 fn no_such_batch() -> Refusal {
     Refusal::new(ErrorCode::NotFound, "There is no such batch on this account, or not any longer.")
 }
 
-fn status(id: BatchId, view: BatchView) -> BatchStatus {
-    let row = |(email, reason)| ResultRow { email, reason };
+/// The state of a batch, with the reasons that are for this account.
+fn status(call: &Call, id: BatchId, account: AccountId, mut view: BatchView) -> BatchStatus {
+    let checks = &call.worker.checks;
+    if let Some(rows) = &mut view.results {
+        checks.own_evidence.apply_to_rows(account, rows, &checks.engine.lists());
+    }
+    let open = u64::from(view.total - view.checked);
+    let waiting = call.worker.shared.lists.actions.waiting(&view.waiting, open);
+    // Own evidence may have replaced the reason of a cause.
+    let row = |((email, reason), cause): (_, Option<_>)| ResultRow {
+        email,
+        reason,
+        cause: cause.filter(|_| reason == Reason::Unverifiable),
+    };
     BatchStatus {
         batch_id: id.to_string(),
         total: view.total,
         checked: view.checked,
-        results: view.results.map(|rows| rows.into_iter().map(row).collect()),
+        results: view.results.map(|rows| rows.into_iter().zip(view.causes).map(row).collect()),
+        waiting: waiting.into_iter().map(wait).collect(),
     }
 }

@@ -6,6 +6,7 @@ mod render;
 mod results;
 mod upload;
 
+pub use render::wait;
 pub use results::results;
 pub use upload::{append, create};
 

@@ -255,9 +255,14 @@ fn the_progress_of_a_list_has_its_answers_and_what_it_waits_for() {
     assert!(world.view(a, known).unwrap().completed);
     let found = progress(&world, &list);
     assert_eq!((found.checked, found.cost, found.charged, found.reserved), (7, 3, 3, 0));
-    // Waits of a batch that is no part of a list are not noted, and do not answer it.
+    // Waits of a batch that is no part of a list are noted too, and do not answer it.
     let batch = world.batch(a, &["z@example.com"]);
     assert_eq!(world.answer(batch, &[(0, later)]), []);
+    let noted = world.view(a, batch).unwrap().waiting;
+    assert_eq!(
+        noted.iter().map(|rows| (rows.cause, rows.rows)).collect::<Vec<_>>(),
+        [(WaitCause::RetryLater, 1)]
+    );
     assert_eq!(world.answer(batch, &[(0, Verified(CatchAll.into()))]), [batch]);
 }
 

@@ -4,7 +4,7 @@ use crate::reason;
 use crate::rows::{Rows, Walk};
 use crate::tables::{BATCH_ROWS, BATCHES, BatchRow, RowsText, account_range, batch_key, split};
 use std::ops::Bound;
-use store::{AccountId, BatchId, BatchPage, BatchSummary, BatchView, StoreError, UnixMs};
+use store::{AccountId, BatchId, BatchPage, BatchSummary, BatchView, StoreError, UnixMs, count_wait};
 use vault::Vault;
 
 /// A batch from the view of its owner.
@@ -19,18 +19,23 @@ pub(crate) fn view(
     let Some(row) = BATCHES.peek(tables, &key)? else { return Ok(None) };
     let BatchRow { total, answered: checked, .. } = row;
     let (refunded, is_test) = (row.refunded, row.is_test());
-    let open = BatchView {
+    let mut open = BatchView {
         completed: false,
         total,
         checked,
         refunded,
         is_test,
+        is_given_up: row.completed_at >= row.given_up_at(),
         charged: 0,
         name: None,
         results: None,
         causes: Vec::new(),
+        waiting: Vec::new(),
     };
     if row.is_open() {
+        let codes = super::codes_of(tables, vault, &key, &row)?.unwrap_or_default();
+        let causes = codes.into_iter().filter_map(reason::wait_of);
+        causes.for_each(|cause| count_wait(&mut open.waiting, cause, row.created_at));
         return Ok(Some(open));
     }
     if now >= row.expires_at() {

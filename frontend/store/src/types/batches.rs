@@ -1,5 +1,6 @@
 //! Batches, and the idempotency of their creation.
 
+use super::lists::WaitingRows;
 use super::results::{AddressHash, Verdict};
 use crate::UnixMs;
 use crate::id::{AccountId, BatchId};
@@ -136,7 +137,7 @@ pub enum RowOutcome {
     /// No server was asked, because of an outage or a budget of refused recipients: the row is shown as `unverifiable`, is refunded, and
     /// is no repeat. Other causes than these two are not stored.
     Unanswered(Option<UnverifiableCause>),
-    /// No answer yet: the row of a list waits for this. In other batches it is ignored.
+    /// No answer yet: the row waits for this.
     Waits(WaitCause),
 }
 
@@ -153,6 +154,8 @@ pub struct BatchView {
     pub refunded: u32,
     /// Whether a test key has sent it.
     pub is_test: bool,
+    /// Whether it was ended after [`BATCH_OPEN_MS`]. If it was not, the rows that are refunded without a cause were cancelled.
+    pub is_given_up: bool,
     /// The credits that it cost, after completion.
     pub charged: u64,
     /// The name that the caller gave it, after completion.
@@ -161,6 +164,8 @@ pub struct BatchView {
     pub results: Option<Vec<(String, Reason)>>,
     /// For each of these rows, why it is `unverifiable`, if that is known.
     pub causes: Vec<Option<UnverifiableCause>>,
+    /// The rows without an answer that wait for something else than their turn.
+    pub waiting: Vec<WaitingRows>,
 }
 
 /// A batch in a list of batches.

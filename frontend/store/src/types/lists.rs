@@ -311,7 +311,7 @@ pub struct ListProgress {
     pub waiting: Vec<WaitingRows>,
 }
 
-/// Addresses of open batches that wait for the same.
+/// Rows of open batches that wait for the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WaitingRows {
     /// What they wait for.
@@ -337,16 +337,17 @@ impl ListProgress {
         let (cost, charged) = (list.charged, list.charged);
         ListProgress { checked, counts, causes, cost, charged, reserved: 0, waiting: Vec::new() }
     }
+}
 
-    /// Counts an address that waits, in a batch with this time of creation.
-    pub fn wait(&mut self, cause: WaitCause, created_at: UnixMs) {
-        match self.waiting.iter_mut().find(|waiting| waiting.cause == cause) {
-            Some(waiting) => {
-                waiting.rows += 1;
-                waiting.created_at = waiting.created_at.max(created_at);
-            }
-            None => self.waiting.push(WaitingRows { cause, rows: 1, created_at }),
+/// Counts a row that waits for something else than its turn, in a batch with this time of creation.
+pub fn count_wait(waiting: &mut Vec<WaitingRows>, cause: WaitCause, created_at: UnixMs) {
+    match waiting.iter_mut().find(|waiting| waiting.cause == cause) {
+        _ if cause == WaitCause::Queue => {}
+        Some(waiting) => {
+            waiting.rows += 1;
+            waiting.created_at = waiting.created_at.max(created_at);
         }
+        None => waiting.push(WaitingRows { cause, rows: 1, created_at }),
     }
 }
 

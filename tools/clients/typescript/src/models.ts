@@ -134,6 +134,8 @@ export interface ResultRow {
   email: string;
   deliverable: boolean;
   reason: Reason;
+  /** Why the address is unverifiable, if that is known. New causes can be added. */
+  cause?: string;
 }
 
 /** The state of a batch. */
@@ -146,6 +148,8 @@ export interface Batch {
   checked: number;
   /** A row for each submitted address, in the same order. Absent or null before the end, and in the list of batches. */
   results?: ResultRow[] | null;
+  /** What the addresses without a result wait for. Absent after the end, and in the list of batches. */
+  waiting?: ListWait[];
   /** Only in the list of batches. */
   created_at?: string;
   /** Only in the list of batches, if the request gave a name. */
@@ -169,7 +173,7 @@ export interface FoundAddresses {
   other_columns?: string[];
 }
 
-/** Addresses of a running list that have no verdict for the same cause. New causes can be added. */
+/** Addresses of a running list or batch that have no verdict for the same cause. New causes can be added. */
 export interface ListWait {
   cause: "queue" | "retry_later" | "no_answer" | "refusal_budget" | "outage" | (string & {});
   addresses: number;

@@ -51,7 +51,8 @@ pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
     })
 }
 
-fn wait(waiting: WaitingAddresses) -> api::ListWait {
+/// The JSON of addresses that wait.
+pub fn wait(waiting: WaitingAddresses) -> api::ListWait {
     let WaitingAddresses { cause, addresses, until } = waiting;
     api::ListWait { cause, addresses, until: until.map(|until| Iso8601(until).to_string()) }
 }

@@ -170,6 +170,8 @@ class ResultRow:
     email: str
     deliverable: bool
     reason: Reason
+    #: Why the address is unverifiable, if that is known.
+    cause: Optional[str] = None
     raw: Mapping[str, Any] = _raw()
 
 
@@ -185,6 +187,8 @@ class Batch:
     checked: int
     #: A row for each submitted address, in the same order. None before the end, and in the list of batches.
     results: Optional[Tuple[ResultRow, ...]] = None
+    #: What the addresses without a result wait for: `cause`, `addresses`, `until`.
+    waiting: Tuple[Mapping[str, Any], ...] = ()
     #: Only in the list of batches.
     created_at: Optional[datetime] = None
     #: Only in the list of batches, if the request gave a name.
