@@ -348,9 +348,12 @@ impl Summary {
         }
         let are = if rows == 1 { "is" } else { "are" };
         writeln!(f, "{} {are} unverifiable:", self.rows_text(rows))?;
+        // The command reads the file that the parts become.
+        let joined =
+            if matches!(self.extent, Extent::Part(_)) { ", once `--join` has joined the parts" } else { "" };
         if self.left.rows() > 0 {
             let how = match (&self.later, &self.estimate) {
-                (Some(command), _) => format!(": `{command}`"),
+                (Some(command), _) => format!(": `{command}`{joined}"),
                 (None, Some(Estimate { seed, .. })) => {
                     format!(": the same command with --seed {seed} checks the same addresses again")
                 }
@@ -371,7 +374,7 @@ impl Summary {
         }
         match &self.later {
             Some(command) if self.of_earlier_run > 0 => {
-                writeln!(f, "  `{command}` checks those of them again that a later check may settle")
+                writeln!(f, "  `{command}` checks those of them again that a later check may settle{joined}")
             }
             _ => Ok(()),
         }
@@ -526,6 +529,8 @@ mod tests {
         ] {
             assert!(said.contains(line), "{line}: {said}");
         }
+        let part = Summary { extent: Extent::Part(ListPart::new(1, 2).unwrap()), ..summary };
+        assert!(part.to_string().contains(": `COMMAND`, once `--join` has joined the parts\n"), "{part}");
     }
 
     #[test]
