@@ -190,6 +190,7 @@ impl Knowledge {
     /// have shown that the domain accepts every recipient. None are recorded if the same checkpoint has shown that: then the domain
     /// refuses only mailboxes that it closed.
     pub(crate) fn on_refusals(&mut self, key: u64, refused: u32, now: Instant) {
+        // A checkpoint records everything at one time.
         let accepts_all = |known: &&Known| known.finding == ControlFinding::AcceptsAll;
         let shown_at = self.known.get(&key).filter(accepts_all).map(|known| known.at);
         if shown_at == Some(now) || (refused < REFUSALS_IN_A_ROW_MIN && shown_at.is_none()) {

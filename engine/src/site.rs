@@ -111,7 +111,7 @@ pub(crate) struct GroupState {
     /// The number that was last given to a session or a transaction. These numbers show in which order they began.
     number: u64,
     pub(crate) open: u32,
-    /// Since when session tasks have been running without a break; without meaning if none runs now.
+    /// Since when there has always been at least one session task. Valid only while one runs.
     open_since: Instant,
     /// The number of session tasks that wait for replies.
     pub(crate) busy: u32,
@@ -130,7 +130,7 @@ impl GroupState {
         self.number
     }
 
-    /// Calls `take` for each session. Returns the works that `take` takes, in the order of the numbers that it returns with them.
+    /// Calls `take` for each session, which returns works with a number. Returns all these works, in the order of the numbers.
     fn take_in_order(
         &mut self,
         take: impl Fn(&mut SessionWorks) -> (u64, Vec<Work>),

@@ -159,8 +159,8 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
             work.fail(Outage::Unavailable)
         }
         Found::Dead(Dead::CannotTell(why)) => {
-            // After this time, the cache no longer has the failure, except one that may pass and is the second in a row: that is
-            // kept for longer.
+            // After this time, the cache no longer has the failure. The exception is the second failure in a row that may pass: the
+            // cache keeps it for longer.
             let again =
                 ttl::failure(*why) + if why.may_pass() { Duration::ZERO } else { Duration::from_secs(1) };
             let too_long = work.priority == Priority::Single && again > SINGLE_DNS_RETRY_MAX;

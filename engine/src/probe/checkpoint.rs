@@ -59,7 +59,7 @@ pub(super) fn release(
     // After a change, every further checkpoint of this session would find the same change. So a session finds at most one.
     let leaves = changed || released.iter().any(is_unclear) || confirms;
     let (mut again, now) = (Vec::new(), context.now);
-    // A session that ended at the control recipient counts once, however many answers it held.
+    // A session that ended at the control recipient is recorded as one failure, however many answers it held.
     let ended = state.notes.ended_at_control.take();
     let without_control =
         ended.filter(|&domain| !context.asking.knowledge.borrow_mut().on_unanswered(domain, now));
