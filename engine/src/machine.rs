@@ -185,14 +185,8 @@ pub fn identities(config: &EngineConfig) -> Result<Vec<Identity>, StartError> {
         })
         .collect();
     if identities.is_empty() {
-        let address = Some(ehlo::own_address());
-        identities.push(Identity {
-            label: "default".into(),
-            bind: None,
-            proxy: false,
-            address,
-            ehlo: common,
-        });
+        let (label, address) = ("default".into(), Some(ehlo::own_address()));
+        identities.push(Identity { label, bind: None, proxy: false, address, ehlo: common });
     }
     Ok(identities)
 }

@@ -172,14 +172,17 @@ fn rows_of_batches_come_back_from_a_site_that_gives_no_answer() {
     let (client, now) = (mailbox(), Instant::now());
     let group = group("example", now);
     group.site.state().pace.on_asked(now);
+    group.site.state().pushed = "session-closing";
     for priority in [Priority::Batch, Priority::List, Priority::Single] {
-        let admitted = group.site.admit(work(&client, "a@a.example", priority), 1_000, now);
+        let mut work = work(&client, "a@a.example", priority);
+        work.set_fallback("no_answer_in_time", Some(ROUTE_DOWN));
+        let admitted = group.site.admit(work, 1_000, now);
         group.enqueue(admitted.unwrap_or_else(|_| panic!("no room")));
     }
     let late = now + SITE_LAST_TRY;
     assert!(group.take_unanswered(late - Duration::from_millis(1)).is_empty());
     group.take_unanswered(late).into_iter().for_each(Work::give_up);
-    assert_eq!(answer(&client), Some((Reason::Unverifiable, "no_answer_in_time", true)));
+    assert_eq!(answer(&client), Some((Reason::Unverifiable, "session-closing", true)));
     let admitted = group.site.admit(work(&client, "b@a.example", Priority::Batch), 1_000, late);
     group.enqueue(admitted.unwrap_or_else(|_| panic!("no room")));
     assert!(group.take_unanswered(late).is_empty(), "it has not been tried");
