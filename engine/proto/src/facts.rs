@@ -26,7 +26,7 @@ pub struct DnsFacts {
     /// The domain has a brand indicator, a logo for mail programs (BIMI). If no BIMI record of the domain was found, the record of
     /// its organizational domain counts.
     pub bimi: bool,
-    /// The first address of a mail host to which mailprobe would connect has a PTR record. False if there is no such address.
+    /// The mail host's address to which mailprobe would connect first has a PTR record. False if there is no such address.
     pub ptr: bool,
 }
 

@@ -3,11 +3,11 @@
 //! # Entry points
 //!
 //! - [`address::Address::parse`] reads an address.
-//! - [`dns::lookup`] asks resolvers one question, [`dns::mx`] turns MX records into a list of hosts.
+//! - [`dns::lookup`] asks resolvers one question; [`dns::mx`] turns MX records into a list of hosts.
 //! - [`smtp::dialog::Dialog`] is one SMTP session.
-//! - [`mod@verdict::classify`] gives one reply its meaning, [`verdict::evidence`] judges the replies of a session together.
+//! - [`mod@verdict::classify`] gives one reply its meaning; [`verdict::evidence`] judges the replies of a session together.
 //! - [`decision`] turns the meaning of a reply or of the end of a session into its effects.
-//! - [`pace::SitePace`] decides when a session with a site may start, [`refusals`] how many recipients a site may refuse.
+//! - [`pace::SitePace`] decides when a session with a site may start; [`refusals`] bounds how many recipients a site may refuse.
 //! - [`retry::Schedule`] decides when mailprobe asks about an address again.
 //! - [`sharing`] divides resources among many accounts or networks: each has a bound, and they take turns.
 //! - [`limits`] has every bound on what a peer can influence.

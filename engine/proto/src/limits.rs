@@ -228,9 +228,9 @@ const _: () = assert!(DNS_FAILURE_TTL.as_secs() >= 1 && DNS_FAILURE_TTL.as_secs(
 const _: () = assert!(DNS_SILENCE_TTL.as_secs() >= 1, "RFC 9520 3.2");
 const _: () = assert!(DNS_SILENCE_TTL.as_millis() < DNS_FAILURE_TTL.as_millis());
 
-/// How long a fast check waits for DNS. The look-ups continue, so the next check of the domain finds their result.
+/// How long a fast check waits for DNS. The lookups continue, so the next check of the domain finds their result.
 pub const FAST_PATIENCE: Duration = Duration::from_secs(3);
-/// How long the look-up of the DNS facts of a domain may take.
+/// How long the lookup of the DNS facts of a domain may take.
 pub const FACTS_PATIENCE: Duration = Duration::from_secs(3);
 /// Most DNS questions at once for the facts of one domain.
 pub const DNS_BURST_MAX: usize = 16;

@@ -2,7 +2,7 @@
 //! The operator's lists add to the built-in ones, and can exempt domains from them.
 //!
 //! The built-in lists are compiled in and never copied: the lists of disposable and free domains as hashes, the others as sorted
-//! texts. The first look-up in a text makes a hash table of the offsets of its lines. `cargo xtask refresh-lists` writes the lists;
+//! texts. The first lookup in a text makes a hash table of the offsets of its lines. `cargo xtask refresh-lists` writes the lists;
 //! docs/lists.md has their sources and sizes.
 
 use crate::limits::{DOMAIN_BYTES_MAX, LOCAL_PART_BYTES_MAX};
@@ -314,7 +314,7 @@ mod tests {
         {
             assert!(!is_disposable(domain), "{domain}");
         }
-        // Relays and aliases are permanent mailboxes of somebody.
+        // The addresses of relay and alias services lead to permanent mailboxes.
         for domain in ["duck.com", "simplelogin.com", "mozmail.com", "anonaddy.com", "passmail.net"] {
             assert!(!is_disposable(domain), "{domain}");
         }

@@ -1,8 +1,8 @@
 //! Outages: no resolver answers, the resolvers deny everything, or no mail server can be reached. Then the cause is on our side,
-//! and mailprobe gives no verdict about an address that depends on the failed look-ups or connections.
+//! and mailprobe gives no verdict about an address that depends on the failed lookups or connections.
 //!
 //! All shards (the threads of the engine) share [`Resolvers`] and [`Connections`], so each shard knows what the others have seen.
-//! Both consist of atomics without a lock, because every look-up and every connection uses them. A race between two shards only
+//! Both consist of atomics without a lock, because every lookup and every connection uses them. A race between two shards only
 //! makes an outage begin or end a moment too early or too late.
 //!
 //! One dead host is never an outage, and neither are dead hosts among live ones. An outage of connections needs failures at

@@ -314,7 +314,7 @@ impl SitePace {
         if tally.asked >= self.recipients.limit {
             self.recipients.kept();
         }
-        // Most sessions keep their last transaction for a proof, which may need none.
+        // Most sessions keep their last transaction for a proof, and may end without having needed it.
         if tally.transactions > 0 && tally.transactions >= self.transactions.limit.saturating_sub(1) {
             self.transactions.kept();
         }

@@ -14,7 +14,7 @@ static NAMES: LazyLock<HashTable<RuleName>> = LazyLock::new(index);
 /// Most labels of a rule. Names with more labels need not be looked up.
 const LABELS_OF_RULES: usize = 7;
 
-/// All rules about one name, so that one look-up finds them.
+/// All rules about one name, so that one lookup finds them.
 #[derive(Default)]
 struct RuleName {
     name: &'static str,

@@ -15,9 +15,9 @@ use std::time::Duration;
 pub struct RefusalBudget {
     /// The budget while the site refuses more recipients than it accepts.
     pub mostly_refused: u32,
-    /// The budget while the site accepts more recipients than it refuses. If a quarter of the recipients accepted in the hour is
-    /// more, that is the budget. The budget is never above the number of accepted recipients, except that it is at least
-    /// `mostly_refused`. If this value is not above `mostly_refused`, accepts never enlarge the budget.
+    /// The budget while the site accepts more recipients than it refuses, or a quarter of the recipients accepted in the hour if
+    /// that is more. Either way, the budget is at most the number of accepted recipients, but at least `mostly_refused`. If this
+    /// value is not above `mostly_refused`, accepts never enlarge the budget.
     pub mostly_accepted: u32,
 }
 
@@ -362,7 +362,7 @@ mod tests {
         for (before, step, refused, accepted, expected) in [
             (empty, 7, 3, 1, Some((7, 3, 1))),
             (StepCell::new(7, 3, 1), 7, 1, 2, Some((7, 4, 3))),
-            // The cell of a step that is over serves a later one.
+            // The cell of a step that is over is used again for a later step.
             (StepCell::new(7, 3, 1), 7 + REFUSALS_CELLS as u64, 1, 0, Some((22, 1, 0))),
             (StepCell::new(7, COUNT_MASK - 1, COUNT_MASK), 7, 5, 5, Some((7, max, max))),
             (empty, 7, u32::MAX, 0, Some((7, max, 0))),

@@ -41,7 +41,7 @@ fn is_one_line(error: AddressError) {
     assert!(!text.is_empty() && !text.contains('\n') && !text.ends_with('.'), "{text}");
 }
 
-/// Every ASCII character in every kind of place: 4 x 128 rows.
+/// Tries each ASCII character in a local part (bare, quoted and escaped) and in a domain.
 #[test]
 fn each_ascii_character() {
     for c in (0..128u8).map(char::from) {
@@ -53,7 +53,7 @@ fn each_ascii_character() {
         let escaped = Address::parse(&format!("\"a\\{c}b\"@x.com"));
         assert_eq!(escaped.is_ok(), (' '..='~').contains(&c), "{c:?} escaped");
         let domain = Address::parse(&format!("a@x{c}y.com"));
-        // The at sign is taken for the one that parts, and what precedes it is no local part.
+        // `@` is refused as well: the last at sign ends the local part, and `a@x` is not a valid one.
         let label = c.is_ascii_alphanumeric() || c == '-' || c == '.';
         assert_eq!(domain.is_ok(), label, "{c:?} in a domain");
     }
@@ -90,7 +90,7 @@ fn lengths_hold_to_the_byte() {
     let label = |n: usize| format!("{}.com", "d".repeat(n));
     assert!(of(1, &label(63)).is_ok());
     assert_eq!(of(1, &label(64)), Err(DomainLabelTooLong));
-    // 3 x 64 bytes, then the rest and `.com`.
+    // A domain of `n` bytes: three labels of 63 bytes and a shorter one, each with its dot, and `com`.
     let domain =
         |n: usize| format!("{}{}.com", format!("{}.", "d".repeat(63)).repeat(3), "d".repeat(n - 196));
     assert_eq!(domain(252).len(), 252);
@@ -102,7 +102,7 @@ fn lengths_hold_to_the_byte() {
     assert!(of(64, &two(189)).is_ok(), "64 + 1 + 189 bytes");
     assert_eq!(of(64, &two(190)), Err(TooLong));
 
-    // A-labels count: 59 x "ü" is far longer in U-labels than the A-label it makes.
+    // The A-label counts: 50 x "ü" has 100 bytes, which is too long for a label, but its A-label is shorter.
     assert!(Domain::parse(&format!("{}.com", "ü".repeat(50))).is_ok());
     assert_eq!(Address::parse(&"x".repeat(10_000)), Err(TooLong));
     assert_eq!(Address::parse(&format!("a@{}", "ü.".repeat(10_000))), Err(TooLong));

@@ -16,7 +16,7 @@ fn sites() -> Vec<String> {
 #[test]
 fn the_choice_never_changes() {
     let sources = ["192.0.2.1", "192.0.2.2", "192.0.2.3"];
-    // The values of another implementation of the two hashes. If this fails, greylisting hosts take every source for a stranger.
+    // Computed with another implementation of the hash. If the choice changes, greylisting hosts do not know the new source.
     for (site, expected) in [
         ("google", "192.0.2.1"),
         ("microsoft", "192.0.2.1"),
@@ -65,8 +65,8 @@ fn only_a_source_that_reaches_a_host_is_chosen() {
     assert_eq!(choose_of(&[], "a.example", V4), None);
 }
 
-/// What happens, by the minute: `b`: blocked, with the minutes of the rest, 0 for none new; `?`: how many minutes are
-/// left; `a`: answered; `e`: how many rests have ended.
+/// Checks steps of a minute, an event and its expected number. `b`: the site blocks; the minutes of the new rest, 0 if none begins.
+/// `?`: the minutes that are left. `a`: the site answers; 1 if an earlier rest is over. `e`: the number of rests that have ended.
 fn check(name: &str, steps: &[(u64, char, u64)]) {
     let start = Instant::now();
     let minutes = |time: Option<Duration>| time.map_or(0, |time| time.as_secs() / 60);

@@ -56,7 +56,7 @@ impl Lists {
         Ok(())
     }
 
-    /// Whether the address `local@domain` or its domain is a spam trap. In this and the other `is_` questions, letter case does not
+    /// Whether the address `local@domain` or its domain is a spam trap. In this and the other methods, letter case does not
     /// matter. Domains are in A-label form, for [`Lists::suggest`] also in lower case.
     pub fn is_spam_trap(&self, local: &str, domain: &str) -> bool {
         self.traps.matches(local, domain)

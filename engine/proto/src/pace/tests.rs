@@ -43,7 +43,7 @@ fn sessions_are_bounded_at_once_and_a_minute() {
         pace.on_started();
     }
     assert_eq!(pace.may_start(now, 10), Start::WhenOneEnds);
-    // The ten are gone at once; the bucket fills with 100 a minute.
+    // The first ten starts are used up. From now on, 100 a minute are added.
     assert_eq!(pace.may_start(now, 0), Start::At(now + Duration::from_millis(600)));
     assert_eq!(pace.may_start(now + Duration::from_millis(601), 0), Start::Now);
     let mut started = 10;

@@ -1,4 +1,4 @@
-//! The rows of the table: how a session ended, after how many answers and refusals, and the effects.
+//! Tables of cases: how a session ended, after how many answers and refusals, and the effects.
 
 use super::*;
 use EndEffect::{Died, HungUp, NotSmtp, Nothing, PlainOnly, PushBack, Refused, SlowDown};
@@ -45,26 +45,26 @@ fn the_end_of_a_session_in_a_transaction_has_these_effects() {
     let reply = &Reply::new(421, "text");
     let (in_place, between, at_mail) = (CutOff(End::Recipient), CutOff(End::Between), CutOff(End::Mail));
     let rows = [
-        // At the first recipient, it may be the recipient or the host.
+        // If a session ends at its first recipient, the cause may be the recipient or the host.
         (refused(rcpt, 421), (0, 0), passing, None, PushBack("hung_up"), hung_up),
         (Closure::Closed(rcpt), (0, 0), passing, None, HungUp, hung_up),
         (Closure::TimedOut(rcpt), (0, 0), passing, None, HungUp, late),
-        // Behind answers, the server had enough, or the recipient is the cause.
+        // If there were answers before, the session may have reached a limit, or the recipient is the cause.
         (refused(rcpt, 421), (4, 0), passing, Some(in_place), PushBack("hung_up"), hung_up),
         (refused(rcpt, 421), (4, 2), passing, Some(in_place), Nothing, hung_up),
         (Closure::Closed(rcpt), (4, 2), passing, Some(in_place), Nothing, hung_up),
         (Closure::TimedOut(rcpt), (4, 2), passing, Some(in_place), Nothing, late),
         (Closure::TimedOut(rcpt), (4, 0), passing, None, Nothing, late),
-        // Its words say why.
+        // The words of the 421 name the cause.
         (refused(rcpt, 421), (4, 2), us, Some(in_place), SlowDown(reply, us), hung_up),
         (refused(Step::Mail, 421), (4, 0), us, Some(at_mail), SlowDown(reply, us), None),
         (refused(Step::Mail, 421), (0, 0), us, None, SlowDown(reply, us), hung_up),
-        // Between transactions, no recipient is the cause.
+        // If a session with answers ends between transactions, no recipient is the cause.
         (Closure::Closed(Step::Mail), (4, 0), passing, Some(at_mail), Nothing, None),
         (Closure::Closed(Step::Rset), (4, 2), passing, Some(between), Nothing, None),
         (Closure::TimedOut(Step::Mail), (4, 2), passing, Some(BrokeBetween), Nothing, None),
         (Closure::Unexpected(Step::Rset), (4, 0), passing, Some(BrokeBetween), Nothing, None),
-        // Without an answer, it refused the session.
+        // Without an answer, the host counts as having refused the session, or as down.
         (refused(Step::Mail, 421), (0, 0), passing, None, PushBack("rule"), hung_up),
         (Closure::TimedOut(Step::Mail), (0, 0), passing, None, Died("no_answer_in_time"), late),
         (Closure::Unexpected(rcpt), (0, 0), passing, None, NotSmtp, hung_up),

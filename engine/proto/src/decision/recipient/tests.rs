@@ -1,4 +1,4 @@
-//! The rows of the table: the meaning of a reply, what is known beside it, and the effects.
+//! Tables of cases: the meaning of a reply, the other facts, and the effects.
 
 use super::*;
 use HostEffect::{PushBack, SessionRefused};
@@ -32,21 +32,21 @@ fn a_reply_to_rcpt_has_these_effects() {
         ),
         (Class::ExistsThrottled, Scope::Recipient, none, None, Hold(Held::Accepted), Answer),
         (Class::ExistsThrottled, Scope::Recipient, hard, SETTLED, unsure, Refusal),
-        // A refusal of the recipient counts if the replies behind it prove it.
+        // A clear refusal of the recipient is held until later replies prove it.
         (Class::NotFound, Scope::Recipient, hard, None, Hold(Held::Refused), Answer),
         (Class::Disabled, Scope::Recipient, hard, None, Hold(Held::Denied), Answer),
         (Class::DomainDead, Scope::Site, hard, None, Hold(Held::Denied), Answer),
         (Class::NotFound, Scope::Recipient, none, None, unsure, Refusal),
         (Class::NotFound, Scope::Site, hard, SETTLED, unsure, Refusal),
-        // A full mailbox is an answer. A host that says so for good may say so to everyone.
+        // A full mailbox is an answer. But a host that says so with a 5yz code may say so about everyone.
         (Class::Full, Scope::Recipient, none, None, Settle(Reason::InboxFull, "rule"), Answer),
         (Class::Full, Scope::Recipient, hard, SETTLED, Settle(Reason::InboxFull, "rule"), Refusal),
-        // What passes with time.
+        // The cause of these replies may soon be over.
         (Class::Greylisted, Scope::Recipient, none, None, Greylisted, Answer),
         (Class::Temporary, Scope::Host, none, None, OnceMore, Answer),
         (Class::Temporary, Scope::Host, hard, SETTLED, OnceMore, Refusal),
         (Class::Throttled, Scope::Session, behind, None, NextTransaction, Later),
-        // Refusals about us: another host does not say more, and may be a block.
+        // Refusals of us, which may be a block: another host would say no more about the recipient.
         (Class::Policy, Scope::Us, hard, SETTLED, unsure, Refusal),
         (Class::Policy, Scope::Us, block, BLOCK, unsure, Refusal),
         (Class::Policy, Scope::Us, ipv6, SETTLED, OtherHosts, Refusal),
@@ -82,7 +82,7 @@ fn a_reply_to_rcpt_has_these_effects() {
     }
 }
 
-/// Checks the effects of a reply whose words leave open what it is about.
+/// Checks the effects of a reply that may concern this recipient only (`to_all` is false).
 fn check(class: Class, scope: Scope, facts: RcptFacts, effects: RcptEffects) {
     let passes = matches!(class, Class::Greylisted | Class::Throttled | Class::Temporary);
     let permanent = facts.permanent && !passes;

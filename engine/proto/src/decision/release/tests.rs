@@ -1,4 +1,4 @@
-//! The rows of the table: an answer, its proof, and what happens with its recipient.
+//! Tables of cases: an answer, its proof, and what happens with its recipient.
 
 use super::*;
 use crate::verdict::{Class, Scope};
@@ -28,7 +28,7 @@ fn a_released_answer_has_this_effect() {
         (Held::Refused, Proof::Proven, questions_answered, not_found),
         (Held::Refused, Proof::Assumed, lost, not_found),
         (Held::Denied, Proof::Proven, questions_answered, not_found),
-        // An earlier session has accepted it: it counts only if the questions of this one were answered.
+        // After an accept in an earlier session, a refusal counts only if the questions of this session were answered.
         (Held::Refused, Proof::Proven, contradicts, again(UNPROVEN)),
         (Held::Refused, Proof::Proven, settled, not_found),
         (Held::Refused, Proof::Changed, changed, changed_again),
