@@ -109,8 +109,8 @@ impl Failure {
         }
     }
 
-    /// Whether the cause may be over a moment later, so that the same question gets an answer. Such causes are a lost message, and
-    /// resolvers that for a while cannot be reached, are overloaded or deny names.
+    /// Whether the cause may be over a moment later, so that the same question gets an answer. Such causes are a lost message, or
+    /// resolvers that are unreachable or overloaded or deny names for a while.
     pub fn may_pass(self) -> bool {
         matches!(self, Failure::Timeout | Failure::Unreachable | Failure::Refused | Failure::Unproven)
     }

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::tests::{scenario_steps, scenarios};
 
-    /// A row of testdata/denials.txt.
+    /// Checks a row of testdata/denials.txt.
     fn check(name: &str, steps: &str) {
         let denials = Denials::default();
         let mut next = 1;

@@ -1,4 +1,4 @@
-//! A resolver's half of the wire, for tests: it reads questions and makes replies to them.
+//! The resolver's side of DNS for tests: reads encoded questions and makes replies to them.
 
 use super::{Name, Question, RecordKind};
 use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
@@ -14,11 +14,11 @@ pub(super) fn question(text: &str, kind: RecordKind) -> Question {
     Question { name: name(text), kind }
 }
 
-/// A reply in the making.
+/// A reply that a test puts together.
 pub(super) struct TestReply(pub(super) Message);
 
 impl TestReply {
-    /// Says nothing, to this question.
+    /// A reply to this question, without records.
     pub(super) fn to(question: &[u8]) -> TestReply {
         let asked = Message::from_vec(question).expect("a readable question");
         let mut message = Message::new(asked.metadata.id, MessageType::Response, OpCode::Query);
@@ -86,7 +86,7 @@ impl TestReply {
     }
 }
 
-/// A name, of any bytes; its dots part the labels, and `.` is the root.
+/// A name in the type of the library. Its labels, between the dots, may have any bytes; `.` is the root.
 fn wire(text: &str) -> rr::Name {
     rr::Name::from_labels(text.split('.').filter(|l| !l.is_empty()).map(str::as_bytes)).expect("a wire name")
 }

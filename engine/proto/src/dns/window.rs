@@ -38,7 +38,7 @@ pub struct Window {
     /// Below this size, each answer widens the window by a whole question. The unit is that of `size`.
     threshold: AtomicU32,
     under_way: AtomicU32,
-    /// Shards that have questions for this resolver.
+    /// Number of shards that have questions for this resolver.
     sharers: AtomicU32,
     /// Number of questions sent so far. The next question gets this number.
     sent: AtomicU64,

@@ -1,4 +1,4 @@
-//! Scenarios in which time passes: what the machine sends to whom and when, and how it ends.
+//! Scenarios on a virtual clock: what a lookup sends to which resolver and when, and how it ends.
 
 use super::*;
 use crate::dns::tests::{TestReply, question};
@@ -12,14 +12,14 @@ use proptest::prelude::*;
 const S: Duration = Duration::from_secs(1);
 const AT_ONCE: Duration = Duration::ZERO;
 
-/// One lookup of `h.example` A on a clock of its own, with everything that it sent.
+/// A lookup of the A records of `h.example` on a virtual clock, with all messages that it has sent.
 struct TestLookup {
     lookup: Lookup,
     start: Instant,
     now: Instant,
     random: u64,
     sent: Vec<Transmit>,
-    /// What the latest message was.
+    /// What the latest reply meant for the lookup.
     received: Received,
 }
 
@@ -54,7 +54,7 @@ impl TestLookup {
         }
     }
 
-    /// Lets time pass until the machine wants to be woken.
+    /// Lets time pass until the deadline of the lookup.
     fn wait(&mut self) -> &mut TestLookup {
         self.now = self.lookup.deadline().expect("a deadline");
         self.lookup.on_timeout(self.now);
@@ -68,7 +68,7 @@ impl TestLookup {
         payload[if *transport == Transport::Tcp { 2 } else { 0 }..].to_vec()
     }
 
-    /// Has the resolver answer the n-th message.
+    /// Makes the resolver answer the n-th message.
     fn answer(&mut self, n: usize, make: impl FnOnce(TestReply) -> TestReply) -> &mut TestLookup {
         let bytes = make(TestReply::to(&self.question(n))).bytes();
         let upstream = self.sent[n].upstream;
@@ -80,7 +80,7 @@ impl TestLookup {
         self
     }
 
-    /// What went out, in order: to which resolver, over what.
+    /// Checks to which resolvers the messages were sent in turn, and over which transports.
     #[track_caller]
     fn went_to(&self, expected: &[(usize, Transport)]) {
         let sent: Vec<_> = self.sent.iter().map(|t| (t.upstream, t.transport)).collect();
@@ -158,7 +158,7 @@ fn the_whole_has_a_limit() {
     while test.lookup.outcome().is_none() {
         test.wait();
     }
-    // 3 x 1 s, 2 x 2 s, and half of the next.
+    // Three tries of 1 s and two of 2 s. The sixth is cut off after 1 s, because the lookup may take 8 s.
     test.went_to(&[(0, Udp), (1, Udp), (2, Udp), (0, Udp), (1, Udp), (2, Udp)]);
     test.ends(&failed(Failure::Timeout), DNS_TOTAL_TIMEOUT);
 }
@@ -338,7 +338,7 @@ fn time_counts_from_when_it_is_sent() {
     let sent = now + S * 600;
     assert!(lookup.poll_transmit(sent, S, &mut || 7).is_some());
     assert_eq!((lookup.wants(), lookup.deadline(), lookup.is_sent()), (None, Some(sent + S), true));
-    // The second try is held back for longer than the whole may take.
+    // The caller holds back the second try until the time of the lookup is over.
     lookup.on_timeout(sent + S);
     assert_eq!((lookup.wants(), lookup.deadline()), (Some((0, Udp)), Some(sent + DNS_TOTAL_TIMEOUT)));
     lookup.on_timeout(sent + DNS_TOTAL_TIMEOUT);
@@ -383,7 +383,7 @@ fn a_refusal_may_be_load() {
     test.answer(0, refused()).went_to(&[(0, Udp), (1, Udp)]);
     test.answer(1, good).ends(&found(), AT_ONCE);
 
-    // Those who refuse for ever.
+    // Resolvers that always refuse are asked four times.
     let mut test = TestLookup::new(1);
     for n in 0..4 {
         test.answer(n, refused());
@@ -415,7 +415,7 @@ fn a_denial_without_soa_is_asked_again_for_dnssec_records() {
     assert!(!test.lookup.has_denied_unproven(0));
 }
 
-/// A late reply after which a resolver is asked in another way leaves the turn of the other resolver as it is.
+/// If a late reply makes it necessary to ask in another way, this waits until the turn of the other resolver is over.
 #[test]
 fn a_late_reply_takes_no_turn_of_another_resolver() {
     type Make = fn(TestReply) -> TestReply;
@@ -432,12 +432,12 @@ fn a_late_reply_takes_no_turn_of_another_resolver() {
         test.wait().went_to(&[(0, Udp), (1, Udp), (0, over)]);
         test.answer(2, good).ends(&found(), S * 2);
 
-        // In the last round, it is asked when the turns are over.
+        // In the last round, the resolver is asked again after the last turn.
         let mut test = TestLookup::with(LookupConfig { rounds: 1, ..LookupConfig::new(2) });
         test.wait().answer(0, make).wait().went_to(&[(0, Udp), (1, Udp), (0, over)]);
         test.answer(1, good).ends(&found(), S * 2);
 
-        // The next resolver fails early, so it is asked early.
+        // If the other resolver fails during its turn, the first one is asked again at once.
         let mut test = TestLookup::new(2);
         test.wait().answer(0, make).answer(1, with(ResponseCode::ServFail));
         test.went_to(&[(0, Udp), (1, Udp), (0, over)]);
@@ -458,7 +458,7 @@ fn denials_without_proof_go_to_the_next_resolver() {
     test.answer(1, |r| nothing(r).soa("example", 900, 800))
         .ends(&Outcome::NxDomain { ttl: S * 800 }, AT_ONCE);
 
-    // Nobody else: it is unproven, whatever the others say that is no answer.
+    // If no resolver gives a proof, the failure is `Unproven`, even if another resolver fails or is silent.
     let mut test = TestLookup::new(1);
     test.answer(0, zero).ends(&failed(Failure::Unproven), AT_ONCE);
     assert!(test.lookup.has_any_answer());
@@ -472,8 +472,7 @@ fn denials_without_proof_go_to_the_next_resolver() {
     test.ends(&failed(Failure::Unproven), DNS_TOTAL_TIMEOUT);
 }
 
-/// Half of all datagrams are lost, both ways: every lookup still ends, within the limit, and nearly all with an
-/// answer.
+/// If half of the datagrams are lost in each direction, every lookup ends in time, and three in four with an answer.
 #[test]
 fn a_lossy_network() {
     let mut answered = 0;
@@ -497,12 +496,12 @@ fn a_lossy_network() {
         assert!(test.now - test.start <= DNS_TOTAL_TIMEOUT);
         assert!(test.sent.len() <= 10);
     }
-    // 1 + 1 + 2 + 2 s, and 2 of the next 4: five tries at 1/4 each: 76 %.
+    // Five tries fit into 8 s: 1 + 1 + 2 + 2 s, and 2 s of the next 4. Each is answered in 1/4 of the cases: 76 % together.
     assert!((700..850).contains(&answered), "{answered}");
 }
 
 proptest! {
-    /// Whatever comes back in whatever order: it ends in time, and after a bounded number of messages.
+    /// Whatever replies come in whatever order, the lookup ends in time and after a bounded number of messages.
     #[test]
     fn it_always_ends(steps in proptest::collection::vec((0..11u8, any::<proptest::sample::Index>()), 0..40)) {
         let mut test = TestLookup::new(3);
@@ -532,7 +531,7 @@ proptest! {
             test.wait();
         }
         prop_assert!(test.now - test.start <= DNS_TOTAL_TIMEOUT);
-        // Each try, once more without EDNS for each resolver, and each of those over TCP.
+        // A try in each turn, one more without EDNS for each resolver, and each of these again over TCP: (15 + 3) * 2.
         prop_assert!(test.sent.len() <= 36, "{}", test.sent.len());
     }
 }

@@ -10,7 +10,7 @@ const UNPROVEN: Response = Response::Unproven(Doubt::NoSoa);
 
 const CAPITALS: [u64; 4] = [0x5555_5555_5555_5555; 4];
 
-/// What a reply to the question says.
+/// The response that is read from a reply to the question.
 fn check(question: &Question, make: impl FnOnce(TestReply) -> TestReply) -> Response {
     let sent = encode(question, 0x1234, CAPITALS, Extension::Edns);
     let reply = make(TestReply::to(sent.bytes()));
@@ -193,7 +193,7 @@ fn negative_answers() {
     assert_eq!(check(&asked, |r| r), UNPROVEN);
 }
 
-/// With the Extended DNS Error `code` (RFC 8914), after one that says nothing of the kind.
+/// Adds the Extended DNS Error `code` (RFC 8914) to a reply, after another one that does not mean forgery.
 fn extended(mut reply: TestReply, code: u16) -> TestReply {
     let mut edns = Edns::new();
     for code in [3, code] {
@@ -223,7 +223,7 @@ fn forged_denials_prove_nothing() {
             });
             assert_eq!(lie, doubt, "records can be forged as well");
         }
-        // Stale NXDOMAIN, DNSSEC indeterminate, not ready: they are no word of a filter.
+        // Other errors, such as Stale NXDOMAIN or DNSSEC Indeterminate, do not show a filter.
         for code in [0, 5, 14, 19, 22] {
             assert_eq!(check(&asked, |r| extended(soa(r), code)), Response::NoData(60), "{code}");
         }
@@ -259,7 +259,7 @@ fn answers_that_are_none() {
         (ResponseCode::NotAuth, Failure::OtherCode),
     ] {
         assert_eq!(check(&asked, |r| r.code(code)), Response::Failed(why), "{code}");
-        // Records do not make up for it.
+        // The code is a failure even if there are records.
         let found = check(&asked, |r| r.code(code).mx("example.com", 60, 1, "mx.example.com"));
         assert_eq!(found, Response::Failed(why), "{code} with records");
     }
@@ -318,7 +318,7 @@ fn strangers_are_ignored() {
     );
     assert_eq!(decode(&sent, &asked, &lower.bytes()), Err(Unrelated::CaseDiffers));
 
-    // A bare header is a refusal of what the server could not read, and nothing else.
+    // A bare header counts only with FORMERR or NOTIMP, which say that the server could not read the question.
     let bare = |code| [0x12, 0x34, 0x80, code, 0, 0, 0, 0, 0, 0, 0, 0];
     for code in [1, 4] {
         assert_eq!(decode(&sent, &asked, &bare(code)), Ok(Response::Failed(Failure::FormErr)));
@@ -383,7 +383,7 @@ proptest! {
         let asked = question("example.com", RecordKind::Mx);
         let sent = encode(&asked, 0x1234, CAPITALS, Extension::Edns);
         let _ = decode(&sent, &asked, &bytes);
-        // The same behind a header and a question that match.
+        // The same bytes after a header and a question that match.
         let mut matching = sent.bytes()[..sent.question_end].to_vec();
         matching[2] = 0x80;
         matching.extend_from_slice(&bytes);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const TTL: Duration = Duration::from_secs(60);
 
-/// `"10 a.example"`, `"0 ."`, or `"5 !"` for a target that is no name.
+/// MX records from rows such as `"10 a.example"`, `"0 ."`, or `"5 !"` for a target that is no host name.
 fn mx(rows: &[&str]) -> Outcome {
     let record = |row: &&str| {
         let (preference, target) = row.split_once(' ').expect(row);
@@ -33,8 +33,8 @@ fn names(plan: &MxPlan) -> Vec<&str> {
     plan.names().map(Name::as_str).collect()
 }
 
-/// What DNS says of hosts: `"a.example 192.0.2.1 2001:db8::1"`, `"b.example nxdomain"`, `"c.example servfail"`; an
-/// address says nothing of the other family: that has no data.
+/// The hosts of a plan, with DNS from rows: `"a.example 192.0.2.1 2001:db8::1"`, `"b.example nxdomain"`, `"c.example servfail"`. If
+/// a row has addresses of one family only, the question for the other family gets no data.
 fn hosts(plan: &MxPlan, ipv6: bool, rows: &[&str], allowed: &dyn Fn(IpAddr) -> bool) -> Result<MxSet, Dead> {
     let mut zone: HashMap<Question, Outcome> = HashMap::new();
     for row in rows {
@@ -65,7 +65,7 @@ fn any(_: IpAddr) -> bool {
     true
 }
 
-/// `"a.example 192.0.2.1"` for each host.
+/// Each host with its addresses, such as `"a.example 192.0.2.1"`.
 fn shown(set: &MxSet) -> Vec<String> {
     let host = |h: &MxHost| {
         let addresses: Vec<String> = h.addresses.iter().map(IpAddr::to_string).collect();

@@ -1,10 +1,10 @@
-//! Tables of what happens to a window, and resolvers that have too little room, on a clock of their own.
+//! Scenarios of a window, and simulations of resolvers with little room on a virtual clock.
 
 use super::*;
 use crate::tests::scenarios;
 use std::collections::BTreeMap;
 
-/// A row of testdata/window.txt.
+/// Checks a row of testdata/window.txt.
 fn check(name: &str, steps: &str) {
     let window = Window::default();
     let mut under_way = std::collections::VecDeque::new();
@@ -74,22 +74,22 @@ fn timeouts_follow_round_trips() {
     assert_eq!(window.timeout(), DNS_TRY_TIMEOUT_MIN);
 }
 
-/// A resolver that has room for `room` questions, answers each after `latency` or, one at a time, each after `service`, and
-/// drops what comes when there is no room.
+/// A resolver with room for `room` questions. It handles one after the other, each in `service` microseconds, and its answers
+/// arrive `latency` microseconds later. It drops the questions for which there is no room.
 struct Cramped {
     room: usize,
     latency: u64,
     service: u64,
 }
 
-/// What became of it: when the last question was answered, in microseconds, how many were sent and how many dropped.
+/// The result of a simulation: when the last question was answered, in microseconds, and how many tries were sent and dropped.
 struct Run {
     end: u64,
     sent: u64,
     dropped: u64,
 }
 
-/// When it was sent, and what became of it.
+/// A try: when it was sent, and its place in the window or, after the timeout, its mark as overdue.
 type Try = (u64, Option<Place>, Option<Overdue>);
 
 enum Event {
@@ -99,7 +99,7 @@ enum Event {
     Lost(Overdue),
 }
 
-/// Asks it `count` questions, `silent` of a hundred of which it never answers, as the engine does.
+/// Asks the resolver `count` questions as the engine does. It never answers `silent` of a hundred.
 fn ask(resolver: &Cramped, count: usize, silent: usize) -> Run {
     let window = Window::default();
     let mut events: BTreeMap<(u64, u64), Event> = BTreeMap::new();
@@ -172,7 +172,7 @@ fn ask(resolver: &Cramped, count: usize, silent: usize) -> Run {
 
 #[test]
 fn cramped_resolvers_answer_everything_soon() {
-    // Room, latency and service in microseconds; most seconds for 2,000 questions, most drops in a hundred.
+    // Room; latency and service in microseconds; the most seconds for 2,000 questions; the most drops in percent.
     for (name, room, latency, service, seconds, drops) in [
         ("a socket with the default buffer", 277, 100, 50, 0.2, 0),
         ("a slow one", 277, 100, 1000, 2.1, 0),
@@ -198,7 +198,7 @@ fn silent_names_do_not_narrow_it() {
     let without = ask(&Cramped { room: 277, latency: 20_000, service: 20 }, 10_000, 0);
     let with = ask(&Cramped { room: 277, latency: 20_000, service: 20 }, 10_000, 5);
     assert_eq!((without.dropped, with.dropped), (0, 0));
-    // The five tries of the last of 500 silent names take 6.2 s; the others go past them.
+    // The five tries of a silent name take 6.2 s. Meanwhile, the questions about other names are answered.
     let (without, with) = (without.end as f64 / 1e6, with.end as f64 / 1e6);
     assert!(with < without * 12.0, "{without:.2} s without and {with:.2} s with silent names");
 }
