@@ -320,7 +320,7 @@ const _: () = assert!(BLANKET_CERTAIN_MIN <= BLANKET_ANY_MIN);
 
 // Sites.
 
-/// Number of patient works that a site admits for each session that it may have: those of a full transaction.
+/// Number of patient works that a site admits for each session that it may have: as many as a full transaction has.
 pub const SITE_WORKS_A_SESSION: usize = TRANSACTION_RECIPIENTS_MAX;
 /// A site that may have fewer sessions than this admits as many patient works as if it might have this number.
 pub const SITE_SESSIONS_MIN: usize = 10;

@@ -133,7 +133,7 @@ impl<S: BuildHasher> Cache<S> {
             if goes {
                 self.remove(self.hand);
             }
-            // If an entry was removed, the last entry, one of the newest, is now in its slot. The hand passes it.
+            // If an entry was removed, the last entry, one of the newest, is now in its slot, and the hand goes past it.
             self.hand += 1;
             if goes {
                 return;

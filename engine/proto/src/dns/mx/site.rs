@@ -8,10 +8,10 @@ use std::sync::LazyLock;
 
 /// A set of mail hosts with one operator.
 ///
-/// By default, the site is the registrable domain of the host with the lowest MX preference (of several, the first in alphabetical
-/// order). If the recipients' domain has the same registrable domain, an address identifies the site instead: the lowest address of
-/// the hosts with the lowest preference among those that have addresses. Hosts in the table of known operators are an exception: the
-/// table gives their site, and hosts under many domains can have the same one.
+/// By default, the registrable domain of the host with the lowest MX preference (of several, the first in alphabetical order)
+/// identifies the site. If the recipients' domain has the same registrable domain, an address does so instead: the lowest address
+/// of the hosts with the lowest preference among those that have addresses. Hosts in the table of known operators are an
+/// exception: the table gives their site, and hosts under many domains can have the same one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site {
     name: Cow<'static, str>,
