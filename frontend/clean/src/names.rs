@@ -97,8 +97,7 @@ fn try_file(flag: &str, path: &Path) -> Result<(), CleanError> {
 fn refuse_existing(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery) -> Result<(), CleanError> {
     let output = output.filter(|path| !is_stream(path));
     // A complete list is compared with the input, and not written again.
-    let compares = delivery.is_plain() && !args.unordered;
-    let continues = |path: &Path| args.resume && (partial(path).exists() || compares);
+    let continues = |path: &Path| args.resume && (partial(path).exists() || delivery.is_plain());
     if args.writing.force || output.is_some_and(continues) {
         return Ok(());
     }

@@ -331,16 +331,18 @@ impl Sink {
         }
     }
 
-    /// Counts the rows in the file, which have no order, and begins to write after them.
+    /// Counts the rows in the file, which have no order, and begins to write after them unless the file is complete.
     fn count(&mut self, state: &mut State) -> Result<(), CleanError> {
-        let (Output::Replaying(replay), Some(endings)) = (&mut self.output, &self.endings) else {
-            return Ok(());
+        let Some(endings) = &self.endings else { return Ok(()) };
+        let (target, outcomes) = (&self.target, &mut self.outcomes);
+        let tally = match &mut self.output {
+            Output::Writing(_) => return Ok(()),
+            Output::Replaying(replay) => replay.tally(state, endings, outcomes, |e| failed(target, e))?,
+            Output::Complete(replay) => replay.tally(state, endings, outcomes, |e| failed(target, e))?,
         };
-        let target = &self.target;
-        let tally = replay.tally(state, endings, &mut self.outcomes, |error| failed(target, error))?;
         let Some(tally) = tally else { return Err(self.foreign()) };
         self.tally = (tally.left() > 0).then_some(tally);
-        self.end_replay()
+        if self.is_complete() { Ok(()) } else { self.end_replay() }
     }
 
     /// Cuts off an incomplete row, and begins to write. A complete file cannot end before the list.
@@ -525,7 +527,7 @@ impl Sink {
 /// Whether a complete output is compared with the list if there is no other file of the run.
 fn is_compared(options: &SinkOptions) -> bool {
     let is_list = options.delivery.is_plain() && !options.replaces;
-    options.resume && !options.unordered && (options.is_part || is_list)
+    options.resume && (options.is_part || is_list)
 }
 
 fn writing(stream: Box<dyn Stream>) -> Output {

@@ -45,6 +45,9 @@ impl Run<'_> {
             self.mark(Some((&address, domain)));
         }
         let kept = self.kept_result(true)?;
+        if let Some(written) = written {
+            self.fits_others(written, earlier, kept)?;
+        }
         if let Some(outcome) = written.or(kept) {
             // An interrupted run took it from the earlier output, too, if that has it.
             let is_known = kept.is_some() || earlier.is_none() && self.known_result()?.is_some();
@@ -112,6 +115,33 @@ impl Run<'_> {
             }
             _ => Ok(written),
         }
+    }
+
+    /// Compares a written result with those that its run can only have written too: the `kept` one of `--retry`, and in a complete
+    /// output that of the `earlier` row with this address.
+    ///
+    /// # Errors
+    /// They differ, so the run had another INPUT or another column.
+    fn fits_others(
+        &mut self,
+        written: Outcome,
+        earlier: Option<u64>,
+        kept: Option<Outcome>,
+    ) -> Result<(), CleanError> {
+        let other = "): repeat the command with that one";
+        // Which unverifiable rows are kept depends on a file that may have changed since.
+        if kept.is_some_and(|kept| !is_unverifiable(kept) && kept.code() != written.code()) {
+            return Err(self.parts.sink.made_otherwise(&format!("another INPUT{other}")));
+        }
+        // Without an order, a resumed run may have checked the first row of an address after another one was written.
+        let is_same_check =
+            self.rows.is_ordered() && self.parts.sink.is_complete() && !self.has_other_results();
+        if let Some(first) = earlier.filter(|_| is_same_check)
+            && self.seen.outcome(&mut self.parts.state, first)?.code() != written.code()
+        {
+            return Err(self.parts.sink.made_otherwise(&format!("another --column{other}")));
+        }
+        Ok(())
     }
 
     /// Whether results come from an earlier output, in which the addresses may have been corrected since.

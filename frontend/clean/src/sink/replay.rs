@@ -150,33 +150,6 @@ impl<R: Read> Replay<R> {
         }
     }
 
-    fn pass(&mut self, length: usize) {
-        self.at += length;
-        self.good += length as u64;
-    }
-
-    /// Reads until `count` bytes are ahead, or the file ends.
-    fn fill(&mut self, count: usize) -> Result<()> {
-        let there = self.ahead.len() - self.at;
-        if there < count {
-            self.ahead.drain(..self.at);
-            self.at = 0;
-            let missing = (count - there).max(self.chunk) as u64;
-            self.input.by_ref().take(missing).read_to_end(&mut self.ahead)?;
-        }
-        Ok(())
-    }
-}
-
-impl Replay<File> {
-    /// Truncates the file after the last matching row, and returns it for writing.
-    pub fn cut(&mut self) -> Result<File> {
-        let mut file = self.input.try_clone()?;
-        file.set_len(self.good)?;
-        file.seek(SeekFrom::Start(self.good))?;
-        Ok(file)
-    }
-
     /// Counts all complete rows. `None` if the file contains something that is not a row.
     ///
     /// # Errors
@@ -212,6 +185,33 @@ impl Replay<File> {
             tally.add(state, &row, outcome)?;
             self.pass(length);
         }
+    }
+
+    fn pass(&mut self, length: usize) {
+        self.at += length;
+        self.good += length as u64;
+    }
+
+    /// Reads until `count` bytes are ahead, or the file ends.
+    fn fill(&mut self, count: usize) -> Result<()> {
+        let there = self.ahead.len() - self.at;
+        if there < count {
+            self.ahead.drain(..self.at);
+            self.at = 0;
+            let missing = (count - there).max(self.chunk) as u64;
+            self.input.by_ref().take(missing).read_to_end(&mut self.ahead)?;
+        }
+        Ok(())
+    }
+}
+
+impl Replay<File> {
+    /// Truncates the file after the last matching row, and returns it for writing.
+    pub fn cut(&mut self) -> Result<File> {
+        let mut file = self.input.try_clone()?;
+        file.set_len(self.good)?;
+        file.seek(SeekFrom::Start(self.good))?;
+        Ok(file)
     }
 }
 

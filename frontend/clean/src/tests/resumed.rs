@@ -251,6 +251,44 @@ fn a_complete_output_tells_its_options() {
 }
 
 #[test]
+fn rows_of_a_complete_output_show_another_column_or_input() {
+    // All rows have two addresses. One address of `b` would have two verdicts.
+    let list = "a,b\nnobody@x.com,b@y.com\ndeliverable@x.com,b@y.com\n";
+    let mut desk = desk("list.csv", list).flags("--column a");
+    desk.run().unwrap();
+    let said = refusal(&mut desk, "--column b");
+    assert!(said.starts_with("out was made with other options (another --column): repeat "), "{said}");
+    desk = desk.flags("--resume --column a");
+    assert!(asked_again(&mut desk).is_empty());
+    // What the earlier output has found out is in the new one too.
+    let old = "a,deliverable,reason\nnobody@x.com,false,mailbox_not_found\n";
+    let mut desk = self::desk("old.csv", old).flags("--retry");
+    desk.run().unwrap();
+    desk.write("old.csv", old.replace("false,mailbox_not_found", "true,mailbox_exists"));
+    let said = refusal(&mut desk, "--retry");
+    assert!(said.starts_with("out was made with other options (another INPUT): repeat "), "{said}");
+}
+
+#[test]
+fn a_complete_output_without_an_order_is_compared() {
+    for flags in ["--unordered", "--unordered --columns rule", "--unordered --drop-duplicates"] {
+        let mut desk =
+            desk("list.csv", "email\nnobody@x.com\ndeliverable@x.com\nnobody@x.com\n").flags(flags);
+        let rows = desk.run().unwrap().files[0].rows;
+        let before = files(&desk);
+        desk = desk.flags(&format!("--resume {flags}"));
+        desk.checker = fake();
+        let summary = desk.run().unwrap();
+        assert_eq!((summary.resumed, summary.files[0].rows), (rows, rows), "{flags}");
+        assert!(desk.checker.submitted.is_empty() && files(&desk) == before, "{flags}");
+        desk.write("list.csv", "email\nnobody@x.com\n");
+        assert!(desk.error().starts_with("out does not fit this list"), "{flags}");
+        desk.write("list.csv", "email\nnobody@x.com\ndeliverable@x.com\nnobody@x.com\nnew@x.com\n");
+        assert!(desk.error().starts_with("out does not fit this list") && files(&desk).len() == before.len());
+    }
+}
+
+#[test]
 fn a_pipe_loses_no_row() {
     // The rows that are read to find the form of a list are the first 64 KiB.
     let (list, cleaned) = rows(6000);
