@@ -28,7 +28,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 use stream::PgTlsStream;
 use tls::Endpoint;
@@ -248,18 +248,16 @@ async fn drive(
             return Poll::Ready(None);
         }
         loop {
-            match connection.poll_message(cx) {
-                Poll::Ready(Some(Ok(AsyncMessage::Notice(notice)))) => {
-                    // Without a severity that is known, the worst is assumed.
-                    if matches!(notice.parsed_severity(), None | Some(Severity::Warning)) {
-                        warnings.set(warnings.get() + 1);
-                        tracing::warn!("PostgreSQL at {host} warns: {}", notice.message());
-                    }
+            match ready!(connection.poll_message(cx)) {
+                // Without a severity that is known, the worst is assumed.
+                Some(Ok(AsyncMessage::Notice(notice)))
+                    if matches!(notice.parsed_severity(), None | Some(Severity::Warning)) =>
+                {
+                    warnings.set(warnings.get() + 1);
+                    tracing::warn!("PostgreSQL at {host} warns: {}", notice.message());
                 }
-                Poll::Ready(Some(Ok(_))) => {}
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(error)),
-                Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Pending => return Poll::Pending,
+                Some(Ok(_)) => {}
+                end => return Poll::Ready(end.and_then(Result::err)),
             }
         }
     })

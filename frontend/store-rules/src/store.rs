@@ -15,7 +15,7 @@ mod webhooks;
 use crate::backend::{Backend, Class, Job, Lock, Want, Wants};
 use crate::rows::{Each, KeyRange, Rows, Table};
 use crate::shared::Shared;
-use crate::task::{read_task, write_task};
+use crate::task::{OperationError, read_task, write_task};
 use crate::txn::Txn;
 use crate::write_error::{WriteError, refuse};
 use engine::proto::sharing::ShareUse;
@@ -130,15 +130,11 @@ impl Store {
     }
 
     /// Reads a snapshot. `wants` names what it reads.
-    fn read<T, E>(
+    fn read<T: Send + 'static, E: OperationError>(
         &self,
         wants: Option<Wants>,
         work: impl Fn(&Shared, &dyn Rows) -> Result<T, E> + Send + 'static,
-    ) -> Pending<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
+    ) -> Pending<T, E> {
         if let Some(result) = self.read_here(&work) {
             return Pending::ready(result);
         }
@@ -163,15 +159,11 @@ impl Store {
     }
 
     /// Queues a write.
-    fn write<T, E>(
+    fn write<T: Send + 'static, E: OperationError>(
         &self,
         job: Job,
         work: impl Fn(&mut Txn<'_>) -> Result<T, WriteError<E>> + Send + 'static,
-    ) -> Pending<T, E>
-    where
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
+    ) -> Pending<T, E> {
         let (task, pending) = write_task(work);
         self.backend.write(job, task);
         pending
@@ -179,17 +171,12 @@ impl Store {
 
     /// Queues a write that needs preparation. `prepare` reads without locks: on the caller's thread if the database reads there,
     /// otherwise on that of the write.
-    fn write_prepared<P, T, E>(
+    fn write_prepared<P: Send + 'static, T: Send + 'static, E: OperationError>(
         &self,
         job: Job,
         prepare: impl Fn(&Shared, &dyn Rows) -> Result<Prepared<P, T>, E> + Send + 'static,
         work: impl Fn(&mut Txn<'_>, &P) -> Result<T, WriteError<E>> + Send + 'static,
-    ) -> Pending<T, E>
-    where
-        P: Send + 'static,
-        T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
-    {
+    ) -> Pending<T, E> {
         match self.read_here(&prepare) {
             None => self.write(job, move |txn| match prepare(txn.shared, &Unlocked(txn.rows())) {
                 Ok(Prepared::Write(prepared)) => work(txn, &prepared),
@@ -203,7 +190,7 @@ impl Store {
     }
 
     /// Queues a change of an account, or of its keys and limits, which the index of keys has.
-    fn change<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+    fn change<T: Send + 'static, E: OperationError>(
         &self,
         account: AccountId,
         work: impl Fn(&mut Txn<'_>) -> Result<T, WriteError<E>> + Send + 'static,

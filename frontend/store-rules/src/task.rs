@@ -40,26 +40,23 @@ pub trait AnyReply: Send + Sync {
     fn refuse(&self, error: StoreError);
 }
 
+/// The error of an operation: each can be a failure of the store itself.
+pub trait OperationError: From<StoreError> + Send + 'static {}
+
+impl<E: From<StoreError> + Send + 'static> OperationError for E {}
+
 /// Makes a task of a read, and what its caller waits for.
-pub fn read_task<T, E>(
+pub fn read_task<T: Send + 'static, E: OperationError>(
     work: impl Fn(&dyn Rows) -> Result<T, E> + Send + 'static,
-) -> (Box<dyn ReadTask>, Pending<T, E>)
-where
-    T: Send + 'static,
-    E: From<StoreError> + Send + 'static,
-{
+) -> (Box<dyn ReadTask>, Pending<T, E>) {
     let (work, pending) = Work::new(work);
     (Box::new(work), pending)
 }
 
 /// Makes a task of a write, and what its caller waits for. A refusal concerns this write alone; a failure ends its group.
-pub fn write_task<T, E>(
+pub fn write_task<T: Send + 'static, E: OperationError>(
     work: impl Fn(&mut Txn<'_>) -> Result<T, WriteError<E>> + Send + 'static,
-) -> (Box<dyn WriteTask>, Pending<T, E>)
-where
-    T: Send + 'static,
-    E: From<StoreError> + Send + 'static,
-{
+) -> (Box<dyn WriteTask>, Pending<T, E>) {
     let (work, pending) = Work::new(work);
     (Box::new(work), pending)
 }
@@ -95,12 +92,7 @@ impl<F, T, E: From<StoreError>> Work<F, T, E> {
     }
 }
 
-impl<F, T, E> Task for Work<F, T, E>
-where
-    F: Send,
-    T: Send + 'static,
-    E: From<StoreError> + Send + 'static,
-{
+impl<F: Send, T: Send + 'static, E: OperationError> Task for Work<F, T, E> {
     fn finish(self: Box<Self>, failure: Option<&StoreError>) {
         self.reply.give(match failure {
             Some(error) => Err(error.clone().into()),
@@ -113,22 +105,18 @@ where
     }
 }
 
-impl<F, T, E> ReadTask for Work<F, T, E>
+impl<F, T: Send + 'static, E: OperationError> ReadTask for Work<F, T, E>
 where
     F: Fn(&dyn Rows) -> Result<T, E> + Send,
-    T: Send + 'static,
-    E: From<StoreError> + Send + 'static,
 {
     fn run(&mut self, rows: &dyn Rows) {
         self.outcome = Some((self.work)(rows));
     }
 }
 
-impl<F, T, E> WriteTask for Work<F, T, E>
+impl<F, T: Send + 'static, E: OperationError> WriteTask for Work<F, T, E>
 where
     F: Fn(&mut Txn<'_>) -> Result<T, WriteError<E>> + Send,
-    T: Send + 'static,
-    E: From<StoreError> + Send + 'static,
 {
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), StoreError> {
         self.outcome = Some(match (self.work)(txn) {

@@ -7,7 +7,7 @@ use monoio::io::poll_io::{AsyncRead, AsyncWrite, ReadBuf};
 use rustls::Connection;
 use std::io::{self, Read, Write};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 /// The bytes that rustls reads at once.
 const READ_BYTES: usize = 4096;
@@ -50,16 +50,12 @@ impl<T: AsyncRead + AsyncWrite + Unpin> TlsStream<T> {
     /// Makes the handshake to its end. Its last message is sent too.
     pub fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            match self.poll_send(cx) {
-                Poll::Ready(Ok(())) if !self.connection.is_handshaking() => return Poll::Ready(Ok(())),
-                Poll::Ready(Ok(())) => {}
-                other => return other,
+            ready!(self.poll_send(cx))?;
+            if !self.connection.is_handshaking() {
+                return Poll::Ready(Ok(()));
             }
-            match self.poll_receive(cx) {
-                Poll::Ready(Ok(true)) => {}
-                Poll::Ready(Ok(false)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
+            if !ready!(self.poll_receive(cx))? {
+                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
             }
         }
     }
@@ -77,11 +73,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> TlsStream<T> {
                 return Poll::Ready(Ok(taken));
             }
             // The buffer is full: some bytes must be sent first.
-            match self.poll_send(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
-            }
+            ready!(self.poll_send(cx))?;
         }
     }
 
@@ -131,26 +123,22 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<T> {
                     buffer.advance(length);
                     return Poll::Ready(Ok(()));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error)
-                    if error.kind() == io::ErrorKind::UnexpectedEof && self.truncation == Truncation::End =>
-                {
-                    return Poll::Ready(Ok(()));
-                }
-                Err(error) => return Poll::Ready(Err(error)),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => {}
+                    io::ErrorKind::UnexpectedEof if self.truncation == Truncation::End => {
+                        return Poll::Ready(Ok(()));
+                    }
+                    _ => return Poll::Ready(Err(error)),
+                },
             }
             // The peer may wait for our part of the handshake before it sends more.
             if let Poll::Ready(Err(error)) = self.poll_send(cx) {
                 return Poll::Ready(Err(error));
             }
-            match self.poll_receive(cx) {
-                Poll::Ready(Ok(true)) => {}
-                Poll::Ready(Ok(false)) if self.connection.is_handshaking() => {
-                    return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-                }
-                Poll::Ready(Ok(false)) => return Poll::Ready(Ok(())),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
+            if !ready!(self.poll_receive(cx))? {
+                let is_cut = self.connection.is_handshaking();
+                let end = if is_cut { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) };
+                return Poll::Ready(end);
             }
         }
     }
@@ -181,10 +169,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.poll_send(cx) {
-            Poll::Ready(Ok(())) => Pin::new(&mut self.stream).poll_flush(cx),
-            other => other,
-        }
+        ready!(self.poll_send(cx))?;
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -192,10 +178,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<T> {
             self.is_closing = true;
             self.connection.send_close_notify();
         }
-        match self.poll_send(cx) {
-            Poll::Ready(Ok(())) => Pin::new(&mut self.stream).poll_shutdown(cx),
-            other => other,
-        }
+        ready!(self.poll_send(cx))?;
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

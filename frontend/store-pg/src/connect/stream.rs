@@ -5,7 +5,7 @@ use monoio::io::poll_io::{AsyncRead, AsyncWrite, ReadBuf};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tls_stream::{TlsStream, Truncation};
 use tokio_postgres::tls::{ChannelBinding, TlsConnect};
 
@@ -53,17 +53,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Future for Handshake<T> {
     type Output = io::Result<PgTlsStream<T>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let polled = match &mut self.0 {
-            Some(Ok(stream)) => stream.0.poll_handshake(cx),
-            _ => Poll::Ready(Ok(())),
-        };
-        match polled {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Ready(Ok(())) => {
-                Poll::Ready(self.0.take().unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into())))
-            }
+        if let Some(Ok(stream)) = &mut self.0 {
+            ready!(stream.0.poll_handshake(cx))?;
         }
+        Poll::Ready(self.0.take().unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into())))
     }
 }
 

@@ -3,8 +3,8 @@
 
 use crate::proxy::{Cut, Part, Proxy, Way};
 use crate::setting::{
-    Answers, PLACE, TestJob, TestServer, add, connect, held_by, hold_job, holds, holds_of, lane_over,
-    on_each_driver,
+    Answers, PLACE, SchemaTest, TestJob, TestServer, add, connect, held_by, hold_job, holds, holds_of,
+    lane_over, on_each_driver, on_schema,
 };
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -211,10 +211,7 @@ fn a_cut_in_a_divided_group_loses_no_job() {
 
 #[test]
 fn a_silent_server_ends_the_patience() {
-    let Some(server) = TestServer::get("a silent server") else { return };
-    on_each_driver(async |_| {
-        let schema = "cut_silence";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("cut_silence", async |SchemaTest { server, schema, witness, .. }| {
         let session = server.session().await;
         session.client().batch_execute(&format!("SET search_path = {schema}")).await.unwrap();
         let mut lane = Lane::open(session, PLACE, Duration::from_millis(300)).await.unwrap();

@@ -2,7 +2,8 @@
 //! `cargo test --release -p store-pg --test postgres figures -- --ignored --nocapture`.
 
 use crate::setting::{
-    Answers, TestJob, TestServer, connect, hold_job, holds, lane_over, on_each_driver, run,
+    Answers, SchemaTest, TestJob, TestServer, connect, hold_job, holds, lane_over, on_each_driver, on_schema,
+    run,
 };
 use futures_util::future::join_all;
 use std::time::{Duration, Instant};
@@ -112,10 +113,7 @@ fn processor_time_of_a_job() {
 fn time_of_ranges() {
     const RANGES: i32 = 500;
     const TURNS: u32 = 100;
-    let Some(server) = TestServer::get("figures of ranges") else { return };
-    on_each_driver(async |driver| {
-        let schema = "figures_ranges";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("figures_ranges", async |SchemaTest { driver, server, schema, witness, .. }| {
         let text = "INSERT INTO ledger SELECT int4send(i), int8send(i) FROM generate_series(0, 99999) AS i; ANALYZE ledger";
         witness.client().batch_execute(text).await.unwrap();
         let bounds = |at: i32| ((at * 200).to_be_bytes().to_vec(), (at * 200 + 99).to_be_bytes().to_vec());

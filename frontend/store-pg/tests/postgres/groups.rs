@@ -2,8 +2,8 @@
 
 use crate::proxy::Proxy;
 use crate::setting::{
-    Answers, LaneTest, StandbyWanted, TestJob, TestServer, add, connect, connect_synchronously, end_waiting,
-    held_by, holds, holds_of, lane_over, on_each_driver, on_tables, run,
+    Answers, LaneTest, SchemaTest, StandbyWanted, TestJob, add, connect, connect_synchronously, end_waiting,
+    held_by, holds, holds_of, lane_over, on_schema, on_tables, run,
 };
 use futures_util::future::join;
 use monoio::{LegacyDriver, RuntimeBuilder};
@@ -148,10 +148,7 @@ async fn last_group(session: &Session) -> i64 {
 /// A former primary acknowledges no commit, so a group that writes nothing must not be answered by it either.
 #[test]
 fn a_group_without_writes_waits_for_the_standby() {
-    let Some(server) = TestServer::get("groups without writes") else { return };
-    on_each_driver(async |_| {
-        let schema = "groups_unchanged";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("groups_unchanged", async |SchemaTest { server, schema, witness, .. }| {
         witness.client().batch_execute("SET synchronous_commit = local").await.unwrap();
         let standby = StandbyWanted::set(&witness).await;
         let answers = Answers::default();
@@ -162,7 +159,7 @@ fn a_group_without_writes_waits_for_the_standby() {
             })
         };
         let mut lane = lane_over(connect_synchronously(&server.url("sslmode=disable")).await, schema).await;
-        let cancel = end_waiting(&server, "pg_cancel_backend");
+        let cancel = end_waiting(server, "pg_cancel_backend");
         let (report, ()) = join(lane.run_group(1, vec![look()]), cancel).await;
         assert!(matches!(report.end, GroupEnd::Unknown { .. }), "{report:?}");
         assert!(answers.take().is_empty());
@@ -206,10 +203,7 @@ fn a_lock_that_another_has_fails_the_job() {
 fn a_group_takes_two_round_trips() {
     const DELAY: Duration = Duration::from_millis(60);
     const TRIES: u32 = 10;
-    let Some(server) = TestServer::get("round trips") else { return };
-    on_each_driver(async |driver| {
-        let schema = "groups_trips";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("groups_trips", async |SchemaTest { driver, server, schema, witness, .. }| {
         let proxy = Proxy::start(server.address(), DELAY);
         let session = connect(&server.url_at(&proxy.address)).await;
         let (mut lane, answers) = (lane_over(session, schema).await, Answers::default());
@@ -270,10 +264,7 @@ fn a_warning_at_commit_is_no_answer() {
 #[test]
 fn a_cancellation_at_any_time_leaves_the_marker_right() {
     const GROUPS: i64 = 1000;
-    let Some(server) = TestServer::get("cancellations") else { return };
-    on_each_driver(async |driver| {
-        let schema = "groups_cancelled";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("groups_cancelled", async |SchemaTest { driver, server, schema, witness, .. }| {
         let mut lane = server.lane(schema).await;
         let process = Arc::new(AtomicI32::new(process_of(&lane).await));
         let (url, shared) = (server.url("sslmode=disable"), Arc::clone(&process));

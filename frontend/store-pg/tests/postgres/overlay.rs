@@ -1,8 +1,7 @@
 //! Jobs over fetched rows: reads that depend on each other, the order of jobs, failed jobs, and two lanes in each other's way.
 
 use crate::setting::{
-    Answers, LaneTest, TestJob, TestServer, Work, add, hold_job, lane_over, number, on_each_driver,
-    on_tables, run,
+    Answers, LaneTest, SchemaTest, TestJob, Work, add, hold_job, lane_over, number, on_schema, on_tables, run,
 };
 use futures_util::future::join;
 use std::ops::Bound;
@@ -234,10 +233,7 @@ fn walks_see_the_writes_of_the_group() {
 fn two_lanes_in_conflict_both_get_through() {
     const GROUPS: i64 = 60;
     const JOBS: i64 = 12;
-    let Some(server) = TestServer::get("two lanes") else { return };
-    on_each_driver(async |driver| {
-        let schema = "overlay_conflict";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("overlay_conflict", async |SchemaTest { driver, server, schema, witness, .. }| {
         let (mut one, mut other) = (server.lane(schema).await, server.other_lane(schema).await);
         let answers = Answers::default();
         let run_one = async |lane: &mut Lane, seq: i64, group: i64, is_reversed: bool| {
@@ -281,10 +277,7 @@ fn two_lanes_in_conflict_both_get_through() {
 #[test]
 fn an_advisory_lock_guards_a_count() {
     const GROUPS: i64 = 30;
-    let Some(server) = TestServer::get("an advisory lock") else { return };
-    on_each_driver(async |_| {
-        let schema = "overlay_locks";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("overlay_locks", async |SchemaTest { server, schema, witness, .. }| {
         let (mut one, mut other) = (server.lane(schema).await, server.other_lane(schema).await);
         let answers = Answers::default();
         let job = || {
@@ -308,10 +301,7 @@ fn an_advisory_lock_guards_a_count() {
 /// A job that was read under a lock does not lose the write of another lane.
 #[test]
 fn a_read_row_is_locked() {
-    let Some(server) = TestServer::get("locked rows") else { return };
-    on_each_driver(async |_| {
-        let schema = "overlay_locked";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("overlay_locked", async |SchemaTest { server, schema, witness, .. }| {
         fill(&witness, Table::Accounts, &pairs(&[("a", "0")])).await;
         let session = server.session().await;
         let mut lane = lane_over(session, schema).await;
@@ -343,10 +333,7 @@ fn a_read_row_is_locked() {
 #[test]
 fn a_lock_guards_what_is_read_after_it() {
     const GROUPS: usize = 100;
-    let Some(server) = TestServer::get("guarded rows") else { return };
-    on_each_driver(async |_| {
-        let schema = "overlay_guarded";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("overlay_guarded", async |SchemaTest { server, schema, witness, .. }| {
         // A row that does not exist cannot be locked; then only the conflict of two INSERTs guards anything.
         fill(&witness, Table::Accounts, &pairs(&[("a", "0")])).await;
         let (mut one, mut other) = (server.lane(schema).await, server.other_lane(schema).await);

@@ -2,7 +2,7 @@
 
 use crate::proxy::{Cut, Part, Proxy, Way};
 use crate::setting::{
-    Answers, PATIENCE, StandbyWanted, TestServer, connect, connect_synchronously, end_waiting, on_each_driver,
+    Answers, PATIENCE, SchemaTest, StandbyWanted, connect, connect_synchronously, end_waiting, on_schema,
 };
 use futures_util::future::join;
 use std::time::{Duration, Instant};
@@ -64,10 +64,7 @@ async fn fill(session: &Session) {
 
 #[test]
 fn reads_share_a_round_trip() {
-    let Some(server) = TestServer::get("reads") else { return };
-    on_each_driver(async |_| {
-        let schema = "reads_together";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("reads_together", async |SchemaTest { server, schema, witness, .. }| {
         fill(&witness).await;
         let (mut lane, answers) = (lane_over(server.session().await, schema).await, Answers::default());
         for turn in 0..2 {
@@ -90,10 +87,7 @@ fn reads_share_a_round_trip() {
 #[test]
 fn a_read_sees_one_snapshot() {
     const DEPTH: usize = 4;
-    let Some(server) = TestServer::get("snapshots") else { return };
-    on_each_driver(async |_| {
-        let schema = "reads_snapshot";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("reads_snapshot", async |SchemaTest { server, schema, witness, .. }| {
         let text = "INSERT INTO accounts SELECT convert_to(i::text, 'UTF8'), '0' FROM generate_series(0, 3) AS i; \
                     INSERT INTO holds SELECT * FROM accounts";
         witness.client().batch_execute(text).await.unwrap();
@@ -139,10 +133,7 @@ fn a_read_sees_one_snapshot() {
 /// A cut connection loses no read: those without an answer are returned.
 #[test]
 fn reads_of_a_cut_connection_are_returned() {
-    let Some(server) = TestServer::get("cut reads") else { return };
-    on_each_driver(async |_| {
-        let schema = "reads_cut";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("reads_cut", async |SchemaTest { server, schema, witness, .. }| {
         fill(&witness).await;
         let proxy = Proxy::start(server.address(), Duration::ZERO);
         for at in 0..8 {
@@ -168,10 +159,7 @@ fn reads_of_a_cut_connection_are_returned() {
 /// A server that refuses a statement fails the reads, and the lane goes on.
 #[test]
 fn refused_reads_fail() {
-    let Some(server) = TestServer::get("refused reads") else { return };
-    on_each_driver(async |_| {
-        let schema = "reads_refused";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("reads_refused", async |SchemaTest { server, schema, witness, .. }| {
         fill(&witness).await;
         let (mut lane, answers) = (lane_over(server.session().await, schema).await, Answers::default());
         witness.client().batch_execute("ALTER TABLE results RENAME TO gone").await.unwrap();
@@ -189,10 +177,7 @@ fn refused_reads_fail() {
 #[test]
 fn reads_wait_for_the_standby() {
     const SHORT: Duration = Duration::from_millis(500);
-    let Some(server) = TestServer::get("confirmed reads") else { return };
-    on_each_driver(async |_| {
-        let schema = "reads_confirmed";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("reads_confirmed", async |SchemaTest { server, schema, witness, .. }| {
         fill(&witness).await;
         let answers = Answers::default();
         let url = server.url("sslmode=disable");
@@ -207,7 +192,7 @@ fn reads_wait_for_the_standby() {
         assert!(jobs.len() == 3 && !first.is_connected());
         for function in ["pg_cancel_backend", "pg_terminate_backend"] {
             let mut lane = lane(PATIENCE).await;
-            let (end, ()) = join(lane.run(look_ups(3, &answers)), end_waiting(&server, function)).await;
+            let (end, ()) = join(lane.run(look_ups(3, &answers)), end_waiting(server, function)).await;
             assert!(matches!(end, ReadEnd::Away { .. }), "{function}: {end:?}");
         }
         assert!(answers.take().is_empty());
@@ -225,10 +210,7 @@ fn reads_wait_for_the_standby() {
 /// A panic is answered as a failure, and the lane goes on.
 #[test]
 fn reads_that_panic_fail_alone() {
-    let Some(server) = TestServer::get("panics of reads") else { return };
-    on_each_driver(async |_| {
-        let schema = "reads_panic";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("reads_panic", async |SchemaTest { server, schema, witness, .. }| {
         fill(&witness).await;
         let (mut lane, answers) = (lane_over(server.session().await, schema).await, Answers::default());
         let mut jobs = look_ups(4, &answers);
@@ -251,10 +233,7 @@ fn reads_that_panic_fail_alone() {
 #[ignore = "a measurement"]
 fn time_of_reads() {
     const GROUPS: usize = 500;
-    let Some(server) = TestServer::get("figures of reads") else { return };
-    on_each_driver(async |driver| {
-        let schema = "reads_figures";
-        let witness = server.fresh_tables(schema).await;
+    on_schema("reads_figures", async |SchemaTest { driver, server, schema, witness, .. }| {
         fill(&witness).await;
         let url = server.url("sslmode=disable");
         for is_synchronous in [false, true] {

@@ -185,6 +185,24 @@ pub fn on_each_driver(test: impl AsyncFn(&'static str) + Sync) {
     });
 }
 
+/// New tables of a test.
+pub struct SchemaTest<'s> {
+    pub driver: &'static str,
+    pub server: &'s TestServer,
+    pub schema: &'s str,
+    /// Sees what is committed.
+    pub witness: Session,
+}
+
+/// Runs the test on each driver, with new tables in this schema. Without a server a line is printed.
+pub fn on_schema(schema: &str, test: impl AsyncFn(SchemaTest<'_>) + Sync) {
+    let Some(server) = TestServer::get(schema) else { return };
+    on_each_driver(async |driver| {
+        let witness = server.fresh_tables(schema).await;
+        test(SchemaTest { driver, server: &server, schema, witness }).await;
+    });
+}
+
 /// Tables of a test, with a lane over them.
 pub struct LaneTest<'s> {
     pub server: &'s TestServer,
@@ -195,13 +213,11 @@ pub struct LaneTest<'s> {
     pub answers: Answers,
 }
 
-/// Runs the test on each driver, with new tables in this schema. Without a server a line is printed.
+/// As [`on_schema`], with a lane over the tables.
 pub fn on_tables(schema: &str, test: impl AsyncFn(LaneTest<'_>) + Sync) {
-    let Some(server) = TestServer::get(schema) else { return };
-    on_each_driver(async |_| {
-        let witness = server.fresh_tables(schema).await;
+    on_schema(schema, async |SchemaTest { server, schema, witness, .. }| {
         let (lane, answers) = (server.lane(schema).await, Answers::default());
-        test(LaneTest { server: &server, schema, witness, lane, answers }).await;
+        test(LaneTest { server, schema, witness, lane, answers }).await;
     });
 }
 

@@ -41,6 +41,13 @@ impl World {
         world
     }
 
+    /// A world with an endpoint that answers with this status after this time.
+    fn with_hook(status: u16, after: Duration) -> (World, Hook, WebhookId) {
+        let (world, hook) = (World::new(), Hook::start_at("127.0.0.1:0", status, after));
+        let webhook = world.webhook(hook.url());
+        (world, hook, webhook)
+    }
+
     fn create_account(&self, number: u128) -> AccountId {
         let id = AccountId::new(now(), number);
         let new = NewAccount { id, name: number.to_string(), plan: "free".into() };
@@ -80,11 +87,23 @@ impl World {
 
     #[track_caller]
     fn wait_for(&self, webhook: WebhookId, states: &[DeliveryState]) {
-        let began = Instant::now();
-        while self.states(webhook) != states {
-            assert!(began.elapsed() < PATIENCE, "{:?}", self.states(webhook));
-            thread::sleep(Duration::from_millis(20));
-        }
+        until(|| self.states(webhook) == states, || format!("{:?}", self.states(webhook)));
+    }
+
+    /// What the newest message of the endpoint has been answered.
+    fn attempts(&self, webhook: WebhookId) -> Vec<AttemptResult> {
+        let log = self.store.deliveries(self.account, webhook, None, 1).wait().expect("a log");
+        log[0].attempts.iter().map(|attempt| attempt.result).collect()
+    }
+}
+
+/// Waits until something holds; otherwise the text says what there is instead.
+#[track_caller]
+fn until(mut holds: impl FnMut() -> bool, found: impl Fn() -> String) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{}", found());
+        thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -96,10 +115,6 @@ struct Hook {
 }
 
 impl Hook {
-    fn start(status: u16, after: Duration) -> Hook {
-        Hook::start_at("127.0.0.1:0", status, after)
-    }
-
     fn start_at(address: &str, status: u16, after: Duration) -> Hook {
         let listener = TcpListener::bind(address).expect("a port");
         let address = listener.local_addr().expect("it is bound");
@@ -125,6 +140,12 @@ impl Hook {
         format!("http://{}/", self.address)
     }
 
+    /// Waits for the first connection.
+    #[track_caller]
+    fn wait(&self) {
+        until(|| self.most.load(Ordering::Acquire) > 0, || "no connection".into());
+    }
+
     fn ids(&self) -> Vec<String> {
         self.ids.lock().expect("no panic").clone()
     }
@@ -145,9 +166,7 @@ fn read_id(mut stream: &TcpStream) -> String {
 
 #[test]
 fn messages_are_delivered_in_order() {
-    let world = World::new();
-    let hook = Hook::start(200, Duration::ZERO);
-    let webhook = world.webhook(hook.url());
+    let (world, hook, webhook) = World::with_hook(200, Duration::ZERO);
     (0..CHAIN_MAX + 5).for_each(|_| world.test(webhook));
     let log = world.store.deliveries(world.account, webhook, None, 1000).wait().expect("a log");
     assert_eq!(log.len(), CHAIN_MAX + 5);
@@ -191,11 +210,7 @@ fn silent_endpoints_of_many_accounts_delay_nobody() {
     };
     // Before any of them was attempted, and when they have all places for slow endpoints.
     deliver(1);
-    let began = Instant::now();
-    while contacted() < 40 {
-        assert!(began.elapsed() < PATIENCE, "they get their turn too: {}", contacted());
-        thread::sleep(Duration::from_millis(20));
-    }
+    until(|| contacted() >= 40, || format!("they get their turn too: {}", contacted()));
     deliver(2);
     // Another account's first message, to an endpoint that has not been attempted yet.
     let late = Hook::start_at("127.0.0.3:0", 204, Duration::ZERO);
@@ -212,9 +227,7 @@ fn silent_endpoints_of_many_accounts_delay_nobody() {
 
 #[test]
 fn a_failed_attempt_ends_a_chain() {
-    let world = World::new();
-    let hook = Hook::start(500, Duration::ZERO);
-    let webhook = world.webhook(hook.url());
+    let (world, hook, webhook) = World::with_hook(500, Duration::ZERO);
     // Messages of two objects, which do not wait for each other.
     world.test(webhook);
     let row =
@@ -239,17 +252,11 @@ static BUSY: AtomicU64 = AtomicU64::new(1_801_386_000_000);
 
 #[test]
 fn a_claim_that_was_lost_is_not_continued() {
-    let world = World::new();
-    let hook = Hook::start(200, Duration::from_secs(2));
-    let webhook = world.webhook(hook.url());
+    let (world, hook, webhook) = World::with_hook(200, Duration::from_secs(2));
     (0..4).for_each(|_| world.test(webhook));
     let settings = Settings { destinations: loopback(), clock: || LATE.load(Ordering::Acquire) };
     let _sender = Sender::start(Arc::clone(&world.store), settings).expect("a thread");
-    let began = Instant::now();
-    while hook.most.load(Ordering::Acquire) == 0 {
-        assert!(began.elapsed() < PATIENCE);
-        thread::sleep(Duration::from_millis(10));
-    }
+    hook.wait();
     // As after a suspension of the process: the attempt is under way, and its claim is over.
     LATE.fetch_add(CLAIM_MS, Ordering::AcqRel);
     world.wait_for(webhook, &[DeliveryState::Delivered; 4]);
@@ -260,17 +267,11 @@ fn a_claim_that_was_lost_is_not_continued() {
 
 #[test]
 fn a_drain_waits_for_attempts_and_begins_no_others() {
-    let world = World::new();
-    let hook = Hook::start(200, Duration::from_secs(1));
-    let webhook = world.webhook(hook.url());
+    let (world, hook, webhook) = World::with_hook(200, Duration::from_secs(1));
     world.test(webhook);
     world.test(webhook);
     let sender = world.sender();
-    let began = Instant::now();
-    while hook.most.load(Ordering::Acquire) == 0 {
-        assert!(began.elapsed() < PATIENCE);
-        thread::sleep(Duration::from_millis(10));
-    }
+    hook.wait();
     drop(sender);
     let states = world.states(webhook);
     assert_eq!(states.iter().filter(|state| **state == DeliveryState::Delivered).count(), 1, "{states:?}");
@@ -281,32 +282,18 @@ fn a_drain_waits_for_attempts_and_begins_no_others() {
 
 #[test]
 fn a_failed_attempt_waits_for_its_time() {
-    let world = World::new();
-    let hook = Hook::start(500, Duration::ZERO);
-    let webhook = world.webhook(hook.url());
+    let (world, _hook, webhook) = World::with_hook(500, Duration::ZERO);
     world.test(webhook);
     let _sender = world.sender();
-    let attempts = || {
-        let log = world.store.deliveries(world.account, webhook, None, 1).wait().expect("a log");
-        log[0].attempts.clone()
-    };
-    let began = Instant::now();
-    while attempts().is_empty() {
-        assert!(began.elapsed() < PATIENCE);
-        thread::sleep(Duration::from_millis(10));
-    }
+    until(|| !world.attempts(webhook).is_empty(), || "no attempt".into());
     thread::sleep(3 * LOOK);
-    let found = attempts();
-    assert_eq!(found.len(), 1);
-    assert_eq!(found[0].result, AttemptResult::Status(500));
+    assert_eq!(world.attempts(webhook), [AttemptResult::Status(500)]);
     assert_eq!(world.states(webhook), [DeliveryState::Waiting]);
 }
 
 #[test]
 fn a_message_without_a_look_up_waits_and_has_no_failed_attempt() {
-    let world = World::new();
-    let hook = Hook::start(200, Duration::ZERO);
-    let webhook = world.webhook(hook.url());
+    let (world, hook, webhook) = World::with_hook(200, Duration::ZERO);
     world.test(webhook);
     let (looks, address) = (Arc::new(AtomicU64::new(0)), hook.address);
     let counted = Arc::clone(&looks);
@@ -319,37 +306,23 @@ fn a_message_without_a_look_up_waits_and_has_no_failed_attempt() {
     let poster = Poster::with_look_up(loopback(), look_up).expect("TLS");
     let clock = || BUSY.load(Ordering::Acquire);
     let _sender = Sender::start_with(Arc::clone(&world.store), poster, clock).expect("a thread");
-    let began = Instant::now();
-    while looks.load(Ordering::Acquire) == 0 {
-        assert!(began.elapsed() < PATIENCE);
-        thread::sleep(Duration::from_millis(10));
-    }
-    while hook.ids().is_empty() {
-        assert!(began.elapsed() < PATIENCE);
+    until(|| looks.load(Ordering::Acquire) > 0, || "no look-up".into());
+    let time_passes = || {
         BUSY.fetch_add(100, Ordering::AcqRel);
-        thread::sleep(Duration::from_millis(10));
-    }
+        !hook.ids().is_empty()
+    };
+    until(time_passes, || "no message".into());
     world.wait_for(webhook, &[DeliveryState::Delivered]);
-    let log = world.store.deliveries(world.account, webhook, None, 1).wait().expect("a log");
-    assert_eq!(log[0].attempts.len(), 1);
+    assert_eq!(world.attempts(webhook).len(), 1);
 }
 
 #[test]
 fn a_url_that_is_no_longer_allowed_gets_nothing() {
-    let world = World::new();
-    let hook = Hook::start(200, Duration::ZERO);
-    let webhook = world.webhook(hook.url());
+    let (world, hook, webhook) = World::with_hook(200, Duration::ZERO);
     world.test(webhook);
     let strict = Settings { destinations: Destinations::default(), clock: now };
     let _sender = Sender::start(Arc::clone(&world.store), strict).expect("a thread");
-    let began = Instant::now();
-    loop {
-        let log = world.store.deliveries(world.account, webhook, None, 1).wait().expect("a log");
-        if let Some(attempt) = log[0].attempts.first() {
-            break assert_eq!(attempt.result, AttemptResult::Failed(AttemptFault::UrlNotAllowed));
-        }
-        assert!(began.elapsed() < PATIENCE);
-        thread::sleep(Duration::from_millis(10));
-    }
+    until(|| !world.attempts(webhook).is_empty(), || "no attempt".into());
+    assert_eq!(world.attempts(webhook)[0], AttemptResult::Failed(AttemptFault::UrlNotAllowed));
     assert!(hook.ids().is_empty());
 }
