@@ -1,10 +1,18 @@
 //! Connections: kept open, pipelined, slow, or too many.
 
+use crate::harness::client::Connection;
 use crate::harness::server::{Server, get, post};
 use crate::http::batches;
 use crate::until_true;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+/// Sends a request, which must be answered.
+#[track_caller]
+fn live(connection: &mut Connection) {
+    connection.send(get("", "/livez"));
+    assert_eq!(connection.read().status, 200);
+}
 
 #[test]
 fn a_connection_is_kept_and_answers_come_in_order() {
@@ -32,8 +40,7 @@ fn a_refused_body_does_not_hide_the_refusal_or_the_next_request() {
     let body = "x".repeat(200_000);
     connection.send(post("nonsense", "/v1/verify", &body));
     assert_eq!(connection.read().status, 401);
-    connection.send(get("", "/livez"));
-    assert_eq!(connection.read().status, 200);
+    live(&mut connection);
 }
 
 #[test]
@@ -96,8 +103,7 @@ fn slow_heads_and_bodies_are_cut_off() {
     let began = Instant::now();
     let mut silent = server.connect();
     let mut idle = server.connect();
-    idle.send(get("", "/livez"));
-    assert_eq!(idle.read().status, 200);
+    live(&mut idle);
     let mut late = server.connect();
     late.send(get("", "/livez") + "GET /live");
     assert_eq!(late.read().status, 200);
@@ -150,22 +156,17 @@ fn one_more_connection_than_there_are_places_waits_for_one_that_is_busy() {
 fn the_longest_idle_connection_gives_way() {
     let server = Server::start(&["--connections", "3", "--frontends", "1"]);
     let mut three: Vec<_> = (0..3).map(|_| server.connect()).collect();
-    for connection in &mut three {
-        connection.send(get("", "/livez"));
-        assert_eq!(connection.read().status, 200);
-    }
+    three.iter_mut().for_each(live);
     std::thread::sleep(Duration::from_millis(100));
     for connection in [2, 0] {
-        three[connection].send(get("", "/livez"));
-        assert_eq!(three[connection].read().status, 200, "while nobody wants its place, each stays");
+        // While nobody wants its place, each stays.
+        live(&mut three[connection]);
     }
     let mut newcomer = server.connect();
-    newcomer.send(get("", "/livez"));
-    assert_eq!(newcomer.read().status, 200);
+    live(&mut newcomer);
     assert!(three[1].try_read().is_none(), "this one was idle for longest");
     for connection in [0, 2] {
-        three[connection].send(get("", "/livez"));
-        assert_eq!(three[connection].read().status, 200);
+        live(&mut three[connection]);
     }
     assert_eq!(closed(&server, "gave_way"), 1.0);
 }
@@ -174,15 +175,11 @@ fn the_longest_idle_connection_gives_way() {
 fn a_peer_has_so_many_connections_and_others_have_theirs() {
     let server = Server::start(&["--connections-per-peer", "2", "--frontends", "2"]);
     let mut two = [server.connect(), server.connect()];
-    for connection in &mut two {
-        connection.send(get("", "/livez"));
-        assert_eq!(connection.read().status, 200);
-    }
+    two.iter_mut().for_each(live);
     let mut third = server.connect();
     assert!(third.try_read().is_none(), "refused at once");
     let mut other = server.connect_from([127, 0, 0, 2]).unwrap();
-    other.send(get("", "/livez"));
-    assert_eq!(other.read().status, 200);
+    live(&mut other);
     let [first, _second] = two;
     drop(first);
     until_true("a place of a closed connection is free again", || {
@@ -274,8 +271,7 @@ fn many_requests_at_once_leave_others_their_turn() {
         let mut good = server.connect();
         for _ in 0..50 {
             let before = answered.load(Ordering::Relaxed);
-            good.send(get("", "/livez"));
-            assert_eq!(good.read().status, 200);
+            live(&mut good);
             before_it.push(answered.load(Ordering::Relaxed) - before);
         }
         stop.store(true, Ordering::Relaxed);

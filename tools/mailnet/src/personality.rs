@@ -2,26 +2,33 @@
 //!
 //! The known ones are rows of `personalities.toml`; a scenario adds others with `[[personality]]`.
 
-use crate::spec::{PersonalitySpec, ReplyKind};
+use crate::spec::ReplyKind;
 use serde::Deserialize;
 use std::{
     collections::{BTreeMap, HashMap},
     net::IpAddr,
     sync::Arc,
 };
+use toml::{Table, Value};
 
-/// A personality in parsed form. A limit of 0 means no limit.
-#[derive(Debug)]
+/// A personality with its keys in a scenario. A limit of 0 means no limit.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Personality {
     pub name: String,
     pub banner: Template,
     pub banner_delay_ms: u64,
     /// The keywords of EHLO; `STARTTLS` is left out under TLS.
     pub ehlo: Vec<String>,
+    #[serde(skip)]
     pub pipelining: bool,
+    #[serde(skip)]
     pub smtputf8: bool,
+    #[serde(skip)]
     pub starttls: bool,
+    #[serde(skip)]
     pub size: bool,
+    #[serde(skip)]
     pub eight_bit: bool,
     pub helo_only: bool,
     pub require_tls: bool,
@@ -48,6 +55,15 @@ pub(crate) struct Personality {
 }
 
 impl Personality {
+    /// Notes which of the known extensions EHLO offers.
+    fn with_extensions(mut self) -> Personality {
+        self.ehlo.iter_mut().for_each(|keyword| keyword.make_ascii_uppercase());
+        let has = |keyword: &str| self.ehlo.iter().any(|line| line.split(' ').next() == Some(keyword));
+        let known = ["PIPELINING", "SMTPUTF8", "STARTTLS", "SIZE", "8BITMIME"].map(has);
+        [self.pipelining, self.smtputf8, self.starttls, self.size, self.eight_bit] = known;
+        self
+    }
+
     pub(crate) fn reply(&self, kind: ReplyKind) -> &Template {
         // `generic` has words for every kind (a test checks that), and every personality is based on it.
         self.replies.get(&kind).unwrap_or(&self.banner)
@@ -55,7 +71,8 @@ impl Personality {
 }
 
 /// A reply with placeholders for the client's values.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub(crate) struct Template {
     pub code: u16,
     parts: Vec<Part>,
@@ -81,6 +98,14 @@ pub(crate) struct Holes<'a> {
     pub client: &'a str,
     pub sender: &'a str,
     pub id: u64,
+}
+
+impl TryFrom<String> for Template {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Template, String> {
+        Template::parse(&text)
+    }
 }
 
 impl Template {
@@ -155,27 +180,25 @@ fn holes(mut rest: &str, text: &str) -> Result<Vec<Part>, String> {
 pub(crate) struct Personalities(HashMap<String, Arc<Personality>>);
 
 impl Personalities {
-    pub(crate) fn new(own: &[PersonalitySpec]) -> Result<Personalities, String> {
+    pub(crate) fn new(own: &[Table]) -> Result<Personalities, String> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct File {
-            personality: Vec<PersonalitySpec>,
+            personality: Vec<Table>,
         }
         let known: File = toml::from_str(include_str!("../personalities.toml"))
             .map_err(|error| format!("personalities.toml: {error}"))?;
-        let mut done: HashMap<String, PersonalitySpec> = HashMap::new();
-        let mut ready = HashMap::new();
-        for spec in known.personality.iter().chain(own) {
-            if spec.name.is_empty() {
-                return Err("personality: `name` is missing".into());
+        let (mut done, mut ready) = (HashMap::new(), HashMap::new());
+        for keys in known.personality.iter().chain(own) {
+            let name = keys.get("name").and_then(Value::as_str).filter(|name| !name.is_empty());
+            let name = name.ok_or("personality: `name` is missing")?;
+            let whole = inherit(name, keys, &done)?;
+            let personality: Result<Personality, _> = whole.clone().try_into();
+            let personality = personality.map_err(|error| format!("personality `{name}`: {error}"))?;
+            if done.insert(name.to_owned(), whole).is_some() {
+                return Err(format!("personality `{name}`: defined twice"));
             }
-            let whole = inherit(spec, &done)?;
-            let personality =
-                build(&whole).map_err(|error| format!("personality `{}`: {error}", spec.name))?;
-            if done.insert(spec.name.clone(), whole).is_some() {
-                return Err(format!("personality `{}`: defined twice", spec.name));
-            }
-            ready.insert(spec.name.clone(), Arc::new(personality));
+            ready.insert(name.to_owned(), Arc::new(personality.with_extensions()));
         }
         Ok(Personalities(ready))
     }
@@ -198,74 +221,25 @@ fn one_of<'a>(names: impl Iterator<Item = &'a String>) -> String {
     format!("one of {}", names.join(", "))
 }
 
-fn inherit(
-    spec: &PersonalitySpec,
-    done: &HashMap<String, PersonalitySpec>,
-) -> Result<PersonalitySpec, String> {
-    let like = match (&spec.like, spec.name.as_str()) {
-        (None, "generic") => return Ok(spec.clone()),
-        (None, _) => "generic",
-        (Some(like), _) => like,
+/// The keys of a personality, with those of the one that it is `like`.
+fn inherit(name: &str, keys: &Table, done: &HashMap<String, Table>) -> Result<Table, String> {
+    let mut own = keys.clone();
+    let like = match own.remove("like") {
+        None if name == "generic" => return Ok(own),
+        None => "generic".to_owned(),
+        Some(Value::String(like)) => like,
+        Some(other) => return Err(format!("personality `{name}`: like = {other} is no name")),
     };
-    let base = done.get(like).ok_or_else(|| {
-        format!("personality `{}`: unknown like = `{like}`, expected {}", spec.name, one_of(done.keys()))
+    let mut whole = done.get(&like).cloned().ok_or_else(|| {
+        format!("personality `{name}`: unknown like = `{like}`, expected {}", one_of(done.keys()))
     })?;
-    let mut replies = base.replies.clone();
-    replies.extend(spec.replies.clone());
-    Ok(PersonalitySpec {
-        name: spec.name.clone(),
-        like: None,
-        banner: spec.banner.clone().or_else(|| base.banner.clone()),
-        banner_delay_ms: spec.banner_delay_ms.or(base.banner_delay_ms),
-        ehlo: spec.ehlo.clone().or_else(|| base.ehlo.clone()),
-        helo_only: spec.helo_only.or(base.helo_only),
-        require_tls: spec.require_tls.or(base.require_tls),
-        space_before_path: spec.space_before_path.or(base.space_before_path),
-        errors_slow: spec.errors_slow.or(base.errors_slow),
-        slow_ms: spec.slow_ms.or(base.slow_ms),
-        errors_max: spec.errors_max.or(base.errors_max),
-        rcpt_max: spec.rcpt_max.or(base.rcpt_max),
-        transactions_max: spec.transactions_max.or(base.transactions_max),
-        sessions_max: spec.sessions_max.or(base.sessions_max),
-        not_found_max: spec.not_found_max.or(base.not_found_max),
-        accept_pause_ms: spec.accept_pause_ms.or(base.accept_pause_ms),
-        blocks: spec.blocks.clone().or_else(|| base.blocks.clone()),
-        replies,
-    })
-}
-
-fn build(spec: &PersonalitySpec) -> Result<Personality, String> {
-    let ehlo: Vec<String> = spec.ehlo.iter().flatten().map(|keyword| keyword.to_ascii_uppercase()).collect();
-    let has = |keyword: &str| ehlo.iter().any(|line| line.split(' ').next() == Some(keyword));
-    let banner = spec.banner.as_deref().ok_or("needs a banner")?;
-    let mut replies = BTreeMap::new();
-    for (&kind, text) in &spec.replies {
-        replies.insert(kind, Template::parse(text)?);
+    for (key, value) in own {
+        match (whole.get_mut(&key), value) {
+            (Some(Value::Table(replies)), Value::Table(own)) => replies.extend(own),
+            (_, value) => drop(whole.insert(key, value)),
+        }
     }
-    Ok(Personality {
-        name: spec.name.clone(),
-        banner: Template::parse(banner)?,
-        banner_delay_ms: spec.banner_delay_ms.unwrap_or(0),
-        pipelining: has("PIPELINING"),
-        smtputf8: has("SMTPUTF8"),
-        starttls: has("STARTTLS"),
-        size: has("SIZE"),
-        eight_bit: has("8BITMIME"),
-        ehlo,
-        helo_only: spec.helo_only.unwrap_or(false),
-        require_tls: spec.require_tls.unwrap_or(false),
-        space_before_path: spec.space_before_path.unwrap_or(false),
-        errors_slow: spec.errors_slow.unwrap_or(0),
-        slow_ms: spec.slow_ms.unwrap_or(0),
-        errors_max: spec.errors_max.unwrap_or(0),
-        rcpt_max: spec.rcpt_max.unwrap_or(0),
-        transactions_max: spec.transactions_max.unwrap_or(0),
-        sessions_max: spec.sessions_max.unwrap_or(0),
-        not_found_max: spec.not_found_max.unwrap_or(0),
-        accept_pause_ms: spec.accept_pause_ms.unwrap_or(0),
-        blocks: spec.blocks.clone().unwrap_or_default(),
-        replies,
-    })
+    Ok(whole)
 }
 
 #[cfg(test)]
@@ -326,12 +300,7 @@ mod tests {
 
     #[test]
     fn a_personality_is_like_another() {
-        let own = PersonalitySpec {
-            name: "mine".into(),
-            like: Some("postfix".into()),
-            errors_max: Some(1),
-            ..PersonalitySpec::default()
-        };
+        let own: Table = "name = 'mine'\nlike = 'postfix'\nerrors_max = 1".parse().unwrap();
         let all = Personalities::new(std::slice::from_ref(&own)).unwrap();
         let (mine, postfix) = (all.find("mine").unwrap(), all.find("postfix").unwrap());
         assert_eq!((mine.errors_max, mine.errors_slow), (1, postfix.errors_slow));

@@ -25,7 +25,8 @@ pub(crate) struct Spec {
     pub dns: DnsSpec,
     pub roles: Option<Vec<String>>,
     pub spamtraps: Vec<String>,
-    pub personality: Vec<PersonalitySpec>,
+    /// The keys of [`crate::personality::Personality`]; missing ones come from the personality that it is `like`.
+    pub personality: Vec<toml::Table>,
     pub host: Vec<HostSpec>,
     pub domain: Vec<DomainSpec>,
     pub group: Vec<GroupSpec>,
@@ -359,30 +360,6 @@ pub(crate) enum Misdeed {
     BareLf,
     Reply,
     Inject,
-}
-
-/// A personality; missing keys come from the one that it is `like`.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct PersonalitySpec {
-    pub name: String,
-    pub like: Option<String>,
-    pub banner: Option<String>,
-    pub banner_delay_ms: Option<u64>,
-    pub ehlo: Option<Vec<String>>,
-    pub helo_only: Option<bool>,
-    pub require_tls: Option<bool>,
-    pub space_before_path: Option<bool>,
-    pub errors_slow: Option<u64>,
-    pub slow_ms: Option<u64>,
-    pub errors_max: Option<u64>,
-    pub rcpt_max: Option<u64>,
-    pub transactions_max: Option<u64>,
-    pub sessions_max: Option<u64>,
-    pub not_found_max: Option<u64>,
-    pub accept_pause_ms: Option<u64>,
-    pub blocks: Option<Vec<IpAddr>>,
-    pub replies: BTreeMap<ReplyKind, String>,
 }
 
 /// The replies that a personality can word differently.
