@@ -173,9 +173,9 @@ fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
             }
         }
         EndEffect::Died(rule) => died(context, rule),
-        EndEffect::HungUp => {
+        EndEffect::HungUp(rule) => {
             if context.state().on_connection_lost(HANGUPS_MAX) {
-                context.state().set_down(now + ROUTE_DOWN, "hung_up");
+                context.state().set_down(now + ROUTE_DOWN, rule);
             }
         }
         EndEffect::NotSmtp => context.state().set_down(now + ROUTE_DOWN, "not_smtp"),

@@ -43,9 +43,9 @@ pub enum EndEffect<'a> {
     /// The connection ended or timed out at a step other than RCPT, before any answer for a recipient. The rule says which of the
     /// two happened.
     Died(&'static str),
-    /// The connection ended or timed out at RCPT, before any answer for a recipient. A 421 at RCPT counts as this only if it says
-    /// nothing about us and comes after the refusal of the known mailbox that the session asked about first.
-    HungUp,
+    /// The connection ended or timed out at RCPT, before any answer for a recipient; the rule says which. A 421 at RCPT counts as
+    /// this only if it says nothing about us and comes after the refusal of the known mailbox that the session asked about first.
+    HungUp(&'static str),
     /// The host does not speak SMTP, and counts as down.
     NotSmtp,
 }
@@ -99,14 +99,14 @@ pub fn on_session_end<'a>(
         }
         _ => Some(PaceEffect::CutOff(End::Between)),
     };
+    let rule = if matches!(closure, Closure::TimedOut(_)) { "no_answer_in_time" } else { "hung_up" };
     let host = match words_about_us(closure, &classify).filter(|_| heeds_words) {
         Some((reply, said)) => EndEffect::SlowDown(reply, said),
         None if at_recipient && tally.errors == 0 && is_refused => EndEffect::PushBack("hung_up"),
         None if tally.answers == 0 && !at_recipient => on_session_refused(closure, classify),
-        None if tally.answers == 0 => EndEffect::HungUp,
+        None if tally.answers == 0 => EndEffect::HungUp(rule),
         None => EndEffect::Nothing,
     };
-    let rule = if matches!(closure, Closure::TimedOut(_)) { "no_answer_in_time" } else { "hung_up" };
     EndEffects { pace, host, suspect: (tally.answers == 0 || at_recipient).then_some(rule) }
 }
 

@@ -47,8 +47,8 @@ fn the_end_of_a_session_in_a_transaction_has_these_effects() {
     let rows = [
         // If a session ends at its first recipient, the cause may be the recipient or the host.
         (refused(rcpt, 421), (0, 0), passing, None, PushBack("hung_up"), hung_up),
-        (Closure::Closed(rcpt), (0, 0), passing, None, HungUp, hung_up),
-        (Closure::TimedOut(rcpt), (0, 0), passing, None, HungUp, late),
+        (Closure::Closed(rcpt), (0, 0), passing, None, HungUp("hung_up"), hung_up),
+        (Closure::TimedOut(rcpt), (0, 0), passing, None, HungUp("no_answer_in_time"), late),
         // If there were answers before, the session may have reached a limit, or the recipient is the cause.
         (refused(rcpt, 421), (4, 0), passing, Some(in_place), PushBack("hung_up"), hung_up),
         (refused(rcpt, 421), (4, 2), passing, Some(in_place), Nothing, hung_up),
