@@ -19,6 +19,7 @@ mod postgres;
 mod previous;
 mod results;
 mod rules;
+mod scenarios;
 mod shares;
 mod web;
 mod webhooks;

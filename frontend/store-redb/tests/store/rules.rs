@@ -1,12 +1,11 @@
-//! The rules of the store, with one test each.
+//! The rules of accounts, grants, keys and plans, with one test each. `scenarios.txt` has those of holds and periods.
 
 use crate::world::{DAY, OPERATOR, START, World, new_account, plans};
-use store::SubscriptionStatus::{Active, Canceled, PastDue, Paused};
+use store::SubscriptionStatus::{Active, PastDue};
 use store::*;
 
-/// 2027-02-28T09:00:00Z and 2027-03-31T09:00:00Z: the ends of the first two periods.
+/// 2027-02-28T09:00:00Z: the end of the first period.
 const FEBRUARY: UnixMs = START + 28 * DAY;
-const MARCH: UnixMs = START + 59 * DAY;
 
 #[test]
 fn an_account_begins_with_its_plans_credits() {
@@ -18,100 +17,6 @@ fn an_account_begins_with_its_plans_credits() {
     assert_eq!((account.balance.allowance, account.balance.available()), (100, 100));
     assert!(!account.cancel_at_period_end);
     world.check(id, (100, 0, 0, 0, 0));
-}
-
-#[test]
-fn holds_take_plan_credits_first_and_go_back_where_they_came_from() {
-    let (mut world, id) = World::with_account("free");
-    world.grant(id, 50).unwrap();
-    world.check(id, (100, 50, 0, 0, 0));
-    let hold = world.hold(id, 120).unwrap();
-    world.check(id, (0, 30, 120, 0, 0));
-    let second = world.hold(id, 30).unwrap();
-    world.check(id, (0, 0, 150, 0, 0));
-    world.void(hold).unwrap();
-    world.check(id, (100, 20, 30, 0, 0));
-    world.settle(second).unwrap();
-    world.check(id, (100, 20, 0, 30, 0));
-}
-
-#[test]
-fn answers_carry_the_balance_after_them() {
-    let (mut world, id) = World::with_account("free");
-    let hold = HoldRef { account: id, id: world.entry_id() };
-    assert_eq!(world.hold_as(hold, 1).unwrap().available(), 99);
-    assert_eq!(world.settle(hold).unwrap().available(), 99);
-    let hold = world.hold(id, 9).unwrap();
-    assert_eq!(world.void(hold).unwrap().available(), 99);
-}
-
-#[test]
-fn a_hold_is_placed_once_and_answered_once() {
-    let (mut world, id) = World::with_account("free");
-    let other = world.account("b", "free");
-    let settled = world.hold(id, 1).unwrap();
-    assert_eq!(world.hold_as(settled, 1), Err(HoldError::Exists));
-    world.settle(settled).unwrap();
-    assert_eq!(world.settle(settled), Err(SettleError::AlreadySettled));
-    assert_eq!(world.void(settled), Err(SettleError::AlreadySettled));
-    assert_eq!(world.hold_as(settled, 1), Err(HoldError::Exists));
-    let voided = world.hold(id, 1).unwrap();
-    world.void(voided).unwrap();
-    assert_eq!(world.settle(voided), Err(SettleError::AlreadyVoided));
-    assert_eq!(world.void(voided), Err(SettleError::AlreadyVoided));
-    assert_eq!(world.hold_as(voided, 1), Err(HoldError::Exists));
-    let elsewhere = HoldRef { account: other, id: settled.id };
-    assert_eq!(world.settle(elsewhere), Err(SettleError::UnknownHold));
-    world.check(id, (99, 0, 0, 1, 0));
-}
-
-#[test]
-fn holds_are_refused_for_a_reason() {
-    let (mut world, id) = World::with_account("free");
-    let nobody = AccountId::new(START, 999);
-    assert_eq!(world.hold(nobody, 1), Err(HoldError::UnknownAccount));
-    assert_eq!(world.hold(id, 101), Err(HoldError::Insufficient { available: 100 }));
-    assert_eq!(world.hold(id, 0), Err(HoldError::BadAmount));
-    assert_eq!(world.hold(id, HOLD_CREDITS_MAX + 1), Err(HoldError::BadAmount));
-    for status in [Paused, Canceled] {
-        world.set_status(id, status);
-        assert_eq!(world.hold(id, 1), Err(HoldError::Inactive { status, available: 100 }));
-    }
-    for status in [PastDue, Active] {
-        world.set_status(id, status);
-        world.hold(id, 1).unwrap();
-    }
-    let unknown = HoldRef { account: nobody, id: world.entry_id() };
-    assert_eq!(world.settle(unknown), Err(SettleError::UnknownAccount));
-    let unknown = HoldRef { account: id, ..unknown };
-    assert_eq!(world.settle(unknown), Err(SettleError::UnknownHold));
-    assert_eq!(world.void(unknown), Err(SettleError::UnknownHold));
-    world.check(id, (98, 0, 2, 0, 0));
-}
-
-#[test]
-fn ids_that_are_too_old_are_refused() {
-    let (mut world, id) = World::with_account("free");
-    let old = HoldRef { account: id, id: world.entry_id() };
-    world.now += 32 * DAY;
-    assert_eq!(world.hold_as(old, 1), Err(HoldError::TooOld));
-    let grant = Grant { id: old.id, account: id, credits: 1, note: String::new() };
-    assert_eq!(world.store().grant(grant, world.now).wait(), Err(ChangeError::TooOld));
-}
-
-#[test]
-fn plan_credits_expire_with_the_period_and_pack_credits_never() {
-    let (mut world, id) = World::with_account("free");
-    world.grant(id, 7).unwrap();
-    let hold = world.hold(id, 30).unwrap();
-    world.settle(hold).unwrap();
-    world.now = FEBRUARY - 1;
-    world.check(id, (70, 7, 0, 30, 0));
-    world.now = FEBRUARY;
-    world.check(id, (100, 7, 0, 30, 70));
-    assert_eq!(world.read(id).period_end, Some(MARCH));
-    world.now = MARCH;
-    world.check(id, (100, 7, 0, 30, 170));
 }
 
 #[test]
@@ -128,142 +33,6 @@ fn a_period_rolls_the_same_whether_anybody_looks_or_not() {
     assert_eq!(busy.period_end, idle.period_end);
     assert_eq!(idle.balance.expired, 39 * 100);
     world.check_sums();
-}
-
-#[test]
-fn a_clock_that_goes_back_brings_no_period_back() {
-    let (mut world, id) = World::with_account("free");
-    world.now = FEBRUARY;
-    world.hold(id, 100).unwrap();
-    world.now = FEBRUARY - DAY / 2;
-    assert_eq!(world.hold(id, 1), Err(HoldError::Insufficient { available: 0 }));
-    world.now = FEBRUARY + 1;
-    world.check(id, (0, 0, 100, 0, 100));
-    // From so far back the period is counted again, with the same result.
-    world.now = START;
-    assert_eq!(world.hold(id, 1), Err(HoldError::Insufficient { available: 0 }));
-    world.now = FEBRUARY - 1;
-    assert_eq!(world.hold(id, 1), Err(HoldError::Insufficient { available: 0 }));
-    world.now = FEBRUARY + 1;
-    world.check(id, (100, 0, 100, 0, 100));
-}
-
-#[test]
-fn a_void_into_an_ended_period_expires() {
-    let (mut world, id) = World::with_account("free");
-    world.grant(id, 10).unwrap();
-    let voided = world.hold(id, 105).unwrap();
-    world.now = FEBRUARY;
-    world.check(id, (100, 5, 105, 0, 0));
-    world.void(voided).unwrap();
-    world.check(id, (100, 10, 0, 0, 100));
-}
-
-#[test]
-fn a_settlement_after_the_period_spends_nothing_of_the_new_one() {
-    let (mut world, id) = World::with_account("free");
-    let settled = world.hold(id, 60).unwrap();
-    world.now = FEBRUARY;
-    world.settle(settled).unwrap();
-    world.check(id, (100, 0, 0, 60, 40));
-    world.set_plan(id, "starter").unwrap();
-    world.check(id, (5_000, 0, 0, 60, 40));
-}
-
-#[test]
-fn a_plan_counts_what_was_used_of_the_one_before() {
-    let (mut world, id) = World::with_account("free");
-    let held = world.hold(id, 20).unwrap();
-    let settled = world.hold(id, 30).unwrap();
-    world.settle(settled).unwrap();
-    world.set_plan(id, "starter").unwrap();
-    world.check(id, (4_950, 0, 20, 30, 0));
-    world.set_plan(id, "free").unwrap();
-    world.check(id, (50, 0, 20, 30, 4_900));
-    for _ in 0..3 {
-        world.set_plan(id, "scale").unwrap();
-        world.set_plan(id, "free").unwrap();
-    }
-    assert_eq!(world.read(id).balance.plan_left, 50);
-    world.void(held).unwrap();
-    assert_eq!(world.read(id).balance.plan_left, 70);
-    assert_eq!(world.read(id).balance.allowance, 100);
-    world.check_sums();
-    assert_eq!(world.set_plan(id, "gold"), Err(ChangeError::UnknownPlan));
-}
-
-#[test]
-fn a_smaller_plan_takes_what_a_void_brings_back() {
-    let (mut world, id) = World::with_account("starter");
-    let spent = world.hold(id, 90).unwrap();
-    world.settle(spent).unwrap();
-    let held = world.hold(id, 200).unwrap();
-    world.set_plan(id, "free").unwrap();
-    world.check(id, (0, 0, 200, 90, 4_710));
-    world.void(held).unwrap();
-    world.check(id, (10, 0, 0, 90, 4_900));
-}
-
-#[test]
-fn no_credits_come_to_a_subscription_that_is_not_usable() {
-    for status in [Paused, Canceled] {
-        let mut world = World::new();
-        let id = world.account("a", "free");
-        world.grant(id, 5).unwrap();
-        world.set_status(id, status);
-        world.now = FEBRUARY - 1;
-        world.set_status(id, Active);
-        world.check(id, (100, 5, 0, 0, 0));
-        world.set_status(id, status);
-        world.now = FEBRUARY;
-        world.check(id, (0, 5, 0, 0, 100));
-        // A new plan also grants nothing before the account is usable.
-        world.set_plan(id, "starter").unwrap();
-        world.check(id, (0, 5, 0, 0, 100));
-        world.set_status(id, PastDue);
-        world.check(id, (5_000, 5, 0, 0, 100));
-        world.set_status(id, status);
-        world.set_status(id, Active);
-        world.check(id, (5_000, 5, 0, 0, 100));
-    }
-}
-
-#[test]
-fn cancel_at_period_end_cancels_then() {
-    let (mut world, id) = World::with_account("free");
-    let cancel =
-        |world: &World, cancel| world.set_cancel_at_period_end(id, cancel, world.now).wait().unwrap();
-    assert!(cancel(&world, true).cancel_at_period_end);
-    assert!(!cancel(&world, false).cancel_at_period_end);
-    cancel(&world, true);
-    world.now = FEBRUARY - 1;
-    assert_eq!(world.read(id).status, Active);
-    world.now = MARCH;
-    let account = world.read(id);
-    assert_eq!((account.status, account.cancel_at_period_end), (Canceled, false));
-    assert_eq!(world.hold(id, 1), Err(HoldError::Inactive { status: Canceled, available: 0 }));
-    world.check(id, (0, 0, 0, 0, 100));
-}
-
-#[test]
-fn a_plan_that_never_resets() {
-    let (mut world, id) = World::with_account("endless");
-    assert_eq!(world.read(id).period_end, None);
-    world.now = START + 400 * DAY;
-    world.check(id, (40, 0, 0, 0, 0));
-    let hold = world.hold(id, 15).unwrap();
-    world.now += 100 * DAY;
-    world.void(hold).unwrap();
-    world.check(id, (40, 0, 0, 0, 0));
-    // To a plan that resets: its first period grants its credits, and the remaining ones expire.
-    let account = world.set_plan(id, "free").unwrap();
-    assert!(account.period_end.unwrap() > world.now);
-    assert_eq!(account.balance.available(), 100);
-    world.check_sums();
-
-    let other = world.account("b", "endless");
-    let canceled = world.set_cancel_at_period_end(other, true, world.now).wait().unwrap();
-    assert_eq!((canceled.status, canceled.cancel_at_period_end), (Canceled, false));
 }
 
 #[test]
@@ -285,31 +54,6 @@ fn grants_happen_once_for_an_id() {
     assert_eq!(world.grant(AccountId::new(1, 1), 1), Err(ChangeError::UnknownAccount));
     let grant = Grant { id: world.entry_id(), note: "a\nb".into(), ..grant };
     assert_eq!(world.store().grant(grant, world.now).wait(), Err(ChangeError::BadText));
-}
-
-#[test]
-fn the_ledger_tells_what_happened_newest_first() {
-    let (mut world, id) = World::with_account("free");
-    world.now += 1;
-    let settled = world.hold(id, 2).unwrap();
-    world.now += 1;
-    let voided = world.hold(id, 3).unwrap();
-    world.void(voided).unwrap();
-    world.settle(settled).unwrap();
-    world.now = FEBRUARY;
-    world.set_plan(id, "starter").unwrap();
-    let entries = world.entries(id, 10).wait().unwrap();
-    let told: Vec<_> = entries.iter().map(|e| (e.kind, e.granted, e.spent, e.expired)).collect();
-    let expected = [
-        (EntryKind::PlanChange, 4_900, 0, 0),
-        (EntryKind::Period, 100, 0, 98),
-        (EntryKind::Voided, 0, 0, 0),
-        (EntryKind::Settled, 0, 2, 0),
-        (EntryKind::Period, 100, 0, 0),
-    ];
-    assert_eq!(told, expected);
-    assert_eq!((entries[2].id, entries[3].id), (voided.id, settled.id));
-    assert_eq!(world.entries(id, 2).wait().unwrap(), entries[..2]);
 }
 
 #[test]
@@ -496,24 +240,6 @@ fn the_first_run_happens_once() {
     world.reopen();
     assert_eq!(world.first_run(first, world.now).wait(), Ok(None));
     world.check_sums();
-}
-
-#[test]
-fn what_was_answered_is_there_after_a_stop_and_open_holds_are_voided() {
-    let (mut world, id) = World::with_account("free");
-    let settled = world.hold(id, 10).unwrap();
-    world.settle(settled).unwrap();
-    let open = world.hold(id, 20).unwrap();
-    world.hold(id, 5).unwrap();
-    assert_eq!(world.reopen(), 2);
-    world.check(id, (90, 0, 0, 10, 0));
-    assert_eq!(world.settle(open), Err(SettleError::AlreadyVoided));
-    assert_eq!(world.reopen(), 0);
-
-    world.hold(id, 20).unwrap();
-    world.now = FEBRUARY;
-    assert_eq!(world.reopen(), 1);
-    world.check(id, (100, 0, 0, 10, 90));
 }
 
 #[test]
