@@ -98,39 +98,6 @@ fn a_batch_is_refused_as_a_hold_is_and_nothing_of_it_stays() {
 }
 
 #[test]
-fn a_batch_id_is_used_once_even_after_the_batch_is_gone() {
-    let (mut world, a) = World::with_account("free");
-    let new = world.new_batch(a, &ROWS[..1]);
-    let again = |world: &World| world.create(new.clone());
-    let id = again(&world).unwrap().batch;
-    let exists = Err(BatchError::Hold(HoldError::Exists));
-    assert_eq!(again(&world), exists);
-    world.answer(id, &[(0, Verified(CatchAll.into()))]);
-    assert_eq!(again(&world), exists);
-    world.now = START + 8 * DAY;
-    assert_eq!(world.purge().batches, 1);
-    assert_eq!(again(&world), exists);
-    world.check(a, (99, 0, 0, 1, 0));
-}
-
-#[test]
-fn a_test_batch_is_complete_at_once_and_free() {
-    let (mut world, a) = World::with_account("free");
-    world.hold(a, 100).unwrap();
-    let reasons = vec![MailboxExists, CatchAll, Unverifiable];
-    let new = NewBatch { mode: BatchMode::Test(reasons.clone()), ..world.new_batch(a, &ROWS) };
-    let id = new.id;
-    let made =
-        BatchCreated { batch: id, submitted: 3, completed: true, credits_remaining: None, replayed: false };
-    assert_eq!(world.create(new.clone()), Ok(made));
-    assert_eq!(world.create(new), Err(BatchError::Hold(HoldError::Exists)));
-    let found = world.view(a, id).unwrap().results.unwrap().into_iter().map(|(_, reason)| reason);
-    assert_eq!(found.collect::<Vec<_>>(), reasons);
-    assert_eq!(world.known(a, "one@example.com"), Known::Nothing, "test keys never cache");
-    world.check(a, (0, 0, 100, 0, 0));
-}
-
-#[test]
 fn batches_of_many_threads_are_charged_once_each() {
     let (mut world, a) = World::with_account("scale");
     let batches: Vec<_> = (0..60).map(|_| world.new_batch(a, &ROWS)).collect();
@@ -154,4 +121,19 @@ fn batches_of_many_threads_are_charged_once_each() {
     drop(store);
     world.check(a, (500_000 - 180, 0, 0, 180, 0));
     assert!(batches.iter().all(|batch| world.view(a, batch.id).unwrap().completed));
+}
+
+#[test]
+fn one_of_many_requests_with_an_idempotency_key_makes_the_batch() {
+    let (mut world, a) = World::with_account("free");
+    let key = Idempotency { key: "k".into(), body: [1; 32] };
+    let mut new = || NewBatch { idempotency: Some(key.clone()), ..world.new_batch(a, &ROWS[..2]) };
+    let requests: Vec<_> = (0..20).map(|_| new()).collect();
+    let pending: Vec<_> =
+        requests.into_iter().map(|new| world.create_batch(new, OPERATOR, world.now)).collect();
+    let made: Vec<_> = pending.into_iter().map(|pending| pending.wait().unwrap()).collect();
+    assert_eq!(made.iter().filter(|made| !made.replayed).count(), 1);
+    assert!(made.iter().all(|one| one.batch == made[0].batch));
+    assert_eq!(world.open_batches().wait().unwrap().len(), 1);
+    world.check(a, (98, 0, 2, 0, 0));
 }

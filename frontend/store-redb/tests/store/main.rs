@@ -8,7 +8,6 @@ mod batches;
 mod connections;
 mod deletion;
 mod gateways;
-mod idempotency;
 mod keys;
 mod limits;
 mod link;

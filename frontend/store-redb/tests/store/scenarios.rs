@@ -12,7 +12,9 @@ struct Scenario {
     world: World,
     accounts: BTreeMap<String, AccountId>,
     holds: BTreeMap<String, HoldRef>,
-    batches: BTreeMap<String, BatchId>,
+    batches: BTreeMap<String, NewBatch>,
+    /// The idempotency key of the next batch.
+    key: Option<Idempotency>,
 }
 
 /// What a line says in the end: a text, or the error.
@@ -73,8 +75,8 @@ fn list<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
 
 impl Scenario {
     fn new() -> Scenario {
-        let (accounts, holds, batches) = Default::default();
-        Scenario { world: World::new(), accounts, holds, batches }
+        let (accounts, holds, batches, key) = Default::default();
+        Scenario { world: World::new(), accounts, holds, batches, key }
     }
 
     fn id(&self, name: &str) -> AccountId {
@@ -82,20 +84,29 @@ impl Scenario {
     }
 
     fn batch(&self, name: &str) -> BatchId {
-        self.batches.get(name).copied().unwrap_or(BatchId::new(START, 999))
+        self.batches.get(name).map_or(BatchId::new(START, 999), |new| new.id)
     }
 
     fn batch_names(&self, ids: &[BatchId]) -> String {
-        list(self.batches.iter().filter(|(_, id)| ids.contains(id)).map(|(name, _)| name))
+        list(self.batches.iter().filter(|(_, new)| ids.contains(&new.id)).map(|(name, _)| name))
     }
 
     fn create(&mut self, name: &str, account: &str, emails: &[&str], mode: BatchMode) -> Told {
-        let new = NewBatch { mode, ..self.world.new_batch(self.id(account), emails) };
-        self.batches.insert(name.into(), new.id);
-        let made = self.world.create(new).map_err(error)?;
-        assert_eq!((made.submitted as usize, made.replayed), (emails.len(), false));
+        let idempotency = self.key.take();
+        let new = NewBatch { mode, idempotency, ..self.world.new_batch(self.id(account), emails) };
+        self.batches.insert(name.into(), new);
+        self.create_again(name)
+    }
+
+    fn create_again(&mut self, name: &str) -> Told {
+        let new = self.batches[name].clone();
+        let made = self.world.create(new.clone()).map_err(error)?;
+        assert_eq!((made.submitted as usize, made.replayed), (new.rows.len(), made.batch != new.id));
         let state = if made.completed { "complete" } else { "open" };
-        Ok(format!("{state} {}", made.credits_remaining.map_or("free".into(), |left| left.to_string())))
+        let left = made.credits_remaining.map_or("free".into(), |left| left.to_string());
+        let replayed =
+            if made.replayed { format!(" as {}", self.batch_names(&[made.batch])) } else { String::new() };
+        Ok(format!("{state} {left}{replayed}"))
     }
 
     fn line(&mut self, words: &[&str]) -> Told {
@@ -223,6 +234,7 @@ impl Scenario {
                 return Ok(list(kinds.iter().map(|kind| match *kind {
                     "results" => purged.results,
                     "batches" => purged.batches,
+                    "keys" => purged.idempotency_keys,
                     "ended" => purged.ended,
                     "withdrawn" => purged.withdrawn,
                     _ => panic!("no such kind: {kind}"),
@@ -231,10 +243,12 @@ impl Scenario {
             ["batch", batch, name, ref emails @ ..] => {
                 return self.create(batch, name, emails, BatchMode::Live);
             }
-            ["test", batch, name, email, ref reasons @ ..] => {
-                let mode = BatchMode::Test(reasons.iter().map(|word| reason(word)).collect());
-                return self.create(batch, name, &[email], mode);
+            ["test", batch, name, reasons, ref emails @ ..] => {
+                let mode = BatchMode::Test(reasons.split(',').map(reason).collect());
+                return self.create(batch, name, emails, mode);
             }
+            ["again", batch] => return self.create_again(batch),
+            ["key", key, body] => self.key = Some(Idempotency { key: key.into(), body: [number(body); 32] }),
             ["answer", batch, ref outcomes @ ..] => {
                 let outcomes: Vec<_> = outcomes.iter().map(|word| outcome(word)).collect();
                 return Ok(self.batch_names(&self.world.answer(self.batch(batch), &outcomes)));
