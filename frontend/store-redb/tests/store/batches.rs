@@ -1,6 +1,6 @@
 //! Batches: charged as a whole, answered row by row, settled once.
 
-use crate::world::{DAY, OPERATOR, START, World};
+use crate::world::{OPERATOR, START, World};
 use api::Reason::{CatchAll, MailboxExists, Unverifiable};
 use store::RowOutcome::Verified;
 use store::*;
@@ -61,40 +61,6 @@ fn answers_of_several_batches_come_together() {
     assert_eq!(complete, [first, third]);
     world.check(a, (98, 0, 0, 2, 0));
     world.check(b, (97, 0, 3, 0, 0));
-}
-
-#[test]
-fn a_batch_is_refused_as_a_hold_is_and_nothing_of_it_stays() {
-    let (mut world, a) = World::with_account("free");
-    world.hold(a, 98).unwrap();
-    let new = world.new_batch(a, &ROWS);
-    let id = new.id;
-    let refused = Err(BatchError::Hold(HoldError::Insufficient { available: 2 }));
-    assert_eq!(world.create(new), refused);
-    assert_eq!((world.view(a, id), world.open_batches().wait()), (None, Ok(vec![])));
-    let status = SubscriptionStatus::Canceled;
-    world.set_status(a, status);
-    let new = world.new_batch(a, &ROWS);
-    let inactive = HoldError::Inactive { status, available: 2 };
-    assert_eq!(world.create(new), Err(BatchError::Hold(inactive)));
-    world.set_status(a, SubscriptionStatus::Active);
-
-    let nobody = AccountId::new(START, world.random());
-    let new = world.new_batch(nobody, &ROWS);
-    assert_eq!(world.create(new.clone()), Err(BatchError::Hold(HoldError::UnknownAccount)));
-    let test = NewBatch { mode: BatchMode::Test(vec![MailboxExists; 3]), ..new };
-    assert_eq!(world.create(test), Err(BatchError::Hold(HoldError::UnknownAccount)));
-    for mode in [BatchMode::Test(vec![MailboxExists; 2]), BatchMode::Test(vec![])] {
-        let new = NewBatch { mode, ..world.new_batch(a, &ROWS) };
-        assert_eq!(world.create(new), Err(BatchError::Hold(HoldError::BadAmount)));
-    }
-    for count in [0, BATCH_ROWS_MAX + 1] {
-        let new = world.new_batch(a, &vec![ROWS[0]; count]);
-        assert_eq!(world.create(new), Err(BatchError::Hold(HoldError::BadAmount)));
-    }
-    let old = NewBatch { id: BatchId::new(START - 32 * DAY, 1), ..world.new_batch(a, &ROWS[..1]) };
-    assert_eq!(world.create(old), Err(BatchError::Hold(HoldError::TooOld)));
-    world.check(a, (2, 0, 98, 0, 0));
 }
 
 #[test]

@@ -244,7 +244,8 @@ impl Scenario {
                 return self.create(batch, name, emails, BatchMode::Live);
             }
             ["test", batch, name, reasons, ref emails @ ..] => {
-                let mode = BatchMode::Test(reasons.split(',').map(reason).collect());
+                let mode =
+                    BatchMode::Test(reasons.split(',').filter(|word| *word != "none").map(reason).collect());
                 return self.create(batch, name, emails, mode);
             }
             ["again", batch] => return self.create_again(batch),
