@@ -1,4 +1,4 @@
-//! The rules of accounts, grants, keys and plans, with one test each. `scenarios.txt` has those of holds and periods.
+//! The rules of accounts, keys and plans, with one test each. `scenarios.txt` has those of holds, periods and grants.
 
 use crate::world::{DAY, OPERATOR, START, World, new_account, plans};
 use store::SubscriptionStatus::{Active, PastDue};
@@ -17,17 +17,6 @@ fn an_account_begins_with_its_plans_credits() {
     assert_eq!((account.balance.allowance, account.balance.available()), (100, 100));
     assert!(!account.cancel_at_period_end);
     world.check(id, (100, 0, 0, 0, 0));
-}
-
-#[test]
-fn a_grant_has_a_readable_note() {
-    let (mut world, id) = World::with_account("free");
-    world.now += 1;
-    let grant = Grant { id: world.entry_id(), account: id, credits: 10, note: "pack of ten".into() };
-    world.store().grant(grant.clone(), world.now).wait().unwrap();
-    assert_eq!(world.entries(id, 1).wait().unwrap()[0].note, "pack of ten");
-    let grant = Grant { id: world.entry_id(), note: "a\nb".into(), ..grant };
-    assert_eq!(world.store().grant(grant, world.now).wait(), Err(ChangeError::BadText));
 }
 
 #[test]

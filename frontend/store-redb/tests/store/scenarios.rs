@@ -104,9 +104,8 @@ impl Scenario {
         assert_eq!((made.submitted as usize, made.replayed), (new.rows.len(), made.batch != new.id));
         let state = if made.completed { "complete" } else { "open" };
         let left = made.credits_remaining.map_or("free".into(), |left| left.to_string());
-        let replayed =
-            if made.replayed { format!(" as {}", self.batch_names(&[made.batch])) } else { String::new() };
-        Ok(format!("{state} {left}{replayed}"))
+        let replayed = made.replayed.then(|| format!(" as {}", self.batch_names(&[made.batch])));
+        Ok(format!("{state} {left}{}", replayed.unwrap_or_default()))
     }
 
     fn line(&mut self, words: &[&str]) -> Told {
@@ -130,20 +129,18 @@ impl Scenario {
                 let ends = account.period_end.map_or("never".into(), shown_time);
                 let cancels = if account.cancel_at_period_end { " cancels" } else { "" };
                 let Account { plan, status, balance, .. } = account;
-                let allowance = balance.allowance;
-                return Ok(format!(
-                    "{plan} {status:?}{cancels} {} of {allowance} until {ends}",
-                    left(balance)
-                ));
+                let (left, all) = (left(balance), balance.allowance);
+                return Ok(format!("{plan} {status:?}{cancels} {left} of {all} until {ends}"));
             }
             ["entries", name, most] => {
                 let entries = self.world.entries(self.id(name), number(most)).wait().unwrap();
                 let told = entries.iter().map(|e| {
                     let hold = self.holds.iter().find(|(_, hold)| hold.id == e.id);
                     let hold = hold.map_or(String::new(), |(name, _)| format!(" {name}"));
-                    format!("{:?}{hold} {} {} {}", e.kind, e.granted, e.spent, e.expired)
+                    let note = if e.kind == EntryKind::Pack { &e.note } else { "" };
+                    format!("{:?}{hold} {} {} {} {note}", e.kind, e.granted, e.spent, e.expired)
                 });
-                return Ok(told.collect::<Vec<_>>().join(", "));
+                return Ok(told.map(|told| told.trim_end().to_owned()).collect::<Vec<_>>().join(", "));
             }
             ["name", hold, account] => {
                 let id = self.world.entry_id();
@@ -162,36 +159,27 @@ impl Scenario {
             }
             ["settle", hold] => return self.world.settle(self.holds[hold]).map(left).map_err(error),
             ["settle", hold, address, found] => {
-                let result =
-                    Some(ResultRecord { address: self.world.hash_address(address), verdict: verdict(found) });
-                let (hold, now) = (self.holds[hold], self.world.now);
-                let settled = self.world.store().settle(hold, Settlement { result }, now).wait();
-                return settled.map(left).map_err(error);
+                let (address, verdict) = (self.world.hash_address(address), verdict(found));
+                let with = Settlement { result: Some(ResultRecord { address, verdict }) };
+                let settled = self.world.store().settle(self.holds[hold], with, self.world.now);
+                return settled.wait().map(left).map_err(error);
             }
             ["void", hold] => return self.world.void(self.holds[hold]).map(left).map_err(error),
             ["check", hold, address] => {
                 let (hold, address) = (self.holds[hold], self.world.hash_address(address));
                 let check = NewCheck { hold, connection: None, address, fair_use: None, by: OPERATOR };
-                return self
-                    .world
-                    .begin_check(check, self.world.now)
-                    .wait()
-                    .map(|_| String::new())
-                    .map_err(error);
+                self.world.begin_check(check, self.world.now).wait().map_err(error)?;
             }
             ["grant", name, credits] => {
                 let id = self.id(name);
-                return self.world.grant(id, number(credits)).map(|_| String::new()).map_err(error);
+                self.world.grant(id, number(credits)).map_err(error)?;
             }
-            ["grant", hold, name, credits] => {
+            ["grant", hold, name, credits, ref note @ ..] => {
                 let (id, account) = (self.holds[hold].id, self.id(name));
-                let grant = Grant { id, account, credits: number(credits), note: String::new() };
-                let granted = self.world.store().grant(grant, self.world.now).wait();
-                return granted.map(|_| String::new()).map_err(error);
+                let grant = Grant { id, account, credits: number(credits), note: note.join(" ") };
+                self.world.store().grant(grant, self.world.now).wait().map_err(error)?;
             }
-            ["plan", name, plan] => {
-                return self.world.set_plan(self.id(name), plan).map(|_| String::new()).map_err(error);
-            }
+            ["plan", name, plan] => drop(self.world.set_plan(self.id(name), plan).map_err(error)?),
             ["status", name, status] => {
                 let all = [Active, Canceled, PastDue, Paused];
                 let status = all.into_iter().find(|found| error(found) == status).unwrap();
@@ -244,9 +232,8 @@ impl Scenario {
                 return self.create(batch, name, emails, BatchMode::Live);
             }
             ["test", batch, name, reasons, ref emails @ ..] => {
-                let mode =
-                    BatchMode::Test(reasons.split(',').filter(|word| *word != "none").map(reason).collect());
-                return self.create(batch, name, emails, mode);
+                let reasons = reasons.split(',').filter(|word| *word != "none").map(reason).collect();
+                return self.create(batch, name, emails, BatchMode::Test(reasons));
             }
             ["again", batch] => return self.create_again(batch),
             ["key", key, body] => self.key = Some(Idempotency { key: key.into(), body: [number(body); 32] }),
