@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Each resolver has a window, which limits the number of questions under way at this resolver. Lookups that find no room there are
-//! queued. A lookup over UDP has no task of its own. One task sends all questions that are ready at the same time, the task that
-//! reads a socket hands the answers to their lookups, and one task checks the timeouts of all lookups.
+//! queued. A lookup over UDP has no task of its own. One task sends all questions that are ready, many of them in one system call.
+//! The task that reads a socket hands the answers to their lookups. Another task checks the timeouts of all lookups.
 
 mod doubts;
 mod ports;
@@ -79,8 +79,7 @@ struct Inner<R: Runtime> {
     record: RefCell<Upstreams>,
     /// The state of the resolvers, which all shards share.
     health: Arc<Resolvers>,
-    /// The number of outages that had ended when the cache was last read. If it changes, the failures in the cache that may pass
-    /// are dropped.
+    /// The number of outages that had ended when the cache was last read. If it changes, the cache drops its temporary failures.
     outages: Cell<u32>,
     /// When the engine started: see [`Inner::age`].
     started: Instant,
@@ -110,8 +109,8 @@ impl<R: Runtime> Drop for RaisedFlag<R> {
 struct PendingLookup<R: Runtime> {
     /// `None` once the lookup has ended.
     lookup: RefCell<Option<Lookup>>,
-    /// Whether this lookup gets room before those of batches and lists. True if the lookup is uncached, and once any call of
-    /// [`Resolver::look_up`] that waits for this lookup was urgent.
+    /// Whether this lookup gets room before those of batches and lists. True if the lookup is uncached, or if any call of
+    /// [`Resolver::look_up`] that waits for this lookup is urgent.
     urgent: Cell<bool>,
     is_uncached: bool,
     /// The resolver for which the lookup waits in a queue; `None` if the lookup does not wait for room in a window.

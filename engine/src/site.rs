@@ -111,7 +111,7 @@ pub(crate) struct GroupState {
     /// The number that was last given to a session or a transaction. These numbers show in which order they began.
     number: u64,
     pub(crate) open: u32,
-    /// Since when there has always been at least one session task. Valid only while one runs.
+    /// The time since which there has always been at least one session task. Valid only while one runs.
     open_since: Instant,
     /// The number of session tasks that wait for replies.
     pub(crate) busy: u32,
@@ -130,7 +130,8 @@ impl GroupState {
         self.number
     }
 
-    /// Calls `take` for each session, which returns works with a number. Returns all these works, in the order of the numbers.
+    /// Calls `take` for each session. It returns some works of the session, and a number by which the works of all sessions are put
+    /// in order.
     fn take_in_order(
         &mut self,
         take: impl Fn(&mut SessionWorks) -> (u64, Vec<Work>),
@@ -152,9 +153,9 @@ impl GroupState {
     }
 
     /// Whether a single check arrived at least [`STUCK_AFTER`] ago and still waits, while all sessions wait for replies about other
-    /// recipients. A server may take a minute for one reply. The result is false if any session does not wait for replies. This
-    /// includes a session that is being opened, so a host without a greeting does not get more and more sessions. The result is
-    /// also false without a session, and from [`STUCK_SESSIONS_MAX`] sessions on.
+    /// recipients. Without another session, it may wait long, because a server may take a minute for one reply. The result is false
+    /// if any session does not wait for replies. This includes a session that is being opened, so a host without a greeting does
+    /// not get more and more sessions. It is also false if there is no session, or if there are [`STUCK_SESSIONS_MAX`] or more.
     fn is_stuck(&self, now: Instant) -> bool {
         if self.open == 0 || self.open != self.busy || self.open >= STUCK_SESSIONS_MAX {
             return false;
@@ -194,8 +195,8 @@ impl Site {
     }
 
     /// Admits a patient work, or returns it as `Err` if the site is full. `tickets_max`: how many works the whole engine may have.
-    /// A single check, or a work that is admitted already, is returned as it is. While the site gives no answer, the deadline
-    /// is at most [`BULK_PATIENCE`] after that began, or [`SITE_LAST_TRY`] from now if later.
+    /// A single check, or a work that is admitted already, is returned as it is. If the site is silent, the deadline is at most
+    /// [`BULK_PATIENCE`] after the silence began, or [`SITE_LAST_TRY`] from now if that is later.
     pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
         let any = planted(Fault::Break(Invariant::AdmittedHere));
         let is_here = work.admission.as_ref().is_some_and(|admission| any || self.quota.has(admission));
@@ -504,12 +505,13 @@ impl Group {
         true
     }
 
-    /// Whether the group should get another session. It should if more than `works_a_session` works (fewer at slow servers) wait
-    /// for each session that it has and further sessions are allowed, or if a single check is stuck.
+    /// Whether the group should get another session. It should if a single check is stuck, or if, for each session that it has,
+    /// more than `works_a_session` works wait (fewer at slow servers).
     pub(crate) fn wants_session(&self, works_a_session: usize, now: Instant) -> bool {
         let state = &*self.state();
         let (waiting, open, since) = (state.queue.len(), state.open, state.open_since);
-        // The longer sessions are open, the slower the servers seem. So the first `STUCK_SESSIONS_MAX` sessions need fewer works.
+        // The longer the group has had open sessions, the slower its servers seem. So fewer waiting works are enough for another
+        // session, up to `STUCK_SESSIONS_MAX` sessions.
         let long = now.saturating_duration_since(since).as_secs() / SLOW_GROUP_AFTER.as_secs();
         let works = match open {
             0..STUCK_SESSIONS_MAX => works_a_session / (1 + long as usize).min(SLOW_GROUP_SHARES_MAX),

@@ -91,8 +91,8 @@ const _: () = assert!(SHARED_TRANSACTION_TIMEOUT.as_secs() < RCPT_TIMEOUT.as_sec
 
 /// A reply counts as quick if it comes within this time after the previous reply, or after the transaction began if that was later.
 pub const TARPIT_QUICK: Duration = Duration::from_millis(250);
-/// A reply counts as slow, as from a tarpit, if it comes at least this long after the same instant (Postfix
-/// `smtpd_error_sleep_time`: 1 s).
+/// A reply counts as slow, as from a tarpit, if it comes at least this long after the instant that counts for [`TARPIT_QUICK`]
+/// (Postfix `smtpd_error_sleep_time`: 1 s).
 pub const TARPIT_SLOW: Duration = Duration::from_millis(700);
 /// Number of quick replies after which a server counts as quick. A server that is slow from the start is no tarpit.
 pub const TARPIT_QUICK_REPLIES_MIN: u32 = 4;
@@ -104,8 +104,8 @@ pub const TARPIT_SLOW_REPLIES_MIN: u32 = 2;
 /// Longest TXT record in bytes that is kept, with its strings joined. SPF and DMARC records have a few hundred bytes; RFC 7208 3.4
 /// asks for fewer than 512.
 pub const DNS_TXT_BYTES_MAX: usize = 4096;
-/// Most tags that are read of one DMARC, DKIM or BIMI record. RFC 7489 6.3 and RFC 6376 3.6.1 define fewer than 12, and BIMI fewer
-/// still.
+/// Most tags that are read from one DMARC, DKIM or BIMI record. RFC 7489 6.3 and RFC 6376 3.6.1 define fewer than 12, and BIMI
+/// fewer still.
 pub const TXT_TAGS_MAX: usize = 32;
 /// Most records of one kind that are taken from one answer. Further records are ignored.
 pub const DNS_RECORDS_MAX: usize = 64;
@@ -189,14 +189,14 @@ pub const DNS_DENIALS_IN_A_ROW: usize = 20;
 /// After this number of answers in a row that are records or a proven "no such name", the resolvers no longer count as denying
 /// everything.
 pub const DNS_PROVEN_IN_A_ROW: u32 = 20;
-/// If a top-level domain is denied without proof, the resolvers count as denying everything, unless there was an answer with proof
-/// within this time before. Such an answer shows that they deny only some names.
+/// If a top-level domain is denied without proof, the resolvers count as denying everything, unless an answer with proof came
+/// within this time before the denial. Such an answer shows that they deny only some names.
 pub const DNS_PROVEN_WINDOW: Duration = Duration::from_secs(10);
 /// If the resolvers are silent for this time after the start, they are asked about our own name. If this gets no answer within the
 /// same time again, a warning names the resolvers.
 pub const DNS_START_TIMEOUT: Duration = Duration::from_secs(2);
-/// Interval between the tests of resolvers that deny everything. After checking whether they do, a shard begins no other check for
-/// this time.
+/// Interval between two tests of whether resolvers that denied everything still do. It is also the interval between two checks in
+/// which a shard finds out whether they have begun to.
 pub const DNS_DENIAL_TEST_INTERVAL: Duration = Duration::from_secs(1);
 /// How long such a test or check waits for answers.
 pub const DNS_DENIAL_TEST_TIMEOUT: Duration = Duration::from_secs(1);
@@ -277,8 +277,8 @@ pub const GROUPS_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const SHARD_CACHE_BYTES_MIN: usize = 256 * 1024;
 /// How long a group without work is kept after its last session, or after its beginning if it had none.
 pub const GROUP_IDLE: Duration = Duration::from_secs(120);
-/// Like [`GROUP_IDLE`], but for a group if nothing was learned about its site, its hosts and its domains. This is a little longer
-/// than [`SESSION_IDLE`].
+/// Like [`GROUP_IDLE`], but for a group of which nothing was learned: neither about its site, nor about its hosts and domains. This
+/// is a little longer than [`SESSION_IDLE`].
 pub const GROUP_IDLE_FRESH: Duration = Duration::from_secs(5);
 
 const _: () = assert!(SESSION_IDLE.as_secs() < GROUP_IDLE_FRESH.as_secs());
@@ -292,7 +292,7 @@ pub const ROUTE_RETRY: Duration = Duration::from_secs(2);
 /// single checks wait for it, one is enough.
 pub const STRIKES_MAX: u8 = 3;
 /// After this number of sessions in a row that end at RCPT, before any answer for a recipient, a route is taken out of use. These
-/// sessions and the connections of [`STRIKES_MAX`] have one count.
+/// sessions and the connections of [`STRIKES_MAX`] are counted together.
 pub const HANGUPS_MAX: u8 = 10;
 /// If a host ended this number of sessions because we are not wanted, and accepted no recipient in between, the route of these
 /// sessions is taken out of use.
@@ -300,8 +300,8 @@ pub const WARNINGS_MAX: u8 = 3;
 /// If a host changed its behaviour in this number of sessions in a row, the route of these sessions is taken out of use.
 pub const CHANGES_MAX: u8 = 2;
 /// How often a work may be returned to the queue, for example because the site pushed back or because a session ended at its
-/// recipient. The next time, the work is answered with what is known. If a session without any answer ends at a single check that
-/// was returned before, the check is answered at once.
+/// recipient. The next time, the work is answered with what is known. A single check is answered at its second return already, if
+/// both times the session ended before it brought any reply.
 pub const RETURNS_MAX: u8 = 4;
 
 /// Number of equal refusals in a row that count as a blanket refusal (the same refusal for every recipient), if their words or
@@ -313,7 +313,8 @@ pub const BLANKET_ANY_MIN: u8 = 20;
 /// recipient to the next, because a host may refuse a single domain on behalf of its owner. No change is needed if the host and the
 /// domain that was refused last have the same registrable domain.
 pub const BLANKET_DOMAIN_CHANGES_MIN: u8 = 2;
-/// Most domains for which a route counts equal refusals. Also the most domains that are not asked about over a route for a while.
+/// Most domains for which a route counts equal refusals. Also the largest number of domains that mailprobe leaves out for a while
+/// when it asks over a route.
 pub const BLANKET_DOMAINS_MAX: usize = 16;
 
 const _: () = assert!(BLANKET_CERTAIN_MIN <= BLANKET_ANY_MIN);
@@ -328,7 +329,8 @@ pub const SITE_SESSIONS_MIN: usize = 10;
 /// fill the engine with patient works.
 pub const SITES_TO_FILL: usize = 4;
 /// How long a new patient work waits for a single try at a site that has given no answer for [`BULK_PATIENCE`]: long enough for the
-/// longest pause and the try. A row of a batch comes back after this time if the site has given no answer for as long.
+/// longest pause and the try. A row of a batch that waits at such a site for this time gets what is known as its answer, and its
+/// batch submits it again later.
 pub const SITE_LAST_TRY: Duration = Duration::from_secs(90);
 /// The longest rest or pause that is worth waiting for. If a preferred host rests for no longer than this, patient works wait for
 /// it and do not go to a backup. If a site pauses for no longer than this, single checks wait for it.
@@ -347,7 +349,7 @@ pub const SLOW_GROUP_AFTER: Duration = Duration::from_secs(10);
 pub const SLOW_GROUP_SHARES_MAX: usize = 10;
 /// If all sessions of its group are busy, a single check waits for this time before another session is opened for it.
 pub const STUCK_AFTER: Duration = Duration::from_secs(2);
-/// From this number of open sessions on, neither a slow server nor a stuck single check is a reason for another session.
+/// If this number of sessions is open, neither a slow server nor a stuck single check is a reason for another one.
 pub const STUCK_SESSIONS_MAX: u32 = 8;
 /// How often in a row a class of works may be passed over for a higher class while it has works that wait. So at least one work in
 /// ten is of a lower class, as long as such works wait.
@@ -386,7 +388,7 @@ const _: () = assert!(PACE_PAUSE_MIN.as_millis() < PACE_PAUSE_MAX.as_millis());
 /// How long the answer for a control recipient (a recipient that does not exist) counts for its domain.
 pub const CONTROL_TTL: Duration = Duration::from_secs(3600);
 /// How long the answer for a control recipient counts for a single check, except at a trusted operator. The time is shorter,
-/// because such a check does not wait for a new proof.
+/// because such a check gets its answer from the old reply alone, without a new proof.
 pub const CONTROL_SINGLE_TTL: Duration = Duration::from_secs(600);
 /// Number of accepted single checks at a host for which one refused control recipient counts. After that, a control recipient has
 /// to be refused again.
@@ -399,8 +401,8 @@ pub const CONTROL_TRANSIENT_TTL: Duration = Duration::from_secs(4);
 pub const CONTROL_ATTEMPTS_MAX: u8 = 3;
 /// Most pairs of a domain and a host for which a shard remembers the findings of control recipients.
 pub const KNOWN_DOMAINS_MAX: usize = 50_000;
-/// Once a host has refused this number of single checks in a row, over all sessions, that refusal and each further one needs a
-/// proof: mailprobe asks about a known mailbox of the host, if there is one.
+/// Once a host has refused this number of single checks in a row, over all sessions, the last of these refusals and each further
+/// one need a proof: mailprobe asks about a known mailbox of the host, if there is one.
 pub const REFUSALS_SINGLE_MAX: u32 = 6;
 /// Most refused single checks in a row in one session that need no proof. The number is lower than [`REFUSALS_SINGLE_MAX`], because
 /// several sessions may get refusals at once before a change of the host is noticed.
@@ -422,8 +424,8 @@ pub const CHECKPOINT_ANSWERS_MAX: u32 = 320;
 pub const CHECKPOINT_ROUNDS_MAX: usize = 12;
 /// Number of short checkpoints in a row that count as a long one, if each of them shows only that one domain accepts everyone.
 pub const CATCH_ALL_CHECKPOINTS_MIN: u32 = 3;
-/// This number of refusals in a row needs a proof even if the host has no known mailbox, unless the host refused `postmaster@` the
-/// domain lately. The same number of refused recipients shows that a domain does not accept everyone.
+/// This number of refusals in a row needs a proof even if the host has no known mailbox, unless the host has lately refused the
+/// `postmaster` address of the domain. The same number of refused recipients shows that a domain does not accept everyone.
 pub const REFUSALS_IN_A_ROW_MIN: u32 = 12;
 /// Most refusals of a session that the next session can prove. Some servers end a session after one or two refusals (Postfix under
 /// stress: after one), so it is too late to ask whether the server still accepts mailboxes. If the session accepted a mailbox

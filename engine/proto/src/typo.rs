@@ -1,12 +1,13 @@
-//! Recognizes domains that look like a typing mistake of a popular provider.
+//! Recognizes domains that look like a mistyped domain of a popular provider.
 //!
 //! A wrong suggestion costs the caller an address, so the rules are strict. A slip is a letter that is left out, added, replaced,
 //! or swapped with its neighbour. One slip is allowed, either in the name (the text before the first dot) or in the ending. If the
 //! name of the provider has nine letters or more, two slips in the name are allowed. If it has fewer than five letters, none is
 //! allowed in the name. The first letter of the name must be right, or swapped with the second. An ending that exists is no slip
-//! (except `co`, `cm` and `om` in place of `com`, after a name of five letters or more). A domain that is itself popular, free or
-//! allowed by the operator gets no suggestion. A disposable domain gets a suggestion only if it is one slip away from one of the
-//! largest providers: squatters own many such domains (`gmial.com`), so a mistake is the better guess there.
+//! (except `co`, `cm` and `om` in place of `com`, after a name of five letters or more). A domain gets no suggestion if it is
+//! popular itself, belongs to a provider of free mail, or is allowed by the operator. A disposable domain gets a suggestion only if
+//! it is one slip away from one of the largest providers: squatters own many such domains (`gmial.com`), so a typing mistake is
+//! more likely.
 
 use crate::limits::TYPO_DOMAIN_CHARS_MAX;
 use crate::lists::TYPO_TARGETS;

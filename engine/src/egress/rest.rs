@@ -3,7 +3,8 @@
 //!
 //! A block first takes only one route (one address of a host) out of use, for a minute (`site/route.rs`). If no other route of the
 //! group (domains of the site with the same hosts) can be used then, the source rests at the whole site, for five minutes at first.
-//! [`engine_proto::egress::Rests`] records this by source and site, because the records of routes end earlier, with their groups.
+//! [`engine_proto::egress::Rests`] keeps the rests by source and site, because what is known of a route is dropped with its group,
+//! which may be earlier.
 
 use crate::asking::Asking;
 use crate::site::Group;
@@ -23,9 +24,9 @@ pub(crate) fn is_block(asking: &Asking, said: &Classification) -> bool {
     asking.shared().pool.named && about_us && matches!(said.class, Class::Policy | Class::Unclear)
 }
 
-/// Acts on a block. The caller has taken the route out of use, unless the need for SMTPUTF8 may be the cause. If no route of the
-/// group can be used now, the source begins to rest at the site. The works that wait at the site for this source are answered at
-/// once, and so are new ones until the rest ends.
+/// Acts on a block. The caller has taken the route out of use, unless the host may have refused only because an address needs
+/// SMTPUTF8. If no route of the group can be used now, the source begins to rest at the site. The works that wait at the site for
+/// this source are answered at once, and so are new ones until the rest ends.
 pub(crate) fn on_blocked(asking: &Asking, group: &Group, rule: &'static str, now: Instant) {
     if !group.is_down(now) {
         return;

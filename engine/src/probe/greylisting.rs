@@ -3,8 +3,8 @@
 //!
 //! When mailprobe asks about such an address again, the server may accept it. To prove the accept, mailprobe then asks about a
 //! control recipient of the domain (one that does not exist), which would be new to the server and get a transient reply. So
-//! mailprobe asks about the control recipient already in the session in which a recipient of the domain is greylisted, if that
-//! session has room. Then both delays pass at the same time. The delays are in [`engine_proto::retry`].
+//! mailprobe does not wait for an accept: it asks about the control recipient in the session in which a recipient of the domain is
+//! greylisted, if that session has room. Then both delays pass at the same time. The delays are in [`engine_proto::retry`].
 
 use super::context::{Place, ProbeContext};
 use super::endings::{blame, push_back};

@@ -223,7 +223,7 @@ impl<R: Runtime> Inner<R> {
     }
 
     /// A UDP question was answered: frees its place. The round trip is measured only if the question was the first message of its
-    /// lookup, and the answer is neither REFUSED nor perhaps forged.
+    /// lookup, and if the answer is not REFUSED and raises no suspicion of a forgery.
     pub(super) fn on_received(&self, sent: &Sent<R>, received: Received, now: Instant) {
         let upstream = sent.upstream();
         if sent.is_first && received == Received::Answer {

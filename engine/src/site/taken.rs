@@ -19,8 +19,8 @@ impl Group {
         expired
     }
 
-    /// Takes the rows of batches that wait or are asked about, if both they and the site have waited for [`SITE_LAST_TRY`] without any
-    /// answer of the site. Their client decides when they come again.
+    /// Takes the rows of batches that came to this site at least [`SITE_LAST_TRY`] ago, if the site has given no answer for as
+    /// long. This includes rows that are being asked about. Their client decides when they come again.
     pub(crate) fn take_unanswered(&self, now: Instant) -> Vec<Work> {
         let is_long = |since: Instant| now >= since + SITE_LAST_TRY;
         let rule = {
@@ -37,7 +37,7 @@ impl Group {
         let state = &mut *self.state();
         let mut taken = state.queue.take_where(is_late);
         taken.extend(state.take_in_order(|works| (works.asked_at, works.in_flight.take_where(is_late))));
-        // A fallback that names a host, or another rule, says more than the rule of the site.
+        // A fallback that names a host, or that has another rule than `no_answer_in_time`, says more than the rule of the site.
         let is_first =
             |work: &&mut Work| work.fallback.rule == "no_answer_in_time" && work.fallback.observed.is_none();
         for work in taken.iter_mut().filter(is_first) {

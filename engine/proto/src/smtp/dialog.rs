@@ -182,8 +182,8 @@ impl Dialog {
         self.cisco
     }
 
-    /// The extensions that the server offers, from its latest reply to EHLO. There are none before the first such reply, from the
-    /// TLS handshake until the next such reply, and if the server takes only HELO.
+    /// The extensions that the server offers, from its latest reply to EHLO. There are none before the first such reply, none
+    /// between the TLS handshake and the next such reply, and none at all if the server takes only HELO.
     pub fn extensions(&self) -> Extensions {
         self.extensions
     }
@@ -226,8 +226,8 @@ impl Dialog {
         self.steps_due.len()
     }
 
-    /// Whether commands are not sent yet: either the bytes that [`Dialog::take_outgoing`] returns next, or later commands of the
-    /// transaction if the server takes only one command at a time.
+    /// Whether some commands are not sent yet: either the bytes that [`Dialog::take_outgoing`] returns next, or later commands of
+    /// the transaction if the server takes only one command at a time.
     pub fn holds_back(&self) -> bool {
         !self.held.is_empty() || self.wants_write()
     }
@@ -309,8 +309,8 @@ impl Dialog {
         self.parser.feed(bytes);
         while !self.over {
             match self.parser.next() {
-                // A reply that comes before its command was sent does not answer that command. If it did, each later reply would
-                // count for the wrong recipient.
+                // A reply that comes before the next command was sent is no answer to it. If it counted as one, each later reply
+                // would count for the wrong recipient.
                 Ok(Some(reply)) if self.step == Step::Idle || self.wants_write() => self.unasked(reply),
                 Ok(Some(reply)) => self.on_reply(now, reply),
                 Ok(None) => return,

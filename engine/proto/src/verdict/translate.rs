@@ -1,6 +1,7 @@
-//! Translates words of other languages into the English words in which the phrases are written (data/words.txt).
+//! Translates words of other languages into English, with the dictionary data/words.txt: the phrases by which replies are
+//! classified are in English.
 //!
-//! Each known word becomes the words of its meaning, and the order of the sentence stays: "Der Benutzer ist hier nicht bekannt"
+//! Each known word is replaced by its meaning, and the order of the words stays the same: "Der Benutzer ist hier nicht bekannt"
 //! becomes "mailbox not known". So one phrase serves all languages.
 
 use std::collections::HashMap;
@@ -68,7 +69,8 @@ static DICTIONARY: LazyLock<Dictionary> = LazyLock::new(|| {
     dictionary
 });
 
-/// All pairs of a meaning and a form in a file of words. The meaning is empty if the form says nothing.
+/// All pairs of a meaning and a foreign word, or its beginning, in a file of words. The meaning is empty for words without one,
+/// such as articles.
 pub(super) fn entries(words: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = words.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(" = ")).flat_map(|(meaning, forms)| {

@@ -124,8 +124,8 @@ impl Lookup {
         self.ask_in_another_way(upstream, transport);
     }
 
-    /// Repeats the question at once if the resolver has the turn. If its reply came late, and another resolver has the turn now,
-    /// the question waits for the next turn of this resolver, so that the other one gets its full time to answer.
+    /// Repeats the question at once if it is the turn of this resolver. If its reply came late, and it is the turn of another
+    /// resolver now, the question waits for the next turn of this resolver, so that the other one gets its full time to answer.
     fn ask_in_another_way(&mut self, upstream: usize, transport: Transport) {
         if self.waits_for_any(upstream) {
             self.next = Next::Send { upstream, transport };
