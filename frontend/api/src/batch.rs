@@ -1,6 +1,6 @@
 //! The answers of `/v1/verify/batch`.
 
-use crate::{ListWait, Reason, UnverifiableCause};
+use crate::{ListWait, Reason};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 #[cfg(test)]
 use utoipa::ToSchema;
@@ -55,8 +55,6 @@ pub struct ResultRow {
     pub email: String,
     /// The reason of the verdict.
     pub reason: Reason,
-    /// Why the address is `unverifiable`, if that is known. Otherwise the field is absent.
-    pub cause: Option<UnverifiableCause>,
 }
 
 impl BatchStatus {
@@ -92,14 +90,11 @@ impl Serialize for BatchStatus {
 
 impl Serialize for ResultRow {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("ResultRow", 4)?;
+        let mut fields = serializer.serialize_struct("ResultRow", 3)?;
         fields.serialize_field("email", &self.email)?;
         // The value is unknown only in fast mode, which batches do not have.
         fields.serialize_field("deliverable", &self.reason.deliverable().unwrap_or(false))?;
         fields.serialize_field("reason", &self.reason)?;
-        if let Some(cause) = self.cause {
-            fields.serialize_field("cause", &cause)?;
-        }
         fields.end()
     }
 }
@@ -133,16 +128,12 @@ mod tests {
         );
         status.checked = 3;
         status.results = Some(vec![
-            ResultRow { email: "a@b.example".into(), reason: Reason::RoleAccount, cause: None },
-            ResultRow {
-                email: "c@b.example".into(),
-                reason: Reason::Unverifiable,
-                cause: Some(UnverifiableCause::HungUp),
-            },
+            ResultRow { email: "a@b.example".into(), reason: Reason::RoleAccount },
+            ResultRow { email: "c@b.example".into(), reason: Reason::CatchAll },
         ]);
         check(
             &status,
-            r#"{"batch_id":"bat_1","status":"completed","progress":100,"total":3,"checked":3,"results":[{"email":"a@b.example","deliverable":true,"reason":"role_account"},{"email":"c@b.example","deliverable":false,"reason":"unverifiable","cause":"hung_up"}]}"#,
+            r#"{"batch_id":"bat_1","status":"completed","progress":100,"total":3,"checked":3,"results":[{"email":"a@b.example","deliverable":true,"reason":"role_account"},{"email":"c@b.example","deliverable":false,"reason":"catch_all"}]}"#,
         );
     }
 

@@ -5,7 +5,7 @@ mod submission;
 use super::lists::wait;
 use super::page;
 use crate::call::Call;
-use api::{BatchPage, BatchStatus, BatchSummary, ErrorCode, Reason, ResultRow};
+use api::{BatchPage, BatchStatus, BatchSummary, ErrorCode, ResultRow};
 use checks::auth::Caller;
 use http_core::Refusal;
 use http_core::Reply;
@@ -91,17 +91,12 @@ fn status(call: &Call, id: BatchId, account: AccountId, mut view: BatchView) -> 
     }
     let open = u64::from(view.total - view.checked);
     let waiting = call.worker.shared.lists.actions.waiting(&view.waiting, open);
-    // Own evidence may have replaced the reason of a cause.
-    let row = |((email, reason), cause): (_, Option<_>)| ResultRow {
-        email,
-        reason,
-        cause: cause.filter(|_| reason == Reason::Unverifiable),
-    };
+    let row = |(email, reason)| ResultRow { email, reason };
     BatchStatus {
         batch_id: id.to_string(),
         total: view.total,
         checked: view.checked,
-        results: view.results.map(|rows| rows.into_iter().zip(view.causes).map(row).collect()),
+        results: view.results.map(|rows| rows.into_iter().map(row).collect()),
         waiting: waiting.into_iter().map(wait).collect(),
     }
 }

@@ -134,8 +134,6 @@ export interface ResultRow {
   email: string;
   deliverable: boolean;
   reason: Reason;
-  /** Why the address is unverifiable, if that is known. New causes can be added. */
-  cause?: string;
 }
 
 /** The state of a batch. */

@@ -170,8 +170,6 @@ class ResultRow:
     email: str
     deliverable: bool
     reason: Reason
-    #: Why the address is unverifiable, if that is known.
-    cause: Optional[str] = None
     raw: Mapping[str, Any] = _raw()
 
 

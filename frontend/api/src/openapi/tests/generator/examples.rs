@@ -139,10 +139,9 @@ fn batch_statuses() -> Vec<Example> {
         let waiting = vec![wait(WaitCause::NoAnswer, 1, Some("2026-06-01T09:21:00+00:00"))];
         json!(BatchStatus { batch_id: BATCH_ID.into(), total: 2, checked, results, waiting })
     };
-    let silent = Some(UnverifiableCause::NoAnswer);
     let rows = vec![
-        ResultRow { email: ADDRESS.into(), reason: Reason::MailboxExists, cause: None },
-        ResultRow { email: "nobody@example.com".into(), reason: Reason::Unverifiable, cause: silent },
+        ResultRow { email: ADDRESS.into(), reason: Reason::MailboxExists },
+        ResultRow { email: "nobody@example.com".into(), reason: Reason::MailboxNotFound },
     ];
     vec![
         ("processing", "Half of the addresses are checked", status(1, None)),
