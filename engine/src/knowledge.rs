@@ -1,5 +1,5 @@
-//! What a shard remembers of how hosts treat recipients, from one session to the next. This knowledge saves questions: some replies
-//! then need no proof in their own session ([`engine_proto::verdict::evidence`] has the rules of a proof).
+//! What a shard remembers, from one session to the next, about how hosts treat recipients. This knowledge saves questions: some
+//! replies then need no proof in their own session ([`engine_proto::verdict::evidence`] has the rules of a proof).
 //!
 //! - For each domain at a host: the reply to its *control recipient*, a recipient that does not exist. If the host accepts the
 //!   control recipient too, an accept of another recipient shows nothing.
@@ -30,7 +30,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 /// A domain at one host. The hosts of a domain are kept apart, because a backup MX often accepts every recipient and bounces mail
-/// later. A refusal by the primary host must not confirm an accept by the backup.
+/// later. If the primary host refuses a control recipient, this must not confirm an accept by the backup.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct DomainAtHost {
     pub(crate) domain: Domain,
@@ -47,7 +47,7 @@ pub(crate) struct Knowledge {
     unanswered: NumberMap<u8>,
     /// The latest reply to the control recipient, if it proved nothing.
     unclear: NumberMap<UnclearControl>,
-    /// The known mailbox of each host. It is never stored, and appears in no trace of another account.
+    /// The known mailbox of each host. It is never stored, and appears only in traces of the account that asked about it.
     mailboxes: HashMap<Rc<str>, KnownMailbox>,
     /// How often `mailboxes` has changed. [`MailboxFreshness`] compares this number.
     mailbox_changes: u64,
@@ -63,7 +63,7 @@ struct SingleRun {
     /// Accepted single checks since the host last refused a control recipient. At least [`CONTROL_ACCEPTS_MAX`] if the host has
     /// changed its behaviour since then.
     accepted: u32,
-    /// Refused single checks since the host last accepted a single check, or a recipient that was asked about to prove answers.
+    /// Refused single checks since the host last accepted a single check, or a recipient whose only purpose was to prove answers.
     refused: u32,
 }
 
@@ -99,13 +99,14 @@ impl KnownMailbox {
 pub(crate) struct MailboxFreshness {
     /// [`Knowledge::mailbox_changes`] at the time of the copy. If the number has changed since, the copy is void.
     changes: u64,
-    /// Until when a proven mailbox does not replace the known one. `None` if a proven mailbox replaces the known one at once.
+    /// Before this instant, a proven mailbox does not replace the known one. `None` if a proven mailbox replaces the known one at
+    /// once.
     from_proven: Option<Instant>,
     /// Until when an unproven mailbox does not replace the known one. `None` if an unproven mailbox replaces the known one at once.
     from_unproven: Option<Instant>,
 }
 
-/// What it is worth that the host lately refused a control recipient of a domain.
+/// How far a recent refusal of a control recipient of a domain can be relied on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ControlRefusal {
     /// The domain distinguishes its mailboxes.
@@ -121,8 +122,9 @@ struct Known {
     finding: ControlFinding,
     /// When a session last showed `finding`. If none has yet, when this entry was made.
     at: Instant,
-    /// How many sessions in a row showed the clear finding in `finding`, at most 2, each within an hour of the one before. Sessions
-    /// without a clear finding are left out. 1 for an unclear finding, and 0 if no session has shown anything yet.
+    /// How many sessions in a row showed the clear finding in `finding`, each within an hour of the previous one. The count stops
+    /// at 2. A session without a clear finding neither counts nor breaks the row. 1 for an unclear finding, and 0 if no session has
+    /// shown anything yet.
     sessions: u8,
     /// Set after a contradiction between sessions, or a change of the host in a session: until this instant, no accepted recipient
     /// is answered because of `finding`.
@@ -174,8 +176,8 @@ impl Knowledge {
         (known.at + ttl > now && !known.is_contradicted(now)).then_some(known.finding)
     }
 
-    /// What it is worth that the host refused a control recipient of the domain within the last hour, and has accepted none since.
-    /// `None` if this is not so.
+    /// How far the refusal of a control recipient can be relied on, if the host refused one of the domain within the last hour and
+    /// has accepted none since. `None` otherwise.
     pub(crate) fn control_refusal(&self, key: u64, now: Instant) -> Option<ControlRefusal> {
         let known = self.known.get(&key)?;
         let is_such = known.finding == ControlFinding::RefusesUnknown && known.at + CONTROL_TTL > now;
@@ -187,10 +189,10 @@ impl Knowledge {
 
     /// Records the refusals of a checkpoint in which the host refused this number of recipients of the domain and accepted none.
     /// The caller has found that these refusals count. Fewer than [`REFUSALS_IN_A_ROW_MIN`] are recorded only if control recipients
-    /// have shown that the domain accepts every recipient. None are recorded if the same checkpoint has shown that: then the domain
-    /// refuses only mailboxes that it closed.
+    /// have shown that the domain accepts every recipient. If the same checkpoint has shown that the domain accepts everyone, none
+    /// are recorded, because such a domain refuses only mailboxes that were closed.
     pub(crate) fn on_refusals(&mut self, key: u64, refused: u32, now: Instant) {
-        // A checkpoint records everything at one time.
+        // All records of one checkpoint have the same `now`, so an equal instant means the same checkpoint.
         let accepts_all = |known: &&Known| known.finding == ControlFinding::AcceptsAll;
         let shown_at = self.known.get(&key).filter(accepts_all).map(|known| known.at);
         if shown_at == Some(now) || (refused < REFUSALS_IN_A_ROW_MIN && shown_at.is_none()) {
@@ -242,8 +244,8 @@ impl Knowledge {
         is_fresh.then(|| known.address.clone())
     }
 
-    /// The known mailbox, for a session that asks about it before all other recipients. `None` also for a minute after such a
-    /// session in which the host did not accept the mailbox.
+    /// The known mailbox, for a session that asks about it before all other recipients. The result is also `None` for a minute
+    /// after such a session if the host did not accept the mailbox in it.
     pub(crate) fn mailbox_first(&self, host: &Rc<str>, now: Instant) -> Option<String> {
         let failed = self.mailboxes.get(host)?.failed;
         let is_open = failed.is_none_or(|at| at + CONTROL_UNKNOWN_TTL <= now);
@@ -260,8 +262,8 @@ impl Knowledge {
 
     /// Records that the host accepted this mailbox. `proven`: the session also showed that the host refuses recipients that do not
     /// exist. The mailbox becomes the known one if the host has none. A proven mailbox also replaces an unproven one at once, and a
-    /// proven one after ten minutes. An unproven mailbox replaces only an unproven one that has not been refused since, after ten
-    /// minutes.
+    /// proven one after ten minutes. After ten minutes, an unproven mailbox replaces another unproven one, unless the host has
+    /// refused that one since.
     pub(crate) fn on_mailbox(
         &mut self,
         host: &Rc<str>,
@@ -309,8 +311,8 @@ impl Knowledge {
         kept.changes == self.mailbox_changes && until.is_some_and(|until| until > now)
     }
 
-    /// Forgets the known mailbox if it is this address and not proven, because the session that accepted it has shown that the
-    /// accept means nothing.
+    /// The session that accepted this mailbox has shown that the accept means nothing: forgets the known mailbox if it is this
+    /// address and not proven.
     pub(crate) fn on_mailbox_unproven(&mut self, host: &Rc<str>, address: &str) {
         if self.mailboxes.get(host).is_some_and(|known| !known.proven && known.address == address) {
             self.mailboxes.remove(host);
@@ -320,8 +322,8 @@ impl Knowledge {
 
     /// Records that the host now refuses its known mailbox. True if the mailbox was proven: then the host has changed, and the
     /// mailbox stays known, so that other sessions notice the change too. An unproven mailbox may never have existed, so it is
-    /// forgotten within ten minutes. False also if the known mailbox is another address: another session may have recorded a newer
-    /// one while the reply was due, and a canary is never recorded before it is accepted.
+    /// forgotten within ten minutes. Also false if the known mailbox is another address: another session may have recorded a newer
+    /// one before this reply arrived, or the refused address is a canary, which is recorded only once it is accepted.
     pub(crate) fn on_mailbox_refused(&mut self, host: &Rc<str>, address: &str, now: Instant) -> bool {
         let Some(known) = self.mailbox_mut(host, address) else { return false };
         let proven = known.proven;
@@ -349,9 +351,9 @@ impl Knowledge {
         self.singles.entry(Rc::clone(host)).or_default()
     }
 
-    /// Records that the host changed its behaviour ([`Knowledge::has_changed`]). Then the refusals of control recipients in earlier
-    /// sessions, of whatever domain, confirm no accepted single check, until the host refuses a control recipient again. This does
-    /// not apply to trusted operators.
+    /// Records that the host changed its behaviour ([`Knowledge::has_changed`]). From then until the host refuses a control
+    /// recipient again, no earlier refusal of a control recipient, of any domain, confirms an accepted single check. This does not
+    /// apply to trusted operators.
     pub(crate) fn on_changed(&mut self, host: &Rc<str>, now: Instant) {
         if self.changed.len() >= KNOWN_MAILBOXES_MAX && !self.changed.contains_key(host) {
             self.changed.clear();
@@ -371,7 +373,7 @@ impl Knowledge {
         }
     }
 
-    /// Records that the host accepted a recipient that was asked about to prove answers, such as its known mailbox.
+    /// Records that the host accepted a recipient that mailprobe asked about only to prove its answers, such as the known mailbox.
     pub(crate) fn on_mailbox_accepted(&mut self, host: &Rc<str>) {
         if let Some(run) = self.singles.get_mut(host) {
             run.refused = 0;
@@ -448,8 +450,8 @@ impl Knowledge {
         self.entry(key, now).contradicted = Some(now + CONTROL_TTL);
     }
 
-    /// Records that a session ended at the question about the control recipient, or about a mailbox of the domain that the same
-    /// proof needs, without a clear reply. True if another session should ask about the control recipient. False after
+    /// Records that a session ended without a clear reply about the control recipient, or about another mailbox of the domain that
+    /// the proof of an accept needs. True if another session should ask about the control recipient. False after
     /// [`CONTROL_ATTEMPTS_MAX`] such sessions in a row, which count as an unclear finding.
     pub(crate) fn on_unanswered(&mut self, key: u64, now: Instant) -> bool {
         if self.unanswered.len() >= KNOWN_DOMAINS_MAX {
@@ -466,7 +468,7 @@ impl Knowledge {
 
     /// Whether a row of a list or batch needs no question, because the host is known to accept every recipient of the domain
     /// ([`Knowledge::is_catch_all`]). Single checks always need one, because such a host may still refuse a mailbox that it closed.
-    /// So do rows that were returned for another session, or for which a route was tried or passed over.
+    /// Rows also need a question if they were returned for another session, or if a route was tried or passed over for them.
     pub(crate) fn needs_no_question(&self, work: &Work, host: &Rc<str>, now: Instant) -> bool {
         if work.priority == Priority::Single || work.tried != 0 || work.returns > 0 {
             return false;

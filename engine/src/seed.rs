@@ -51,7 +51,7 @@ pub(crate) fn rng() -> StdRng {
     rand::make_rng()
 }
 
-/// The wall clock at the start of an engine. In a simulation, the seed selects a time within a day of November 2023.
+/// The wall clock at the start of an engine. In a simulation, the seed selects a time of one particular day in November 2023.
 pub(crate) fn wall_clock() -> SystemTime {
     #[cfg(feature = "sim")]
     if let Some(drawn) = simulated::draw() {

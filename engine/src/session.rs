@@ -42,8 +42,8 @@ pub(crate) struct Session<R: Runtime> {
     config: Rc<SessionConfig>,
     host: Rc<str>,
     address: IpAddr,
-    /// When [`Session::next`] returns at the latest, whatever the server does. It is set for the opening of the session, and again
-    /// for each transaction.
+    /// The latest time at which [`Session::next`] returns, whatever the server does. It is set for the opening of the session, and
+    /// again for each transaction.
     pub(crate) limit: Instant,
     /// The lines of the trace that the task has not taken yet, if a trace is wanted.
     pub(crate) trace: Option<Vec<String>>,

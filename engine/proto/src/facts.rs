@@ -26,7 +26,7 @@ pub struct DnsFacts {
     /// The domain has a brand indicator, a logo for mail programs (BIMI). If no BIMI record of the domain was found, the record of
     /// its organizational domain counts.
     pub bimi: bool,
-    /// The mail host's address to which mailprobe would connect first has a PTR record. False if there is no such address.
+    /// The address that mailprobe would connect to first has a PTR record. False if there is no such address.
     pub ptr: bool,
 }
 
@@ -169,8 +169,8 @@ pub fn has_dkim_key(texts: &[Box<str>]) -> bool {
     })
 }
 
-/// Whether there is a brand indicator; `None` without a BIMI record. A record with neither a logo nor a certificate says that there
-/// is none. Several records count as such a record.
+/// Whether there is a brand indicator; `None` without a BIMI record. A record with neither a logo nor a certificate says that the
+/// domain has no brand indicator. Several records count as such a record.
 pub fn has_bimi(texts: &[Box<str>]) -> Option<bool> {
     let mut records = texts.iter().filter_map(|text| tags(text, Some("BIMI1")));
     let record = records.next()?;

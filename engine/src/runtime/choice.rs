@@ -100,7 +100,7 @@ fn try_monoio(driver: monoio::Driver) -> io::Result<()> {
 
 #[cfg(feature = "glommio")]
 fn try_glommio() -> io::Result<()> {
-    // If the kernel has no io_uring, glommio panics. So a raw ring is tried first, which returns an error.
+    // If the kernel has no io_uring, glommio panics. So a raw ring is tried first: it returns an error instead.
     on_a_thread(|| io_uring::IoUring::new(8).map(drop))?;
     on_a_thread(|| glommio::run(async {}))
 }

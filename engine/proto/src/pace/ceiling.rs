@@ -16,8 +16,8 @@ pub enum Profile {
 /// The ceiling for a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ceiling {
-    /// Most sessions at once, from one source and over all hosts of the site. Each process counts only its own sessions, but the
-    /// nodes of a cluster divide the number.
+    /// The highest number of sessions at once, from one source and over all hosts of the site. Each process counts only its own
+    /// sessions, but the nodes of a cluster divide the number.
     pub sessions: u32,
     /// Most new sessions in a minute.
     pub starts_a_minute: u32,
@@ -112,7 +112,7 @@ impl Ceiling {
     }
 
     /// The ceiling of each node if `nodes` nodes ask from the same address: a part of the sessions and of the new sessions in a
-    /// minute, at least one each. The limits of a single session stay. The budget of refusals is divided elsewhere
+    /// minute, at least one each. The limits of a single session stay the same. The budget of refusals is divided elsewhere
     /// ([`RefusalBudget::divided`]).
     pub(super) fn divided(self, nodes: u32) -> Ceiling {
         let part = |whole: u32| if whole == u32::MAX { whole } else { (whole / nodes.max(1)).max(1) };
@@ -126,9 +126,9 @@ pub(super) fn sites() -> impl Iterator<Item = &'static str> {
     PROVIDERS.iter().map(|&(site, ..)| site).chain(REFUSALS.iter().map(|&(site, _)| site))
 }
 
-/// The budget of `fast` is this number of times the budget of `polite`.
+/// The budget of `fast` is this many times that of `polite`.
 const FAST_REFUSALS: u32 = 5;
 /// The soft limit of Postfix. After more errors, it delays its replies.
 const POLITE_ERRORS: u32 = 10;
-/// More errors than any server that counts them allows.
+/// Above the limit of every server that counts errors.
 const LAB_ERRORS: u32 = 1000;
