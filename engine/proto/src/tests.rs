@@ -1,7 +1,7 @@
 //! Readers of those files in `testdata` that the tests of several modules use.
 
 /// The lines of a file, without comments and empty lines.
-fn rows(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn rows(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
