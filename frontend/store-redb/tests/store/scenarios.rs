@@ -1,11 +1,12 @@
 //! The scenarios of `scenarios.txt`, each in a store of its own. The head of that file describes its lines.
 
-use crate::world::{DAY, OPERATOR, START, World};
+use crate::world::{DAY, OPERATOR, START, World, attempt_report, new_webhook};
 use api::Reason;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use store::RowOutcome::{Repeated, Reused, Unanswered, Verified};
 use store::SubscriptionStatus::{Active, Canceled, PastDue, Paused};
+use store::webhooks::*;
 use store::*;
 
 struct Scenario {
@@ -13,6 +14,10 @@ struct Scenario {
     accounts: BTreeMap<String, AccountId>,
     holds: BTreeMap<String, HoldRef>,
     batches: BTreeMap<String, NewBatch>,
+    hooks: BTreeMap<String, WebhookId>,
+    /// The messages, each with the name of the first line that has told of it.
+    messages: BTreeMap<String, MessageId>,
+    claims: BTreeMap<String, (ClaimNumber, ClaimedMessage)>,
     /// The idempotency key of the next batch.
     key: Option<Idempotency>,
 }
@@ -73,10 +78,15 @@ fn list<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
     if all.is_empty() { "none".into() } else { all.join(" ") }
 }
 
+fn joined(all: Vec<String>) -> String {
+    if all.is_empty() { "nothing".into() } else { all.join(", ") }
+}
+
 impl Scenario {
     fn new() -> Scenario {
         let (accounts, holds, batches, key) = Default::default();
-        Scenario { world: World::new(), accounts, holds, batches, key }
+        let (hooks, messages, claims) = Default::default();
+        Scenario { world: World::new(), accounts, holds, batches, hooks, messages, claims, key }
     }
 
     fn id(&self, name: &str) -> AccountId {
@@ -225,8 +235,14 @@ impl Scenario {
                     "keys" => purged.idempotency_keys,
                     "ended" => purged.ended,
                     "withdrawn" => purged.withdrawn,
+                    "deliveries" => purged.deliveries,
                     _ => panic!("no such kind: {kind}"),
                 })));
+            }
+            // A batch of one row that is complete.
+            ["complete", batch, name] => {
+                self.line(&["batch", batch, name, "one@x.co"])?;
+                self.line(&["answer", batch, "0:mailbox_exists"])?;
             }
             ["batch", batch, name, ref emails @ ..] => {
                 return self.create(batch, name, emails, BatchMode::Live);
@@ -258,6 +274,148 @@ impl Scenario {
             ["left", batch] => {
                 let left = self.world.unanswered(self.batch(batch)).wait().unwrap();
                 return Ok(list(left.iter().map(|row| row.index)));
+            }
+            _ => return self.webhook_line(words),
+        }
+        Ok(String::new())
+    }
+
+    fn hook_name(&self, id: WebhookId) -> String {
+        list(self.hooks.iter().filter(|(_, hook)| **hook == id).map(|(name, _)| name))
+    }
+
+    fn event(&self, event: &Event) -> String {
+        let object = match event.object {
+            EventObject::Batch(id) => self.batch_names(&[id]),
+            EventObject::Webhook(id) => self.hook_name(id),
+            other => error(other),
+        };
+        format!("{} {object}", event.kind.as_str())
+    }
+
+    /// Notes that a message was claimed, and tells of it: `as x` is a message that the line `x` told of, `like x` the same
+    /// message with another content.
+    fn claimed(&mut self, claim: &str, by: ClaimNumber, found: ClaimedMessage) -> String {
+        let mut told = format!("{} {}", self.hook_name(found.webhook), self.event(&found.event));
+        if let Some((first, _)) = self.messages.iter().find(|(_, id)| **id == found.message) {
+            let same = |(_, one): &(_, ClaimedMessage)| one.message != found.message || *one == found;
+            let word = if self.claims.values().all(same) { "as" } else { "like" };
+            told += &format!(" {word} {first}");
+        } else {
+            self.messages.insert(claim.into(), found.message);
+        }
+        self.claims.insert(claim.into(), (by, found));
+        told
+    }
+
+    fn webhook_line(&mut self, words: &[&str]) -> Told {
+        let now = self.world.now;
+        let kind = |word: &&str| EventKind::ALL.into_iter().find(|kind| kind.as_str() == *word).unwrap();
+        match *words {
+            ["hook", hook, name, ref events @ ..] => {
+                let id = WebhookId::new(now, self.world.random());
+                let id = *self.hooks.entry(hook.into()).or_insert(id);
+                let events =
+                    if events.is_empty() { EventSet::ALL } else { EventSet::of(events.iter().map(kind)) };
+                let new = NewWebhook { id, events, label: "mine".into(), ..new_webhook(self.id(name), 0) };
+                self.world.create_webhook(new, OPERATOR, now).wait().map_err(error)?;
+            }
+            ["change", hook, name, ref fields @ ..] => {
+                let mut change = WebhookChange::default();
+                for field in fields.chunks(2) {
+                    match *field {
+                        ["url", url] => change.url = Some(url.into()),
+                        ["label", label] => change.label = Some(label.into()),
+                        ["events", events] => change.events = Some(EventSet::of([kind(&events)])),
+                        ["enabled", enabled] => change.enabled = Some(number(enabled)),
+                        ["secret", secret] => change.secret = Some(WebhookSecret([number(secret); 24])),
+                        _ => panic!("no such field: {field:?}"),
+                    }
+                }
+                let (id, account) = (self.hooks[hook], self.id(name));
+                let changed = self.world.change_webhook(account, id, change, OPERATOR, now).wait();
+                assert!(changed.map_err(error)? == self.world.webhook(account, id).wait().unwrap().unwrap());
+                return self.webhook_line(&["see", hook, name]);
+            }
+            [word @ ("see" | "fields"), hook, name] => {
+                let Some(found) = self.world.webhook(self.id(name), self.hooks[hook]).wait().unwrap() else {
+                    return Ok("none".into());
+                };
+                let Webhook {
+                    url, label, events, created_at, health, waiting, missed, old_secret_until, ..
+                } = found;
+                if word == "fields" {
+                    let kinds = list(events.kinds().map(EventKind::as_str));
+                    return Ok(format!("{url} '{label}' {} {kinds}", shown_time(created_at)));
+                }
+                let since = health.failing_since.map(|at| format!(", failing since {}", shown_time(at)));
+                let until = old_secret_until.map(|at| format!(", old secret until {}", shown_time(at)));
+                let more = since.unwrap_or_default() + &until.unwrap_or_default();
+                return Ok(format!("{:?}, {waiting} waiting, {missed} missed{more}", health.state));
+            }
+            ["hooks", name] => {
+                let found = self.world.webhooks(self.id(name)).wait().unwrap();
+                return Ok(list(found.iter().map(|hook| self.hook_name(hook.id))));
+            }
+            ["remove", hook, name] => {
+                let removed = self.world.delete_webhook(self.id(name), self.hooks[hook]).wait();
+                return Ok(removed.unwrap().to_string());
+            }
+            ["ping", message, hook, name] => {
+                let hook = self.hooks.get(hook).map_or(WebhookId::new(START, 999), |hook| *hook);
+                let id = self.world.test_webhook(self.id(name), hook, now).wait().map_err(error)?;
+                self.messages.insert(message.into(), id);
+            }
+            ["due", at] => {
+                return Ok(self.world.due_webhooks(None, 100, time(at)).wait().unwrap().len().to_string());
+            }
+            ["claim", claim] => return self.webhook_line(&["claim", claim, "1"]),
+            ["claim", claim, by] => {
+                let by = [number(by); 16];
+                let due = self.world.due_webhooks(None, 100, now).wait().unwrap();
+                let claimed = self.world.claim_webhooks(by, due, now).wait().unwrap();
+                let told: Vec<_> = claimed.into_iter().map(|found| self.claimed(claim, by, found)).collect();
+                return Ok(joined(told));
+            }
+            ["content", claim] => {
+                let found = &self.claims[claim].1;
+                let Event { total, checked, counts, .. } = &found.event;
+                let counts =
+                    list(counts.iter().map(|(reason, count)| format!("{}:{count}", reason.as_str())));
+                let secrets = list(found.secrets.iter().map(|secret| secret.0[0]));
+                let (at, url) = (shown_time(found.created_at), &found.url);
+                return Ok(format!("{checked} of {total} {counts}, {at}, {url}, {secrets}"));
+            }
+            ["note", claim, result, ref next @ ..] => {
+                let (by, claimed) = self.claims[claim].clone();
+                let fault = AttemptFault::ALL.into_iter().find(|fault| fault.as_str() == result);
+                let status = || AttemptResult::Status(number(result));
+                let attempt = (result != "back").then(|| Attempt {
+                    at: now,
+                    took_ms: 3,
+                    result: fault.map_or_else(status, AttemptResult::Failed),
+                });
+                let report =
+                    AttemptReport { wants_next: !next.is_empty(), ..attempt_report(&claimed, by, attempt) };
+                let found = self.world.note_attempt(report, now).wait().unwrap();
+                let told = found.map(|found| self.claimed(next.first().unwrap(), by, found));
+                return Ok(told.unwrap_or("nothing".into()));
+            }
+            ["log", hook, name] => {
+                let log = self
+                    .world
+                    .deliveries(self.id(name), self.hooks[hook], None, 1000)
+                    .wait()
+                    .map_err(error)?;
+                let told = log.iter().map(
+                    |Delivery { message, event, state, attempts, next_at, created_at, .. }| {
+                        let mut claims = self.claims.values().filter(|(_, one)| one.message == *message);
+                        assert!(claims.all(|(_, one)| (&one.event, one.created_at) == (event, *created_at)));
+                        let next = next_at.map_or(String::new(), |at| format!(" next {}", shown_time(at)));
+                        format!("{} {state:?} {}{next}", self.event(event), attempts.len())
+                    },
+                );
+                return Ok(joined(told.collect()));
             }
             _ => panic!("no such line: {words:?}"),
         }

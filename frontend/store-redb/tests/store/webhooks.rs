@@ -1,29 +1,23 @@
 //! Webhooks: a message is written with the end of its object, claimed by one sender, repeated, and sent in order.
 
-use crate::world::{DAY, OPERATOR, START, World, attempt_report};
-use api::Reason::{self, CatchAll, MailboxExists};
-use store::RowOutcome::{Unanswered, Verified};
+use crate::world::{OPERATOR, START, World, attempt_report, new_webhook};
+use api::Reason::{CatchAll, MailboxExists};
+use store::RowOutcome::Verified;
 use store::webhooks::schedule::WAITS_MS;
 use store::webhooks::*;
 use store::*;
 
 const ME: ClaimNumber = [1; 16];
 const OTHER: ClaimNumber = [2; 16];
-const URL: &str = "https://hooks.example/in?token=needle";
-
-fn new(world: &mut World, account: AccountId, events: EventSet) -> NewWebhook {
+fn webhook(world: &mut World, account: AccountId) -> WebhookId {
     let id = WebhookId::new(world.now, world.random());
-    NewWebhook { id, account, url: URL.into(), label: "mine".into(), events, secret: WebhookSecret([7; 24]) }
-}
-
-fn webhook(world: &mut World, account: AccountId, events: EventSet) -> WebhookId {
-    let new = new(world, account, events);
+    let new = NewWebhook { id, ..new_webhook(account, 0) };
     world.create_webhook(new, OPERATOR, world.now).wait().unwrap().id
 }
 
 fn world() -> (World, AccountId, WebhookId) {
     let (mut world, account) = World::with_account("free");
-    let id = webhook(&mut world, account, EventSet::ALL);
+    let id = webhook(&mut world, account);
     (world, account, id)
 }
 
@@ -46,11 +40,7 @@ fn report(world: &World, claimed: &ClaimedMessage, result: AttemptResult) -> Att
 }
 
 fn note(world: &World, claimed: &ClaimedMessage, status: u16) {
-    note_by(world, claimed, status, ME);
-}
-
-fn note_by(world: &World, claimed: &ClaimedMessage, status: u16, claim: ClaimNumber) {
-    let report = AttemptReport { claim, ..report(world, claimed, AttemptResult::Status(status)) };
+    let report = report(world, claimed, AttemptResult::Status(status));
     assert_eq!(world.note_attempt(report, world.now).wait(), Ok(None));
 }
 
@@ -58,23 +48,6 @@ fn note_by(world: &World, claimed: &ClaimedMessage, status: u16, claim: ClaimNum
 fn note_and_claim(world: &World, claimed: &ClaimedMessage, status: u16) -> Option<ClaimedMessage> {
     let report = AttemptReport { wants_next: true, ..report(world, claimed, AttemptResult::Status(status)) };
     world.note_attempt(report, world.now).wait().unwrap()
-}
-
-/// Changes an endpoint.
-fn change(world: &World, account: AccountId, id: WebhookId, change: WebhookChange) -> Webhook {
-    world.change_webhook(account, id, change, OPERATOR, world.now).wait().unwrap()
-}
-
-fn enabled(enabled: bool) -> WebhookChange {
-    WebhookChange { enabled: Some(enabled), ..WebhookChange::default() }
-}
-
-fn secret(secret: WebhookSecret) -> WebhookChange {
-    WebhookChange { secret: Some(secret), ..WebhookChange::default() }
-}
-
-fn url(url: &str) -> WebhookChange {
-    WebhookChange { url: Some(url.into()), ..WebhookChange::default() }
 }
 
 /// Sends as many tests as may wait.
@@ -111,112 +84,6 @@ fn list(world: &mut World, account: AccountId) -> List {
 fn step(world: &World, list: &mut List, to: ListState) {
     let before = std::mem::replace(&mut list.state, to);
     assert_eq!(world.put_list(list, before, None, world.now).wait(), Ok(true));
-}
-
-#[test]
-fn endpoints_are_created_changed_and_deleted() {
-    let (mut world, a, id) = world();
-    let b = world.account("b", "free");
-    let found = see(&world, a, id);
-    assert_eq!((found.url.as_str(), found.label.as_str(), found.events), (URL, "mine", EventSet::ALL));
-    assert_eq!((found.created_at, found.health, found.waiting), (START, EndpointHealth::NEW, 0));
-    assert_eq!(world.webhook(b, id).wait(), Ok(None), "another account's");
-    let change = WebhookChange {
-        url: Some("https://other.example/".into()),
-        label: Some(String::new()),
-        events: Some(EventSet::of([EventKind::ListPaused])),
-        enabled: Some(false),
-        secret: None,
-    };
-    assert_eq!(
-        world.change_webhook(b, id, change.clone(), OPERATOR, START).wait(),
-        Err(WebhookError::Unknown)
-    );
-    let changed = world.change_webhook(a, id, change, OPERATOR, START).wait().unwrap();
-    world.reopen();
-    assert_eq!(see(&world, a, id), changed);
-    assert_eq!((changed.url.as_str(), changed.label.as_str()), ("https://other.example/", ""));
-    assert_eq!(changed.health.state, EndpointState::Disabled(DisableReason::Owner));
-    assert_eq!(changed.old_secret_until, None);
-    for bad in ["", "https://a.example/\n", "https://ä.example/", &"x".repeat(WEBHOOK_URL_BYTES_MAX + 1)] {
-        let changed = world.change_webhook(a, id, url(bad), OPERATOR, START).wait();
-        assert_eq!(changed, Err(WebhookError::Bad));
-    }
-    assert_eq!(world.delete_webhook(b, id).wait(), Ok(false));
-    assert_eq!(world.delete_webhook(a, id).wait(), Ok(true));
-    assert_eq!(world.delete_webhook(a, id).wait(), Ok(false));
-    assert_eq!(world.webhooks(a).wait(), Ok(vec![]));
-}
-
-#[test]
-fn an_account_has_few_endpoints() {
-    let (mut world, a) = World::with_account("free");
-    let made: Vec<_> = (0..WEBHOOKS_MAX).map(|_| webhook(&mut world, a, EventSet::ALL)).collect();
-    let more = new(&mut world, a, EventSet::ALL);
-    assert_eq!(world.create_webhook(more, OPERATOR, START).wait(), Err(WebhookError::TooMany));
-    let found = world.webhooks(a).wait().unwrap();
-    assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), made);
-    let nobody = AccountId::new(START, world.random());
-    let lost = new(&mut world, nobody, EventSet::ALL);
-    assert_eq!(
-        world.create_webhook(lost, OPERATOR, START).wait(),
-        Err(WebhookError::Store(StoreError::Outdated))
-    );
-    complete(&mut world, a);
-    assert_eq!(claim(&world, ME).len(), WEBHOOKS_MAX);
-}
-
-#[test]
-fn the_end_of_a_batch_is_a_message_with_its_counts() {
-    let (mut world, a, id) = world();
-    let batch = world.batch(a, &["one@example.com", "two@example.com", "three@example.com"]);
-    world.answer(batch, &[(0, Verified(MailboxExists.into())), (1, Verified(MailboxExists.into()))]);
-    assert_eq!(due(&world, world.now), []);
-    assert_eq!(world.answer(batch, &[(2, Unanswered(None))]), [batch]);
-    assert_eq!(due(&world, world.now).len(), 1);
-    let claimed = claim_one(&world, ME);
-    let counts = vec![(MailboxExists, 2), (Reason::Unverifiable, 1)];
-    let object = EventObject::Batch(batch);
-    let event = Event { kind: EventKind::BatchCompleted, object, total: 3, checked: 3, counts };
-    assert_eq!((claimed.event.clone(), claimed.created_at), (event.clone(), world.now));
-    assert_eq!((claimed.account, claimed.webhook, claimed.url.as_str()), (a, id, URL));
-    assert_eq!(claimed.secrets, [WebhookSecret([7; 24])]);
-    note(&world, &claimed, 204);
-    let [delivery] = log(&world, a, id).try_into().unwrap();
-    assert_eq!((delivery.event, delivery.state), (event, DeliveryState::Delivered));
-    assert_eq!((delivery.attempts.len(), delivery.next_at), (1, None));
-    assert_eq!(see(&world, a, id).waiting, 0);
-    assert!(claim(&world, ME).is_empty());
-}
-
-#[test]
-fn a_batch_that_is_complete_at_once_is_a_message_too() {
-    let (mut world, a, _) = world();
-    let mut test = world.new_batch(a, &["one@example.com"]);
-    test.mode = BatchMode::Test(vec![CatchAll]);
-    assert!(world.create(test).unwrap().completed);
-    assert_eq!(claim_one(&world, ME).event.counts, [(CatchAll, 1)]);
-    // The end after the longest time is an end as well.
-    let late = world.batch(a, &["late@example.com"]);
-    world.now += BATCH_OPEN_MS;
-    world.purge();
-    let claimed = claim(&world, ME);
-    assert!(claimed.iter().all(|found| found.event.object != EventObject::Batch(late)), "it waits behind");
-    let events = log(&world, a, claimed[0].webhook);
-    assert_eq!(events[0].event.object, EventObject::Batch(late));
-}
-
-#[test]
-fn an_endpoint_gets_only_what_it_wants() {
-    let (mut world, a) = World::with_account("free");
-    let b = world.account("b", "free");
-    let batches = webhook(&mut world, a, EventSet::of([EventKind::BatchCompleted]));
-    webhook(&mut world, a, EventSet::of([EventKind::ListPaused]));
-    webhook(&mut world, b, EventSet::ALL);
-    let disabled = webhook(&mut world, a, EventSet::ALL);
-    change(&world, a, disabled, enabled(false));
-    complete(&mut world, a);
-    assert_eq!(claim_one(&world, ME).webhook, batches);
 }
 
 #[test]
@@ -262,53 +129,13 @@ fn the_batches_of_a_list_are_no_events_and_its_end_is() {
 }
 
 #[test]
-fn an_object_does_not_wait_for_another() {
-    let (mut world, a, _) = world();
-    let first = complete(&mut world, a);
-    let claimed = claim_one(&world, ME);
-    let second = complete(&mut world, a);
-    note(&world, &claimed, 500);
-    let claimed = claim_one(&world, ME);
-    assert_eq!(claimed.event.object, EventObject::Batch(second));
-    note(&world, &claimed, 200);
-    world.now += WAITS_MS[0];
-    assert_eq!(claim_one(&world, ME).event.object, EventObject::Batch(first));
-}
-
-#[test]
-fn an_endpoint_has_one_claim_until_its_time_is_over() {
-    let (mut world, a, id) = world();
-    complete(&mut world, a);
-    let claimed = claim_one(&world, OTHER);
-    complete(&mut world, a);
-    assert!(claim(&world, ME).is_empty());
-    world.now += CLAIM_MS - 1;
-    assert!(claim(&world, ME).is_empty());
-    world.now += 1;
-    let mine = claim_one(&world, ME);
-    assert_eq!(mine.message, claimed.message);
-    // The report of the claim that was lost changes nothing.
-    note_by(&world, &claimed, 200, OTHER);
-    assert_eq!(see(&world, a, id).waiting, 2);
-    note(&world, &mine, 200);
-    assert_eq!(see(&world, a, id).waiting, 1);
-    // A claim without an attempt is due again after a second.
-    let mine = claim_one(&world, ME);
-    let back = AttemptReport { attempt: None, ..report(&world, &mine, AttemptResult::Status(200)) };
-    assert_eq!(world.note_attempt(back, world.now).wait(), Ok(None));
-    assert!(claim(&world, ME).is_empty());
-    world.now += 1000;
-    assert_eq!(claim_one(&world, ME).message, mine.message);
-}
-
-#[test]
 fn endpoints_are_due_in_the_order_of_their_times_and_claimed_once() {
     let (mut world, a) = World::with_account("free");
     let b = world.account("b", "free");
     for _ in 0..WEBHOOKS_MAX {
-        webhook(&mut world, a, EventSet::ALL);
+        webhook(&mut world, a);
     }
-    webhook(&mut world, b, EventSet::ALL);
+    webhook(&mut world, b);
     complete(&mut world, a);
     world.now += 1;
     complete(&mut world, b);
@@ -350,58 +177,6 @@ fn messages_survive_a_stop_and_claims_of_the_last_process_do_not() {
     assert_eq!(claim_one(&world, ME), claimed);
 }
 
-#[test]
-fn a_message_is_repeated_for_three_days_and_disables_its_endpoint() {
-    let (mut world, a, id) = world();
-    complete(&mut world, a);
-    let mut attempts = 0;
-    let first = claim_one(&world, ME);
-    let mut claimed = first.clone();
-    loop {
-        attempts += 1;
-        let failed = AttemptResult::Failed(AttemptFault::ALL[attempts % AttemptFault::ALL.len()]);
-        let report = report(&world, &claimed, failed);
-        assert_eq!(world.note_attempt(report, world.now).wait(), Ok(None));
-        let [delivery] = log(&world, a, id).try_into().unwrap();
-        assert_eq!(delivery.attempts.len(), attempts);
-        let Some(next) = delivery.next_at else {
-            assert_eq!(delivery.state, DeliveryState::Failed);
-            break;
-        };
-        world.now = next - 1;
-        assert!(claim(&world, ME).is_empty());
-        world.now = next;
-        claimed = claim_one(&world, ME);
-        assert_eq!(claimed, first);
-    }
-    assert_eq!(attempts, 10);
-    assert!((3 * DAY..4 * DAY).contains(&(world.now - START)));
-    let found = see(&world, a, id);
-    assert_eq!(found.health.state, EndpointState::Disabled(DisableReason::Failures));
-    assert_eq!((found.health.failing_since, found.waiting), (Some(START), 0));
-    complete(&mut world, a);
-    assert!(claim(&world, ME).is_empty());
-    assert_eq!(change(&world, a, id, enabled(true)).health, EndpointHealth::NEW);
-    complete(&mut world, a);
-    claim_one(&world, ME);
-}
-
-#[test]
-fn a_410_ends_an_endpoint_at_once() {
-    let (mut world, a, id) = world();
-    complete(&mut world, a);
-    let claimed = claim_one(&world, ME);
-    complete(&mut world, a);
-    note(&world, &claimed, 410);
-    assert_eq!(see(&world, a, id).health.state, EndpointState::Disabled(DisableReason::Gone));
-    // What waits there is discarded when it is due.
-    assert!(claim(&world, ME).is_empty());
-    let states: Vec<_> = log(&world, a, id).iter().map(|found| found.state).collect();
-    assert_eq!(states, [DeliveryState::Discarded, DeliveryState::Failed]);
-    assert_eq!(see(&world, a, id).waiting, 0);
-    assert_eq!(world.test_webhook(a, id, world.now).wait(), Err(WebhookError::Disabled));
-}
-
 /// Ends many batches at once.
 fn complete_many(world: &mut World, account: AccountId, count: u32) {
     for _ in 0..count {
@@ -415,9 +190,10 @@ fn complete_many(world: &mut World, account: AccountId, count: u32) {
 fn many_objects_of_a_disabled_endpoint_are_discarded_in_parts_and_block_nobody() {
     let (mut world, a, disabled) = world();
     complete_many(&mut world, a, WAITING_MAX);
-    change(&world, a, disabled, enabled(false));
+    let change = WebhookChange { enabled: Some(false), ..WebhookChange::default() };
+    world.change_webhook(a, disabled, change, OPERATOR, world.now).wait().unwrap();
     let b = world.account("b", "free");
-    let other = webhook(&mut world, b, EventSet::ALL);
+    let other = webhook(&mut world, b);
     world.now += 1;
     world.test_webhook(b, other, world.now).wait().unwrap();
     let mut waiting = WAITING_MAX;
@@ -469,164 +245,6 @@ fn many_expired_messages_are_skipped_in_parts() {
     assert!((WAITING_MAX / 20..WAITING_MAX / 10).contains(&claims), "{claims}");
     complete(&mut world, a);
     claim_one(&world, ME);
-}
-
-#[test]
-fn a_success_ends_a_series_of_failures() {
-    let (mut world, a, id) = world();
-    complete(&mut world, a);
-    note(&world, &claim_one(&world, ME), 302);
-    assert_eq!(see(&world, a, id).health.failing_since, Some(START));
-    world.now += WAITS_MS[0];
-    note(&world, &claim_one(&world, ME), 200);
-    assert_eq!(see(&world, a, id).health, EndpointHealth::NEW);
-}
-
-#[test]
-fn results_of_the_old_url_do_not_count_against_the_new_one() {
-    let (mut world, a, id) = world();
-    complete(&mut world, a);
-    note(&world, &claim_one(&world, ME), 500);
-    assert_eq!(change(&world, a, id, url(URL)).health.failing_since, Some(START), "the same URL");
-    world.now += WAITS_MS[0];
-    let old = claim_one(&world, ME);
-    let changed = change(&world, a, id, url("https://new.example/"));
-    assert_eq!(changed.health, EndpointHealth::NEW);
-    // The message is due at the new URL at once, and the end of the attempt at the old one comes later.
-    let next = claim_one(&world, OTHER);
-    assert_eq!((next.message, next.url.as_str()), (old.message, "https://new.example/"));
-    note(&world, &old, 410);
-    assert_eq!(see(&world, a, id).health, EndpointHealth::NEW);
-    note_by(&world, &next, 200, OTHER);
-    assert_eq!(see(&world, a, id).waiting, 0);
-}
-
-#[test]
-fn a_report_that_is_repeated_counts_once() {
-    let (mut world, a, id) = world();
-    complete(&mut world, a);
-    let claimed = claim_one(&world, ME);
-    complete(&mut world, a);
-    // The claim goes on, as if the first answer was lost.
-    let next = note_and_claim(&world, &claimed, 500).unwrap();
-    assert_eq!(note_and_claim(&world, &claimed, 500).as_ref(), Some(&next));
-    note(&world, &next, 200);
-    note(&world, &next, 200);
-    let counts: Vec<_> = log(&world, a, id).iter().map(|found| found.attempts.len()).collect();
-    assert_eq!((counts, see(&world, a, id).waiting), (vec![1, 1], 1));
-}
-
-#[test]
-fn two_secrets_sign_for_a_day_after_a_rotation() {
-    let (mut world, a, id) = world();
-    let next = WebhookSecret([9; 24]);
-    assert_eq!(change(&world, a, id, secret(next)).old_secret_until, Some(START + OLD_SECRET_MS));
-    complete(&mut world, a);
-    let claimed = claim_one(&world, ME);
-    assert_eq!(claimed.secrets, [next, WebhookSecret([7; 24])]);
-    note(&world, &claimed, 200);
-    world.now += OLD_SECRET_MS;
-    complete(&mut world, a);
-    assert_eq!(claim_one(&world, ME).secrets, [next]);
-}
-
-#[test]
-fn every_secret_signs_for_a_day_after_its_rotation() {
-    let (mut world, a, id) = world();
-    let numbered = |number: usize| WebhookSecret([number as u8 + 7; 24]);
-    let rotate = |world: &World, number| {
-        world.change_webhook(a, id, secret(numbered(number)), OPERATOR, world.now).wait()
-    };
-    for number in 1..=OLD_SECRETS_MAX {
-        world.now += 1000;
-        let found = rotate(&world, number).unwrap();
-        assert_eq!(found.old_secret_until, Some(world.now + OLD_SECRET_MS));
-    }
-    let before = see(&world, a, id);
-    assert_eq!(rotate(&world, 9), Err(WebhookError::TooManySecrets));
-    assert_eq!(see(&world, a, id), before);
-    world.reopen();
-    complete(&mut world, a);
-    let claimed = claim_one(&world, ME);
-    assert_eq!(claimed.secrets, [3, 2, 1, 0].map(numbered));
-    note(&world, &claimed, 200);
-    // The first old secret ends, and makes room.
-    world.now = START + 1000 + OLD_SECRET_MS;
-    complete(&mut world, a);
-    let claimed = claim_one(&world, ME);
-    assert_eq!(claimed.secrets, [3, 2, 1].map(numbered));
-    note(&world, &claimed, 200);
-    rotate(&world, 4).unwrap();
-    complete(&mut world, a);
-    assert_eq!(claim_one(&world, ME).secrets, [4, 3, 2, 1].map(numbered));
-}
-
-#[test]
-fn a_test_is_a_message_for_one_endpoint() {
-    let (mut world, a, id) = world();
-    webhook(&mut world, a, EventSet::ALL);
-    let message = world.test_webhook(a, id, world.now).wait().unwrap();
-    let claimed = claim_one(&world, ME);
-    assert_eq!((claimed.message, claimed.event.kind), (message, EventKind::Test));
-    assert_eq!(claimed.event.object, EventObject::Webhook(id));
-    let unknown = WebhookId::new(START, world.random());
-    assert_eq!(world.test_webhook(a, unknown, START).wait(), Err(WebhookError::Unknown));
-}
-
-#[test]
-fn a_test_does_not_wait_for_earlier_tests_that_have_failed() {
-    let (mut world, a, id) = world();
-    let test = |world: &World| world.test_webhook(a, id, world.now).wait().unwrap();
-    let first = test(&world);
-    let claimed = claim_one(&world, ME);
-    // While an attempt is under way, its result counts, so the order stays.
-    let second = test(&world);
-    note(&world, &claimed, 500);
-    assert!(claim(&world, ME).is_empty(), "the first is due in some seconds");
-    world.now += 1_000;
-    let third = test(&world);
-    assert_eq!(claim_one(&world, ME).message, third, "at once");
-    let next_at = |world: &World, message| {
-        let found = log(world, a, id).into_iter().find(|found| found.message == message);
-        found.map(|found| (found.state, found.next_at))
-    };
-    assert_eq!(next_at(&world, first), Some((DeliveryState::Waiting, None)));
-    let claimed = ClaimedMessage { message: third, ..claimed };
-    note(&world, &claimed, 200);
-    // The endpoint works, so the earlier tests are tried at once too, in their order.
-    assert_eq!(next_at(&world, first), Some((DeliveryState::Waiting, Some(world.now))));
-    for message in [first, second] {
-        let claimed = claim_one(&world, ME);
-        assert_eq!(claimed.message, message);
-        note(&world, &claimed, 200);
-    }
-    assert_eq!(see(&world, a, id).waiting, 0);
-    assert_eq!(due(&world, UnixMs::MAX), []);
-    // The messages of a batch keep their order.
-    complete(&mut world, a);
-    note(&world, &claim_one(&world, ME), 500);
-    let fourth = test(&world);
-    assert_eq!(claim_one(&world, ME).message, fourth, "objects do not wait for each other");
-}
-
-#[test]
-fn a_deleted_endpoint_leaves_nothing_to_send() {
-    let (mut world, a, id) = world();
-    complete(&mut world, a);
-    let claimed = claim_one(&world, ME);
-    complete(&mut world, a);
-    assert_eq!(world.delete_webhook(a, id).wait(), Ok(true));
-    note(&world, &claimed, 200);
-    world.now += CLAIM_MS;
-    assert!(claim(&world, ME).is_empty());
-    assert_eq!(world.deliveries(a, id, None, 10).wait(), Err(WebhookError::Unknown));
-    assert_eq!(due(&world, UnixMs::MAX), []);
-    // Its log is gone, too: an endpoint with its id has none.
-    let again = NewWebhook { id, ..new(&mut world, a, EventSet::ALL) };
-    world.create_webhook(again, OPERATOR, world.now).wait().unwrap();
-    assert_eq!(log(&world, a, id), []);
-    world.now += DELIVERY_KEEP_MS;
-    assert_eq!(world.purge().deliveries, 0);
 }
 
 #[test]

@@ -60,14 +60,18 @@ pub fn new_webhook(account: AccountId, number: u128) -> NewWebhook {
 }
 
 /// The report of an attempt to send a claimed message.
-pub fn attempt_report(claimed: &ClaimedMessage, claim: ClaimNumber, attempt: Attempt) -> AttemptReport {
+pub fn attempt_report(
+    claimed: &ClaimedMessage,
+    claim: ClaimNumber,
+    attempt: impl Into<Option<Attempt>>,
+) -> AttemptReport {
     AttemptReport {
         claim,
         account: claimed.account,
         webhook: claimed.webhook,
         message: claimed.message,
         object: claimed.event.object,
-        attempt: Some(attempt),
+        attempt: attempt.into(),
         jitter: 0,
         wants_next: false,
     }
