@@ -1,6 +1,7 @@
 //! Tests of what the answers of a session are worth, at servers that are honest and at servers that change their behaviour.
 
 use super::*;
+use crate::tests::rows;
 use proptest::prelude::*;
 
 const OTHERS: Context = Context { trusted: false, known: false, no_postmaster: false };
@@ -208,215 +209,87 @@ fn unclear_words_prove_an_accept_where_two_control_recipients_of_different_shape
     let mut server = Server { unclear: true, ..Server::new(Change::Same, 0) };
     let (confirmed, .., unproven, wrong) = count(&session(&mixed(60), &mut server, OTHERS));
     assert_eq!((confirmed, unproven, wrong), (40, 0, 0));
-    let mut evidence = SessionEvidence::default();
-    evidence.hold(true, Held::Accepted, SAID, 1, true);
-    let control = |second| ProofQuestion::Control { domain: 1, second };
-    assert_eq!(evidence.questions(OTHERS), [control(false)]);
-    evidence.on_result(control(false), QuestionResult::RefusedUnclearly);
-    let known = ProofQuestion::Known { domain: Some(1) };
-    assert_eq!(evidence.questions(OTHERS), [known, control(true), known]);
-    evidence.on_result(known, QuestionResult::Accepted);
-    // The domain accepts everyone, except names of the first control recipient's shape.
-    evidence.on_result(control(true), QuestionResult::Accepted);
-    evidence.on_result(known, QuestionResult::Accepted);
-    assert_eq!(evidence.close(OTHERS, true)[0].proof, Proof::Unclear);
 }
 
-#[test]
-fn a_domain_that_accepts_everyone_may_refuse_a_mailbox_that_it_closed() {
-    let mut evidence = SessionEvidence::default();
-    for (row, held) in [Held::Accepted, Held::Refused, Held::Accepted].into_iter().enumerate() {
-        evidence.hold(row, held, SAID, 1, false);
-    }
-    let control = ProofQuestion::Control { domain: 1, second: false };
-    assert_eq!(evidence.questions(OTHERS), [control], "no row stands in for the first control recipient");
-    evidence.on_result(control, QuestionResult::Accepted);
-    let again = ProofQuestion::RefusedBefore { domain: 1 };
-    assert_eq!(evidence.questions(OTHERS), [again]);
-    let mut changed = evidence_with(&evidence_rows(), control, again, QuestionResult::Accepted);
-    evidence.on_result(again, QuestionResult::Refused);
-    let proofs: Vec<Proof> = evidence.close(OTHERS, true).iter().map(|one| one.proof).collect();
-    assert_eq!(proofs, [Proof::CatchAll, Proof::Proven, Proof::CatchAll]);
-    assert!(!evidence.has_changed());
-    let proofs: Vec<Proof> = changed.close(OTHERS, true).iter().map(|one| one.proof).collect();
-    assert_eq!(proofs, [Proof::Proven, Proof::Proven, Proof::Changed], "the refused one is accepted now");
+/// The questions by their words in the scenarios.
+const QUESTIONS: [(&str, ProofQuestion); 7] = [
+    ("known-first", ProofQuestion::KnownFirst),
+    ("known", ProofQuestion::Known { domain: None }),
+    ("known-here", ProofQuestion::Known { domain: Some(1) }),
+    ("postmaster", ProofQuestion::Postmaster { domain: 1 }),
+    ("control", ProofQuestion::Control { domain: 1, second: false }),
+    ("second", ProofQuestion::Control { domain: 1, second: true }),
+    ("refused-before", ProofQuestion::RefusedBefore { domain: 1 }),
+];
+
+fn named<T: Copy + std::fmt::Debug>(all: &[T], word: &str) -> T {
+    all.iter().copied().find(|one| format!("{one:?}") == word).expect(word)
 }
 
-fn evidence_rows() -> [Held; 3] {
-    [Held::Accepted, Held::Refused, Held::Accepted]
-}
-
-fn evidence_with(
-    rows: &[Held],
-    control: ProofQuestion,
-    again: ProofQuestion,
-    result: QuestionResult,
-) -> SessionEvidence<usize> {
-    let mut evidence = SessionEvidence::default();
-    rows.iter().enumerate().for_each(|(row, &held)| evidence.hold(row, held, SAID, 1, false));
-    evidence.on_result(control, QuestionResult::Accepted);
-    evidence.on_result(again, result);
-    evidence
-}
-
-#[test]
-fn an_accepted_control_recipient_contradicts_an_earlier_session() {
-    let mut evidence = SessionEvidence::default();
-    evidence.on_refused_before(1);
-    evidence.hold("row", Held::Accepted, SAID, 1, false);
-    evidence.on_result(ProofQuestion::Control { domain: 1, second: false }, QuestionResult::Accepted);
-    assert_eq!(evidence.close(OTHERS, true)[0].proof, Proof::Changed);
-    assert!(evidence.has_changed());
-}
-
-#[test]
-fn a_row_that_was_refused_elsewhere_stands_in_for_no_control_recipient() {
-    let mut evidence = SessionEvidence::default();
-    evidence.on_refused_before(1);
-    evidence.hold("row", Held::Accepted, SAID, 1, false);
-    evidence.hold("closed", Held::Refused, SAID, 1, false);
-    assert_eq!(evidence.questions(OTHERS)[0], ProofQuestion::Control { domain: 1, second: false });
-}
-
-#[test]
-fn a_postmaster_that_is_accepted_counts_once_the_control_recipient_is_refused() {
-    let mut evidence = SessionEvidence::default();
-    (0..REFUSALS_IN_A_ROW_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
-    let postmaster = ProofQuestion::Postmaster { domain: 1 };
-    assert_eq!(evidence.questions(OTHERS), [postmaster]);
-    evidence.on_result(postmaster, QuestionResult::Accepted);
-    let control = ProofQuestion::Control { domain: 1, second: false };
-    assert_eq!(evidence.questions(OTHERS)[0], control);
-    evidence.on_result(control, QuestionResult::Refused);
-    assert!(!evidence.questions(OTHERS).contains(&control));
-    assert!(evidence.close(OTHERS, true).iter().all(|one| one.proof == Proof::Proven));
-}
-
-#[test]
-fn a_postmaster_proves_no_refusal_if_the_control_recipient_is_not_refused() {
-    use QuestionResult::{Accepted, Nothing, Refused, RefusedUnclearly};
-    let control = ProofQuestion::Control { domain: 1, second: false };
-    let again = ProofQuestion::RefusedBefore { domain: 1 };
-    for (replies, questions_answered, expected) in [
-        (&[(control, Accepted), (again, Accepted)][..], true, Proof::Changed),
-        (&[(control, Accepted), (again, Refused)], true, Proof::Unclear),
-        (&[(control, Accepted)], false, Proof::Changed),
-        // These results show no more than a refusal of `postmaster@`.
-        (&[(control, Nothing)], true, Proof::Assumed),
-        (&[(control, RefusedUnclearly)], true, Proof::Assumed),
-        (&[], false, Proof::Lost),
-    ] {
-        let mut evidence = SessionEvidence::default();
-        (0..REFUSALS_IN_A_ROW_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
-        evidence.on_result(ProofQuestion::Postmaster { domain: 1 }, Accepted);
-        for &(question, result) in replies {
-            // The session may have remembered `postmaster@` as a known mailbox by now.
-            assert_eq!(evidence.questions(KNOWN), [question]);
-            evidence.on_result(question, result);
+/// Carries out a step of a scenario, and says what it shows.
+fn step(evidence: &mut SessionEvidence<()>, context: &mut Context, step: &str) -> Option<String> {
+    let words: Vec<&str> = step.split(' ').collect();
+    let has = |word: &str| words.contains(&word);
+    match words[0] {
+        "new" => *evidence = SessionEvidence::default(),
+        "context" => *context = Context { known: has("known"), trusted: has("trusted"), ..OTHERS },
+        "hold" | "carry" => {
+            let held = named(&[Held::Accepted, Held::Refused, Held::Denied], words[1]);
+            let take = if words[0] == "hold" { SessionEvidence::hold } else { SessionEvidence::carry };
+            let count = words.iter().find_map(|word| word.strip_prefix('*')).unwrap_or("1");
+            for _ in 0..count.parse().expect(step) {
+                take(evidence, (), held, SAID, if has("other") { 2 } else { 1 }, has("urgent"));
+            }
         }
-        assert!(!questions_answered || evidence.questions(KNOWN).is_empty());
-        assert_eq!((evidence.has_accepted(), evidence.refusals_proven()), (false, 0));
-        let released = evidence.close(OTHERS, questions_answered);
-        assert!(released.iter().all(|one| one.proof == expected), "{replies:?}: {:?}", released[0].proof);
-    }
-}
-
-#[test]
-fn all_look_at_the_control_recipient_of_the_domain_with_the_postmaster() {
-    let mut evidence = SessionEvidence::default();
-    (0..REFUSALS_IN_A_ROW_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
-    evidence.hold(REFUSALS_IN_A_ROW_MIN, Held::Denied, SAID, 2, false);
-    let postmaster = ProofQuestion::Postmaster { domain: 1 };
-    assert_eq!(evidence.questions(OTHERS), [postmaster]);
-    assert_eq!(evidence.postmaster_domain(), Some(1));
-    evidence.on_result(postmaster, QuestionResult::Accepted);
-    assert_eq!(evidence.questions(OTHERS), [ProofQuestion::Control { domain: 1, second: false }]);
-}
-
-#[test]
-fn a_lost_session_proves_what_was_proven_before() {
-    let rows = |refused: u32| {
-        let mut evidence = SessionEvidence::default();
-        evidence.on_control_refused_before(1);
-        for held in [Held::Refused, Held::Accepted] {
-            evidence.hold((), held, SAID, 1, false);
+        "refused-earlier" => evidence.on_refused_before(1),
+        "control-refused-earlier" => evidence.on_control_refused_before(1),
+        "questions" => {
+            let word =
+                |one: ProofQuestion| QUESTIONS.iter().find(|(_, question)| *question == one).expect(step).0;
+            let words: Vec<&str> = evidence.questions(*context).into_iter().map(word).collect();
+            return Some(if words.is_empty() { "none".to_owned() } else { words.join(" ") });
         }
-        (0..refused).for_each(|_| evidence.hold((), Held::Refused, SAID, 1, false));
-        let released = evidence.close(OTHERS, false);
-        released.into_iter().map(|one| one.proof).collect::<Vec<_>>()
-    };
-    assert_eq!(rows(0), [Proof::Proven, Proof::Lost]);
-    assert_eq!(
-        rows(1),
-        [Proof::Proven, Proof::Proven, Proof::Carried],
-        "it was seen to accept somebody before"
-    );
-    assert_eq!(rows(5)[2..], [Proof::Lost; 5], "after so many it may have changed for this session alone");
+        "close" | "lost" => {
+            let released = evidence.close(*context, words[0] == "close");
+            let same = released.chunk_by(|a, b| a.proof == b.proof);
+            let shown: Vec<String> = same
+                .map(|same| match same.len() {
+                    1 => format!("{:?}", same[0].proof),
+                    count => format!("{:?}*{count}", same[0].proof),
+                })
+                .collect();
+            return Some(shown.join(" ") + if evidence.has_changed() { " and changed" } else { "" });
+        }
+        "state" => {
+            let (accepted, proven) = (evidence.has_accepted(), evidence.refusals_proven());
+            let postmaster = evidence.postmaster_domain().unwrap_or(0);
+            return Some(format!(
+                "due={} accepted={accepted} proven={proven} postmaster={postmaster}",
+                evidence.is_due()
+            ));
+        }
+        word => {
+            use QuestionResult::{Accepted, Nothing, Refused, RefusedUnclearly};
+            let question = QUESTIONS.iter().find(|(name, _)| *name == word).expect(step).1;
+            evidence.on_result(question, named(&[Accepted, Nothing, Refused, RefusedUnclearly], words[1]));
+        }
+    }
+    None
 }
 
 #[test]
-fn a_lost_session_proves_no_refusal_where_a_mailbox_is_known() {
-    let known = Context { known: true, ..OTHERS };
-    for (context, first, expected) in [
-        (OTHERS, None, Proof::Assumed),
-        (known, None, Proof::Lost),
-        (known, Some(QuestionResult::Accepted), Proof::Carried),
-        (known, Some(QuestionResult::Refused), Proof::Changed),
-        (Context { trusted: true, ..known }, None, Proof::Proven),
-    ] {
-        let mut evidence = SessionEvidence::default();
-        first.into_iter().for_each(|result| evidence.on_result(ProofQuestion::KnownFirst, result));
-        evidence.hold((), Held::Refused, SAID, 1, false);
-        assert_eq!(evidence.close(context, false)[0].proof, expected, "{context:?} {first:?}");
+fn answers_are_worth_what_the_scenarios_say() {
+    let (mut title, mut evidence, mut context) = ("", SessionEvidence::default(), OTHERS);
+    for line in rows(include_str!("../../../testdata/evidence.txt")) {
+        if let Some(name) = line.strip_prefix("= ") {
+            (title, evidence, context) = (name, SessionEvidence::default(), OTHERS);
+            continue;
+        }
+        let (steps, expected) = line.split_once(" -> ").expect(line);
+        let shown: Vec<String> =
+            steps.split(", ").filter_map(|one| step(&mut evidence, &mut context, one)).collect();
+        assert_eq!(shown.join(" | "), expected, "{title}: {steps}");
     }
-}
-
-#[test]
-fn the_next_session_proves_a_refusal_that_is_carried_into_it() {
-    let known = Context { known: true, ..OTHERS };
-    let question = ProofQuestion::Known { domain: None };
-    for (context, result, questions_answered, expected) in [
-        (known, QuestionResult::Accepted, true, Proof::Proven),
-        (known, QuestionResult::Accepted, false, Proof::Proven),
-        (known, QuestionResult::Refused, true, Proof::Changed),
-        (known, QuestionResult::Nothing, true, Proof::Unclear),
-    ] {
-        let mut evidence = SessionEvidence::default();
-        evidence.carry((), Held::Refused, SAID, 1, false);
-        assert_eq!(evidence.questions(context), [question]);
-        evidence.on_result(question, result);
-        assert!(evidence.questions(context).is_empty());
-        assert_eq!(
-            evidence.close(context, questions_answered)[0].proof,
-            expected,
-            "{result:?} {questions_answered}"
-        );
-    }
-    for (held, context, questions_answered, expected) in [
-        (Some(Held::Accepted), known, false, Proof::Proven),
-        (Some(Held::Refused), known, false, Proof::Carried),
-        (None, known, false, Proof::Carried),
-        (None, OTHERS, true, Proof::Lost),
-    ] {
-        let mut evidence = SessionEvidence::default();
-        evidence.carry((), Held::Refused, SAID, 1, true);
-        assert!(evidence.is_due());
-        held.into_iter().for_each(|held| evidence.hold((), held, SAID, 1, false));
-        assert_eq!(
-            evidence.close(context, questions_answered)[0].proof,
-            expected,
-            "{held:?} {context:?} {questions_answered}"
-        );
-    }
-}
-
-#[test]
-fn a_known_mailbox_that_is_asked_first_speaks_for_nobody_behind_it() {
-    let mut evidence = SessionEvidence::default();
-    evidence.on_result(ProofQuestion::KnownFirst, QuestionResult::Accepted);
-    evidence.hold((), Held::Refused, SAID, 1, false);
-    let context = Context { known: true, ..OTHERS };
-    assert_eq!(evidence.questions(context), [ProofQuestion::Known { domain: None }]);
 }
 
 #[test]
