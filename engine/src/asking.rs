@@ -76,7 +76,7 @@ impl AskingState {
         group.budget.as_ref().map(|key| self.refusals.budget(key))
     }
 
-    /// Whether the shard has as many session tasks as its sites count together.
+    /// Whether the shard has as many session tasks as the counts of its sites add up to.
     pub(crate) fn is_sum_of_sites(&self) -> bool {
         self.open == self.sites.values().map(|site| site.state().open as usize).sum::<usize>()
     }
@@ -152,8 +152,8 @@ impl Asking {
         seed::keyed_number(&self.shared().config.installation, &["evidence", domain.as_str(), host])
     }
 
-    /// Notes for the caller of the engine that verdicts with this evidence must not be used again. If the caller has left too many
-    /// notes unread, this one is dropped: such verdicts live for a limited time anyway.
+    /// Leaves a note for the caller of the engine: verdicts with this evidence must not be used again. If the caller has left too
+    /// many notes unread, this one is dropped: such verdicts live for a limited time anyway.
     pub(crate) fn withdraw(&self, evidence: u64, now: Instant) {
         let at = SystemTime::UNIX_EPOCH + self.shared().since_epoch(now);
         let mut withdrawn = self.shared().withdrawn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,7 +162,7 @@ impl Asking {
         }
     }
 
-    /// How many recipients of the group may be asked about now, by the budget of refused recipients.
+    /// How many recipients of the group the budget of refused recipients lets a session ask about now.
     pub(crate) fn refusal_room(&self, group: &Group, now: Instant) -> usize {
         let room = |budget: &mut SiteRefusals| budget.room(self.shared().refusal_step(now));
         self.state().budget(group).map_or(usize::MAX, room)

@@ -30,10 +30,11 @@ pub struct EngineConfig {
     /// The argument of EHLO, a name or an address literal, for sources without one of their own. `None`: the fully qualified name
     /// of this machine, else an address literal ([`SourceConfig::ehlo`]).
     pub ehlo: Option<String>,
-    /// The reverse-path of MAIL, for sources without one of their own; empty for `<>`. `None`: `postmaster@` the EHLO name.
+    /// The reverse-path of MAIL, for sources without one of their own; empty for `<>`. `None`: `postmaster@` followed by the EHLO
+    /// name.
     pub mail_from: Option<String>,
-    /// The sources of sessions: addresses of this machine, or proxies. The engine uses one of them for all domains with the same
-    /// hosts. Empty: one source, with the address that the kernel chooses.
+    /// The sources of sessions: addresses of this machine, or proxies. All domains with the same hosts use the same source. Empty:
+    /// one source, with the address that the kernel chooses.
     pub sources: Vec<SourceConfig>,
     /// The number of shards, each on a thread of its own. 0: one per core. There are never more shards than `sessions`.
     pub shards: usize,
@@ -117,7 +118,7 @@ impl SharedLists {
 /// The runtime that drives the shards: `--runtime`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuntimeChoice {
-    /// The runtime that needs less processor time for an address, by the benchmark in docs/performance.md: monoio.
+    /// The runtime that needs less processor time for an address according to the benchmark in docs/performance.md: monoio.
     Auto,
     /// monoio, on io_uring or epoll.
     Monoio,

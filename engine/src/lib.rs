@@ -14,11 +14,11 @@
 //! ```text
 //!  client                 1 submit
 //!                             v inbox
-//!  home shard of          2 lists, walk through DNS       --> 8 answered here   --> 7 no answer of DNS
+//!  home shard of          2 lists, walk through DNS       --> 8 answered here   or 7 no answer of DNS
 //!  the domain                  v inbox: 3 plan
-//!  shard of the site      4 queue of the group            --> 8 answered here   --> 7 no host left
+//!  shard of the site      4 queue of the group            --> 8 answered here   or 7 no host left
 //!                             v
-//!                         5 session: RCPT, checkpoint     --> 8 answered here   --> 7 control recipient   --> 6 put back
+//!                         5 session: RCPT, checkpoint     --> 8 answered here   or 7 control recipient   or 6 put back
 //!                         6 put back                      --> 4 the same queue
 //!  shard of the last try  7 wait to begin anew            --> 2 through an inbox
 //!  client                 8 answer, through the client's inbox
@@ -27,27 +27,27 @@
 //! 1. [`Client::submit`] refuses the request if the engine stops, or if the client or the engine has too many requests for which no
 //!    answer was taken yet. So every inbox has room for the work. A single check has a deadline of 45 s, patient work one of 600 s.
 //! 2. The *home shard* is selected by a hash of the domain. The lists decide about spam traps and disposable domains (`verify.rs`).
-//!    For other works, one *walk* for each domain asks DNS for the hosts and their IP addresses (`walk.rs`); its result serves for
+//!    For other works, one *walk* for each domain asks DNS for the hosts and their IP addresses (`walk.rs`); its result is kept for
 //!    a minute (`walks.rs`). The shard answers the work if the domain takes no mail, if it has only IPv6 hosts and we have no IPv6,
-//!    if the resolvers are out of order, or if the work is patient and 256 others wait. If DNS gives no answer otherwise: step 7.
+//!    if the resolvers are out of order, or if 256 patient works wait for the walk already. Other failures of DNS: step 7.
 //! 3. The result of the walk is a *plan*: the *site* (the hosts of one operator), the *group* (the domains of the site that have
 //!    the same hosts) and the *routes* (the IP addresses of these hosts). The work goes to the shard that owns the site.
 //! 4. The group has one *source*: one of our IP addresses, or a proxy (without configuration, the kernel's choice). A work waits in
-//!    the queue of the group until the limits of the site (its *pace*) and the total of sessions allow a session (`dispatch.rs`). It
-//!    is answered without one if, say, the *budget* (refused recipients per hour, site and source; `refusals.rs`) is used up.
+//!    the queue of the group until the limits of the site (its *pace*) and the total of sessions allow a session (`dispatch.rs`).
+//!    It is answered without one if, say, the *budget* (refused recipients per hour, site and source; `refusals.rs`) is used up.
 //! 5. A *session* is one SMTP connection (`probe.rs`). After three failed connections in a row, a route is left out for a minute
 //!    (after one, if only single checks wait). A session takes works out of the queue, reserves room in the budget, and sends RCPT
 //!    for each, except for works that earlier replies of the host already decide. Some replies to RCPT decide at once. Most
-//!    accepts, and most refusals of patient works, are *held* until a *checkpoint*: after the present transaction if a single check
-//!    is held, otherwise once 20 to 320 replies are held, or when the session runs out of works or room. The checkpoint then asks,
-//!    if the held replies need it, about a *control recipient* that does not exist (does the domain accept everyone?), or a *known
-//!    mailbox* that the host accepted lately (does it now refuse everyone?). Then each held work is answered, put back, or begins
-//!    anew. If the connection is lost, works that need a proof are put back, and the others are answered.
-//! 6. A work is *put back* for the next transaction if this one is full; for another host if this one cannot tell; or for another
-//!    session if the site is busy, the session ended or the reply has no proof (at most four times; some returns do not count).
+//!    accepts, and most refusals of patient works, are *held* until a *checkpoint*. If a single check is held, it follows the
+//!    present transaction. Otherwise it comes once 20 to 320 replies are held, or when the session runs out of works or room. The
+//!    checkpoint asks, if the held replies need it, about a *control recipient* that does not exist (does the domain accept
+//!    everyone?), or a *known mailbox* that the host accepted lately (does it now refuse everyone?). Then each held work is
+//!    answered, put back, or begins anew. If the connection is lost, works that need a proof are put back, the others are answered.
+//! 6. A work is *put back* for the next transaction if this one is full; for another host if this host gives no clear answer; or
+//!    for another session if the site is busy, the session ended or the reply has no proof (at most four times).
 //! 7. A work *begins anew* if DNS gave no answer, if no host is left and the last failure was a temporary reply (not greylisting),
-//!    or if the control recipient of an accepted work got one. After 1 to 31 s, the shard sends the work to step 2 (`common.rs`).
-//!    This happens once, and a second time only because of the control recipient; never if the wait would be too long.
+//!    or if the control recipient of an accepted work got such a reply. After 1 to 31 s, the shard sends the work to step 2
+//!    (`common.rs`). This happens once, and again only because of the control recipient; never if the wait would be too long.
 //! 8. The [`Answer`] is a [`Finding`] if a list, DNS, a reply or the knowledge of the host decides. Otherwise it is the *fallback*
 //!    of the work, which is a finding too: `unverifiable`, with the rule of its last failure since step 2. An [`Outage`] says
 //!    nothing about the address. It is the answer if the resolvers, our network or the source are out of order, if patient work
@@ -240,7 +240,7 @@ pub enum Outage {
 pub enum Refusal {
     /// Too many requests have no answer yet. Try again after an answer has arrived.
     Full,
-    /// The engine stops and accepts no request.
+    /// The engine is stopping and accepts no request.
     Stopping,
 }
 
@@ -277,7 +277,7 @@ pub struct SourceFigures {
 pub struct ShardFigures {
     /// Number of messages in the inbox of the shard.
     pub waiting: usize,
-    /// Number of sessions at the last heartbeat, also of those that were being opened. A shard records a heartbeat every 0.2 s.
+    /// Number of sessions at the last heartbeat, including those that were being opened. A shard records a heartbeat every 0.2 s.
     pub sessions: usize,
     /// Number of addresses that waited in queues for a session at the last heartbeat.
     pub queued: usize,
@@ -289,7 +289,7 @@ pub struct ShardFigures {
     pub silent: Duration,
 }
 
-/// The reason why the engine did not start: a text for the operator, with the fault and mostly the remedy.
+/// The reason why the engine did not start: a text for the operator, with the fault and usually the remedy.
 #[derive(Debug)]
 pub struct StartError(pub String);
 
@@ -602,7 +602,7 @@ impl Client {
     }
 
     /// Asks DNS for the facts about a domain: its mail hosts, SPF, DMARC and others. The answer arrives within about
-    /// [`FACTS_PATIENCE`]. The answer is `None` if DNS has not answered for the most important facts by then.
+    /// [`FACTS_PATIENCE`]. The answer is `None` if DNS has given no answer about the most important facts by then.
     ///
     /// # Errors
     /// [`Refusal`] if the engine stops, or if too many inquiries have no answer yet.

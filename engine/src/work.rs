@@ -35,7 +35,7 @@ pub(crate) struct WorkState {
     pub(crate) priority: Priority,
     /// The owner of the request: a number that the caller chose. Different owners take turns.
     pub(crate) owner: u64,
-    /// When the work is answered at the latest, with what is known by then, even while a session asks about it.
+    /// The latest time at which the work is answered, with what is known by then, even if a session is asking about it.
     pub(crate) deadline: Instant,
     /// The index of the source that asks about the address.
     pub(crate) source: usize,
@@ -51,7 +51,8 @@ pub(crate) struct WorkState {
     /// Whether a session ran out of time while it waited for the reply about this address. Because that may happen again, the
     /// address is then asked about alone.
     pub(crate) suspect: bool,
-    /// Whether the address was refused permanently, for a reason of its own, in a session that did not prove the refusal.
+    /// Whether the address was refused permanently, for a reason that concerns it alone, in a session that did not prove the
+    /// refusal.
     pub(crate) was_refused: bool,
     /// Whether the address was accepted in a session that did not prove the accept.
     pub(crate) was_accepted: bool,
@@ -315,13 +316,13 @@ impl Work {
         self.fallback.observed = self.observation(host, reply);
     }
 
-    /// Says when the cause of the fallback has probably passed: after this delay, another try from the start may give more. `None`:
-    /// another try would not help. Call this after the fallback was set, because setting it forgets an earlier delay.
+    /// Says when the cause of the fallback will probably have passed: after this delay, another try from the start may give more.
+    /// `None`: another try would not help. Call this after the fallback was set, because setting it forgets an earlier delay.
     pub(crate) fn set_again(&mut self, after: Option<Duration>) {
         self.again = after;
     }
 
-    /// Allows one more try from the start, even if the work has had one, because the cause of that try has passed.
+    /// Allows one more try from the start even if the work has had one, because the reason for that one has passed.
     pub(crate) fn may_begin_anew(&mut self) {
         self.asked_again = false;
     }
@@ -342,8 +343,8 @@ impl Work {
         Some(after)
     }
 
-    /// A session begins to hold an answer about the address until later replies prove it. Counts the work for the client, if it is
-    /// not counted yet.
+    /// Called when a session begins to hold an answer about the address, which it does until later replies prove it. Counts the
+    /// work for the client, if it is not counted yet.
     pub(crate) fn on_held(&mut self) {
         if !std::mem::replace(&mut self.was_held, true) {
             self.client.held_so_far.fetch_add(1, Ordering::Relaxed);

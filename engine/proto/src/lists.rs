@@ -20,7 +20,8 @@ static FREE: Hashes = Hashes::new(include_bytes!(concat!(env!("OUT_DIR"), "/free
 static ROLE: List = List::new(include_str!("../data/role.txt"));
 pub(crate) static TYPO_TARGETS: List = List::new(include_str!("../data/typo_targets.txt"));
 
-/// Whether the domain is one of a throw-away provider, or below one, such as `sub.mailinator.com`. Letter case does not matter.
+/// Whether the domain belongs to a throw-away provider, or is below such a domain, for example `sub.mailinator.com`. Letter case
+/// does not matter.
 pub fn is_disposable(domain: &str) -> bool {
     let mut rest = domain;
     loop {
@@ -34,7 +35,7 @@ pub fn is_disposable(domain: &str) -> bool {
     }
 }
 
-/// Whether the domain is one of a free provider, where everyone may get a mailbox. Letter case does not matter.
+/// Whether the domain belongs to a free provider, where everyone may get a mailbox. Letter case does not matter.
 pub fn is_free(domain: &str) -> bool {
     FREE.contains(domain)
 }

@@ -12,12 +12,12 @@
 //! | the budget of refused recipients is used up | [`BATCH_BUDGET`] | [`CLEAN_BUDGET`] |
 //! | DNS or our network is out of order | [`BATCH_OUTAGE`] | each row every [`CLEAN_OUTAGE_PAUSE`] |
 //!
-//! In lists of the command line, the causes in the first row share one number of retries; batches count none. After greylisting,
-//! the wanted delay is [`GREYLISTING_WAIT`], whatever delay the server names.
+//! In lists of the command line, the retries for all causes in the first row count towards one limit; batches do not count them.
+//! After greylisting, the wanted delay is [`GREYLISTING_WAIT`], whatever delay the server names.
 //!
 //! [`BATCH_LATER`] and [`CLEAN_LATER`] differ, because a batch runs for hours without a user. So its delays double, and a row is
-//! answered at once if its server wants a longer delay than is left of the wait. The user of a command waits for the list, and has
-//! chosen the length of the wait. So delays do not double, and a row has a last try at the end of the wait.
+//! answered at once if its server wants a delay that is longer than the time that is left for the row. The user of a command waits
+//! for the list, and has chosen the length of the wait. So delays do not double, and a row has a last try at the end of the wait.
 //!
 //! The control recipient of a domain, a recipient that does not exist, changes each day (UTC; `control_recipient` in
 //! `engine/src/asking.rs`). So after midnight a greylisting server does not know the new one yet. Schedules with delays of several
@@ -37,8 +37,8 @@ pub struct Schedule {
     pub delay_max: Duration,
     /// Whether each delay is at least twice the last one, unless `delay_max` or the end of the wait shortens it.
     pub is_doubling: bool,
-    /// Most retries of one address; `None` if only the wait limits them. Batches do not count retries, so their schedules have
-    /// `None`.
+    /// The highest number of retries of one address; `None` if only the wait limits them. Batches do not count retries, so their
+    /// schedules have `None`.
     pub retries_max: Option<u8>,
     /// Whether the address has a last try at the end of the wait if the server wants a longer delay than is left. Without a last
     /// try, the wait ends at once.
@@ -80,7 +80,7 @@ pub const BATCH_LATER: Schedule = Schedule {
 pub const BATCH_OUTAGE: Schedule =
     Schedule { delay_max: Duration::from_secs(60), has_last_try: true, ..BATCH_LATER };
 /// Rows of batches: the budget of the site is used up. Recipients that are accepted meanwhile may enlarge the budget, so the delay
-/// has a limit. A row has a last try, because it has no answer yet and would be refunded.
+/// has a limit. A row has a last try, because it has no answer yet and would otherwise be refunded.
 pub const BATCH_BUDGET: Schedule =
     Schedule { delay_max: Duration::from_secs(300), is_doubling: false, has_last_try: true, ..BATCH_LATER };
 
@@ -129,9 +129,9 @@ pub fn left(wait: Duration, since: u64, now: u64) -> Duration {
     wait.saturating_sub(Duration::from_millis(now.saturating_sub(since)))
 }
 
-/// Whether an unverifiable result is about the address itself, because it is final or follows from a reply about this recipient. If
-/// a session ended or a connection failed, the result is not about the address. `rule` is the rule of the finding, and
-/// `retry_after` its delay.
+/// Whether an unverifiable result is about the address itself: it is final, or it follows from a reply about this recipient. If a
+/// session ended or a connection failed, the result is not about the address. `rule` is the rule of the finding, and `retry_after`
+/// its delay.
 pub fn is_about_address(rule: &str, retry_after: Option<Duration>) -> bool {
     let about_recipient = || rules().any(|(name, _, scope, _)| name == rule && scope == Scope::Recipient);
     retry_after.is_none() || about_recipient()

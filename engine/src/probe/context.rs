@@ -81,7 +81,7 @@ impl ProbeContext<'_> {
         work.remember_reply(&self.route().host, || ObservedReply::new(reply, said, at));
     }
 
-    /// Stores the unclear reply to the control recipient in an accepted work, for [`crate::Finding::observed`]. Because of this
+    /// Stores in an accepted work the unclear reply to its control recipient, for [`crate::Finding::observed`]. Because of this
     /// reply the accept has no proof, so the reply decides the verdict, not the accept.
     pub(super) fn remember_control_reply(&self, work: &mut Work, control: Option<&UnclearControl>) {
         if let Some(UnclearControl { reply, .. }) = control {
@@ -151,9 +151,9 @@ impl ProbeContext<'_> {
         Context { trusted: self.group.is_trusted(), known, no_postmaster }
     }
 
-    /// Whether refusals in a session without an accept must not count, because the host may refuse everyone. For this, the host
-    /// must have changed its behaviour within the last hour, and its operator must not be trusted. In addition, the refusal must be
-    /// that of a single check (`single`), or `in_a_row` must exceed the number of refusals that the site allows in a session.
+    /// Whether refusals in a session without an accept do not count, because the host may refuse everyone. They do not count if the
+    /// host has changed its behaviour within the last hour and its operator is not trusted. In addition, the refusal must be that
+    /// of a single check (`single`), or `in_a_row` must exceed the number of refusals that the site allows in a session.
     pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
         let changed = self.asking.knowledge.borrow().has_changed(&self.route().host, self.now);
         let allowed = || self.group.site.state().pace.errors_allowed();
@@ -218,15 +218,15 @@ impl ProbeContext<'_> {
         }
     }
 
-    /// Acts on a change of the host: in this session, or since an earlier one, it has stopped distinguishing its mailboxes.
-    /// Verdicts about the domains of the released answers are withdrawn.
+    /// Acts on a change of the host: it has stopped distinguishing its mailboxes, either during this session or since an earlier
+    /// one. Verdicts about the domains of the released answers are withdrawn.
     pub(super) fn on_change(&self, released: &[Released<Work>], refusals_proven: u32) {
         let (route, now) = (self.route(), self.now);
         self.group.on_changed();
         self.state().on_change();
         if refusals_proven > 1 {
-            // The host still distinguished its mailboxes after this number of refusals, so one refusal less is safe in later
-            // sessions.
+            // The host still distinguished its mailboxes after this number of refusals, so a limit of one fewer is certainly safe
+            // in later sessions.
             self.group.site.state().pace.on_tarpitted(refusals_proven - 1);
         }
         self.asking.knowledge.borrow_mut().on_changed(&route.host, now);

@@ -4,8 +4,8 @@
 //! resolver, so the kernel drops datagrams from elsewhere. The id in a datagram tells which question on the socket the datagram
 //! answers. A forger has to guess the port and the id (RFC 5452), and which letters of the name are capitals.
 //!
-//! Questions that become ready at about the same time are sent together. Where the kernel can do it, those of equal length to the
-//! same resolver share system calls, because one call for each question would take most of the processor time of a lookup.
+//! Questions that become ready at about the same time are sent together. Where the kernel can do it, questions to the same resolver
+//! that have equal length share system calls, because one call for each question would take most of the processor time of a lookup.
 
 use super::{Inner, PendingLookup};
 use crate::runtime::{DatagramSocket, Runtime, SEGMENTS_MAX};
@@ -107,8 +107,8 @@ impl<R: Runtime> Sent<R> {
         self.port.pending.borrow_mut().remove(&self.id);
     }
 
-    /// Stops awaiting the late answer. Returns false if it has already arrived. A new question may have got its id since then, so
-    /// what this new question awaits is left alone.
+    /// Stops awaiting the late answer. Returns false if it has already arrived. Since then, a new question may have got the same
+    /// id; then its entry stays.
     pub(super) fn forget_late(self) -> bool {
         let mut pending = self.port.pending.borrow_mut();
         let is_awaited = matches!(pending.get(&self.id), Some(Awaits::Late));
@@ -144,8 +144,8 @@ impl<R: Runtime> Ports<R> {
     }
 }
 
-/// Sends questions. Up to [`SEGMENTS_MAX`] questions of equal length to the same resolver share a socket, and one call if the
-/// kernel can do this.
+/// Sends questions. Up to [`SEGMENTS_MAX`] questions to the same resolver that have equal length share a socket and, if the kernel
+/// can do this, one system call.
 pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<R>>) {
     let now = R::now();
     outgoing.sort_by_key(|question| (question.upstream, question.payload.len()));
@@ -208,9 +208,9 @@ fn send_over<R: Runtime>(
     }
 }
 
-/// Returns a socket to this resolver on which the id is not in use. While there are fewer than [`DNS_PORTS`] sockets, this is a new
-/// one. Otherwise the search begins at a random socket, and a socket that has been used for long enough is replaced by a new one.
-/// `None` if a new socket is needed and the kernel opens none.
+/// Returns a socket that is connected to this resolver and on which the id is not in use. While there are fewer than [`DNS_PORTS`]
+/// sockets, this is a new one. Otherwise the search begins at a random socket, and a socket that has been used for long enough is
+/// replaced by a new one. `None` if a new socket is needed and the kernel opens none.
 fn port<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, id: u16, now: Instant) -> Option<Rc<Port<R>>> {
     let mut pool = inner.ports.pools.get(upstream)?.borrow_mut();
     if pool.len() >= DNS_PORTS {

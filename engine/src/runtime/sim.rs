@@ -2,8 +2,8 @@
 //!
 //! The clock stands still while any task can run, and then jumps to the next event. If several tasks can run, the seed decides
 //! which one is next, so that the runs try many orders of the tasks. Connections and datagrams are in memory, and lead to the
-//! [`crate::sim::World`]. What the engine sends reaches the world at once; what the world sends arrives after a delay, which stands
-//! for both directions. The bytes of one connection keep their order.
+//! [`crate::sim::World`]. What the engine sends reaches the world at once; what the world sends arrives after a delay, which
+//! represents the time for both directions. The bytes of one connection keep their order.
 
 mod executor;
 mod net;
