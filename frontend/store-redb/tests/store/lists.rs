@@ -2,9 +2,7 @@
 
 use crate::world::{DAY, OPERATOR, START, World};
 use api::Reason::{self, CatchAll, MailboxExists, MailboxNotFound};
-use api::UnverifiableCause::{Greylisted, Outage, RefusalBudget, RefusesMachine};
-use api::WaitCause;
-use store::RowOutcome::{Repeated, Unanswered, Verified, Waits};
+use store::RowOutcome::{Repeated, Verified};
 use store::*;
 
 const HOUR: UnixMs = DAY / 24;
@@ -204,158 +202,6 @@ fn a_list_pays_only_for_what_the_account_has_not_checked_within_a_day() {
     world.check(a, (95, 0, 0, 5, 0));
 }
 
-#[test]
-fn the_progress_of_a_list_has_its_answers_and_what_it_waits_for() {
-    let (mut world, a) = World::with_account("free");
-    world.verify(a, "known@example.com", MailboxExists);
-    let mut list = running(&world, a, 1, 7);
-    let born = world.now;
-    let rows = ["known@example.com", "b@example.com", "c@example.com", "d@example.com", "e@example.com"];
-    let first = submit(&mut world, &mut list, &rows);
-    let progress = |world: &World, list: &List| world.list_progress(list, world.now).wait().unwrap();
-    let sums = |progress: &ListProgress| {
-        let mut counts = progress.counts.clone();
-        counts.sort_by_key(|(reason, _)| reason.as_str());
-        assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), progress.checked);
-        (progress.checked, progress.cost, counts)
-    };
-    assert_eq!(sums(&progress(&world, &list)), (1, 0, vec![(MailboxExists, 1)]));
-    let later = Waits(WaitCause::RetryLater);
-    world.now += HOUR;
-    world.answer(first, &[(1, later), (2, later), (3, Verified(CatchAll.into()))]);
-    world.answer(
-        first,
-        &[(2, Waits(WaitCause::RefusalBudget)), (4, later), (4, Unanswered(Some(RefusalBudget)))],
-    );
-    world.reopen();
-    let found = progress(&world, &list);
-    // The last row was given up without a charge.
-    assert_eq!(sums(&found), (3, 1, vec![(CatchAll, 1), (MailboxExists, 1), (Reason::Unverifiable, 1)]));
-    assert_eq!(found.causes, [(RefusalBudget, 1)]);
-    // The ledger has charged the single check before, and holds four credits until the batch ends.
-    assert_eq!((found.charged, found.reserved), (0, 4));
-    world.check(a, (95, 0, 4, 1, 0));
-    let waiting = |cause| WaitingRows { cause, rows: 1, created_at: born };
-    assert_eq!(found.waiting, [waiting(WaitCause::RetryLater), waiting(WaitCause::RefusalBudget)]);
-    // A row that waits is answered like another, is open after a restart, and an answered row does not wait.
-    let open: Vec<u32> = world.unanswered(first).wait().unwrap().iter().map(|row| row.index).collect();
-    assert_eq!(open, [1, 2]);
-    world.answer(first, &[(3, later), (1, Verified(MailboxNotFound.into())), (2, Verified(CatchAll.into()))]);
-    let found = progress(&world, &list);
-    assert_eq!((found.checked, found.cost, found.waiting), (5, 3, vec![]));
-    assert_eq!((found.charged, found.reserved), (3, 0));
-    // What is charged is what the ledger says, with one credit for the single check.
-    world.check(a, (96, 0, 0, 4, 0));
-    assert_eq!(world.view(a, first).unwrap().charged, 3);
-    // The next batch is known without a question, and the batch before it is done.
-    list.counts = vec![(CatchAll, 2), (MailboxExists, 1), (MailboxNotFound, 1), (Reason::Unverifiable, 1)];
-    // Only the last batch of a list has fewer than 200 addresses.
-    (list.charged, list.done, list.submitted) = (3, 1, 200);
-    let known = submit(&mut world, &mut list, &["b@example.com", "c@example.com"]);
-    assert!(world.view(a, known).unwrap().completed);
-    let found = progress(&world, &list);
-    assert_eq!((found.checked, found.cost, found.charged, found.reserved), (7, 3, 3, 0));
-    // Waits of a batch that is no part of a list are noted too, and do not answer it.
-    let batch = world.batch(a, &["z@example.com"]);
-    assert_eq!(world.answer(batch, &[(0, later)]), []);
-    let noted = world.view(a, batch).unwrap().waiting;
-    assert_eq!(
-        noted.iter().map(|rows| (rows.cause, rows.rows)).collect::<Vec<_>>(),
-        [(WaitCause::RetryLater, 1)]
-    );
-    assert_eq!(world.answer(batch, &[(0, Verified(CatchAll.into()))]), [batch]);
-}
-
-/// A row, a repeat of its address and a single check say the same, and all of it outlives the batch of the list.
-#[test]
-fn the_cause_of_an_unverifiable_address_stays_with_it() {
-    let (mut world, a) = World::with_account("free");
-    let blocked = Verdict { cause: Some(RefusesMachine), ..Reason::Unverifiable.into() };
-    world.verify(a, "single@example.com", blocked);
-    world.reopen();
-    let own = |known| matches!(known, Known::Own(result) if result.verdict == blocked);
-    assert!(own(world.known(a, "single@example.com")));
-    let mut list = running(&world, a, 1, 7);
-    let rows = ["single", "b", "c", "d", "e", "f", "g"].map(|local| format!("{local}@example.com"));
-    let batch = submit(&mut world, &mut list, &rows.each_ref().map(|row| row.as_str()));
-    let grey = Verdict { cause: Some(Greylisted), ..blocked };
-    world.answer(batch, &[(1, Verified(blocked)), (2, Repeated(blocked)), (3, Verified(grey))]);
-    world.answer(batch, &[(4, Unanswered(Some(Outage))), (5, Verified(Reason::Unverifiable.into()))]);
-    assert!(own(world.known(a, "b@example.com")));
-    let causes = [(RefusesMachine, 3), (Greylisted, 1), (Outage, 1)];
-    let progress = world.list_progress(&list, world.now).wait().unwrap();
-    assert_eq!((progress.causes, progress.counts), (causes.to_vec(), vec![(Reason::Unverifiable, 6)]));
-    let cancelled = world.cancel_list(a, list.id, world.now).wait().unwrap().unwrap().list;
-    // Nobody was asked about the row of the outage, so it has no answer, as the one that was open.
-    assert_eq!(
-        (&cancelled.causes[..], &cancelled.counts[..]),
-        (&causes[..2], &[(Reason::Unverifiable, 5)][..])
-    );
-    let known = |known: bool| known.then_some(Reason::Unverifiable);
-    let answers = world.list_answers(&cancelled, 0).wait().unwrap().unwrap();
-    assert_eq!(answers, [true, true, true, true, false, true, false].map(known));
-    world.reopen();
-    assert_eq!(world.list(a, list.id, world.now).wait(), Ok(Some(cancelled)));
-    // In a batch, the rows have the causes.
-    let batch = world.batch(a, &["b@example.com", "x@example.com", "y@example.com"]);
-    world.answer(batch, &[(1, Unanswered(Some(RefusalBudget))), (2, Unanswered(None))]);
-    let view = world.view(a, batch).unwrap();
-    assert_eq!((view.causes, view.refunded), (vec![Some(RefusesMachine), Some(RefusalBudget), None], 2));
-}
-
-#[test]
-fn a_cancelled_list_keeps_its_answers_and_gets_the_rest_back() {
-    let (mut world, a) = World::with_account("free");
-    let mut list = running(&world, a, 1, 5);
-    let batch = submit(&mut world, &mut list, &["a@example.com", "b@example.com", "c@example.com"]);
-    world.answer(batch, &[(1, Verified(MailboxExists.into()))]);
-    world.check(a, (97, 0, 3, 0, 0));
-    let cancelled = world.cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
-    assert_eq!((cancelled.list.state, cancelled.batches), (ListState::Cancelled, vec![batch]));
-    assert_eq!((cancelled.list.answered(), cancelled.list.charged, cancelled.list.done), (1, 1, 1));
-    world.check(a, (99, 0, 0, 1, 0));
-    let answers = world.list_answers(&cancelled.list, 0).wait().unwrap().unwrap();
-    assert_eq!(answers, [None, Some(MailboxExists), None]);
-    // A later answer has no effect, a second cancellation neither, and nothing is submitted any more.
-    assert_eq!(world.answer(batch, &[(0, Verified(MailboxExists.into()))]), []);
-    let again = world.cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
-    assert_eq!((again.list, again.batches), (cancelled.list, vec![]));
-    let mut new = world.new_batch(a, &["d@example.com"]);
-    new.id = world.batch_of_list(&list, 1);
-    let made = world.submit_batch_of_list(&list, new, world.now).wait();
-    assert_eq!(made, Ok(BatchOfList::Gone));
-    world.check(a, (99, 0, 0, 1, 0));
-    world.reopen();
-    world.check(a, (99, 0, 0, 1, 0));
-    let other = world.account("b", "free");
-    assert_eq!(world.cancel_list(other, list.id, world.now).wait(), Ok(None));
-}
-
-#[test]
-fn a_list_that_is_given_up_keeps_its_answers_and_gets_the_rest_back() {
-    let (mut world, a) = World::with_account("free");
-    let mut list = running(&world, a, 1, 5);
-    let batch = submit(&mut world, &mut list, &["a@example.com", "b@example.com", "c@example.com"]);
-    world.answer(batch, &[(1, Verified(MailboxExists.into()))]);
-    let give_up =
-        |world: &World, id| world.give_up_list(a, id, "It cannot be read.".into(), world.now).wait().unwrap();
-    let ended = give_up(&world, list.id).unwrap();
-    assert_eq!((ended.list.state, &*ended.list.why), (ListState::Unfit, "It cannot be read."));
-    assert_eq!((ended.list.answered(), ended.list.charged, ended.list.done), (1, 1, 1));
-    assert_eq!((ended.batches, &ended.list.found), (vec![batch], &list.found));
-    world.check(a, (99, 0, 0, 1, 0));
-    let answers = world.list_answers(&ended.list, 0).wait().unwrap().unwrap();
-    assert_eq!(answers, [None, Some(MailboxExists), None]);
-    assert_eq!(world.answer(batch, &[(0, Verified(MailboxExists.into()))]), []);
-    world.reopen();
-    let kept = world.list(a, list.id, world.now).wait().unwrap().unwrap();
-    assert_eq!(kept, ended.list);
-    world.check(a, (99, 0, 0, 1, 0));
-    // A list that has ended stays as it is.
-    assert_eq!(give_up(&world, list.id).map(|ended| ended.batches), Some(vec![]));
-    assert_eq!(give_up(&world, ListId::new(0, 9)), None);
-}
-
 /// As many as a list has at most. Each of them is read and written in the same transaction.
 #[test]
 fn a_hundred_open_batches_end_at_once() {
@@ -374,29 +220,6 @@ fn a_hundred_open_batches_end_at_once() {
     let cancelled = world.cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
     assert_eq!((cancelled.list.done, cancelled.batches.len()), (100, 100));
     world.check(a, (100, 19_900, 0, 0, 0));
-}
-
-#[test]
-fn a_cancelled_list_has_the_answers_of_its_complete_batches() {
-    let (mut world, a) = World::with_account("free");
-    let mut list = running(&world, a, 1, 2);
-    let batch = submit(&mut world, &mut list, &["a@example.com", "b@example.com"]);
-    world.answer(batch, &[(0, Verified(MailboxExists.into())), (1, Unanswered(None))]);
-    let cancelled = world.cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
-    assert_eq!((cancelled.batches.len(), cancelled.list.charged), (0, 1));
-    let answers = world.list_answers(&list, 0).wait().unwrap().unwrap();
-    assert_eq!(answers, [Some(MailboxExists), None]);
-}
-
-#[test]
-fn the_deletion_of_a_running_list_ends_its_batches() {
-    let (mut world, a) = World::with_account("free");
-    let mut list = running(&world, a, 1, 3);
-    let batch = submit(&mut world, &mut list, &["a@example.com", "b@example.com"]);
-    assert_eq!(world.delete_list(a, list.id, world.now).wait(), Ok(Some(vec![batch])));
-    world.check(a, (100, 0, 0, 0, 0));
-    assert_eq!(world.list(a, list.id, world.now).wait(), Ok(None));
-    assert_eq!(world.open_batches().wait(), Ok(vec![]));
 }
 
 #[test]
@@ -488,51 +311,6 @@ fn an_idempotency_key_creates_one_list() {
     let test = List { mode: KeyMode::Test, ..list(&world, a, 6) };
     let made = world.create_list(&test, ListRoom::MOST, key(2), world.now).wait();
     assert_eq!(made, Ok(ListMade::Made));
-}
-
-#[test]
-fn a_batch_is_cancelled_once_and_only_by_its_account() {
-    let mut world = World::new();
-    let (a, b) = (world.account("a", "free"), world.account("b", "free"));
-    let id = world.batch(a, &["a@example.com", "b@example.com", "c@example.com"]);
-    world.answer(id, &[(2, Verified(MailboxExists.into()))]);
-    assert_eq!(world.cancel_batch(b, id, world.now).wait(), Ok(None));
-    assert_eq!(world.still_open(vec![id]).wait(), Ok(vec![id]));
-    for _ in 0..2 {
-        let view = world.cancel_batch(a, id, world.now).wait().unwrap().unwrap();
-        let reasons: Vec<Reason> = view.results.unwrap().into_iter().map(|(_, reason)| reason).collect();
-        assert_eq!(reasons, [Reason::Unverifiable, Reason::Unverifiable, MailboxExists]);
-        assert_eq!((view.completed, view.checked, view.charged), (true, 3, 1));
-        world.check(a, (99, 0, 0, 1, 0));
-    }
-    assert_eq!(world.still_open(vec![id]).wait(), Ok(vec![]));
-    assert_eq!(world.answer(id, &[(0, Verified(MailboxExists.into()))]), []);
-    world.check(a, (99, 0, 0, 1, 0));
-    let mut list = running(&world, a, 1, 1);
-    let of_list = submit(&mut world, &mut list, &["d@example.com"]);
-    assert_eq!(world.cancel_batch(a, of_list, world.now).wait(), Ok(None));
-}
-
-#[test]
-fn batches_come_in_pages_without_those_of_lists() {
-    let (mut world, a) = World::with_account("scale");
-    let mut made = Vec::new();
-    for n in 0..5 {
-        world.now += 1;
-        made.push(world.batch(a, &[&format!("{n}@example.com")]));
-    }
-    let mut list = running(&world, a, 1, 1);
-    submit(&mut world, &mut list, &["z@example.com"]);
-    let page = |after, limit| world.batches(a, after, limit, world.now).wait().unwrap();
-    let ids = |page: &BatchPage| page.batches.iter().map(|batch| batch.batch).collect::<Vec<_>>();
-    let first = page(None, 2);
-    assert_eq!((ids(&first), first.next), (vec![made[4], made[3]], Some(made[3])));
-    let second = page(first.next, 2);
-    assert_eq!((ids(&second), second.next), (vec![made[2], made[1]], Some(made[1])));
-    let third = page(second.next, 2);
-    assert_eq!((ids(&third), third.next), (vec![made[0]], None));
-    assert_eq!(page(None, 5).next, None);
-    assert_eq!(ids(&page(Some(made[0]), 5)), []);
 }
 
 #[test]

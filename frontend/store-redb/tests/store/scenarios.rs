@@ -1,10 +1,10 @@
 //! The scenarios of `scenarios.txt`, each in a store of its own. The head of that file describes its lines.
 
 use crate::world::{DAY, OPERATOR, START, World, attempt_report, new_webhook};
-use api::Reason;
+use api::{Reason, UnverifiableCause, WaitCause};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use store::RowOutcome::{Repeated, Reused, Unanswered, Verified};
+use store::RowOutcome::{Repeated, Reused, Unanswered, Verified, Waits};
 use store::SubscriptionStatus::{Active, Canceled, PastDue, Paused};
 use store::webhooks::*;
 use store::*;
@@ -14,6 +14,7 @@ struct Scenario {
     accounts: BTreeMap<String, AccountId>,
     holds: BTreeMap<String, HoldRef>,
     batches: BTreeMap<String, NewBatch>,
+    lists: BTreeMap<String, List>,
     hooks: BTreeMap<String, WebhookId>,
     /// The messages, each with the name of the first line that has told of it.
     messages: BTreeMap<String, MessageId>,
@@ -49,15 +50,22 @@ fn reason(word: &str) -> Reason {
     Reason::ALL.into_iter().find(|reason| reason.as_str() == word).unwrap()
 }
 
-/// `catch_all/5` rests on the evidence 5.
+/// `catch_all/5` rests on the evidence 5, and `unverifiable%Outage` has this cause.
 fn verdict(word: &str) -> Verdict {
+    let (word, cause) = word.split_once('%').map_or((word, None), |(word, found)| (word, Some(cause(found))));
     let (word, evidence) = word.split_once('/').map_or((word, None), |(word, n)| (word, Some(number(n))));
-    Verdict { evidence, ..reason(word).into() }
+    Verdict { evidence, cause, ..reason(word).into() }
+}
+
+fn cause(word: &str) -> UnverifiableCause {
+    *UnverifiableCause::ALL.iter().find(|cause| error(cause) == word).unwrap()
 }
 
 fn shown(result: StoredResult) -> String {
-    let Verdict { reason, evidence, .. } = result.verdict;
-    let word = reason.as_str().to_owned() + &evidence.map_or(String::new(), |number| format!("/{number}"));
+    let Verdict { reason, evidence, cause, .. } = result.verdict;
+    let mut word =
+        reason.as_str().to_owned() + &evidence.map_or(String::new(), |number| format!("/{number}"));
+    word += &cause.map_or(String::new(), |cause| format!("%{cause:?}"));
     assert_eq!(result.verdict, verdict(&word));
     format!("{word} {}", shown_time(result.checked_at))
 }
@@ -67,10 +75,35 @@ fn outcome(word: &str) -> (u32, RowOutcome) {
     let outcome = match word.split_once(':') {
         Some(("repeated", word)) => Repeated(verdict(word)),
         Some(("reused", word)) => Reused(verdict(word)),
+        Some(("waits", word)) => {
+            Waits(WaitCause::ALL.into_iter().find(|cause| error(cause) == word).unwrap())
+        }
         _ if word == "none" => Unanswered(None),
-        _ => Verified(verdict(word)),
+        _ => word
+            .strip_prefix("none%")
+            .map_or_else(|| Verified(verdict(word)), |found| Unanswered(Some(cause(found)))),
     };
     (number(index), outcome)
+}
+
+/// The counts in the order of their words, and the causes.
+fn sums(counts: &[(Reason, u64)], causes: &[(UnverifiableCause, u64)]) -> String {
+    let counts: BTreeMap<_, _> = counts.iter().map(|(reason, count)| (reason.as_str(), count)).collect();
+    let counts = counts.iter().map(|(reason, count)| format!("{reason}:{count}"));
+    list(counts.chain(causes.iter().map(|(cause, count)| format!("{cause:?}:{count}"))))
+}
+
+fn waiting(rows: &[WaitingRows]) -> String {
+    let told = rows.iter().map(|WaitingRows { cause, rows, created_at }| {
+        format!("{cause:?}:{rows}:{}", shown_time(*created_at))
+    });
+    list(told)
+}
+
+fn shown_list(list: &List) -> String {
+    let List { state, charged, done, why, counts, causes, .. } = list;
+    let (answered, sums) = (list.answered(), sums(counts, causes));
+    format!("{state:?} {why}[{sums}] {answered} answered, {charged} charged, {done} done")
 }
 
 fn list<T: ToString>(all: impl IntoIterator<Item = T>) -> String {
@@ -85,8 +118,8 @@ fn joined(all: Vec<String>) -> String {
 impl Scenario {
     fn new() -> Scenario {
         let (accounts, holds, batches, key) = Default::default();
-        let (hooks, messages, claims) = Default::default();
-        Scenario { world: World::new(), accounts, holds, batches, hooks, messages, claims, key }
+        let (lists, hooks, messages, claims) = Default::default();
+        Scenario { world: World::new(), accounts, holds, batches, lists, hooks, messages, claims, key }
     }
 
     fn id(&self, name: &str) -> AccountId {
@@ -288,7 +321,9 @@ impl Scenario {
         let object = match event.object {
             EventObject::Batch(id) => self.batch_names(&[id]),
             EventObject::Webhook(id) => self.hook_name(id),
-            other => error(other),
+            EventObject::List(id) => {
+                list(self.lists.iter().filter(|(_, list)| list.id == id).map(|(name, _)| name))
+            }
         };
         format!("{} {object}", event.kind.as_str())
     }
@@ -416,6 +451,128 @@ impl Scenario {
                     },
                 );
                 return Ok(joined(told.collect()));
+            }
+            _ => return self.list_line(words),
+        }
+        Ok(String::new())
+    }
+
+    /// Tells how a list has ended, which stands in the store.
+    fn ended(&mut self, name: &str, ended: Option<CancelledList>) -> Told {
+        let Some(ended) = ended else { return Ok("none".into()) };
+        let told = format!("{}, ended {}", shown_list(&ended.list), self.batch_names(&ended.batches));
+        self.lists.insert(name.into(), ended.list);
+        Ok(told)
+    }
+
+    fn put(&self, list: &List, before: ListState) {
+        assert_eq!(self.world.put_list(list, before, None, self.world.now).wait(), Ok(true));
+    }
+
+    fn list_line(&mut self, words: &[&str]) -> Told {
+        let now = self.world.now;
+        match *words {
+            ["list", name, account, distinct] => {
+                let id = ListId::new(now, self.world.random());
+                let new = List::new(id, self.id(account), now, "my list.csv".into());
+                let made = self.world.create_list(&new, ListRoom::MOST, None, now).wait();
+                assert_eq!(made, Ok(ListMade::Made));
+                let (state, n) = (ListState::Running, number(distinct));
+                let list = List { state, rows: n, addresses: n, distinct: n, ..new };
+                self.put(&list, ListState::Uploading);
+                self.lists.insert(name.into(), list);
+            }
+            ["submit", batch, name, ref emails @ ..] => {
+                let list = self.lists.get_mut(name).unwrap();
+                let id = self.world.batch_of_list(list, list.done);
+                let new = NewBatch { id, ..self.world.new_batch(list.account, emails) };
+                let after = List { submitted: list.submitted + emails.len() as u64, ..list.clone() };
+                let made = self.world.submit_batch_of_list(&after, new.clone(), now).wait().unwrap();
+                let BatchOfList::Made(made) = made else { return Ok(error(made)) };
+                *list = after;
+                self.batches.insert(batch.into(), new);
+                return Ok(if made.completed { "complete" } else { "open" }.into());
+            }
+            ["done", name, done, charged, ref counts @ ..] => {
+                let list = self.lists.get_mut(name).unwrap();
+                let count =
+                    |word: &&str| word.split_once(':').map(|(word, n)| (reason(word), number(n))).unwrap();
+                (list.done, list.charged) = (number(done), number(charged));
+                list.counts = counts.iter().map(count).collect();
+            }
+            ["rows", name, submitted, addresses] => {
+                let list = self.lists.get_mut(name).unwrap();
+                (list.submitted, list.addresses) = (number(submitted), number(addresses));
+            }
+            ["step", name, to] => {
+                let all = [ListState::Running, ListState::Paused, ListState::Completed];
+                let state = all.into_iter().find(|state| error(state) == to).unwrap();
+                let list = List { state, ..self.lists[name].clone() };
+                self.put(&list, self.lists[name].state);
+                self.lists.insert(name.into(), list);
+            }
+            ["read", name, account] => {
+                let found = self.world.list(self.id(account), self.lists[name].id, now).wait().unwrap();
+                assert!(found.as_ref().is_none_or(|found| *found == self.lists[name]));
+                return Ok(found.as_ref().map_or("none".into(), shown_list));
+            }
+            ["progress", name] => {
+                let found = self.world.list_progress(&self.lists[name], now).wait().unwrap();
+                let ListProgress { checked, cost, charged, reserved, counts, causes, waiting: rows, .. } =
+                    found;
+                assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), checked);
+                let (sums, rows) = (sums(&counts, &causes), waiting(&rows));
+                return Ok(format!(
+                    "{checked} [{sums}] cost {cost}, charged {charged}, reserved {reserved}, waiting {rows}"
+                ));
+            }
+            ["answers", name, number_of_batch] => {
+                let answers =
+                    self.world.list_answers(&self.lists[name], number(number_of_batch)).wait().unwrap();
+                return Ok(list(
+                    answers.unwrap().iter().map(|reason| reason.map_or("-", |reason| reason.as_str())),
+                ));
+            }
+            ["cancel-list", name, account] => {
+                let ended =
+                    self.world.cancel_list(self.id(account), self.lists[name].id, now).wait().unwrap();
+                return self.ended(name, ended);
+            }
+            ["give-up", name, account, ref why @ ..] => {
+                let id = self.lists.get(name).map_or(ListId::new(0, 9), |list| list.id);
+                let ended = self.world.give_up_list(self.id(account), id, why.join(" "), now).wait().unwrap();
+                return self.ended(name, ended);
+            }
+            ["delete-list", name, account] => {
+                let ended =
+                    self.world.delete_list(self.id(account), self.lists[name].id, now).wait().unwrap();
+                return Ok(self.batch_names(&ended.unwrap()));
+            }
+            ["cancel-batch", batch, account] => {
+                let found = self.world.cancel_batch(self.id(account), self.batch(batch), now).wait().unwrap();
+                assert!(found.is_none() || found == self.world.view(self.id(account), self.batch(batch)));
+                return if found.is_some() {
+                    self.line(&["view", batch, account])
+                } else {
+                    Ok("none".into())
+                };
+            }
+            ["costs", batch, account] => {
+                let view = self.world.view(self.id(account), self.batch(batch)).unwrap();
+                let causes = list(view.causes.iter().map(|cause| cause.map_or("-".into(), error)));
+                let (charged, refunded, rows) = (view.charged, view.refunded, waiting(&view.waiting));
+                return Ok(format!(
+                    "charged {charged}, refunded {refunded}, causes {causes}, waiting {rows}"
+                ));
+            }
+            ["still-open", batch] => {
+                return Ok(self.batch_names(&self.world.still_open(vec![self.batch(batch)]).wait().unwrap()));
+            }
+            ["page", account, most, ref after @ ..] => {
+                let after = after.first().map(|batch| self.batch(batch));
+                let page = self.world.batches(self.id(account), after, number(most), now).wait().unwrap();
+                let found = list(page.batches.iter().map(|one| self.batch_names(&[one.batch])));
+                return Ok(format!("{found}, next {}", self.batch_names(page.next.as_slice())));
             }
             _ => panic!("no such line: {words:?}"),
         }

@@ -3,7 +3,6 @@
 use crate::world::{OPERATOR, START, World, attempt_report, new_webhook};
 use api::Reason::{CatchAll, MailboxExists};
 use store::RowOutcome::Verified;
-use store::webhooks::schedule::WAITS_MS;
 use store::webhooks::*;
 use store::*;
 
@@ -70,62 +69,6 @@ fn complete(world: &mut World, account: AccountId) -> BatchId {
     let id = world.batch(account, &["one@example.com"]);
     world.answer(id, &[(0, Verified(MailboxExists.into()))]);
     id
-}
-
-fn list(world: &mut World, account: AccountId) -> List {
-    let id = ListId::new(world.now, world.random());
-    let list = List::new(id, account, world.now, "my list.csv".into());
-    let list = List { addresses: 3, distinct: 2, ..list };
-    world.create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
-    list
-}
-
-/// Moves a list from one state to the next.
-fn step(world: &World, list: &mut List, to: ListState) {
-    let before = std::mem::replace(&mut list.state, to);
-    assert_eq!(world.put_list(list, before, None, world.now).wait(), Ok(true));
-}
-
-#[test]
-fn the_batches_of_a_list_are_no_events_and_its_end_is() {
-    let (mut world, a, id) = world();
-    let mut list = list(&mut world, a);
-    step(&world, &mut list, ListState::Running);
-    let mut batch = world.new_batch(a, &["one@example.com"]);
-    batch.id = world.batch_of_list(&list, 0);
-    list.submitted = 1;
-    let made = world.submit_batch_of_list(&list, batch.clone(), world.now).wait().unwrap();
-    assert!(matches!(made, BatchOfList::Made(_)));
-    world.answer(batch.id, &[(0, Verified(MailboxExists.into()))]);
-    assert!(claim(&world, ME).is_empty());
-    list.counts = vec![(MailboxExists, 1)];
-    assert_eq!(world.put_list(&list, ListState::Running, None, world.now).wait(), Ok(true));
-    assert!(claim(&world, ME).is_empty(), "the state is the same");
-    step(&world, &mut list, ListState::Paused);
-    step(&world, &mut list, ListState::Running);
-    step(&world, &mut list, ListState::Completed);
-    // They wait for each other.
-    let paused = claim_one(&world, ME);
-    let expected = (EventKind::ListPaused, EventObject::List(list.id), 2, 1, &[(MailboxExists, 1)][..]);
-    let Event { kind, object, total, checked, counts } = &paused.event;
-    assert_eq!((*kind, *object, *total, *checked, counts.as_slice()), expected);
-    note(&world, &paused, 500);
-    assert!(claim(&world, ME).is_empty());
-    let [second, first] = log(&world, a, id).try_into().unwrap();
-    assert_eq!((first.next_at, second.next_at), (Some(world.now + WAITS_MS[0]), None));
-    assert_eq!(
-        (first.created_at, second.created_at),
-        (world.now, world.now),
-        "what expires has the caller's time"
-    );
-    world.now += WAITS_MS[0];
-    let again = claim_one(&world, ME);
-    assert_eq!(again, paused, "with the same id");
-    let next = note_and_claim(&world, &again, 200).unwrap();
-    assert_eq!(next.event.kind, EventKind::ListCompleted);
-    assert_ne!(next.message, paused.message);
-    note(&world, &next, 200);
-    assert_eq!(see(&world, a, id).waiting, 0);
 }
 
 #[test]
