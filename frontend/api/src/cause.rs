@@ -90,7 +90,7 @@ causes! {
     FaultyServer = 42, "the mail server is faulty", "check again after a day";
     Dns = 43, "DNS gave no usable answer about the domain", LATER_OR_DOCTOR;
     DnsDenial = 44, "DNS denies the domain without a proof", LATER_OR_DOCTOR;
-    RefusalBudget = 248, "not asked: the site of its mail server has refused as many recipients as mailprobe allows in an hour",
+    RefusalBudget = 248, "not asked: the site of its mail server has refused, or left without a reply, as many recipients as mailprobe allows in an hour",
         "check again after an hour";
     Outage = 249, "not answered in an outage: no resolver gave a usable answer, or no mail server at all could be reached", LATER;
 }

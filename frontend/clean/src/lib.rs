@@ -268,7 +268,9 @@ fn later(args: &CleanArgs, delivery: &Delivery, addresses: usize) -> Option<Stri
         let column = if is_sample { &[][..] } else { &args.column };
         return Some(retry_command(output.as_deref(), &kept_options(args, column, false)));
     }
-    Some(known_command(&args.input, &kept_options(args, &args.column, true), output.as_deref()))
+    // A selection lacks results that the earlier output may have.
+    let earlier = args.writing.known.as_deref().filter(|_| !delivery.has_all_classes());
+    Some(known_command(&args.input, &kept_options(args, &args.column, true), earlier, output.as_deref()))
 }
 
 /// The options of a run for a command that checks its rows again, with these columns of addresses. If the command reads the list of the

@@ -43,7 +43,7 @@ pub(super) fn columns(args: &CleanArgs) -> Result<Vec<String>, CleanError> {
     }
     let name = args.input.display();
     let several = |columns: &[&str], others: &str| {
-        let command = known_command(&args.input, &kept_options(args, columns, true), Some(&args.input));
+        let command = known_command(&args.input, &kept_options(args, columns, true), None, Some(&args.input));
         CleanError::usage(format!(
             "--retry works with the verdicts of one column only{others}: `{command}`, with the columns of that run in their order, uses \
              results again while they are new enough, and checks the rest"

@@ -101,16 +101,19 @@ pub fn retry_command(output: Option<&Path>, options: &str) -> String {
     format!("mailprobe clean {old}{options} --retry -o {new}")
 }
 
-/// The command for an output with which `--retry` cannot work: it reads the `list` with the same `options`.
-pub fn known_command(list: &Path, options: &str, output: Option<&Path>) -> String {
+/// The command for an `output` with which `--retry` cannot work: it reads the `list` with the same `options`. It takes the results of
+/// the `earlier` output if there is one.
+pub fn known_command(list: &Path, options: &str, earlier: Option<&Path>, output: Option<&Path>) -> String {
     let (old, new) = names(output);
+    let old = earlier.map_or(old, shell::path);
     format!("mailprobe clean {}{options} --known {old} -o {new}", shell::path(list))
 }
 
 /// An output, and the name of the next one: the ending of a name decides on its form.
 fn names(output: Option<&Path>) -> (String, String) {
     let Some(output) = output else { return ("OUT".to_owned(), "NEW".to_owned()) };
-    let new = Path::new("NEW").with_extension(output.extension().unwrap_or_default());
+    let new = if output.file_stem().is_some_and(|name| name == "NEW") { "NEWER" } else { "NEW" };
+    let new = Path::new(new).with_extension(output.extension().unwrap_or_default());
     (shell::path(output), shell::path(&new))
 }
 
@@ -150,7 +153,7 @@ mod tests {
         assert_eq!(said(&[], 0), "");
         assert_eq!(
             said(&[("session-closing", 60), (Left::BUDGET, 3001), (Left::BUDGET, 200), (Left::SILENT, 0)], 0),
-            "    refusal_budget                     2  not asked: the site of its mail server has refused as many recipients as mailprobe allows \
+            "    refusal_budget                     2  not asked: the site of its mail server has refused, or left without a reply, as many recipients as mailprobe allows \
              in an hour: check again after an hour; --max-wait 1h tries again within one run; many rows need several hours, \
              --pace fast fewer\n    \
              session-closing                    1  the mail server cannot answer for now: check again later; --max-wait 15m tries again within \
@@ -177,7 +180,7 @@ mod tests {
             assert_eq!(retry_command(Some(Path::new(output)), ""), command);
         }
         assert_eq!(
-            known_command(Path::new("a b.csv"), " --column x", Some(Path::new("o.xlsx"))),
+            known_command(Path::new("a b.csv"), " --column x", None, Some(Path::new("o.xlsx"))),
             "mailprobe clean 'a b.csv' --column x --known o.xlsx -o NEW.xlsx"
         );
     }

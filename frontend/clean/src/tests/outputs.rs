@@ -121,7 +121,7 @@ fn the_advised_command_keeps_the_options_of_the_run() {
         ),
         (
             "--only deliverable,undeliverable --drop-duplicates --unordered --known OLD --known-days 3 -o OUT.csv",
-            "LIST --unordered --drop-duplicates --only deliverable,undeliverable --known-days 3 ENGINE --known OUT.csv -o NEW.csv",
+            "LIST --unordered --drop-duplicates --only deliverable,undeliverable --known-days 3 ENGINE --known OLD -o NEW.csv",
         ),
         // The output has its columns, and one line for each address.
         (

@@ -138,11 +138,12 @@ fn is_surely_header(sample: &Sample, row: usize) -> bool {
     let columns = 0..sample.records[row].len();
     let has_at = sample.records[row].iter().any(|cell| cell.contains(&b'@'));
     let has_digit = |row: usize, column: usize| sample.cell(row, column).iter().any(u8::is_ascii_digit);
-    if has_at
-        || columns
-            .clone()
-            .any(|column| has_digit(row, column) && names::rank(&sample.text(row, column)).is_none())
-    {
+    // Such as `E-Mail 2`.
+    let is_numbered = |column: usize| {
+        let name = sample.text(row, column);
+        names::rank(name.trim_end_matches(|c: char| c.is_ascii_digit() || " -_".contains(c))).is_some()
+    };
+    if has_at || columns.clone().any(|column| has_digit(row, column) && !is_numbered(column)) {
         return false;
     }
     let has_common_name = columns.clone().any(|column| names::is_common(&sample.text(row, column)));
