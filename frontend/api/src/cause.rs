@@ -23,8 +23,8 @@ impl CauseWords {
 /// Defines the causes: each with its code, what has happened, and what to do.
 macro_rules! causes {
     ($($name:ident = $code:literal, $meaning:literal, $advice:expr;)*) => {
-        /// Why an address is `unverifiable`. Further causes can be added. The numbers are the codes in stored rows: none ever changes its
-        /// meaning.
+        // The numbers are the codes in stored rows: none ever changes its meaning.
+        /// Why an address is `unverifiable`. Further causes can be added.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
         #[cfg_attr(test, derive(ToSchema))]
         #[serde(rename_all = "snake_case")]

@@ -396,7 +396,7 @@ fn show(store: &Store, account: Account) -> Result<Shown, CommandError> {
 
 fn limits(store: &Store, account: AccountId) -> Result<LimitsShown, CommandError> {
     let terms = store.terms(account).ok_or(ChangeError::UnknownAccount)?;
-    Ok(LimitsShown { limits: terms.limits, overrides: terms.overrides })
+    Ok(LimitsShown { limits: terms.limits.stated(), overrides: terms.overrides })
 }
 
 fn set_status(

@@ -362,7 +362,7 @@ fn write_account(out: &mut dyn Write, account: &Account) -> io::Result<()> {
 }
 
 fn write_limits(out: &mut dyn Write, shown: &LimitsShown) -> io::Result<()> {
-    let limits = shown.limits.stated().each().into_iter().zip(shown.overrides.each());
+    let limits = shown.limits.each().into_iter().zip(shown.overrides.each());
     let rows: Vec<_> = limits
         .map(|((name, limit), (_, own))| {
             let source = if own.is_some() { "the account's own" } else { "the plan's" };

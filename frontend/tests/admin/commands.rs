@@ -63,6 +63,7 @@ fn limits_are_set_shown_and_taken_back() {
         let set =
             json(site, &["account", "set-limits", "acme", "--batch", "2", "--fair-use-per-second", "9"]);
         assert_eq!((&set["limits"]["batch"], &set["limits"]["fast"]), (&2.into(), &600.into()));
+        assert_eq!(set["limits"]["fast_account"], 6000, "ten times that of a key, in JSON too");
         assert_eq!((&set["overrides"]["batch"], &set["overrides"]["fast"]), (&2.into(), &Value::Null));
         let set = json(site, &["account", "set-limits", "acme", "--account", "1000000000"]);
         assert_eq!((&set["limits"]["account"], &set["limits"]["batch"]), (&1_000_000_000.into(), &2.into()));
