@@ -9,6 +9,7 @@ use futures_util::future::join;
 use monoio::{LegacyDriver, RuntimeBuilder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 use store::StoreError;
@@ -268,7 +269,9 @@ fn a_cancellation_at_any_time_leaves_the_marker_right() {
         let mut lane = server.lane(schema).await;
         let process = Arc::new(AtomicI32::new(process_of(&lane).await));
         let (url, shared) = (server.url("sslmode=disable"), Arc::clone(&process));
-        let canceller = thread::spawn(move || cancel_often(&url, &shared));
+        let (ready, is_ready) = mpsc::channel();
+        let canceller = thread::spawn(move || cancel_often(&url, &shared, &ready));
+        is_ready.recv().unwrap();
         let answers = Answers::default();
         let (mut last, mut done, mut cancelled, mut divided) = (0, 0, 0, 0);
         for group in 1..=GROUPS {
@@ -305,11 +308,12 @@ fn a_cancellation_at_any_time_leaves_the_marker_right() {
     });
 }
 
-/// Cancels the statements of a process at times that have no relation to its groups, until the process is 0.
-fn cancel_often(url: &str, process: &AtomicI32) {
+/// Cancels the statements of a process at times that have no relation to its groups, until the process is 0. Says when it is `ready`.
+fn cancel_often(url: &str, process: &AtomicI32, ready: &mpsc::Sender<()>) {
     let mut runtime = RuntimeBuilder::<LegacyDriver>::new().enable_timer().build().unwrap();
     runtime.block_on(async {
         let session = connect(url).await;
+        ready.send(()).unwrap();
         for turn in 0_u64.. {
             let process = process.load(Ordering::Relaxed);
             if process == 0 {
