@@ -276,15 +276,16 @@ fn unverifiable(report: &Report) -> Markup {
     let all = sum(&report.left)
         + sum(&report.settled)
         + report.unexplained.iter().map(|(rows, _)| rows).sum::<u64>();
-    let (unit, unit_title) = match report.by_address {
-        true => ("different addresses", "Different addresses"),
-        false => (report.unit(), report.unit_title()),
+    // Different addresses have causes, as on the page of the list.
+    let (unit, unit_title, name) = match report.by_address {
+        true => ("different addresses", "Different addresses", "Name of the cause"),
+        false => (report.unit(), report.unit_title(), "Rule"),
     };
     html! {
         section {
             h2 { "Unverifiable " (unit) }
             table.words {
-                thead { tr { th { "Rule" } th { "Cause" } th { "Next step" } th.number { (unit_title) } } }
+                thead { tr { th { (name) } th { "Cause" } th { "Next step" } th.number { (unit_title) } } }
                 @for (title, rules, command) in groups.iter().filter(|(_, rules, _)| !rules.is_empty()) {
                     tbody {
                         tr { th colspan="3" { (title) @if let Some(command) = command { ": " code { (command) } } } th.number { (grouped(sum(rules))) } }
@@ -461,6 +462,7 @@ mod tests {
             "does not help</th><th class=\"number\">1</th></tr><tr><td><code>refuses_machine</code>",
             "No cause is stored.</td><td class=\"number\">1</td>",
             "All unverifiable different addresses</td><td class=\"number\">4</td>",
+            "<th>Name of the cause</th><th>Cause</th>",
         ] {
             assert!(page.contains(text), "{text}: {page}");
         }
