@@ -119,10 +119,23 @@ impl Mortals {
         self.nodes[node] = None;
     }
 
+    /// The node ends without a word, and its lease lasts until [`Mortals::end_lease`], however slow the machine is.
+    fn kill_with_lease(&mut self, node: usize) {
+        self.links[node].cut();
+        self.end_lease_in(node, "1 h");
+        self.nodes[node] = None;
+    }
+
     /// Ends the lease of a dead node, so that the others need not wait for it.
     fn end_lease(&self, node: usize) {
+        self.end_lease_in(node, "0 s");
+    }
+
+    fn end_lease_in(&self, node: usize, time: &str) {
         let id = number(node);
-        self.schema.execute(&format!("UPDATE nodes SET until = clock_timestamp() WHERE id = {id}"));
+        self.schema.execute(&format!(
+            "UPDATE nodes SET until = clock_timestamp() + interval '{time}' WHERE id = {id}"
+        ));
     }
 
     /// Declares a node dead, as another node does, and nobody tells it.

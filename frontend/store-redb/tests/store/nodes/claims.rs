@@ -53,9 +53,9 @@ fn the_batches_of_a_dead_node_are_claimed_once_and_completed_elsewhere() {
     let a = nodes.account(0, "a");
     let batches: BTreeSet<_> =
         (0..20).map(|n| nodes.batch(0, a, &[&format!("{n}@example.com"), "x@example.com"])).collect();
-    nodes.kill(0);
+    nodes.kill_with_lease(0);
     for node in [1, 2] {
-        assert_eq!(claim(nodes.node(node), 100), [], "its lease lasts for some seconds");
+        assert_eq!(claim(nodes.node(node), 100), [], "its lease lasts");
     }
     nodes.end_lease(0);
     let (mut claimed, mut by) = (Vec::new(), [0, 0]);

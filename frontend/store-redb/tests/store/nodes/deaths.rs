@@ -71,7 +71,7 @@ fn a_check_of_a_dead_node_can_begin_elsewhere() {
     let (first, second, third) = (nodes.new_hold(a), nodes.new_hold(a), nodes.new_hold(a));
     let begun = nodes.node(0).begin_check(check(first), now()).wait().unwrap();
     assert!(matches!(begun, Begun::Held(_)));
-    nodes.kill(0);
+    nodes.kill_with_lease(0);
     let begun = nodes.node(1).begin_check(check(second), now()).wait();
     assert_eq!(begun, Ok(Begun::UnderWay));
     nodes.end_lease(0);
