@@ -426,7 +426,7 @@ pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
             .boolean(at!(self_checks)),
         setting(Group::Checks, Scope::Server, "reuse_verdicts")
             .help("Reuse a verdict of one account for other accounts: true or false")
-            .details("Each of these accounts pays one credit for the verdict.")
+            .details("Each of these accounts pays one credit for the verdict. An `unverifiable` one is never reused.")
             .boolean(at!(reuse_verdicts)),
         setting(Group::Checks, Scope::Server, "batch_rows_max")
             .help("Maximum number of batch rows that are checked at the same time")

@@ -10,7 +10,7 @@ use crate::txn::Txn;
 use crate::withdrawn::is_withdrawn;
 use std::ops::RangeInclusive;
 use store::{AccountId, StoreError};
-use store::{AddressHash, Known, ResultRecord, StoredResult, UnixMs, Verdict, retention};
+use store::{AddressHash, Known, ResultRecord, StoredResult, UnixMs, Verdict, is_shared, retention};
 use store::{REPEAT_MS, RETENTION_SHORT_MS};
 use vault::{Place, Vault};
 
@@ -108,8 +108,8 @@ impl Results<'_> {
         self.0.expect(&mut wants);
     }
 
-    /// The newest retained verdict on an address from any account. If it was withdrawn there is none: older verdicts
-    /// may be wrong as well.
+    /// The newest retained verdict on an address from any account. If it was withdrawn or is not shared there is none: older
+    /// verdicts may be wrong as well.
     pub(crate) fn shared(
         &self,
         vault: &Vault,
@@ -126,7 +126,7 @@ impl Results<'_> {
         retained.sort_by_key(|(_, row)| std::cmp::Reverse(row.verdict_at));
         let mut opened = retained.iter().filter_map(|(key, row)| Some((open(vault, key, row)?, row)));
         let Some((verdict, row)) = opened.next() else { return Ok(None) };
-        self.stands(Some(verdict), row, row.verdict_at)
+        self.stands(is_shared(verdict.reason).then_some(verdict), row, row.verdict_at)
     }
 
     /// The verdict of a row, unless it was withdrawn.

@@ -10,7 +10,7 @@ const ADDRESS: &str = "joe@example.com";
 fn three_reasons_are_kept_for_a_day_and_the_others_for_a_week() {
     for reason in Reason::ALL {
         let keep = if [CatchAll, Unverifiable, InboxFull].contains(&reason) { DAY } else { 7 * DAY };
-        assert_eq!(retention(reason), keep);
+        assert_eq!((retention(reason), is_shared(reason)), (keep, reason != Unverifiable));
     }
 }
 

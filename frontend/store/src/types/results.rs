@@ -122,6 +122,11 @@ pub struct Settlement {
     pub result: Option<ResultRecord>,
 }
 
+/// Whether a verdict with this reason may answer other accounts. For most causes of `unverifiable`, a new check may tell more.
+pub fn is_shared(reason: Reason) -> bool {
+    reason != Reason::Unverifiable
+}
+
 /// How long a verdict with this reason is kept, in milliseconds.
 pub fn retention(reason: Reason) -> UnixMs {
     match reason {

@@ -69,6 +69,11 @@ impl Kept {
         own.filter(|stored| now < stored.checked_at + DAY && self.stands(stored))
     }
 
+    /// Whether it may answer other accounts.
+    fn is_shared(&self, stored: &Stored) -> bool {
+        stored.verdict.reason != Reason::Unverifiable && self.stands(stored)
+    }
+
     fn stands(&self, stored: &Stored) -> bool {
         let withdrawn = stored.verdict.evidence.and_then(|evidence| self.withdrawn.get(&evidence));
         withdrawn.is_none_or(|&at| at < stored.verdict_at)
@@ -287,11 +292,11 @@ impl Run {
                     Known::Own(_) => false,
                     // Of several with the same time, each may be the right one.
                     Known::Nothing => {
-                        shared.is_empty() || shared.iter().any(|one| !self.model.kept.stands(one))
+                        shared.is_empty() || shared.iter().any(|one| !self.model.kept.is_shared(one))
                     }
                     Known::Shared(found) => shared.iter().any(|one| {
                         (one.verdict, one.verdict_at) == (found.verdict, found.checked_at)
-                            && self.model.kept.stands(one)
+                            && self.model.kept.is_shared(one)
                     }),
                 };
                 assert!(fits, "{known:?} instead of one of {shared:?}");
