@@ -42,7 +42,20 @@ macro_rules! causes {
                 matches!(self, UnverifiableCause::RefusalBudget | UnverifiableCause::Outage)
             }
 
-            /// The words for people: those of the command line, the reports, the dashboard and docs/api-lists.md.
+            /// The advice to the users of a server, which repeats an answer to its account for 24 hours: so a check again is one
+            /// `when` they are over. Where there is no answer to repeat, the advice stays as it is.
+            pub fn advice_of_server(self, when: &str) -> String {
+                let advice = self.words().advice;
+                match advice.strip_prefix("check again ") {
+                    Some(time) if !self.is_free() => {
+                        let rest = time.find([',', ';', ':']).map_or("", |end| &time[end..]);
+                        format!("check again {when}{rest}")
+                    }
+                    _ => advice.to_owned(),
+                }
+            }
+
+            /// The words for people: those of the command line, the reports and the dashboard.
             pub fn words(self) -> CauseWords {
                 let (meaning, advice) = match self {
                     $(UnverifiableCause::$name => ($meaning, $advice),)*
@@ -52,6 +65,9 @@ macro_rules! causes {
         }
     };
 }
+
+/// When the server asks again about an address that it has just answered.
+pub const AFTER_REPEATS: &str = "after 24 hours";
 
 const LATER: &str = "check again later";
 const LATER_OR_DOCTOR: &str = "check again later; if most domains have this cause, run `mailprobe doctor`";
@@ -83,7 +99,7 @@ causes! {
     NotDistinguished = 37, "the mail server did not distinguish its mailboxes from others", HOUR_THEN_CATCH_ALL;
     AcceptsEverything = 38, "the mail server accepts every recipient, and refuses only after the message", AS_CATCH_ALL;
     SourceRests = 39, "not asked: the site of its mail server has blocked this machine, and mailprobe leaves it alone for some time",
-        "check again after the rest, which takes 5 minutes to 6 hours";
+        "check again after the rest of 5 minutes to 6 hours";
     NoSource = 40, "no source address of this machine reaches the mail server",
         "see `mailprobe doctor`; give mailprobe a source with IPv6, or correct the sources";
     NoSmtputf8 = 41, "the mail server takes no address with letters outside ASCII", "ask the recipient for an address in ASCII";

@@ -25,7 +25,7 @@ pub mod webhook;
 
 pub use account::{Account, SubscriptionStatus};
 pub use batch::{BatchCreated, BatchState, BatchStatus, ResultRow};
-pub use cause::{CauseWords, UnverifiableCause};
+pub use cause::{AFTER_REPEATS, CauseWords, UnverifiableCause};
 pub use detail::{Detail, Dns, Evidence, Flags};
 pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc, NOT_AVAILABLE_ON, Offender};
 pub use list::{

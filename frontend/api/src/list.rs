@@ -131,7 +131,7 @@ pub struct ListWait {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ToSchema))]
 pub struct UnverifiableAddresses {
-    /// The cause; docs/api-lists.md has the next step for each.
+    /// The cause. The description of `UnverifiableCause` has the next step for each.
     pub cause: UnverifiableCause,
     /// The number of different addresses.
     pub addresses: u64,
@@ -168,7 +168,7 @@ pub struct List {
     pub credits_required: Option<u64>,
     /// The credits that were charged so far, as the ledger has them. A part of the list, of up to 200 addresses, is charged when it
     /// ends. An `unverifiable` address is charged too, also if it was not asked about because its mail server had refused others or
-    /// had not answered; docs/api-lists.md has the exceptions.
+    /// had not answered. Only the causes `refusal_budget` and `outage` are free.
     pub credits_charged: u64,
     /// The credits that are reserved for the parts that are being checked. What is not charged when a part ends comes back.
     pub credits_reserved: u64,
@@ -251,7 +251,6 @@ pub struct BatchPage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::CauseWords;
 
     #[test]
     fn counts_are_an_object() {
@@ -268,10 +267,13 @@ mod tests {
             assert!(docs.lines().any(|line| line.starts_with(&row)), "{row}");
         }
         for cause in UnverifiableCause::ALL {
-            let (name, CauseWords { meaning, advice }) =
-                (serde_json::to_value(cause).unwrap(), cause.words());
+            let (name, meaning) = (serde_json::to_value(cause).unwrap(), cause.words().meaning);
+            let advice = cause.advice_of_server(crate::AFTER_REPEATS);
             let row = format!("| `{}` | {meaning} | {advice} |", name.as_str().unwrap());
             assert!(docs.lines().any(|line| line == row), "{row}");
+            let others = ["minutes", "an hour", "a day", "later", "the rest"];
+            let is_one = cause.is_free() || !others.iter().any(|time| advice.contains(time));
+            assert!(is_one, "more than one time: {row}");
         }
     }
 

@@ -8,7 +8,7 @@ use super::signin::EMAIL_BYTES_MAX;
 use super::{chart, page};
 use crate::problem::Problem;
 use crate::visit::Visit;
-use api::{Findings, Reason, UnverifiableCause};
+use api::{AFTER_REPEATS, Findings, Reason, UnverifiableCause};
 use checks::counters::CountedCheck;
 use checks::full::Payer;
 use checks::{fast, full};
@@ -169,16 +169,17 @@ fn result(outcome: &Outcome) -> Markup {
     }
 }
 
-/// The advice for the cause or the reason. For 24 hours, a later check gives the same answer.
+/// The advice for the cause or the reason. For 24 hours, a later check gives the same answer: the end of this time is named once.
 fn what_to_do(outcome: &Outcome) -> Markup {
-    let words = outcome.cause.map(UnverifiableCause::words);
+    let until = outcome.repeats_until.map(|until| format!("after {}", page::minute(until)));
+    let when = until.as_deref().unwrap_or(AFTER_REPEATS);
+    let advice = match outcome.cause {
+        Some(cause) => cause.advice_of_server(when),
+        None => advice(outcome.reason).to_owned(),
+    };
     html! {
-        (sentence(words.map_or(advice(outcome.reason), |words| words.advice)))
-        @if outcome.reason == Reason::Unverifiable {
-            " A new check asks again only "
-            @match outcome.repeats_until { Some(until) => { "after " (time(until)) } None => "24 hours after this answer" }
-            ", whatever shorter time is named."
-        }
-        @if words.is_some_and(|words| words.is_for_operator()) { " " (chart::FOR_OPERATOR) }
+        (sentence(&advice))
+        @if outcome.reason == Reason::Unverifiable && !advice.contains(when) { " A new check asks again only " (when) "." }
+        @if outcome.cause.is_some_and(|cause| cause.words().is_for_operator()) { " " (chart::FOR_OPERATOR) }
     }
 }

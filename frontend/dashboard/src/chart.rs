@@ -1,7 +1,7 @@
 //! Charts as SVG, each with a table of the same data. Colours come from the style. Words explain each bar too: in its title,
 //! in the legend and in the table.
 
-use api::{Reason, UnverifiableCause};
+use api::{AFTER_REPEATS, Reason, UnverifiableCause};
 use lists::Class;
 use lists::numbers::grouped;
 use lists::words::{advice, sentence, title};
@@ -202,20 +202,21 @@ pub fn causes(causes: &[(UnverifiableCause, u64)], unverifiable: u64, (ended, ho
         return html! {};
     }
     let unknown = unverifiable.saturating_sub(ended + causes.iter().map(|(_, count)| count).sum::<u64>());
-    let without = [(ended, sentence(how)), (unknown, sentence("no cause is stored"))];
+    let without =
+        [(ended, how, "Check again."), (unknown, "no cause is stored", "Check again after 24 hours.")];
     html! {
         h3 { "Unverifiable addresses by cause" }
         table.stack {
             thead { tr { th scope="col" { "Cause" } th scope="col" { "Next step" } th.number scope="col" { "Addresses" } } }
             tbody {
-                @for (words, count) in causes.iter().map(|(cause, count)| (cause.words(), count)) { tr {
-                    td.wrap data-label="Cause" { (sentence(words.meaning)) }
-                    td.wrap data-label="Next step" { (sentence(words.advice)) }
+                @for (cause, count) in causes { tr {
+                    td.wrap data-label="Cause" { (sentence(cause.words().meaning)) }
+                    td.wrap data-label="Next step" { (sentence(&cause.advice_of_server(AFTER_REPEATS))) }
                     td.number data-label="Addresses" { (grouped(*count)) }
                 } }
-                @for (count, cause) in without.iter().filter(|(count, _)| *count > 0) { tr {
-                    td.wrap data-label="Cause" { (cause) }
-                    td.wrap data-label="Next step" { "Check again." }
+                @for (count, cause, advice) in without.iter().filter(|(count, ..)| *count > 0) { tr {
+                    td.wrap data-label="Cause" { (sentence(cause)) }
+                    td.wrap data-label="Next step" { (advice) }
                     td.number data-label="Addresses" { (grouped(*count)) }
                 } }
             }
@@ -223,7 +224,7 @@ pub fn causes(causes: &[(UnverifiableCause, u64)], unverifiable: u64, (ended, ho
         @if unknown > 0 || causes.iter().any(|(cause, _)| !cause.is_free()) {
             p.soft {
                 "An unverifiable address costs as much as any other, also if it was not asked about because its mail server had refused \
-                 others or had not answered. A new check asks again only 24 hours after the answer, whatever shorter time is named."
+                 others or had not answered. A new check asks again only 24 hours after the answer."
                 @if unknown + ended > 0 || causes.iter().any(|(cause, _)| cause.is_free()) { " " (NO_REPEAT) }
             }
         }
@@ -321,6 +322,7 @@ mod tests {
             (vec![], 3, 0, true, true),
         ] {
             let shown = causes(&counts, unverifiable, (unasked, "cancelled")).into_string();
+            assert!(!shown.contains("15 minutes"), "{shown}");
             let said = (shown.contains("24 hours after"), shown.contains(NO_REPEAT));
             assert_eq!(said, (hours, exception), "{shown}");
         }

@@ -15,9 +15,13 @@ use store::credits::calendar::Iso8601;
 
 /// A time with a precision of one minute, and its zone.
 pub fn time(at: u64) -> Markup {
+    html! { time datetime=(Iso8601(at).to_string()) { (minute(at)) } }
+}
+
+/// The text of a time, to the minute.
+pub fn minute(at: u64) -> String {
     let exact = Iso8601(at).to_string();
-    let shown = exact.get(..16).unwrap_or(&exact).replace('T', " ");
-    html! { time datetime=(exact) { (shown) " UTC" } }
+    format!("{} UTC", exact.get(..16).unwrap_or(&exact).replace('T', " "))
 }
 
 /// A table with these heads, which a narrow display shows as a stack of rows. The head of a column of numbers begins with `#`.

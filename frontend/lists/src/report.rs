@@ -7,7 +7,7 @@ mod plot;
 use crate::numbers::{counted, grouped, percent};
 use crate::words::{self, sentence};
 use crate::{Class, Domains, domain_text};
-use api::{CauseWords, Reason, UnverifiableCause};
+use api::{AFTER_REPEATS, Reason, UnverifiableCause};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use plot::{Bar, bars, share_bar};
 
@@ -102,10 +102,10 @@ impl Report {
     /// Takes the causes of a number of unverifiable different addresses.
     pub fn set_causes(&mut self, causes: &[(UnverifiableCause, u64)], unverifiable: u64) {
         let rule = |&(cause, rows): &(UnverifiableCause, u64)| {
-            let CauseWords { meaning, advice } = cause.words();
+            let (meaning, advice) = (cause.words().meaning, cause.advice_of_server(AFTER_REPEATS));
             let name = serde_json::to_value(cause).unwrap_or_default();
             let rule = name.as_str().unwrap_or_default().to_owned();
-            ReportRule { rule, rows, meaning: meaning.into(), advice: advice.into() }
+            ReportRule { rule, rows, meaning: meaning.into(), advice }
         };
         let mut rules: Vec<ReportRule> = causes.iter().map(rule).collect();
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.rows));
@@ -306,6 +306,9 @@ fn unverifiable(report: &Report) -> Markup {
                     tr { td colspan="3" { "All unverifiable " (unit) } td.number { (grouped(all)) } }
                 }
             }
+            @if report.by_address {
+                p.note { "A new check repeats an answer for 24 hours. It asks about addresses without an answer (" code { "refusal_budget" } ", " code { "outage" } ")." }
+            }
         }
     }
 }
@@ -453,15 +456,18 @@ mod tests {
 
     #[test]
     fn the_causes_of_different_addresses_add_up() {
-        use UnverifiableCause::{NoConnection, RefusesMachine};
+        use UnverifiableCause::{Greylisted, NoConnection, RefusalBudget, RefusesMachine};
         let mut report = Report::default();
-        report.set_causes(&[(RefusesMachine, 1), (NoConnection, 2)], 4);
+        report.set_causes(&[(RefusesMachine, 1), (NoConnection, 4), (Greylisted, 3), (RefusalBudget, 2)], 11);
         let page = page(&report);
         for text in [
-            "may tell more</th><th class=\"number\">2</th></tr><tr><td><code>no_connection</code></td><td>The mail server accepted no connection.",
+            "may tell more</th><th class=\"number\">9</th></tr><tr><td><code>no_connection</code></td><td>The mail server accepted no connection.",
             "does not help</th><th class=\"number\">1</th></tr><tr><td><code>refuses_machine</code>",
             "No cause is stored.</td><td class=\"number\">1</td>",
-            "All unverifiable different addresses</td><td class=\"number\">4</td>",
+            "All unverifiable different addresses</td><td class=\"number\">11</td>",
+            "(greylisting).</td><td>Check again after 24 hours.</td>",
+            "in an hour.</td><td>Check again after an hour.</td>",
+            "A new check repeats an answer for 24 hours.",
             "<th>Name of the cause</th><th>Cause</th>",
         ] {
             assert!(page.contains(text), "{text}: {page}");

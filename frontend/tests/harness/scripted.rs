@@ -166,6 +166,7 @@ fn find(word: &str, tries: u32, evidence: Option<u64>) -> Result<Finding, Outage
         "blocked" => Err(over_budget(2400, Some("blocklist"))),
         "withdraw" => found(Reason::Unverifiable),
         "blocklist" => Ok(Finding { rule: "blocklist", ..found(Reason::Unverifiable)? }),
+        "greylisted" => Ok(Finding { rule: "greylisted", ..found(Reason::Unverifiable)? }),
         "silent" => {
             let finding = found(Reason::Unverifiable)?;
             Ok(Finding { rule: "no_connection", retry_after: Some(Duration::from_secs(1)), ..finding })

@@ -70,9 +70,9 @@ fn a_stored_answer_says_when_a_check_asks_again() {
     let said = check(&mut browser, "unverifiable@example.com", "full");
     let generic = "waiting does not help while mail servers refuse this machine";
     assert!(said.contains(generic) && said.contains("1 credit."), "{said}");
-    assert!(said.contains("asks again only 24 hours after this answer") && !said.contains("Cause"), "{said}");
+    assert!(said.contains("asks again only after 24 hours.") && !said.contains("Cause"), "{said}");
     // The answer of a repeat names the same cause as the first.
-    for (again, when) in [(false, "24 hours after this answer"), (true, "after 20")] {
+    for (again, when) in [(false, "after 24 hours."), (true, "after 20")] {
         let said = check(&mut browser, "blocklist@example.com", "full");
         assert_eq!(said.contains("A new check asks the mail server from "), again, "{said}");
         let cause = "Cause The mail server refuses this machine, for example because of a blocklist. \
@@ -82,6 +82,11 @@ fn a_stored_answer_says_when_a_check_asks_again() {
             "{said}"
         );
         assert!(!said.contains("heck again"), "{said}");
+        let said = check(&mut browser, "greylisted@example.com", "full");
+        assert!(
+            said.contains(&format!("Advice Check again {when}")) && !said.contains("15 minutes"),
+            "{said}"
+        );
     }
 }
 

@@ -89,6 +89,7 @@ fn a_running_list_says_what_it_has_found_and_what_it_waits_for() {
     let page = upload(&mut browser, "list.csv", content.as_bytes(), "");
     let path = page.path.clone();
     let page = wait(&mut browser, &path, "Cost");
+    page.says("hours 0, free: they get their earlier answers, and no mail server is asked about them");
     browser.press(&page, &format!("{path}/start"));
     let sum = |value: &Value| value.as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>();
     let (mut seen, mut has_waited) = (Value::Null, false);
@@ -130,11 +131,11 @@ fn a_running_list_says_what_it_has_found_and_what_it_waits_for() {
     page.says("8 rows: 6 different addresses, 1 duplicate, 1 without an address.");
     page.says("4 credits charged; 2 addresses were free: 1 not answered in an outage of the service; 1 not asked because the budget")
         .says("Act on the cause: waiting does not help while mail servers refuse this machine")
-        .says("Unverifiable addresses by cause Cause Next step Addresses The mail server accepted no connection.")
+        .says("Unverifiable addresses by cause Cause Next step Addresses The mail server accepted no connection. Check again after 24")
         .says("No cause is stored");
     browser
         .get(&format!("{path}/report"))
-        .says("no_connection The mail server accepted no connection.")
+        .says("no_connection The mail server accepted no connection. Check again after 24 hours; if")
         .says("All unverifiable different addresses 4");
     browser.get("/lists").says("Different addresses Different addresses checked State").says("6 6 completed");
     assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 5_000 - 4);

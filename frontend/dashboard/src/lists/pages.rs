@@ -264,7 +264,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                         dt { "Rows with an address" } dd { (grouped(list.addresses)) }
                         dt { "Different addresses" } dd { (grouped(list.to_check())) }
                         dt { "Rows with a duplicate" } dd { (grouped(duplicates)) ", free" }
-                        dt { "Different addresses checked within 24 hours" } dd { (grouped(list.known)) ", free" }
+                        dt { "Different addresses checked within 24 hours" } dd { (grouped(list.known)) ", free: they get their earlier answers, and no mail server is asked about them" }
                         dt { "Rows without an address" } dd { (grouped(list.rows - list.addresses)) ", free" }
                         dt { "Cost" } dd { strong { "about " (grouped(list.price())) " credits" } "; the account has " (grouped(credits)) "." @if let Some(found) = &list.found { " The cost is as of " (time(found.read_at)) ", when the list was read." } }
                     }

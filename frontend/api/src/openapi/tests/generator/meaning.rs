@@ -1,7 +1,8 @@
 //! The meaning of reasons and error codes, as tables in the description. The matches are exhaustive, so that a new
 //! value needs a text.
 
-use crate::{ErrorCode, Reason};
+use crate::{AFTER_REPEATS, ErrorCode, Reason, UnverifiableCause};
+use serde_json::json;
 use std::fmt::Write;
 
 /// A table of reasons in Markdown.
@@ -10,6 +11,19 @@ pub fn of_reasons(reasons: &[Reason]) -> String {
     for reason in reasons {
         let deliverable = reason.deliverable().map_or("null".to_owned(), |it| it.to_string());
         let _ = write!(text, "\n| `{}` | {deliverable} | {} |", reason.as_str(), meaning_of_reason(*reason));
+    }
+    text
+}
+
+/// A table of causes with their next steps in Markdown.
+pub fn of_causes() -> String {
+    let mut text = " A new check repeats the answers of the last 24 hours. It asks about an address that has no answer: with \
+        `refusal_budget` or `outage`, or left unanswered by a cancelled list or batch. mailprobe's commands and options are for \
+        the operator of the server.\n\n| cause | meaning | next step |\n| --- | --- | --- |"
+        .to_owned();
+    for cause in UnverifiableCause::ALL {
+        let (name, advice) = (json!(cause), cause.advice_of_server(AFTER_REPEATS));
+        let _ = write!(text, "\n| `{}` | {} | {advice} |", name.as_str().unwrap(), cause.words().meaning);
     }
     text
 }

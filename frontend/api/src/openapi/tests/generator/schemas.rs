@@ -3,8 +3,8 @@
 use super::meaning;
 use crate::{
     Account, BatchBody, BatchCreated, BatchPage, Checks, DeliveryList, Detail, ErrorBody, ErrorCode, List,
-    ListBody, ListPage, NOT_AVAILABLE_ON, Reason, VerifyBody, Webhook, WebhookBody, WebhookChangeBody,
-    WebhookList, WebhookTested,
+    ListBody, ListPage, NOT_AVAILABLE_ON, Reason, UnverifiableCause, VerifyBody, Webhook, WebhookBody,
+    WebhookChangeBody, WebhookList, WebhookTested,
 };
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -33,6 +33,7 @@ pub fn add_all(schemas: &mut Map<String, Value>) {
     add::<ErrorBody>(schemas);
     add::<ErrorCode>(schemas);
     add::<Reason>(schemas);
+    describe::<UnverifiableCause>(schemas, &meaning::of_causes());
     describe::<Reason>(schemas, &meaning::of_reasons(&Reason::ALL));
     describe::<ErrorCode>(schemas, &meaning::of_errors(&ErrorCode::ALL));
 }
