@@ -50,8 +50,8 @@ pub struct EngineConfig {
     pub tickets_max: usize,
     /// The lists that checks use: those of the operator and the built-in ones.
     pub lists: SharedLists,
-    /// The secret of this installation: 32 random bytes. It is the key of the keyed hashes that leave the engine. The names of
-    /// control recipients are made from it too, and stay the same for a domain and a day.
+    /// The secret of this installation: 32 random bytes. It is the key of the keyed hashes that leave the engine. The name of the
+    /// control recipient of a domain is made from it too, and changes once a day.
     pub installation: [u8; 32],
     /// The counts of refused recipients of an earlier run with the same secret, from [`crate::Engine::refusals`].
     pub refusals: Vec<KeptRefusals>,

@@ -68,7 +68,7 @@ impl<T> Inbox<T> {
         }
         let deadline = Instant::now() + timeout;
         // If the owner parked at once, the next item would wake it: a system call for the producer, and a context switch. After
-        // this sleep, several items may wait.
+        // this sleep, several items may be waiting.
         std::thread::sleep(GATHERING.min(timeout));
         if let Some(item) = self.queue.pop() {
             return Some(item);

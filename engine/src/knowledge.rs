@@ -123,8 +123,8 @@ struct Known {
     /// When a session last showed `finding`. If none has yet, when this entry was made.
     at: Instant,
     /// How many sessions in a row showed the clear finding in `finding`, each within an hour of the previous one. The count stops
-    /// at 2. A session without a clear finding neither counts nor breaks the row. 1 for an unclear finding, and 0 if no session has
-    /// shown anything yet.
+    /// at 2. A session without a clear finding leaves the count as it is. 1 for an unclear finding, and 0 if no session has shown
+    /// anything yet.
     sessions: u8,
     /// Set after a contradiction between sessions, or a change of the host in a session: until this instant, no accepted recipient
     /// is answered because of `finding`.
@@ -321,9 +321,9 @@ impl Knowledge {
     }
 
     /// Records that the host now refuses its known mailbox. True if the mailbox was proven: then the host has changed, and the
-    /// mailbox stays known, so that other sessions notice the change too. An unproven mailbox may never have existed, so it is
-    /// forgotten within ten minutes. Also false if the known mailbox is another address: another session may have recorded a newer
-    /// one before this reply arrived, or the refused address is a canary, which is recorded only once it is accepted.
+    /// mailbox stays known, so that other sessions notice the change too. False if it was unproven: it may never have existed, so
+    /// it is forgotten within ten minutes. Also false if the known mailbox is another address: another session may have recorded a
+    /// newer one before this reply arrived, or the refused address is a canary, which is recorded only once it is accepted.
     pub(crate) fn on_mailbox_refused(&mut self, host: &Rc<str>, address: &str, now: Instant) -> bool {
         let Some(known) = self.mailbox_mut(host, address) else { return false };
         let proven = known.proven;

@@ -141,7 +141,7 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
         if let Some(busy) = machine::thread_time() {
             face.busy_us.store(busy.as_micros() as u64, Ordering::Relaxed);
         }
-        // The end of the shard has set the heartbeat to its last value, which must stay.
+        // A shard that ended has set the heartbeat to `u64::MAX`, which must stay.
         if face.heartbeat.swap(alive, Ordering::Relaxed) == u64::MAX {
             face.heartbeat.store(u64::MAX, Ordering::Relaxed);
             return;

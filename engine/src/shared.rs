@@ -74,9 +74,9 @@ impl Shared {
         &self.shards[index]
     }
 
-    /// The shard that asks the hosts of a domain. All hosts of a site are asked by one shard, so that the shard can keep the
+    /// The shard that asks the hosts of a domain. All hosts of a site are asked by one shard, so that the shard can enforce the
     /// ceiling of the site exactly and without a lock. One core can do far more than a ceiling allows. The profile `lab` has no
-    /// ceiling to keep. There the domains of a site are spread over all shards, and so are the works of a domain with many works.
+    /// ceiling. There the domains of a site are spread over all shards, and so are the works of a domain with many works.
     pub(crate) fn owner_of(&self, plan: &Plan, domain: &Domain) -> &ShardFace {
         if self.config.pace != Pace::Lab {
             return self.shard_of(&plan.site);

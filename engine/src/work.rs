@@ -65,7 +65,7 @@ pub(crate) struct WorkState {
     latest_reply: Option<Box<Observation>>,
     /// The finding that becomes the answer if no better one is made.
     pub(crate) fallback: Finding,
-    /// Set if the cause of the fallback may be temporary: the delay after which another try may give more.
+    /// Set if the cause of the fallback may be temporary: the delay after which another try may give a better answer.
     again: Option<Duration>,
     /// Whether the work has been tried again from the start ([`Work::begin_anew`]).
     asked_again: bool,
@@ -316,8 +316,9 @@ impl Work {
         self.fallback.observed = self.observation(host, reply);
     }
 
-    /// Says when the cause of the fallback will probably have passed: after this delay, another try from the start may give more.
-    /// `None`: another try would not help. Call this after the fallback was set, because setting it forgets an earlier delay.
+    /// Says when the cause of the fallback will probably have passed: after this delay, another try from the start may give a
+    /// better answer. `None`: another try would not help. Call this after setting the fallback, because setting it forgets an
+    /// earlier delay.
     pub(crate) fn set_again(&mut self, after: Option<Duration>) {
         self.again = after;
     }
@@ -343,8 +344,8 @@ impl Work {
         Some(after)
     }
 
-    /// Called when a session begins to hold an answer about the address, which it does until later replies prove it. Counts the
-    /// work for the client, if it is not counted yet.
+    /// Called when a session begins to hold an answer about the address, because only later replies can prove it. Counts the work
+    /// for the client, if it is not counted yet.
     pub(crate) fn on_held(&mut self) {
         if !std::mem::replace(&mut self.was_held, true) {
             self.client.held_so_far.fetch_add(1, Ordering::Relaxed);

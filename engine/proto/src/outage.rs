@@ -6,10 +6,10 @@
 //! makes an outage begin or end a moment too early or too late.
 //!
 //! One dead host is never an outage, and neither are dead hosts among live ones. An outage of connections needs failures at
-//! [`OUTAGE_SITES_MIN`] sites (a site: all mail hosts of one operator) within [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] from the
-//! first failure on without a successful connection. The outage ends when a mail server is reached, or when no connection has
-//! failed for [`OUTAGE_WINDOW`]. Until then, mailprobe tries one address in each [`OUTAGE_TRY_INTERVAL`], and answers all others
-//! at once, without a verdict.
+//! [`OUTAGE_SITES_MIN`] sites (a site: all mail hosts of one operator) within [`OUTAGE_WINDOW`], and no successful connection for
+//! [`OUTAGE_SILENCE`] after the first failure. The outage ends when a mail server is reached, or when no connection has failed for
+//! [`OUTAGE_WINDOW`]. Until then, mailprobe tries one address in each [`OUTAGE_TRY_INTERVAL`], and answers all others at once,
+//! without a verdict.
 
 use crate::dns::denials::Denials;
 use crate::dns::window::Window;
@@ -110,7 +110,7 @@ pub struct Connections {
     down: AtomicBool,
     /// Number of outages that have ended.
     ended: AtomicU32,
-    /// When the next attempt of an outage may be made, in milliseconds.
+    /// When the next attempt to reach a mail server during an outage may be made, in milliseconds.
     try_at: AtomicU64,
 }
 
@@ -177,7 +177,7 @@ impl Connections {
         self.are_down(now)
     }
 
-    /// Declares an outage, if there is one now. The first attempt of the outage may be made at `try_at`.
+    /// Declares an outage, if there is one now. The first attempt to reach a mail server during the outage may be made at `try_at`.
     fn judge(&self, now: u64, try_at: u64) {
         let failing_since = self.failing_since.load(Relaxed);
         let silent = failing_since != 0 && now.saturating_sub(failing_since) >= millis(OUTAGE_SILENCE);

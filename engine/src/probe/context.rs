@@ -151,9 +151,9 @@ impl ProbeContext<'_> {
         Context { trusted: self.group.is_trusted(), known, no_postmaster }
     }
 
-    /// Whether refusals in a session without an accept do not count, because the host may refuse everyone. They do not count if the
-    /// host has changed its behaviour within the last hour and its operator is not trusted. In addition, the refusal must be that
-    /// of a single check (`single`), or `in_a_row` must exceed the number of refusals that the site allows in a session.
+    /// Whether refusals in a session without an accept do not count, because the host may refuse everyone. They do not count if all
+    /// of this is true: the host has changed its behaviour within the last hour; its operator is not trusted; and the refusal is
+    /// that of a single check (`single`), or `in_a_row` exceeds the number of refusals that the site allows in a session.
     pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
         let changed = self.asking.knowledge.borrow().has_changed(&self.route().host, self.now);
         let allowed = || self.group.site.state().pace.errors_allowed();

@@ -102,8 +102,8 @@ pub(super) fn session_refused(context: &ProbeContext<'_>, closure: &Closure) {
 }
 
 /// Acts on the end of a session during a transaction about works. Works without a reply go back to the front of the queue. But if
-/// the first of them may have caused the end (`effects.suspect`), this work goes behind the waiting works of its owner. It is
-/// answered instead if this has happened too often, or if its deadline has passed.
+/// the first of them may have caused the end (`effects.suspect`), this work goes behind the waiting works of the same account
+/// (`Work::owner`). It is answered instead if this has happened too often, or if its deadline has passed.
 pub(super) fn cut_off(context: &ProbeContext<'_>, closure: &Closure, tally: &Tally) {
     let (group, effects) = (context.group, effects_of_end(context, closure, tally));
     let suspect = effects.suspect.and_then(|_| context.works().in_flight.take_first());
@@ -205,8 +205,8 @@ pub(super) fn slow_down(context: &ProbeContext<'_>, said: &Classification) {
 }
 
 /// Acts on a transaction that has taken too long. The server probably hangs at the first work without a reply. This work goes
-/// behind the waiting works of its owner and has transactions of its own from now on. After [`RETURNS_MAX`] returns it is answered.
-/// The other works go back to the front of the queue. Works with a deadline that has passed are answered instead.
+/// behind the waiting works of the same account and has transactions of its own from now on. After [`RETURNS_MAX`] returns it is
+/// answered. The other works go back to the front of the queue. Works with a deadline that has passed are answered instead.
 pub(super) fn out_of_time(context: &ProbeContext<'_>) {
     let (group, now) = (context.group, context.now);
     let mut suspect = context.works().in_flight.take_first();

@@ -158,8 +158,8 @@ pub(super) fn accepted(
     }
 }
 
-/// Answers an accepted work as unverifiable, because earlier sessions got no clear reply to the control recipient lately, and it is
-/// too soon to ask again. `control` is the unclear reply. `None` if the sessions ended without a reply.
+/// Answers an accepted work as unverifiable, because recent sessions got no clear reply about the control recipient, and it is too
+/// soon to ask again. `control` is the unclear reply. `None` if the sessions ended without a reply.
 fn settle_remembered(context: &ProbeContext<'_>, mut work: Work, control: Option<&UnclearControl>) {
     let unproven = on_unproven_accept(control.map(|control| &control.said));
     let host = &context.route().host;
@@ -282,8 +282,8 @@ pub(super) fn in_words(said: &Classification) -> String {
 }
 
 /// Acts on the refusal of MAIL, which is about us or the host and not about a recipient. The works of the transaction are put back,
-/// or answered after too many returns. `utf8`: the transaction needed SMTPUTF8, which may be the cause. True if the session should
-/// end, because the server wants us to wait and would give the next MAIL the same reply.
+/// or answered after too many returns. Returns true if the session should end, because the server wants us to wait and would give
+/// the next MAIL the same reply. `utf8`: the transaction needed SMTPUTF8, which may be the cause.
 pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: bool, reply: &Reply) -> bool {
     let (Place { asking, group, .. }, now) = (**context, context.now);
     let said = classify(&context.view(Stage::Mail, reply, None));

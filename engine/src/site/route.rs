@@ -11,8 +11,8 @@
 //!   to EHLO or to MAIL, a reply that is not SMTP, one of several facts below, or a rest of the source at the site
 //! - a host that offers TLS but cannot do it: `plain_only`
 //! - a push-back of the site, and a short wait after a failed connection: `resting`
-//! - refusals of the whole session at RCPT: `refused`, `repeated_rule`; ends of sessions with the reply that we are not wanted:
-//!   `warnings`
+//! - refusals of the whole session at RCPT: `refused`, `repeated_rule`; sessions that the host ended with a reply that says that we
+//!   are not wanted: `warnings`
 //! - blanket refusals, of the whole host or of one domain: `refused_alike`, `shut_domains` (the rules are in `alike.rs`)
 //! - a change in how the host treats unknown recipients: `changes`
 //!
@@ -73,8 +73,8 @@ pub(crate) struct RouteState {
     refused_alike: Option<RefusedAlike>,
     /// Domains that the host is not asked about for a time, because it refused many of their recipients in the same way.
     shut_domains: ShutDomains,
-    /// How often the host has ended sessions with the reply that we are not wanted since it last accepted a recipient. While the
-    /// site has a pause, further sessions that end in this way are not counted.
+    /// How often the host has ended a session with a reply that says that we are not wanted, since it last accepted a recipient.
+    /// While the site has a pause, further sessions that end in this way are not counted.
     warnings: u8,
     /// Sessions in a row in which the host changed the way in which it accepts or refuses recipients.
     changes: u8,
@@ -157,8 +157,8 @@ impl RouteState {
         self.refused = Some(rule);
     }
 
-    /// The host ended a session with the reply that we are not wanted. Returns true if that has happened at least `least` times
-    /// since the host last accepted a recipient.
+    /// The host ended a session with a reply that says that we are not wanted. Returns true if that has happened at least `least`
+    /// times since the host last accepted a recipient.
     pub(crate) fn on_warning(&mut self, least: u8) -> bool {
         self.warnings = self.warnings.saturating_add(1);
         self.warnings >= least
@@ -207,7 +207,8 @@ impl RouteState {
     }
 
     /// The rule of the latest equal refusals since the last clear reply, if a later check would get the same refusal until somebody
-    /// removes the cause. One refusal is enough, because the rule only names the cause of a wait.
+    /// removes the cause. One refusal is enough, because the rule decides nothing: it only tells the caller why the budget is used
+    /// up.
     pub(crate) fn refusal_of_us(&self) -> Option<&'static str> {
         self.refused_alike.as_ref().map(RefusedAlike::rule).filter(|rule| !may_tell_more(rule))
     }
