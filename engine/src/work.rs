@@ -311,9 +311,11 @@ impl Work {
 
     /// Like [`Work::set_fallback`], but for a host that gave no reply about the address. A later check may ask it after
     /// [`ROUTE_DOWN`]. `reply` is the reply because of which the host was not asked, such as its greeting, if there was one.
+    /// If another host gave a temporary reply, the work is still tried again because of it.
     pub(crate) fn set_fallback_at(&mut self, host: &str, reply: Option<ObservedReply>, rule: &'static str) {
+        let again = self.again;
         self.set_fallback(rule, Some(ROUTE_DOWN));
-        self.fallback.observed = self.observation(host, reply);
+        (self.again, self.fallback.observed) = (again, self.observation(host, reply));
     }
 
     /// Says when the cause of the fallback will probably have passed: after this delay, another try from the start may give a
