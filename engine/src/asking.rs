@@ -134,8 +134,8 @@ impl Asking {
     }
 
     /// A control recipient of the domain: a recipient that does not exist. Its name is the same until the end of the day (UTC),
-    /// because servers remember recipients for greylisting and address verification. Each installation uses other names. `second`:
-    /// a name of another shape.
+    /// because servers remember recipients for greylisting and address verification. Each installation uses different names.
+    /// `second`: a name of another shape.
     pub(crate) fn control_recipient(&self, domain: &Domain, second: bool, now: Instant) -> String {
         let secret = &self.shared().config.installation;
         let lasts_s = if planted(Fault::ManyControls) { 60 } else { DAY_S };
@@ -195,8 +195,8 @@ impl Asking {
     }
 
     /// Answers a row of a list or batch without a question if its first usable route is not resting, and the host of this route is
-    /// known to accept every recipient of the domain ([`Knowledge::needs_no_question`]). Returns every other work, and each address
-    /// that needs SMTPUTF8.
+    /// known to accept every recipient of the domain ([`Knowledge::needs_no_question`]). Returns any other work, and any work with
+    /// an address that needs SMTPUTF8.
     pub(crate) fn answer_if_known_catch_all(&self, group: &Group, work: Work, now: Instant) -> Option<Work> {
         if !group.state().catch_alls || work.address.needs_smtputf8() {
             return Some(work);
@@ -207,8 +207,8 @@ impl Asking {
         }
     }
 
-    /// Answers a row of a list or batch without a question if this host is known to accept every recipient of the domain. Returns
-    /// every other work.
+    /// Answers a row of a list or batch without a question if this host is known to accept every recipient of the domain. Otherwise
+    /// returns the work.
     pub(crate) fn answer_if_known_catch_all_at(
         &self,
         host: &Rc<str>,

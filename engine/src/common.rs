@@ -47,7 +47,7 @@ impl Common {
     }
 
     /// Gives up the present try of a work. The work waits for another try if this may bring a better answer, enough time is left,
-    /// and the work has not used up its further try ([`Work::begin_anew`]). Otherwise the work is answered with what is known.
+    /// and the work has not yet had its one extra try ([`Work::begin_anew`]). Otherwise the work is answered with what is known.
     pub(crate) fn give_up(&self, mut work: Work, now: Instant) {
         match work.begin_anew(now) {
             Some(after) => {

@@ -15,8 +15,7 @@ const FAR: [SocketAddr; 2] = [
 /// Parses an EHLO name from the configuration: a domain or an address literal. Returns a domain in A-labels and lower case, or a
 /// literal in its usual spelling.
 ///
-/// # Errors
-/// The fault of the text, and the forms that are accepted.
+/// # Errors What is wrong with the text, and the forms that are accepted.
 pub(crate) fn parse(text: &str) -> Result<String, String> {
     if let Some(inside) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         let tagged = inside.get(..5).filter(|tag| tag.eq_ignore_ascii_case("IPv6:")).map(|_| &inside[5..]);

@@ -5,7 +5,7 @@
 //!   control recipient too, an accept of another recipient shows nothing.
 //! - For each host: its *known mailbox*, which the host accepted within the last 70 minutes. If the host later refuses this
 //!   mailbox, the host may refuse everyone.
-//! - For each host: the numbers of single checks that it accepted and refused lately, and the time at which the host last changed
+//! - For each host: the numbers of single checks that it recently accepted and refused, and the time at which the host last changed
 //!   its behaviour.
 //!
 //! `site/route.rs` records how a host treats connections and sessions, and [`engine_proto::pace`] the limits of a site.

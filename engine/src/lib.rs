@@ -29,7 +29,7 @@
 //! 2. The *home shard* is selected by a hash of the domain. The lists decide about spam traps and disposable domains (`verify.rs`).
 //!    For other works, one *walk* for each domain asks DNS for the hosts and their IP addresses (`walk.rs`); its result is kept for
 //!    a minute (`walks.rs`). The shard answers the work if the domain takes no mail, if it has only IPv6 hosts and we have no IPv6,
-//!    if the resolvers are out of order, or if 256 patient works wait for the walk already. Other failures of DNS: step 7.
+//!    if the resolvers are out of order, or if it is patient and 256 others wait for the walk. Other failures of DNS: step 7.
 //! 3. The result of the walk is a *plan*: the *site* (the hosts of one operator), the *group* (the domains of the site that have
 //!    the same hosts) and the *routes* (the IP addresses of these hosts). The work goes to the shard that owns the site.
 //! 4. The group has one *source*: one of our IP addresses, or a proxy (without configuration, the kernel's choice). A work waits in
@@ -38,20 +38,20 @@
 //! 5. A *session* is one SMTP connection (`probe.rs`). After three failed connections in a row, a route is left out for a minute
 //!    (after one, if only single checks wait). A session takes works out of the queue, reserves room in the budget, and sends RCPT
 //!    for each, except for works that earlier replies of the host already decide. Some replies to RCPT decide at once. Most
-//!    accepts, and most refusals of patient works, are *held* until a *checkpoint*. If a single check is held, it follows the
-//!    present transaction. Otherwise it comes once 20 to 320 replies are held, or when the session runs out of works or room. The
-//!    checkpoint asks, if the held replies need it, about a *control recipient* that does not exist (does the domain accept
-//!    everyone?), or a *known mailbox* that the host accepted lately (does it now refuse everyone?). Then each held work is
-//!    answered, put back, or begins anew. If the connection is lost, works that need a proof are put back, the others are answered.
+//!    accepts, and most refusals of patient works, are *held* until a *checkpoint*. If a single check is held, the checkpoint
+//!    follows the present transaction. Otherwise it comes once 20 to 320 replies are held, or when the session runs out of works or
+//!    room. The checkpoint asks, if the held replies need it, about a *control recipient* that does not exist (does the domain
+//!    accept everyone?), or about a *known mailbox* that the host accepted recently (does it now refuse everyone?). Then each held
+//!    work is answered, put back, or begins anew. If the connection is lost, works that need a proof are put back.
 //! 6. A work is *put back* for the next transaction if this one is full; for another host if this host gives no clear answer; or
-//!    for another session if the site is busy, the session ended or the reply has no proof (at most four times).
-//! 7. A work *begins anew* if DNS gave no answer, if no host is left and the last failure was a temporary reply (not greylisting),
-//!    or if the control recipient of an accepted work got such a reply. After 1 to 31 s, the shard sends the work to step 2
+//!    for another session if the site is busy, the session ended or the reply has no proof (after a reply, at most four times).
+//! 7. A work *begins anew* if DNS gave no answer, if no host is left and the last reply was a temporary one (not greylisting), or
+//!    if the control recipient of an accepted work got such a reply. After 1 to 31 s, the shard sends the work to step 2
 //!    (`common.rs`). This happens once, and again only because of the control recipient; never if the wait would be too long.
 //! 8. The [`Answer`] is a [`Finding`] if a list, DNS, a reply or the knowledge of the host decides. Otherwise it is the *fallback*
-//!    of the work, which is a finding too: `unverifiable`, with the rule of its last failure since step 2. An [`Outage`] says
-//!    nothing about the address. It is the answer if the resolvers, our network or the source are out of order, if patient work
-//!    finds no room at its walk or site, if the budget is used up, or if the engine stops.
+//!    of the work, which is a finding too: `unverifiable`, with the rule of its last failure (step 3 forgets earlier ones). An
+//!    [`Outage`] says nothing about the address. It is the answer if the resolvers, our network or the source are out of order, if
+//!    patient work finds no room at its walk or site, if the budget is used up, or if the engine stops.
 //!
 //! Until its answer, a work belongs to an inbox, to the walk that it waits for, to the queue of its group (`queue.rs`), to the site
 //! while a session asks about it or holds it (`in_flight.rs`, `site/held.rs`), or to the shard on which it waits for step 7. About
@@ -227,7 +227,7 @@ pub enum Outage {
     OverBudget {
         /// Submit the address again after this time.
         after: Duration,
-        /// The rule by which a host of the site lately refused recipients because of us, if there is one. Such refusals count in
+        /// The rule by which a host of the site recently refused recipients because of us, if there is one. Such refusals count in
         /// the budget, and a later check will get them again unless the cause is removed.
         refused_us: Option<&'static str>,
     },
@@ -318,7 +318,7 @@ impl Engine {
         Engine::launch(config, runtime::run)
     }
 
-    /// As [`Engine::start`]. Each shard has a thread, on which `run` runs the shard.
+    /// Does what [`Engine::start`] does. Each shard has a thread, on which `run` runs the shard.
     fn launch(
         mut config: EngineConfig,
         run: impl Fn(Flavor, ShardMain) -> io::Result<()> + Copy + Send + 'static,

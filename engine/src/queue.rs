@@ -6,8 +6,8 @@
 //! have the same domain, the first work is followed by others of its owner and domain instead. A class that was passed over
 //! [`QUEUE_PASSED_MAX`] times while works of it waited gets the next turn.
 //!
-//! Works wait in *lanes*. All works of a lane have tried the same routes, so the lanes show, without a look at each work, whether a
-//! route has work, and whether a work has a route left. There are few lanes, because routes are tried in order. Works at which a
+//! Works wait in *lanes*. All works of a lane have tried the same routes, so the lanes show whether a route has work, and whether a
+//! work has a route left, without looking at each work. There are few lanes, because routes are tried in order. Works at which a
 //! session hung (`suspect`) are asked about alone, and have lanes of their own.
 //!
 //! A lane contains the numbers of its works. If a work is taken out of turn, for example at its deadline, its number stays in the
@@ -45,7 +45,7 @@ pub(crate) struct Queue {
     next: u64,
     /// The search for a lane begins at this index, modulo the number of lanes. Each transaction adds one to the index.
     turn: usize,
-    /// For each class, how often in a row it was passed over although works of it waited.
+    /// For each class, how many times in a row it was passed over although some of its works waited.
     passed: [u8; CLASSES],
 }
 

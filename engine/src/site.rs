@@ -7,7 +7,7 @@
 //! Everything that changes, except the quota, is in [`SiteState`], in one `RefCell` behind [`Site::state`]. It contains a
 //! [`GroupState`] for each group, and each [`GroupState`] contains a [`RouteState`] for each route. The works of sessions
 //! ([`SessionWorks`]) are there too, so that the periodic sweep of the shard can answer them at their deadlines. A borrow of the
-//! state lasts for one statement, or for one method that does not borrow it again, and never over an `.await`.
+//! state is held for one statement, or for one method that does not borrow it again, and never across an `.await`.
 //!
 //! The methods of a group are of four kinds:
 //!
@@ -153,9 +153,10 @@ impl GroupState {
     }
 
     /// Whether a single check arrived at least [`STUCK_AFTER`] ago and still waits, while all sessions wait for replies about other
-    /// recipients. Without another session, it may wait long, because a server may take a minute for one reply. The result is false
-    /// if any session does not wait for replies. This includes a session that is being opened, so a host without a greeting does
-    /// not get more and more sessions. It is also false if there is no session, or if there are [`STUCK_SESSIONS_MAX`] or more.
+    /// recipients. Without another session, it may have to wait a long time, because a server may take a minute for one reply. The
+    /// result is false if any session does not wait for replies. This includes a session that is being opened, so a host without a
+    /// greeting does not get more and more sessions. It is also false if there is no session, or if there are
+    /// [`STUCK_SESSIONS_MAX`] or more.
     fn is_stuck(&self, now: Instant) -> bool {
         if self.open == 0 || self.open != self.busy || self.open >= STUCK_SESSIONS_MAX {
             return false;
@@ -195,8 +196,9 @@ impl Site {
     }
 
     /// Admits a patient work, or returns it as `Err` if the site is full. `tickets_max`: how many works the whole engine may have.
-    /// A single check, or a work that is admitted already, is returned as it is. If the site is silent, the deadline is at most
-    /// [`BULK_PATIENCE`] after the silence began, or [`SITE_LAST_TRY`] from now if that is later.
+    /// A single check, or a work that is admitted already, is returned as it is. If the site has given no answer about a recipient
+    /// since it was first asked or pushed back, the deadline is at most [`BULK_PATIENCE`] after that moment, or [`SITE_LAST_TRY`]
+    /// from now if that is later.
     pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
         let any = planted(Fault::Break(Invariant::AdmittedHere));
         let is_here = work.admission.as_ref().is_some_and(|admission| any || self.quota.has(admission));

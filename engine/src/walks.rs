@@ -194,7 +194,8 @@ impl Walks {
             self.forget(now);
         }
         if !has_room(self) {
-            // Not enough results were too old, so all are dropped. The DNS cache still has most of the answers.
+            // Dropping the expired results did not make enough room, so all results are dropped. The DNS cache still has most of
+            // the answers.
             self.known.clear();
             self.bytes = 0;
         }

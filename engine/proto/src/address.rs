@@ -1,5 +1,5 @@
-//! Mail addresses: the `Mailbox` of RFC 5321 4.1.2. The local part may have UTF-8 (RFC 6531 3.3), and the domain may be in Unicode
-//! (UTS 46).
+//! Mail addresses: the `Mailbox` of RFC 5321 4.1.2. The local part may contain characters beyond ASCII, in UTF-8 (RFC 6531 3.3),
+//! and the domain may be in Unicode (UTS 46).
 //!
 //! Some forms are refused although an RFC allows them:
 //! - address literals and domains of one label, because no public mailbox has such an address;

@@ -127,7 +127,7 @@ const _: () = assert!(DNS_DATAGRAM_BYTES >= DNS_UDP_PAYLOAD_BYTES as usize);
 pub const DNS_PORTS: usize = 16;
 /// Most questions over one socket. After that, a socket with another port replaces it.
 pub const DNS_PORT_USES_MAX: u32 = 2_000;
-/// How long one socket is used at most.
+/// The longest time for which one socket is used.
 pub const DNS_PORT_LIFE: Duration = Duration::from_secs(60);
 /// How long a socket is not read after an error.
 pub const DNS_PORT_ERROR_PAUSE: Duration = Duration::from_millis(10);
@@ -144,8 +144,8 @@ pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(4);
 pub const DNS_TCP_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a DNS question may take in all, from its first datagram.
 pub const DNS_TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
-/// Number of rounds over all resolvers for one question. In each round, a resolver gets one turn, unless the lookup has given it
-/// up.
+/// Number of rounds over all resolvers for one question. In each round, each resolver gets one turn, unless the lookup has given up
+/// on it.
 pub const DNS_ROUNDS: u32 = 5;
 /// A resolver that has replied REFUSED to a question this number of times is not asked that question again. One such reply is not
 /// enough, because dnsmasq says REFUSED while it has too many questions under way.
@@ -165,7 +165,7 @@ const _: () = assert!(DNS_TRY_TIMEOUT.as_millis() <= DNS_TRY_TIMEOUT_MAX.as_mill
 const _: () = assert!(DNS_TRY_TIMEOUT_MAX.as_millis() < DNS_TOTAL_TIMEOUT.as_millis());
 const _: () = assert!(DNS_TCP_TIMEOUT.as_millis() < DNS_TOTAL_TIMEOUT.as_millis());
 
-/// The initial window: how many questions may be under way at a resolver at first. Even resolvers for a household take 64 and more.
+/// The initial window: how many questions may be under way at a resolver at first. Even household resolvers take 64 or more.
 pub const DNS_WINDOW_INITIAL: u32 = 32;
 /// The smallest window, in questions. Losses do not reduce it further.
 pub const DNS_WINDOW_MIN: u32 = 8;
@@ -277,8 +277,8 @@ pub const GROUPS_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const SHARD_CACHE_BYTES_MIN: usize = 256 * 1024;
 /// How long a group without work is kept after its last session, or after its beginning if it had none.
 pub const GROUP_IDLE: Duration = Duration::from_secs(120);
-/// Like [`GROUP_IDLE`], but for a group of which nothing was learned: neither about its site, nor about its hosts and domains. This
-/// is a little longer than [`SESSION_IDLE`].
+/// Like [`GROUP_IDLE`], but for a group about which nothing was learned: nothing about its site, its hosts or its domains. This is
+/// a little longer than [`SESSION_IDLE`].
 pub const GROUP_IDLE_FRESH: Duration = Duration::from_secs(5);
 
 const _: () = assert!(SESSION_IDLE.as_secs() < GROUP_IDLE_FRESH.as_secs());
@@ -299,9 +299,9 @@ pub const HANGUPS_MAX: u8 = 10;
 pub const WARNINGS_MAX: u8 = 3;
 /// If a host changed its behaviour in this number of sessions in a row, the route of these sessions is taken out of use.
 pub const CHANGES_MAX: u8 = 2;
-/// How often a work may be returned to the queue, for example because the site pushed back or because a session ended at its
-/// recipient. The next time, the work is answered with what is known. A single check is answered at its second return already, if
-/// both times the session ended before it brought any reply.
+/// How many times a work may be returned to the queue, for example because the site pushed back or because a session ended at its
+/// recipient. The next time, the work is answered with what is known. A single check is answered as early as its second return, if
+/// the session ended both times before any reply arrived.
 pub const RETURNS_MAX: u8 = 4;
 
 /// Number of equal refusals in a row that count as a blanket refusal (the same refusal for every recipient), if their words or
@@ -329,7 +329,7 @@ pub const SITE_SESSIONS_MIN: usize = 10;
 /// fill the engine with patient works.
 pub const SITES_TO_FILL: usize = 4;
 /// How long a new patient work waits for a single try at a site that has given no answer for [`BULK_PATIENCE`]: long enough for the
-/// longest pause and the try. A row of a batch that waits at such a site for this time gets what is known as its answer, and its
+/// longest pause and the try. A row of a batch that waits at such a site for this time is answered with what is known, and its
 /// batch submits it again later.
 pub const SITE_LAST_TRY: Duration = Duration::from_secs(90);
 /// The longest rest or pause that is worth waiting for. If a preferred host rests for no longer than this, patient works wait for
@@ -351,8 +351,8 @@ pub const SLOW_GROUP_SHARES_MAX: usize = 10;
 pub const STUCK_AFTER: Duration = Duration::from_secs(2);
 /// If this number of sessions is open, neither a slow server nor a stuck single check is a reason for another one.
 pub const STUCK_SESSIONS_MAX: u32 = 8;
-/// How often in a row a class of works may be passed over for a higher class while it has works that wait. So at least one work in
-/// ten is of a lower class, as long as such works wait.
+/// How many times in a row a class of works may be passed over for a higher class while it has works waiting. So at least one work
+/// in ten is of a lower class, as long as such works wait.
 pub const QUEUE_PASSED_MAX: u8 = 9;
 
 const _: () = assert!(SITE_LAST_TRY.as_secs() > PACE_PAUSE_MAX.as_secs());
@@ -424,7 +424,7 @@ pub const CHECKPOINT_ANSWERS_MAX: u32 = 320;
 pub const CHECKPOINT_ROUNDS_MAX: usize = 12;
 /// Number of short checkpoints in a row that count as a long one, if each of them shows only that one domain accepts everyone.
 pub const CATCH_ALL_CHECKPOINTS_MIN: u32 = 3;
-/// This number of refusals in a row needs a proof even if the host has no known mailbox, unless the host has lately refused the
+/// This number of refusals in a row needs a proof even if the host has no known mailbox, unless the host has recently refused the
 /// `postmaster` address of the domain. The same number of refused recipients shows that a domain does not accept everyone.
 pub const REFUSALS_IN_A_ROW_MIN: u32 = 12;
 /// Most refusals of a session that the next session can prove. Some servers end a session after one or two refusals (Postfix under

@@ -4,7 +4,7 @@
 //! A block first takes only one route (one address of a host) out of use, for a minute (`site/route.rs`). If no other route of the
 //! group (domains of the site with the same hosts) can be used then, the source rests at the whole site, for five minutes at first.
 //! [`engine_proto::egress::Rests`] keeps the rests by source and site, because what is known of a route is dropped with its group,
-//! which may be earlier.
+//! and that may happen before the rest ends.
 
 use crate::asking::Asking;
 use crate::site::Group;
@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 pub(crate) const RESTED: &str = "source_rested";
 
 /// Whether a refusal may be a block of our source: a refusal of our address, name or reverse-path that is not about our pace. A
-/// refusal at RCPT is a block only if the host also gives it to everyone, which the caller has to find out. Without configured
-/// sources, nothing counts as a block.
+/// refusal at RCPT is a block only if the host refuses every recipient in this way, which the caller has to find out. Without
+/// configured sources, nothing counts as a block.
 pub(crate) fn is_block(asking: &Asking, said: &Classification) -> bool {
     let about_us = matches!(said.scope, Scope::Us | Scope::Sender);
     asking.shared().pool.named && about_us && matches!(said.class, Class::Policy | Class::Unclear)

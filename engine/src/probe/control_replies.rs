@@ -20,7 +20,7 @@ use std::rc::Rc;
 pub(super) struct AskedQuestion {
     pub(super) question: ProofQuestion,
     pub(super) recipient: String,
-    /// Whether the recipient may come from the request of another account. Its name must then appear in no trace.
+    /// Whether the recipient may come from the request of another account. If so, no trace may show the recipient.
     pub(super) private: bool,
     /// The host that accepted the recipient before, if the recipient is a known mailbox. For a canary (an existing mailbox from the
     /// configuration), the host of this session. `None` for other recipients.

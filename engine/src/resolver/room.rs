@@ -68,8 +68,8 @@ impl<R: Runtime> Inner<R> {
         &self.health.windows[upstream]
     }
 
-    /// Takes a place in the window for the next message of a lookup. `None` if there is no room, or if equally urgent lookups wait
-    /// for room already. The lookup is then in the queue of this resolver.
+    /// Takes a place in the window for the next message of a lookup. `None` if there is no room, or if equally urgent lookups are
+    /// already waiting for room. The lookup is then in the queue of this resolver.
     pub(super) fn room_for(&self, pending: &Rc<PendingLookup<R>>, upstream: usize) -> Option<Place> {
         let room = &self.rooms[upstream];
         if !room.joined.replace(true) {

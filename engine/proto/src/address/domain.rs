@@ -32,7 +32,7 @@ impl Domain {
     }
 
     fn by_uts46(text: &str) -> Result<Domain, AddressError> {
-        // The library need not check lengths: `check` does, and reports which of them is exceeded.
+        // The library need not check lengths: `check` does, and reports which limit is exceeded.
         let ascii = Uts46::new()
             .to_ascii(text.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Ignore)
             .map_err(|_| AddressError::DomainCharacter)?;

@@ -1,5 +1,5 @@
-//! Decides what happens with a recipient when a checkpoint releases its answer. A session holds its answers until a checkpoint,
-//! where later replies show what they are worth: see [`crate::verdict::evidence`].
+//! Decides what happens to a recipient when a checkpoint releases its answer. A session holds its answers until a checkpoint, where
+//! later replies show what they are worth: see [`crate::verdict::evidence`].
 
 use crate::limits::CONTROL_UNKNOWN_TTL;
 use crate::retry::{GREYLISTING_WAIT, may_tell_more};
@@ -36,7 +36,7 @@ pub struct ReleaseFacts {
     pub was_accepted: bool,
 }
 
-/// What happens with a recipient after its answer was released.
+/// What happens to a recipient after its answer has been released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseEffect {
     /// The recipient was accepted, and the control recipient has shown whether its domain accepts everyone.
@@ -63,7 +63,7 @@ pub enum ReleaseEffect {
     OtherHosts,
 }
 
-/// Decides what happens with a recipient after its answer was released.
+/// Decides what happens to a recipient after its answer has been released.
 pub fn on_released(held: Held, said: &Classification, proof: Proof, facts: ReleaseFacts) -> ReleaseEffect {
     let again = |rule| ReleaseEffect::Return { rule, counts_twice: false, remembered: false };
     match (held, proof) {

@@ -19,20 +19,20 @@ pub struct Ceiling {
     /// The highest number of sessions at once, from one source and over all hosts of the site. Each process counts only its own
     /// sessions, but the nodes of a cluster divide the number.
     pub sessions: u32,
-    /// Most new sessions in a minute.
+    /// The highest number of new sessions in a minute.
     pub starts_a_minute: u32,
-    /// Most recipients in one session, over all its transactions.
+    /// The highest number of recipients in one session, over all its transactions.
     pub session_recipients: u32,
-    /// Most refused recipients in one session. Then a new session takes over.
+    /// The highest number of refused recipients in one session. Then a new session takes over.
     pub session_refusals: u32,
-    /// Most refused recipients in an hour, over all sessions of a source.
+    /// The highest number of refused recipients in an hour, over all sessions of a source.
     pub refusals: RefusalBudget,
     /// Whether a session continues if the server delays each refusal (a tarpit). Otherwise a new session takes over.
     pub waits_out_tarpits: bool,
 }
 
 /// The budget at a site of which nothing is known. The lowest known limit is the default of Cisco, 25 invalid recipients in an hour
-/// for each client. Most servers that count such recipients allow 100 and more.
+/// for each client. Most servers that count such recipients allow 100 or more.
 const REFUSALS_UNKNOWN: RefusalBudget = RefusalBudget { mostly_refused: 100, mostly_accepted: 600 };
 
 /// The default of Cisco Secure Email: "Max. Invalid Recipients Per Hour" 25 (from its administration guide).

@@ -6,8 +6,9 @@
 //! decide which of these answers count:
 //! - An accept counts if the domain refused another recipient later, permanently and because that recipient does not exist. The
 //!   other recipient is another address of the caller, or a *control recipient*: a recipient that mailprobe makes up. An address of
-//!   the caller is enough only if the domain also refused a control recipient in this session or within the last hour, or now
-//!   accepts that address. Otherwise the address may be a closed mailbox of a domain that accepts everyone else.
+//!   the caller is enough only if the domain also refused a control recipient in this session or within the last hour; or if the
+//!   domain accepts the control recipient but, asked about that address again, accepts it too, which shows that it has only just
+//!   begun to accept everyone. Otherwise the address may be a closed mailbox of a domain that accepts everyone else.
 //! - A refusal counts if the host accepted a mailbox later: another address of the caller, or a *known mailbox*, which the host
 //!   accepted before or the configuration names (a canary). If the operator of the host is trusted to distinguish its mailboxes, a
 //!   refusal counts without a proof. A refusal in unclear words counts only if the host accepted a mailbox later and the domain
@@ -217,9 +218,9 @@ impl Shown {
         };
     }
 
-    /// Whether an accept at this time is proven. The domain must have refused a recipient after the accept. Also, there must be a
-    /// sign that the domain distinguished its mailboxes: it refused a control recipient, or it now accepts the recipient that it
-    /// refused, so it has only just begun to accept everyone.
+    /// Whether an accept that came when the clock was `accepted` is proven. The domain must have refused a recipient after the
+    /// accept. Also, there must be a sign that the domain distinguished its mailboxes: it refused a control recipient, or it now
+    /// accepts the recipient that it refused, so it has only just begun to accept everyone.
     fn is_proven(&self, accepted: u32) -> bool {
         let refused_unknown = self.control_refused || self.refused_again == Some(false);
         refused_unknown && self.refused.is_some_and(|refused| refused > accepted)
@@ -604,7 +605,8 @@ impl<T> SessionEvidence<T> {
             let unproven = self.accepted.is_none_or(|accepted| accepted < entry.at);
             unproven && entry.held != Held::Accepted
         };
-        // If `postmaster@` was accepted, it may be a known mailbox already, although nothing has proven yet that it is one.
+        // An accepted `postmaster@` may already be recorded as the known mailbox, before the control recipient has shown that its
+        // accept proves anything. So it is not asked about here.
         let has_result = self.known.is_some() || self.postmaster_accepted_at().is_some();
         if context.trusted || has_result || !self.entries.iter().any(waits) {
             return None;

@@ -19,7 +19,7 @@ pub(super) fn read(question: &Question, bytes: &[u8]) -> Response {
     };
     Response::Failed(match message.metadata.response_code {
         ResponseCode::NoError | ResponseCode::NXDomain => return answer(question, &message),
-        // The code 16 means BADVERS in a message without TSIG. The library may give it either of its two names.
+        // Code 16 means BADVERS in a message without TSIG. The library may give it either of its two names.
         ResponseCode::FormErr | ResponseCode::BADVERS | ResponseCode::BADSIG => Failure::FormErr,
         ResponseCode::NotImp => Failure::NotImp,
         ResponseCode::ServFail => Failure::ServFail,
