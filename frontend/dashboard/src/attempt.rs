@@ -173,10 +173,8 @@ fn result(outcome: &Outcome) -> Markup {
 fn what_to_do(outcome: &Outcome) -> Markup {
     let until = outcome.repeats_until.map(|until| format!("after {}", page::minute(until)));
     let when = until.as_deref().unwrap_or(AFTER_REPEATS);
-    let advice = match outcome.cause {
-        Some(cause) => cause.advice_of_server(when),
-        None => advice(outcome.reason).to_owned(),
-    };
+    let of_cause = outcome.cause.map(|cause| cause.advice_of_server(when));
+    let advice = of_cause.unwrap_or_else(|| advice(outcome.reason).to_owned());
     html! {
         (sentence(&advice))
         @if outcome.reason == Reason::Unverifiable && !advice.contains(when) { " A new check asks again only " (when) "." }

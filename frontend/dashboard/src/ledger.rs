@@ -7,82 +7,16 @@ use crate::visit::Visit;
 use lists::numbers::grouped;
 use maud::{Markup, html};
 use std::collections::HashMap;
-use store::credits::calendar::DAY_MS;
-use store::{AccountId, BatchId, BatchSummary, ChargedFor, Entry, EntryKind, List, ListId, UnixMs};
-
-/// How many entries are read: a large list has one for each of its batches.
-const ENTRIES_READ: usize = 1_000;
+use store::{
+    AccountId, BatchId, BatchSummary, ChargedFor, Entry, EntryKind, LEDGER_ENTRIES_READ, LedgerLine, List,
+    ListId, UnixMs, ledger_lines,
+};
 
 /// How many lines the table has at most.
 const LINES_SHOWN: usize = 20;
 
 /// How many batches are read for their names: those of the lines are among the newest.
 const BATCHES_READ: usize = 100;
-
-/// What the entries of a line have in common.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Purpose {
-    Charge(ChargedFor),
-    /// Single checks of one day, or returned credits of such checks.
-    Single,
-    /// A batch, or a part of a list, that ended in an earlier version.
-    Unnamed,
-    Period,
-    PlanChange,
-    /// Pack credits, with the note of the operator.
-    Pack(String),
-    Carried,
-}
-
-/// Entries that follow one another and have the same purpose.
-#[derive(Debug, PartialEq, Eq)]
-struct Line {
-    purpose: Purpose,
-    /// The time of the newest entry.
-    at: UnixMs,
-    entries: u64,
-    granted: u64,
-    spent: u64,
-    expired: u64,
-}
-
-fn purpose(entry: &Entry) -> Purpose {
-    match (entry.kind, entry.charged_for()) {
-        (_, Some(charge)) => Purpose::Charge(charge),
-        (EntryKind::Settled | EntryKind::Voided, None) if entry.spent > 1 => Purpose::Unnamed,
-        (EntryKind::Settled | EntryKind::Voided, None) => Purpose::Single,
-        (EntryKind::Period, None) => Purpose::Period,
-        (EntryKind::PlanChange, None) => Purpose::PlanChange,
-        (EntryKind::Pack, None) => Purpose::Pack(entry.note.clone()),
-        (EntryKind::Carried, None) => Purpose::Carried,
-    }
-}
-
-/// The lines of these entries, newest first. Entries that changed no sum are left out.
-fn lines(entries: &[Entry]) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
-    for entry in entries {
-        let &Entry { at, granted, spent, expired, .. } = entry;
-        if granted == 0 && spent == 0 && expired == 0 {
-            continue;
-        }
-        let purpose = purpose(entry);
-        let is_sum = matches!(purpose, Purpose::Charge(ChargedFor::List(_)) | Purpose::Single);
-        let last = lines
-            .last_mut()
-            .filter(|last| is_sum && last.purpose == purpose && last.at / DAY_MS == at / DAY_MS);
-        match last {
-            Some(last) => {
-                last.entries += 1;
-                last.granted += granted;
-                last.spent += spent;
-                last.expired += expired;
-            }
-            None => lines.push(Line { purpose, at, entries: 1, granted, spent, expired }),
-        }
-    }
-    lines
-}
 
 /// The batches and lists that still exist, for the links.
 struct Named {
@@ -96,17 +30,16 @@ struct Named {
 /// The store failed.
 pub async fn table(visit: &Visit, account: AccountId, now: UnixMs) -> Result<Markup, Problem> {
     let store = &visit.checks.store;
-    let mut entries = store.entries(account, ENTRIES_READ).await?;
-    // They are in the order of their ids. The ids of a list's batches have the time of its upload.
-    entries.sort_by_key(|entry| std::cmp::Reverse(entry.at));
+    let entries = store.entries(account, LEDGER_ENTRIES_READ).await?;
+    let read = entries.len();
+    let mut lines = ledger_lines(entries);
     let batches = store.batches(account, None, BATCHES_READ, now).await?.batches;
     let lists = store.lists(account, now).await?;
     let named = Named {
         batches: batches.into_iter().map(|batch| (batch.batch, batch)).collect(),
         lists: lists.into_iter().map(|list| (list.id, list)).collect(),
     };
-    let mut lines = lines(&entries);
-    let is_cut = entries.len() == ENTRIES_READ || lines.len() > LINES_SHOWN;
+    let is_cut = read == LEDGER_ENTRIES_READ || lines.len() > LINES_SHOWN;
     lines.truncate(LINES_SHOWN);
     Ok(html! {
         @if lines.is_empty() {
@@ -122,10 +55,10 @@ pub async fn table(visit: &Visit, account: AccountId, now: UnixMs) -> Result<Mar
     })
 }
 
-fn row(line: &Line, named: &Named) -> Markup {
+fn row(line: &LedgerLine, named: &Named) -> Markup {
     html! {
         tr {
-            td data-label="Time" { (time(line.at)) }
+            td data-label="Time" { (time(line.sum.at)) }
             td.wrap data-label="For" { (words(line, named)) }
             td.number data-label="Credits" { (numbers(line)) }
         }
@@ -133,36 +66,43 @@ fn row(line: &Line, named: &Named) -> Markup {
 }
 
 /// The changes of the credits: most lines have one.
-fn numbers(line: &Line) -> String {
-    let changes = [(line.spent, "spent"), (line.expired, "expired"), (line.granted, "granted")];
+fn numbers(line: &LedgerLine) -> String {
+    let Entry { spent, expired, granted, .. } = line.sum;
+    let changes = [(spent, "spent"), (expired, "expired"), (granted, "granted")];
     let changes = changes.iter().filter(|(number, _)| *number > 0);
     changes.map(|(number, what)| format!("{} {what}", grouped(*number))).collect::<Vec<_>>().join(", ")
 }
 
-fn words(line: &Line, named: &Named) -> Markup {
-    match &line.purpose {
-        Purpose::Charge(ChargedFor::Batch(id)) => html! {
+fn words(line: &LedgerLine, named: &Named) -> Markup {
+    match (line.sum.kind, line.sum.charged_for()) {
+        (_, Some(ChargedFor::Batch(id))) => html! {
             "Batch "
-            @match named.batches.get(id) {
+            @match named.batches.get(&id) {
                 Some(BatchSummary { name: Some(name), .. }) => a href={ "/batches/" (id) } { (name) },
                 Some(_) => a.mono href={ "/batches/" (id) } { (id) },
                 None => { span.mono { (id) } ", not kept any longer" },
             }
         },
-        Purpose::Charge(ChargedFor::List(id)) => html! {
+        (_, Some(ChargedFor::List(id))) => html! {
             "List "
-            @match named.lists.get(id) {
+            @match named.lists.get(&id) {
                 Some(list) => a href={ "/lists/" (id) } { (list_pages::name(list)) },
                 None => { span.mono { (id) } ", not kept any longer" },
             }
         },
-        Purpose::Single if line.entries == 1 => html! { "Single check" },
-        Purpose::Single => html! { (grouped(line.entries)) " single checks" },
-        Purpose::Unnamed => html! { "Batch or list" },
-        Purpose::Period => html! { "New period of the plan" },
-        Purpose::PlanChange => html! { "Change of the plan or its status" },
-        Purpose::Pack(note) => html! { "Pack credits" @if !note.is_empty() { ": " (note) } },
-        Purpose::Carried => html! { "Sum of older entries" },
+        (EntryKind::Settled | EntryKind::Voided, None) => html! {
+            @match line.entries {
+                _ if !line.is_single_checks() => "Batch or list",
+                1 => "Single check",
+                many => { (grouped(many)) " single checks" },
+            }
+        },
+        (EntryKind::Period, None) => html! { "New period of the plan" },
+        (EntryKind::PlanChange, None) => html! { "Change of the plan or its status" },
+        (EntryKind::Pack, None) => {
+            html! { "Pack credits" @if !line.sum.note.is_empty() { ": " (line.sum.note) } }
+        }
+        (EntryKind::Carried, None) => html! { "Sum of older entries" },
     }
 }
 
@@ -170,20 +110,17 @@ fn words(line: &Line, named: &Named) -> Markup {
 mod tests {
     use super::*;
     use store::EntryId;
+    use store::credits::calendar::DAY_MS;
 
     fn entry(at: UnixMs, kind: EntryKind, spent: u64, note: &str) -> Entry {
         Entry { id: EntryId::new(at, 1), kind, at, granted: 0, spent, expired: 0, note: note.into() }
-    }
-
-    fn line_of(entry: &Entry) -> Line {
-        lines(std::slice::from_ref(entry)).remove(0)
     }
 
     #[test]
     fn entries_of_one_purpose_and_day_are_one_line() {
         let list = ListId::new(1, 1);
         let (of_list, of_batch) = (format!("list {list}"), format!("batch {}", BatchId::new(1, 2)));
-        let entries = [
+        let mut entries = vec![
             entry(DAY_MS + 9, EntryKind::Settled, 200, &of_list),
             entry(DAY_MS + 8, EntryKind::Settled, 7, &of_list),
             entry(DAY_MS + 7, EntryKind::Settled, 1, ""),
@@ -193,22 +130,26 @@ mod tests {
             entry(4, EntryKind::Settled, 3, &of_batch),
             entry(3, EntryKind::Settled, 3, &of_batch),
             entry(2, EntryKind::Settled, 2, ""),
+            Entry { granted: 5_000, expired: 12, ..entry(1, EntryKind::Pack, 0, "invoice-1") },
         ];
-        let lines = lines(&entries);
-        let shown: Vec<_> = lines.iter().map(|line| (line.entries, line.spent)).collect();
-        assert_eq!(shown, [(2, 207), (2, 2), (1, 1), (1, 3), (1, 3), (1, 2)]);
-        assert_eq!((lines[0].at, &lines[5].purpose), (DAY_MS + 9, &Purpose::Unnamed));
-        let line = Line { granted: 5_000, expired: 12, spent: 0, ..line_of(&entries[0]) };
-        assert_eq!(
-            (numbers(&lines[0]), numbers(&line)),
-            ("207 spent".into(), "12 expired, 5,000 granted".into())
-        );
+        // A cancelled list returns what it held for its parts: no sum changes.
+        entries.extend((0..20).map(|n| entry(DAY_MS + 10 + n, EntryKind::Voided, 0, &of_list)));
+        let lines = ledger_lines(entries);
+        let shown: Vec<_> = lines.iter().map(|line| (line.entries, line.sum.spent)).collect();
+        assert_eq!(shown, [(2, 207), (2, 2), (1, 1), (1, 3), (1, 3), (1, 2), (1, 0)]);
+        assert_eq!(lines[0].sum.at, DAY_MS + 9);
+        let named = Named { batches: HashMap::new(), lists: HashMap::new() };
+        let said: Vec<_> = lines.iter().map(|line| words(line, &named).into_string()).collect();
+        let expected = ["2 single checks", "Single check", "Batch or list", "Pack credits: invoice-1"];
+        assert_eq!([&said[1], &said[2], &said[5], &said[6]], expected);
+        let numbers = [&lines[0], &lines[6]].map(numbers);
+        assert_eq!(numbers, ["207 spent", "12 expired, 5,000 granted"]);
     }
 
     #[test]
     fn only_what_still_exists_has_a_link() {
         let (list, batch) = (ListId::new(1, 1), BatchId::new(1, 2));
-        let lines = lines(&[
+        let lines = ledger_lines(vec![
             entry(2, EntryKind::Settled, 200, &format!("list {list}")),
             entry(1, EntryKind::Settled, 7, &format!("batch {batch}")),
         ]);

@@ -19,8 +19,8 @@ use store::clock::{self, Fixed};
 use store::rate_limit::{Limits, Overrides};
 use store::{
     Account, AccountId, Audit, Authority, ChangeError, Entry, EntryId, EntryKind, Grant, KeyHash, KeyId,
-    KeyInfo, KeyMode, KeyScopes, NewAccount, NewKey, PasswordHash, StoreError, SubscriptionStatus, TokenHash,
-    UnixMs, UserError,
+    KeyInfo, KeyMode, KeyScopes, LEDGER_ENTRIES_READ, LedgerLine, NewAccount, NewKey, PasswordHash,
+    StoreError, SubscriptionStatus, TokenHash, UnixMs, UserError, ledger_lines,
 };
 use store_rules::Store;
 use thiserror::Error;
@@ -28,8 +28,8 @@ use thiserror::Error;
 /// The name of the socket in the data folder.
 pub const SOCKET_FILE: &str = "admin.sock";
 
-/// How many entries of the ledger [`Command::AccountShow`] returns.
-const ENTRIES_SHOWN: usize = 20;
+/// How many lines of the ledger [`Command::AccountShow`] returns.
+const LINES_SHOWN: usize = 20;
 
 /// The time limit of a deletion within one command: other commands wait for it, and the answer must arrive in time.
 const DELETION_TIME_MAX: Duration = Duration::from_secs(2);
@@ -236,7 +236,7 @@ pub struct Shown {
     /// Its keys.
     pub keys: Vec<KeyInfo>,
     /// The end of its ledger, newest first.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<LedgerLine>,
     /// The result of the audit of its ledger.
     pub audit: Audit,
 }
@@ -390,7 +390,9 @@ fn find(store: &Store, named: &str, now: UnixMs) -> Result<Account, CommandError
 
 fn show(store: &Store, account: Account) -> Result<Shown, CommandError> {
     let id = account.id;
-    let (keys, entries) = (store.keys(id).wait()?, store.entries(id, ENTRIES_SHOWN).wait()?);
+    let mut entries = ledger_lines(store.entries(id, LEDGER_ENTRIES_READ).wait()?);
+    entries.truncate(LINES_SHOWN);
+    let keys = store.keys(id).wait()?;
     Ok(Shown { account, limits: limits(store, id)?, keys, entries, audit: store.audit(Some(id)).wait()? })
 }
 

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use store::credits::calendar::Iso8601;
 use store::rate_limit::Overrides;
 use store::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
-use store::{Account, AccountId, Entry, EntryId, EntryKind, SubscriptionStatus, id};
+use store::{Account, AccountId, EntryId, EntryKind, LedgerLine, SubscriptionStatus, id};
 use usage::values::whole_number;
 
 /// Manage accounts: on a running server, or in the data folder of a stopped server.
@@ -378,12 +378,12 @@ fn write_shown(out: &mut dyn Write, shown: &Shown) -> io::Result<()> {
     write_limits(out, &shown.limits)?;
     writeln!(out, "\nKeys")?;
     super::key::write_keys(out, &shown.keys)?;
-    writeln!(out, "\nLedger, newest first")?;
-    // The store orders them by their ids, and a hold has its id from its beginning.
-    let mut entries: Vec<&Entry> = shown.entries.iter().collect();
-    entries.sort_by_key(|entry| std::cmp::Reverse(entry.at));
-    let rows: Vec<_> = entries.into_iter().map(entry_row).collect();
-    write_table(out, ["TIME", "KIND", "GRANTED", "SPENT", "EXPIRED", "NOTE"], &rows)?;
+    writeln!(
+        out,
+        "\nLedger, newest first; `mailprobe account export` has each entry by itself, and more of them"
+    )?;
+    let rows: Vec<_> = shown.entries.iter().map(ledger_row).collect();
+    write_table(out, ["TIME", "KIND", "ENTRIES", "GRANTED", "SPENT", "EXPIRED", "NOTE"], &rows)?;
     let audit = &shown.audit;
     if audit.faults.is_empty() {
         let entries = counted(audit.entries, "entry", "entries");
@@ -395,7 +395,8 @@ fn write_shown(out: &mut dyn Write, shown: &Shown) -> io::Result<()> {
     }
 }
 
-fn entry_row(entry: &Entry) -> [String; 6] {
+fn ledger_row(line: &LedgerLine) -> [String; 7] {
+    let entry = &line.sum;
     let kind = match entry.kind {
         EntryKind::Period => "period",
         EntryKind::PlanChange => "plan change",
@@ -408,6 +409,7 @@ fn entry_row(entry: &Entry) -> [String; 6] {
     [
         Iso8601(entry.at).to_string(),
         kind.into(),
+        number(line.entries),
         number(entry.granted),
         number(entry.spent),
         number(entry.expired),

@@ -104,7 +104,7 @@ fn people_get_tables() {
         let paused = site.run(&["account", "set-status", "acme", "paused"]).unwrap();
         assert!(paused.starts_with("acme is paused now.\n\nname "), "{paused}");
         let shown = site.run(&["account", "show", "acme"]).unwrap();
-        assert!(shown.contains("pack    7                        a gift\n"), "{shown}");
+        assert!(shown.contains("pack    1        7                        a gift\n"), "{shown}");
         assert!(shown.ends_with("2 entries and 0 reservations add up.\n"), "{shown}");
     });
 }

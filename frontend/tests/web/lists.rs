@@ -169,7 +169,7 @@ fn a_refusal_of_us_is_named_when_the_budget_is_used_up() {
     let batch = created["batch_id"].as_str().unwrap();
     let path = format!("/batches/{batch}");
     wait(&mut browser, &path, "1 of 2 addresses have a result");
-    wait(&mut browser, &path, refusal).says(&WaitCause::RefusalBudget.words()[1..]);
+    wait(&mut browser, &path, &WaitCause::RefusalBudget.words()[1..]).says(refusal);
     let waiting = &server.get(&key, &format!("/v1/verify/batch/{batch}")).json()["waiting"];
     assert_eq!((&waiting[0]["cause"], &waiting[0]["addresses"]), (&json!("refusal_budget"), &json!(1)));
     assert!(waiting[0]["until"].is_string() && waiting[1].is_null(), "{waiting}");
@@ -273,7 +273,8 @@ fn a_thousand_rows_go_from_upload_to_download() {
     report.says("1,000 rows").says("mailbox_not_found").says("Rows without an address 200");
     assert!(!report.text().contains("<script>."));
     // A repeat of the list has the same price: rows of batches are charged, also repeats.
-    assert_eq!(server.administer(&["account", "show", email]).matches("add up").count(), 1);
+    let shown = server.administer(&["account", "show", email]);
+    assert_eq!(["add up", "  list lst_"].map(|text| shown.matches(text).count()), [1, 1], "{shown}");
     browser.get("/usage").says("800");
     let usage = browser.get("/usage");
     let link = format!("List <a href=\"{path}\">");

@@ -1,6 +1,7 @@
 //! The ledger of credits: holds, grants and entries.
 
 use crate::UnixMs;
+use crate::credits::calendar::DAY_MS;
 use crate::id::{AccountId, BatchId, EntryId, ListId, NotAnId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -118,6 +119,57 @@ impl FromStr for ChargedFor {
             None => text.strip_prefix("batch ").unwrap_or_default().parse().map(ChargedFor::Batch),
         }
     }
+}
+
+/// How many of an account's newest entries are read for [`ledger_lines`]: a large list has one for each of its batches.
+pub const LEDGER_ENTRIES_READ: usize = 1_000;
+
+/// Entries of one kind that follow one another: those of a list or of single checks on one day, otherwise one entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerLine {
+    /// The newest entry, with the sums of all.
+    #[serde(flatten)]
+    pub sum: Entry,
+    /// The number of entries.
+    pub entries: u64,
+}
+
+impl LedgerLine {
+    /// Whether it is about single checks. Otherwise an entry without a note may be a batch or list of an earlier version.
+    pub fn is_single_checks(&self) -> bool {
+        matches!(self.sum.kind, EntryKind::Settled | EntryKind::Voided)
+            && self.sum.charged_for().is_none()
+            && self.sum.spent <= self.entries
+    }
+
+    fn includes(&self, older: &LedgerLine) -> bool {
+        let (sum, entry) = (&self.sum, &older.sum);
+        let is_one_purpose = match (sum.charged_for(), entry.charged_for()) {
+            (None, None) => self.is_single_checks() && older.is_single_checks(),
+            (one, other) => matches!(one, Some(ChargedFor::List(_))) && one == other,
+        };
+        is_one_purpose && sum.kind == entry.kind && sum.at / DAY_MS == entry.at / DAY_MS
+    }
+}
+
+/// The lines of these entries, newest first. Entries that changed no sum are left out.
+pub fn ledger_lines(mut entries: Vec<Entry>) -> Vec<LedgerLine> {
+    entries.retain(|entry| (entry.granted, entry.spent, entry.expired) != (0, 0, 0));
+    // They are in the order of their ids. The ids of a list's batches have the time of its upload.
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.at));
+    let mut lines: Vec<LedgerLine> = Vec::new();
+    for line in entries.into_iter().map(|sum| LedgerLine { sum, entries: 1 }) {
+        match lines.last_mut().filter(|last| last.includes(&line)) {
+            Some(last) => {
+                last.entries += 1;
+                last.sum.granted += line.sum.granted;
+                last.sum.spent += line.sum.spent;
+                last.sum.expired += line.sum.expired;
+            }
+            None => lines.push(line),
+        }
+    }
+    lines
 }
 
 /// The result of `Store::audit`.
