@@ -5,8 +5,8 @@
 //!   number of its sessions does;
 //! - the rows of one domain, at the rate of its replies;
 //! - rows that are checked again at a known time: until then, and as long as their last attempt took;
-//! - a domain whose servers say nothing: the engine tries to connect for about a minute, and then the run gives such rows up a
-//!   known time after its last progress (`stall.rs`).
+//! - a domain whose servers say nothing: an attempt takes about a minute, and there is a last one at the end of `--max-wait`. The
+//!   run gives such rows up a known time after its last progress (`stall.rs`), so they never take longer.
 //!
 //! Replies are counted, not results: a session holds its answers until later replies prove them. Rows that are not read yet are
 //! expected to be like those that were read.
@@ -16,6 +16,7 @@ use api::WaitCause;
 use checks::convert::wait_cause;
 use engine::proto::limits::{CONNECT_TIMEOUT, ROUTE_DOWN};
 use engine::proto::retry::CLEAN_RETRIES;
+use lists::left::Left;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -55,10 +56,15 @@ impl Cause {
         matches!(self, Cause::Greylisting | Cause::Budget)
     }
 
+    /// Whether no server has replied.
+    pub fn is_silence(self) -> bool {
+        matches!(self, Cause::NoAnswer | Cause::Connection)
+    }
+
     /// The cause of a rule that leaves a row unverifiable for now.
     pub fn of_rule(rule: &str) -> Cause {
         match rule {
-            "no_connection" | "no_answer_in_time" => Cause::Connection,
+            "no_connection" | "no_answer_in_time" | Left::SILENT => Cause::Connection,
             _ if rule.starts_with("greylisted") || rule == "retry-soon" => Cause::Greylisting,
             _ if wait_cause(rule) == WaitCause::NoAnswer => Cause::NoAnswer,
             _ => Cause::Later,
@@ -122,34 +128,47 @@ impl DomainTimes {
         }
     }
 
-    /// A row has a result or a delay; true if its reply was not counted before.
-    fn end(&mut self, is_held: bool, now: u64) -> bool {
+    /// A row has a result or a delay; true if its reply was not counted before. `is_silence`: there was no reply.
+    fn end(&mut self, is_held: bool, is_silence: bool, now: u64) -> bool {
         if is_held {
             self.held = self.held.saturating_sub(1);
-        } else {
+        } else if !is_silence {
             self.replies += 1;
             self.last = now;
         }
         !is_held
     }
 
-    /// How long the engine tries to connect to the hosts, by the last attempt if there was one, in milliseconds.
-    fn connecting(&self) -> u64 {
-        if self.cause == Cause::Connection && self.attempt > 0 {
-            self.attempt.max(SILENT_MS)
-        } else {
-            CONNECTING_MS
-        }
+    /// Whether rows are asked about in vain: no reply comes for long, or none came to the last attempt and none since.
+    fn is_silent(&self, now: u64) -> bool {
+        let failed = self.attempt > 0 && self.cause.is_silence() && self.replies == 0;
+        self.open > self.put_off + self.held && (failed || self.silent_for(now) >= SILENT_MS)
     }
 
-    /// How long the rows of this domain, which has no connection, still take if their present attempt ends after `ends` ms. With
-    /// `--max-wait`, the rows are tried again until that time is over.
-    fn connected_until(&self, facts: &RunFacts, ends: u64) -> f64 {
-        let until = if self.until > 0 { self.until } else { facts.progress + facts.max_wait };
-        let tried = time_of_tries(CLEAN_RETRIES, ROUTE_DOWN.as_millis() as u64, self.connecting());
-        let wait = until.saturating_sub(facts.now).min(tried);
-        let again = facts.max_wait > 0 && wait > ends;
-        (if again { wait + self.connecting() } else { ends }) as f64
+    fn silent_for(&self, now: u64) -> u64 {
+        now.saturating_sub(self.last.max(self.begun))
+    }
+
+    /// How long the rows of this domain, which is silent, still take: until the end of the present attempt, or with `--max-wait` until
+    /// that of the last one. Other domains make progress for `live` ms. 0 if the time of the attempt is over.
+    fn silent_until(&self, facts: &RunFacts, live: f64) -> f64 {
+        let now = facts.now;
+        // Attempts take about as long as the last one.
+        let (attempt, late) = match self.cause.is_silence() && self.attempt > 0 {
+            true => (self.attempt, SILENT_MS),
+            false => (CONNECTING_MS, 0),
+        };
+        let silent_for = self.silent_for(now);
+        let ends = attempt.saturating_sub(silent_for).max(u64::from(silent_for < attempt + late));
+        let last_try = if self.until > 0 {
+            self.until
+        } else {
+            let tried = time_of_tries(CLEAN_RETRIES, ROUTE_DOWN.as_millis() as u64, attempt);
+            let since = facts.progress.max(now + ends.min(live as u64));
+            (since + facts.max_wait).min(now + ends + tried - attempt)
+        };
+        let again = facts.max_wait > 0 && last_try > now + ends;
+        (if again { last_try - now + attempt } else { ends }) as f64
     }
 
     /// How long this number of rows takes at the mean rate of the domain, or at that of all if it is higher, in milliseconds.
@@ -256,8 +275,8 @@ impl TimeLeft {
         times.last = now;
     }
 
-    /// A row has its result.
-    pub fn on_result(&mut self, domain: u32, is_held: bool, now: u64) {
+    /// A row has its result. `is_silence`: no server has replied.
+    pub fn on_result(&mut self, domain: u32, is_held: bool, is_silence: bool, now: u64) {
         if self.is_off {
             return;
         }
@@ -267,7 +286,7 @@ impl TimeLeft {
         if times.open == 0 {
             (times.due, times.until) = (0, 0);
         }
-        let is_new = times.end(is_held, now);
+        let is_new = times.end(is_held, is_silence, now);
         self.replies += u64::from(is_new);
     }
 
@@ -280,7 +299,7 @@ impl TimeLeft {
         times.put_off += 1;
         times.cause = cause;
         times.attempt = now.saturating_sub(times.begun);
-        if cause == Cause::Connection {
+        if cause.is_silence() {
             // A domain that was busy for long has begun long ago.
             times.attempt = times.attempt.min(CONNECTING_MS);
         }
@@ -288,8 +307,8 @@ impl TimeLeft {
         let tries = CLEAN_RETRIES.saturating_sub(row.retries) + 1;
         let tried = time_of_tries(tries, due.saturating_sub(now), times.attempt);
         times.until = times.until.max(until.min(now + tried));
-        let is_new = times.end(row.is_held, now);
-        self.replies += u64::from(is_new);
+        let is_new = times.end(row.is_held, cause.is_silence(), now);
+        self.replies += u64::from(is_new && !cause.is_silence());
     }
 
     /// Counts the replies for the rate of the last seconds.
@@ -341,36 +360,28 @@ impl TimeLeft {
         let now = facts.now;
         let unread = facts.rows.map_or(0.0, |rows| (rows - facts.read as f64).max(0.0));
         let more = if facts.read > 0 { unread / facts.read as f64 } else { 0.0 };
-        let is_silent = |times: &DomainTimes| {
-            let asked = times.open - times.put_off.min(times.open);
-            asked > times.held && now.saturating_sub(times.last.max(times.begun)) >= SILENT_MS
-        };
         let numbered = self.domains.iter().enumerate().map(|(at, times)| (Some(at as u32), times));
         let all: Vec<(Option<u32>, &DomainTimes)> = numbered.chain([(None, &self.others)]).collect();
         let live_domains =
-            all.iter().filter(|(_, times)| times.open > times.put_off && !is_silent(times)).count();
+            all.iter().filter(|(_, times)| times.open > times.put_off && !times.is_silent(now)).count();
         let usual = self.rate(now).unwrap_or_default() / live_domains.max(1) as f64;
-        let (mut live_rows, mut live, mut delayed, mut lasting) = (0.0, 0.0_f64, 0.0_f64, 0.0_f64);
-        let (mut connecting, mut gives_up) = (0.0_f64, false);
-        let mut awaited = Vec::new();
+        let (mut live_rows, mut live, mut delayed, mut later, mut vain) =
+            (0.0, 0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
+        let (mut silent, mut awaited) = (Vec::new(), Vec::new());
         for (number, times) in all {
             let asked = times.open - times.put_off.min(times.open);
             if times.put_off > 0 {
                 let due = times.due.max(now) - now;
                 let end = (due + times.attempt) as f64;
                 awaited.push((times.put_off, number, times.cause.text()));
-                if times.cause.passes() {
-                    delayed = delayed.max(end);
-                } else {
-                    lasting = lasting.max((times.until.max(now) - now + times.attempt) as f64).max(end);
+                let last = end.max((times.until.max(now) - now + times.attempt) as f64);
+                match times.cause {
+                    cause if cause.passes() => delayed = delayed.max(end),
+                    Cause::Later => later = later.max(last),
+                    _ => vain = vain.max(last),
                 }
             }
-            if times.cause == Cause::Connection && times.replies == 0 && asked > 0 {
-                // The last attempt at the domain got no answer, so the present attempt may take as long.
-                let ends = (times.begun + times.attempt).saturating_sub(now);
-                connecting = connecting.max(times.connected_until(facts, ends));
-            }
-            if !is_silent(times) {
+            if !times.is_silent(now) {
                 let unread = f64::from(times.open + times.done) * more;
                 let rows = f64::from(asked - times.held.min(asked)) + unread;
                 live_rows += rows;
@@ -378,12 +389,7 @@ impl TimeLeft {
                 continue;
             }
             awaited.push((asked, number, WaitCause::NoAnswer.words()));
-            let silent_for = now - times.last.max(times.begun);
-            if times.replies == 0 && silent_for < times.connecting() {
-                connecting = connecting.max(times.connected_until(facts, times.connecting() - silent_for));
-            } else {
-                gives_up = true;
-            }
+            silent.push(times);
         }
         let of_all = self.time_for_all(live_rows, now);
         if let Some((steady, grown)) = of_all.filter(|_| live_rows > 0.0) {
@@ -394,8 +400,13 @@ impl TimeLeft {
         // If only silent servers are left, the run ends a known time after its last progress.
         let last_progress = if progress > 0.0 { now as f64 + progress } else { facts.progress as f64 };
         let given_up = (last_progress + facts.max_wait as f64).max(facts.again as f64) + facts.silence as f64;
-        let silent = if gives_up { (given_up - now as f64).max(0.0) } else { 0.0 };
-        let left = progress.max(lasting).max(connecting).max(silent);
+        let given_up = (given_up - now as f64).max(0.0);
+        for times in silent {
+            let until = times.silent_until(facts, progress);
+            let is_known = until > 0.0 && (times.replies == 0 || facts.max_wait > 0);
+            vain = vain.max(if is_known { until } else { given_up });
+        }
+        let left = progress.max(later).max(vain.min(given_up));
         let is_known = left > 0.0 || of_all.is_some();
         (is_known.then(|| Duration::from_millis(left as u64)), Awaited::of(awaited))
     }
@@ -441,7 +452,7 @@ mod tests {
             times.on_reply(0, n * 100);
             // Their answers come in groups.
             if n % 100 == 0 {
-                (0..100).for_each(|_| times.on_result(0, true, n * 100));
+                (0..100).for_each(|_| times.on_result(0, true, false, n * 100));
             }
             draw(&mut times, n * 100);
             if n > 100 && n % 10 == 0 {
@@ -481,7 +492,7 @@ mod tests {
         let mut times = TimeLeft::default();
         (0..4000).for_each(|_| times.on_new(0, 0));
         for n in 1..=3600_u64 {
-            times.on_result(0, false, n * 1000);
+            times.on_result(0, false, false, n * 1000);
             draw(&mut times, n * 1000);
         }
         (0..400).for_each(|_| delay(&mut times, 0, Cause::Connection, [3_600_000, 3_605_000, 0]));
@@ -497,7 +508,7 @@ mod tests {
             (0..if domain == 0 { 1000 } else { 100 }).for_each(|_| times.on_new(domain, 0));
         }
         for n in 1..=95_u64 {
-            (0..10).for_each(|domain| times.on_result(domain, false, n * 250));
+            (0..10).for_each(|domain| times.on_result(domain, false, false, n * 250));
             draw(&mut times, n * 250);
         }
         near(stated(&mut times, &facts(24_000, 24_000)), 905.0 / 4.0);
@@ -512,7 +523,7 @@ mod tests {
         // In each of the first twenty seconds, each domain has one more answer than in the last.
         for tick in 0..24_u64 {
             let now = tick * 500;
-            (0..8 * tick / 4).for_each(|n| times.on_result((n % 8) as u32, false, now));
+            (0..8 * tick / 4).for_each(|n| times.on_result((n % 8) as u32, false, false, now));
             draw(&mut times, now);
         }
         let replied = times.replies as f64;
@@ -538,7 +549,7 @@ mod tests {
         let (later, budget) = (WaitCause::RetryLater.words(), WaitCause::RefusalBudget.words());
         assert_eq!(awaited, Awaited { named: vec![(Some(0), later), (Some(1), budget)], others: 0 });
         times.on_again(0, 302_000);
-        times.on_result(0, false, 303_000);
+        times.on_result(0, false, false, 303_000);
         let (_, awaited) = times.estimate(&facts(303_000, 303_000));
         assert_eq!(awaited.named, [(Some(1), budget)]);
     }
@@ -558,7 +569,7 @@ mod tests {
         let mut times = TimeLeft::default();
         times.on_new(0, 0);
         (0..100).for_each(|_| times.on_new(1, 0));
-        (1..=100).for_each(|n| times.on_result(1, false, n * 100));
+        (1..=100).for_each(|n| times.on_result(1, false, false, n * 100));
         // The first minute is that of connecting. Later the run waits for replies until it gives up.
         near(stated(&mut times, &facts(20_000, 10_000)), 40.0);
         near(stated(&mut times, &facts(61_000, 10_000)), 4.0);
@@ -571,6 +582,46 @@ mod tests {
         (0..2).for_each(|_| times.on_new(0, 61_000));
         delay(&mut times, 0, Cause::Greylisting, [61_000, 62_000, 62_000]);
         assert_eq!(times.estimate(&RunFacts { now: 90_000, ..patient }).1, silent);
+    }
+
+    #[test]
+    fn the_last_try_of_a_silent_domain_is_known_from_the_first_one() {
+        // When other domains last make progress, `--max-wait`, when the last tries begin, and when the run ends; all in seconds.
+        for [progress, max_wait, last_try, end] in
+            [[3, 180, 183, 238], [20, 180, 200, 255], [118, 120, 182, 242]]
+        {
+            let mut times = TimeLeft::default();
+            (0..40).for_each(|_| times.on_new(0, 0));
+            for now in 12..end {
+                let at = now * 1000;
+                match now {
+                    61 => (0..24).for_each(|_| {
+                        delay(&mut times, 0, Cause::NoAnswer, [at, at + 60_000, last_try * 1000])
+                    }),
+                    63 => (0..16).for_each(|_| {
+                        delay(&mut times, 0, Cause::Connection, [at, at + 60_000, last_try * 1000])
+                    }),
+                    121 => (0..24).for_each(|_| times.on_again(0, at)),
+                    123 => (0..16).for_each(|_| times.on_again(0, at)),
+                    _ if now == last_try => {
+                        (0..40).for_each(|_| delay(&mut times, 0, Cause::NoAnswer, [at, at, at]));
+                        (0..40).for_each(|_| times.on_again(0, at));
+                    }
+                    _ if now == end - 6 => (0..8).for_each(|_| times.on_result(0, false, true, at)),
+                    _ => (),
+                }
+                let again = if now >= last_try { last_try * 1000 } else { 0 };
+                let known =
+                    RunFacts { max_wait: max_wait * 1000, again, ..facts(at, progress.min(now) * 1000) };
+                let stated = stated(&mut times, &known);
+                // While others make progress, the end of their time is not known.
+                let is_open = now <= progress.min(60);
+                assert!(
+                    is_open || (stated + now as f64 - end as f64).abs() <= 6.0,
+                    "{stated} s at {now} of {end}"
+                );
+            }
+        }
     }
 
     #[test]

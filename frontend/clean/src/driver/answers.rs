@@ -88,7 +88,7 @@ impl Run<'_> {
                 match answered.last_reason() {
                     Some(reason) if reason != Reason::Unverifiable || !may_tell_more(answered.rule) => {
                         let outcome = self.outcome(reason, &answered);
-                        self.settle(answered.ticket, outcome)?;
+                        self.settle(answered.ticket, outcome, false)?;
                     }
                     _ => {
                         self.budget.release(answered.ticket);
@@ -157,7 +157,7 @@ impl Run<'_> {
                 self.summary.settled.add(rule, Duration::ZERO);
             }
             let outcome = self.outcome(reason, &answered);
-            return self.settle(ticket, outcome);
+            return self.settle(ticket, outcome, false);
         }
         let since = asked.since.unwrap_or(self.stall.progress());
         let left = left(self.parts.waits.later, since, now);
@@ -239,15 +239,15 @@ impl Run<'_> {
             self.summary.left.add(rule, wait.unwrap_or_default());
         }
         let outcome = self.outcome(Reason::Unverifiable, &Answered { rule, ..answered });
-        self.settle(answered.ticket, outcome)
+        self.settle(answered.ticket, outcome, Cause::of_rule(rule).is_silence())
     }
 
-    /// Stores the result of the address.
-    fn settle(&mut self, ticket: u64, outcome: Outcome) -> Result<(), CleanError> {
+    /// Stores the result of the address. `is_silence`: no server has replied.
+    fn settle(&mut self, ticket: u64, outcome: Outcome, is_silence: bool) -> Result<(), CleanError> {
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         self.seen.settle(&mut self.parts.state, asked.row, outcome)?;
         self.rows.settled();
-        self.time_left.on_result(asked.domain, asked.is_held, millis(self.checked_at));
+        self.time_left.on_result(asked.domain, asked.is_held, is_silence, millis(self.checked_at));
         if let Some(reason) = outcome.reason() {
             self.found.add(reason);
         }
