@@ -37,11 +37,6 @@ pub trait Backend {
     /// A function that reads the evidence that was withdrawn since its last call.
     fn withdrawn(&self) -> WithdrawnLook;
 
-    /// One line about a known problem of its resolvers, with a remedy.
-    fn trouble(&self) -> Option<String> {
-        None
-    }
-
     /// Stops the engine. Requests under way are answered with [`Outage::Stopping`].
     fn stop(self: Box<Self>);
 }
@@ -75,6 +70,11 @@ pub trait EngineHandle {
     /// # Errors
     /// Nothing was asked.
     fn facts(&self, domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal>;
+
+    /// One line about a known problem of the resolvers, with a remedy.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 
     /// The lists of the moment.
     fn lists(&self) -> Arc<Lists>;
@@ -131,10 +131,6 @@ impl Backend for engine::Engine {
         Box::new(engine::Engine::withdrawn(self))
     }
 
-    fn trouble(&self) -> Option<String> {
-        engine::Engine::trouble(self)
-    }
-
     fn stop(self: Box<Self>) {
         engine::Engine::stop(*self);
     }
@@ -151,6 +147,10 @@ impl EngineHandle for engine::Client {
 
     fn facts(&self, domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal> {
         engine::Client::facts(self, domain)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        engine::Client::trouble(self)
     }
 
     fn lists(&self) -> Arc<Lists> {

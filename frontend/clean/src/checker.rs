@@ -19,8 +19,8 @@ macro_rules! by_inner {
             ($inner).drain();
         }
 
-        fn resolvers(&$self) -> &str {
-            ($inner).resolvers()
+        fn trouble(&$self) -> Option<String> {
+            ($inner).trouble()
         }
 
         fn no_mail_host(&mut $self, domain: &str) {
@@ -85,8 +85,10 @@ pub trait Checker {
         self.recall();
     }
 
-    /// The DNS resolvers, as text for messages.
-    fn resolvers(&self) -> &str;
+    /// The fault of the resolvers and its remedy, if they are silent or deny every name.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 
     /// The domain has no mail host: looks whether its hosts have only addresses that are not public, and warns once.
     fn no_mail_host(&mut self, _domain: &str) {}
@@ -158,7 +160,6 @@ impl Checker for Box<dyn Checker> {
 pub struct Full {
     line: Box<dyn EngineHandle + Send>,
     answers: Vec<Answer>,
-    resolvers: String,
     /// Whether the answers have the reply that decided.
     needs_reply: bool,
     on_no_mail_host: OnNoMailHost,
@@ -166,13 +167,8 @@ pub struct Full {
 
 impl Full {
     /// Checks by this handle of the engine.
-    pub fn new(
-        line: Box<dyn EngineHandle + Send>,
-        resolvers: String,
-        needs_reply: bool,
-        on_no_mail_host: OnNoMailHost,
-    ) -> Full {
-        Full { line, answers: Vec::new(), resolvers, needs_reply, on_no_mail_host }
+    pub fn new(line: Box<dyn EngineHandle + Send>, needs_reply: bool, on_no_mail_host: OnNoMailHost) -> Full {
+        Full { line, answers: Vec::new(), needs_reply, on_no_mail_host }
     }
 }
 
@@ -209,8 +205,8 @@ impl Checker for Full {
         self.line.drain();
     }
 
-    fn resolvers(&self) -> &str {
-        &self.resolvers
+    fn trouble(&self) -> Option<String> {
+        self.line.trouble()
     }
 
     fn no_mail_host(&mut self, domain: &str) {
@@ -227,7 +223,6 @@ pub struct Fast {
     line: Box<dyn EngineHandle + Send>,
     /// The addresses in progress, in the order of submission. Each gets an answer within a few seconds.
     asked: VecDeque<PendingCheck>,
-    resolvers: String,
     on_no_mail_host: OnNoMailHost,
 }
 
@@ -250,8 +245,8 @@ const FAST_LOOK: Duration = Duration::from_millis(5);
 
 impl Fast {
     /// Fast checks by this handle of the engine.
-    pub fn new(line: Box<dyn EngineHandle + Send>, resolvers: String, on_no_mail_host: OnNoMailHost) -> Fast {
-        Fast { line, asked: VecDeque::new(), resolvers, on_no_mail_host }
+    pub fn new(line: Box<dyn EngineHandle + Send>, on_no_mail_host: OnNoMailHost) -> Fast {
+        Fast { line, asked: VecDeque::new(), on_no_mail_host }
     }
 
     /// The answer, or `None` if DNS is queried again.
@@ -306,8 +301,8 @@ impl Checker for Fast {
     /// Nothing to do: each address gets an answer within seconds anyway.
     fn recall(&mut self) {}
 
-    fn resolvers(&self) -> &str {
-        &self.resolvers
+    fn trouble(&self) -> Option<String> {
+        self.line.trouble()
     }
 
     fn no_mail_host(&mut self, domain: &str) {

@@ -300,7 +300,7 @@ impl Run<'_> {
     /// Number of rows with a result, also if they are not written yet.
     fn finished_rows(&self) -> u64 {
         let open = self.budget.len() as u64 + self.put_off.len() + self.unanswered;
-        self.read.saturating_sub(open + self.summary.dropped)
+        self.read.saturating_sub(open + self.summary.dropped + self.rows.open_repeats())
     }
 
     /// Submits rows for which the engine had no room.
@@ -494,7 +494,7 @@ impl Run<'_> {
             left: left.filter(|_| facts.rows.is_some()),
             awaited: named.collect(),
             others: awaited.others,
-            is_outage: self.outage.is_on(),
+            gives_up: self.outage.gives_up_in(self.checked_at, self.parts.checker.trouble().is_some()),
             bytes: self.row.end,
             read: self.read,
         });
@@ -523,13 +523,13 @@ fn parse(asked: &AskedRow) -> Result<Address, CleanError> {
     address.ok_or_else(|| CleanError::failed("a waiting address is damaged; report this bug"))
 }
 
-/// The error for an outage that lasted too long.
-fn nobody(resolvers: &str) -> CleanError {
-    let asked = if resolvers.is_empty() { String::new() } else { format!(" ({resolvers})") };
-    CleanError::outage(format!(
-        "the DNS resolver{asked} gives no credible answers, or no connection to any mail server succeeds; \
-         name another resolver with --resolver, and check the network and outbound port 25 (`mailprobe doctor`)"
-    ))
+/// Why no address can be checked, and what to do.
+fn outage_text(checker: &dyn Checker) -> String {
+    checker.trouble().unwrap_or_else(|| {
+        "the DNS resolver gives no credible answers, or no connection to any mail server succeeds; name another resolver with \
+         --resolver, and check the network and outbound port 25 (`mailprobe doctor`)"
+            .to_owned()
+    })
 }
 
 fn stopped() -> CleanError {

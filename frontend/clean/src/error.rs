@@ -13,19 +13,17 @@ pub struct CleanError {
     pub exit: u8,
     /// The message: one line.
     pub message: String,
-    /// The reason for an outage, as it is in the message.
-    outage: Option<String>,
 }
 
 impl CleanError {
     /// A failure: exit code 1.
     pub fn failed(message: impl Into<String>) -> CleanError {
-        CleanError { exit: 1, message: message.into(), outage: None }
+        CleanError { exit: 1, message: message.into() }
     }
 
     /// Wrong arguments, or a list that does not fit them: exit code 2.
     pub fn usage(message: impl Into<String>) -> CleanError {
-        CleanError { exit: 2, message: message.into(), outage: None }
+        CleanError { exit: 2, message: message.into() }
     }
 
     /// A file, or the stream with this name, cannot be written.
@@ -59,27 +57,11 @@ impl CleanError {
         CleanError::failed(format!("{} cannot be read: {error}", path.display()))
     }
 
-    /// No address can be checked, for this reason.
-    pub(super) fn outage(why: String) -> CleanError {
-        CleanError { exit: 1, message: format!("no address can be checked: {why}"), outage: Some(why) }
-    }
-
     /// The error with this text at its end.
     #[must_use]
     pub(super) fn with(mut self, more: &str) -> CleanError {
         self.message += more;
         self
-    }
-
-    /// Replaces the reason for an outage by that of the engine. The rest of the message stays.
-    #[must_use]
-    pub fn because(self, trouble: Option<String>) -> CleanError {
-        match (trouble, &self.outage) {
-            (Some(trouble), Some(why)) => {
-                CleanError { message: self.message.replacen(why, &trouble, 1), outage: Some(trouble), ..self }
-            }
-            _ => self,
-        }
     }
 }
 

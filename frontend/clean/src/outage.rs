@@ -21,12 +21,14 @@ pub(super) struct OutageWatch {
     paused: Option<Duration>,
     /// Whether the user was told about the current outage.
     told: bool,
+    /// Whether there was an answer of DNS or of a server in this run.
+    answered: bool,
 }
 
 impl OutageWatch {
     /// A watch that ends the run after an outage of this length.
     pub fn new(max: Duration) -> OutageWatch {
-        OutageWatch { max, since: None, paused: None, told: false }
+        OutageWatch { max, since: None, paused: None, told: false, answered: false }
     }
 
     /// Whether there is an outage.
@@ -39,10 +41,18 @@ impl OutageWatch {
         self.paused.is_some_and(|until| now < until)
     }
 
-    /// A row met an outage; true if the outage has lasted too long.
-    pub fn on_outage(&mut self, now: Duration) -> bool {
+    /// A row met an outage, the cause of which may be known; true if the outage has lasted too long.
+    pub fn on_outage(&mut self, now: Duration, is_known: bool) -> bool {
         self.paused = Some(now + CLEAN_OUTAGE_PAUSE + PAUSE_MORE);
-        now.saturating_sub(*self.since.get_or_insert(now)) >= self.max
+        self.since.get_or_insert(now);
+        self.gives_up_in(now, is_known) == Some(Duration::ZERO)
+    }
+
+    /// How long until the outage ends the run, if it lasts; `None` without an outage. If nothing was answered before and the cause
+    /// `is_known`, it is not waited for.
+    pub fn gives_up_in(&self, now: Duration, is_known: bool) -> Option<Duration> {
+        let max = if is_known && !self.answered { self.max.min(CLEAN_OUTAGE_PAUSE) } else { self.max };
+        self.since.map(|since| (since + max).saturating_sub(now))
     }
 
     /// Whether to tell the user about the outage now: once, after [`CLEAN_OUTAGE_PAUSE`].
@@ -54,7 +64,7 @@ impl OutageWatch {
     /// A row got its verdict.
     pub fn on_verdict(&mut self, reason: Reason) {
         if !KNOWN_WITHOUT_ASKING.contains(&reason) {
-            (self.since, self.told) = (None, false);
+            (self.since, self.told, self.answered) = (None, false, true);
         }
     }
 }
@@ -68,19 +78,23 @@ mod tests {
         let at = Duration::from_secs;
         let mut watch = OutageWatch::new(at(120));
         assert!(!watch.is_on() && !watch.is_paused(at(0)));
-        assert!(!watch.on_outage(at(10)), "it has only begun");
+        assert!(!watch.on_outage(at(10), false), "it has only begun");
         assert!(watch.is_on() && watch.is_paused(at(15)) && !watch.is_paused(at(16)));
+        let ends = |watch: &OutageWatch, now, is_known| watch.gives_up_in(at(now), is_known);
+        assert_eq!((ends(&watch, 14, false), ends(&watch, 14, true)), (Some(at(116)), Some(at(1))));
+        assert!(watch.on_outage(at(15), true), "nothing was answered before");
         assert!(!watch.is_news(at(14)) && watch.is_news(at(15)) && !watch.is_news(at(16)), "it is told once");
         for reason in [Reason::Disposable, Reason::Spamtrap, Reason::InvalidSyntax] {
             watch.on_verdict(reason);
         }
-        assert!(!watch.on_outage(at(129)), "119 s");
-        assert!(watch.on_outage(at(130)), "only the lists of domains answered in between");
+        assert!(!watch.on_outage(at(129), false), "119 s");
+        assert!(watch.on_outage(at(130), false), "only the lists of domains answered in between");
         for reason in [Reason::MailboxExists, Reason::MailboxNotFound, Reason::Unverifiable] {
             watch.on_verdict(reason);
             assert!(!watch.is_on(), "{}", reason.as_str());
-            assert!(!watch.on_outage(at(200)));
+            assert!(!watch.on_outage(at(200), false));
+            assert_eq!(ends(&watch, 210, true), Some(at(110)), "there was an answer before");
         }
-        assert!(OutageWatch::new(at(0)).on_outage(at(0)), "with 0 the first ends the run");
+        assert!(OutageWatch::new(at(0)).on_outage(at(0), false), "with 0 the first ends the run");
     }
 }

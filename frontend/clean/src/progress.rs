@@ -33,8 +33,8 @@ pub(super) struct Standing {
     pub awaited: Vec<(String, &'static str)>,
     /// Number of other domains that the run waits for.
     pub others: usize,
-    /// Whether the last answers are outages: no domain is the cause then.
-    pub is_outage: bool,
+    /// How long until the run gives up, if the last answers are outages: no domain is the cause then.
+    pub gives_up: Option<Duration>,
     /// Number of input bytes read, and number of rows read.
     pub bytes: u64,
     pub read: u64,
@@ -112,7 +112,7 @@ fn line(standing: &Standing, elapsed: Duration) -> String {
         }
         _ => format!("{}, {rate:.0}/s", counted(done, one, many)),
     };
-    if let Some(left) = left.filter(|_| elapsed > GUESS_AFTER) {
+    if let Some(left) = left.filter(|_| elapsed > GUESS_AFTER && standing.gives_up.is_none()) {
         line += &format!(", {} left", duration_text(left));
     }
     let (good, what) = match standing.is_fast {
@@ -122,8 +122,9 @@ fn line(standing: &Standing, elapsed: Duration) -> String {
     let unverifiable = found.of(Reason::Unverifiable);
     let good = counted(good, "address", "addresses");
     line += &format!("; {good} {what}, {} unverifiable", grouped(unverifiable));
-    if standing.is_outage {
-        line += &format!("; waiting, because {}", WaitCause::Outage.words());
+    if let Some(time) = standing.gives_up {
+        let cause = WaitCause::Outage.words();
+        line += &format!("; waiting, because {cause}; the run gives up in {}", duration_text(time));
     } else if !awaited.is_empty() {
         line += &format!("; waiting for {}", awaited_text(awaited, others));
     }
@@ -190,10 +191,14 @@ mod tests {
         );
         let cells = Standing { columns: 2, ..standing.clone() };
         assert!(line(&cells, Duration::from_secs(6)).starts_with("1,000 of 3,000 cells, 100/s, "));
-        let outage = Standing { is_outage: true, ..standing.clone() };
+        let outage = Standing { gives_up: Some(Duration::from_secs(61)), ..standing.clone() };
         let said = line(&outage, Duration::from_secs(6));
-        let cause = format!("unverifiable; waiting, because {}", WaitCause::Outage.words());
-        assert!(said.ends_with(&cause), "{said}");
+        let cause = WaitCause::Outage.words();
+        assert!(
+            said.ends_with(&format!("unverifiable; waiting, because {cause}; the run gives up in 1 min 1 s")),
+            "{said}"
+        );
+        assert!(!said.contains(" left"), "{said}");
         let begun = Standing { rows: None, resumed: 0, awaited: Vec::new(), ..standing };
         assert_eq!(
             line(&begun, Duration::from_secs(2)),

@@ -9,6 +9,7 @@ use super::outcome::Outcome;
 use super::seen::Seen;
 use spill::State;
 use spill::spool::Spool;
+use std::collections::HashMap;
 
 /// The rows that wait to be written.
 pub(super) struct Rows {
@@ -23,6 +24,8 @@ pub(super) struct Rows {
     looking: u64,
     /// The last row that was taken in order, if it is the first with its address; else the last such row before it.
     taken: Option<u64>,
+    /// Number of rows with the address of an earlier row without a verdict, by that row.
+    repeats: HashMap<u64, u64>,
 }
 
 /// A waiting row.
@@ -46,6 +49,8 @@ impl Waiting {
 }
 
 const HEADER: usize = 8 + 4 + 8;
+/// Most rows without a verdict of which the repeats are counted.
+const REPEATED_MAX: usize = 100_000;
 
 impl Rows {
     /// No waiting rows; `ordered` keeps the order of the input.
@@ -58,6 +63,7 @@ impl Rows {
             settled: 0,
             looking: 0,
             taken: None,
+            repeats: HashMap::new(),
         }
     }
 
@@ -89,9 +95,22 @@ impl Rows {
         Ok(self.queue.push(state, [&header, prefix])?)
     }
 
-    /// Counts a new verdict.
-    pub fn settled(&mut self) {
+    /// Counts a row with the address of this earlier row, which has no verdict yet. Above [`REPEATED_MAX`] none is counted.
+    pub fn repeat(&mut self, first: u64) {
+        if self.repeats.len() < REPEATED_MAX {
+            *self.repeats.entry(first).or_default() += 1;
+        }
+    }
+
+    /// Number of rows with the address of an earlier row that has no verdict yet.
+    pub fn open_repeats(&self) -> u64 {
+        self.repeats.values().sum()
+    }
+
+    /// Counts a new verdict, which this row got.
+    pub fn settled(&mut self, first: u64) {
         self.settled += 1;
+        self.repeats.remove(&first);
     }
 
     /// The next row that can be written, with its verdict. `idle`: no other row is in progress.
@@ -184,6 +203,7 @@ mod tests {
     use super::super::tests::state;
     use super::*;
     use spill::keyed::Keyed;
+    use std::collections::HashSet;
 
     /// Pushes rows that wait for these first rows, settles verdicts, and checks the rows that come out after each.
     #[track_caller]
@@ -195,10 +215,15 @@ mod tests {
             let outcome = Outcome::of_code(if first == 99 { 5 } else { 0 });
             let row = Waiting::new(first, n as u32, outcome);
             rows.push(&mut state, row, format!("row {n}").as_bytes()).unwrap();
+            if firsts[..n].contains(&first) {
+                rows.repeat(first);
+            }
         }
+        let open = firsts.len() - firsts.iter().collect::<HashSet<_>>().len();
+        assert_eq!(rows.open_repeats(), open as u64);
         for (at, &(first, code)) in settle.iter().enumerate() {
             seen.settle(&mut state, first, Outcome::of_code(code)).unwrap();
-            rows.settled();
+            rows.settled(first);
             let mut out = Vec::new();
             while let Some((row, prefix)) = rows.next(&mut state, &mut seen, at + 1 == settle.len()).unwrap()
             {
@@ -209,7 +234,7 @@ mod tests {
             }
             assert_eq!(out, expected[at], "after {at}");
         }
-        assert_eq!(rows.len(), 0);
+        assert_eq!((rows.len(), rows.open_repeats()), (0, 0));
     }
 
     fn code_of(settle: &[(u64, u8)], first: u64) -> u8 {

@@ -114,8 +114,9 @@ pub fn run(args: &CheckArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let private_hosts = PrivateHosts::new(&engine_config);
     let engine = start_engine(engine_config)?;
     let keeper = installation.map(Keeper::start).transpose().map_err(Failure::failed)?;
-    let rows = ask_all(&*engine.line(UNDER_WAY_MAX), &addresses, args, learned.as_ref());
-    let trouble = engine.trouble();
+    let line = engine.line(UNDER_WAY_MAX);
+    let rows = ask_all(&*line, &addresses, args, learned.as_ref());
+    let trouble = line.trouble();
     engine.stop();
     // The rows are printed before this error, so that a failure of the state file loses no results.
     let kept = keeper.map_or(Ok(()), Keeper::finish);

@@ -13,7 +13,6 @@ use engine::config::{EngineConfig, Pace};
 use lists::shell;
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::net::SocketAddr;
 
 /// Lower bound of the engine's queue, unless the user sets it.
 const UNDER_WAY_MIN: usize = 10_000;
@@ -61,7 +60,6 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
         if let Some(installation) = &installation {
             installation.give_to(&mut engine_config);
         }
-        let resolvers = named(&engine_config.resolvers);
         let mut private_hosts = PrivateHosts::new(&engine_config);
         let on_no_mail_host: OnNoMailHost = Box::new(move |domain| private_hosts.look_at(domain));
         let started = start_engine(engine_config).map_err(|error| CleanError::failed(error.0))?;
@@ -71,8 +69,8 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
         let line = started.line(UNDER_WAY_MAX);
         engine = Some(started);
         let checker: Box<dyn Checker> = match fast {
-            true => Box::new(Fast::new(line, resolvers, on_no_mail_host)),
-            false => Box::new(Full::new(line, resolvers, needs_reply, on_no_mail_host)),
+            true => Box::new(Fast::new(line, on_no_mail_host)),
+            false => Box::new(Full::new(line, needs_reply, on_no_mail_host)),
         };
         let checker: Box<dyn Checker> = match learned {
             Some(table) => Box::new(WithLearned::new(checker, table, learned::now())),
@@ -90,13 +88,12 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
         // Without it a signal ends the process as before, without a message.
         let _ = stop.watch();
     }
-    let mut result = clean::clean(list, start, &mut errors);
+    let result = clean::clean(list, start, &mut errors);
     let is_stopped = result.is_err() && stop.is_wanted();
     if let (true, Err(error)) = (is_stopped, &result) {
         usage::complain("mailprobe", &error.message);
     }
     if let Some(engine) = engine {
-        result = result.map_err(|error| error.because(engine.trouble()));
         engine.stop();
     }
     let kept = keeper.map_or(Ok(()), Keeper::finish);
@@ -119,22 +116,12 @@ fn fit(config: &mut EngineConfig) {
         };
         config.tickets_max = wanted.clamp(UNDER_WAY_MIN, UNDER_WAY_MAX);
     }
-    if config.resolvers.is_empty() {
-        // The engine reports errors in the resolvers of the system.
-        config.resolvers = engine::system_resolvers().unwrap_or_default();
-    }
 }
 
 /// The command line, for the report.
 fn command_line() -> String {
     let word = |word: OsString| shell::quoted(&word.to_string_lossy()).into_owned();
     std::env::args_os().map(word).collect::<Vec<_>>().join(" ")
-}
-
-/// The resolvers as text for messages.
-fn named(resolvers: &[SocketAddr]) -> String {
-    let names: Vec<String> = resolvers.iter().map(ToString::to_string).collect();
-    names.join(", ")
 }
 
 impl From<CleanError> for Failure {

@@ -91,12 +91,14 @@ fn a_resolver_that_does_not_answer_is_named_within_seconds() {
         command.env_clear().arg("clean").arg(&list).args(["--state", "none", "--ehlo", "probe.example"]);
         command.args(["-o", "/dev/null", "--resolver", &place]).stderr(Stdio::piped());
         let mut run = command.spawn().unwrap();
-        let lines = BufReader::new(run.stderr.take().unwrap()).lines();
+        let mut lines = BufReader::new(run.stderr.take().unwrap()).lines().map_while(Result::ok);
         let warning = format!("the DNS resolver {place} {why}, and no address can be checked");
-        assert!(lines.map_while(Result::ok).any(|line| line.contains(&warning)), "{warning}");
+        assert!(lines.any(|line| line.contains(&warning)), "{warning}");
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-        run.kill().unwrap();
-        run.wait().unwrap();
+        let error = format!("mailprobe: no address can be checked: the resolver {place} does not answer; ");
+        assert!(lines.any(|line| line.starts_with(&error)), "{error}");
+        assert_eq!(run.wait().unwrap().code(), Some(1));
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     }
 }
 

@@ -3,8 +3,6 @@
 use super::{Desk, count};
 use std::time::{Duration, Instant};
 
-const MAX_OUTAGE: u64 = 6;
-
 #[test]
 fn a_lying_resolver_ends_the_list_and_nothing_is_said_of_its_rows() {
     let lying = Desk::with("[dns]\nlie = \"blocked\"\n");
@@ -15,17 +13,16 @@ fn a_lying_resolver_ends_the_list_and_nothing_is_said_of_its_rows() {
     };
     let list = lying.list("list", (0..3200).map(row));
     let began = Instant::now();
-    let max_outage = MAX_OUTAGE.to_string();
-    let flags = ["--state", "none", "--max-outage", &max_outage];
+    let flags = ["--state", "none"];
     let ended = lying.clean(&list, &flags).wait_with_output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert!(began.elapsed() < Duration::from_secs(MAX_OUTAGE + 15), "{:?}", began.elapsed());
-    assert!(said.contains(&lying.net.dns().to_string()) && said.contains("--resolver"), "{said}");
-    assert!(
-        said.contains("no address can be checked: ") && said.contains("continue with --resume"),
-        "{said}"
+    assert!(began.elapsed() < Duration::from_secs(30), "it need not wait for its end: {:?}", began.elapsed());
+    let why = format!(
+        "no address can be checked: the resolver {} denies every name without proof, ",
+        lying.net.dns()
     );
+    assert!(said.contains(&why) && said.contains("continue with --resume"), "{said}");
     assert!(!list.with_extension("out").exists());
     let partial = std::fs::read_to_string(lying.path("list.out.partial")).unwrap();
     assert_eq!(count(&partial, ",false,disposable"), partial.lines().count(), "{partial}");

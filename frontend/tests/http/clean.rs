@@ -41,7 +41,7 @@ fn an_outage_ends_with_exit_code_1_and_resume_goes_on() {
         said.starts_with("mailprobe: no address can be checked: ") && said.lines().count() == 1,
         "{said}"
     );
-    assert!(said.contains(" the DNS resolver (192.0.2.53:53) gives no credible answers, "), "{said}");
+    assert!(said.contains(" the DNS resolver gives no credible answers, "), "{said}");
     assert_eq!(fs::read_to_string(path("out.partial")).unwrap(), "catch_all@b.com,false,catch_all\n");
 
     let output = scripted(&[&arguments[..], &["--resume"]].concat());

@@ -5,7 +5,7 @@ use super::super::retry::is_closed;
 use super::super::stall::{Decision, Open, millis};
 use super::super::stop::REPLY_TIME_MAX;
 use super::super::time_left::Cause;
-use super::{Answered, AskedRow, Outcome, Run, count, nobody, stopped};
+use super::{Answered, AskedRow, Outcome, Run, count, outage_text, stopped};
 use crate::checker::is_without_mail_host;
 use api::Reason;
 use engine::Outage;
@@ -107,17 +107,14 @@ impl Run<'_> {
         match result {
             Ok(reason) => self.on_verdict(answered, reason, now),
             Err(Outage::Unavailable) => {
-                if self.outage.on_outage(self.started.elapsed()) {
-                    return Err(nobody(self.parts.checker.resolvers()));
+                let (at, checker) = (self.started.elapsed(), &*self.parts.checker);
+                if self.outage.on_outage(at, checker.trouble().is_some()) {
+                    let why = outage_text(checker);
+                    return Err(CleanError::failed(format!("no address can be checked: {why}")));
                 }
-                if self.outage.is_news(self.started.elapsed()) {
-                    let resolvers = self.parts.checker.resolvers();
-                    tracing::warn!(
-                        resolvers,
-                        "the DNS resolver gives no credible answers, or no connection to any mail server succeeds; the run gives \
-                         up after {} s of it (--max-outage)",
-                        self.parts.waits.outage.as_secs()
-                    );
+                if self.outage.is_news(at) {
+                    let (why, most) = (outage_text(checker), self.parts.waits.outage.as_secs());
+                    tracing::warn!("{why}; the run gives up when this has lasted {most} s (--max-outage)");
                 }
                 let due =
                     self.put_off.postpone(&mut self.parts.state, asked, now, millis(CLEAN_OUTAGE_PAUSE))?;
@@ -246,7 +243,7 @@ impl Run<'_> {
     fn settle(&mut self, ticket: u64, outcome: Outcome, is_silence: bool) -> Result<(), CleanError> {
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         self.seen.settle(&mut self.parts.state, asked.row, outcome)?;
-        self.rows.settled();
+        self.rows.settled(asked.row);
         self.time_left.on_result(asked.domain, asked.is_held, is_silence, millis(self.checked_at));
         if let Some(reason) = outcome.reason() {
             self.found.add(reason);

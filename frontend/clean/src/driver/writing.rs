@@ -83,6 +83,7 @@ impl Run<'_> {
         if outcome.code() != 0 {
             self.take_known(first, Some(domain), outcome, false)
         } else {
+            self.rows.repeat(first);
             self.queue(first, domain, outcome)
         }
     }

@@ -80,10 +80,6 @@ fn slow_answers_are_waited_for() {
         fn recall(&mut self) {
             panic!("an answer comes every 300 ms");
         }
-
-        fn resolvers(&self) -> &str {
-            ""
-        }
     }
     let desk = hasty("deliverable@a.com\nnobody@b.com\nlater@c.com\nnobody@d.com\ndeliverable@e.com\n");
     let mut slow = Slow(fake(), Instant::now());
@@ -116,10 +112,6 @@ fn answers_that_are_held_are_waited_for() {
 
         fn recall(&mut self) {
             panic!("a server replies every 300 ms");
-        }
-
-        fn resolvers(&self) -> &str {
-            ""
         }
     }
     let desk = hasty("deliverable@a.com\nnobody@b.com\n");
