@@ -140,11 +140,12 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
                 Ok(Some(rest)) => error.with(&rest),
                 _ => error,
             };
-            let Run { mut journal, mut closed, rows, parts: Parts { state, mut sink, .. }, .. } = run;
+            let Run { mut journal, mut closed, rows, summary, parts: Parts { state, mut sink, .. }, .. } =
+                run;
             // On a full disk this makes room for the finished rows.
             drop(state);
             let written = sink.flush().map_or(None, |()| rows.taken());
-            let _ = journal.flush(written, &sink.outcomes);
+            let _ = journal.flush(written, &sink.outcomes, [&summary.left, &summary.settled]);
             let _ = closed.flush();
             if journal.has_results() {
                 sink.hold();
@@ -225,9 +226,12 @@ impl Run<'_> {
             self.summary.known_lacking.clone_from(&known.lacking);
             self.known = Some(known);
         }
-        if self.journal.has_results() {
+        if self.parts.sink.continues() {
             let Parts { state, sink, .. } = &mut self.parts;
-            self.journaled = Some(self.journal.read(state, &mut sink.outcomes)?);
+            let (results, [left, settled]) = self.journal.read(state, &mut sink.outcomes)?;
+            self.journaled = self.journal.has_results().then_some(results);
+            self.summary.explained = left.rows() + settled.rows();
+            (self.summary.left, self.summary.settled) = (left, settled);
         }
         self.closed.read(&mut self.parts.state)?;
         loop {
@@ -454,7 +458,8 @@ impl Run<'_> {
     /// Hands all rows and results to the system, so that a kill does not lose them.
     fn flush(&mut self) -> Result<(), CleanError> {
         self.parts.sink.flush()?;
-        self.journal.flush(self.rows.taken(), &self.parts.sink.outcomes)?;
+        let causes = [&self.summary.left, &self.summary.settled];
+        self.journal.flush(self.rows.taken(), &self.parts.sink.outcomes, causes)?;
         self.flushed = Instant::now();
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! `OUT.results`: the options of the run that writes `OUT.partial` (`run_options.rs`), and results that are known, but whose rows are not
 //! in `OUT.partial` yet, because a row before them waits for its answer. A resumed run compares the options with its own. Then it reads
-//! the results, and does not check these addresses again.
+//! the results, and does not check these addresses again. Behind them are the numbers of finished rows by the cause that left them
+//! unverifiable, for the summary of the resumed run: each write replaces them.
 //!
 //! The file is written before the first row, and is removed when `OUT.partial` has become OUT. Without `OUT.partial`, it counts only
 //! until the next run. It has no addresses, only their keyed hashes; the key is at the beginning of the file.
@@ -11,6 +12,7 @@
 //! record   2 bytes: length of the content | 4 bytes: a hash of the content | content
 //! content  16 bytes: hash of the address | code of the verdict | score + 1, or 0 | 4 bytes: time of the check
 //!          | length of the provider | provider | rule and reply (`outcome.rs`)
+//! causes   2 bytes: length | 4 bytes: hash | 17 bytes: zero | JSON: the rows for which a later try may tell more, and the others
 //! ```
 //!
 //! A kill may cut the last record, which then does not count. A list that an earlier release began has no such file, unless there are
@@ -20,6 +22,7 @@ use super::CleanError;
 use super::outcome::{Outcome, Outcomes};
 use super::run_options::RunOptions;
 use super::sink::{LINE_BYTES_MAX, Sink, partial};
+use lists::left::Left;
 use spill::State;
 use spill::keyed::Keyed;
 use spill::table::Table;
@@ -31,6 +34,8 @@ use std::path::{Path, PathBuf};
 const TITLE: &[u8] = b"mailprobe clean: results of rows that are not written yet\n";
 /// Length of the head of a record: the length and the hash of its content.
 const RECORD_HEAD: usize = 2 + 4;
+/// The beginning of the content that has the causes: no result has the code 0.
+const OF_CAUSES: [u8; 17] = [0; 17];
 /// Number of results that wait in memory for the next write.
 const WAITING_MAX: usize = 1 << 16;
 
@@ -60,7 +65,7 @@ struct JournalFile {
     file: File,
     /// Length of its head.
     head: u64,
-    /// Length of its head and its complete records.
+    /// Length of its head and its complete records, without the causes.
     length: u64,
 }
 
@@ -104,9 +109,10 @@ impl Journal {
                     path.display()
                 )));
             }
-            Some((Head::Complete(line, keyed), length, file)) if continues => {
+            Some((Head::Complete(line, keyed, has_results), length, file)) if continues => {
+                let length = if has_results { length } else { Head::length(&line) };
                 // INPUT may be an earlier output that OUT has replaced.
-                let has_results = length > Head::length(&line) && partial(output).exists();
+                let has_results = has_results && partial(output).exists();
                 if let Some(difference) = options.difference(&line, has_results) {
                     let partial = partial(output);
                     let name = if partial.exists() { &partial } else { output }.display();
@@ -136,28 +142,37 @@ impl Journal {
         self.file.as_ref().is_some_and(|file| file.length > file.head)
     }
 
-    /// Reads the results of the earlier run into a table, by the hashes of the addresses. Later results are appended after the last
-    /// complete record.
+    /// Reads the results of the earlier run into a table, by the hashes of the addresses, and the causes of its finished rows. Later
+    /// results are appended after the last complete record.
     ///
     /// # Errors
     /// The file cannot be read, or the state fails.
-    pub fn read(&mut self, state: &mut State, outcomes: &mut Outcomes) -> Result<Table, CleanError> {
-        let mut table = Table::new(state.shares);
-        let Some(JournalFile { path, file, head, length, .. }) = &mut self.file else { return Ok(table) };
+    pub fn read(
+        &mut self,
+        state: &mut State,
+        outcomes: &mut Outcomes,
+    ) -> Result<(Table, [Left; 2]), CleanError> {
+        let (mut table, mut causes) = (Table::new(state.shares), <[Left; 2]>::default());
+        let Some(JournalFile { path, file, head, length, .. }) = &mut self.file else {
+            return Ok((table, causes));
+        };
         let failed = |error: std::io::Error| CleanError::unreadable(path, &error);
         let mut good = *head;
         file.seek(SeekFrom::Start(good)).map_err(failed)?;
         let mut input = BufReader::new(&*file);
         let mut content = Vec::new();
         while next_record(&mut input, &self.keyed, &mut content).map_err(failed)? {
+            if let Some(json) = content.strip_prefix(&OF_CAUSES) {
+                causes = serde_json::from_slice(json).unwrap_or_default();
+                break;
+            }
             let Some((key, outcome)) = outcomes.read_record(&content) else { break };
             good += (RECORD_HEAD + content.len()) as u64;
             table.put(state, key, outcome.bits())?;
         }
-        file.set_len(good).map_err(failed)?;
-        file.seek(SeekFrom::Start(good)).map_err(failed)?;
+        // The next write replaces what follows.
         *length = good;
-        Ok(table)
+        Ok((table, causes))
     }
 
     /// Adds a result. True: enough of them wait for the next write.
@@ -169,37 +184,45 @@ impl Journal {
     }
 
     /// Hands the waiting results to the system, so that a kill does not lose them. `written`: the rows up to this one are in the
-    /// output, which has been flushed.
+    /// output, which has been flushed. `causes`: those of all finished rows.
     ///
     /// # Errors
     /// The file cannot be written. The results wait on, for another try.
-    pub fn flush(&mut self, written: Option<u64>, outcomes: &Outcomes) -> Result<(), CleanError> {
+    pub fn flush(
+        &mut self,
+        written: Option<u64>,
+        outcomes: &Outcomes,
+        causes: [&Left; 2],
+    ) -> Result<(), CleanError> {
         self.bytes.clear();
         self.waiting.retain(|settled| written.is_none_or(|last| settled.row > last));
+        let (bytes, keyed) = (&mut self.bytes, &self.keyed);
         for settled in &self.waiting {
-            let from = self.bytes.len();
-            self.bytes.extend_from_slice(&[0; RECORD_HEAD]);
-            outcomes.write_record(settled.key, settled.outcome, &mut self.bytes);
-            let content = from + RECORD_HEAD;
-            let length = (self.bytes.len() - content) as u16;
-            let hash = self.keyed.hash(&self.bytes[content..]) as u32;
-            self.bytes[from..from + 2].copy_from_slice(&length.to_le_bytes());
-            self.bytes[from + 2..content].copy_from_slice(&hash.to_le_bytes());
+            put_record(bytes, keyed, |into| outcomes.write_record(settled.key, settled.outcome, into));
+        }
+        let results = bytes.len() as u64;
+        if causes.iter().any(|left| left.rows() > 0) {
+            put_record(bytes, keyed, |into| {
+                into.extend(OF_CAUSES);
+                // Numbers and texts can always be written.
+                let _ = serde_json::to_writer(into, &causes);
+            });
         }
         let Some(JournalFile { path, file, length, .. }) =
             self.file.as_mut().filter(|_| !self.bytes.is_empty())
         else {
             return Ok(());
         };
-        match file.write_all(&self.bytes) {
+        // The causes only grow, so the last ones end after all earlier ones.
+        match file.seek(SeekFrom::Start(*length)).and_then(|_| file.write_all(&self.bytes)) {
             Ok(()) => {
-                *length += self.bytes.len() as u64;
+                *length += results;
                 self.waiting.clear();
                 Ok(())
             }
             Err(error) => {
                 // Later records must not follow half a record. If this fails too, the reader stops at that record.
-                let _ = file.set_len(*length).and_then(|()| file.seek(SeekFrom::Start(*length)));
+                let _ = file.set_len(*length);
                 Err(CleanError::unwritable(path, &error))
             }
         }
@@ -225,8 +248,8 @@ pub(super) fn beside(path: &Path) -> PathBuf {
 
 /// The head of a file.
 enum Head {
-    /// The options of the run, and the key of its hashes.
-    Complete(String, Keyed),
+    /// The options of the run, the key of its hashes, and whether a result follows.
+    Complete(String, Keyed, bool),
     /// It ends early.
     Cut,
     /// The file is no journal.
@@ -240,14 +263,16 @@ impl Head {
 
     fn read(file: &File) -> std::io::Result<Head> {
         let mut bytes = Vec::new();
-        let most = (TITLE.len() + LINE_BYTES_MAX + 1 + Keyed::BYTES) as u64;
+        let most = (TITLE.len() + LINE_BYTES_MAX + 1 + Keyed::BYTES + RECORD_HEAD + OF_CAUSES.len()) as u64;
         file.take(most).read_to_end(&mut bytes)?;
         let Some(rest) = bytes.strip_prefix(TITLE) else {
             return Ok(if TITLE.starts_with(&bytes) { Head::Cut } else { Head::Foreign });
         };
         let Some(end) = rest.iter().position(|&byte| byte == b'\n') else { return Ok(Head::Cut) };
-        let Some(key) = rest[end + 1..].first_chunk() else { return Ok(Head::Cut) };
-        Ok(Head::Complete(String::from_utf8_lossy(&rest[..end]).into_owned(), Keyed::with_key(*key)))
+        let Some((key, records)) = rest[end + 1..].split_first_chunk() else { return Ok(Head::Cut) };
+        let code = records.get(RECORD_HEAD + OF_CAUSES.len() - 1);
+        let (line, keyed) = (String::from_utf8_lossy(&rest[..end]), Keyed::with_key(*key));
+        Ok(Head::Complete(line.into_owned(), keyed, code.is_some_and(|code| *code != 0)))
     }
 
     /// Creates a file with this head.
@@ -263,6 +288,18 @@ impl Head {
         })?;
         Ok(file)
     }
+}
+
+/// Appends a record with this content.
+fn put_record(bytes: &mut Vec<u8>, keyed: &Keyed, write: impl FnOnce(&mut Vec<u8>)) {
+    let from = bytes.len();
+    bytes.extend_from_slice(&[0; RECORD_HEAD]);
+    write(bytes);
+    let content = from + RECORD_HEAD;
+    let length = (bytes.len() - content) as u16;
+    let hash = keyed.hash(&bytes[content..]) as u32;
+    bytes[from..from + 2].copy_from_slice(&length.to_le_bytes());
+    bytes[from + 2..content].copy_from_slice(&hash.to_le_bytes());
 }
 
 /// Reads the content of the next record; false if there is no other complete one.
@@ -295,7 +332,7 @@ mod tests {
         let (_folder, mut state) = state(0);
         let mut outcomes = Outcomes::new(true);
         let mut journal = journal(output, true);
-        let table = journal.read(&mut state, &mut outcomes).unwrap();
+        let (table, _) = journal.read(&mut state, &mut outcomes).unwrap();
         let found = keys.filter_map(|key| table.get(&mut state, key).unwrap());
         found.map(Outcome::from_bits).map(|it| (it.code(), outcomes.results(it).reply_code)).collect()
     }
@@ -320,8 +357,12 @@ mod tests {
         let (output, path) = (folder.path().join("out"), folder.path().join("out.results"));
         let mut outcomes = Outcomes::new(true);
         let mut first = journal(&output, false);
-        (0..10).for_each(|row| add(&mut first, &mut outcomes, row));
-        first.flush(Some(4), &outcomes).unwrap();
+        let mut left = Left::default();
+        for row in 0..10 {
+            add(&mut first, &mut outcomes, row);
+            left.add("greylisted", std::time::Duration::ZERO);
+            first.flush(Some(4), &outcomes, [&left, &left]).unwrap();
+        }
         let expected = |rows: std::ops::Range<u16>| -> Vec<(u8, Option<u16>)> {
             rows.map(|row| (row as u8 % 15 + 1, Some(500 + row))).collect()
         };
@@ -332,18 +373,19 @@ mod tests {
         for cut in 0..whole.len() {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let found = results(&output, 0..20);
-            assert!(found.len() < 5 && found == expected(5..5 + found.len() as u16), "cut at {cut}");
+            assert!(found.len() <= 5 && found == expected(5..5 + found.len() as u16), "cut at {cut}");
             let (_folder, mut state) = state(0);
             let (mut second, mut outcomes) = (journal(&output, true), Outcomes::new(true));
-            second.read(&mut state, &mut outcomes).unwrap();
+            let (_, [causes, _]) = second.read(&mut state, &mut outcomes).unwrap();
+            assert_eq!(causes.rows(), 0, "cut at {cut}");
             add(&mut second, &mut outcomes, 12);
-            second.flush(None, &outcomes).unwrap();
+            second.flush(None, &outcomes, [&causes, &causes]).unwrap();
             assert_eq!(results(&output, 0..20).len(), found.len() + 1, "cut at {cut}");
             std::fs::remove_file(&path).unwrap();
         }
         // A changed byte ends the results, too.
         let mut changed = whole.clone();
-        let at = whole.len() - 20;
+        let at = whole.windows(6).rposition(|text| text == b"google").unwrap();
         changed[at] ^= 1;
         std::fs::write(&path, changed).unwrap();
         assert_eq!(results(&output, 0..20).len(), 4);
@@ -365,7 +407,7 @@ mod tests {
         let (mut first, mut outcomes) = (journal(&output, false), Outcomes::new(true));
         assert!(path.exists() && !first.has_results());
         add(&mut first, &mut outcomes, 1);
-        first.flush(None, &outcomes).unwrap();
+        first.flush(None, &outcomes, [&Left::default(); 2]).unwrap();
         assert!(first.has_results());
         first.end();
         assert!(path.exists(), "the rows are still there");
@@ -374,6 +416,6 @@ mod tests {
         assert!(!path.exists());
         let mut none = Journal::beside(None, &RunOptions::default(), keyed, true).unwrap();
         add(&mut none, &mut outcomes, 1);
-        none.flush(None, &outcomes).unwrap();
+        none.flush(None, &outcomes, [&Left::default(); 2]).unwrap();
     }
 }

@@ -31,8 +31,10 @@ pub struct Summary {
     pub resumed: u64,
     /// Number of further addresses with a result of an earlier run, which could not write their rows yet.
     pub resumed_results: u64,
-    /// Number of unverifiable rows with the result of an earlier run, and with that of an earlier output.
+    /// Number of unverifiable rows with the result of an earlier run, and with that of an earlier output; and of rows for which the
+    /// earlier run has stored the cause, so that `left` and `settled` have them.
     pub(super) of_earlier_run: u64,
+    pub(super) explained: u64,
     pub(super) of_earlier_output: u64,
     /// Number of rows with an address of an earlier row. They get its verdict without a check.
     pub duplicates: u64,
@@ -124,7 +126,7 @@ impl Summary {
     pub(super) fn unexplained(&self) -> Vec<(u64, &'static str)> {
         let rest =
             self.reasons.of(Reason::Unverifiable).saturating_sub(self.left.rows() + self.settled.rows());
-        let of_run = self.of_earlier_run.min(rest);
+        let of_run = self.of_earlier_run.saturating_sub(self.explained).min(rest);
         let of_output = self.of_earlier_output.min(rest - of_run);
         let all = [
             (of_run, "with the result of an earlier run"),
@@ -373,7 +375,7 @@ impl Summary {
             writeln!(f, "  {AFTER_CAUSE}")?;
         }
         match &self.later {
-            Some(command) if self.of_earlier_run > 0 => {
+            Some(command) if self.of_earlier_run > self.explained => {
                 writeln!(f, "  `{command}` checks those of them again that a later check may settle{joined}")
             }
             _ => Ok(()),

@@ -7,6 +7,7 @@ use crate::shell;
 use crate::words;
 use api::CauseWords;
 use engine_proto::retry::CLEAN_LATER;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -19,13 +20,13 @@ const MAX_WAIT_MIN: Duration = CLEAN_LATER.delay_max;
 const BUDGET_WAIT_MIN: Duration = Duration::from_secs(3600);
 
 /// Rows by the rule that left them unverifiable.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    rules: BTreeMap<&'static str, LeftByRule>,
+    rules: BTreeMap<String, LeftByRule>,
 }
 
 /// The rows of one rule.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftByRule {
     /// Number of rows.
     pub rows: u64,
@@ -40,8 +41,8 @@ impl Left {
     pub const SILENT: &'static str = "site_silent";
 
     /// Counts a row; `wait` is the time before its next try.
-    pub fn add(&mut self, rule: &'static str, wait: Duration) {
-        let left = self.rules.entry(rule).or_default();
+    pub fn add(&mut self, rule: &str, wait: Duration) {
+        let left = self.rules.entry(rule.to_owned()).or_default();
         left.rows += 1;
         left.wait = left.wait.max(wait);
     }
@@ -57,8 +58,8 @@ impl Left {
     }
 
     /// The rules, those with the most rows first.
-    pub fn by_rule(&self) -> Vec<(&'static str, LeftByRule)> {
-        let mut rules: Vec<_> = self.rules.iter().map(|(rule, left)| (*rule, *left)).collect();
+    pub fn by_rule(&self) -> Vec<(&str, LeftByRule)> {
+        let mut rules: Vec<_> = self.rules.iter().map(|(rule, left)| (rule.as_str(), *left)).collect();
         rules.sort_by_key(|(_, left)| std::cmp::Reverse(left.rows));
         rules
     }
@@ -79,7 +80,7 @@ impl Left {
     /// Each rule with its rows and words. For rules that a later try may change, also the option that waits for them, after a run with
     /// this `--max-wait`.
     pub fn lines(&self, max_wait: Option<Duration>) -> Vec<ReportRule> {
-        let line = |(rule, left): (&'static str, LeftByRule)| {
+        let line = |(rule, left): (&str, LeftByRule)| {
             let CauseWords { meaning, advice } = words::rule(rule);
             let mut advice = advice.to_owned();
             if let Some(given) = max_wait {
@@ -89,7 +90,7 @@ impl Left {
             if rule == Left::BUDGET {
                 advice += "; many rows need several hours, --pace fast fewer";
             }
-            ReportRule { rule: rule.into(), rows: left.rows, meaning: meaning.into(), advice }
+            ReportRule { rule: rule.to_owned(), rows: left.rows, meaning: meaning.into(), advice }
         };
         self.by_rule().into_iter().map(line).collect()
     }

@@ -87,8 +87,7 @@ impl Run<'_> {
             for answered in answers.drain(..) {
                 match answered.last_reason() {
                     Some(reason) if reason != Reason::Unverifiable || !may_tell_more(answered.rule) => {
-                        let outcome = self.outcome(reason, &answered);
-                        self.settle(answered.ticket, outcome, false)?;
+                        self.conclude(&answered, reason)?;
                     }
                     _ => {
                         self.budget.release(answered.ticket);
@@ -150,11 +149,7 @@ impl Run<'_> {
             }
         }
         if is_known || (retry_after.is_none() && !recalled) {
-            if !is_known && answered.learned.is_none() {
-                self.summary.settled.add(rule, Duration::ZERO);
-            }
-            let outcome = self.outcome(reason, &answered);
-            return self.settle(ticket, outcome, false);
+            return self.conclude(&answered, reason);
         }
         let since = asked.since.unwrap_or(self.stall.progress());
         let left = left(self.parts.waits.later, since, now);
@@ -223,6 +218,15 @@ impl Run<'_> {
             self.leave(answered, Left::SILENT, None)?;
         }
         Ok(())
+    }
+
+    /// Takes a reason that no later try in this run changes.
+    fn conclude(&mut self, answered: &Answered, reason: Reason) -> Result<(), CleanError> {
+        if reason == Reason::Unverifiable && answered.learned.is_none() {
+            self.summary.settled.add(answered.rule, Duration::ZERO);
+        }
+        let outcome = self.outcome(reason, answered);
+        self.settle(answered.ticket, outcome, false)
     }
 
     /// Leaves the row unverifiable for now: a later try, after `wait` if known, may tell more.

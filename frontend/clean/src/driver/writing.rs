@@ -54,7 +54,7 @@ impl Run<'_> {
             let Summary { known, of_earlier_output, of_earlier_run, .. } = &mut self.summary;
             *known += u64::from(is_known && earlier.is_none());
             let origin = if is_known { of_earlier_output } else { of_earlier_run };
-            *origin += u64::from(is_unverifiable(outcome));
+            *origin += u64::from(is_unverifiable(outcome) && (kept.is_some() || earlier.is_none()));
             if earlier.is_none() {
                 self.found(number, outcome)?;
             }

@@ -155,6 +155,30 @@ fn files_of_an_earlier_release_are_continued_and_compared_as_far_as_they_tell() 
 }
 
 #[test]
+fn a_resumed_run_tells_the_causes_of_all_rows() {
+    let list = "email\nnever@x.com\nlisted@x.com\nhang@x.com\nbudget@x.com\nListed@x.com\ndown@x.com\nlisted@y.com\n\
+                budget@y.com\nnever@z.com\n";
+    for flags in ["", "--columns rule", "--unordered"] {
+        let mut desk = desk("list.csv", list).flags(flags);
+        (desk.args.max_wait, desk.args.max_outage, desk.args.silence) = (0, 0, Duration::from_millis(50));
+        // The row of the outage is answered last, or after rows that are written.
+        for capacity in [7, 2] {
+            desk.checker = Fake { capacity, down: Some("down@x.com"), ..fake() };
+            assert!(desk.error().contains("continue with --resume"));
+            desk.args.resume = true;
+        }
+        let causes = |desk: &mut Desk| {
+            desk.checker = fake();
+            let summary = desk.run().unwrap();
+            (summary.left.clone(), summary.settled.clone(), summary.unexplained())
+        };
+        let resumed = causes(&mut desk);
+        (desk.args.resume, desk.args.writing.force) = (false, true);
+        assert_eq!((&resumed, resumed.0.rows(), resumed.1.rows()), (&causes(&mut desk), 5, 2), "{flags}");
+    }
+}
+
+#[test]
 fn the_options_are_there_before_the_first_row_and_go_with_the_rows() {
     // A kill can end the run before or after the first byte of each file.
     for (partial, results) in

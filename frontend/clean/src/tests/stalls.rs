@@ -11,7 +11,7 @@ fn hasty(list: &str) -> Desk {
     desk
 }
 
-fn left(summary: &Summary) -> Vec<(&'static str, u64)> {
+fn left(summary: &Summary) -> Vec<(&str, u64)> {
     summary.left.by_rule().into_iter().map(|(rule, left)| (rule, left.rows)).collect()
 }
 
