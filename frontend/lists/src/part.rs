@@ -19,11 +19,13 @@
 //! `OUT.part-I-of-N` has a first line that describes the part ([`PartTitle`]). After it the file is the output for a list of
 //! the rows of the part, with its byte order mark and header.
 
+mod names;
 mod spread;
 mod title;
 
 use crate::{Row, Source};
 use engine_proto::address::Address;
+pub use names::PartNames;
 use siphasher::sip::SipHasher24;
 use spread::SPREAD;
 use std::fmt;
@@ -32,9 +34,9 @@ use std::str::FromStr;
 pub use title::PartTitle;
 
 /// The end of a file name, before the index of the part.
-pub const NAME_START: &str = ".part-";
+const NAME_START: &str = ".part-";
 /// The text between the index and the number of parts in a file name.
-pub const NAME_MIDDLE: &str = "-of-";
+const NAME_MIDDLE: &str = "-of-";
 
 /// A part of a list: the value of `--part`, as in `0/3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,7 +98,7 @@ impl FromStr for ListPart {
 }
 
 /// The number that these digits write; `None` for anything else, also for a sign or a zero in front.
-pub fn number(digits: &str) -> Option<u32> {
+fn number(digits: &str) -> Option<u32> {
     let is_plain =
         digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
     is_plain.then(|| digits.parse().ok()).flatten()
