@@ -25,7 +25,7 @@ use engine::proto::address::Address;
 use lists::marks::Marker;
 use lists::numbers::{counted, grouped};
 use lists::part::PartRows;
-use lists::{ReasonCounts, ResultColumn, Row, Source, reasons};
+use lists::{ReasonCounts, Row, Shape, Source, reasons};
 use spill::State;
 use spill::closed::ClosedRows;
 use spill::table::Table;
@@ -72,12 +72,13 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     let started = Instant::now();
     let mut parts = parts;
     let columns = parts.source.shape().further_columns().to_vec();
-    let (journal, closed) = match open_stored(&parts, &columns) {
-        Ok(stored) => stored,
-        // Nothing was done yet. The files of an earlier run stay as they are.
-        Err(error) if parts.sink.continues() => return Err(error),
-        Err(error) => return Err(parts.sink.keep(error)),
-    };
+    let (journal, closed) =
+        match open_stored(&parts.sink, &parts.options, parts.source.shape(), parts.retried) {
+            Ok(stored) => stored,
+            // Nothing was done yet. The files of an earlier run stay as they are.
+            Err(error) if parts.sink.continues() => return Err(error),
+            Err(error) => return Err(parts.sink.keep(error)),
+        };
     if !journal.has_results() {
         parts.sink.tell_new_run();
     }
@@ -119,7 +120,10 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         run.closed.flush()?;
         run.parts.progress.end();
         run.summary.files = run.parts.sink.finish()?;
-        run.summary.closed = run.closed.written();
+        run.summary.closed = run.closed.deliver()?;
+        if run.closed.is_lost {
+            run.summary.lost_closed = run.summary.settled.rows() + run.summary.of_earlier_output;
+        }
         Ok(())
     });
     run.parts.progress.end();
@@ -157,16 +161,20 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     }
 }
 
-/// What a run with these further columns stores beside the output. The hashes of a part differ from those of another, so a part stores
-/// no closed rows.
-fn open_stored(parts: &Parts<'_>, columns: &[ResultColumn]) -> Result<(Journal, ClosedRows), CleanError> {
-    let output = parts.sink.file();
-    let mut closed = ClosedRows::new(parts.retried, output, parts.sink.continues())?;
-    let journal = Journal::open(&parts.sink, &parts.options, closed.keyed)?;
-    let has_rule = columns.iter().any(|column| column.as_str() == "rule");
+/// What a run that writes a list of this shape stores beside the output.
+pub(super) fn open_stored(
+    sink: &Sink,
+    options: &RunOptions,
+    shape: &Shape,
+    retried: Option<&Path>,
+) -> Result<(Journal, ClosedRows), CleanError> {
+    let output = sink.file();
+    let mut closed = ClosedRows::new(retried, output, sink.continues())?;
+    let journal = Journal::open(sink, options, closed.keyed)?;
+    let has_rule = shape.further_columns().iter().any(|column| column.as_str() == "rule");
     // An output with verdicts of several columns is not retried.
-    let needs_none = has_rule || parts.source.shape().addresses() > 1;
-    closed.open(journal.keyed(), output.filter(|_| parts.part.is_none()), needs_none)?;
+    let needs_none = has_rule || shape.addresses() > 1 || !sink.has_unknown();
+    closed.open(journal.keyed(), output, sink.last_file().as_deref(), needs_none)?;
     Ok((journal, closed))
 }
 
@@ -232,6 +240,9 @@ impl Run<'_> {
             self.journaled = self.journal.has_results().then_some(results);
             self.summary.explained = left.rows() + settled.rows();
             (self.summary.left, self.summary.settled) = (left, settled);
+        }
+        if self.parts.part.is_some() && !self.parts.sink.continues() {
+            self.closed.create()?;
         }
         self.closed.read(&mut self.parts.state)?;
         loop {

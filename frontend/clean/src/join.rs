@@ -6,18 +6,18 @@
 
 mod files;
 
-use super::driver::{FLUSH_INTERVAL, READ_AT_ONCE, count};
-use super::journal::Journal;
+use super::driver::{FLUSH_INTERVAL, READ_AT_ONCE, count, open_stored};
 use super::progress::{Progress, Standing};
 use super::run_options::RunOptions;
 use super::sink::{Sink, SinkOptions};
 use super::summary::{Extent, Reading, Summary};
 use super::{CleanArgs, CleanError};
+use api::Reason;
 use files::PartFile;
 use lists::part::Partition;
 use lists::{Endings, ListError, ReasonCounts, Row, Source, reasons};
 use spill::State;
-use spill::keyed::Keyed;
+use spill::closed::ClosedRows;
 use std::time::{Duration, Instant};
 
 /// Joins the parts of an open list.
@@ -29,18 +29,16 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
     let Some(output) = args.output.as_deref() else {
         return Err(CleanError::usage("--join needs an output file: name it with -o"));
     };
-    let parts = files::open_all(output, &source, args.memory as usize * 1024 * 1024)?;
+    // One half for the files of the parts, and one for their closed rows.
+    let memory = args.memory as usize * 1024 * 1024 / 2;
+    let parts = files::open_all(output, &source, memory)?;
     let sink = Sink::open(Some(output), options)?;
-    let journal = match Keyed::new()
-        .map_err(CleanError::from)
-        .and_then(|keyed| Journal::open(&sink, &RunOptions::new(&args, &source), keyed))
-    {
-        Ok(journal) => journal,
+    let (journal, closed) = match open_stored(&sink, &RunOptions::new(&args, &source), source.shape(), None) {
+        Ok(stored) => stored,
         Err(error) if sink.continues() => return Err(error),
         Err(error) => return Err(sink.keep(error)),
     };
-    // The rows of an ordered output need no memory of the state.
-    let state = match State::open(Some(output), 0) {
+    let state = match State::open(Some(output), memory) {
         Ok(state) => state,
         Err(error) => return Err(sink.keep(error.into())),
     };
@@ -61,6 +59,7 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
         source,
         parts,
         sink,
+        closed,
         state,
     };
     let result = join.rows();
@@ -110,6 +109,7 @@ struct Join {
     /// The part of the last row.
     part: usize,
     sink: Sink,
+    closed: ClosedRows,
     state: State,
     summary: Summary,
     /// Number of rows by their result.
@@ -123,6 +123,9 @@ struct Join {
 impl Join {
     fn rows(&mut self) -> Result<(), Stop> {
         self.sink.begin(&[], self.source.shape(), &mut self.state)?;
+        for part in &mut self.parts {
+            part.keyed = self.closed.read_part(&part.path, &mut self.state).map_err(CleanError::from)?;
+        }
         while self.source.next(&mut self.row)? {
             self.take()?;
             if self.partition.rows().is_multiple_of(READ_AT_ONCE as u64) {
@@ -134,7 +137,9 @@ impl Join {
             part.end()?;
         }
         self.progress.end();
+        self.closed.flush().map_err(CleanError::from)?;
         self.summary.files = self.sink.finish()?;
+        self.summary.closed = self.closed.deliver().map_err(CleanError::from)?;
         Ok(())
     }
 
@@ -157,9 +162,22 @@ impl Join {
         self.summary.empty += u64::from(self.row.is_blank);
         let domain = self.row.address.as_ref().map(|it| self.summary.domains.number(it.domain().as_str()));
         count(&mut self.summary, code, domain);
-        if let Some(reason) = reasons::of_code(code) {
-            self.found.add(reason);
+        let Some(reason) = reasons::of_code(code) else { return Ok(()) };
+        self.found.add(reason);
+        if let (Reason::Unverifiable, Some(address)) = (reason, &self.row.address) {
+            self.close(&address.canonical())?;
         }
+        Ok(())
+    }
+
+    /// An address that is closed in its part stays so.
+    fn close(&mut self, canonical: &str) -> Result<(), CleanError> {
+        let Some(keyed) = self.parts[self.part].keyed else {
+            self.summary.lost_closed += u64::from(self.closed.needs_file());
+            return Ok(());
+        };
+        let [earlier, key] = [keyed, self.closed.keyed].map(|keyed| keyed.hash(canonical.as_bytes()));
+        self.closed.keeps(&mut self.state, earlier, key)?;
         Ok(())
     }
 
@@ -187,6 +205,7 @@ impl Join {
             self.show();
         }
         if self.flushed.elapsed() >= FLUSH_INTERVAL {
+            self.closed.flush().map_err(CleanError::from)?;
             self.sink.flush()?;
             self.flushed = Instant::now();
         }

@@ -179,6 +179,16 @@ impl Sink {
         }
     }
 
+    /// The last file that is made of the list: that of the unverifiable rows, if one has them.
+    pub fn last_file(&self) -> Option<PathBuf> {
+        self.file().and_then(|path| self.options.delivery.names(path).pop())
+    }
+
+    /// Whether the output has the unverifiable rows.
+    pub fn has_unknown(&self) -> bool {
+        self.options.delivery.classes.contains(&Class::Unknown)
+    }
+
     /// Tells the user of `--resume` that there is no run to continue.
     pub fn tell_new_run(&self) {
         let (true, Target::File { partial, path }, Output::Writing(_)) =

@@ -70,6 +70,8 @@ pub struct Summary {
     pub files: Vec<WrittenFile>,
     /// The file of closed rows beside the output, if there is one.
     pub closed: Option<PathBuf>,
+    /// Number of closed rows, or of unverifiable rows of parts, that `--retry` checks again because there is no such file.
+    pub(super) lost_closed: u64,
     /// Probable typing mistakes in domains, the most frequent first; empty unless they were looked for.
     pub typos: Vec<ReportTypo>,
     /// The estimate for the list, if only a sample was checked.
@@ -345,7 +347,14 @@ impl Summary {
     fn write_unverifiable(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.reasons.of(Reason::Unverifiable);
         // The parts of a joined list have no rules.
-        if rows == 0 || matches!(self.extent, Extent::Joined(_)) {
+        if matches!(self.extent, Extent::Joined(_)) {
+            let rows = self.of_kind(self.lost_closed, "unverifiable ");
+            return match self.lost_closed {
+                0 => Ok(()),
+                _ => writeln!(f, "{rows} of parts without their files .closed: --retry checks them again"),
+            };
+        }
+        if rows == 0 {
             return Ok(());
         }
         let are = if rows == 1 { "is" } else { "are" };
@@ -368,6 +377,13 @@ impl Summary {
         if self.settled.rows() > 0 {
             writeln!(f, "  {}: a later try alone does not help", grouped(self.settled.rows()))?;
             self.settled.lines(None).iter().try_for_each(|rule| writeln!(f, "{}", line(rule)))?;
+        }
+        if self.lost_closed > 0 && self.later.is_some() {
+            let rows = grouped(self.lost_closed);
+            writeln!(
+                f,
+                "  --retry checks {rows} of these again, because this output has no OUT.closed and no column rule"
+            )?;
         }
         let unexplained = self.unexplained();
         unexplained.iter().try_for_each(|(rows, why)| writeln!(f, "  {} {why}", grouped(*rows)))?;

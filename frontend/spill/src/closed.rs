@@ -1,7 +1,7 @@
 //! `OUT.closed`: the addresses that are unverifiable although a later check would not tell more, such as those of a server that
 //! refuses this machine for good. `clean --retry OUT` leaves them out.
 //!
-//! The file exists beside an output that has no column for this. It has no addresses, only their keyed hashes:
+//! The file exists beside an output that has no column for this, and beside each part of one. It has no addresses, only their keyed hashes:
 //!
 //! ```text
 //! TITLE | 16 bytes: the key of the hashes | 16 bytes per address: its hash
@@ -53,12 +53,11 @@ fn key(path: &Path) -> Result<Option<Keyed>, SpillError> {
     Ok(key.try_into().ok().map(Keyed::with_key))
 }
 
-/// The addresses in the file at `path`, as keys of a table.
+/// Adds the addresses in the file at `path` to a table, as its keys.
 ///
 /// # Errors
 /// It cannot be read, or the state fails.
-fn read(path: &Path, state: &mut State) -> Result<Table, SpillError> {
-    let mut table = Table::new(state.shares);
+fn read(path: &Path, state: &mut State, table: &mut Table) -> Result<(), SpillError> {
     let failed = |error: std::io::Error| unreadable(path, &error);
     let mut file = BufReader::new(File::open(path).map_err(failed)?);
     file.seek(SeekFrom::Start(HEAD as u64)).map_err(failed)?;
@@ -66,7 +65,7 @@ fn read(path: &Path, state: &mut State) -> Result<Table, SpillError> {
     loop {
         match file.read_exact(&mut record) {
             Ok(()) => table.put(state, u128::from_le_bytes(record), 0)?,
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(table),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(failed(error)),
         }
     }
@@ -110,17 +109,18 @@ impl ClosedFile {
         if self.waiting.is_empty() {
             return Ok(());
         }
-        self.append().map_err(|error| unwritable(&self.path.display().to_string(), &error))?;
-        self.waiting.clear();
-        Ok(())
+        self.append()
     }
 
-    fn append(&mut self) -> std::io::Result<()> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => none.insert(opened(&self.path, &self.keyed)?),
+    fn append(&mut self) -> Result<(), SpillError> {
+        let opened = match &mut self.file {
+            Some(file) => Ok(file),
+            none => opened(&self.path, &self.keyed).map(|file| none.insert(file)),
         };
-        file.write_all(&self.waiting)
+        let written = opened.and_then(|file| file.write_all(&self.waiting));
+        written.map_err(|error| unwritable(&self.path.display().to_string(), &error))?;
+        self.waiting.clear();
+        Ok(())
     }
 }
 
@@ -149,6 +149,10 @@ pub struct ClosedRows {
     file: Option<ClosedFile>,
     /// The new output replaces the earlier one, so it has these rows already.
     is_in_place: bool,
+    /// The name of the new file at the end of the run.
+    delivered: Option<PathBuf>,
+    /// The new output needs a file, and cannot have one.
+    pub is_lost: bool,
 }
 
 impl ClosedRows {
@@ -171,26 +175,49 @@ impl ClosedRows {
             };
         }
         let keyed = found.map_or_else(Keyed::new, Ok)?;
-        Ok(ClosedRows { keyed, earlier, earlier_rows: None, file: None, is_in_place: false })
+        let (earlier_rows, file, delivered) = (None, None, None);
+        Ok(ClosedRows { keyed, earlier, earlier_rows, file, is_in_place: false, delivered, is_lost: false })
     }
 
-    /// Fixes the hash of the run, and opens the file of the new output. `needs_none`: the output itself tells the rule of each row, or
-    /// cannot be retried, so it needs no file.
+    /// Fixes the hash of the run, and opens the file of the new output. At the end it goes beside `delivered`, which has the unverifiable
+    /// rows. `needs_none`: the output itself tells the rule of each row, or cannot be retried, so it needs no file.
     ///
     /// # Errors
-    /// The old file of the output cannot be removed.
-    pub fn open(&mut self, keyed: Keyed, output: Option<&Path>, needs_none: bool) -> Result<(), SpillError> {
+    /// The old file of the output cannot be removed, or another file has its name.
+    pub fn open(
+        &mut self,
+        keyed: Keyed,
+        output: Option<&Path>,
+        delivered: Option<&Path>,
+        needs_none: bool,
+    ) -> Result<(), SpillError> {
         self.keyed = keyed;
         if let Some(path) = self.earlier.take() {
             let is_same_key = key(&path)?.is_some_and(|found| found.key() == keyed.key());
             self.earlier = Some(path).filter(|_| is_same_key);
         }
+        self.is_lost = output.is_none() && !needs_none;
         let Some(path) = output.map(beside) else { return Ok(()) };
+        self.delivered = delivered.map(beside);
+        self.delivered.as_deref().map_or(Ok(None), key)?;
         let real = |path: &Path| path.canonicalize().ok();
         self.is_in_place = self.earlier.as_deref().and_then(real).is_some_and(|it| real(&path) == Some(it));
         let file = ClosedFile::new(path, keyed)?;
         self.file = (!needs_none).then_some(file);
         Ok(())
+    }
+
+    /// Creates the file of a part, which has it without rows too: a part without it has lost it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn create(&mut self) -> Result<(), SpillError> {
+        self.file.as_mut().map_or(Ok(()), ClosedFile::append)
+    }
+
+    /// Whether the new output needs a file.
+    pub fn needs_file(&self) -> bool {
+        self.file.is_some()
     }
 
     /// Whether there are such rows of the earlier output.
@@ -203,26 +230,55 @@ impl ClosedRows {
     /// # Errors
     /// They cannot be read, or the state fails.
     pub fn read(&mut self, state: &mut State) -> Result<(), SpillError> {
-        self.earlier_rows = self.earlier.as_deref().map(|path| read(path, state)).transpose()?;
-        Ok(())
+        let Some(path) = &self.earlier else { return Ok(()) };
+        read(path, state, self.earlier_rows.insert(Table::new(state.shares)))
     }
 
-    /// Whether the address with this hash is closed in the earlier output. It stays so in the new one.
+    /// Adds those of a part to the earlier rows: the hash of its addresses, if it has a file.
+    ///
+    /// # Errors
+    /// They cannot be read, or the state fails.
+    pub fn read_part(&mut self, part: &Path, state: &mut State) -> Result<Option<Keyed>, SpillError> {
+        let path = beside(part);
+        let keyed = key(&path)?;
+        if keyed.is_some() {
+            let table = Table::new(state.shares);
+            read(&path, state, self.earlier_rows.get_or_insert(table))?;
+        }
+        Ok(keyed)
+    }
+
+    /// Whether the address with the hash `earlier` is closed in the earlier output. It stays so in the new one, with the hash `key`.
     ///
     /// # Errors
     /// The state fails.
-    pub fn keeps(&mut self, state: &mut State, key: u128) -> Result<bool, SpillError> {
+    pub fn keeps(&mut self, state: &mut State, earlier: u128, key: u128) -> Result<bool, SpillError> {
         let Some(rows) = &self.earlier_rows else { return Ok(false) };
-        let is_closed = rows.get(state, key)?.is_some();
+        let is_closed = rows.get(state, earlier)?.is_some();
         if is_closed && !self.is_in_place {
             self.add(key);
         }
         Ok(is_closed)
     }
 
-    /// The file of the new output, if there is one.
-    pub fn written(&self) -> Option<PathBuf> {
-        self.file.as_ref().map(|file| file.path.clone()).filter(|path| path.exists())
+    /// The new output is complete. Returns its file, if it needs one. Such a file of an output that it replaces goes.
+    ///
+    /// # Errors
+    /// The file cannot be renamed.
+    pub fn deliver(&mut self) -> Result<Option<PathBuf>, SpillError> {
+        let from = self.file.take().map(|file| file.path);
+        let Some(to) = self.delivered.take() else { return Ok(None) };
+        let done = match from {
+            Some(from) if from == to => Ok(()),
+            Some(from) if from.exists() => std::fs::rename(from, &to),
+            _ => std::fs::remove_file(&to),
+        };
+        match done {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(unwritable(&to.display().to_string(), &error))
+            }
+            _ => Ok(Some(to).filter(|path| path.exists())),
+        }
     }
 
     /// Adds an address by its hash.
@@ -246,7 +302,8 @@ mod tests {
     use super::*;
 
     fn hashes(path: &Path, state: &mut State) -> Vec<u128> {
-        let table = read(path, state).unwrap();
+        let mut table = Table::new(state.shares);
+        read(path, state, &mut table).unwrap();
         (0..100).filter(|&hash| table.get(state, hash).unwrap().is_some()).collect()
     }
 

@@ -72,7 +72,10 @@ impl Run<'_> {
             return match self.known_result()? {
                 Some(outcome) => {
                     self.summary.known += 1;
-                    self.summary.of_earlier_output += u64::from(is_unverifiable(outcome));
+                    if is_unverifiable(outcome) {
+                        self.summary.of_earlier_output += 1;
+                        self.closed.add(self.seen.last_key());
+                    }
                     self.found(number, outcome)?;
                     self.take_known(number, Some(domain), outcome, false)
                 }
@@ -171,10 +174,11 @@ impl Run<'_> {
             return Ok(None);
         }
         let Some(earlier) = self.parts.source.earlier_result() else { return Ok(None) };
+        let key = self.seen.last_key();
         let is_kept = is_found_out(&earlier)
             || has_address
                 && earlier.results.rule.is_empty()
-                && self.closed.keeps(&mut self.parts.state, self.seen.last_key())?;
+                && self.closed.keeps(&mut self.parts.state, key, key)?;
         let EarlierResult { reason, results } = earlier;
         Ok(is_kept.then(|| self.parts.sink.outcomes.written(reasons::code(reason), &results)))
     }

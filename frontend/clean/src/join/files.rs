@@ -6,6 +6,7 @@ use crate::sink::{Found, LINE_BYTES_MAX, Replay};
 use lists::part::{ListPart, PartNames, PartTitle};
 use lists::{Endings, Source, decompressed};
 use rustix::io::Errno;
+use spill::keyed::Keyed;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +18,9 @@ const CHUNK_BYTES_MAX: usize = 64 * 1024;
 
 /// The open file of a part.
 pub(super) struct PartFile {
-    path: PathBuf,
+    pub path: PathBuf,
+    /// The hash of its closed rows, if it has their file.
+    pub keyed: Option<Keyed>,
     rows: Replay<Box<dyn Read>>,
 }
 
@@ -52,7 +55,7 @@ impl PartFile {
             let name = path.display();
             return Err(CleanError::failed(format!("{name} is no part of a list: --part writes such files")));
         };
-        Ok((PartFile { path, rows }, title))
+        Ok((PartFile { path, keyed: None, rows }, title))
     }
 
     /// Compares and skips what is before the first row.

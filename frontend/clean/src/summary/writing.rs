@@ -1,6 +1,6 @@
 //! The files that a run has written, and the probable typing mistakes in the list.
 
-use super::{Summary, UNDATED};
+use super::{Extent, Summary, UNDATED};
 use engine::proto::lists::Lists;
 use lists::numbers::{counted, grouped};
 use lists::report::ReportTypo;
@@ -39,7 +39,8 @@ impl Summary {
         let line = |file: &super::WrittenFile| {
             let mut line = format!("{} ({})", file.path.display(), counted(file.rows, "row", "rows"));
             if let Some(closed) = self.closed.as_ref().filter(|path| **path == closed::beside(&file.path)) {
-                line += &format!(" and {}, which --retry needs", closed.display());
+                let flag = if matches!(self.extent, Extent::Part(_)) { "--join" } else { "--retry" };
+                line += &format!(" and {}, which {flag} needs", closed.display());
             }
             if file.cut_cells > 0 {
                 let cells = counted(file.cut_cells, "cell is", "cells are");

@@ -172,6 +172,50 @@ fn rows_that_no_later_check_settles_are_not_open_without_the_column_rule_either(
     }
 }
 
+#[test]
+fn each_output_has_what_a_retry_needs_or_the_summary_says_that_it_does_not() {
+    // The number of addresses that a retry asks about.
+    for (flags, out, asked, says) in [
+        ("", "out.csv", 1, "out.csv.closed, which --retry needs"),
+        ("--unordered", "out.csv.gz", 1, "out.csv.gz.closed, which --retry needs"),
+        ("", "out.xlsx", 1, "out.xlsx.closed, which --retry needs"),
+        ("--split", "out.unknown.csv", 1, "out.unknown.csv.closed, which --retry needs"),
+        ("--only unknown", "out.csv", 1, "out.csv.closed, which --retry needs"),
+        ("--known @/old.csv", "out.csv", 1, "out.csv.closed, which --retry needs"),
+        ("--columns rule", "out.csv", 1, "  3: a later try alone does not help\n"),
+        ("--join", "out.csv", 1, "out.csv.closed, which --retry needs"),
+        ("--join", "out.csv", 3, "3 unverifiable rows of parts without their files .closed: --retry "),
+        (
+            "--sample 9",
+            "out.csv",
+            4,
+            "  --retry checks 3 of these again, because this output has no OUT.closed",
+        ),
+    ] {
+        let mut desk = desk("list.csv", "email\nlisted@x.com\nlater@x.com\nlisted@y.com\nlisted@z.com\n");
+        desk = desk.flags(&format!("{flags} -o @/{}", out.replace(".unknown", "")).replace("--join", ""));
+        desk.args.max_wait = 0;
+        desk.write("old.csv", "email,deliverable,reason,rule\nlisted@y.com,false,unverifiable,blocklist\n");
+        let summary = if flags == "--join" {
+            desk.all_parts(2);
+            // The part of x.com and y.com loses its file.
+            let lost = desk.path("out.csv.part-0-of-2.closed");
+            (asked == 3).then(|| std::fs::remove_file(lost).unwrap());
+            desk.join()
+        } else {
+            desk.run()
+        };
+        let said = summary.unwrap().to_string();
+        assert!(said.contains(says), "{flags} {out}: {said}");
+        assert!(out == "out.csv" || !desk.path("out.csv.closed").exists());
+        desk.args.input = desk.path(out);
+        desk.args = CleanArgs { max_wait: 0, ..desk.command_line("--retry -o @/again.csv") };
+        desk.checker = fake();
+        desk.run().unwrap();
+        assert_eq!(desk.checker.submitted.len(), asked, "{flags} {out}");
+    }
+}
+
 /// The output of a run with the columns `a` and `b`.
 const TWO: &str = "a,b,deliverable,reason,b_deliverable,b_reason\n\
                    nobody@x.com,deliverable@x.com,false,mailbox_not_found,true,mailbox_exists\n\
