@@ -40,11 +40,11 @@ pub(crate) struct Source {
     pub(crate) dialog: Arc<DialogConfig>,
     /// Whether any mail server can be reached from this source.
     pub(crate) connections: Connections,
-    /// How often the source has begun to rest at a site.
+    /// How many times the source has begun to rest at a site.
     rests: AtomicU64,
     /// The number of sites at which the source rests now.
     resting: AtomicUsize,
-    /// When a fault of the source was last logged, in seconds since the start of the engine, plus 1. 0 if none was logged yet.
+    /// When a fault of the source was last logged, in seconds since the start of the engine, plus 1. 0 if none has been logged yet.
     warned: AtomicU64,
     /// For [`Way::Kernel`]: the address from which the kernel sends over IPv4, found at its first use. `None` if there is no route.
     own_ipv4: OnceLock<Option<IpAddr>>,
@@ -86,8 +86,7 @@ impl Pool {
 
     /// Makes the pool. The configuration must have an EHLO name (`machine::complete`).
     ///
-    /// # Errors
-    /// The first fault of the sources, mostly with the remedy.
+    /// # Errors The first fault that is found in the sources, usually with a remedy.
     pub(crate) fn new(config: &EngineConfig) -> Result<Pool, StartError> {
         let named = !config.sources.is_empty();
         if config.sources.len() > SOURCES_MAX {
@@ -142,7 +141,7 @@ impl Source {
             Configured::Proxy(proxy) => {
                 let (at, credentials) = (proxy_place(proxy)?, credentials(proxy)?);
                 let families = Families { ipv4: true, ipv6: proxy.ipv6 };
-                // The id contains the user, because a proxy may use another public address for each user.
+                // The id contains the user, because a proxy may use a different public address for each user.
                 (proxy.to_string(), proxy.host_and_port(), Way::Proxy { at, credentials }, families)
             }
         };

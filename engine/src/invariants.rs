@@ -54,7 +54,7 @@ invariants! {
     LookupQueued, "lookup-queued", "A lookup that counts as waiting for room is in the queue of its resolver.";
     AnewInTime, "anew-in-time", "A work begins anew only before its deadline.";
     AdmittedHere, "admitted-here", "The site admission of a work in a queue, if it has one, is from the site of this queue.";
-    Returns, "returns", "No work is returned more often than the limit.";
+    Returns, "returns", "No work is put back for another session more often than the limit allows.";
     TakenUntried, "taken-untried", "No work is asked about over a route that it has tried.";
     SiteKept, "site-kept", "Every group refers to the same site object that its shard has under the site's name.";
     SiteCeiling, "site-ceiling", "A site has no more sessions open than its ceiling.";

@@ -49,7 +49,7 @@ pub(crate) struct Knowledge {
     unclear: NumberMap<UnclearControl>,
     /// The known mailbox of each host. It is never stored, and appears only in traces of the account that asked about it.
     mailboxes: HashMap<Rc<str>, KnownMailbox>,
-    /// How often `mailboxes` has changed. [`MailboxFreshness`] compares this number.
+    /// How many times `mailboxes` has changed. [`MailboxFreshness`] compares this number.
     mailbox_changes: u64,
     singles: HashMap<Rc<str>, SingleRun>,
     changed: HashMap<Rc<str>, Instant>,

@@ -25,7 +25,7 @@
 //! ```
 //!
 //! 1. [`Client::submit`] refuses the request if the engine stops, or if the client or the engine has too many requests for which no
-//!    answer was taken yet. So every inbox has room for the work. A single check has a deadline of 45 s, patient work one of 600 s.
+//!    answer has been taken. So every inbox has room for the work. A single check has a deadline of 45 s, patient work of 600 s.
 //! 2. The *home shard* is selected by a hash of the domain. The lists decide about spam traps and disposable domains (`verify.rs`).
 //!    For other works, one *walk* for each domain asks DNS for the hosts and their IP addresses (`walk.rs`); its result is kept for
 //!    a minute (`walks.rs`). The shard answers the work if the domain takes no mail, if it has only IPv6 hosts and we have no IPv6,
@@ -264,7 +264,7 @@ pub struct Figures {
 pub struct SourceFigures {
     /// The IP address, or the proxy with the EHLO name; `default` if the operator named no source.
     pub name: String,
-    /// How often the source began to rest at a site that blocked it. A resting source does not contact the site.
+    /// How many times the source began to rest at a site that blocked it. A resting source does not contact the site.
     pub rests: u64,
     /// Number of sites at which the source rests now.
     pub resting: usize,
@@ -330,7 +330,7 @@ impl Engine {
             machine::warn_without_name(&config);
         }
         let shared = Arc::new(shared(config)?);
-        // If a later step fails, dropping the engine stops the threads that run already.
+        // If a later step fails, dropping the engine stops the threads that are already running.
         let mut engine = Engine { shared, under_way: Arc::default(), chosen, threads: Vec::new() };
         for index in 0..engine.shared.shards.len() {
             let main = ShardMain { index, shared: Arc::clone(&engine.shared) };

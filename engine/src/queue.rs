@@ -19,8 +19,8 @@
 //!   lane.
 //! - [`Queue::has_for`] is for the choice of a route, and [`Queue::take`] for a session that begins a transaction.
 //! - [`Queue::take_expired`], [`Queue::take_all`], [`Queue::take_where`], [`Queue::take_unroutable`] and [`Queue::take_singles`]
-//!   take works out of turn, mostly to answer them.
-//! - [`Queue::len`], [`Queue::singles`] and [`Queue::first_single`] are mostly for the decision about the number of sessions.
+//!   take works out of turn, in most cases to answer them.
+//! - [`Queue::len`], [`Queue::singles`] and [`Queue::first_single`] are there for the decision about the number of sessions.
 
 use crate::Priority;
 use crate::faults::{Fault, planted, sometimes};

@@ -381,7 +381,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Sets a flag that says that a task runs. The task owns the result, which clears the flag. `None` if the flag is set already.
+    /// Sets a flag that says that a task runs. The task owns the result, which clears the flag. `None` if the flag is already set.
     fn raise(self: &Rc<Self>, flag: Flag<R>) -> Option<RaisedFlag<R>> {
         (!flag(self).replace(true)).then(|| RaisedFlag { inner: Rc::downgrade(self), flag })
     }

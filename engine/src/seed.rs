@@ -20,7 +20,7 @@ pub(crate) type Hashing = std::hash::RandomState;
 #[cfg(feature = "sim")]
 pub(crate) use simulated::SeededHashing as Hashing;
 
-/// A map for keys that are keyed hashes already. It does not hash them again.
+/// A map for keys that are already keyed hashes. It does not hash them again.
 pub type NumberMap<V> = std::collections::HashMap<u64, V, BuildHasherDefault<IdentityHasher>>;
 
 /// A hasher that returns the number that it is given.

@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) table: Arc<RefusalTable>,
     /// Withdrawn evidence that the caller of the engine has not read yet.
     pub(crate) withdrawn: Mutex<Vec<Withdrawn>>,
-    /// How often clients have recalled their requests or begun to drain.
+    /// How many times clients have recalled their requests or begun to drain.
     pub(crate) recalls: AtomicU64,
 }
 

@@ -1,6 +1,6 @@
-//! The path of an address on its home shard, which makes the DNS look-ups of its domain. First mailprobe's lists may answer the
-//! address, for example the list of disposable domains. Otherwise DNS is asked, and then the address is sent to the shard that owns
-//! the site. Inquiries (questions about a domain that DNS alone answers) begin here too, and end after DNS.
+//! The path of an address on its home shard, which makes the DNS look-ups of its domain. First, one of mailprobe's lists, such as
+//! that of disposable domains, may decide about the address. Otherwise DNS is asked, and then the address is sent to the shard that
+//! owns the site. Inquiries (questions about a domain that DNS alone answers) begin here too, and end after DNS.
 
 use crate::config::EngineConfig;
 use crate::facts;
@@ -42,7 +42,8 @@ pub(crate) fn inquire<R: Runtime>(resolution: &Rc<Resolution<R>>, inquiry: Inqui
     }
 }
 
-/// Answers a spam trap or an address at a disposable domain. Returns any other address, and notes whether it is a role address.
+/// Answers the work if its address is a spam trap or belongs to a disposable domain. Returns any other address, and notes whether
+/// it is a role address.
 fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
     let (local, domain) = (work.address.local(), work.address.domain().as_str());
     let lists = config.lists.get();
@@ -61,7 +62,7 @@ fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
 }
 
 /// Hands the result of the domain's walk to the waiter if the result is known. Otherwise the waiter waits for the walk, which is
-/// started if necessary. If too many others wait already, a patient work is answered at once.
+/// started if necessary. If too many others are already waiting, a patient work is answered at once.
 fn join<R: Runtime>(resolution: &Rc<Resolution<R>>, domain: Domain, waiter: Waiter, now: Instant) {
     let joined = resolution.walks.borrow_mut().join(&domain, waiter, now);
     match joined {
@@ -159,8 +160,8 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
             work.fail(Outage::Unavailable)
         }
         Found::Dead(Dead::CannotTell(why)) => {
-            // After this time, the cache no longer has the failure. The exception is the second failure in a row that may pass: the
-            // cache keeps it for longer.
+            // After this time, the cache no longer has the failure. There is one exception: if a failure that may soon be over
+            // ([`Failure::may_pass`]) happens twice in a row, the cache keeps the second one for longer.
             let again =
                 ttl::failure(*why) + if why.may_pass() { Duration::ZERO } else { Duration::from_secs(1) };
             let too_long = work.priority == Priority::Single && again > SINGLE_DNS_RETRY_MAX;

@@ -41,8 +41,8 @@ pub(crate) struct WorkState {
     pub(crate) source: usize,
     /// The routes of the group that must not be used for this work, because they were tried or passed over. One bit each.
     pub(crate) tried: u64,
-    /// How often the work was returned for another session, for example because a session ended at its recipient. The works after
-    /// that recipient are put back without being counted.
+    /// How many times the work was returned for another session, for example because a session ended at its recipient. The works
+    /// after that recipient are put back without being counted.
     pub(crate) returns: u8,
     /// Whether RCPT for the address was ever sent.
     pub(crate) was_sent: bool,
@@ -74,7 +74,7 @@ pub(crate) struct WorkState {
     /// Its place among the patient works of the site: see `quota.rs`.
     pub(crate) admission: Option<SiteAdmission>,
     pub(crate) trace: Option<Vec<String>>,
-    /// How often the client had recalled its requests when this one was submitted.
+    /// How many times the client had recalled its requests when this one was submitted.
     recalls: u32,
     /// Whether this work is counted in [`AnswerBox::held_so_far`].
     was_held: bool,
@@ -96,7 +96,7 @@ pub(crate) struct AnswerBox {
     pub(crate) under_way: Arc<AtomicUsize>,
     /// Whether the client is gone, so that its answers are dropped.
     abandoned: AtomicBool,
-    /// How often the client has recalled its requests.
+    /// How many times the client has recalled its requests.
     recalls: AtomicU32,
     /// Whether works that wait are to be answered with what is known, because the client is draining.
     is_draining: AtomicBool,
@@ -347,7 +347,7 @@ impl Work {
     }
 
     /// Called when a session begins to hold an answer about the address, because only later replies can prove it. Counts the work
-    /// for the client, if it is not counted yet.
+    /// for the client, if that has not been done yet.
     pub(crate) fn on_held(&mut self) {
         if !std::mem::replace(&mut self.was_held, true) {
             self.client.held_so_far.fetch_add(1, Ordering::Relaxed);

@@ -96,9 +96,9 @@ struct Rest {
 }
 
 impl Rests {
-    /// The site has blocked the source. Returns how long the source rests there from now on; `None` if it rests already, or if no
-    /// further rest can be remembered. The first rest lasts for [`SOURCE_REST_MIN`], and so does the first one after an answer, or
-    /// after earlier rests were forgotten. Each further one lasts twice as long as the one before, up to [`SOURCE_REST_MAX`].
+    /// The site has blocked the source. Returns how long the source rests there from now on; `None` if it is already resting, or if
+    /// no further rest can be remembered. The first rest lasts for [`SOURCE_REST_MIN`], and so does the first one after an answer,
+    /// or after earlier rests were forgotten. Each further one lasts twice as long as the one before, up to [`SOURCE_REST_MAX`].
     pub fn on_blocked(&mut self, source: usize, site: &str, now: Instant) -> Option<Duration> {
         if let Some(rest) = self.find(source, site) {
             if rest.until > now {

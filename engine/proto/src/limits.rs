@@ -33,7 +33,7 @@ const _: () = assert!(LOCAL_PART_BYTES_MAX + 1 + DOMAIN_BYTES_MAX > ADDRESS_BYTE
 /// Longest reply line in bytes, with CRLF. RFC 5321 4.5.3.1.5 says 512, but some servers explain themselves at length, so four
 /// times as many are accepted. A longer line ends the session.
 pub const REPLY_LINE_BYTES_MAX: usize = 2048;
-/// Most lines of one reply. EHLO replies of real servers have fewer than 20.
+/// The largest number of lines of one reply. EHLO replies of real servers have fewer than 20.
 pub const REPLY_LINES_MAX: usize = 100;
 /// Longest text of a reply in bytes, over all its lines. The reply codes and the line ends are not counted.
 pub const REPLY_BYTES_MAX: usize = 16 * 1024;
@@ -48,7 +48,7 @@ pub const NAMED_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
 pub const SESSION_READ_BYTES: usize = 512;
 /// If several replies are due, the buffer for a read has this size for each of them.
 pub const SESSION_READ_BYTES_A_REPLY: usize = 96;
-/// Most bytes of one read of a session. The replies to 100 recipients usually fit into one or two reads.
+/// The largest number of bytes of one read of a session. The replies to 100 recipients usually fit into one or two reads.
 pub const SESSION_READ_BYTES_MAX: usize = 4096;
 /// Bytes of one read of TLS ciphertext.
 pub const TLS_READ_BYTES: usize = 4096;
@@ -82,8 +82,9 @@ pub const SESSION_QUIET: Duration = Duration::from_millis(1);
 /// alone, because the server may hang at a recipient before that of the single check.
 pub const SHARED_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// Most recipients in one transaction: RFC 5321 4.5.3.1.8 obliges every server to take 100. Their pipelined commands take less than
-/// 32 KiB, which fits into the send buffer of any common host, so neither side blocks the other (RFC 2920 3.1).
+/// The largest number of recipients in one transaction: RFC 5321 4.5.3.1.8 obliges every server to take 100. Their pipelined
+/// commands take less than 32 KiB, which fits into the send buffer of any common host, so neither side blocks the other (RFC 2920
+/// 3.1).
 pub const TRANSACTION_RECIPIENTS_MAX: usize = 100;
 
 const _: () = assert!(TRANSACTION_RECIPIENTS_MAX * (ADDRESS_BYTES_MAX + 14) < 32 * 1024);
@@ -104,19 +105,19 @@ pub const TARPIT_SLOW_REPLIES_MIN: u32 = 2;
 /// Longest TXT record in bytes that is kept, with its strings joined. SPF and DMARC records have a few hundred bytes; RFC 7208 3.4
 /// asks for fewer than 512.
 pub const DNS_TXT_BYTES_MAX: usize = 4096;
-/// Most tags that are read from one DMARC, DKIM or BIMI record. RFC 7489 6.3 and RFC 6376 3.6.1 define fewer than 12, and BIMI
-/// fewer still.
+/// The largest number of tags that are read from one DMARC, DKIM or BIMI record. RFC 7489 6.3 and RFC 6376 3.6.1 define fewer than
+/// 12, and BIMI fewer still.
 pub const TXT_TAGS_MAX: usize = 32;
-/// Most records of one kind that are taken from one answer. Further records are ignored.
+/// The largest number of records of one kind that are taken from one answer. Further records are ignored.
 pub const DNS_RECORDS_MAX: usize = 64;
-/// Most CNAMEs that are followed in one answer. Resolvers stop between 8 and 17.
+/// The largest number of CNAMEs that are followed in one answer. Resolvers stop between 8 and 17.
 pub const DNS_CNAMES_MAX: usize = 8;
 /// UDP payload in bytes that EDNS offers (RFC 6891 6.2.3). DNS Flag Day 2020 recommends this size, because such datagrams are not
 /// fragmented.
 pub const DNS_UDP_PAYLOAD_BYTES: u16 = 1232;
 /// Bytes of the buffer for one datagram: more than EDNS lets a resolver send.
 pub const DNS_DATAGRAM_BYTES: usize = 2048;
-/// Most datagrams that are read from a socket before other sockets are read.
+/// The largest number of datagrams that are read from a socket before other sockets are read.
 pub const DNS_DATAGRAMS_A_TURN_MAX: usize = 64;
 /// Longest message in bytes over TCP: RFC 1035 4.2.2, the most that two length bytes can count.
 pub const DNS_TCP_MESSAGE_BYTES_MAX: usize = 65_535;
@@ -125,7 +126,7 @@ const _: () = assert!(DNS_DATAGRAM_BYTES >= DNS_UDP_PAYLOAD_BYTES as usize);
 
 /// Number of sockets of a shard for the questions to one resolver. Random ports make forged answers harder (RFC 5452 9.2).
 pub const DNS_PORTS: usize = 16;
-/// Most questions over one socket. After that, a socket with another port replaces it.
+/// The largest number of questions over one socket. After that, a socket with another port replaces it.
 pub const DNS_PORT_USES_MAX: u32 = 2_000;
 /// The longest time for which one socket is used.
 pub const DNS_PORT_LIFE: Duration = Duration::from_secs(60);
@@ -153,7 +154,7 @@ pub const DNS_REFUSALS_MAX: u8 = 4;
 /// How long a lookup waits before its next round if the last resolver of a round has replied REFUSED. Each further REFUSED of this
 /// resolver doubles the time.
 pub const DNS_REFUSAL_PAUSE: Duration = Duration::from_millis(100);
-/// Most resolvers that mailprobe uses.
+/// The largest number of resolvers that mailprobe uses.
 pub const DNS_UPSTREAMS_MAX: usize = 8;
 /// Number of lookups in a row without a reply from any resolver that count as an outage. Each takes up to [`DNS_TOTAL_TIMEOUT`], so
 /// an outage shows within a minute.
@@ -200,10 +201,10 @@ pub const DNS_START_TIMEOUT: Duration = Duration::from_secs(2);
 pub const DNS_DENIAL_TEST_INTERVAL: Duration = Duration::from_secs(1);
 /// How long such a test or check waits for answers.
 pub const DNS_DENIAL_TEST_TIMEOUT: Duration = Duration::from_secs(1);
-/// Most questions that a test of the resolvers repeats. They are the last ones that were denied.
+/// The largest number of questions that a test of the resolvers repeats. They are the last ones that were denied.
 pub const DNS_DENIED_NAMES_MAX: usize = 7;
-/// Most names for which a shard remembers that some resolvers denied the name's addresses without proof while another gave a
-/// credible answer.
+/// The largest number of names for which a shard remembers that some resolvers denied the name's addresses without proof while
+/// another gave a credible answer.
 pub const DNS_DISPUTED_NAMES_MAX: usize = 256;
 
 /// Shortest lifetime of a positive answer. With less, a zone with a TTL of 0 would be asked again for each address.
@@ -232,9 +233,9 @@ const _: () = assert!(DNS_SILENCE_TTL.as_millis() < DNS_FAILURE_TTL.as_millis())
 pub const FAST_PATIENCE: Duration = Duration::from_secs(3);
 /// How long the lookup of the DNS facts of a domain may take.
 pub const FACTS_PATIENCE: Duration = Duration::from_secs(3);
-/// Most DNS questions at once for the facts of one domain.
+/// The largest number of DNS questions at once for the facts of one domain.
 pub const DNS_BURST_MAX: usize = 16;
-/// Most inquiries under way. An inquiry is a question that DNS alone answers.
+/// The largest number of inquiries under way. An inquiry is a question that DNS alone answers.
 pub const INQUIRIES_MAX: usize = 4096;
 
 const _: () =
@@ -242,12 +243,12 @@ const _: () =
 
 // Walks and hosts.
 
-/// Most mail hosts of one domain that are contacted. RFC 5321 4.5.3.1 sets no limit, and 5.1 wants at least two addresses tried.
-/// The largest providers list fewer than 10.
+/// The largest number of mail hosts of one domain that are contacted. RFC 5321 4.5.3.1 sets no limit, and 5.1 wants at least two
+/// addresses tried. The largest providers list fewer than 10.
 pub const MX_HOSTS_MAX: usize = 16;
-/// Most addresses of one mail host that are contacted, for each family.
+/// The largest number of addresses of one mail host that are contacted, for each family.
 pub const MX_ADDRESSES_MAX: usize = 8;
-/// Most routes of a group. A work has one bit for each route, to note whether the route was tried.
+/// The largest number of routes of a group. A work has one bit for each route, to note whether the route was tried.
 pub const ROUTES_MAX: usize = u64::BITS as usize;
 
 const _: () = assert!(MX_HOSTS_MAX >= 2 && MX_HOSTS_MAX <= DNS_RECORDS_MAX, "RFC 5321 5.1");
@@ -256,11 +257,11 @@ const _: () = assert!(ROUTES_MAX >= MX_HOSTS_MAX);
 
 /// How long the result of a walk is kept. So a DNS record may be used for up to this time after it has expired.
 pub const WALK_TTL: Duration = Duration::from_secs(60);
-/// Most results of walks that a shard keeps.
+/// The largest number of results of walks that a shard keeps.
 pub const WALKS_MAX: usize = 10_000;
-/// Most bytes of all kept results of walks, over all shards.
+/// The largest number of bytes of all kept results of walks, over all shards.
 pub const WALKS_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Most patient works that wait for one walk. Otherwise one walk with silent name servers could fill the engine.
+/// The largest number of patient works that wait for one walk. Otherwise one walk with silent name servers could fill the engine.
 pub const WALK_WAITERS_MAX: usize = 256;
 /// A shard begins walks for patient works only while fewer than this number of its walks are fresh. A list brings thousands of
 /// domains at once. Looking all of them up together would take memory and overflow the sockets of the resolver, and would not be
@@ -268,7 +269,7 @@ pub const WALK_WAITERS_MAX: usize = 256;
 pub const WALKS_FRESH_MAX: usize = 200;
 /// How long a walk counts as fresh. An older walk probably waits for silent name servers, and does not delay other walks.
 pub const WALK_FRESH: Duration = Duration::from_secs(1);
-/// Most bytes of all kept DNS outcomes, over all shards.
+/// The largest number of bytes of all kept DNS outcomes, over all shards.
 pub const DNS_CACHE_BYTES_MAX: usize = 12 * 1024 * 1024;
 /// If groups take more bytes than this, over all shards, idle groups are forgotten at once if nothing was learned about their sites
 /// and hosts.
@@ -313,8 +314,8 @@ pub const BLANKET_ANY_MIN: u8 = 20;
 /// recipient to the next, because a host may refuse a single domain on behalf of its owner. No change is needed if the host and the
 /// domain that was refused last have the same registrable domain.
 pub const BLANKET_DOMAIN_CHANGES_MIN: u8 = 2;
-/// Most domains for which a route counts equal refusals. Also the largest number of domains that mailprobe leaves out for a while
-/// when it asks over a route.
+/// The largest number of domains for which a route counts equal refusals. Also the largest number of domains that mailprobe leaves
+/// out for a while when it asks over a route.
 pub const BLANKET_DOMAINS_MAX: usize = 16;
 
 const _: () = assert!(BLANKET_CERTAIN_MIN <= BLANKET_ANY_MIN);
@@ -360,7 +361,7 @@ const _: () = assert!(SITE_LAST_TRY.as_secs() > PACE_PAUSE_MAX.as_secs());
 /// Budget of refused recipients in a session at a site of which nothing is known (see [`crate::pace`]), or less if the ceiling is
 /// lower. This is the hard limit of Postfix (`smtpd_hard_error_limit`).
 pub const PACE_ERRORS_INITIAL: u32 = 20;
-/// Most sessions at once at a site of which nothing is known, or fewer if the ceiling is lower.
+/// The largest number of sessions at once at a site of which nothing is known, or fewer if the ceiling is lower.
 pub const PACE_SESSIONS_INITIAL: u32 = 10;
 /// Number of answers of a session after which the share of refused recipients can be estimated.
 pub const PACE_STRETCH_ANSWERS: u32 = 20;
@@ -399,13 +400,13 @@ pub const CONTROL_UNKNOWN_TTL: Duration = Duration::from_secs(60);
 pub const CONTROL_TRANSIENT_TTL: Duration = Duration::from_secs(4);
 /// If this number of sessions in a row end at the control recipient of a domain, the answer for the domain counts as unclear.
 pub const CONTROL_ATTEMPTS_MAX: u8 = 3;
-/// Most pairs of a domain and a host for which a shard remembers the findings of control recipients.
+/// The largest number of pairs of a domain and a host for which a shard remembers the findings of control recipients.
 pub const KNOWN_DOMAINS_MAX: usize = 50_000;
 /// Once a host has refused this number of single checks in a row, over all sessions, the last of these refusals and each further
 /// one need a proof: mailprobe asks about a known mailbox of the host, if there is one.
 pub const REFUSALS_SINGLE_MAX: u32 = 6;
-/// Most refused single checks in a row in one session that need no proof. The number is lower than [`REFUSALS_SINGLE_MAX`], because
-/// several sessions may get refusals at once before a change of the host is noticed.
+/// The largest number of refused single checks in a row in one session that need no proof. The number is lower than
+/// [`REFUSALS_SINGLE_MAX`], because several sessions may get refusals at once before a change of the host is noticed.
 pub const REFUSALS_SINGLE_SESSION_MAX: u32 = 3;
 /// How long a mailbox that a host accepted counts as a known mailbox of this host.
 pub const KNOWN_MAILBOX_TTL: Duration = Duration::from_secs(3600 + 600);
@@ -413,8 +414,8 @@ pub const KNOWN_MAILBOX_TTL: Duration = Duration::from_secs(3600 + 600);
 /// showed that the host refuses unknown recipients (the mailbox is proven), only another proven mailbox replaces it. An unproven
 /// mailbox that the host later refuses is forgotten within this time.
 pub const KNOWN_MAILBOX_AGE: Duration = Duration::from_secs(600);
-/// Most hosts for which a shard remembers a known mailbox. The same number bounds the hosts with counts of single checks, and those
-/// with a change of behaviour.
+/// The largest number of hosts for which a shard remembers a known mailbox. The same number bounds the hosts with counts of single
+/// checks, and those with a change of behaviour.
 pub const KNOWN_MAILBOXES_MAX: usize = 4096;
 /// Number of held answers at which the first checkpoint of a session is due, if none is due earlier because a caller waits.
 pub const CHECKPOINT_ANSWERS_MIN: u32 = 20;
@@ -427,14 +428,14 @@ pub const CATCH_ALL_CHECKPOINTS_MIN: u32 = 3;
 /// This number of refusals in a row needs a proof even if the host has no known mailbox, unless the host has recently refused the
 /// `postmaster` address of the domain. The same number of refused recipients shows that a domain does not accept everyone.
 pub const REFUSALS_IN_A_ROW_MIN: u32 = 12;
-/// Most refusals of a session that the next session can prove. Some servers end a session after one or two refusals (Postfix under
-/// stress: after one), so it is too late to ask whether the server still accepts mailboxes. If the session accepted a mailbox
-/// before the refusal, the next session proves the refusal by an accept at its beginning. With more refusals, the server may have
-/// changed within the session, so an accept in the next one would prove nothing.
+/// The largest number of refusals of a session that the next session can prove. Some servers end a session after one or two
+/// refusals (Postfix under stress: after one), so it is too late to ask whether the server still accepts mailboxes. If the session
+/// accepted a mailbox before the refusal, the next session proves the refusal by an accept at its beginning. With more refusals,
+/// the server may have changed within the session, so an accept in the next one would prove nothing.
 pub const REFUSALS_CARRIED_MAX: u32 = 2;
-/// Most domains that a session remembers because one of their recipients was greylisted.
+/// The largest number of domains that a session remembers because one of their recipients was greylisted.
 pub const GREYLISTED_DOMAINS_MAX: usize = 20;
-/// Most notes of withdrawn evidence that are kept for the caller to read.
+/// The largest number of notes of withdrawn evidence that are kept for the caller to read.
 pub const WITHDRAWN_MAX: usize = 100_000;
 
 const _: () = assert!(REFUSALS_SINGLE_SESSION_MAX <= REFUSALS_SINGLE_MAX);
@@ -478,13 +479,14 @@ const _: () = assert!(OUTAGE_SITES_MIN < OUTAGE_SITE_PLACES);
 
 // Sources and proxies.
 
-/// Most sources of one pool. Each takes some 4 KiB.
+/// The largest number of sources of one pool. Each takes some 4 KiB.
 pub const SOURCES_MAX: usize = 256;
 /// How long a source first rests at a site that blocks it.
 pub const SOURCE_REST_MIN: Duration = Duration::from_secs(5 * 60);
 /// The longest rest, however often it was doubled.
 pub const SOURCE_REST_MAX: Duration = Duration::from_secs(6 * 3600);
-/// Most rests that a shard remembers. If a block finds no room for a further rest, only its route is taken out of use.
+/// The largest number of rests that a shard remembers. If a block finds no room for a further rest, only its route is taken out of
+/// use.
 pub const SOURCE_RESTS_MAX: usize = 20_000;
 /// How long our connection to a proxy and the login there may take. The proxy belongs to the operator of mailprobe, so it should be
 /// quick.
@@ -514,9 +516,9 @@ pub const REFUSALS_CELLS: usize = REFUSALS_STEPS + 2;
 /// Number of pairs of a site and a source for which a table of counts has room. A table in memory has room for this number for each
 /// shard, up to [`REFUSALS_SHARDS_MAX`] shards.
 pub const REFUSALS_SITES_MAX: usize = 32_768;
-/// Most shards for which a table in memory gets more room.
+/// The largest number of shards for which a table in memory gets more room.
 pub const REFUSALS_SHARDS_MAX: usize = 8;
-/// Most processes of mailprobe that can share a table of counts.
+/// The largest number of processes of mailprobe that can share a table of counts.
 pub const REFUSALS_RUNS_MAX: usize = 64;
 /// Recipients of the budget that are kept for the questions that prove the answers of a session.
 pub const REFUSALS_KEPT_FOR_PROOF: usize = 2;

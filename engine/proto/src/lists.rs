@@ -35,7 +35,7 @@ pub fn is_disposable(domain: &str) -> bool {
     }
 }
 
-/// Whether the domain belongs to a free provider, where everyone may get a mailbox. Letter case does not matter.
+/// Whether the domain belongs to a free provider, where anyone can get a mailbox. Letter case does not matter.
 pub fn is_free(domain: &str) -> bool {
     FREE.contains(domain)
 }
@@ -109,7 +109,7 @@ impl List {
 /// The hash of an entry in a table of offsets. The lists are part of the program, so no peer can choose entries that collide.
 pub(crate) fn hash(text: &str) -> u64 {
     let hash = hash::fnv(text);
-    // The table uses the highest bits most, and those of FNV hardly depend on the last letters.
+    // The table uses the highest bits most, and those of FNV depend very little on the last letters.
     hash ^ hash.rotate_left(32)
 }
 
@@ -130,7 +130,7 @@ pub struct ListFault {
 
 impl SpamTraps {
     /// Reads one address or domain per line. A `#` at the beginning of a line or after white space begins a comment. A domain
-    /// covers all its addresses, and not those of its subdomains.
+    /// covers all its addresses, but not those of its subdomains.
     ///
     /// # Errors
     /// [`ListFault`] names the first line that cannot be read. Such a line is never skipped, because a mail server would then be

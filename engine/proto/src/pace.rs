@@ -9,10 +9,10 @@
 //! Sites have limits of their own, and most show them only by their behaviour. So the limits of a session are learned: refused
 //! recipients, recipients, transactions, and recipients in one transaction (RFC 5321 4.5.3.1.10). Postfix slows down after 10
 //! refusals (`smtpd_soft_error_limit`) and hangs up after 20 (`smtpd_hard_error_limit`), or after 1 if it is under stress. So a
-//! transaction never has more recipients than each of these limits still allows, even if the server refuses them all.
+//! transaction never has more recipients than any of these limits still allows, even if the server refuses them all.
 //!
-//! At first, a session has a budget of refusals that may be smaller than the limit. But if few of its recipients have been refused
-//! so far, a transaction may have more recipients than the budget still allows.
+//! The first sessions at a site have a budget of refusals that may be smaller than the limit. But if few of its recipients have
+//! been refused so far, a transaction may have more recipients than the budget still allows.
 
 mod ceiling;
 #[cfg(test)]
@@ -92,7 +92,7 @@ pub struct SitePace {
     pushes: u32,
     /// The fraction of the rate of new sessions that is allowed now, halved each time that the site says that we are too fast.
     share: f64,
-    /// Since when the site has given no answer for a recipient, although it was asked or has pushed back.
+    /// Since when the site has given no answer about a recipient: the time of the first question or push-back after its last answer.
     silent_since: Option<Instant>,
 }
 
@@ -163,7 +163,7 @@ impl SitePace {
         self.silent_since.get_or_insert(now);
     }
 
-    /// Since when the site has given no answer for a recipient, although it was asked or has pushed back.
+    /// Since when the site has given no answer about a recipient: the time of the first question or push-back after its last answer.
     pub fn silent_since(&self) -> Option<Instant> {
         self.silent_since
     }
@@ -371,7 +371,7 @@ struct Learned {
     limit: u32,
     /// The highest limit, which holds until the site shows a lower one.
     most: u32,
-    /// How often in a row the limit was reached without an objection of the site.
+    /// How many times in a row the limit was reached without an objection from the site.
     times_kept: u32,
     /// After this number of times, the limit is raised.
     keeps_to_raise: u32,

@@ -1,7 +1,7 @@
 //! Public suffixes: the domains below which registries and providers let others register names (<https://publicsuffix.org/list/>).
 //!
 //! The rules are a sorted list like those of `lists.rs`. A rule `*.name` covers all names that are one label longer than `name`,
-//! and a rule `!name` is an exception from such a rule. The crate `psl` gives the same answers. But it consists of 105,000 lines of
+//! and a rule `!name` is an exception to such a rule. The crate `psl` gives the same answers. But it consists of 105,000 lines of
 //! generated code, which took a ninth of the processor time of a release build and two megabytes of the program.
 
 use crate::lists::{List, hash};
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 pub(crate) static RULES: List = List::new(include_str!("../data/suffixes.txt"));
 static NAMES: LazyLock<HashTable<RuleName>> = LazyLock::new(index);
 
-/// Most labels of a rule. Names with more labels need not be looked up.
+/// The largest number of labels of a rule. Names with more labels need not be looked up.
 const LABELS_OF_RULES: usize = 7;
 
 /// All rules about one name, so that one lookup finds them.

@@ -1,10 +1,10 @@
 //! The budget of refused recipients: how many recipients a site may refuse in an hour before mailprobe stops asking it.
 //!
-//! A client that asks about one unknown recipient after the other seems to collect addresses, so servers count such recipients:
-//! Cisco's default allows each client 25 of them in an hour. For each site and source (an IP address of ours or a proxy),
-//! recipients are counted in steps of five minutes of wall-clock time, so the counts survive a restart. A step counts until its end
-//! is an hour ago, so no period of an hour has more refusals than the budget. The server may refuse all recipients under way, so
-//! they count as refused until their answers come.
+//! A client that asks about one unknown recipient after another appears to be collecting addresses, so servers count such
+//! recipients: Cisco's default allows each client 25 of them in an hour. For each site and source (an IP address of ours or a
+//! proxy), recipients are counted in steps of five minutes of wall-clock time, so the counts survive a restart. A step counts until
+//! an hour after its end, so no period of an hour has more refusals than the budget. The server may refuse all recipients under
+//! way, so they count as refused until their answers come.
 
 use crate::limits::{REFUSALS_ACCEPTS_SHARE, REFUSALS_CELLS, REFUSALS_LEAST, REFUSALS_STEP, REFUSALS_STEPS};
 use std::cmp::Ordering;
@@ -57,7 +57,7 @@ impl RefusalBudget {
         }
     }
 
-    /// The lower budget: each of its two values is the lower one of both budgets.
+    /// The lower budget: each of its two values is the lower of the corresponding values of the two budgets.
     pub fn min(self, other: RefusalBudget) -> RefusalBudget {
         RefusalBudget {
             mostly_refused: self.mostly_refused.min(other.mostly_refused),
@@ -77,7 +77,7 @@ pub struct KeptStep {
     pub accepted: u32,
 }
 
-/// The counts of one site and source as they are kept over a restart, without any name or address.
+/// The counts of one site and source as they are kept across a restart, without any name or address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptRefusals {
     /// A keyed hash of the site and the source.
@@ -232,7 +232,7 @@ pub fn are_over(steps: &[KeptStep], now: u64) -> bool {
     steps.iter().all(|kept| kept.step.saturating_add(REFUSALS_STEPS as u64) <= now)
 }
 
-/// Whether a step counts at `now`. The step may be one ahead, because clocks differ and are set.
+/// Whether a step counts at `now`. The step may be one ahead, because clocks differ and may be adjusted.
 fn counts(step: u64, now: u64) -> bool {
     step <= now + 1 && step + REFUSALS_STEPS as u64 > now
 }
@@ -406,7 +406,7 @@ mod tests {
         assert!(restored(25).at(25).is_empty());
         let mut future = Cells::default();
         future.count(900, 1, 0);
-        assert!(future.at(5).is_empty() && future.0[0].kept(5).is_none(), "a clock stood wrong");
+        assert!(future.at(5).is_empty() && future.0[0].kept(5).is_none(), "a clock was wrong");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Decides when mailprobe asks about an address again, if the last try gave no clear answer or none at all. This module has the
-//! delays after a mail server's reply, and the schedules of rows. After a failure of DNS, [`crate::dns::ttl`] decides.
+//! delays after a mail server's reply, and the schedules of rows. After a failed look-up for one domain, [`crate::dns::ttl`]
+//! decides.
 //!
 //! The engine itself soon asks about an address once more, both for a [single check](SINGLE_RETRY_MIN) and for a
 //! [row](TRANSIENT_WAIT). After that, batches (`frontend/checks/src/batch/queue.rs`) and lists of the command line
-//! (`frontend/clean/src/driver/answers.rs`) ask again by a [`Schedule`], which depends on the cause of the retry. The caller
-//! remembers the times and the [`Tries`] of each address.
+//! (`frontend/clean/src/driver/answers.rs`) ask again according to a [`Schedule`], which depends on the cause of the retry. The
+//! caller remembers the times and the [`Tries`] of each address.
 //!
 //! | cause | batch or uploaded list | list of the command line |
 //! | --- | --- | --- |
@@ -84,7 +85,7 @@ pub const BATCH_OUTAGE: Schedule =
 pub const BATCH_BUDGET: Schedule =
     Schedule { delay_max: Duration::from_secs(300), is_doubling: false, has_last_try: true, ..BATCH_LATER };
 
-/// Most retries of a row of `mailprobe clean`.
+/// The largest number of retries of a row of `mailprobe clean`.
 pub const CLEAN_RETRIES: u8 = 8;
 /// Rows of `mailprobe clean`: the server wants to be asked later. Greylisting servers require one to fifteen minutes, and the delay
 /// that they name is often a guess.

@@ -84,7 +84,7 @@ pub(super) fn release(
 
 /// Records how many recipients were refused in this checkpoint because they do not exist, for each domain without an accepted
 /// recipient in the checkpoint. Refusals that do not count are left out. Many such refusals show that the domain does not accept
-/// everyone. Few are recorded only if control recipients have shown that a domain of the group accepts everyone.
+/// everyone. A smaller number is recorded only if control recipients have shown that a domain of the group accepts everyone.
 fn learn_refusals(context: &ProbeContext<'_>, released: &[Released<Work>], now: Instant) {
     let is_refused = |one: &&Released<Work>| one.held == Held::Refused && is_answer(one.proof);
     if !context.group.state().catch_alls
@@ -234,7 +234,7 @@ fn is_answer(proof: Proof) -> bool {
     matches!(proof, Proof::Proven | Proof::Assumed)
 }
 
-/// Returns `proof`, or [`Proof::Proven`] if a test has planted such a defect.
+/// Returns `proof`. If a test has planted the defect of believing answers of this kind without proof, returns [`Proof::Proven`].
 fn with_planted_fault(held: Held, proof: Proof) -> Proof {
     match held {
         Held::Accepted if planted(Fault::BelieveAccept) => Proof::Proven,

@@ -91,8 +91,8 @@ pub(super) enum NextStep {
 pub(super) struct SessionState {
     pub(super) tally: Tally,
     pub(super) notes: SessionNotes,
-    /// The most transactions that the session may have: by the limit that the server declares (MAILMAX of RFC 9422), and by the one
-    /// that the site had shown when the session began.
+    /// The highest number of transactions that the session may have: the lower of the limit that the server declares (MAILMAX of
+    /// RFC 9422) and the limit that the site had shown when the session began.
     transactions_max: u32,
     /// How many known mailboxes the session asked about before its works: 0 or 1. `None` until this is decided.
     pub(super) known_asked_first: Option<u32>,
@@ -262,8 +262,8 @@ impl Tarpit {
         self.is_first = true;
     }
 
-    /// A reply has arrived. `errors` is the number of refusals in the session, with this reply. Once it is certain that the server
-    /// has become slow, returns how many refusals there were before.
+    /// A reply has arrived. `errors` is the number of refusals in the session, including this reply if it is one. Once it is
+    /// certain that the server has become slow, returns how many refusals there were before.
     fn on_reply(&mut self, now: Instant, reply: &Reply, errors: u32) -> Option<u32> {
         let wait = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         self.last = Some(now);
@@ -296,7 +296,8 @@ impl Tarpit {
 mod tests {
     use super::*;
 
-    /// Plays one transaction. Each number is a reply after a pause of so many milliseconds: a refusal, or an accept if negative.
+    /// Plays one transaction. Each number stands for a reply after a pause of that many milliseconds: a refusal, or an accept if
+    /// the number is negative.
     fn play(pauses: &[i64]) -> Option<u32> {
         play_all(&[pauses])
     }

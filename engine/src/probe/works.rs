@@ -60,7 +60,7 @@ fn refuse_utf8(host: &str, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
     can
 }
 
-/// Puts back the works of domains that this host recently refused as a whole, for other routes. Returns the other works.
+/// Puts back, for other routes, the works of domains that this host has recently refused as a whole. Returns the other works.
 fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     let now = context.now;
     let is_shut = |work: &Work| context.state().shut_rule(work.address.domain(), now).is_some();

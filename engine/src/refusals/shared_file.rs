@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const CHANGE_BYTE: usize = REFUSALS_RUNS_MAX;
 /// The run that has locked this byte may store the counts elsewhere ([`super::RefusalTable::write`]).
 const WRITES_BYTE: usize = REFUSALS_RUNS_MAX + 1;
-/// How long a thread tries to get a lock again and again, before it sleeps between two tries.
+/// How long a thread keeps trying to get a lock without sleeping, before it begins to sleep between tries.
 const SPIN: Duration = Duration::from_micros(50);
 /// How long it then sleeps between two tries.
 const PAUSE: Duration = Duration::from_micros(200);
@@ -85,7 +85,7 @@ impl SharedFile {
         Ok(SharedFile { file: Arc::new(file), run: None })
     }
 
-    /// Locks [`CHANGE_BYTE`]. A run mostly keeps this lock for microseconds, but for longer when the run begins or ends, or if its
+    /// Locks [`CHANGE_BYTE`]. A run usually keeps this lock for microseconds, but for longer when the run begins or ends, or if its
     /// process is suspended (SIGSTOP) meanwhile.
     pub(super) fn begin_change(&self, timeout: Duration) -> Result<ByteLock, TableFault> {
         self.lock_within(CHANGE_BYTE, timeout)

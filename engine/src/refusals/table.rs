@@ -46,7 +46,7 @@ pub(super) const MAGIC_AT: usize = 0;
 pub(super) const VERSION_AT: usize = 1;
 /// A hash of the installation's secret. The keys of the sites are made with this secret.
 const SECRET_AT: usize = 2;
-/// The runs that have joined the table, as a bit for each.
+/// The runs that have joined the table, one bit each.
 const RUNS_AT: usize = 3;
 /// The wall-clock time at which the monotonic clock was zero, in nanoseconds. All runs add the monotonic clock to this time, so
 /// they agree on the present step even if the wall clock is set.
@@ -91,7 +91,7 @@ pub enum TableFault {
     OtherSecret,
     /// There is no such file, and the caller does not want a new one.
     Missing,
-    /// [`REFUSALS_RUNS_MAX`] runs use the file already.
+    /// [`REFUSALS_RUNS_MAX`] runs already use the file.
     Full,
     /// Another run has kept the file locked for too long. Its process is probably suspended (SIGSTOP).
     Busy,
@@ -187,9 +187,10 @@ impl RefusalTable {
         Ok(())
     }
 
-    /// Raises each count of the table to the one in `kept`, if that is higher and its step still counts. Counts that are missing in
-    /// the table are added, if their site has a place or can be given one. `step` is the present step. False if the right to change
-    /// the table could not be had in time, mostly because another run keeps the table locked. The table is then unchanged.
+    /// Raises each count of the table to the one in `kept`, if that is higher and its step still counts. Counts that are missing
+    /// from the table are added, if their site has a place or can be given one. `step` is the present step. False if the right to
+    /// change the table could not be obtained in time, usually because another run keeps the table locked. The table is then
+    /// unchanged.
     #[must_use = "the counts may not be in the table"]
     pub fn take_over(&self, kept: &[KeptRefusals], step: u64) -> bool {
         if kept.is_empty() {
@@ -224,7 +225,7 @@ impl RefusalTable {
             let cells = self.cells(place);
             let mut steps: Vec<_> = cells.iter().filter_map(|cell| read(cell).kept(step)).collect();
             steps.sort_unstable_by_key(|kept| kept.step);
-            // Another run may have counted in the next step already.
+            // Another run may already have counted in the next step.
             let excess = steps.len().saturating_sub(REFUSALS_STEPS);
             steps.drain(..excess);
             if !steps.is_empty() && self.key(place).load(SeqCst) == key {

@@ -31,8 +31,8 @@ pub(super) struct Doubts<R: Runtime> {
     pub(super) checking: Cell<bool>,
     /// When the last check ended.
     checked: Cell<Option<Instant>>,
-    /// Different questions that were denied, at most [`DNS_DENIED_NAMES_MAX`], in the order in which each was denied last. A
-    /// further one replaces the first.
+    /// Different questions that were denied, at most [`DNS_DENIED_NAMES_MAX`], in the order of their latest denials. A further one
+    /// replaces the first.
     remembered: RefCell<VecDeque<Question>>,
     disputed: RefCell<VecDeque<Dispute>>,
     /// Whether the task [`watch`] runs.
@@ -98,7 +98,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// If the resolvers count as denying everything, starts the task [`watch`], unless it is running already.
+    /// If the resolvers count as denying everything, starts the task [`watch`], unless it is already running.
     fn watch(self: &Rc<Self>) {
         if self.health.denials.are_down()
             && let Some(watching) = self.raise(|inner| &inner.doubts.watching)
@@ -174,8 +174,8 @@ async fn check<R: Runtime>(inner: Rc<Inner<R>>, checking: RaisedFlag<R>, top_lev
 }
 
 /// While the resolvers count as denying everything, looks up the remembered questions, their top-level domains and the root. Of all
-/// shards, only one does so in each [`DNS_DENIAL_TEST_INTERVAL`]. The task ends when the resolvers no longer count so, or with its
-/// shard.
+/// shards, only one does so in each [`DNS_DENIAL_TEST_INTERVAL`]. The task ends when the resolvers no longer count as denying
+/// everything, or when its shard ends.
 async fn watch<R: Runtime>(inner: Weak<Inner<R>>, _watching: RaisedFlag<R>) {
     loop {
         R::sleep(DNS_DENIAL_TEST_INTERVAL).await;

@@ -127,8 +127,7 @@ pub(crate) fn run<M: super::Main>(flavor: Flavor, main: M) -> io::Result<()> {
 
 /// Like [`run`], but the hosts and resolvers are in memory instead of behind sockets.
 ///
-/// # Errors
-/// As [`run`].
+/// # Errors The same as for [`run`].
 #[cfg(feature = "sim")]
 pub(crate) fn run_in_memory<M: super::Main>(flavor: Flavor, main: M) -> io::Result<()> {
     use super::memory::Memory;

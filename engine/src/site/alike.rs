@@ -21,7 +21,7 @@ pub(super) struct RefusedAlike {
     /// enough.
     certain: bool,
     times: u8,
-    /// How often the domain of the refused recipient changed from one refusal to the next.
+    /// How many times the domain of the refused recipient changed from one refusal to the next.
     changes: u8,
     /// For up to [`BLANKET_DOMAINS_MAX`] domains, the number of refused recipients. The domain of the latest refusal is the last.
     domains: Vec<(Domain, u8)>,

@@ -31,7 +31,8 @@ pub(crate) struct SessionNotes {
     /// An accepted `postmaster@` with the key of its domain. It is kept until the control recipient of this domain is clearly
     /// accepted or refused.
     pub(crate) postmaster: Option<(u64, String)>,
-    /// The keys of the domains for which an earlier checkpoint of this session has recorded a finding.
+    /// The keys of the domains about which an earlier checkpoint of this session has recorded a finding (such as that the domain
+    /// accepts every recipient).
     pub(crate) learned: BTreeSet<u64>,
     /// The replies to control recipients that prove nothing, by the key of the domain, until the checkpoint is closed.
     pub(crate) unclear: BTreeMap<u64, UnclearControl>,

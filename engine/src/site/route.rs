@@ -73,8 +73,8 @@ pub(crate) struct RouteState {
     refused_alike: Option<RefusedAlike>,
     /// Domains that the host is not asked about for a time, because it refused many of their recipients in the same way.
     shut_domains: ShutDomains,
-    /// How often the host has ended a session with a reply that says that we are not wanted, since it last accepted a recipient.
-    /// While the site has a pause, further sessions that end in this way are not counted.
+    /// How many times the host has ended a session with a reply that says that we are not wanted, since it last accepted a
+    /// recipient. While the site has a pause, further sessions that end in this way are not counted.
     warnings: u8,
     /// Sessions in a row in which the host changed the way in which it accepts or refuses recipients.
     changes: u8,

@@ -37,7 +37,7 @@ impl Group {
         let state = &mut *self.state();
         let mut taken = state.queue.take_where(is_late);
         taken.extend(state.take_in_order(|works| (works.asked_at, works.in_flight.take_where(is_late))));
-        // A fallback that names a host, or that has another rule than `no_answer_in_time`, says more than the rule of the site.
+        // A fallback that names a host, or that has a rule other than `no_answer_in_time`, says more than the rule of the site.
         let is_first =
             |work: &&mut Work| work.fallback.rule == "no_answer_in_time" && work.fallback.observed.is_none();
         for work in taken.iter_mut().filter(is_first) {

@@ -33,7 +33,7 @@ pub struct RcptEffects {
     pub alike: Option<Alike>,
     /// The effect on the host apart from `alike`.
     pub host: HostEffect,
-    /// What happens with the recipient.
+    /// What happens to the recipient.
     pub recipient: RecipientEffect,
     /// The effect on the session.
     pub session: ReplyEffect,

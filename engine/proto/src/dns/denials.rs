@@ -26,7 +26,7 @@ pub struct Denials {
     runs: [Run; 2],
     /// When a name was last answered with proof, in milliseconds; 0 if never.
     proven_at: AtomicU64,
-    /// How often a run has changed from down to up.
+    /// How many times a run has changed from down to up.
     ended: AtomicU32,
     /// When the resolvers may be tested again.
     test_at: AtomicU64,

@@ -5,15 +5,15 @@
 //! [`Lookup::on_timeout`] at [`Lookup::deadline`], until [`Lookup::outcome`] is set. The rules:
 //!
 //! - Each UDP try has a random id and random capital letters in the name, and the caller chooses a random source port.
-//! - A message that matches no try is ignored. A late answer to an earlier try counts, unless its resolver has since refused, was
-//!   given up, or was asked again without EDNS or for DNSSEC records.
+//! - A message that matches no try is ignored. A late answer to an earlier try counts, unless its resolver has since refused, been
+//!   given up, or been asked again without EDNS or for DNSSEC records.
 //! - A resolver that answers with SERVFAIL or nonsense is not asked again, because it would repeat its answer (RFC 9520 2). A
 //!   silent resolver is asked again in each round, and each round waits twice as long for its answer, up to a maximum.
 //! - REFUSED may mean that the resolver is overloaded, so it is asked again in further rounds, a few times. If the resolver is the
 //!   last of its round, a pause comes before the next round.
 //! - A denial without proof is not believed. If only the SOA record is missing and the resolver can do EDNS, the same resolver is
-//!   asked once more, with a request for DNSSEC records. To get these, the resolver has to fetch the denial anew. Otherwise the
-//!   next resolver is asked.
+//!   asked once more, with a request for DNSSEC records. To get these, the resolver has to fetch the denial anew. In all other
+//!   cases, the next resolver is asked.
 //! - If an answer is truncated or changes the case of letters in the question, the same question is asked over TCP.
 
 mod reply;
@@ -98,8 +98,8 @@ pub struct Lookup {
     first: usize,
     /// When the whole lookup ends at the latest. Set when the first message is sent.
     give_up: Option<Instant>,
-    /// Number of turns so far, with the present one, and with those that were skipped because their resolver was spent. Asking the
-    /// same resolver in another way, such as over TCP, is no new turn.
+    /// Number of turns so far, including the present one and those that were skipped because their resolver was spent. Asking the
+    /// same resolver in another way, such as over TCP, does not count as a new turn.
     turns: u32,
     next: Next,
     /// Messages to which an answer may still come, the latest last.
@@ -136,8 +136,8 @@ struct Upstream {
     wants_dnssec: bool,
     denied_unproven: bool,
     refusals: u8,
-    /// Set if a reply came after the resolver's turn and calls for another transport or form of the question: the transport over
-    /// which the resolver is asked next.
+    /// The transport over which the resolver is asked at its next turn. Set if a reply that came after the resolver's turn calls
+    /// for another transport or another form of the question.
     due: Option<Transport>,
 }
 

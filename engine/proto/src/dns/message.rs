@@ -124,7 +124,7 @@ pub enum Extension {
 pub enum Unrelated {
     /// The message has another id or another question, or is not a response.
     NotOurs,
-    /// Only the case of letters in the question differs: a forger guessed it, or the resolver does not preserve it.
+    /// Only the case of letters in the question differs: a forger guessed it wrong, or the resolver does not preserve it.
     CaseDiffers,
 }
 
@@ -158,8 +158,9 @@ impl Encoded {
 /// Encodes a question. The n-th letter of the name is a capital if the n-th bit of `capitals` is set, so a forger has to guess
 /// those bits too.
 ///
-/// The library is used only to decode, because it takes longer to encode a message than the kernel takes to send it. Encoding a
-/// question is simple: it consists of a fixed header, a name with checked labels, its kind and class, and a fixed record for EDNS.
+/// hickory_proto is used only to decode, because it needs more time to encode a message than the kernel needs to send it. Encoding
+/// a question is simple: it consists of a fixed header, a name with checked labels, its kind and class, and a fixed record for
+/// EDNS.
 pub fn encode(question: &Question, id: u16, capitals: [u64; 4], extension: Extension) -> Encoded {
     let room = HEADER_BYTES + question.name.as_str().len() + 2 + 4 + OPT_BYTES;
     let mut bytes = Vec::with_capacity(room);

@@ -69,8 +69,8 @@ struct Target {
 pub struct MxSet {
     /// The hosts, in the order in which they are tried.
     pub hosts: Vec<MxHost>,
-    /// The site of the host with the lowest preference. The other hosts count for this site too, even if another operator runs
-    /// them.
+    /// The site of the host with the lowest preference. The other hosts count as part of this site too, even if another operator
+    /// runs them.
     pub site: Site,
     /// The site is identified by an address and not by a name.
     pub by_address: bool,
@@ -236,7 +236,7 @@ fn is_host(name: &Name) -> bool {
     name.as_str().rsplit_once('.').is_some_and(|(_, top)| !top.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Shuffles the hosts of each preference: Fisher and Yates, driven by SplitMix64.
+/// Shuffles the hosts of each preference, by a Fisher–Yates shuffle with SplitMix64.
 fn shuffle(targets: &mut [Target], random: u64) {
     let mut state = random;
     let mut next = || {

@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Parses a name in ASCII, in any case. A dot at the end means the root and is dropped. `None` if a label is empty or too long,
-    /// if the whole name is too long, or if there is a character that a [`Name`] does not have.
+    /// Parses a name in ASCII, in upper or lower case. A dot at the end means the root and is dropped. `None` if a label is empty
+    /// or too long, if the whole name is too long, or if there is a character that a [`Name`] does not have.
     pub fn parse(text: &str) -> Option<Name> {
         let text = text.strip_suffix('.').unwrap_or(text);
         let fits = text.len() <= DOMAIN_BYTES_MAX && text.split('.').all(is_label);

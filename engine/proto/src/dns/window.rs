@@ -111,7 +111,7 @@ impl Window {
         let before = self.free(&place);
         self.answered.fetch_add(1, Relaxed);
         let size = self.size.load(Relaxed);
-        // Answers while less than half of the window is used do not show that a wider one would work (RFC 7661).
+        // Answers that arrive while less than half of the window is used do not show that a wider window would work (RFC 7661).
         if before * 2 * PARTS < size || size >= DNS_WINDOW_MAX * PARTS {
             return;
         }

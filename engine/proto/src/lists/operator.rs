@@ -24,7 +24,7 @@ pub struct Lists {
 pub enum ListKind {
     /// Addresses and domains that are never contacted. A domain does not cover its subdomains.
     SpamTraps,
-    /// Domains that are neither disposable nor a typing mistake. A domain covers its subdomains.
+    /// Domains that are neither disposable nor typing mistakes. A domain covers its subdomains.
     Allowed,
     /// Domains of throw-away providers. A domain covers its subdomains.
     Disposable,
@@ -56,8 +56,8 @@ impl Lists {
         Ok(())
     }
 
-    /// Whether the address `local@domain` or its domain is a spam trap. In this and the other methods, letter case does not
-    /// matter. Domains are in A-label form, for [`Lists::suggest`] also in lower case.
+    /// Whether the address `local@domain` or its domain is a spam trap. In this and the other methods, letter case does not matter.
+    /// Domains must be in A-label form, and for [`Lists::suggest`] in lower case.
     pub fn is_spam_trap(&self, local: &str, domain: &str) -> bool {
         self.traps.matches(local, domain)
     }
@@ -71,7 +71,7 @@ impl Lists {
         }
     }
 
-    /// Whether the domain is one of a free provider, where everyone may get a mailbox.
+    /// Whether the domain belongs to a free provider, where anyone can get a mailbox.
     pub fn is_free(&self, domain: &str) -> bool {
         contains(&self.free, domain) || super::is_free(domain)
     }

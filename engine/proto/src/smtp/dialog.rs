@@ -30,7 +30,7 @@ pub struct DialogConfig {
 }
 
 /// How long each reply may take, counted from the instant at which the session begins to wait for it. For a pipelined command, this
-/// is when the reply before it has come.
+/// is the instant at which the previous reply arrived.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplyTimeouts {
     /// Longest time until the greeting.
@@ -309,8 +309,8 @@ impl Dialog {
         self.parser.feed(bytes);
         while !self.over {
             match self.parser.next() {
-                // A reply that comes before the next command was sent is no answer to it. If it counted as one, each later reply
-                // would count for the wrong recipient.
+                // A reply that arrives before the next command has been sent is not an answer to that command. If it counted as
+                // one, each later reply would count for the wrong recipient.
                 Ok(Some(reply)) if self.step == Step::Idle || self.wants_write() => self.unasked(reply),
                 Ok(Some(reply)) => self.on_reply(now, reply),
                 Ok(None) => return,
@@ -446,7 +446,7 @@ impl Dialog {
         }
     }
 
-    /// Drops the RCPT commands that are not sent yet, because the server refused MAIL. With PIPELINING they are sent already, and
+    /// Drops the RCPT commands that have not been sent, because the server refused MAIL. With PIPELINING they have been sent, and
     /// their replies are still read.
     fn drop_held(&mut self) {
         if !self.extensions.pipelining {

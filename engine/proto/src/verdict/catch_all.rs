@@ -47,8 +47,8 @@ pub fn settle(real: &Classification, control: Option<ControlFinding>, role: bool
     }
 }
 
-/// Whether the MX host accepts every RCPT and refuses mail only after DATA. An accept of such a host shows nothing, neither for an
-/// address nor for a control recipient, so the verdict is [`Reason::Unverifiable`].
+/// Whether the MX host accepts every RCPT and refuses mail only after DATA. An accept from such a host shows nothing, either about
+/// an address or about a control recipient, so the verdict is [`Reason::Unverifiable`].
 pub fn accepts_everything(mx: &str) -> bool {
     Provider::of_mx(mx) == Some(Provider::Yahoo)
 }
@@ -84,8 +84,8 @@ impl ControlShape {
         }
     }
 
-    /// The shape of the second control recipient. A domain that accepts every recipient may filter names of one shape, but hardly
-    /// names of both shapes.
+    /// The shape of the second control recipient. A domain that accepts every recipient may filter names of one shape, but is
+    /// unlikely to filter names of both shapes.
     pub fn second(self) -> ControlShape {
         ControlShape {
             first: 6 + (self.first - 4) % 5,

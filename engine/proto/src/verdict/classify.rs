@@ -105,9 +105,9 @@ pub fn classify(view: &ReplyView<'_>) -> Classification {
     }
 }
 
-/// Every rule, in the order in which the rules are tried: its name, its class, its scope, and its sources by letters. S is sisimai,
-/// F smtp-field-manual, Z zone-mta, R an RFC or the IANA registry, O replies that the interoperability suite observed, and W
-/// wording in general use.
+/// Every rule, in the order in which the rules are tried: its name, its class, its scope, and its sources, each as a letter. S is
+/// sisimai, F smtp-field-manual, Z zone-mta, R an RFC or the IANA registry, O replies that the interoperability suite observed, and
+/// W wording in general use.
 pub fn rules() -> impl Iterator<Item = (&'static str, Class, Scope, &'static str)> {
     RULES.iter().map(|rule| (rule.name, rule.class, rule.scope, rule.source))
 }

@@ -52,7 +52,7 @@ signals! {
     SendQuota = "send-quota",
     /// This mailbox receives more mail than it may.
     MailboxRate = "mailbox-rate",
-    /// This mailbox takes mail from internal or from certain senders only.
+    /// This mailbox takes mail only from internal senders, or only from certain senders.
     Restricted = "restricted",
     /// Our reverse-path is refused.
     SenderRefused = "sender-refused",
@@ -100,8 +100,8 @@ signals! {
     UnavailableOrDenied = "unavailable-or-denied",
     /// The server wants the next attempt over IPv4.
     WantsIpv4 = "wants-ipv4",
-    /// The server does not accept our command or the order of our commands. No rule reads this signal, but its phrases make their
-    /// words known.
+    /// The server does not accept our command or the order of our commands. No rule reads this signal, but the words of its phrases
+    /// do not count as unknown ones ([`Signal::Foreign`]).
     Protocol = "protocol",
     /// A domain does not exist or is disabled, and the text does not say which domain.
     SomeDomain,
@@ -183,7 +183,7 @@ enum Part {
 
 /// The phrases as a tree. Phrases with the same first words share nodes, so one pass over a text finds all phrases.
 struct Index {
-    /// How many words a gap may not contain. These words have the lowest numbers.
+    /// The number of the words that a gap may not contain. These words have the lowest numbers.
     barriers: u32,
     /// Every whole word of a phrase, and every word of [`BARRIERS`], with its number.
     numbers: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
@@ -336,7 +336,7 @@ struct Said<'a> {
 }
 
 impl Reading<'_> {
-    /// The number of words that are in no phrase and in no dictionary, up to [`FOREIGN_WORDS_MIN`]. Words with other characters
+    /// The number of words that are in no phrase and in no dictionary, up to [`FOREIGN_WORDS_MIN`]. Words with characters other
     /// than letters do not count, nor do ASCII words of one or two letters.
     fn foreign_words(&self) -> usize {
         let is_foreign = |at: &usize| {
@@ -351,7 +351,7 @@ impl Reading<'_> {
         (0..self.words.len()).filter(is_foreign).take(FOREIGN_WORDS_MIN).count()
     }
 
-    /// Whether a comma or a colon separates two of the words from `start` on and before `end`.
+    /// Whether a comma or a colon separates two of the words from `start` up to, but not including, `end`.
     fn is_parted(&self, start: usize, end: usize) -> bool {
         self.words.breaks.iter().any(|at| (start + 1..end).contains(&(*at as usize)))
     }

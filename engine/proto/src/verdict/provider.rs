@@ -1,7 +1,7 @@
 //! The providers with special rules for their replies, in `patterns.rs` and `catch_all.rs`. A provider is recognized by the names
 //! of its MX hosts.
 
-/// A provider with replies that mean something else than the same replies of other servers.
+/// A provider whose replies differ in meaning from the same replies of other servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Provider {
     /// Microsoft 365 (Exchange Online).

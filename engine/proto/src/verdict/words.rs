@@ -47,8 +47,8 @@ pub(super) struct Mark {
 }
 
 impl Words {
-    /// Reduces `text` to words. Host names, IP addresses and links become no words. A host name or IP address of a party leaves a
-    /// mark.
+    /// Reduces `text` to words. Host names, IP addresses and links do not become words. A host name or IP address of a party leaves
+    /// a mark.
     pub(super) fn of(text: &str, parties: &Parties<'_>) -> Words {
         let mut clean = fold(text);
         blank_echoes(&mut clean, parties);
@@ -145,7 +145,8 @@ impl Words {
         self.links.push_str(link);
     }
 
-    /// Pushes a word as the server spelled it, with or without accents. A run of a script without spaces is cut into known forms.
+    /// Takes a word in the server's spelling, with or without accents, and pushes its canonical words. A run of a script without
+    /// spaces is cut into known forms.
     fn push_spelled(&mut self, word: &str) {
         if word.is_ascii() {
             self.push(word);
