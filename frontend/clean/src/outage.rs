@@ -80,8 +80,7 @@ mod tests {
         assert!(!watch.is_on() && !watch.is_paused(at(0)));
         assert!(!watch.on_outage(at(10), false), "it has only begun");
         assert!(watch.is_on() && watch.is_paused(at(15)) && !watch.is_paused(at(16)));
-        let ends = |watch: &OutageWatch, now, is_known| watch.gives_up_in(at(now), is_known);
-        assert_eq!((ends(&watch, 14, false), ends(&watch, 14, true)), (Some(at(116)), Some(at(1))));
+        assert_eq!([false, true].map(|known| watch.gives_up_in(at(14), known)), [Some(at(116)), Some(at(1))]);
         assert!(watch.on_outage(at(15), true), "nothing was answered before");
         assert!(!watch.is_news(at(14)) && watch.is_news(at(15)) && !watch.is_news(at(16)), "it is told once");
         for reason in [Reason::Disposable, Reason::Spamtrap, Reason::InvalidSyntax] {
@@ -93,7 +92,7 @@ mod tests {
             watch.on_verdict(reason);
             assert!(!watch.is_on(), "{}", reason.as_str());
             assert!(!watch.on_outage(at(200), false));
-            assert_eq!(ends(&watch, 210, true), Some(at(110)), "there was an answer before");
+            assert_eq!(watch.gives_up_in(at(210), true), Some(at(110)), "there was an answer before");
         }
         assert!(OutageWatch::new(at(0)).on_outage(at(0), false), "with 0 the first ends the run");
     }

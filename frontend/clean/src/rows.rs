@@ -203,7 +203,6 @@ mod tests {
     use super::super::tests::state;
     use super::*;
     use spill::keyed::Keyed;
-    use std::collections::HashSet;
 
     /// Pushes rows that wait for these first rows, settles verdicts, and checks the rows that come out after each.
     #[track_caller]
@@ -219,8 +218,8 @@ mod tests {
                 rows.repeat(first);
             }
         }
-        let open = firsts.len() - firsts.iter().collect::<HashSet<_>>().len();
-        assert_eq!(rows.open_repeats(), open as u64);
+        let repeats = (0..firsts.len()).filter(|&n| firsts[..n].contains(&firsts[n]));
+        assert_eq!(rows.open_repeats(), repeats.count() as u64);
         for (at, &(first, code)) in settle.iter().enumerate() {
             seen.settle(&mut state, first, Outcome::of_code(code)).unwrap();
             rows.settled(first);

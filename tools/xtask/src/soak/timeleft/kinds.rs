@@ -30,7 +30,7 @@ pub const SPENT: &str = "spent.example";
 pub const SPENDING: usize = 130;
 
 /// The names of the runs of the full version, and behind an empty line those of the small one. A name has the kind of the run, its
-/// seconds at an even pace, and its wait for greylisting in seconds.
+/// seconds at an even pace, and its `--max-wait` in seconds.
 const RUNS: &str = include_str!("../../../soak/timeleft-runs.txt");
 
 /// The runs of the full version, or those of the small one.
