@@ -134,7 +134,7 @@ async fn render(
                 input #email name="email" type="text" inputmode="email" autocomplete="off" autocapitalize="none" spellcheck="false" required maxlength="320" value=(email);
                 fieldset {
                     legend { "Check" }
-                    label.choice { input type="radio" name="mode" value="full" checked[!is_fast]; span { "Full: asks the mail server, costs 1 credit, " (takes()) } }
+                    label.choice { input type="radio" name="mode" value="full" checked[!is_fast]; span { "Full: asks the mail server unless a recent verdict is known, costs 1 credit, " (takes()) } }
                     label.choice { input type="radio" name="mode" value="fast" checked[is_fast]; span { "Fast: checks syntax, domain and lists, is free" } }
                 }
                 button type="submit" { "Check" }
