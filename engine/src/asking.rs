@@ -175,8 +175,8 @@ impl Asking {
         self.state().budget(group).map_or(usize::MAX, room)
     }
 
-    /// If the budget of refused recipients is used up and no outstanding reply can make room, answers all works that wait at the
-    /// site for the source of this group, and returns true.
+    /// If the budget of refused recipients is used up and no outstanding reply can make room, answers all waiting works of the
+    /// groups of the site that use the same source as this group, and returns true.
     pub(crate) fn answer_if_over_budget(&self, group: &Group, now: Instant) -> bool {
         let used_up = |budget: &mut SiteRefusals| {
             let is_used_up = budget.is_used_up(self.shared().refusal_step(now));
@@ -307,7 +307,7 @@ impl Asking {
         }
     }
 
-    /// Gives up the present try of the works for which no route is left. Some of them are tried again later, the others are
+    /// Gives up the present try of the works for which no route is left. Some of them are tried again later; the others are
     /// answered.
     pub(crate) fn answer_unroutable(&self, group: &Group, now: Instant) {
         group.take_unroutable(now).into_iter().for_each(|work| self.common.give_up(work, now));

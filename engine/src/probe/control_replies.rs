@@ -22,8 +22,8 @@ pub(super) struct AskedQuestion {
     pub(super) recipient: String,
     /// Whether the recipient may come from the request of another account. If so, no trace may show the recipient.
     pub(super) private: bool,
-    /// The host that accepted the recipient before, if the recipient is a known mailbox. For a canary (an existing mailbox from the
-    /// configuration), the host of this session. `None` for other recipients.
+    /// If the recipient is remembered as a known mailbox (`knowledge.rs`): the host that accepted it. For a canary (an existing
+    /// mailbox from the configuration), the host of this session. `None` for other recipients.
     pub(super) accepted_by: Option<Rc<str>>,
 }
 

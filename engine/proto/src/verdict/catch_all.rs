@@ -95,8 +95,9 @@ impl ControlShape {
         }
     }
 
-    /// Makes a local part from 16 bytes of a keyed hash. It has at least eleven random letters, so hardly any mailbox has the name.
-    /// It can be pronounced like a name, because filters look for patterns such as long hexadecimal strings or the word "test".
+    /// Makes a local part from 16 bytes of a keyed hash. It has at least eleven random letters, so it is very unlikely that a
+    /// mailbox of this name exists. It can be pronounced like a name, because filters look for patterns such as long hexadecimal
+    /// strings or the word "test".
     pub fn local_part(self, hash: [u8; 16]) -> String {
         let mut letters = hash[..10].iter().flat_map(|byte| {
             let consonant = CONSONANTS[usize::from(byte & 15)];
