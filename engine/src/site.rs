@@ -196,9 +196,9 @@ impl Site {
     }
 
     /// Admits a patient work, or returns it as `Err` if the site is full. `tickets_max`: how many works the whole engine may have.
-    /// A single check, or a work that has been admitted before, is returned as it is. If the site has given no answer about a
-    /// recipient since it was first asked or pushed back, the deadline is at most [`BULK_PATIENCE`] after that moment, or
-    /// [`SITE_LAST_TRY`] from now if that is later.
+    /// A single check, or a work that has been admitted before, is returned as it is. If the site is silent (it has given no answer
+    /// about a recipient since some question or push-back), the deadline is at most [`BULK_PATIENCE`] after the first question or
+    /// push-back that followed its last answer, or [`SITE_LAST_TRY`] from now if that is later.
     pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
         let any = planted(Fault::Break(Invariant::AdmittedHere));
         let is_here = work.admission.as_ref().is_some_and(|admission| any || self.quota.has(admission));

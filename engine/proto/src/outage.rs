@@ -45,7 +45,8 @@ impl Resolvers {
 
     /// A lookup has ended. `answered` says whether some resolver replied to it, and `before` how many lookups had been answered
     /// when it began. A lookup without a reply counts only if no other one was answered meanwhile. If another one was answered, the
-    /// messages of this lookup were probably lost: a burst can lose the messages of several lookups, which then end together.
+    /// messages of this lookup were probably lost: in a burst of questions, the messages of several lookups can be lost, and these
+    /// lookups then time out together.
     pub fn note(&self, answered: bool, before: u32) {
         if answered {
             let was_down = self.are_down();
@@ -90,8 +91,8 @@ impl Resolvers {
     }
 
     /// How many outages of the resolvers have ended, both those of silence and those of denials. The time from the start until the
-    /// first answer counts as one. If the number changes, earlier silence and earlier denials without proof show nothing about a
-    /// domain.
+    /// first answer counts as one. If the number changes, earlier silence and earlier denials without proof
+    /// ([`crate::dns::message::Doubt`]) show nothing about a domain.
     pub fn ended(&self) -> u32 {
         self.ended.load(Relaxed).wrapping_add(self.denials.ended())
     }

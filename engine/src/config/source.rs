@@ -12,7 +12,7 @@ pub struct SourceConfig {
     /// machine has none, an address literal: the address of the source, or for a proxy the address of this machine.
     pub ehlo: Option<String>,
     /// The reverse-path of MAIL; empty for `<>`. `None`: [`super::EngineConfig::mail_from`]. If that is `None` too: `postmaster@`
-    /// the EHLO name of the source.
+    /// followed by the EHLO name of the source.
     pub mail_from: Option<String>,
 }
 

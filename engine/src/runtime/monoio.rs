@@ -1,6 +1,6 @@
 //! Implements the runtime traits of the engine with monoio, on io_uring or epoll.
 
-#![expect(unsafe_code, reason = "monoio's sockets show their descriptors only raw")]
+#![expect(unsafe_code, reason = "monoio's sockets give access only to raw descriptors")]
 
 use super::{
     ByteStream, DatagramSocket, Rented, Runtime, caught, deadlines, receive_now, send_now, send_segments,
