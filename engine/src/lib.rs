@@ -27,9 +27,9 @@
 //! 1. [`Client::submit`] refuses the request if the engine stops, or if the client or the engine has too many requests for which no
 //!    answer has been taken. So every inbox has room for the work. A single check has a deadline of 45 s, patient work of 600 s.
 //! 2. The *home shard* is selected by a hash of the domain. The lists decide about spam traps and disposable domains (`verify.rs`).
-//!    For other works, one *walk* for each domain asks DNS for the hosts and their IP addresses (`walk.rs`); its result is kept for
-//!    a minute (`walks.rs`). The shard answers the work if the domain takes no mail, if it has only IPv6 hosts and we have no IPv6,
-//!    if the resolvers are out of order, or if it is patient and 256 others wait for the walk. Other failures of DNS: step 7.
+//!    For other works, one *walk* for each domain asks DNS for the hosts and their IP addresses (`walk.rs`); a clear result is kept
+//!    for a minute (`walks.rs`). The shard answers the work if the domain takes no mail, if it has only IPv6 hosts and we have no
+//!    IPv6, if the resolvers are out of order, or if it is patient and 256 others wait for the walk. Other failures of DNS: step 7.
 //! 3. The result of the walk is a *plan*: the *site* (the hosts of one operator), the *group* (the domains of the site that have
 //!    the same hosts) and the *routes* (the IP addresses of these hosts). The work goes to the shard that owns the site.
 //! 4. The group has one *source*: one of our IP addresses, or a proxy (without configuration, the kernel's choice). A work waits in
@@ -40,14 +40,14 @@
 //!    for each, except for works that earlier replies of the host already decide. Some replies to RCPT decide at once. Most
 //!    accepts, and most refusals of patient works, are *held* until a *checkpoint*. If a single check is held, the checkpoint
 //!    follows the present transaction. Otherwise it comes once 20 to 320 replies are held, or when the session runs out of works or
-//!    room. The checkpoint asks, if the held replies need it, about a *control recipient* that does not exist (does the domain
-//!    accept everyone?), or about a *known mailbox* that the host accepted recently (does it now refuse everyone?). Then each held
-//!    work is answered, put back, or begins anew. If the connection is lost, works that need a proof are put back.
+//!    may ask no more. The checkpoint asks, if the held replies need it, about a *control recipient* that does not exist (does the
+//!    domain accept everyone?), or about a *known mailbox* that the host accepted recently (does it now refuse everyone?). Then
+//!    each held work is answered, put back, or begins anew. If the connection is lost, works that need a proof are put back.
 //! 6. A work is *put back* for the next transaction if this one is full; for another host if this host gives no clear answer; or
-//!    for another session if the site is busy, the session ended or the reply has no proof (after a reply, at most four times).
+//!    for another session if the site is busy, the session ended or the reply has no proof (at most four times if it had its turn).
 //! 7. A work *begins anew* if DNS gave no answer, if no host is left and the last reply was a temporary one (not greylisting), or
 //!    if the control recipient of an accepted work got such a reply. After 1 to 31 s, the shard sends the work to step 2
-//!    (`common.rs`). This happens once, and again only because of the control recipient; never if the wait would be too long.
+//!    (`common.rs`). This happens once, and again only because of the control recipient; never if it takes too long for the user.
 //! 8. The [`Answer`] is a [`Finding`] if a list, DNS, a reply or the knowledge of the host decides. Otherwise it is the *fallback*
 //!    of the work, which is a finding too: `unverifiable`, with the rule of its last failure (step 3 forgets earlier ones). An
 //!    [`Outage`] says nothing about the address. It is the answer if the resolvers, our network or the source are out of order, if
@@ -55,8 +55,8 @@
 //!
 //! Until its answer, a work belongs to an inbox, to the walk that it waits for, to the queue of its group (`queue.rs`), to the site
 //! while a session asks about it or holds it (`in_flight.rs`, `site/held.rs`), or to the shard on which it waits for step 7. About
-//! every 0.4 s, each shard *sweeps* these places, except the inboxes: it answers works at their deadlines, even if a session has
-//! them, and works that their client has taken back ([`Client::recall`], [`Client::drain`]). `docs/architecture.md` has more.
+//! every 0.4 s, each shard *sweeps* these places, except the inboxes: it answers works at their deadlines or after
+//! [`Client::recall`], even if a session has them, and the others also after [`Client::drain`]. `docs/architecture.md` has more.
 //!
 //! # Invariants
 //!
@@ -65,7 +65,7 @@
 //! - One shard owns a site, so its state needs no lock. With the profile `lab`, several shards may each own a part of a site.
 //! - Threads may wait for three locks: for the operator's lists (step 2), for a new site in the table of budgets (step 4), and for
 //!   contradicted evidence (step 5). Each is held for microseconds, the second up to 20 ms if processes share it.
-//! - Each site has one source for IPv4, and one for IPv6. If a source is blocked or broken, none replaces it.
+//! - Each site has one source for IPv4, and one for IPv6. If one is blocked (a finding) or broken (an outage), none replaces it.
 //! - No e-mail address appears in a log line. No trace shows a known mailbox that comes from the request of another owner.
 
 #![deny(missing_docs)]
