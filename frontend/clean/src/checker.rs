@@ -1,8 +1,8 @@
 //! Checks addresses: with the engine in full mode, or with fast checks.
 
-/// The methods of a checker around another one that answers for it.
+/// The methods of a checker for which an `inner` one or the engine answers.
 macro_rules! by_inner {
-    ($self:ident, $inner:expr) => {
+    ($self:ident, $inner:expr, $domain:ident => $no_mail_host:expr) => {
         fn answer_count(&$self) -> u64 {
             ($inner).answer_count()
         }
@@ -23,8 +23,8 @@ macro_rules! by_inner {
             ($inner).trouble()
         }
 
-        fn no_mail_host(&mut $self, domain: &str) {
-            ($inner).no_mail_host(domain);
+        fn no_mail_host(&mut $self, $domain: &str) {
+            $no_mail_host;
         }
 
         fn lists(&$self) -> std::sync::Arc<engine::proto::lists::Lists> {
@@ -153,7 +153,7 @@ impl Checker for Box<dyn Checker> {
         (**self).answers(patience, into);
     }
 
-    by_inner!(self, **self);
+    by_inner!(self, **self, domain => (**self).no_mail_host(domain));
 }
 
 /// Full checks by the engine.
@@ -189,33 +189,7 @@ impl Checker for Full {
         }));
     }
 
-    fn answer_count(&self) -> u64 {
-        self.line.answer_count()
-    }
-
-    fn held(&mut self, into: &mut Vec<u64>) {
-        self.line.held(into);
-    }
-
-    fn recall(&mut self) {
-        self.line.recall();
-    }
-
-    fn drain(&mut self) {
-        self.line.drain();
-    }
-
-    fn trouble(&self) -> Option<String> {
-        self.line.trouble()
-    }
-
-    fn no_mail_host(&mut self, domain: &str) {
-        (self.on_no_mail_host)(domain);
-    }
-
-    fn lists(&self) -> Arc<Lists> {
-        self.line.lists()
-    }
+    by_inner!(self, self.line, domain => (self.on_no_mail_host)(domain));
 }
 
 /// Fast checks: they contact no mail server.

@@ -38,10 +38,7 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
         Err(error) if sink.continues() => return Err(error),
         Err(error) => return Err(sink.keep(error)),
     };
-    let state = match State::open(Some(output), memory) {
-        Ok(state) => state,
-        Err(error) => return Err(sink.keep(error.into())),
-    };
+    let (sink, state) = sink.and(State::open(Some(output), memory))?;
     let mut join = Join {
         partition: Partition::new(parts.len() as u32),
         endings: source.shape().endings(),

@@ -190,10 +190,7 @@ impl Job {
             tracing::warn!("{warning}");
         }
         // From here on the sink prevents other runs from using these names.
-        let state = match State::open(output, args.memory as usize * 1024 * 1024) {
-            Ok(state) => state,
-            Err(error) => return Err(sink.keep(error.into())),
-        };
+        let (sink, state) = sink.and(State::open(output, args.memory as usize * 1024 * 1024))?;
         let known = args.writing.known.as_deref().map(|path| KnownFile {
             path,
             column: &args.column,

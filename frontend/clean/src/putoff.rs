@@ -348,6 +348,13 @@ mod tests {
         AskedRow { row: n, domain: Domains::OTHERS, address_bytes, bytes, ..AskedRow::default() }
     }
 
+    /// This number of rows of a domain whose site is full, with the folder of their state.
+    fn crowded(rows: u64) -> (tempfile::TempDir, State, PutOff) {
+        let ((folder, mut state), mut put_off) = (state(0), PutOff::default());
+        (0..rows).for_each(|n| put_off.on_site_full(&mut state, &row(n, "a.example")).unwrap());
+        (folder, state, put_off)
+    }
+
     /// All rows that are released now.
     fn gone(put_off: &mut PutOff, state: &mut State, now: u64) -> Vec<u64> {
         let (mut row, mut rows) = (AskedRow::default(), Vec::new());
@@ -385,8 +392,7 @@ mod tests {
 
     #[test]
     fn rows_are_due_when_their_time_has_come() {
-        let (_folder, mut state) = state(0);
-        let mut put_off = PutOff::default();
+        let (_folder, mut state, mut put_off) = crowded(0);
         for (n, delay) in [(1, 1000), (2, 300_000), (3, 1001), (4, 5)] {
             put_off.postpone(&mut state, &row(n, "a.example"), 100, delay).unwrap();
         }
@@ -403,12 +409,8 @@ mod tests {
 
     #[test]
     fn a_row_that_comes_back_waits_before_those_that_were_not_submitted() {
-        let (_folder, mut state) = state(0);
-        let (mut put_off, mut taken) = (PutOff::default(), AskedRow::default());
-        for n in 0..1000 {
-            put_off.on_site_full(&mut state, &row(n, "a.example")).unwrap();
-        }
-        let mut handed = Vec::new();
+        let (_folder, mut state, mut put_off) = crowded(1000);
+        let (mut taken, mut handed) = (AskedRow::default(), Vec::new());
         for tick in 0..20 {
             // The first of each turn finds room, and the others come back.
             let mut rows = Vec::new();
@@ -425,11 +427,7 @@ mod tests {
 
     #[test]
     fn answers_for_a_domain_let_its_rows_go() {
-        let (_folder, mut state) = state(0);
-        let mut put_off = PutOff::default();
-        for n in 0..100 {
-            put_off.on_site_full(&mut state, &row(n, "a.example")).unwrap();
-        }
+        let (_folder, mut state, mut put_off) = crowded(100);
         assert!(put_off.join(&mut state, &row(100, "a.example")).unwrap(), "it waits behind them");
         assert!(!put_off.join(&mut state, &row(7, "b.example")).unwrap(), "no row waits there");
         let by_clock = gone(&mut put_off, &mut state, 0);
@@ -448,8 +446,7 @@ mod tests {
 
     #[test]
     fn few_rows_go_before_the_first_answer_for_their_domain() {
-        let (_folder, mut state) = state(0);
-        let mut put_off = PutOff::default();
+        let (_folder, mut state, mut put_off) = crowded(0);
         let numbered = |n, domain| AskedRow { domain, ..row(n, &format!("d{domain}.example")) };
         let mut submitted = |put_off: &mut PutOff, rows: std::ops::Range<u64>, domain| {
             rows.filter(|&n| !put_off.join(&mut state, &numbered(n, domain)).unwrap()).count()
@@ -466,11 +463,7 @@ mod tests {
 
     #[test]
     fn what_comes_back_slows_the_clock() {
-        let (_folder, mut state) = state(0);
-        let mut put_off = PutOff::default();
-        for n in 0..10_000 {
-            put_off.on_site_full(&mut state, &row(n, "a.example")).unwrap();
-        }
+        let (_folder, mut state, mut put_off) = crowded(10_000);
         let mut handed = Vec::new();
         for tick in 0..20 {
             let rows = gone(&mut put_off, &mut state, tick * TICK_MS);
@@ -486,12 +479,8 @@ mod tests {
 
     #[test]
     fn domains_take_turns_however_many_there_are() {
-        let (_folder, mut state) = state(0);
-        let mut put_off = PutOff::default();
+        let (_folder, mut state, mut put_off) = crowded(5000);
         let many = QUEUES_MAX as u64 + 500;
-        for n in 0..5000 {
-            put_off.on_site_full(&mut state, &row(n, "large.example")).unwrap();
-        }
         for n in 0..many {
             put_off.on_site_full(&mut state, &row(10_000 + n, &format!("d{n}.example"))).unwrap();
         }

@@ -57,15 +57,8 @@ pub(super) fn run(
         None => random()?,
     };
     let memory = args.memory as usize * 1024 * 1024;
-    let options = sink::SinkOptions {
-        resume: false,
-        replaces: true,
-        unordered: false,
-        compression: sink::Compression::None,
-        is_part: false,
-        is_sample: true,
-        delivery: args.delivery()?,
-    };
+    let (replaces, is_sample, delivery) = (true, true, args.delivery()?);
+    let options = sink::SinkOptions { replaces, is_sample, delivery, ..sink::SinkOptions::default() };
     let nowhere = Path::new("/dev/null");
     // From here on the sink prevents other runs from using these names, also that of the state.
     let sink = sink::Sink::open(Some(args.output.as_deref().unwrap_or(nowhere)), options)?;
@@ -74,20 +67,12 @@ pub(super) fn run(
     let chosen = State::open(args.output.as_deref(), memory)
         .map_err(CleanError::from)
         .and_then(|state| choose(&mut source, state, &mut estimate, &mut smallest));
-    if let Err(error) = chosen {
-        return Err(sink.keep(error));
-    }
+    let (sink, ()) = sink.and(chosen)?;
     let reading = super::summary::Reading::of(&source);
     let list = list(smallest.kept.values());
     let csv = ReadOptions { format: Some(lists::Format::Csv), ..ReadOptions::default() };
-    let source = match Source::new(Box::new(Cursor::new(list)), "the sample", None, &csv) {
-        Ok(source) => source,
-        Err(error) => return Err(sink.keep(error.into())),
-    };
-    let state = match State::open(args.output.as_deref(), memory) {
-        Ok(state) => state,
-        Err(error) => return Err(sink.keep(error.into())),
-    };
+    let (sink, source) = sink.and(Source::new(Box::new(Cursor::new(list)), "the sample", None, &csv))?;
+    let (sink, state) = sink.and(State::open(args.output.as_deref(), memory))?;
     let mut summary = driver::run(driver::Parts {
         progress: progress::Progress::new(!args.no_progress, None),
         part: None,

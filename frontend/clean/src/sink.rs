@@ -29,14 +29,14 @@ use replay::Tally;
 pub(super) use replay::{Found, Replay};
 use spill::State;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Longest line that describes a part or a run: it may contain a key of INPUT, each byte of which takes at most six.
 pub(super) const LINE_BYTES_MAX: usize = 7 * ROW_BYTES_MAX;
 
 /// How the output is written.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct SinkOptions {
     /// Continue the file of an interrupted run.
     pub resume: bool,
@@ -84,9 +84,8 @@ pub(super) struct Sink {
 
 enum Output {
     Writing(BufWriter<Box<dyn Stream>>),
-    Replaying(Replay<File>),
-    /// The complete file of a part.
-    Complete(Replay<Box<dyn Read>>),
+    /// A file is compared with the list: that of an interrupted run, to which rows are added later; or a complete one (`None`).
+    Replaying(Replay, Option<File>),
 }
 
 /// An output stream. A file can also be synced to the disk.
@@ -158,13 +157,13 @@ impl Sink {
         let continues = partial.exists();
         if is_compared(&options) && !continues && path.metadata().is_ok_and(|data| data.len() > 0) {
             let target = Target::File { partial, path: path.to_owned() };
-            return Ok(sink(Output::Complete(complete(path)?), target));
+            return Ok(sink(Output::Replaying(complete(path)?, None), target));
         }
         let file = open_partial(&partial, &options)?;
-        let length = file.metadata().map_err(|e| CleanError::unwritable(&partial, &e))?.len();
-        let output = match length {
-            0 => writing(Box::new(file)),
-            _ => Output::Replaying(Replay::new(file)),
+        let opened = file.metadata().and_then(|data| Ok((data.len(), file.try_clone()?)));
+        let output = match opened.map_err(|e| CleanError::unwritable(&partial, &e))? {
+            (0, _) => writing(Box::new(file)),
+            (_, read) => Output::Replaying(Replay::new(Box::new(read)), Some(file)),
         };
         // The results of an earlier run may be beside an empty file.
         let filled = continues;
@@ -234,7 +233,7 @@ impl Sink {
 
     /// Whether the output is complete already, and is only compared with the list.
     pub fn is_complete(&self) -> bool {
-        matches!(self.output, Output::Complete(_))
+        matches!(self.output, Output::Replaying(_, None))
     }
 
     /// Keeps the file if the run fails, although it may have no row yet: other rows of the run are stored elsewhere.
@@ -252,8 +251,7 @@ impl Sink {
         let head = [title, &shape.head()].concat();
         let found = match &mut self.output {
             Output::Writing(_) => return self.put(&head),
-            Output::Replaying(replay) => replay.head(&head),
-            Output::Complete(replay) => replay.head(&head),
+            Output::Replaying(replay, _) => replay.head(&head),
         };
         self.filled = true;
         match found {
@@ -272,8 +270,7 @@ impl Sink {
     fn other_head(&mut self, title: &[u8]) -> CleanError {
         let line = match &mut self.output {
             Output::Writing(_) => Ok(None),
-            Output::Replaying(replay) => replay.line(LINE_BYTES_MAX),
-            Output::Complete(replay) => replay.line(LINE_BYTES_MAX),
+            Output::Replaying(replay, _) => replay.line(LINE_BYTES_MAX),
         };
         let found = line.ok().flatten().and_then(|line| PartTitle::read(&line));
         let difference =
@@ -302,15 +299,12 @@ impl Sink {
             }
             return Ok(outcome);
         }
-        let Some(endings) = &self.endings else { return Ok(None) };
-        let (found, results) = match &mut self.output {
-            Output::Writing(_) => return Ok(None),
-            Output::Replaying(replay) => (replay.next(endings, row), &replay.results),
-            Output::Complete(replay) => (replay.next(endings, row), &replay.results),
+        let (Some(endings), Output::Replaying(replay, _)) = (&self.endings, &mut self.output) else {
+            return Ok(None);
         };
-        match found {
+        match replay.next(endings, row) {
             Ok(Found::Row(code)) => {
-                let outcome = self.outcomes.written(code, results);
+                let outcome = self.outcomes.written(code, &replay.results);
                 self.is_end_of_row();
                 Ok(Some(outcome))
             }
@@ -328,13 +322,9 @@ impl Sink {
         if self.tally.is_some() {
             return Err(self.foreign());
         }
-        let is_at_end = match &mut self.output {
-            Output::Writing(_) => return Ok(()),
-            Output::Replaying(replay) => replay.is_at_end(),
-            Output::Complete(replay) => replay.is_at_end(),
-        };
-        match is_at_end {
-            Ok(true) if matches!(self.output, Output::Complete(_)) => Ok(()),
+        let Output::Replaying(replay, file) = &mut self.output else { return Ok(()) };
+        match replay.is_at_end() {
+            Ok(true) if file.is_none() => Ok(()),
             Ok(true) => self.end_replay(),
             Ok(false) => Err(self.foreign()),
             Err(error) => Err(self.failed(&error)),
@@ -343,13 +333,10 @@ impl Sink {
 
     /// Counts the rows in the file, which have no order, and begins to write after them unless the file is complete.
     fn count(&mut self, state: &mut State) -> Result<(), CleanError> {
-        let Some(endings) = &self.endings else { return Ok(()) };
-        let (target, outcomes) = (&self.target, &mut self.outcomes);
-        let tally = match &mut self.output {
-            Output::Writing(_) => return Ok(()),
-            Output::Replaying(replay) => replay.tally(state, endings, outcomes, |e| failed(target, e))?,
-            Output::Complete(replay) => replay.tally(state, endings, outcomes, |e| failed(target, e))?,
+        let (Some(endings), Output::Replaying(replay, _)) = (&self.endings, &mut self.output) else {
+            return Ok(());
         };
+        let tally = replay.tally(state, endings, &mut self.outcomes, |e| failed(&self.target, e))?;
         let Some(tally) = tally else { return Err(self.foreign()) };
         self.tally = (tally.left() > 0).then_some(tally);
         if self.is_complete() { Ok(()) } else { self.end_replay() }
@@ -357,18 +344,11 @@ impl Sink {
 
     /// Cuts off an incomplete row, and begins to write. A complete file cannot end before the list.
     fn end_replay(&mut self) -> Result<(), CleanError> {
-        let cut = match &mut self.output {
-            Output::Writing(_) => return Ok(()),
-            Output::Replaying(replay) => replay.cut(),
-            Output::Complete(_) => return Err(self.foreign()),
-        };
-        match cut {
-            Ok(file) => {
-                self.output = writing(Box::new(file));
-                Ok(())
-            }
-            Err(error) => Err(self.failed(&error)),
-        }
+        let Output::Replaying(replay, file) = &self.output else { return Ok(()) };
+        let Some(file) = file else { return Err(self.foreign()) };
+        let file = replay.cut(file).map_err(|error| self.failed(&error))?;
+        self.output = writing(Box::new(file));
+        Ok(())
     }
 
     /// Writes a row as the list has it, with its result. If rows have further results, the row has marks (`marks.rs`).
@@ -437,7 +417,7 @@ impl Sink {
         }
         let Target::File { partial, path } = &self.target else { return Ok(Vec::new()) };
         let written = || Ok(vec![WrittenFile::whole(path, self.rows)]);
-        if matches!(self.output, Output::Complete(_)) {
+        if self.is_complete() {
             return written();
         }
         let SinkOptions { compression, is_part, ref delivery, .. } = self.options;
@@ -459,6 +439,17 @@ impl Sink {
             CleanError::unwritable(path, &error)
         })?;
         written()
+    }
+
+    /// The sink with what was made for its run. If that failed, keeps the finished rows as [`Sink::keep`] does.
+    ///
+    /// # Errors
+    /// It was not made.
+    pub fn and<T>(self, made: Result<T, impl Into<CleanError>>) -> Result<(Sink, T), CleanError> {
+        match made {
+            Ok(made) => Ok((self, made)),
+            Err(error) => Err(self.keep(error.into())),
+        }
     }
 
     /// The run failed: keeps the finished rows and appends this to the error. An empty file and a sample are removed.
@@ -502,7 +493,7 @@ impl Sink {
 
     fn failed(&self, error: &std::io::Error) -> CleanError {
         match (&self.target, &self.output) {
-            (Target::File { path, .. }, Output::Complete(_)) => CleanError::unreadable(path, error),
+            (Target::File { path, .. }, Output::Replaying(_, None)) => CleanError::unreadable(path, error),
             (target, _) => failed(target, error),
         }
     }
@@ -568,7 +559,7 @@ fn named(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// The complete file of a part.
-fn complete(path: &Path) -> Result<Replay<Box<dyn Read>>, CleanError> {
+fn complete(path: &Path) -> Result<Replay, CleanError> {
     let opened = File::open(path).and_then(|file| decompressed(Box::new(file)));
     opened.map(Replay::new).map_err(|e| CleanError::unreadable(path, &e))
 }

@@ -168,42 +168,27 @@ fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
     let folder = TempDir::new().unwrap();
     let input = folder.path().join(name);
     std::fs::write(&input, list).unwrap();
-    let output = Some(folder.path().join("out"));
-    let args = CleanArgs {
-        input,
-        output,
-        format: None,
-        column: Vec::new(),
-        sheet: None,
-        fast: false,
-        max_wait: 3600,
-        max_outage: 0,
-        unordered: false,
-        compress: None,
-        summary: None,
-        memory: 0,
-        resume: false,
-        part: None,
-        join: false,
-        no_progress: true,
-        writing: OutputArgs { force: true, ..OutputArgs::default() },
-        silence: stall::STALL_MAX,
-    };
+    let flags = "-o @/out --force --no-progress --max-wait 3600 --max-outage 0";
+    let args = CleanArgs { memory: 0, ..command_line(folder.path(), &input, flags) };
     Desk { folder, args, checker: fake() }
 }
 
+/// The arguments of `clean` with this list and these flags, in which `@` is the folder.
+fn command_line(folder: &Path, input: &Path, flags: &str) -> CleanArgs {
+    #[derive(clap::Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        args: CleanArgs,
+    }
+    let line = format!("clean {} {flags}", input.display());
+    let line = line.trim_end().replace('@', &folder.display().to_string());
+    let parts = line.split_whitespace().map(|part| part.replace('␣', " "));
+    <CommandLine as clap::Parser>::try_parse_from(parts).unwrap().args
+}
+
 impl Desk {
-    /// The arguments of `clean` with the list and these flags, in which `@` is the folder.
     fn command_line(&self, flags: &str) -> CleanArgs {
-        #[derive(clap::Parser)]
-        struct CommandLine {
-            #[command(flatten)]
-            args: CleanArgs,
-        }
-        let line = format!("clean {} {flags}", self.args.input.display());
-        let line = line.trim_end().replace('@', &self.folder.path().display().to_string());
-        let parts = line.split_whitespace().map(|part| part.replace('␣', " "));
-        <CommandLine as clap::Parser>::try_parse_from(parts).unwrap().args
+        command_line(self.folder.path(), &self.args.input, flags)
     }
 
     /// The desk with these flags, and its own output if they name none.
@@ -271,15 +256,6 @@ impl Desk {
         Job::open(CleanArgs { join: true, ..self.args.clone() })?.join()
     }
 
-    /// The error of a join without the name of the folder. Nothing is written.
-    #[track_caller]
-    fn join_error(&mut self) -> String {
-        let error = self.join().expect_err("an error");
-        self.nothing_written();
-        assert!(!self.path("out.state").exists() && !error.message.contains('\n'));
-        error.message.replace(&format!("{}/", self.folder.path().display()), "")
-    }
-
     fn read(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.path(name)).unwrap()
     }
@@ -300,18 +276,20 @@ fn unpacked(bytes: &[u8]) -> Vec<u8> {
     plain
 }
 
+/// The rows of a file of `testdata` behind its comment, each with `N` lines. `(none)` is an empty line.
+fn text_rows<const N: usize>(text: &'static str) -> Vec<[&'static str; N]> {
+    let lines = text.split_once("\n\n").unwrap().1.lines().map(str::trim_start);
+    let lines = lines.map(|line| line.trim_start_matches("-> ").trim_start_matches("(none)"));
+    let lines: Vec<_> = lines.collect();
+    let (rows, []) = lines.as_chunks() else { panic!("{lines:?}") };
+    rows.to_vec()
+}
+
 /// The lines, sorted.
 fn sorted(text: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines
-}
-
-#[track_caller]
-fn check(name: &str, list: &str, expected: &str) {
-    let mut desk = desk(name, list);
-    desk.run().unwrap();
-    assert_eq!(desk.output(), expected);
 }
 
 /// The lists in `outputs.txt`, which explains its form.
@@ -348,15 +326,6 @@ fn bytes_that_are_no_utf_8_stay() {
         b"email,name,deliverable,reason\ndeliverable@x.com,M\xfcller,true,mailbox_exists\n\
           m\xfcller@x.com,1,false,mailbox_not_found\n"
     );
-}
-
-#[test]
-fn empty_lists() {
-    for name in ["list.csv", "list.jsonl", "list.txt"] {
-        check(name, "", "");
-    }
-    check("list.csv", "email\n", "email,deliverable,reason\n");
-    check("list.jsonl", "\n\n", "");
 }
 
 #[track_caller]
@@ -492,31 +461,50 @@ fn where_nothing_was_done_nothing_is_left() {
     desk.nothing_written();
 }
 
-/// A kill may cut the file at any byte: from each one, a resumed run writes the same list.
+/// A kill may cut the file at any byte: from each one, a resumed run writes the same list. Its rows may have any order.
 #[test]
 fn resuming_works_from_every_cut() {
-    let lists: [(&str, &str); 3] = [
-        ("a.csv", "\u{feff}email,n\r\ndeliverable@x.com,\"a\nb\"\r\nnonsense,\"\"\"\"\r\nnobody@x.com,\r\n"),
+    for (flags, name, list) in [
         (
+            "",
+            "a.csv",
+            "\u{feff}email,n\r\ndeliverable@x.com,\"a\nb\"\r\nnonsense,\"\"\"\"\r\nnobody@x.com,\r\n",
+        ),
+        (
+            "",
             "a.jsonl",
             "{\"email\":\"deliverable@x.com\"}\n{\"email\":1}\n{\"email\":\"nobody@x.com\",\"reason\":1}\n",
         ),
-        ("a.txt", "deliverable@x.com\n\nnonsense\nnobody@x.com"),
-    ];
-    for (name, list) in lists {
-        let mut desk = desk(name, list);
+        ("", "a.txt", "deliverable@x.com\n\nnonsense\nnobody@x.com"),
+        (
+            "--unordered",
+            "a.csv",
+            "email,n\r\ndeliverable@x.com,\"a\nb\"\r\nnonsense,\"\"\"\"\r\nnobody@x.com,\r\n\
+             deliverable@x.com,\"a\nb\"\r\ndeliverable@x.com,2\r\n",
+        ),
+        (
+            "--unordered",
+            "a.jsonl",
+            "{\"email\":\"deliverable@x.com\",\"q\":\"\\\"\"}\n{\"email\":1}\n{\"email\":\"nobody@x.com\"}\n",
+        ),
+        ("--unordered", "a.txt", "deliverable@x.com\n\nnonsense\nnobody@x.com\n\"\n"),
+    ] {
+        let mut desk = desk(name, list).flags(flags);
+        let ordered = !desk.args.unordered;
+        desk.checker.held = (!ordered).then_some("deliverable@x.com");
         let whole = desk.run().unwrap();
-        let cleaned = std::fs::read(desk.path("out")).unwrap();
+        let cleaned = desk.output();
         desk.args.resume = true;
         for cut in 0..=cleaned.len() {
-            let summary = desk.resume_from(&cleaned[..cut]);
-            assert_eq!(std::fs::read(desk.path("out")).unwrap(), cleaned, "{name} cut at {cut}");
-            assert_eq!(summary.reasons, whole.reasons, "{name} cut at {cut}");
+            let at = format!("{name} {flags} cut at {cut}");
+            let summary = desk.resume_from(&cleaned.as_bytes()[..cut]);
+            let output = desk.output();
+            assert!(sorted(&output) == sorted(&cleaned) && (!ordered || output == cleaned), "{at}: {output}");
+            assert_eq!(summary.reasons, whole.reasons, "{at}");
+            assert!(desk.checker.submitted.values().all(|&times| times == 1), "{at}");
             let asked = desk.checker.submitted.len() as u64;
-            assert!(
-                asked <= 2 && summary.resumed <= 3 && asked + summary.resumed >= 2,
-                "{name} cut at {cut}"
-            );
+            let is_counted = asked <= 2 && summary.resumed <= 3 && asked + summary.resumed >= 2;
+            assert!(!ordered || is_counted, "{at}");
         }
         assert_eq!(desk.checker.submitted.len(), 0, "a complete list needs no check");
     }
@@ -525,18 +513,34 @@ fn resuming_works_from_every_cut() {
 #[test]
 fn resuming_another_list_is_refused() {
     let left = "email,n,deliverable,reason\nnobody@x.com,1,false,mailbox_not_found\n";
-    for list in ["email,n\nnobody@y.com,1\n", "email,m\nnobody@x.com,1\n", "email,n\n", "nobody@x.com,1\n"] {
-        let mut desk = desk("list.csv", list);
-        desk.args.resume = true;
-        std::fs::write(desk.path("out.partial"), left).unwrap();
+    for (flags, list, more) in [
+        ("", "email,n\nnobody@y.com,1\n", ""),
+        ("", "email,m\nnobody@x.com,1\n", ""),
+        ("", "email,n\n", ""),
+        ("", "nobody@x.com,1\n", ""),
+        ("--unordered", "email,n\nnobody@y.com,1\n", ""),
+        ("--unordered", "email,m\nnobody@x.com,1\n", ""),
+        ("--unordered", "email,n\nnobody@x.com,1\n", "nobody@x.com,1,false,mailbox_not_found\n"),
+        ("--unordered", "email,n\nnobody@x.com,1\n", "something else\n"),
+    ] {
+        let mut desk = desk("list.csv", list).flags(&format!("--resume {flags}"));
+        let left = format!("{left}{more}");
+        desk.write("out.partial", &left);
+        let said = desk.error();
+        let is_kept = said.ends_with("; finished checks are kept (out.partial): continue with --resume");
+        assert_eq!(is_kept, desk.args.unordered, "{said}");
         assert_eq!(
-            desk.error(),
+            said.split("; finished").next().unwrap(),
             "out.partial does not fit this list or these options: use the INPUT, --format, --sheet, --column, --columns, --known, \
              --retry, --unordered and --drop-duplicates of the run that made it, or name another output with -o",
             "{list}"
         );
-        assert_eq!(desk.partial(), left);
-        assert_eq!(desk.checker.submitted.len(), 0);
+        // Rows without an order are written before the list is read to its end.
+        let (partial, asked) = (desk.partial(), desk.checker.submitted.len());
+        assert!(
+            partial.starts_with(&left) && (desk.args.unordered || partial == left && asked == 0),
+            "{list}"
+        );
     }
 }
 
@@ -544,16 +548,7 @@ fn resuming_another_list_is_refused() {
 fn two_runs_do_not_share_a_file() {
     let mut desk = desk("list.csv", "email\nnobody@x.com\n");
     desk.args.resume = true;
-    let options = SinkOptions {
-        resume: false,
-        replaces: false,
-        unordered: false,
-        compression: Compression::None,
-        is_part: false,
-        is_sample: false,
-        delivery: Delivery::default(),
-    };
-    let other = Sink::open(desk.args.output.as_deref(), options).unwrap();
+    let other = Sink::open(desk.args.output.as_deref(), SinkOptions::default()).unwrap();
     assert_eq!(desk.error(), "out.partial cannot be written: another run uses it");
     drop(other);
     desk.run().unwrap();

@@ -143,5 +143,5 @@ impl Checker for WithFacts {
         self.turn(into);
     }
 
-    by_inner!(self, self.checker);
+    by_inner!(self, self.checker, domain => self.checker.no_mail_host(domain));
 }

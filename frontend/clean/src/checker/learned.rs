@@ -47,7 +47,7 @@ impl Checker for WithLearned {
         }
     }
 
-    by_inner!(self, self.checker);
+    by_inner!(self, self.checker, domain => self.checker.no_mail_host(domain));
 }
 
 /// The reason and the rule by evidence, if the answer leaves the mailbox open.

@@ -8,7 +8,6 @@ use lists::{Endings, Source, decompressed};
 use rustix::io::Errno;
 use spill::keyed::Keyed;
 use std::fs::File;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +20,7 @@ pub(super) struct PartFile {
     pub path: PathBuf,
     /// The hash of its closed rows, if it has their file.
     pub keyed: Option<Keyed>,
-    rows: Replay<Box<dyn Read>>,
+    rows: Replay,
 }
 
 /// Opens all parts of the list at `output`, in their order, and compares their titles and heads with the list.

@@ -12,9 +12,10 @@ const ZSTD_LEVEL: i32 = 3;
 const PART_WINDOW_LOG: u32 = 17;
 
 /// The compression of the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Compression {
     /// No compression
+    #[default]
     None,
     /// gzip (RFC 1952)
     Gzip,

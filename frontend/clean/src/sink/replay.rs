@@ -10,8 +10,8 @@ use std::fs::File;
 use std::io::{Read, Result, Seek, SeekFrom};
 
 /// The output of an earlier run, read from its beginning.
-pub(crate) struct Replay<R> {
-    input: R,
+pub(crate) struct Replay {
+    input: Box<dyn Read>,
     /// The bytes read ahead. Those from `at` on are not compared yet.
     ahead: Vec<u8>,
     at: usize,
@@ -39,14 +39,14 @@ const CHUNK: usize = 64 * 1024;
 /// Longest output row: each quote can take twice the space, and each character of UTF-16 too.
 const LEFT_BYTES_MAX: usize = 6 * ROW_BYTES_MAX;
 
-impl<R: Read> Replay<R> {
+impl Replay {
     /// A comparison from the beginning of the file.
-    pub fn new(input: R) -> Replay<R> {
+    pub fn new(input: Box<dyn Read>) -> Replay {
         Replay::with_chunk(input, CHUNK)
     }
 
     /// A comparison that reads `chunk` bytes at once.
-    pub fn with_chunk(input: R, chunk: usize) -> Replay<R> {
+    pub fn with_chunk(input: Box<dyn Read>, chunk: usize) -> Replay {
         let results = WrittenResults::default();
         Replay { input, ahead: Vec::new(), at: 0, chunk, good: 0, found: 0, results }
     }
@@ -203,12 +203,10 @@ impl<R: Read> Replay<R> {
         }
         Ok(())
     }
-}
 
-impl Replay<File> {
-    /// Truncates the file after the last matching row, and returns it for writing.
-    pub fn cut(&mut self) -> Result<File> {
-        let mut file = self.input.try_clone()?;
+    /// Truncates this file, which was compared, after the last matching row, and returns it for writing.
+    pub fn cut(&self, file: &File) -> Result<File> {
+        let mut file = file.try_clone()?;
         file.set_len(self.good)?;
         file.seek(SeekFrom::Start(self.good))?;
         Ok(file)

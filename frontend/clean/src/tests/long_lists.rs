@@ -2,13 +2,6 @@
 
 use super::*;
 
-impl Desk {
-    fn unordered(mut self) -> Desk {
-        self.args.unordered = true;
-        self
-    }
-}
-
 #[test]
 fn a_slow_row_stops_nobody_and_the_order_stays() {
     // Without memory, all waiting rows are in the state; with memory, some of them.
@@ -131,59 +124,10 @@ fn crowded_sites_get_their_rows_as_they_can_bear_them() {
 
 #[test]
 fn out_of_order_rows_are_written_when_they_are_done() {
-    let mut desk = desk("list.txt", "deliverable@x.com\na@x.com\nb@x.com\n").unordered();
+    let mut desk = desk("list.txt", "deliverable@x.com\na@x.com\nb@x.com\n").flags("--unordered");
     desk.checker.held = Some("deliverable@x.com");
     desk.run().unwrap();
     assert!(desk.output().ends_with("deliverable@x.com,true,mailbox_exists\n"));
-}
-
-/// A kill may cut the file at any byte, and its rows have any order.
-#[test]
-fn resuming_out_of_order_works_from_every_cut() {
-    let lists: [(&str, &str); 3] = [
-        (
-            "a.csv",
-            "email,n\r\ndeliverable@x.com,\"a\nb\"\r\nnonsense,\"\"\"\"\r\nnobody@x.com,\r\n\
-             deliverable@x.com,\"a\nb\"\r\ndeliverable@x.com,2\r\n",
-        ),
-        (
-            "a.jsonl",
-            "{\"email\":\"deliverable@x.com\",\"q\":\"\\\"\"}\n{\"email\":1}\n{\"email\":\"nobody@x.com\"}\n",
-        ),
-        ("a.txt", "deliverable@x.com\n\nnonsense\nnobody@x.com\n\"\n"),
-    ];
-    for (name, list) in lists {
-        let mut desk = desk(name, list).unordered();
-        desk.checker.held = Some("deliverable@x.com");
-        let whole = desk.run().unwrap();
-        let cleaned = desk.output();
-        desk.args.resume = true;
-        for cut in 0..=cleaned.len() {
-            let summary = desk.resume_from(&cleaned[..cut]);
-            assert_eq!(sorted(&desk.output()), sorted(&cleaned), "{name} cut at {cut}");
-            assert_eq!(summary.reasons, whole.reasons, "{name} cut at {cut}");
-            assert!(desk.checker.submitted.values().all(|&times| times == 1));
-        }
-        assert_eq!(desk.checker.submitted.len(), 0, "a complete list needs no check");
-    }
-}
-
-#[test]
-fn resuming_out_of_order_knows_another_list() {
-    let left = "email,n,deliverable,reason\nnobody@x.com,1,false,mailbox_not_found\n";
-    for (list, left) in [
-        ("email,n\nnobody@y.com,1\n", left.to_owned()),
-        ("email,m\nnobody@x.com,1\n", left.to_owned()),
-        ("email,n\nnobody@x.com,1\n", format!("{left}nobody@x.com,1,false,mailbox_not_found\n")),
-        ("email,n\nnobody@x.com,1\n", format!("{left}something else\n")),
-    ] {
-        let mut desk = desk("list.csv", list).unordered();
-        desk.args.resume = true;
-        std::fs::write(desk.path("out.partial"), &left).unwrap();
-        let said = desk.error();
-        assert!(said.starts_with("out.partial does not fit this list or these options: "), "{said}");
-        assert!(desk.partial().starts_with(&left));
-    }
 }
 
 #[test]

@@ -114,24 +114,7 @@ fn numbers_are_true_with_several_columns() {
 
 #[test]
 fn the_advised_command_keeps_the_options_of_the_run() {
-    for (flags, expected) in [
-        (
-            "--column a --column b␣c --columns rule,scope --sheet S --format csv --compress gzip --max-wait 2m -o OUT.csv",
-            "LIST --column a --column 'b c' --compress gzip --format csv --sheet S --columns rule,scope ENGINE --known OUT.csv -o NEW.csv",
-        ),
-        (
-            "--only deliverable,undeliverable --drop-duplicates --unordered --known OLD --known-days 3 -o OUT.csv",
-            "LIST --unordered --drop-duplicates --only deliverable,undeliverable --known-days 3 ENGINE --known OLD -o NEW.csv",
-        ),
-        // The output has its columns, and one line for each address.
-        (
-            "--column a --fast --drop-duplicates --split --columns role --summary S -o OUT.csv",
-            "OUT.unknown.csv --column a --fast --split ENGINE --retry -o NEW.csv",
-        ),
-        ("", "OUT ENGINE --retry -o NEW"),
-        ("--column a --sample 3 --fast -o OUT.csv", "OUT.csv --fast ENGINE --retry -o NEW.csv"),
-        ("--sample 3", "none"),
-    ] {
+    for [flags, expected] in text_rows(include_str!("../../testdata/advised.txt")) {
         let mut args = desk("LIST", "").command_line(flags);
         (args.input, args.writing.engine) = ("LIST".into(), " ENGINE".into());
         let said = later(&args, &args.delivery().unwrap(), args.column.len().max(1));
@@ -198,7 +181,7 @@ fn spreadsheets_of_all_lists() {
 #[test]
 fn what_cannot_be_written_is_refused_at_the_start() {
     let folder_name = |desk: &Desk| desk.folder.path().file_name().unwrap().to_str().unwrap().to_owned();
-    let refused = |flags: &str, expected: &str| {
+    for [flags, expected] in text_rows(include_str!("../../testdata/refused.txt")) {
         let mut desk = desk("list.csv", LIST);
         desk.args = desk.command_line(&flags.replace("DESK", &folder_name(&desk)));
         let error = desk.run().expect_err("an error");
@@ -208,10 +191,6 @@ fn what_cannot_be_written_is_refused_at_the_start() {
         assert!(said.starts_with(expected), "{flags}: {said}");
         assert_eq!(desk.checker.submitted.len(), 0);
         assert_eq!(std::fs::read_dir(desk.folder.path()).unwrap().count(), 1, "nothing is written");
-    };
-    for row in include_str!("../../testdata/refused.txt").lines().skip(3).collect::<Vec<_>>().chunks(2) {
-        let [flags, expected] = row else { panic!("{row:?}") };
-        refused(flags, expected.strip_prefix("    ").unwrap());
     }
     // The files of the end of a run are tried too, and stay as they were.
     for folder in ["out.unknown.csv", "out.deliverable.csv.packed"] {
@@ -227,20 +206,6 @@ fn what_cannot_be_written_is_refused_at_the_start() {
         assert!(job.is_ok() && !desk.path("target").exists() && desk.read("s.json") == b"old", "{job:?}");
         desk.run().unwrap();
         assert!(desk.path("target").exists() && desk.read("s.json").starts_with(b"{"));
-    }
-    for (name, taken) in [
-        ("out.csv", "the output"),
-        ("../DESK/out.csv", "the output"),
-        ("out.csv.partial", "the output"),
-        ("out.csv.state", "the output"),
-        ("out.unknown.csv", "the output"),
-        ("out.unknown.csv.packed", "the output"),
-        ("old.csv", "the file of --known"),
-    ] {
-        for flag in ["--report", "--summary"] {
-            let flags = format!("-o @/out.csv --split --known @/old.csv {flag} @/{name}");
-            refused(&flags, &format!("{name} would overwrite {taken}: name another file with {flag}"));
-        }
     }
     // An existing file is the same by any name.
     let mut linked = desk("list.csv", LIST).to("out.csv");

@@ -205,133 +205,46 @@ fn three_parts() -> Desk {
     desk
 }
 
+/// The rows of `parts.txt`, which explains its form.
 #[test]
-fn parts_that_do_not_belong_together_are_refused() {
-    let changed = "INPUT or the part has changed; use the same INPUT, or make the part again";
-    let parts = |desk: &Desk| (0..3).map(|n| desk.read(&format!("out.part-{n}-of-3"))).collect::<Vec<_>>();
-    let refused = |change: &dyn Fn(&mut Desk), expected: &str| {
+fn parts_that_do_not_belong_together_or_to_the_run_are_refused() {
+    for [first, expected] in text_rows(include_str!("../../testdata/parts.txt")) {
+        let (command, changes) = first.split_once(": ").unwrap();
         let mut desk = three_parts();
-        change(&mut desk);
-        assert_eq!(desk.join_error(), expected);
-    };
-    refused(
-        &|desk| std::fs::remove_file(desk.path("out.part-1-of-3")).unwrap(),
-        "part 1 of 3 is missing: make it with --part 1/3",
-    );
-    refused(
-        &|desk| std::fs::rename(desk.path("out.part-1-of-3"), desk.path("out.part-1-of-3.partial")).unwrap(),
-        "part 1 of 3 is not finished: continue it with --part 1/3 --resume",
-    );
-    refused(
-        &|desk| drop(desk.part(0, 4).unwrap()),
-        &format!(
-            "{} has parts of 3 and parts of 4: move those that you do not need to another folder",
-            "out"
-        ),
-    );
-    refused(
-        &|desk| std::fs::rename(desk.path("out.part-1-of-3"), desk.path("out.part-2-of-3")).unwrap(),
-        "part 1 of 3 is missing: make it with --part 1/3",
-    );
-    refused(
-        &|desk| desk.write("out.part-2-of-3", &parts(desk)[1]),
-        "out.part-2-of-3 has another name than it should: it is part 1 of 3",
-    );
-    refused(
-        &|desk| desk.write("out.part-2-of-3", "n,email,work,deliverable,reason\n"),
-        "out.part-2-of-3 is no part of a list: --part writes such files",
-    );
-    refused(
-        &|desk| {
-            desk.args.fast = true;
-            desk.part(1, 3).unwrap();
-        },
-        "out.part-1-of-3 was made with other options (--fast; expected without --fast): make all parts with the same options",
-    );
-    refused(
-        &|desk| desk.args.column = vec!["work".into()],
-        "out.part-0-of-3 was made with other options (csv, column 2; now csv, column 3): give the same --format and \
-         --column as for the parts",
-    );
-    refused(
-        &|desk| desk.write("list.csv", format!("{LIST}8,,\n")),
-        "out.part-0-of-3 was made from a list of 142 bytes, and INPUT has 146: use the same INPUT",
-    );
-    refused(
-        &|desk| desk.write("list.csv", LIST.replace("n,email", "m,email")),
-        &format!("out.part-0-of-3 has another header than INPUT: {changed}"),
-    );
-    refused(
-        &|desk| desk.write("list.csv", LIST.replace("5,a@x", "6,a@x")),
-        &format!("row 6 of INPUT is not the next row of out.part-2-of-3: {changed}"),
-    );
-    refused(
-        &|desk| {
-            desk.write(
-                "out.part-1-of-3",
-                String::from_utf8(parts(desk)[1].clone()).unwrap().replace("false,inv", "false,inb"),
-            )
-        },
-        &format!("row 2 of INPUT is not the next row of out.part-1-of-3: {changed}"),
-    );
-    refused(
-        &|desk| desk.write("out.part-1-of-3", &parts(desk)[1][..parts(desk)[1].len() - 1]),
-        &format!("out.part-1-of-3 ends before row 8 of INPUT: {changed}"),
-    );
-    refused(
-        &|desk| desk.write("out.part-1-of-3", [parts(desk)[1].clone(), b"x\n".to_vec()].concat()),
-        &format!("out.part-1-of-3 has more rows than INPUT: {changed}"),
-    );
-}
-
-#[test]
-fn a_part_of_another_list_or_other_options_is_not_resumed() {
-    let refused = |change: &dyn Fn(&mut Desk), expected: &str| {
-        let mut desk = three_parts();
-        desk.args.resume = true;
-        change(&mut desk);
-        let folder = format!("{}/", desk.folder.path().display());
-        let error = desk.part(1, 3).expect_err("an error").message.replace(&folder, "");
-        assert_eq!(error, expected);
-        assert_eq!(desk.checker.submitted.len(), 0);
-    };
-    let is_partial = |desk: &mut Desk| {
-        std::fs::rename(desk.path("out.part-1-of-3"), desk.path("out.part-1-of-3.partial")).unwrap();
-    };
-    let foreign = " does not fit this list or these options: use the INPUT, --format, --sheet, --column, --columns, --known, --retry, \
-                   --unordered and --drop-duplicates of the run that made it, or name another output with -o";
-    refused(
-        &|desk| desk.write("list.csv", format!("{LIST}8,,\n")),
-        "out.part-1-of-3 was made from a list of 142 bytes, and INPUT has 146: use the same INPUT",
-    );
-    refused(
-        &|desk| desk.args.fast = true,
-        "out.part-1-of-3 was made with other options (without --fast; expected --fast): make all parts with the same options",
-    );
-    refused(
-        &|desk| desk.args.column = vec!["work".into()],
-        "out.part-1-of-3 was made with other options (csv, column 2; now csv, column 3): give the same --format and --column as for \
-         the parts",
-    );
-    refused(
-        &|desk| desk.write("list.csv", LIST.replace("1,non", "2,non")),
-        &format!("out.part-1-of-3{foreign}"),
-    );
-    // An earlier release left no other file beside it.
-    refused(
-        &|desk| {
-            is_partial(desk);
-            desk.args.fast = true;
-        },
-        "out.part-1-of-3.partial was made with other options (without --fast; expected --fast): make all parts with the same options",
-    );
-    refused(
-        &|desk| {
-            is_partial(desk);
-            desk.write("list.csv", LIST.replace("1,non", "2,non"));
-        },
-        &format!("out.part-1-of-3.partial{foreign}"),
-    );
+        for change in changes.split("; ") {
+            let path = |name: &str| desk.path(name);
+            let text = |name: &str| String::from_utf8(desk.read(name)).unwrap();
+            match change.split(' ').collect::<Vec<_>>()[..] {
+                ["remove", name] => std::fs::remove_file(path(name)).unwrap(),
+                ["rename", from, to] => std::fs::rename(path(from), path(to)).unwrap(),
+                ["copy", from, to] => drop(std::fs::copy(path(from), path(to)).unwrap()),
+                ["write", name, line] => desk.write(name, format!("{line}\n")),
+                ["append", name, line] => desk.write(name, format!("{}{line}\n", text(name))),
+                ["cut", name] => desk.write(name, &text(name)[..text(name).len() - 1]),
+                ["replace", name, old, new] => desk.write(name, text(name).replace(old, new)),
+                ["--fast"] => desk.args.fast = true,
+                ["--column", name] => desk.args.column = vec![name.into()],
+                ["--part", part] => {
+                    let (index, count) = part.split_once('/').unwrap();
+                    desk.part(index.parse().unwrap(), count.parse().unwrap()).unwrap();
+                }
+                ref other => panic!("{other:?}"),
+            }
+        }
+        desk.checker = fake();
+        let error = match command {
+            "join" => desk.join(),
+            _ => {
+                desk.args.resume = true;
+                desk.part(1, 3)
+            }
+        };
+        let error = error.expect_err("an error").message;
+        assert_eq!(error.replace(&format!("{}/", desk.folder.path().display()), ""), expected, "{first}");
+        assert_eq!(desk.checker.submitted.len(), 0, "{first}");
+        desk.nothing_written();
+        assert!(!desk.path("out.state").exists(), "{first}");
+    }
 }
 
 #[test]

@@ -51,12 +51,10 @@ fn continued(mut desk: Desk, flags: &str) {
 
 #[test]
 fn other_options_are_named_with_their_values() {
-    for row in include_str!("../../testdata/resumed.txt").lines().skip(3).collect::<Vec<_>>().chunks(3) {
-        let [first, second, expected] = row else { panic!("{row:?}") };
-        let flags = |line: &str| line.trim_start_matches("-> ").trim_start_matches("(none)").to_owned();
-        let mut desk = stopped_with(&flags(first));
-        assert_eq!(refusal(&mut desk, &flags(second)), expected.trim_start(), "{first} {second}");
-        continued(desk, &flags(first));
+    for [first, second, expected] in text_rows(include_str!("../../testdata/resumed.txt")) {
+        let mut desk = stopped_with(first);
+        assert_eq!(refusal(&mut desk, second), expected, "{first} {second}");
+        continued(desk, first);
     }
 }
 

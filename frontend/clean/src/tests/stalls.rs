@@ -55,69 +55,60 @@ fn rows_without_room_at_a_silent_site_end_with_those_that_have_it() {
     assert_eq!(desk.output().lines().filter(|line| line.ends_with(",false,unverifiable")).count(), 600);
 }
 
-#[test]
-fn slow_answers_are_waited_for() {
-    /// Answers one row every 300 ms.
-    struct Slow(Fake, Instant);
-    impl Checker for Slow {
-        fn submit(&mut self, ticket: u64, address: Address) -> Result<(), Refusal> {
-            self.0.submit(ticket, address)
-        }
+/// A server replies every 300 ms. Each reply is the answer about one row; or it is `held`, and all rows get their answers after the
+/// fifth reply.
+struct Paced {
+    inner: Fake,
+    held: bool,
+    since: Instant,
+}
 
-        fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {
+impl Checker for Paced {
+    fn submit(&mut self, ticket: u64, address: Address) -> Result<(), Refusal> {
+        self.since = Instant::now();
+        self.inner.submit(ticket, address)
+    }
+
+    fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {
+        let replies = self.since.elapsed().as_millis() / 300;
+        if replies < if self.held { 5 } else { 1 } || self.inner.asked.is_empty() {
             std::thread::sleep(patience.min(Duration::from_millis(5)));
-            if self.1.elapsed() >= Duration::from_millis(300) && !self.0.asked.is_empty() {
-                self.1 = Instant::now();
-                let (ticket, address) = self.0.asked.remove(0);
-                into.push(self.0.answer(ticket, &address));
-            }
-        }
-
-        fn answer_count(&self) -> u64 {
-            0
-        }
-
-        fn recall(&mut self) {
-            panic!("an answer comes every 300 ms");
+        } else if self.held {
+            self.inner.answers(patience, into);
+        } else {
+            self.since = Instant::now();
+            let (ticket, address) = self.inner.asked.remove(0);
+            into.push(self.inner.answer(ticket, &address));
         }
     }
-    let desk = hasty("deliverable@a.com\nnobody@b.com\nlater@c.com\nnobody@d.com\ndeliverable@e.com\n");
-    let mut slow = Slow(fake(), Instant::now());
-    let summary = Job::open(desk.args.clone()).unwrap().run(&mut slow).unwrap();
-    assert!(summary.elapsed > Duration::from_millis(1200), "{:?}", summary.elapsed);
-    assert_eq!((summary.total(), left(&summary)), (5, vec![("greylisted", 1)]));
-    assert!(desk.output().contains("later@c.com,false,unverifiable\n"));
+
+    fn answer_count(&self) -> u64 {
+        if self.held { (self.since.elapsed().as_millis() / 300) as u64 } else { 0 }
+    }
+
+    fn recall(&mut self) {
+        panic!("a server replies every 300 ms");
+    }
 }
 
 #[test]
-fn answers_that_are_held_are_waited_for() {
-    /// Its server replies every 300 ms, and all rows get their answers after the last reply.
-    struct Held(Fake, Instant);
-    impl Checker for Held {
-        fn submit(&mut self, ticket: u64, address: Address) -> Result<(), Refusal> {
-            self.1 = Instant::now();
-            self.0.submit(ticket, address)
-        }
-
-        fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {
-            if self.answer_count() < 5 {
-                return std::thread::sleep(patience.min(Duration::from_millis(5)));
-            }
-            self.0.answers(patience, into);
-        }
-
-        fn answer_count(&self) -> u64 {
-            (self.1.elapsed().as_millis() / 300) as u64
-        }
-
-        fn recall(&mut self) {
-            panic!("a server replies every 300 ms");
-        }
+fn slow_answers_and_answers_that_are_held_are_waited_for() {
+    for (list, held, least, rules) in [
+        (
+            "deliverable@a.com\nnobody@b.com\nlater@c.com\nnobody@d.com\ndeliverable@e.com\n",
+            false,
+            1200,
+            &[("greylisted", 1)][..],
+        ),
+        ("deliverable@a.com\nnobody@b.com\n", true, 1400, &[]),
+    ] {
+        let (desk, mut paced) = (hasty(list), Paced { inner: fake(), held, since: Instant::now() });
+        let summary = Job::open(desk.args.clone()).unwrap().run(&mut paced).unwrap();
+        assert!(summary.elapsed > Duration::from_millis(least), "{:?}", summary.elapsed);
+        assert_eq!((summary.total(), &left(&summary)[..]), (list.lines().count() as u64, rules));
+        assert_eq!(summary.reasons.of(Reason::Unverifiable), rules.len() as u64);
+        assert!(held || desk.output().contains("later@c.com,false,unverifiable\n"));
     }
-    let desk = hasty("deliverable@a.com\nnobody@b.com\n");
-    let summary = Job::open(desk.args.clone()).unwrap().run(&mut Held(fake(), Instant::now())).unwrap();
-    assert!(summary.elapsed > Duration::from_millis(1400), "{:?}", summary.elapsed);
-    assert_eq!((summary.reasons.of(Reason::Unverifiable), summary.total()), (0, 2));
 }
 
 #[test]

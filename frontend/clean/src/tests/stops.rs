@@ -139,15 +139,11 @@ fn a_stream_gets_all_finished_rows() {
 fn rows_with_several_addresses_are_continued_in_their_middle() {
     let mut desk = desk("list.csv", "a,b\nnobody@x.com,hang@x.com\nnobody@y.com,deliverable@y.com\n");
     desk.args.column = vec!["a".into(), "b".into()];
-    desk.args.writing.stop.arrive(SIGINT);
-    desk.checker.capacity = 1000;
-    let said = desk.error();
+    let (mut desk, said) = stop(desk);
     assert!(
         said.starts_with("stopped after 0 rows and 2 results that wait for the rows before them; "),
         "{said}"
     );
-    desk.args.writing.stop = StopSignal::default();
-    desk.args.resume = true;
     assert_eq!(asked_again(&mut desk), ["hang@x.com"]);
     assert_eq!(
         desk.output(),
@@ -210,37 +206,7 @@ fn results_count_no_more_without_the_rows_of_their_run() {
 
 #[test]
 fn a_file_with_contents_is_replaced_only_by_force() {
-    let exists = |fast: &str| {
-        format!(
-            "out.csv exists: name another file with -o, or replace it with --force; `mailprobe clean out.csv{fast} --retry -o NEW.csv` \
-             checks only its open rows again, and `--known out.csv` uses its results for this list"
-        )
-    };
-    for (flags, existing, expected) in [
-        ("", "out.csv", &*exists("")),
-        ("--fast", "out.csv", &exists(" --fast")),
-        ("--sample 5", "out.csv", &exists("")),
-        (
-            "--split",
-            "out.unknown.csv",
-            "out.unknown.csv exists: name another file with -o, or replace it with --force",
-        ),
-        (
-            "--report @/report.html",
-            "report.html",
-            "report.html exists: name another file with --report, or replace it with --force",
-        ),
-        (
-            "--summary @/summary.json",
-            "summary.json",
-            "summary.json exists: name another file with --summary, or replace it with --force",
-        ),
-        (
-            "--part 0/1",
-            "out.csv.part-0-of-1",
-            "out.csv.part-0-of-1 exists: --resume compares it with the list and keeps it, --force replaces it",
-        ),
-    ] {
+    for [flags, existing, expected] in text_rows(include_str!("../../testdata/existing.txt")) {
         let mut desk = desk("list.csv", "email\nnobody@x.com\n");
         desk.args = desk.command_line(&format!("-o @/out.csv {flags}"));
         let path = desk.path(existing);
