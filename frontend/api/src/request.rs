@@ -80,7 +80,8 @@ pub fn choice<T: Choice>(loc: [&'static str; 2], text: &str) -> Result<T, Issue>
 #[cfg_attr(test, derive(ToSchema))]
 #[cfg_attr(test, schema(as = VerifyRequest))]
 pub struct VerifyBody {
-    /// The address to check.
+    /// The address to check, without spaces or line ends around it. A text that is not an address gets the reason `invalid_syntax`
+    /// and costs nothing.
     #[cfg_attr(test, schema(max_length = 320))]
     pub email: String,
     /// Replaces the query parameter; null is the same as absent.
