@@ -124,7 +124,8 @@ fn crowded_sites_get_their_rows_as_they_can_bear_them() {
 
 #[test]
 fn out_of_order_rows_are_written_when_they_are_done() {
-    let mut desk = desk("list.txt", "deliverable@x.com\na@x.com\nb@x.com\n").flags("--unordered");
+    let mut desk = desk("list.txt", "deliverable@x.com\na@x.com\nb@x.com\n");
+    desk.args.unordered = true;
     desk.checker.held = Some("deliverable@x.com");
     desk.run().unwrap();
     assert!(desk.output().ends_with("deliverable@x.com,true,mailbox_exists\n"));
