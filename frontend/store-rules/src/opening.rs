@@ -24,7 +24,7 @@ pub fn read_index(rows: &dyn Rows) -> Result<Vec<KeyChange>, StoreError> {
 ///
 /// # Errors
 ///
-/// [`OpenError::PlanMissing`], or a row cannot be read.
+/// [`OpenError::PlansMissing`], or a row cannot be read.
 pub fn check_plans(rows: &dyn Rows, plans: &PlanTable) -> Result<(), OpenError> {
     let mut missing: BTreeMap<String, u64> = BTreeMap::new();
     ACCOUNTS.walk_all(rows, |_, account| {
@@ -32,10 +32,11 @@ pub fn check_plans(rows: &dyn Rows, plans: &PlanTable) -> Result<(), OpenError> 
             *missing.entry(account.plan).or_default() += 1;
         }
     })?;
-    match missing.pop_first() {
-        None => Ok(()),
-        Some((plan, accounts)) => Err(OpenError::PlanMissing { plan, accounts }),
+    if missing.is_empty() {
+        return Ok(());
     }
+    let named = missing.iter().map(|(plan, accounts)| format!("{plan:?} (accounts: {accounts})"));
+    Err(OpenError::PlansMissing(named.collect::<Vec<_>>().join(", ")))
 }
 
 /// What a database shows of the keys that it was written with.

@@ -54,7 +54,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`OpenError::PlanMissing`] if an account has a plan that the table lacks; nothing changes then.
+    /// [`OpenError::PlansMissing`] if an account has a plan that the table lacks; nothing changes then.
     pub fn replace_plans(&self, plans: PlanTable) -> Result<(), OpenError> {
         self.backend.replace_plans(plans)
     }

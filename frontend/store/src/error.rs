@@ -106,17 +106,13 @@ pub enum OpenError {
         /// The newest format that this version supports.
         known: u32,
     },
-    /// Accounts are on a plan that the configuration lacks.
+    /// Accounts are on plans that the configuration lacks: the plans, with their numbers of accounts.
     #[error(
-        "{accounts} account(s) are on plan {plan:?}, which the configuration does not define; define it \
-        until all of them are moved with `mailprobe account set-plan`"
+        "accounts are on plans that the configuration does not define: {0}. The `[[plan]]` tables of the file replace the \
+        built-in plans. Define these plans there too (`mailprobe config --default` shows the built-in ones), until all of their \
+        accounts are moved with `mailprobe account set-plan`"
     )]
-    PlanMissing {
-        /// The id of the plan.
-        plan: String,
-        /// The number of accounts on it.
-        accounts: u64,
-    },
+    PlansMissing(String),
     /// The keys in the folder are not those of the database.
     #[error(
         "{folder} {why}; restore the folder that belongs to the database, from a backup of both. If the folder is lost, use \

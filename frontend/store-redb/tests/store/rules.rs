@@ -210,9 +210,10 @@ fn a_plan_that_is_in_use_must_be_defined() {
     let mut world = World::new();
     world.account("a", "free");
     world.account("b", "endless");
-    let fewer = PlanTable::new(plans().iter().filter(|plan| plan.id != "endless").cloned()).unwrap();
-    let refused = world.reopen_with(fewer);
-    assert_eq!(refused, Err(OpenError::PlanMissing { plan: "endless".into(), accounts: 1 }));
+    world.account("c", "free");
+    let other = PlanTable::new([Plan::new("team", "Team", 70)]).unwrap();
+    let said = world.reopen_with(other).unwrap_err().to_string();
+    assert!(said.contains("does not define: \"endless\" (accounts: 1), \"free\" (accounts: 2). "), "{said}");
     // A changed number of credits applies from the next period on.
     let id = world.reopen_with(
         PlanTable::new(plans().iter().map(|plan| Plan { monthly_credits: 9, ..plan.clone() })).unwrap(),
@@ -232,7 +233,7 @@ fn plans_are_replaced_while_the_store_is_open() {
     world.account("b", "endless");
     let without = |id: &str| PlanTable::new(plans().iter().filter(|plan| plan.id != id).cloned()).unwrap();
     let refused = world.replace_plans(without("endless"));
-    assert_eq!(refused, Err(OpenError::PlanMissing { plan: "endless".into(), accounts: 1 }));
+    assert_eq!(refused, Err(OpenError::PlansMissing("\"endless\" (accounts: 1)".into())));
     assert!(world.plans().find("endless").is_some(), "nothing changed");
 
     // A plan that nobody uses may go, and a new one may come.
