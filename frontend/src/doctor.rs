@@ -62,6 +62,7 @@ pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
     findings.extend(store::store(&config));
     findings.extend(machine::sync_time(&config.data));
     findings.extend(machine::certificate(&config));
+    findings.extend(machine::dashboard(&config));
     findings.extend(machine::learned(&config));
     Report::new(findings)
 }
@@ -83,7 +84,7 @@ fn unresolved(with_port_25: bool) -> Finding {
 }
 
 /// Runs the checks for a server that is running: its resolvers, the names of its sources, the limits of the system, the
-/// space of the data folder, the database of its cluster, and the certificate.
+/// space of the data folder, the database of its cluster, the certificate, and the URL of the dashboard.
 pub fn while_serving(config: &Config, identities: &[Identity]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let resolvers = resolvers(config, &mut findings);
@@ -94,6 +95,7 @@ pub fn while_serving(config: &Config, identities: &[Identity]) -> Vec<Finding> {
     findings.extend(machine::data_folder(&config.data));
     findings.extend(store::store(config));
     findings.extend(machine::certificate(config));
+    findings.extend(machine::dashboard(config));
     findings
 }
 

@@ -6,7 +6,7 @@
 //! them.
 
 use super::form::{Form, TOKEN};
-use super::session::{FORM_COOKIE, SignedIn, cookie, set_cookie};
+use super::session::{FORM_COOKIE, SESSION_COOKIE, SignedIn, cookie, set_cookie};
 use crate::access::Access;
 use crate::head::Head;
 use crate::problem::Problem;
@@ -17,6 +17,10 @@ use store::id::random_bits;
 
 /// Lifetime of the form cookie, in seconds: a visitor has 12 hours to send a form.
 const FORM_COOKIE_S: u64 = 12 * 60 * 60;
+
+/// Browsers neither keep nor send `Secure` cookies over plain HTTP, except at loopback.
+const NO_COOKIE: &str = "The browser sent no cookie back. Over plain HTTP it does so only at localhost or 127.0.0.1: open the \
+                         page over HTTPS. If you did, allow cookies, reload the page, and send the form again.";
 
 /// The scheme and authority of a base URL.
 pub fn origin_of(url: &str) -> String {
@@ -45,13 +49,16 @@ pub fn same_origin(head: &Head, ours: Option<&str>) -> Result<(), Problem> {
 /// Refuses a form without a valid token.
 ///
 /// # Errors
-/// 403: the form is forged or too old.
+/// 403: the form is forged or too old, or came without a cookie.
 pub fn token(head: &Head, access: Access, signed_in: Option<&SignedIn>, form: &Form) -> Result<(), Problem> {
     let Some(sent) = form.get(TOKEN) else { return Err(forged()) };
     let of_session = signed_in.is_some_and(|signed_in| same(sent, &signed_in.csrf));
     let of_visitor = access == Access::Anybody
         && cookie(&head.cookies, FORM_COOKIE).is_some_and(|secret| same(sent, &visitor_token(secret)));
-    if of_session || of_visitor { Ok(()) } else { Err(forged()) }
+    // The names of both cookies begin with this one.
+    let has_cookie = head.cookies.iter().any(|cookies| cookies.contains(SESSION_COOKIE));
+    let refused = || if has_cookie { forged() } else { Problem::new(403, NO_COOKIE) };
+    (of_session || of_visitor).then_some(()).ok_or_else(refused)
 }
 
 /// The token for a form that every visitor can send, and the cookie to set with it.
@@ -139,16 +146,17 @@ mod tests {
         let form = |token: &str| Form::parse(format!("csrf={token}").as_bytes()).unwrap();
         let check = |cookies: &[&str], access, signed_in, form: &Form| {
             let cookies = cookies.iter().map(|it| (*it).to_owned()).collect();
-            token(&Head { cookies, ..head(None, None) }, access, signed_in, form).is_ok()
+            let refused = token(&Head { cookies, ..head(None, None) }, access, signed_in, form).err();
+            refused.map(|problem| problem.message().contains("no cookie"))
         };
         let visitor = format!("{FORM_COOKIE}=abc");
         let (own, of_abc) = (form(&signed_in.csrf), form(&visitor_token("abc")));
-        assert!(check(&[], Access::SignedIn, Some(&signed_in), &own));
-        assert!(check(&[&visitor], Access::Anybody, None, &of_abc));
-        assert!(!check(&[&visitor], Access::SignedIn, Some(&signed_in), &of_abc));
-        assert!(!check(&[], Access::Anybody, None, &of_abc), "a token without its cookie");
-        assert!(!check(&[], Access::Anybody, None, &own));
-        assert!(!check(&[&visitor], Access::Anybody, Some(&signed_in), &form("")));
-        assert!(!check(&[&visitor], Access::Anybody, Some(&signed_in), &Form::default()));
+        assert_eq!(check(&[], Access::SignedIn, Some(&signed_in), &own), None);
+        assert_eq!(check(&[&visitor], Access::Anybody, None, &of_abc), None);
+        assert_eq!(check(&[&visitor], Access::SignedIn, Some(&signed_in), &of_abc), Some(false));
+        assert_eq!(check(&[], Access::Anybody, None, &of_abc), Some(true), "a token without its cookie");
+        assert_eq!(check(&["theme=dark"], Access::Anybody, None, &own), Some(true));
+        assert_eq!(check(&[&visitor], Access::Anybody, Some(&signed_in), &form("")), Some(false));
+        assert_eq!(check(&[&visitor], Access::Anybody, Some(&signed_in), &Form::default()), Some(false));
     }
 }

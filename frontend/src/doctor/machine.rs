@@ -2,6 +2,7 @@
 
 use super::report::Finding;
 use crate::config::{Config, StateFile};
+use assistants::oauth::uri::Uri;
 use checks::runtime::{self, Driver};
 use engine::config::RuntimeChoice;
 use learn::TableFile;
@@ -249,6 +250,22 @@ pub fn certificate(config: &Config) -> Option<Finding> {
     })
 }
 
+/// The dashboard, if browsers do not keep its `Secure` cookies at its URL: they do over HTTPS and at loopback.
+pub fn dashboard(config: &Config) -> Option<Finding> {
+    let url = config.reachable_at();
+    let keeps_cookies = match config.public_url {
+        _ if url.starts_with("https://") => true,
+        Some(_) => Uri::parse(&url).is_some(),
+        None => config.listen.ip().is_loopback(),
+    };
+    (config.dashboard.enabled && !keeps_cookies).then(|| {
+        Finding::ok("dashboard", url, "the URL is not https").warning(
+            "people can sign in only over HTTPS or from this machine",
+            "set tls_cert and tls_key, or put a reverse proxy in front and name its https URL in public_url",
+        )
+    })
+}
+
 /// The learned bounces and deliveries, if the settings name their file or accounts that use it.
 pub fn learned(config: &Config) -> Option<Finding> {
     let path =
@@ -428,5 +445,23 @@ mod tests {
             assert_eq!((found.severity, found.found.as_str()), (Severity::Failure, said));
         }
         assert!(certificate(&Config::default()).is_none());
+    }
+
+    #[test]
+    fn people_sign_in_over_https_or_at_loopback() {
+        for (listen, public_url, has_tls, warns) in [
+            ("127.0.0.2:1", None, false, false),
+            ("0.0.0.0:1", None, true, false),
+            ("0.0.0.0:1", None, false, true),
+            ("0.0.0.0:1", Some("https://192.0.2.2"), false, false),
+            ("0.0.0.0:1", Some("http://api.example.com"), true, true),
+            ("127.0.0.1:1", Some("http://192.0.2.2:1/base"), false, true),
+            ("0.0.0.0:1", Some("http://localhost:3000/base"), false, false),
+        ] {
+            let (listen, public_url) = (listen.parse().unwrap(), public_url.map(str::to_owned));
+            let tls_cert = has_tls.then(|| "cert".into());
+            let config = Config { listen, public_url, tls_cert, ..Config::default() };
+            assert_eq!(dashboard(&config).is_some(), warns, "{}", config.reachable_at());
+        }
     }
 }

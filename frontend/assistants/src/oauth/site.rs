@@ -4,6 +4,7 @@
 //! token (RFC 9728 7.4). So assistants can connect only if the operator configured the URL of the server, or if the server
 //! listens only on this computer.
 
+use super::uri::Uri;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
@@ -49,9 +50,7 @@ impl Site {
         if authority.contains('/') {
             return Err("assistants cannot connect: public_url must not have a path");
         }
-        let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
-        let here = matches!(host, "localhost" | "127.0.0.1" | "[::1]");
-        if !here && !origin.starts_with("https://") {
+        if !origin.starts_with("https://") && Uri::parse(origin).is_none() {
             return Err("assistants cannot connect: public_url must be https");
         }
         Ok(Site { origin: origin.to_ascii_lowercase() })
@@ -136,6 +135,7 @@ mod tests {
         check(None, "0.0.0.0:8080", None);
         check(Some("https://API.example.com/"), "0.0.0.0:1", Some("https://api.example.com"));
         check(Some("http://localhost:3000"), "0.0.0.0:1", Some("http://localhost:3000"));
+        check(Some("http://[::1]"), "0.0.0.0:1", Some("http://[::1]"));
         check(Some("http://api.example.com"), "127.0.0.1:1", None);
         check(Some("http://localhost.example.com"), "127.0.0.1:1", None);
         check(Some("https://example.com/api"), "127.0.0.1:1", None);
