@@ -29,7 +29,7 @@ pub use cause::{AFTER_REPEATS, CauseWords, UnverifiableCause};
 pub use detail::{Detail, Dns, Evidence, Flags};
 pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc, NOT_AVAILABLE_ON, Offender};
 pub use list::{
-    BatchPage, BatchSummary, Counts, FoundAddresses, List, ListPage, ListStatus, ListWait,
+    BatchPage, BatchSummary, Counts, FoundAddresses, List, ListPage, ListStatus, ListWait, Noted,
     UnverifiableAddresses, WaitCause,
 };
 pub use reason::Reason;

@@ -46,6 +46,26 @@ impl Serialize for Counts {
     }
 }
 
+/// A count of unusual rows or cells of a list.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+pub struct Noted {
+    /// The number of these rows or cells.
+    pub count: u64,
+    /// The row of the first one, from 1. Titles and the header are rows here, as in a spreadsheet; blank lines are none.
+    pub first_row: u64,
+}
+
+impl Noted {
+    /// Counts one in this row, if there is one.
+    pub fn add(&mut self, is_there: bool, row: u64) {
+        if is_there && self.count == 0 {
+            self.first_row = row;
+        }
+        self.count += u64::from(is_there);
+    }
+}
+
 /// Where the addresses of a list were found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ToSchema))]
@@ -68,6 +88,9 @@ pub struct FoundAddresses {
     /// Other columns, or keys of JSON lines, that have addresses and are not checked: their names, or their numbers if they have no
     /// names. At most 10. To check one of them, upload the list again with it as `column`.
     pub other_columns: Vec<String>,
+    /// The cells with several addresses, of which only the first one is checked; null if there are none, or if an earlier
+    /// version of the server has read the list.
+    pub cells_with_more: Option<Noted>,
 }
 
 /// What an address without a verdict waits for.

@@ -54,6 +54,7 @@ pub fn found_addresses(found: &store::FoundAddresses) -> api::FoundAddresses {
         sheets: number(found.sheets),
         read_at: Iso8601(found.read_at).to_string(),
         other_columns: found.others.clone(),
+        cells_with_more: Some(found.cells_with_more).filter(|more| more.count > 0),
     }
 }
 

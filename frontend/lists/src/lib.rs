@@ -46,8 +46,8 @@ pub use reasons::ReasonCounts;
 pub use results::{ResultColumn, Results, VERDICT_NAMES, VerdictNames, WrittenResults};
 pub use sheets::{SHEET_COLUMNS_MAX, SheetKeys, SheetNotes, SheetRows, SheetSource, write_sheets};
 pub use source::{
-    EarlierResult, Endings, FoundRow, Limits, Noted, Notes, ROW_BYTES_MAX, ReadOptions, Row, RowParts,
-    RowScan, Shape, Source, Step, decompressed, is_spreadsheet, is_stream,
+    EarlierResult, Endings, FoundRow, Limits, Notes, ROW_BYTES_MAX, ReadOptions, Row, RowParts, RowScan,
+    Shape, Source, Step, decompressed, is_spreadsheet, is_stream,
 };
 pub use time::{utc_seconds, utc_text};
 pub use workbook::{ConvertedSheet, CreateFile, SheetPlace};

@@ -14,7 +14,7 @@ use crate::json::{self, Object};
 use crate::numbers::counted;
 use crate::{ConvertedSheet, SheetPlace};
 use crate::{Format, ListError, ResultColumn, WrittenResults, columns};
-use api::Reason;
+use api::{Noted, Reason};
 use csv::ByteRecord;
 use detect::LineEnd;
 pub use endings::{Endings, FoundRow, RowParts, RowScan};
@@ -64,24 +64,6 @@ pub struct EarlierResult {
     pub results: WrittenResults,
 }
 
-/// A count of unusual rows or cells.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Noted {
-    /// Number of these rows or cells.
-    pub count: u64,
-    /// The row of the first one, from 1. Titles and the header are rows here, as in a spreadsheet; blank lines are none.
-    pub first_row: u64,
-}
-
-impl Noted {
-    fn add(&mut self, is_there: bool, row: u64) {
-        if is_there && self.count == 0 {
-            self.first_row = row;
-        }
-        self.count += u64::from(is_there);
-    }
-}
-
 /// Counts of unusual rows so far.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Notes {
@@ -110,7 +92,7 @@ impl Notes {
                 cells_with_more,
                 "cell has",
                 "cells have",
-                "several addresses; only the first one was checked",
+                "several addresses; only the first one is checked",
             ),
             line(long_rows, "row has", "rows have", "more values than columns; these follow the verdict"),
             line(

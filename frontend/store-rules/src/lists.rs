@@ -18,6 +18,7 @@ use crate::tables::{
 use crate::txn::Txn;
 use crate::webhooks::list_event;
 use crate::write_error::{WriteError, refuse};
+use api::Noted;
 use std::collections::BTreeMap;
 use store::webhooks::EventKind;
 use store::{
@@ -30,8 +31,9 @@ use store::{
 use store::{PartPut, UploadEnd};
 use vault::{KeyClass, Place, Vault, VaultKey};
 
-/// The texts of a list. `why` has a line with the reason, and once the list is read, a second line with the place of the addresses.
-/// They share a text because a node of an earlier version cannot read a row with a further text. Such a node shows both lines.
+/// The texts of a list. `why` has a line with the reason, and once the list is read, a second line with the place of the addresses, and
+/// a third one if cells have several. They share a text because a node of an earlier version cannot read a row with a further text.
+/// Such a node shows these lines, and keeps them.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Texts {
     name: String,
@@ -41,26 +43,14 @@ pub(crate) struct Texts {
 
 /// The text `why` of a list.
 fn join_why(list: &List) -> String {
-    match &list.found {
-        Some(found) => {
-            let FoundAddresses {
-                column,
-                column_number,
-                columns,
-                sheet,
-                sheet_number,
-                sheets,
-                read_at,
-                others,
-            } = found;
-            let why = &list.why;
-            let others: String = others.iter().map(|other| format!("\t{other}")).collect();
-            format!(
-                "{why}\n{read_at}\t{column_number}\t{columns}\t{sheet_number}\t{sheets}\t{sheet}\t{column}{others}"
-            )
-        }
-        None => list.why.clone(),
-    }
+    let Some(found) = &list.found else { return list.why.clone() };
+    let FoundAddresses { column, column_number, columns, sheet, sheet_number, sheets, .. } = found;
+    let (why, read_at, Noted { count, first_row }) = (&list.why, found.read_at, found.cells_with_more);
+    let others: String = found.others.iter().map(|other| format!("\t{other}")).collect();
+    let more = if count > 0 { format!("\n{count} {first_row}") } else { String::new() };
+    format!(
+        "{why}\n{read_at}\t{column_number}\t{columns}\t{sheet_number}\t{sheets}\t{sheet}\t{column}{others}{more}"
+    )
 }
 
 /// The inverse of [`join_why`].
@@ -70,6 +60,8 @@ fn split_why(why: &str) -> (String, Option<FoundAddresses>) {
 }
 
 fn read_found(text: &str) -> Option<FoundAddresses> {
+    let (text, more) = text.split_once('\n').unwrap_or((text, "0 0"));
+    let (count, first_row) = more.split_once(' ')?;
     let fields: Vec<&str> = text.split('\t').collect();
     let [read_at, column_number, columns, sheet_number, sheets, sheet, column, ref others @ ..] = fields[..]
     else {
@@ -84,6 +76,7 @@ fn read_found(text: &str) -> Option<FoundAddresses> {
         sheets: sheets.parse().ok()?,
         read_at: read_at.parse().ok()?,
         others: others.iter().map(|&other| other.to_owned()).collect(),
+        cells_with_more: Noted { count: count.parse().ok()?, first_row: first_row.parse().ok()? },
     })
 }
 

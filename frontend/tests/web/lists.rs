@@ -193,19 +193,23 @@ fn a_refusal_of_us_is_named_when_the_budget_is_used_up() {
 }
 
 #[test]
-fn other_columns_with_addresses_are_named_until_the_end() {
+fn addresses_that_are_not_checked_are_named_until_the_end() {
     let (server, email) = (Server::start(&[]), "joe@example.com");
     let mut browser = rich(&server, email);
-    let content =
-        "email,second\nmailbox_exists@a.example,x@b.example\nmailbox_exists@c.example,y@d.example\n";
+    let content = "email,second\nmailbox_exists@a.example,x@b.example\n\
+                   mailbox_exists@c.example;z@c.example,y@d.example\n";
     let path = upload(&mut browser, "two.csv", content.as_bytes(), "email").path;
     let page = wait(&mut browser, &path, "Cost");
     let said = "Other columns with addresses";
-    page.says(&format!("{said} second (not checked"));
-    assert_eq!(page.plain().matches(said).count(), 1);
+    let unusual = "1 cell has several addresses; only the first one is checked (row 3)";
+    let key = make(&mut browser, "", "live");
+    let shown = server.get(&key, &format!("/v1{path}")).json();
+    assert_eq!(shown["found"]["cells_with_more"], json!({ "count": 1, "first_row": 3 }));
+    page.says(&format!("{said} second (not checked")).says(&format!("Unusual {unusual}"));
+    assert_eq!([said, unusual].map(|said| page.plain().matches(said).count()), [1, 1]);
     browser.press(&page, &format!("{path}/start"));
-    wait(&mut browser, &path, "Download result").says(&format!("{said}: second (not checked"));
-    browser.get(&format!("{path}/report")).says(&format!("{said} second (not checked)"));
+    wait(&mut browser, &path, "Download result").says(&format!("{said}: second (not checked")).says(unusual);
+    browser.get(&format!("{path}/report")).says(&format!("{said} second (not checked)")).says(unusual);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::{chart, page};
 use api::{Reason, UnverifiableCause};
 use http_core::Reply;
 use list_work::actions::{Progress, StartError, remaining_price};
+use lists::Notes;
 use lists::numbers::{counted, grouped};
 use maud::{Markup, html};
 use store::clock;
@@ -177,9 +178,10 @@ async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Re
         div #progress data-refresh=[at_work.then(|| format!("/lists/{}", list.id))] {
             p { (state(list.state)) }
             (standing(visit, list, credits, &progress)?)
-            // The card of a ready list names them beside the column that is checked.
-            @if list.state != ListState::Ready && let Some(others) = list.found.as_ref().and_then(left_out) {
-                p.soft { (OTHER_COLUMNS) ": " (others) "." }
+            // The card of a ready list has this beside the column that is checked.
+            @if list.state != ListState::Ready && let Some(found) = &list.found {
+                @if let Some(others) = left_out(found) { p.soft { (OTHER_COLUMNS) ": " (others) "." } }
+                @if let Some(unusual) = unusual(found) { p.soft { (unusual) "." } }
             }
             @if matches!(list.state, ListState::Running | ListState::Paused) {
                 form method="post" action={ "/lists/" (list.id) "/cancel" } {
@@ -215,6 +217,7 @@ fn found_in(found: &FoundAddresses) -> Markup {
             dt { "Key of the addresses" } dd.wrap { (found.column) }
         }
         @if let Some(others) = left_out(found) { dt { (OTHER_COLUMNS) } dd.wrap { (others) } }
+        @if let Some(unusual) = unusual(found) { dt { "Unusual" } dd { (unusual) } }
     }
 }
 
@@ -224,6 +227,11 @@ const OTHER_COLUMNS: &str = "Other columns with addresses";
 fn left_out(found: &FoundAddresses) -> Option<String> {
     let how = "not checked: to check one, upload the list again, and name it in the field Address column";
     (!found.others.is_empty()).then(|| format!("{} ({how})", found.others.join(", ")))
+}
+
+/// What the report and the summary of `clean` say too about cells with several addresses.
+fn unusual(found: &FoundAddresses) -> Option<String> {
+    Notes { cells_with_more: found.cells_with_more, ..Notes::default() }.lines("").pop()
 }
 
 fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result<Markup, Problem> {

@@ -98,6 +98,7 @@ impl Reading {
                     }
                     None => Ok(()),
                 })?;
+                self.found.cells_with_more = source.notes().cells_with_more;
                 match ended {
                     true => ReadingStage::Indexing(addresses.finish(store, list).map_err(failed)?),
                     false => ReadingStage::Rows(source, row, addresses),
@@ -109,6 +110,7 @@ impl Reading {
                     Ok(())
                 };
                 if slice(&mut source, &mut row, &mut self.rows, count)? {
+                    self.found.cells_with_more = source.notes().cells_with_more;
                     let counted = Counted { addresses, distinct: addresses, known: 0 };
                     return Ok(Slice::Done(self.rows, counted));
                 }

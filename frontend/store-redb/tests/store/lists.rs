@@ -1,6 +1,7 @@
 //! Lists: their upload, their price, their batches and their end.
 
 use crate::world::{DAY, OPERATOR, START, World};
+use api::Noted;
 use api::Reason::{self, CatchAll, MailboxExists, MailboxNotFound};
 use store::RowOutcome::{Repeated, Verified};
 use store::*;
@@ -391,8 +392,10 @@ fn a_list_keeps_where_its_addresses_are_beside_the_reason_of_a_pause() {
         sheets: 2,
         read_at: START + 5,
         others: vec!["Mail 2".into(), "4".into()],
+        cells_with_more: Noted { count: 3, first_row: 2 },
     };
     let alone = FoundAddresses { others: Vec::new(), ..found.clone() };
+    let single = FoundAddresses { cells_with_more: Noted::default(), ..found.clone() };
     let plain = FoundAddresses { read_at: START, ..FoundAddresses::default() };
     for (n, (found, why)) in [
         (None, ""),
@@ -400,6 +403,7 @@ fn a_list_keeps_where_its_addresses_are_beside_the_reason_of_a_pause() {
         (Some(found.clone()), ""),
         (Some(found), "The check stopped."),
         (Some(alone), ""),
+        (Some(single), ""),
         (Some(plain), ""),
     ]
     .into_iter()

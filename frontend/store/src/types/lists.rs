@@ -5,7 +5,7 @@ use super::keys::KeyMode;
 use super::users::Authority;
 use crate::UnixMs;
 use crate::id::{AccountId, BatchId, ListId};
-use api::{Reason, UnverifiableCause, WaitCause};
+use api::{Noted, Reason, UnverifiableCause, WaitCause};
 use std::fmt;
 
 /// How long a list is kept after its creation, in milliseconds.
@@ -161,6 +161,8 @@ pub struct FoundAddresses {
     pub read_at: UnixMs,
     /// The other columns or keys that have addresses, by the names that choose them. They have no control characters.
     pub others: Vec<String>,
+    /// The cells with several addresses, of which only the first one is checked. None in a list that an earlier version has read.
+    pub cells_with_more: Noted,
 }
 
 /// A list with its progress.

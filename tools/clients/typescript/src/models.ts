@@ -169,6 +169,8 @@ export interface FoundAddresses {
   read_at?: string;
   /** Other columns with addresses, which are not checked. */
   other_columns?: string[];
+  /** The cells with several addresses, of which only the first one is checked. Null if there are none. */
+  cells_with_more?: { count: number; first_row: number } | null;
 }
 
 /** Addresses of a running list or batch that have no verdict for the same cause. New causes can be added. */

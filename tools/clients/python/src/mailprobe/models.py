@@ -234,7 +234,7 @@ class MailList:
     created_at: Optional[datetime] = None
     expires_at: Optional[datetime] = None
     #: Where the addresses are: `column`, `column_number`, `columns`, `sheet`, `sheet_number`, `sheets`, `read_at`,
-    #: `other_columns`.
+    #: `other_columns`, `cells_with_more`.
     found: Optional[Mapping[str, Any]] = None
     raw: Mapping[str, Any] = _raw()
 

@@ -4,8 +4,9 @@ use crate::{
     Account, BatchCreated, BatchPage, BatchState, BatchStatus, BatchSummary, Checks, Counts, Delivery,
     DeliveryAttempt, DeliveryError, DeliveryList, DeliveryStatus, Detail, Dns, ErrorBody, ErrorCode,
     Evidence, FastFindings, Findings, Flags, FoundAddresses, Issue, IssueType, List, ListPage, ListStatus,
-    ListWait, Offender, Reason, ResultRow, SubscriptionStatus, UnverifiableAddresses, UnverifiableCause,
-    Verification, WaitCause, Webhook, WebhookDisabledReason, WebhookEvent, WebhookList, WebhookTested,
+    ListWait, Noted, Offender, Reason, ResultRow, SubscriptionStatus, UnverifiableAddresses,
+    UnverifiableCause, Verification, WaitCause, Webhook, WebhookDisabledReason, WebhookEvent, WebhookList,
+    WebhookTested,
 };
 use serde_json::{Value, json};
 
@@ -196,6 +197,7 @@ fn list(status: ListStatus, problem: Option<&str>) -> List {
         sheets: None,
         read_at: "2026-06-01T09:00:02+00:00".into(),
         other_columns: Vec::new(),
+        cells_with_more: Some(Noted { count: 1, first_row: 3 }),
     };
     let (found, rows) = (Some(found), Some(3));
     let read = List { found, rows, addresses: rows, distinct: Some(2), credits_required: Some(2), ..new };
