@@ -253,11 +253,8 @@ pub fn certificate(config: &Config) -> Option<Finding> {
 /// The dashboard, if browsers do not keep its `Secure` cookies at its URL: they do over HTTPS and at loopback.
 pub fn dashboard(config: &Config) -> Option<Finding> {
     let url = config.reachable_at();
-    let keeps_cookies = match config.public_url {
-        _ if url.starts_with("https://") => true,
-        Some(_) => Uri::parse(&url).is_some(),
-        None => config.listen.ip().is_loopback(),
-    };
+    let is_here = config.public_url.is_none() && config.listen.ip().is_loopback();
+    let keeps_cookies = is_here || url.starts_with("https://") || Uri::parse(&url).is_some();
     (config.dashboard.enabled && !keeps_cookies).then(|| {
         Finding::ok("dashboard", url, "the URL is not https").warning(
             "people can sign in only over HTTPS or from this machine",
