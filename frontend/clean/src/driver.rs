@@ -502,7 +502,7 @@ impl Run<'_> {
         let done = self.finished_rows();
         self.parts.progress.show(&Standing {
             done,
-            resumed: self.summary.resumed,
+            resumed: self.summary.resumed + self.summary.resumed_results,
             rows: facts.rows.map(|rows| (rows as u64).max(self.read)),
             columns: self.summary.columns,
             found: self.found,

@@ -87,9 +87,9 @@ impl From<ListError> for CleanError {
             ListError::NoAddress(message) => CleanError::usage(format!(
                 "{message}: name the column of the addresses with --column, or save the list as CSV with a column of addresses"
             )),
-            ListError::Column(message) => {
-                CleanError::usage(format!("{message}; name one of them, or its number, with --column"))
-            }
+            ListError::Column(message) => CleanError::usage(format!(
+                "{message}; name one of them, or its number, with --column (once for each column)"
+            )),
             ListError::NoHeader(message) => {
                 CleanError::usage(format!("{message}; give its number, such as --column 1"))
             }
