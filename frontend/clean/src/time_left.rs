@@ -29,6 +29,8 @@ const COUNT_INTERVAL_MS: u64 = 500;
 const CONNECTING_MS: u64 = 3 * CONNECT_TIMEOUT.as_millis() as u64;
 /// A domain without a reply for so long counts as silent.
 const SILENT_MS: u64 = 10_000;
+/// So does a domain that has never replied, if the other domains have made no progress for so long.
+const STALLED_MS: u64 = 3_000;
 /// Most domains that are named.
 const NAMED_MAX: usize = 3;
 /// A site gets further sessions for about so long.
@@ -135,9 +137,10 @@ impl DomainTimes {
     }
 
     /// Whether rows are asked about in vain: no reply comes for long, or none came to the last attempt and none since.
-    fn is_silent(&self, now: u64) -> bool {
+    fn is_silent(&self, facts: &RunFacts, is_stalled: bool) -> bool {
         let failed = self.attempt > 0 && self.cause.is_silence() && self.replies == 0;
-        self.open > self.put_off + self.held && (failed || self.silent_for(now) >= SILENT_MS)
+        let after = if is_stalled && self.replies == 0 { STALLED_MS } else { SILENT_MS };
+        self.open > self.put_off + self.held && (failed || self.silent_for(facts.now) >= after)
     }
 
     fn silent_for(&self, now: u64) -> u64 {
@@ -358,8 +361,10 @@ impl TimeLeft {
         let more = if facts.read > 0 { unread / facts.read as f64 } else { 0.0 };
         let numbered = self.domains.iter().enumerate().map(|(at, times)| (Some(at as u32), times));
         let all: Vec<(Option<u32>, &DomainTimes)> = numbered.chain([(None, &self.others)]).collect();
+        let is_stalled = self.replies > 0 && now.saturating_sub(facts.progress) >= STALLED_MS;
+        let is_live = |times: &DomainTimes| !times.is_silent(facts, is_stalled);
         let live_domains =
-            all.iter().filter(|(_, times)| times.open > times.put_off && !times.is_silent(now)).count();
+            all.iter().filter(|(_, times)| times.open > times.put_off && is_live(times)).count();
         let usual = self.rate(now).unwrap_or_default() / live_domains.max(1) as f64;
         let (mut live_rows, mut live, mut delayed, mut later, mut vain) =
             (0.0, 0.0_f64, 0.0_f64, 0.0_f64, 0.0_f64);
@@ -378,7 +383,7 @@ impl TimeLeft {
                     _ => vain = vain.max(last),
                 }
             }
-            if !times.is_silent(now) {
+            if is_live(times) {
                 let unread = f64::from(times.open + times.done) * more;
                 let rows = f64::from(asked - times.held.min(asked)) + unread;
                 live_rows += rows;
@@ -587,6 +592,17 @@ mod tests {
         (0..2).for_each(|_| times.on_new(0, 61_000));
         delay(&mut times, 0, Cause::Greylisting, [61_000, 62_000, 62_000]);
         assert_eq!(times.estimate(&RunFacts { now: 90_000, ..patient }).1, silent);
+    }
+
+    #[test]
+    fn a_domain_that_never_replied_is_silent_soon_after_the_others_are_done() {
+        let mut times = TimeLeft::default();
+        (0..100).for_each(|_| times.on_new(0, 0));
+        times.on_new(1, 0);
+        (0..100).for_each(|_| times.on_result(0, false, false, 1000));
+        for (now, left) in [(3_500, 2.0), (4_500, 55.5), (9_000, 51.0), (11_000, 49.0)] {
+            near(stated(&mut times, &facts(now, 1000)), left);
+        }
     }
 
     #[test]
