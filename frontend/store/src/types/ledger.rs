@@ -130,8 +130,13 @@ pub struct LedgerLine {
     /// The newest entry, with the sums of all.
     #[serde(flatten)]
     pub sum: Entry,
-    /// The number of entries.
+    /// The number of entries. A running server of the previous release sends single ones.
+    #[serde(default = "single")]
     pub entries: u64,
+}
+
+fn single() -> u64 {
+    1
 }
 
 impl LedgerLine {
@@ -203,5 +208,9 @@ mod tests {
         let entry = |kind| Entry { id, kind, at: 7, granted: 0, spent: 1, expired: 0, note: note.clone() };
         assert_eq!(entry(EntryKind::Voided).charged_for(), Some(ChargedFor::Batch(batch)));
         assert_eq!(entry(EntryKind::Pack).charged_for(), None, "an operator wrote it");
+        // A server of the previous release sends entries.
+        let sent = serde_json::to_value(entry(EntryKind::Pack)).unwrap();
+        let line: LedgerLine = serde_json::from_value(sent).unwrap();
+        assert_eq!((line.sum.spent, line.entries), (1, 1));
     }
 }
