@@ -600,7 +600,7 @@ mod tests {
         (0..100).for_each(|_| times.on_new(0, 0));
         times.on_new(1, 0);
         (0..100).for_each(|_| times.on_result(0, false, false, 1000));
-        for (now, left) in [(3_500, 2.0), (4_500, 55.5), (9_000, 51.0), (11_000, 49.0)] {
+        for (now, left) in [(4_500, 55.5), (9_000, 51.0), (11_000, 49.0)] {
             near(stated(&mut times, &facts(now, 1000)), left);
         }
     }

@@ -54,13 +54,14 @@ impl CutTest<'_> {
         // The connection and its statements come first, so the first message of the group has the number 0.
         self.proxy.arm(None);
         let session = connect(&self.server.url_at(&self.proxy.address)).await;
-        session.client().batch_execute("SET idle_in_transaction_session_timeout = '300ms'").await.unwrap();
         let mut lane = lane_over(session, self.schema).await;
         for _ in 0..2 {
             self.seq = lane.run_group(self.seq, self.jobs()).await.next;
         }
-        // The client does not wait for the last message that answers a preparation.
-        lane.session().unwrap().client().batch_execute("").await.unwrap();
+        // The client does not wait for the last message that answers a preparation. On a busy machine a preparation takes longer than
+        // this time.
+        let timeout = "SET idle_in_transaction_session_timeout = '300ms'";
+        lane.session().unwrap().client().batch_execute(timeout).await.unwrap();
         self.check(cut).await;
         let jobs = self.jobs();
         self.proxy.arm(cut);

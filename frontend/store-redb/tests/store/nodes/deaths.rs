@@ -34,7 +34,7 @@ fn a_start_voids_the_holds_of_its_last_process_and_no_others() {
     let Some(mut nodes) = Mortals::new(2) else { return };
     let a = nodes.account(0, "a");
     let (own, other) = (nodes.hold(0, a), nodes.hold(1, a));
-    nodes.kill(0);
+    nodes.kill_with_lease(0);
     nodes.links[0] = crate::link::Link::to(&nodes.schema.address());
     assert_eq!(nodes.start(0), 1);
     assert_eq!(nodes.settle(0, own), Err(SettleError::AlreadyVoided));
