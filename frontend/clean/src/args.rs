@@ -48,8 +48,8 @@ pub struct CleanArgs {
     /// the last new row has begun. A number without a unit is in seconds.
     #[arg(long, value_name = "TIME", default_value_t = 0, value_parser = whole_time(Unit::Seconds, 0..=u32::MAX), help_heading = CHECK)]
     pub max_wait: u32,
-    /// Give up after this time without DNS or mail connectivity, or after 5 s if nothing was answered before and the resolvers are at
-    /// fault. A number without a unit is in seconds
+    /// Give up after this time without DNS or mail connectivity, or after 5 s if no address has a verdict of DNS or a mail server
+    /// yet and the resolvers are at fault. A number without a unit is in seconds
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = whole_time(Unit::Seconds, 0..=u32::MAX), help_heading = CHECK, hide_short_help = true)]
     pub max_outage: u32,
     /// Write each row as soon as it is finished, not in the order of INPUT

@@ -21,7 +21,7 @@ pub(super) struct OutageWatch {
     paused: Option<Duration>,
     /// Whether the user was told about the current outage.
     told: bool,
-    /// Whether there was an answer of DNS or of a server in this run.
+    /// Whether an address got a verdict of DNS or of a mail server in this run.
     answered: bool,
 }
 
@@ -48,8 +48,8 @@ impl OutageWatch {
         self.gives_up_in(now, is_known) == Some(Duration::ZERO)
     }
 
-    /// How long until the outage ends the run, if it lasts; `None` without an outage. If nothing was answered before and the cause
-    /// `is_known`, it is not waited for.
+    /// How long until the outage ends the run, if it lasts; `None` without an outage. If no address got a verdict before and the
+    /// cause `is_known`, the run does not wait for the end of the outage.
     pub fn gives_up_in(&self, now: Duration, is_known: bool) -> Option<Duration> {
         let max = if is_known && !self.answered { self.max.min(CLEAN_OUTAGE_PAUSE) } else { self.max };
         self.since.map(|since| (since + max).saturating_sub(now))
