@@ -15,7 +15,7 @@ use super::putoff::{PutOff, Turn};
 use super::rows::Rows;
 use super::run_options::RunOptions;
 use super::seen::Seen;
-use super::sink::Sink;
+use super::sink::{Sink, partial};
 use super::stall::{Stall, Waits, millis};
 use super::stop::StopSignal;
 use super::summary::{Extent, Reading, Summary};
@@ -120,7 +120,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         run.closed.flush()?;
         run.parts.progress.end();
         run.summary.files = run.parts.sink.finish()?;
-        run.summary.closed = run.closed.deliver()?;
+        deliver(&mut run.closed, &mut run.summary);
         if run.closed.is_lost {
             run.summary.lost_closed = run.summary.settled.rows() + run.summary.of_earlier_output;
         }
@@ -148,13 +148,18 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
                 run;
             // On a full disk this makes room for the finished rows.
             drop(state);
-            let written = sink.flush().map_or(None, |()| rows.taken());
-            let _ = journal.flush(written, &sink.outcomes, [&summary.left, &summary.settled]);
+            let is_written = sink.flush().is_ok();
+            // Without an order, the rows that could not be written are nowhere, so their causes do not count either.
+            if is_written || rows.is_ordered() {
+                let written = rows.taken().filter(|_| is_written);
+                let _ = journal.flush(written, &sink.outcomes, [&summary.left, &summary.settled]);
+            }
             let _ = closed.flush();
             if journal.has_results() {
                 sink.hold();
             }
             let error = sink.keep(error);
+            closed.end();
             journal.end();
             Err(error)
         }
@@ -168,14 +173,23 @@ pub(super) fn open_stored(
     shape: &Shape,
     retried: Option<&Path>,
 ) -> Result<(Journal, ClosedRows), CleanError> {
-    let output = sink.file();
-    let mut closed = ClosedRows::new(retried, output, sink.continues())?;
+    // A complete output gets no rows.
+    let partial = sink.file().filter(|_| !sink.is_complete()).map(partial);
+    let mut closed = ClosedRows::new(retried, partial.as_deref().filter(|_| sink.continues()))?;
     let journal = Journal::open(sink, options, closed.keyed)?;
     let has_rule = shape.further_columns().iter().any(|column| column.as_str() == "rule");
     // An output with verdicts of several columns is not retried.
     let needs_none = has_rule || shape.addresses() > 1 || !sink.has_unknown();
-    closed.open(journal.keyed(), output, sink.last_file().as_deref(), needs_none)?;
+    closed.open(journal.keyed(), partial.as_deref(), sink.last_file().as_deref(), needs_none)?;
     Ok((journal, closed))
+}
+
+/// The output is complete, so the run does not fail if the file of its closed rows cannot be put beside it.
+pub(super) fn deliver(closed: &mut ClosedRows, summary: &mut Summary) {
+    match closed.deliver() {
+        Ok(path) => summary.closed = path,
+        Err(error) => tracing::warn!("the output is complete without its closed rows: {}", error.message),
+    }
 }
 
 struct Run<'a> {

@@ -6,7 +6,7 @@
 
 mod files;
 
-use super::driver::{FLUSH_INTERVAL, READ_AT_ONCE, count, open_stored};
+use super::driver::{FLUSH_INTERVAL, READ_AT_ONCE, count, deliver, open_stored};
 use super::progress::{Progress, Standing};
 use super::run_options::RunOptions;
 use super::sink::{Sink, SinkOptions};
@@ -73,6 +73,7 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
         }
         Err(Stop::Failed(error)) => Err(join.sink.keep(error)),
     };
+    join.closed.end();
     journal.end();
     result
 }
@@ -136,7 +137,7 @@ impl Join {
         self.progress.end();
         self.closed.flush().map_err(CleanError::from)?;
         self.summary.files = self.sink.finish()?;
-        self.summary.closed = self.closed.deliver().map_err(CleanError::from)?;
+        deliver(&mut self.closed, &mut self.summary);
         Ok(())
     }
 

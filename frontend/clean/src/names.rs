@@ -21,7 +21,10 @@ pub(super) fn check(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery
         .iter()
         .flat_map(|path| std::iter::once((*path).to_owned()).chain(delivery.names(path)))
         .collect();
-    let own = lists.iter().flat_map(|path| [partial(path), beside(path), journal::beside(path)]);
+    let own = lists.iter().flat_map(|path| {
+        let partial = partial(path);
+        [closed::beside(&partial), partial, beside(path), journal::beside(path)]
+    });
     let own = own.chain(results.iter().flat_map(|path| [packed(path), closed::beside(path)])).collect();
     let (report, summary) = (args.writing.report.clone(), args.summary.clone());
     for (flag, path) in [("--report", &report), ("--summary", &summary)] {

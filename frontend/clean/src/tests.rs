@@ -233,7 +233,8 @@ impl Desk {
 
     #[track_caller]
     fn nothing_written(&self) {
-        assert!(!self.path("out").exists() && !self.path("out.partial").exists());
+        let names = ["out", "out.partial", "out.closed", "out.partial.closed"];
+        assert!(names.into_iter().all(|name| !self.path(name).exists()));
     }
 
     /// Runs a part with a new engine.

@@ -7,8 +7,9 @@
 //! TITLE | 16 bytes: the key of the hashes | 16 bytes per address: its hash
 //! ```
 //!
-//! An address that is missing is checked again, and one that is in it twice does no harm. So the file needs no care after a kill, and a
-//! user may delete it.
+//! A run writes `OUT.partial.closed`, and this gets its name when OUT is complete. So an earlier output keeps its file until then.
+//! An address that is missing is checked again, and one that is in the file twice does no harm. So the file needs no care after a kill,
+//! and a user may delete it.
 
 use super::SpillError;
 use super::keyed::Keyed;
@@ -147,26 +148,21 @@ pub struct ClosedRows {
     earlier_rows: Option<Table>,
     /// The file of the new output.
     file: Option<ClosedFile>,
-    /// The new output replaces the earlier one, so it has these rows already.
-    is_in_place: bool,
-    /// The name of the new file at the end of the run.
+    /// The name of the new file until the output is complete, and at the end of the run.
+    partial: Option<PathBuf>,
     delivered: Option<PathBuf>,
-    /// The new output needs a file, and cannot have one.
+    /// The new output needs a file, and does not have one.
     pub is_lost: bool,
 }
 
 impl ClosedRows {
-    /// The rows of a run that retries the output `earlier`. Its hashes have the key of that output's file, if there is one.
+    /// The rows of a run that retries the output `earlier`, and continues the file `own`. Its hashes have the key of the file beside
+    /// one of them, if there is one.
     ///
     /// # Errors
     /// Another file has the name of the one with these rows.
-    pub fn new(
-        earlier: Option<&Path>,
-        output: Option<&Path>,
-        continues: bool,
-    ) -> Result<ClosedRows, SpillError> {
-        let earlier = earlier.map(beside);
-        let own = output.filter(|_| continues).map(beside);
+    pub fn new(earlier: Option<&Path>, own: Option<&Path>) -> Result<ClosedRows, SpillError> {
+        let [earlier, own] = [earlier, own].map(|path| path.map(beside));
         let mut found = None;
         for path in [&earlier, &own].into_iter().flatten() {
             found = match found {
@@ -175,19 +171,20 @@ impl ClosedRows {
             };
         }
         let keyed = found.map_or_else(Keyed::new, Ok)?;
-        let (earlier_rows, file, delivered) = (None, None, None);
-        Ok(ClosedRows { keyed, earlier, earlier_rows, file, is_in_place: false, delivered, is_lost: false })
+        let (earlier_rows, file, partial, delivered) = (None, None, None, None);
+        Ok(ClosedRows { keyed, earlier, earlier_rows, file, partial, delivered, is_lost: false })
     }
 
-    /// Fixes the hash of the run, and opens the file of the new output. At the end it goes beside `delivered`, which has the unverifiable
-    /// rows. `needs_none`: the output itself tells the rule of each row, or cannot be retried, so it needs no file.
+    /// Fixes the hash of the run, and opens the file beside `partial`, to which the run writes; `None`: it writes no file. At the end
+    /// it goes beside `delivered`, which has the unverifiable rows. `needs_none`: the output itself tells the rule of each row, or
+    /// cannot be retried, so it needs no file.
     ///
     /// # Errors
-    /// The old file of the output cannot be removed, or another file has its name.
+    /// The file of another run cannot be removed, or another file has one of the names.
     pub fn open(
         &mut self,
         keyed: Keyed,
-        output: Option<&Path>,
+        partial: Option<&Path>,
         delivered: Option<&Path>,
         needs_none: bool,
     ) -> Result<(), SpillError> {
@@ -196,13 +193,12 @@ impl ClosedRows {
             let is_same_key = key(&path)?.is_some_and(|found| found.key() == keyed.key());
             self.earlier = Some(path).filter(|_| is_same_key);
         }
-        self.is_lost = output.is_none() && !needs_none;
-        let Some(path) = output.map(beside) else { return Ok(()) };
+        self.is_lost = delivered.is_none() && !needs_none;
         self.delivered = delivered.map(beside);
         self.delivered.as_deref().map_or(Ok(None), key)?;
-        let real = |path: &Path| path.canonicalize().ok();
-        self.is_in_place = self.earlier.as_deref().and_then(real).is_some_and(|it| real(&path) == Some(it));
-        let file = ClosedFile::new(path, keyed)?;
+        let Some(path) = partial.map(beside) else { return Ok(()) };
+        let file = ClosedFile::new(path.clone(), keyed)?;
+        self.partial = Some(path);
         self.file = (!needs_none).then_some(file);
         Ok(())
     }
@@ -255,7 +251,7 @@ impl ClosedRows {
     pub fn keeps(&mut self, state: &mut State, earlier: u128, key: u128) -> Result<bool, SpillError> {
         let Some(rows) = &self.earlier_rows else { return Ok(false) };
         let is_closed = rows.get(state, earlier)?.is_some();
-        if is_closed && !self.is_in_place {
+        if is_closed {
             self.add(key);
         }
         Ok(is_closed)
@@ -264,20 +260,30 @@ impl ClosedRows {
     /// The new output is complete. Returns its file, if it needs one. Such a file of an output that it replaces goes.
     ///
     /// # Errors
-    /// The file cannot be renamed.
+    /// The file cannot be renamed, or the old one cannot be removed. Then the output has none.
     pub fn deliver(&mut self) -> Result<Option<PathBuf>, SpillError> {
-        let from = self.file.take().map(|file| file.path);
+        let needs_file = self.file.take().is_some();
         let Some(to) = self.delivered.take() else { return Ok(None) };
-        let done = match from {
-            Some(from) if from == to => Ok(()),
-            Some(from) if from.exists() => std::fs::rename(from, &to),
-            _ => std::fs::remove_file(&to),
+        let done = match self.partial.take().map(|from| std::fs::rename(from, &to)) {
+            Some(Err(error)) if error.kind() == ErrorKind::NotFound => std::fs::remove_file(&to),
+            done => done.unwrap_or(Ok(())),
         };
         match done {
             Err(error) if error.kind() != ErrorKind::NotFound => {
+                self.is_lost = needs_file;
                 Err(unwritable(&to.display().to_string(), &error))
             }
             _ => Ok(Some(to).filter(|path| path.exists())),
+        }
+    }
+
+    /// The run ends without a complete output: removes the file if that of its rows is gone.
+    pub fn end(self) {
+        if let Some(path) = &self.partial
+            && !path.with_extension("").exists()
+        {
+            // A file that cannot be removed is removed by the next run.
+            let _ = std::fs::remove_file(path);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Results of an earlier output, and estimates from a sample.
 
 use super::outputs::{names, without_times};
+use super::stops::stop;
 use super::*;
 use lists::utc_text;
 
@@ -170,6 +171,37 @@ fn rows_that_no_later_check_settles_are_not_open_without_the_column_rule_either(
         second.run().unwrap();
         assert!(!second.path("out.closed").exists(), "{name}");
     }
+}
+
+#[test]
+fn an_output_keeps_its_closed_rows_until_another_one_takes_its_place() {
+    let mut desk = desk("list.csv", "email\nlisted@x.com\nlater@x.com\nhang@y.com\n");
+    (desk.args.max_wait, desk.args.silence) = (0, Duration::from_millis(50));
+    desk.run().unwrap();
+    let closed = std::fs::read(desk.path("out.closed")).unwrap();
+    desk.args.writing.force = true;
+    let stopped = |desk: Desk| {
+        let desk = stop(desk).0;
+        assert_eq!(std::fs::read(desk.path("out.closed")).unwrap(), closed);
+        desk
+    };
+    desk = stopped(desk);
+    std::fs::remove_file(desk.path("out.partial")).unwrap();
+    let list = desk.path("list.csv");
+    desk.args = desk.command_line("--retry -o @/out --force --format csv");
+    desk.args.input = desk.path("out");
+    desk.checker = fake();
+    desk = stopped(desk);
+    assert!(desk.path("out.partial").exists());
+    std::fs::remove_file(desk.path("out.partial")).unwrap();
+    // The parts are those of another list.
+    desk.args = CleanArgs { input: list, ..desk.command_line("-o @/out --force --max-wait 0") };
+    desk.args.silence = Duration::from_millis(50);
+    desk.all_parts(2);
+    desk.write("list.csv", "email\nlisted@x.com\nlater@x.com\nhung@y.com\n");
+    assert!(desk.join().unwrap_err().message.contains("row 3 of INPUT"));
+    assert_eq!(std::fs::read(desk.path("out.closed")).unwrap(), closed);
+    assert!(!desk.path("out.partial.closed").exists());
 }
 
 #[test]
