@@ -108,7 +108,7 @@ impl Results<'_> {
         self.0.expect(&mut wants);
     }
 
-    /// The newest retained verdict on an address from any account. If it was withdrawn or is not shared there is none: older
+    /// The newest retained verdict on an address that may answer other accounts. If it was withdrawn there is none: older
     /// verdicts may be wrong as well.
     pub(crate) fn shared(
         &self,
@@ -125,8 +125,8 @@ impl Results<'_> {
         })?;
         retained.sort_by_key(|(_, row)| std::cmp::Reverse(row.verdict_at));
         let mut opened = retained.iter().filter_map(|(key, row)| Some((open(vault, key, row)?, row)));
-        let Some((verdict, row)) = opened.next() else { return Ok(None) };
-        self.stands(is_shared(verdict.reason).then_some(verdict), row, row.verdict_at)
+        let newest = opened.find(|(verdict, _)| is_shared(verdict.reason));
+        newest.map_or(Ok(None), |(verdict, row)| self.stands(Some(verdict), row, row.verdict_at))
     }
 
     /// The verdict of a row, unless it was withdrawn.

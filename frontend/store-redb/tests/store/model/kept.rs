@@ -51,9 +51,10 @@ fn email(address: usize) -> String {
 }
 
 impl Stored {
+    /// Whether it may answer other accounts, unless it was withdrawn.
     fn is_shared(&self, now: UnixMs) -> bool {
-        now < self.verdict_at
-            + if retention(self.verdict.reason) == RETENTION_SHORT_MS { DAY } else { 7 * DAY }
+        let days = if retention(self.verdict.reason) == RETENTION_SHORT_MS { 1 } else { 7 };
+        self.verdict.reason != Reason::Unverifiable && now < self.verdict_at + days * DAY
     }
 }
 
@@ -69,17 +70,12 @@ impl Kept {
         own.filter(|stored| now < stored.checked_at + DAY && self.stands(stored))
     }
 
-    /// Whether it may answer other accounts.
-    fn is_shared(&self, stored: &Stored) -> bool {
-        stored.verdict.reason != Reason::Unverifiable && self.stands(stored)
-    }
-
     fn stands(&self, stored: &Stored) -> bool {
         let withdrawn = stored.verdict.evidence.and_then(|evidence| self.withdrawn.get(&evidence));
         withdrawn.is_none_or(|&at| at < stored.verdict_at)
     }
 
-    /// The newest verdicts of an address; several if they have the same time.
+    /// The newest shared verdicts of an address; several if they have the same time.
     fn shared(&self, address: usize, now: UnixMs) -> Vec<Stored> {
         let of_address = self.results.iter().filter(|((_, other), _)| *other == address);
         let retained: Vec<Stored> =
@@ -292,11 +288,11 @@ impl Run {
                     Known::Own(_) => false,
                     // Of several with the same time, each may be the right one.
                     Known::Nothing => {
-                        shared.is_empty() || shared.iter().any(|one| !self.model.kept.is_shared(one))
+                        shared.is_empty() || shared.iter().any(|one| !self.model.kept.stands(one))
                     }
                     Known::Shared(found) => shared.iter().any(|one| {
                         (one.verdict, one.verdict_at) == (found.verdict, found.checked_at)
-                            && self.model.kept.is_shared(one)
+                            && self.model.kept.stands(one)
                     }),
                 };
                 assert!(fits, "{known:?} instead of one of {shared:?}");
