@@ -258,7 +258,7 @@ pub fn dashboard(config: &Config) -> Option<Finding> {
     (config.dashboard.enabled && !keeps_cookies).then(|| {
         Finding::ok("dashboard", url, "the URL is not https").warning(
             "people can sign in only over HTTPS or from this machine",
-            "set tls_cert and tls_key, or put a reverse proxy in front and name its https URL in public_url",
+            "set tls_cert and tls_key, or, behind a proxy with TLS, set public_url = \"https://NAME\" with its name",
         )
     })
 }
@@ -458,7 +458,8 @@ mod tests {
             let (listen, public_url) = (listen.parse().unwrap(), public_url.map(str::to_owned));
             let tls_cert = has_tls.then(|| "cert".into());
             let config = Config { listen, public_url, tls_cert, ..Config::default() };
-            assert_eq!(dashboard(&config).is_some(), warns, "{}", config.reachable_at());
+            let severity = dashboard(&config).map(|finding| finding.severity);
+            assert_eq!(severity, warns.then_some(Severity::Warning), "{}", config.reachable_at());
         }
     }
 }
