@@ -521,23 +521,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// One line with the fault of the resolvers and the remedy. `None` if they answer, and deny not every name.
-    pub fn trouble(&self) -> Option<String> {
-        let resolvers = &self.shared.config.resolvers;
-        let names: Vec<String> = resolvers.iter().map(ToString::to_string).collect();
-        let (who, deny, answer) = match names.len() {
-            1 => ("the resolver", "denies", "does not answer"),
-            _ => ("the resolvers", "deny", "do not answer"),
-        };
-        let (names, health) = (names.join(", "), &self.shared.resolvers);
-        if health.denials.are_down() {
-            return Some(format!(
-                "{who} {names} {deny} every name without proof, as filters and captive portals do; name another \
-                 resolver with --resolver"
-            ));
-        }
-        let silent = || format!("{who} {names} {answer}; check the network and --resolver");
-        health.are_down().then(silent)
+    /// The fault of the resolvers; `None` if they answer, and deny not every name.
+    pub fn trouble(&self) -> Option<proto::outage::Trouble> {
+        self.shared.resolvers.trouble(&self.shared.config.resolvers)
     }
 
     /// Submits a request to the engine.

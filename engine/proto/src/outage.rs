@@ -17,9 +17,19 @@ use crate::limits::{
     DNS_SILENT_LOOKUPS_MAX, DNS_UPSTREAMS_MAX, OUTAGE_SILENCE, OUTAGE_SITE_PLACES, OUTAGE_SITES_MIN,
     OUTAGE_TRY_INTERVAL, OUTAGE_WINDOW,
 };
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
+
+/// A fault of the resolvers: they are silent or deny every name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// One line with the fault and the remedy.
+    pub text: String,
+    /// Whether no resolver has given a credible answer since the start.
+    pub is_from_start: bool,
+}
 
 /// The state of all resolvers: whether any of them answers.
 #[derive(Debug, Default)]
@@ -78,6 +88,25 @@ impl Resolvers {
     /// deny everything.
     pub fn are_to_blame(&self) -> bool {
         self.are_down() || self.denials.are_down()
+    }
+
+    /// The fault of these resolvers; `None` if they answer, and deny not every name.
+    pub fn trouble(&self, names: &[SocketAddr]) -> Option<Trouble> {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let (who, deny, answer) = match names.len() {
+            1 => ("the resolver", "denies", "does not answer"),
+            _ => ("the resolvers", "deny", "do not answer"),
+        };
+        let names = names.join(", ");
+        if self.denials.are_down() {
+            let text = format!(
+                "{who} {names} {deny} every name without proof, as filters and captive portals do; name another \
+                 resolver with --resolver"
+            );
+            return Some(Trouble { text, is_from_start: !self.denials.has_proven() });
+        }
+        let text = || format!("{who} {names} {answer}; check the network and --resolver");
+        self.are_down().then(|| Trouble { text: text(), is_from_start: !self.has_answered() })
     }
 
     /// Whether any lookup has been answered since the start.
@@ -291,7 +320,9 @@ mod tests {
     #[test]
     fn silent_resolvers_are_an_outage_and_one_answer_ends_it() {
         let resolvers = Resolvers::default();
+        let is_from_start = || resolvers.trouble(&[]).map(|trouble| trouble.is_from_start);
         assert!(resolvers.are_down(), "until one has answered");
+        assert_eq!(is_from_start(), Some(true));
         let before = resolvers.answered();
         resolvers.note(true, before);
         (0..100).for_each(|_| resolvers.note(false, before));
@@ -301,6 +332,7 @@ mod tests {
             resolvers.note(false, resolvers.answered());
         }
         assert!(resolvers.are_down());
+        assert_eq!(is_from_start(), Some(false));
         let ended = resolvers.ended();
         resolvers.note(true, resolvers.answered());
         assert!(!resolvers.are_down());

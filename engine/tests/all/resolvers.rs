@@ -85,6 +85,7 @@ fn a_resolver_that_denies_everything_is_an_outage_from_the_first_question() {
             assert_eq!(ask(&client, &format!("a@{name}")), "unavailable", "{lie}: {name}");
             assert_eq!(mail_hosts(&client, name), Err(Outage::Unavailable), "{lie}: {name}");
         }
+        assert!(client.trouble().expect("trouble").is_from_start, "{lie}");
         engine.stop();
         assert_eq!(net.stop().sessions, 0);
     }
@@ -157,6 +158,7 @@ fn a_lie_that_begins_in_the_middle_of_a_list_is_an_outage() {
         for _ in 301..=600 {
             assert_eq!(said(answer(&client)).1, "unavailable", "{lie}");
         }
+        assert!(!client.trouble().expect("trouble").is_from_start, "{lie}");
         // Records that were found before are still used.
         assert_eq!(ask(&client, "a@d7.many.example"), "null_mx", "{lie}");
         engine.stop();

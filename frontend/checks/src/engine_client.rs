@@ -7,6 +7,7 @@
 use engine::proto::address::{Address, Domain};
 use engine::proto::facts::DnsFacts;
 use engine::proto::lists::Lists;
+use engine::proto::outage::Trouble;
 use engine::{
     Answer, Figures, Finding, KeptRefusals, MailHosts, Outage, PendingInquiry, Priority, Refusal, Request,
     Withdrawn,
@@ -71,8 +72,8 @@ pub trait EngineHandle {
     /// Nothing was asked.
     fn facts(&self, domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal>;
 
-    /// One line about a known problem of the resolvers, with a remedy.
-    fn trouble(&self) -> Option<String> {
+    /// The known fault of the resolvers.
+    fn trouble(&self) -> Option<Trouble> {
         None
     }
 
@@ -149,7 +150,7 @@ impl EngineHandle for engine::Client {
         engine::Client::facts(self, domain)
     }
 
-    fn trouble(&self) -> Option<String> {
+    fn trouble(&self) -> Option<Trouble> {
         engine::Client::trouble(self)
     }
 

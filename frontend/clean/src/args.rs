@@ -48,10 +48,10 @@ pub struct CleanArgs {
     /// the last new row has begun. A number without a unit is in seconds.
     #[arg(long, value_name = "TIME", default_value_t = 0, value_parser = whole_time(Unit::Seconds, 0..=u32::MAX), help_heading = CHECK)]
     pub max_wait: u32,
-    /// Give up after this time without DNS or mail connectivity, or after 5 s if no address has a verdict of DNS or a mail server
-    /// yet and the resolvers are at fault. A number without a unit is in seconds
-    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = whole_time(Unit::Seconds, 0..=u32::MAX), help_heading = CHECK, hide_short_help = true)]
-    pub max_outage: u32,
+    /// Give up after this time without DNS or mail connectivity [default: 2m, or 5s if no resolver has given a credible answer in
+    /// this run]. A number without a unit is in seconds
+    #[arg(long, value_name = "TIME", value_parser = whole_time(Unit::Seconds, 0..=u32::MAX), help_heading = CHECK, hide_short_help = true)]
+    pub max_outage: Option<u32>,
     /// Write each row as soon as it is finished, not in the order of INPUT
     #[arg(long, help_heading = RESULT, hide_short_help = true)]
     pub unordered: bool,
@@ -115,7 +115,7 @@ impl CleanArgs {
     /// The waiting times of the run.
     pub(super) fn waits(&self) -> Waits {
         let seconds = |given: u32| Duration::from_secs(given.into());
-        Waits { later: seconds(self.max_wait), silence: self.silence, outage: seconds(self.max_outage) }
+        Waits { later: seconds(self.max_wait), silence: self.silence, outage: self.max_outage.map(seconds) }
     }
 
     /// What becomes of the complete list.

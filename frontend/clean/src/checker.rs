@@ -19,7 +19,7 @@ macro_rules! by_inner {
             ($inner).drain();
         }
 
-        fn trouble(&$self) -> Option<String> {
+        fn trouble(&$self) -> Option<engine::proto::outage::Trouble> {
             ($inner).trouble()
         }
 
@@ -43,6 +43,7 @@ use checks::fast::judge;
 use engine::proto::address::Address;
 use engine::proto::dns::mx::NoMail;
 use engine::proto::lists::Lists;
+use engine::proto::outage::Trouble;
 use engine::proto::verdict::ObservedReply;
 use engine::{Answer, Finding, MailHosts, Outage, PendingInquiry, Priority, Refusal, Request};
 pub use facts::WithFacts;
@@ -85,8 +86,8 @@ pub trait Checker {
         self.recall();
     }
 
-    /// The fault of the resolvers and its remedy, if they are silent or deny every name.
-    fn trouble(&self) -> Option<String> {
+    /// The fault of the resolvers, if they are silent or deny every name.
+    fn trouble(&self) -> Option<Trouble> {
         None
     }
 
@@ -275,7 +276,7 @@ impl Checker for Fast {
     /// Nothing to do: each address gets an answer within seconds anyway.
     fn recall(&mut self) {}
 
-    fn trouble(&self) -> Option<String> {
+    fn trouble(&self) -> Option<Trouble> {
         self.line.trouble()
     }
 

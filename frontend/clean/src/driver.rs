@@ -22,6 +22,7 @@ use super::summary::{Extent, Reading, Summary};
 use super::time_left::{RunFacts, TimeLeft};
 use engine::Refusal;
 use engine::proto::address::Address;
+use engine::proto::outage::Trouble;
 use lists::marks::Marker;
 use lists::numbers::{counted, grouped};
 use lists::part::PartRows;
@@ -514,6 +515,7 @@ impl Run<'_> {
             (name.unwrap_or("some domains").to_owned(), why)
         });
         let done = self.finished_rows();
+        let is_from_start = self.parts.checker.trouble().is_some_and(|trouble| trouble.is_from_start);
         self.parts.progress.show(&Standing {
             done,
             resumed: self.summary.resumed + self.summary.resumed_results,
@@ -524,7 +526,7 @@ impl Run<'_> {
             left: left.filter(|_| facts.rows.is_some()),
             awaited: named.collect(),
             others: awaited.others,
-            gives_up: self.outage.gives_up_in(self.checked_at, self.parts.checker.trouble().is_some()),
+            gives_up: self.outage.gives_up_in(self.checked_at, is_from_start),
             bytes: self.row.end,
             read: self.read,
         });
@@ -554,12 +556,10 @@ fn parse(asked: &AskedRow) -> Result<Address, CleanError> {
 }
 
 /// Why no address can be checked, and what to do.
-fn outage_text(checker: &dyn Checker) -> String {
-    checker.trouble().unwrap_or_else(|| {
-        "the DNS resolver gives no credible answers, or no connection to any mail server succeeds; name another resolver with \
-         --resolver, and check the network and outbound port 25 (`mailprobe doctor`)"
-            .to_owned()
-    })
+fn outage_text(trouble: Option<Trouble>) -> String {
+    let unknown = "the DNS resolver gives no credible answers, or no connection to any mail server succeeds; name another resolver \
+                   with --resolver, and check the network and outbound port 25 (`mailprobe doctor`)";
+    trouble.map_or_else(|| unknown.to_owned(), |trouble| trouble.text)
 }
 
 fn stopped() -> CleanError {

@@ -19,8 +19,8 @@ pub(super) struct Waits {
     pub later: Duration,
     /// How long the list waits, in addition, without an answer to any row.
     pub silence: Duration,
-    /// An outage without a verdict ends the run after this time. Shorter outages do not.
-    pub outage: Duration,
+    /// The value of `--max-outage`, if it is given.
+    pub outage: Option<Duration>,
 }
 
 /// The waiting time of a list. Times are milliseconds from the start of the run.

@@ -441,7 +441,7 @@ fn an_outage_stops_and_keeps_what_was_done() {
 #[test]
 fn an_outage_that_passes_is_outlasted() {
     let mut desk = desk("list.csv", "email\nshort@x.com\nnobody@x.com\n");
-    desk.args.max_outage = 60;
+    desk.args.max_outage = Some(60);
     desk.run().unwrap();
     assert!(
         desk.output().ends_with("short@x.com,true,mailbox_exists\nnobody@x.com,false,mailbox_not_found\n")

@@ -116,7 +116,7 @@ pub fn run(args: &CheckArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let keeper = installation.map(Keeper::start).transpose().map_err(Failure::failed)?;
     let line = engine.line(UNDER_WAY_MAX);
     let rows = ask_all(&*line, &addresses, args, learned.as_ref());
-    let trouble = line.trouble();
+    let trouble = line.trouble().map(|trouble| trouble.text);
     engine.stop();
     // The rows are printed before this error, so that a failure of the state file loses no results.
     let kept = keeper.map_or(Ok(()), Keeper::finish);

@@ -119,6 +119,11 @@ impl Denials {
         }
     }
 
+    /// Whether any name has been answered with proof since the start.
+    pub fn has_proven(&self) -> bool {
+        self.proven_at.load(Relaxed) != 0
+    }
+
     /// The root was denied without proof, so the resolvers count as down.
     pub fn on_root_denied(&self) {
         self.runs.iter().for_each(Run::set_down);

@@ -106,13 +106,14 @@ impl Run<'_> {
         match result {
             Ok(reason) => self.on_verdict(answered, reason, now),
             Err(Outage::Unavailable) => {
-                let (at, checker) = (self.started.elapsed(), &*self.parts.checker);
-                if self.outage.on_outage(at, checker.trouble().is_some()) {
-                    let why = outage_text(checker);
+                let (at, trouble) = (self.started.elapsed(), self.parts.checker.trouble());
+                let is_from_start = trouble.as_ref().is_some_and(|trouble| trouble.is_from_start);
+                let why = outage_text(trouble);
+                if self.outage.on_outage(at, is_from_start) {
                     return Err(CleanError::failed(format!("no address can be checked: {why}")));
                 }
                 if self.outage.is_news(at) {
-                    let (why, most) = (outage_text(checker), self.parts.waits.outage.as_secs());
+                    let most = self.outage.max(is_from_start).as_secs();
                     tracing::warn!("{why}; the run gives up when this has lasted {most} s (--max-outage)");
                 }
                 let due =

@@ -159,7 +159,8 @@ fn a_resumed_run_tells_the_causes_of_all_rows() {
                 budget@y.com\nnever@z.com\n";
     for flags in ["", "--columns rule", "--unordered"] {
         let mut desk = desk("list.csv", list).flags(flags);
-        (desk.args.max_wait, desk.args.max_outage, desk.args.silence) = (0, 0, Duration::from_millis(50));
+        (desk.args.max_wait, desk.args.max_outage, desk.args.silence) =
+            (0, Some(0), Duration::from_millis(50));
         // The row of the outage is answered last, or after rows that are written.
         for capacity in [7, 2] {
             desk.checker = Fake { capacity, down: Some("down@x.com"), ..fake() };
