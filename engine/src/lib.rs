@@ -25,7 +25,7 @@
 //! ```
 //!
 //! 1. [`Client::submit`] refuses the request if the engine stops, or if the client or the engine has too many requests for which no
-//!    answer has been taken. So every inbox has room for the work. A single check has a deadline of 45 s, patient work of 600 s.
+//!    answer has been taken. So every inbox has room for the work. A single check has a deadline of 45 s, patient work up to 600 s.
 //! 2. The *home shard* is selected by a hash of the domain. The lists decide about spam traps and disposable domains (`verify.rs`).
 //!    For other works, one *walk* for each domain asks DNS for the hosts and their IP addresses (`walk.rs`); a clear result is kept
 //!    for a minute (`walks.rs`). The shard answers the work if the domain takes no mail, if it has only IPv6 hosts and we have no
@@ -44,7 +44,7 @@
 //!    domain accept everyone?), or about a *known mailbox* that the host accepted recently (does it now refuse everyone?). Then
 //!    each held work is answered, put back, or begins anew. If the connection is lost, works that need a proof are put back.
 //! 6. A work is *put back* for the next transaction if this one is full; for another host if this host gives no clear answer; or
-//!    for another session if the site is busy, the session ended or the reply has no proof (at most four times if it had its turn).
+//!    for another session if the site is busy, the session ended or the reply has no proof (four times at most; some do not count).
 //! 7. A work *begins anew* if DNS gave no answer, if no host is left and the last reply was a temporary one (not greylisting), or
 //!    if the control recipient of an accepted work got such a reply. After 1 to 31 s, the shard sends the work to step 2
 //!    (`common.rs`). This happens once, and again only because of the control recipient; never if it takes too long for the user.
@@ -56,7 +56,7 @@
 //! Until its answer, a work belongs to an inbox, to the walk that it waits for, to the queue of its group (`queue.rs`), to the site
 //! while a session asks about it or holds it (`in_flight.rs`, `site/held.rs`), or to the shard on which it waits for step 7. About
 //! every 0.4 s, each shard *sweeps* these places, except the inboxes: it answers works at their deadlines or after
-//! [`Client::recall`], even if a session has them, and the others also after [`Client::drain`]. `docs/architecture.md` has more.
+//! [`Client::recall`], even if a session has them, and waiting ones also after [`Client::drain`]. `docs/architecture.md` has more.
 //!
 //! # Invariants
 //!

@@ -27,6 +27,10 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     show_list(&visit, &list, None).await
 }
 
+fn credits_text(number: u64) -> String {
+    counted(number, "credit", "credits")
+}
+
 /// `POST /lists/{id}/start`. Each batch checks the credits again.
 pub async fn start(visit: Visit) -> Result<Reply, Problem> {
     let list = find(&visit).await?;
@@ -38,7 +42,9 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
         Ok(_) => return Ok(redirect::see_other(format!("/lists/{}", list.id))),
         Err(StartError::State(_)) => return unchanged(&visit, &list, "The check cannot start").await,
         Err(StartError::Insufficient { required, available }) => format!(
-            "The addresses that are left cost about {required} credits, and the account has {available}. The page Plan says how to get more."
+            "The addresses that are left cost about {}, and the account has {}. The page Plan says how to get more.",
+            credits_text(required),
+            grouped(available)
         ),
         Err(StartError::Inactive { .. }) => {
             "The subscription is not active: nothing can be charged.".to_owned()
@@ -274,7 +280,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                         dt { "Rows with a duplicate" } dd { (grouped(duplicates)) ", free" }
                         dt { "Different addresses checked within 24 hours" } dd { (grouped(list.known)) ", free: they get their earlier answers, and no mail server is asked about them" }
                         dt { "Rows without an address" } dd { (grouped(list.rows - list.addresses)) ", free" }
-                        dt { "Cost" } dd { strong { "about " (grouped(list.price())) " credits" } "; the account has " (grouped(credits)) "." @if let Some(found) = &list.found { " The cost is as of " (time(found.read_at)) ", when the list was read." } }
+                        dt { "Cost" } dd { strong { "about " (credits_text(list.price())) } "; the account has " (grouped(credits)) "." @if let Some(found) = &list.found { " The cost is as of " (time(found.read_at)) ", when the list was read." } }
                     }
                     @if list.by_row {
                         p.soft { "Each row with an address costs one credit, including duplicates and repeats." }
@@ -282,7 +288,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                         p.soft { "Each different address that you have not checked within 24 hours costs one credit. The check is charged while it runs." }
                     }
                     @if list.mode == KeyMode::Live && list.price() > credits {
-                        p.notice.warn { "The account lacks " (grouped(list.price() - credits)) " credits. The check can start when it has them." }
+                        p.notice.warn { "The account lacks " (credits_text(list.price() - credits)) ". The check can start when it has them." }
                     }
                     (start("Start the check"))
                 }
@@ -292,7 +298,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                 (progress(list, done))
             },
             ListState::Paused => {
-                p.notice.warn { (list.why) " " (grouped(left)) " different addresses are left, which cost about " (grouped(remaining_price(list))) " credits." }
+                p.notice.warn { (list.why) " " (counted(left, "different address is", "different addresses are")) " left, at about " (credits_text(remaining_price(list))) "." }
                 (progress(list, done))
                 (start("Continue the check"))
             }

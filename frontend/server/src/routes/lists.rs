@@ -16,6 +16,7 @@ use api::ErrorCode;
 use http_core::Refusal;
 use http_core::Reply;
 use list_work::actions::StartError;
+use lists::numbers::{counted, grouped};
 use store::clock;
 use store::{HoldError, List, ListId, ListState};
 
@@ -102,7 +103,9 @@ fn not_started(error: StartError) -> Refusal {
         }),
         StartError::Insufficient { required, available } => {
             let message = format!(
-                "The addresses that are left cost about {required} credits, and the account has {available}. Get more credits, then start the list again."
+                "The addresses that are left cost about {}, and the account has {}. Get more credits, then start the list again.",
+                counted(required, "credit", "credits"),
+                grouped(available)
             );
             let mut refusal = Refusal::new(ErrorCode::InsufficientCredits, message);
             refusal.body.credits_remaining = Some(available);
