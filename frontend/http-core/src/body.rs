@@ -38,6 +38,9 @@ const REFUSED_TIME_MAX: Duration = Duration::from_secs(2);
 /// A sender that is silent for this time waits for the answer.
 const REFUSED_SILENCE_MAX: Duration = Duration::from_millis(500);
 
+/// The message for a body that is not the bytes of a file.
+pub const SEND_THE_FILE: &str = "Send the bytes of the file as the body, and not a form. With curl: `--data-binary @FILE` (`-d` removes the line ends).";
+
 /// A body that is not read yet.
 pub struct Unread {
     body: Incoming,
@@ -111,16 +114,16 @@ impl Unread {
     /// # Errors
     /// The headers state `multipart/form-data`.
     pub fn refuse_form_data(headers: &HeaderMap) -> Result<(), Refusal> {
-        const FORM_DATA: &[u8] = b"multipart/form-data";
-        let is_form = |value: &HeaderValue| {
-            value.as_bytes().get(..FORM_DATA.len()).is_some_and(|start| start.eq_ignore_ascii_case(FORM_DATA))
-        };
-        if headers.get_all(header::CONTENT_TYPE).iter().any(is_form) {
-            let message =
-                "Send the bytes of the file as the body, and not a form. With curl: `--data-binary @FILE`.";
-            return Err(Refusal::new(ErrorCode::UnsupportedMediaType, message));
+        let mut types = headers.get_all(header::CONTENT_TYPE).iter();
+        match types.any(|value| essence(value) == "multipart/form-data") {
+            true => Err(Refusal::new(ErrorCode::UnsupportedMediaType, SEND_THE_FILE)),
+            false => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Whether the headers state the type of the fields of a form, which is also the default of curl.
+    pub fn is_stated_form(headers: &HeaderMap) -> bool {
+        headers.get_all(header::CONTENT_TYPE).iter().any(is_form)
     }
 
     /// The body itself, for a caller that reads it in pieces, and whether its sender waits for `100 Continue`.

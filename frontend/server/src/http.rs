@@ -341,7 +341,7 @@ async fn answer(
         Body::None => (Ok(Bytes::new()), None),
         _ if is_content => {
             note.activity.set_upload();
-            (Ok(Bytes::new()), Some(Box::new(Upload::new(body))))
+            (Ok(Bytes::new()), Some(Box::new(Upload::new(body, Unread::is_stated_form(&head.headers)))))
         }
         _ => (body.read_as(ContentType::Json, &head.headers, BODY).await, None),
     };

@@ -261,6 +261,19 @@ fn a_broken_or_empty_upload_of_a_whole_list_leaves_nothing() {
     empty.assert_refused(400, "invalid_request");
     assert!(empty.json()["detail"].to_string().contains("it is empty"), "{empty:?}");
     until_true("the empty list is gone", || lists() == 0);
+    for (kind, content, status) in [
+        ("multipart/form-data; boundary=b", "a@b.example\n", 415),
+        ("application/x-www-form-urlencoded", "emaila@b.examplec@b.example", 400),
+        ("application/x-www-form-urlencoded", "email\ra@b.example\rc@b.example", 201),
+        ("application/x-www-form-urlencoded", "a@b.example", 201),
+        ("text/csv", "emaila@b.examplec@b.example", 201),
+    ] {
+        let call = Call::new("POST", LISTS).key(&server.live).header("Content-Type", kind).bytes(content);
+        let answer = server.send(call.encode());
+        assert_eq!(answer.status, status, "{kind}, {content:?}: {answer:?}");
+        assert_eq!(answer.body.contains("(`-d` removes the line ends)"), status != 201, "{answer:?}");
+    }
+    until_true("only the accepted lists are left", || lists() == 3);
 }
 
 #[test]

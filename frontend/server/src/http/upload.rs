@@ -1,8 +1,10 @@
 //! A body that is read piece by piece: the content of a list, or a form with a file.
 
+use api::ErrorCode;
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use http_core::body::{Unread, drop_rest};
+use http_core::Refusal;
+use http_core::body::{SEND_THE_FILE, Unread, drop_rest};
 use hyper::body::{Body as _, Incoming};
 use list_work::upload::BodyError;
 use std::future::Future;
@@ -21,13 +23,30 @@ pub struct Upload {
     awaits_consent: bool,
     began: Instant,
     taken: u64,
+    /// The number of `@`, if the headers state a form and there is none of the bytes that `curl -d @FILE` removes.
+    joined: Option<usize>,
 }
 
 impl Upload {
-    /// The body of a request.
-    pub fn new(body: Unread) -> Upload {
+    /// The body of a request, and whether its headers state a form.
+    pub fn new(body: Unread, is_form: bool) -> Upload {
         let (body, awaits_consent) = body.into_parts();
-        Upload { body: Some(body), awaits_consent, began: Instant::now(), taken: 0 }
+        let joined = is_form.then_some(0);
+        Upload { body: Some(body), awaits_consent, began: Instant::now(), taken: 0, joined }
+    }
+
+    /// Refuses a list, after its last byte, if curl has joined its rows. Compressed content has zero bytes, so it is not refused.
+    ///
+    /// # Errors
+    /// The headers state a form, and there is more than one `@` but no line end.
+    pub fn refuse_joined_rows(&self) -> Result<(), Refusal> {
+        match self.joined {
+            Some(2..) => {
+                let message = format!("The rows of the list have no line ends. {SEND_THE_FILE}");
+                Err(Refusal::new(ErrorCode::InvalidRequest, message))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -48,6 +67,12 @@ impl list_work::upload::Incoming for Upload {
                     Ok(Some(Ok(frame))) => match frame.into_data() {
                         Ok(data) => {
                             self.taken += data.len() as u64;
+                            if data.iter().any(|byte| b"\n\r\0".contains(byte)) {
+                                self.joined = None;
+                            }
+                            if let Some(ats) = &mut self.joined {
+                                *ats += data.iter().filter(|&&byte| byte == b'@').count();
+                            }
                             return Ok(Some(data));
                         }
                         Err(_trailers) => {}

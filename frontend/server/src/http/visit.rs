@@ -77,7 +77,7 @@ pub async fn answer(
         }
         Body::Upload => {
             note.activity.set_upload();
-            Given::Upload(Box::new(Upload::new(body)))
+            Given::Upload(Box::new(Upload::new(body, false)))
         }
     };
     let (reply, inside) = asked.answer(given).await;

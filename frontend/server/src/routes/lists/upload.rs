@@ -2,6 +2,7 @@
 
 use super::{find, invalid_state, no_such_list, reply};
 use crate::call::Call;
+use crate::http::upload::Upload;
 use api::request::{LIST_COLUMN_CHARS_MAX, LIST_NAME_CHARS_MAX};
 use api::{ErrorCode, Issue, IssueType, ListBody};
 use checks::auth::Caller;
@@ -146,7 +147,7 @@ async fn replay(call: &Call, id: ListId) -> Result<Reply, Refusal> {
 async fn take_whole(
     call: &Call,
     list: &List,
-    content: &mut impl Incoming,
+    content: &mut Upload,
     key: Option<Idempotency>,
 ) -> Result<UploadEnd, Refusal> {
     let store = Arc::clone(&call.worker.checks.store);
@@ -162,6 +163,7 @@ async fn take_whole(
             Issue::new(&["body"], IssueType::Missing, "the body is the content of the list, and it is empty");
         return Err(Refusal::invalid(vec![issue]));
     }
+    content.refuse_joined_rows()?;
     // From here on the list stays, even if the caller hangs up.
     let ended = store.end_upload(list, key, by, clock::now());
     whole.end();
