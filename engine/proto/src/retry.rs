@@ -27,6 +27,8 @@
 use crate::limits::CONTROL_TRANSIENT_TTL;
 use crate::verdict::classify::rules;
 use crate::verdict::{Class, Scope};
+use std::collections::HashSet;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// The parameters of the retries of one cause. The wait of an address is the total time that its retries may take.
@@ -138,20 +140,23 @@ pub fn is_about_address(rule: &str, retry_after: Option<Duration>) -> bool {
     retry_after.is_none() || about_recipient()
 }
 
-/// Rules after which a later check gives the same answer. Only the last one, for a reply without a meaning, is among the [`rules`]
-/// of replies.
-const CLOSED: [&str; 5] = ["accepts_everything", "ipv6_only", "no_source", "no_smtputf8", "no-meaning"];
-
-/// Whether a later check may show more about an address that is unverifiable by this rule. It shows no more if the server requires
-/// authentication, or if the server refuses us, our reverse-path or the recipient by its policy or in unclear words: then somebody
-/// first has to remove the cause. docs/verdicts.md ("Acting on `unverifiable`") says what to do for each rule.
-pub fn may_tell_more(rule: &str) -> bool {
+/// Rules after which a later check gives the same answer. The engine asks for each address, so they are not searched one by one.
+static CLOSED: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     let stays = |class, scope| match class {
         Class::AuthRequired => true,
         Class::Policy | Class::Unclear => matches!(scope, Scope::Us | Scope::Sender | Scope::Recipient),
         _ => false,
     };
-    !CLOSED.contains(&rule) && !rules().any(|(name, class, scope, _)| name == rule && stays(class, scope))
+    let of_replies = rules().filter(|&(_, class, scope, _)| stays(class, scope)).map(|(name, ..)| name);
+    // The last one is the rule of a reply without a meaning.
+    of_replies.chain(["accepts_everything", "ipv6_only", "no_source", "no_smtputf8", "no-meaning"]).collect()
+});
+
+/// Whether a later check may show more about an address that is unverifiable by this rule. It shows no more if the server requires
+/// authentication, or if the server refuses us, our reverse-path or the recipient by its policy or in unclear words: then somebody
+/// first has to remove the cause. docs/verdicts.md ("Acting on `unverifiable`") says what to do for each rule.
+pub fn may_tell_more(rule: &str) -> bool {
+    !CLOSED.contains(rule)
 }
 
 #[cfg(test)]
