@@ -189,7 +189,9 @@ pub(super) fn open_stored(
 pub(super) fn deliver(closed: &mut ClosedRows, summary: &mut Summary) {
     match closed.deliver() {
         Ok(path) => summary.closed = path,
-        Err(error) => tracing::warn!("the output is complete without its closed rows: {}", error.message),
+        Err(error) => {
+            tracing::warn!("the output is complete without its file of closed rows: {}", error.message)
+        }
     }
 }
 

@@ -82,13 +82,14 @@ struct ClosedFile {
 }
 
 impl ClosedFile {
-    /// The file at `path`, for hashes with this key. What it has of another run, with another key, does not count any more.
+    /// The file at `path`, for hashes with this key. What another run has left there goes; this run `continues` the file if both have
+    /// the same key.
     ///
     /// # Errors
     /// Another file has its name, or the old one cannot be removed.
-    fn new(path: PathBuf, keyed: Keyed) -> Result<ClosedFile, SpillError> {
+    fn new(path: PathBuf, keyed: Keyed, continues: bool) -> Result<ClosedFile, SpillError> {
         let is_same = key(&path)?.is_some_and(|found| found.key() == keyed.key());
-        if !is_same
+        if !(is_same && continues)
             && let Err(error) = std::fs::remove_file(&path)
             && error.kind() != ErrorKind::NotFound
         {
@@ -151,6 +152,8 @@ pub struct ClosedRows {
     /// The name of the new file until the output is complete, and at the end of the run.
     partial: Option<PathBuf>,
     delivered: Option<PathBuf>,
+    /// Whether the run continues the file of an interrupted one.
+    continues: bool,
     /// The new output needs a file, and does not have one.
     pub is_lost: bool,
 }
@@ -171,8 +174,9 @@ impl ClosedRows {
             };
         }
         let keyed = found.map_or_else(Keyed::new, Ok)?;
+        let (continues, is_lost) = (own.is_some(), false);
         let (earlier_rows, file, partial, delivered) = (None, None, None, None);
-        Ok(ClosedRows { keyed, earlier, earlier_rows, file, partial, delivered, is_lost: false })
+        Ok(ClosedRows { keyed, earlier, earlier_rows, file, partial, delivered, continues, is_lost })
     }
 
     /// Fixes the hash of the run, and opens the file beside `partial`, to which the run writes; `None`: it writes no file. At the end
@@ -197,7 +201,7 @@ impl ClosedRows {
         self.delivered = delivered.map(beside);
         self.delivered.as_deref().map_or(Ok(None), key)?;
         let Some(path) = partial.map(beside) else { return Ok(()) };
-        let file = ClosedFile::new(path.clone(), keyed)?;
+        let file = ClosedFile::new(path.clone(), keyed, self.continues)?;
         self.partial = Some(path);
         self.file = (!needs_none).then_some(file);
         Ok(())
@@ -260,7 +264,7 @@ impl ClosedRows {
     /// The new output is complete. Returns its file, if it needs one. Such a file of an output that it replaces goes.
     ///
     /// # Errors
-    /// The file cannot be renamed, or the old one cannot be removed. Then the output has none.
+    /// The file that it needs cannot be renamed. Then it has none.
     pub fn deliver(&mut self) -> Result<Option<PathBuf>, SpillError> {
         let needs_file = self.file.take().is_some();
         let Some(to) = self.delivered.take() else { return Ok(None) };
@@ -269,8 +273,10 @@ impl ClosedRows {
             done => done.unwrap_or(Ok(())),
         };
         match done {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                self.is_lost = needs_file;
+            Err(error) if error.kind() != ErrorKind::NotFound && needs_file => {
+                self.is_lost = true;
+                // That of the earlier output does not count for this one.
+                let _ = std::fs::remove_file(&to);
                 Err(unwritable(&to.display().to_string(), &error))
             }
             _ => Ok(Some(to).filter(|path| path.exists())),
@@ -320,7 +326,7 @@ mod tests {
         let mut state = State::open(None, 1 << 20).unwrap();
         let keyed = Keyed::new().unwrap();
         assert!(key(&path).unwrap().is_none());
-        let mut file = ClosedFile::new(path.clone(), keyed).unwrap();
+        let mut file = ClosedFile::new(path.clone(), keyed, true).unwrap();
         file.flush().unwrap();
         assert!(!path.exists(), "nothing to keep");
         for hash in 0..10 {
@@ -332,7 +338,7 @@ mod tests {
         let whole = std::fs::read(&path).unwrap();
         for cut in 0..whole.len() {
             std::fs::write(&path, &whole[..cut]).unwrap();
-            let mut file = ClosedFile::new(path.clone(), keyed).unwrap();
+            let mut file = ClosedFile::new(path.clone(), keyed, true).unwrap();
             file.add(50);
             file.flush().unwrap();
             let complete = cut.saturating_sub(HEAD) / RECORD;
@@ -340,11 +346,15 @@ mod tests {
             assert_eq!(hashes(&path, &mut state), expected, "cut at {cut}");
         }
         assert_eq!(key(&path).unwrap().map(|found| found.key()), Some(keyed.key()));
-        // A run with another key begins anew.
-        drop(ClosedFile::new(path.clone(), Keyed::new().unwrap()).unwrap());
-        assert!(!path.exists());
+        // A run with another key begins anew, and so does one that continues nothing: a retry has the key of its earlier output.
+        for (keyed, continues) in [(Keyed::new().unwrap(), true), (keyed, true), (keyed, false)] {
+            let mut file = ClosedFile::new(path.clone(), keyed, continues).unwrap();
+            assert!(!path.exists());
+            file.add(1);
+            file.flush().unwrap();
+        }
         std::fs::write(&path, "my own file\n").unwrap();
-        let refused = ClosedFile::new(path, keyed).err().unwrap().message;
+        let refused = ClosedFile::new(path, keyed, true).err().unwrap().message;
         assert!(refused.contains("out.csv.closed exists and belongs to no output: move it, "), "{refused}");
     }
 }

@@ -42,7 +42,9 @@ impl Upload {
     pub fn refuse_joined_rows(&self) -> Result<(), Refusal> {
         match self.joined {
             Some(2..) => {
-                let message = format!("The rows of the list have no line ends. {SEND_THE_FILE}");
+                let message = format!(
+                    "The rows of the list have no line ends; a list of one row needs one, too. {SEND_THE_FILE}"
+                );
                 Err(Refusal::new(ErrorCode::InvalidRequest, message))
             }
             _ => Ok(()),

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 /// A part of the domain of every address of the lists.
 pub const MARK: &str = "soaked";
 /// The endings of the files beside an output that a run needs.
-pub const BESIDE: [&str; 4] = [".partial", ".state", ".results", ".packed"];
+pub const BESIDE: [&str; 5] = [".partial", ".partial.closed", ".state", ".results", ".packed"];
 /// Those in which no address may be readable.
-const SECRET: [&str; 2] = [".state", ".results"];
+const SECRET: [&str; 3] = [".partial.closed", ".state", ".results"];
 
 /// An output and what must be in it.
 pub struct ListOutput<'a> {
@@ -83,7 +83,7 @@ impl ListOutput<'_> {
 
 /// Searches the files beside an output for addresses while they grow and change: each by its ending and its path, with the length
 /// up to which it was searched.
-pub struct Eyes([(&'static str, PathBuf, u64); 2]);
+pub struct Eyes([(&'static str, PathBuf, u64); 3]);
 
 impl Eyes {
     /// An error if one of the files has an address in it.
