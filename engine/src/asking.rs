@@ -290,17 +290,23 @@ impl Asking {
     pub(crate) fn answer_recalled(&self, now: Instant) {
         let groups: Vec<_> = self.state().active.values().cloned().collect();
         for group in groups {
-            // If no session of the group waits for replies about recipients, its sessions are being opened, so all works wait for
-            // the server itself. Otherwise the works that were not sent wait for the replies about other addresses.
-            let is_opening = {
+            // If no session of the group waits for replies about recipients, all works wait for the server itself. It may have
+            // pushed back, for example by accepting no connection. Otherwise its sessions are being opened. If a session waits for
+            // replies, the works that were not sent wait for those about other addresses.
+            let (open, is_busy) = {
                 let state = group.state();
-                state.open > 0 && state.busy == 0
+                (state.open, state.busy > 0)
+            };
+            let why = match group.pushed_since_answer() {
+                Some(rule) if !is_busy => rule,
+                _ if !is_busy && open > 0 => "no_answer_in_time",
+                _ => "site_silent",
             };
             let mut works = group.take_where(Work::is_recalled);
             works.extend(group.take_waiting(Work::is_taken_back));
             for mut work in works {
-                if !is_opening && !work.was_sent && work.fallback.rule == "no_answer_in_time" {
-                    work.set_fallback("site_silent", Some(ROUTE_DOWN));
+                if !work.was_sent && work.fallback.rule == "no_answer_in_time" {
+                    work.set_fallback(why, Some(ROUTE_DOWN));
                 }
                 self.shared().give_up(work, now);
             }

@@ -46,6 +46,12 @@ impl Group {
         taken
     }
 
+    /// The rule of the reply or event with which the site last pushed back, if it has given no answer about a recipient since.
+    pub(crate) fn pushed_since_answer(&self) -> Option<&'static str> {
+        let site = self.site.state();
+        site.pace.silent_since().map(|_| site.pushed).filter(|rule| *rule != "no_answer_in_time")
+    }
+
     pub(crate) fn take_all_waiting(&self) -> Vec<Work> {
         self.state().queue.take_all()
     }

@@ -27,7 +27,8 @@ fn report(args: &CleanArgs, summary: &Summary) -> Report {
         command: args.writing.command.clone(),
         duration: Some(HumanDuration(summary.elapsed).to_string()),
         reasons: summary.reasons.sorted(),
-        duplicates: (!args.join).then_some(summary.duplicates),
+        // Duplicates that are left out are no rows of the report. Its facts count them.
+        duplicates: (!args.join && summary.dropped == 0).then_some(summary.duplicates),
         typos: summary.typos.clone(),
         left: summary.open_lines(),
         later: summary.later.clone(),

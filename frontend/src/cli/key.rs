@@ -1,7 +1,7 @@
 //! `mailprobe key`: API keys. The command creates a key on the operator's side and shows it once. The store and the server
 //! receive only its hash.
 
-use super::place::{Place, execute, output_failed, unexpected};
+use super::place::{Place, execute, note, output_failed, unexpected};
 use super::table::{write_json, write_table};
 use checks::auth::ApiKey;
 use clap::{Args, Subcommand};
@@ -38,7 +38,7 @@ enum KeyAction {
         /// the key has all of them.
         #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
         scope: Vec<KeyScope>,
-        /// Expiry of the key: a time from now (90d, 12h), or a date (2027-01-31, at 00:00 UTC). The key is
+        /// Expiry of the key: a time from now (90d, 12h; 30m is 30 minutes), or a date (2027-01-31, at 00:00 UTC). The key is
         /// refused from this time on. Without this flag, the key does not expire.
         #[arg(long, value_name = "TIME", value_parser = expiry)]
         expires: Option<Expiry>,
@@ -145,6 +145,9 @@ fn create(wanted: Wanted, json: bool, place: Place<'_>, out: &mut dyn Write) -> 
             "the running server is an older version without scopes and expiries of keys; the key {id} was revoked. Restart the \
              server with this version"
         ));
+    }
+    if let Some(at) = expires_at {
+        note(&format!("the key expires at {}", Iso8601(at)));
     }
     let written = if json {
         write_json(out, &Made { key: key.reveal(), info: &info })

@@ -28,6 +28,9 @@ fn a_host_that_puts_off_everyone_holds_a_list_for_a_minute_at_most() {
     // A server without a greeting: RCPT was sent for no address, and each of them waited for the server.
     let shy = desk.list("shy", (1..=8).map(|n| format!("user-{n}@shy.example")));
     let shy = desk.clean(&shy, &["--state", "none", "--columns", "rule"]);
+    // A host that accepts no connection: nothing was ever asked.
+    let dead = desk.list("dead", (1..=3).map(|n| format!("user-{n}@dead.example")));
+    let dead = desk.clean(&dead, &["--state", "none", "--columns", "rule"]);
     for (domain, rows, run) in runs {
         let said = said(&run.wait_with_output().unwrap());
         assert!(began.elapsed() < BOUND, "{domain} {rows}: {:?}: {said}", began.elapsed());
@@ -64,6 +67,9 @@ fn a_host_that_puts_off_everyone_holds_a_list_for_a_minute_at_most() {
     said(&shy.wait_with_output().unwrap());
     let output = std::fs::read_to_string(desk.path("shy.out")).unwrap();
     assert_eq!(counts(&output), [8, 0], "{output}");
+    said(&dead.wait_with_output().unwrap());
+    let output = std::fs::read_to_string(desk.path("dead.out")).unwrap();
+    assert_eq!(count(&output, ",unverifiable,no_connection"), 3, "{output}");
     assert!(
         told.contains("    site_silent                        7  not asked: the mail server did not answer"),
         "{told}"

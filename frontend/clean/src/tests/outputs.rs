@@ -374,6 +374,14 @@ fn the_report_is_a_page_about_the_list() {
         assert!(page.contains(text), "{text}");
     }
     assert!(!page.contains("<b>") && !page.contains("<script"));
+    (desk.args.writing.drop_duplicates, desk.args.writing.force) = (true, true);
+    desk.run().unwrap();
+    let page = std::fs::read_to_string(desk.path("report.html")).unwrap();
+    assert!(
+        page.contains(">4 rows. ")
+            && !page.contains("of them duplicates")
+            && page.contains("1 row, left out")
+    );
 }
 
 #[test]
