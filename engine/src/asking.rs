@@ -290,16 +290,16 @@ impl Asking {
     pub(crate) fn answer_recalled(&self, now: Instant) {
         let groups: Vec<_> = self.state().active.values().cloned().collect();
         for group in groups {
-            // If no session of the group waits for replies about recipients, all works wait for the server itself. It may have
-            // pushed back, for example by accepting no connection. Otherwise its sessions are being opened. If a session waits for
-            // replies, the works that were not sent wait for those about other addresses.
-            let (open, is_busy) = {
+            // If a session of the group waits for replies about recipients, the works that were not sent wait for those about other
+            // addresses. If none does, they wait for the server itself: it accepts no connection, or a session is being opened.
+            // Without a session they wait for their turn.
+            let [open, busy] = {
                 let state = group.state();
-                (state.open, state.busy > 0)
+                [state.open, state.busy]
             };
-            let why = match group.pushed_since_answer() {
-                Some(rule) if !is_busy => rule,
-                _ if !is_busy && open > 0 => "no_answer_in_time",
+            let why = match (busy, open) {
+                (0, _) if group.accepts_no_connection() => "no_connection",
+                (0, 1..) => "no_answer_in_time",
                 _ => "site_silent",
             };
             let mut works = group.take_where(Work::is_recalled);

@@ -152,6 +152,11 @@ impl RouteState {
         self.strikes >= least
     }
 
+    /// Whether the latest connection could not be made, or ended before a reply about a recipient.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.strikes > 0
+    }
+
     /// The host refused to go on with the session in its reply about a recipient, by this rule.
     pub(crate) fn on_session_refused(&mut self, rule: &'static str) {
         self.refused = Some(rule);

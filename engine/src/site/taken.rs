@@ -2,6 +2,7 @@
 //! back.
 
 use super::Group;
+use super::route::RouteState;
 use crate::Priority;
 use crate::work::Work;
 use engine_proto::limits::{ROUTE_DOWN, SITE_LAST_TRY};
@@ -46,10 +47,9 @@ impl Group {
         taken
     }
 
-    /// The rule of the reply or event with which the site last pushed back, if it has given no answer about a recipient since.
-    pub(crate) fn pushed_since_answer(&self) -> Option<&'static str> {
-        let site = self.site.state();
-        site.pace.silent_since().map(|_| site.pushed).filter(|rule| *rule != "no_answer_in_time")
+    /// Whether the last connection failed, and no host of the group has replied about a recipient since.
+    pub(crate) fn accepts_no_connection(&self) -> bool {
+        self.site.state().pushed == "no_connection" && self.state().routes.iter().any(RouteState::has_lost)
     }
 
     pub(crate) fn take_all_waiting(&self) -> Vec<Work> {

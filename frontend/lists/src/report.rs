@@ -35,7 +35,7 @@ pub struct Report {
     pub domains: Vec<ReportDomain>,
     /// Number of rows of domains that were not counted on their own.
     pub uncounted_rows: u64,
-    /// Number of these rows with the address of an earlier row; `None` if it is unknown.
+    /// Number of rows of the report with the address of an earlier row; `None` if it is unknown, or if they are left out.
     pub duplicates: Option<u64>,
     /// Probable typing mistakes, the most frequent first. The page shows the first [`ROWS_MAX`].
     pub typos: Vec<ReportTypo>,

@@ -82,8 +82,8 @@ struct ClosedFile {
 }
 
 impl ClosedFile {
-    /// The file at `path`, for hashes with this key. What another run has left there goes; this run `continues` the file if both have
-    /// the same key.
+    /// The file at `path`, for hashes with this key. If the run `continues` an interrupted one and the file has this key, it stays.
+    /// Any other file of such rows goes.
     ///
     /// # Errors
     /// Another file has its name, or the old one cannot be removed.
@@ -268,6 +268,7 @@ impl ClosedRows {
     pub fn deliver(&mut self) -> Result<Option<PathBuf>, SpillError> {
         let needs_file = self.file.take().is_some();
         let Some(to) = self.delivered.take() else { return Ok(None) };
+        let is_compared = self.partial.is_none();
         let done = match self.partial.take().map(|from| std::fs::rename(from, &to)) {
             Some(Err(error)) if error.kind() == ErrorKind::NotFound => std::fs::remove_file(&to),
             done => done.unwrap_or(Ok(())),
@@ -279,7 +280,7 @@ impl ClosedRows {
                 let _ = std::fs::remove_file(&to);
                 Err(unwritable(&to.display().to_string(), &error))
             }
-            _ => Ok(Some(to).filter(|path| path.exists())),
+            _ => Ok(Some(to).filter(|path| (needs_file || is_compared) && path.exists())),
         }
     }
 

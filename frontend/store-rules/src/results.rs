@@ -15,7 +15,8 @@ use store::{REPEAT_MS, RETENTION_SHORT_MS};
 use vault::{Place, Vault};
 
 /// How many accounts' results of an address are examined for a shared one. More results exist only for addresses that
-/// many accounts check. If all of these are `unverifiable`, an older verdict is not found, and the address is asked about.
+/// many accounts check. If all that are examined are `unverifiable`, a verdict among the others is not found, and the address
+/// is asked about.
 pub(crate) const SHARED_SCAN_MAX: usize = 32;
 
 /// A result that is ready to be written.

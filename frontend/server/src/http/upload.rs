@@ -43,7 +43,7 @@ impl Upload {
         match self.joined {
             Some(2..) => {
                 let message = format!(
-                    "The rows of the list have no line ends; a list of one row needs one, too. {SEND_THE_FILE}"
+                    "The list has several addresses and no line end (a single row needs one, too). {SEND_THE_FILE}"
                 );
                 Err(Refusal::new(ErrorCode::InvalidRequest, message))
             }
