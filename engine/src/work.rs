@@ -280,9 +280,11 @@ impl Work {
         self.observed.then(|| Box::new(Observation { host: host.into(), reply }))
     }
 
-    /// Answers with the fallback, because nothing more can be found out.
+    /// Answers with the fallback, because nothing more can be found out. After some rules a later check would give the same answer,
+    /// for example if the host refuses this machine in its greeting. Then the answer names no time for one.
     pub(crate) fn give_up(self) {
-        let fallback = self.fallback.clone();
+        let mut fallback = self.fallback.clone();
+        fallback.retry_after = fallback.retry_after.filter(|_| may_tell_more(fallback.rule));
         self.finish(fallback);
     }
 
@@ -296,10 +298,9 @@ impl Work {
         self.answer(Err(outage));
     }
 
-    /// Sets the fallback: unverifiable, by this rule. After some rules a later check would give the same answer, for example if the
-    /// host refuses this machine in its greeting. Then `retry_after` is ignored.
+    /// Sets the fallback: unverifiable, by this rule. `retry_after`: when a later check may tell more.
     pub(crate) fn set_fallback(&mut self, rule: &'static str, retry_after: Option<Duration>) {
-        self.fallback = unverifiable(rule, retry_after.filter(|_| may_tell_more(rule)));
+        self.fallback = unverifiable(rule, retry_after);
         self.again = None;
     }
 

@@ -140,7 +140,7 @@ pub fn is_about_address(rule: &str, retry_after: Option<Duration>) -> bool {
     retry_after.is_none() || about_recipient()
 }
 
-/// Rules after which a later check gives the same answer. The engine asks for each address, so they are not searched one by one.
+/// Rules after which a later check gives the same answer. Each unverifiable answer is looked up here.
 static CLOSED: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     let stays = |class, scope| match class {
         Class::AuthRequired => true,
