@@ -521,7 +521,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// The fault of the resolvers; `None` if they answer, and deny not every name.
+    /// The fault of the resolvers; `None` if they answer and do not deny every name.
     pub fn trouble(&self) -> Option<proto::outage::Trouble> {
         self.shared.resolvers.trouble(&self.shared.config.resolvers)
     }

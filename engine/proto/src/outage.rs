@@ -27,7 +27,7 @@ use std::time::Duration;
 pub struct Trouble {
     /// One line with the fault and the remedy.
     pub text: String,
-    /// Whether no resolver has given a credible answer since the start.
+    /// Whether it has lasted since the start.
     pub is_from_start: bool,
 }
 
@@ -90,7 +90,7 @@ impl Resolvers {
         self.are_down() || self.denials.are_down()
     }
 
-    /// The fault of these resolvers; `None` if they answer, and deny not every name.
+    /// The fault of these resolvers; `None` if they answer and do not deny every name.
     pub fn trouble(&self, names: &[SocketAddr]) -> Option<Trouble> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         let (who, deny, answer) = match names.len() {

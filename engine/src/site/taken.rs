@@ -47,7 +47,7 @@ impl Group {
         taken
     }
 
-    /// Whether the last connection failed, and no host of the group has replied about a recipient since.
+    /// Whether a failed connection was the last push-back of the site, and a host of the group has not replied about a recipient since.
     pub(crate) fn accepts_no_connection(&self) -> bool {
         self.site.state().pushed == "no_connection" && self.state().routes.iter().any(RouteState::has_lost)
     }
