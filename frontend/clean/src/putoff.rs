@@ -67,6 +67,8 @@ pub(super) struct PutOff {
     /// Number of rows that the clock released in its last turn, and number of rows that returned since.
     handed: u64,
     came_back: u64,
+    /// Whether any row got an answer since the clock's last turn.
+    has_answer: bool,
     /// Number of rows that it may still release in this turn.
     left: u64,
     buffer: Vec<u8>,
@@ -186,6 +188,7 @@ impl PutOff {
         if self.queues.is_empty() {
             return;
         }
+        self.has_answer = true;
         let domain = self.key(row);
         if self.queues.contains_key(&domain) {
             self.ready.push_back(domain);
@@ -264,13 +267,14 @@ impl PutOff {
         if now < self.tick {
             return;
         }
-        if self.came_back == 0 && self.left == 0 {
+        if self.came_back * 2 > self.handed {
+            self.quota = self.handed.saturating_sub(self.came_back);
+        } else if self.came_back == 0 && self.left == 0 && self.has_answer {
+            // Without an answer since the last turn, the rows released then may still come back.
             self.quota *= 2;
-        } else if self.came_back * 2 > self.handed {
-            self.quota /= 2;
         }
         self.quota = self.quota.clamp(QUOTA_MIN, QUOTA_MAX);
-        (self.left, self.handed, self.came_back) = (self.quota, 0, 0);
+        (self.left, self.handed, self.came_back, self.has_answer) = (self.quota, 0, 0, false);
         self.tick = now + TICK_MS;
     }
 
@@ -437,10 +441,10 @@ mod tests {
             put_off.answered(&row(0, "b.example"));
         }
         assert_eq!(gone(&mut put_off, &mut state, 1).len(), 3);
-        // None returned since, so the clock releases more each time.
+        // Answers have come and no row returned, so the clock releases more; then no answer comes, so it keeps the number.
         let turns: Vec<usize> =
             (1..5).map(|tick| gone(&mut put_off, &mut state, tick * TICK_MS).len()).collect();
-        assert_eq!(turns, [32, 50, 0, 0]);
+        assert_eq!(turns, [32, 32, 18, 0]);
         assert!(put_off.queues.is_empty() && put_off.turns.is_empty() && put_off.len() == 0);
     }
 
@@ -466,6 +470,7 @@ mod tests {
         let (_folder, mut state, mut put_off) = crowded(10_000);
         let mut handed = Vec::new();
         for tick in 0..20 {
+            put_off.answered(&row(0, "b.example"));
             let rows = gone(&mut put_off, &mut state, tick * TICK_MS);
             // The site has room for 40 in each turn.
             for &n in rows.iter().skip(40) {
@@ -487,6 +492,7 @@ mod tests {
         assert_eq!((put_off.queues.len(), put_off.others.len()), (QUEUES_MAX, 501));
         let (mut left, mut first) = (5000 + many, Vec::new());
         for tick in 0..40 {
+            put_off.answered(&row(0, "other.example"));
             let rows = gone(&mut put_off, &mut state, tick * TICK_MS);
             left -= rows.len() as u64;
             if first.len() < 3000 {
