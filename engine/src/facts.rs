@@ -57,6 +57,7 @@ async fn required<R: Runtime>(
         // The walk has just asked this, so the answer is nearly always in the cache. `listed` orders the hosts by preference and
         // name, because a walk shuffles hosts of equal preference.
         let plan = MxPlan::new(domain, &*resolution.resolver.look_up(&question, true).await, 0).ok()?;
+        facts.service = found.service();
         facts.provider = Some(plan.site().provider());
         facts.mx_hosts = plan.listed().into_iter().map(|host| host.as_str().into()).collect();
     }

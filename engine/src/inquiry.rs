@@ -9,6 +9,7 @@ use crate::{Outage, Refusal};
 use engine_proto::address::Domain;
 use engine_proto::facts::DnsFacts;
 use engine_proto::limits::INQUIRIES_MAX;
+use engine_proto::lists::MailService;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -17,7 +18,8 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MailHosts {
     /// The domain has at least one mail host with an IP address that mailprobe may contact.
-    Seen,
+    /// They may tell something about the domain.
+    Seen(MailService),
     /// DNS shows that the domain takes no mail, or only at addresses that mailprobe may not contact.
     Absent,
     /// DNS gave no usable answer in time.

@@ -15,6 +15,7 @@ use engine_proto::address::Domain;
 use engine_proto::dns::mx::Dead;
 use engine_proto::dns::{Failure, ttl};
 use engine_proto::limits::{DNS_FAILURE_TTL, ROUTE_DOWN, SINGLE_DNS_RETRY_MAX, WALK_FRESH};
+use engine_proto::lists::{Disposable, Listing, MailService};
 use engine_proto::verdict::Reason;
 use std::pin::pin;
 use std::rc::Rc;
@@ -42,23 +43,30 @@ pub(crate) fn inquire<R: Runtime>(resolution: &Rc<Resolution<R>>, inquiry: Inqui
     }
 }
 
-/// Answers the work if its address is a spam trap or belongs to a disposable domain. Returns any other address, and notes whether
-/// it is a role address.
+/// Answers the work if its address is a spam trap, or if the lists of names alone show that its domain is disposable. Returns any
+/// other address, and notes what the lists say about it.
 fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
     let (local, domain) = (work.address.local(), work.address.domain().as_str());
     let lists = config.lists.get();
     if lists.is_spam_trap(local, domain) {
         work.note(|| "lists: a spam trap of the operator's file".to_owned());
         work.settle(Reason::Spamtrap, "list_spamtrap");
-    } else if lists.is_disposable(domain) {
-        work.note(|| "lists: a disposable domain".to_owned());
-        work.settle(Reason::Disposable, "list_disposable");
-    } else {
-        let role = lists.is_role(local);
-        work.role = role;
-        return Some(work);
+        return None;
     }
-    None
+    let (listing, role) = (lists.listing(domain), lists.is_role(local));
+    (work.listing, work.role) = (listing, role);
+    match listing.settled() {
+        Some(why) => {
+            settle_as_disposable(work, why);
+            None
+        }
+        None => Some(work),
+    }
+}
+
+fn settle_as_disposable(mut work: Work, why: Disposable) {
+    work.note(|| format!("lists: a disposable domain ({})", why.sources().join(", ")));
+    work.settle(Reason::Disposable, why.rule());
 }
 
 /// Hands the result of the domain's walk to the waiter if the result is known. Otherwise the waiter waits for the walk, which is
@@ -129,7 +137,10 @@ pub(crate) fn sweep<R: Runtime>(resolution: &Resolution<R>, now: Instant) {
     let expired = resolution.walks.borrow_mut().take_expired(now);
     for waiter in expired {
         match waiter {
-            Waiter::Address(work) => resolution.common.shared.give_up(work, now),
+            Waiter::Address(work) => match work.listing.at(MailService::Unknown) {
+                Some(why) => settle_as_disposable(work, why),
+                None => resolution.common.shared.give_up(work, now),
+            },
             Waiter::Domain { responder, .. } => responder.answer(cannot_tell(resolution)),
         }
     }
@@ -153,6 +164,13 @@ fn hand_over<R: Runtime>(resolution: &Rc<Resolution<R>>, waiter: Waiter, found: 
 fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &Found, of_walk: &[String]) {
     if let Some(trace) = &mut work.trace {
         trace.extend(of_walk.iter().cloned());
+    }
+    if let Some(why) = work.listing.at(found.service()) {
+        return settle_as_disposable(work, why);
+    } else if let Listing::Public(_) = work.listing {
+        work.note(|| {
+            "lists: one list alone names the domain, but its mail host is one where firms buy mail".to_owned()
+        });
     }
     match found {
         Found::Dead(Dead::TakesNoMail(why)) => work.settle(Reason::MailboxNotFound, why.as_str()),
@@ -187,7 +205,7 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
 /// Answers the inquiry whether a domain has mail hosts.
 fn answer_mail_hosts<R: Runtime>(resolution: &Resolution<R>, responder: Responder<MailHosts>, found: &Found) {
     responder.answer(match found {
-        Found::Hosts(_) | Found::OutOfReach => Ok(MailHosts::Seen),
+        Found::Hosts(_) | Found::OutOfReach => Ok(MailHosts::Seen(found.service())),
         Found::Dead(Dead::TakesNoMail(_)) => Ok(MailHosts::Absent),
         Found::Dead(Dead::CannotTell(why)) if resolution.resolver.is_to_blame(*why) => {
             Err(Outage::Unavailable)

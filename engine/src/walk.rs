@@ -10,6 +10,7 @@ use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
 use engine_proto::dns::public::is_public;
 use engine_proto::dns::{Exchange, Failure, Mx, Name, Outcome, Question, RecordKind, Records};
+use engine_proto::lists::MailService;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -183,6 +184,7 @@ fn plan(set: &MxSet) -> Plan {
         site: set.site.as_str().into(),
         group: group.into(),
         routes: routes.collect(),
+        service: MailService::of(set),
         handed: AtomicUsize::new(0),
     }
 }

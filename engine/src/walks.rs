@@ -24,6 +24,7 @@ use engine_proto::dns::mx::Dead;
 use engine_proto::limits::{
     SHARD_CACHE_BYTES_MIN, WALK_TTL, WALK_WAITERS_MAX, WALKS_BYTES_MAX, WALKS_FRESH_MAX, WALKS_MAX,
 };
+use engine_proto::lists::MailService;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,6 +37,16 @@ pub(crate) enum Found {
     /// The hosts have only IPv6 addresses, and we have no IPv6 address.
     OutOfReach,
     Dead(Dead),
+}
+
+impl Found {
+    /// What the mail hosts tell about the domain.
+    pub(crate) fn service(&self) -> MailService {
+        match self {
+            Found::Hosts(plan) => plan.service,
+            Found::OutOfReach | Found::Dead(_) => MailService::Unknown,
+        }
+    }
 }
 
 /// A work or an inquiry that waits for the result of a walk.

@@ -10,6 +10,7 @@ use crate::{Answer, Finding, Observation, Outage, Priority, Request};
 use crossbeam::queue::SegQueue;
 use engine_proto::address::Address;
 use engine_proto::limits::ROUTE_DOWN;
+use engine_proto::lists::{Listing, MailService};
 use engine_proto::retry::may_tell_more;
 use engine_proto::verdict::classify::Classification;
 use engine_proto::verdict::evidence::Held;
@@ -48,6 +49,8 @@ pub(crate) struct WorkState {
     pub(crate) was_sent: bool,
     /// Whether the address is a role address.
     pub(crate) role: bool,
+    /// What the lists say about the domain.
+    pub(crate) listing: Listing,
     /// Whether a session ran out of time while it waited for the reply about this address. Because that may happen again, the
     /// address is then asked about alone.
     pub(crate) suspect: bool,
@@ -194,6 +197,8 @@ pub(crate) struct Plan {
     pub(crate) group: Box<str>,
     /// The addresses of the hosts, in the order in which they are to be tried.
     pub(crate) routes: Vec<PlannedRoute>,
+    /// What the hosts tell about the domain.
+    pub(crate) service: MailService,
     /// How many works of the domain have been sent to shards so far. Counted only with the profile `lab`.
     pub(crate) handed: AtomicUsize,
 }
@@ -209,7 +214,13 @@ impl Plan {
     /// The same plan with only those routes that have an address for which `wanted` returns true.
     pub(crate) fn with_routes(&self, wanted: impl Fn(IpAddr) -> bool) -> Plan {
         let routes = self.routes.iter().filter(|route| wanted(route.address)).cloned().collect();
-        Plan { site: self.site.clone(), group: self.group.clone(), routes, handed: AtomicUsize::new(0) }
+        Plan {
+            site: self.site.clone(),
+            group: self.group.clone(),
+            routes,
+            service: self.service,
+            handed: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -229,6 +240,7 @@ impl Work {
             returns: 0,
             was_sent: false,
             role: false,
+            listing: Listing::Absent,
             suspect: false,
             was_refused: false,
             was_accepted: false,

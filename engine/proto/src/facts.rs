@@ -6,6 +6,7 @@
 use crate::address::Domain;
 use crate::dns::{Outcome, Records};
 use crate::limits::TXT_TAGS_MAX;
+use crate::lists::MailService;
 
 /// The DNS facts of a domain. A DKIM, BIMI or PTR record that could not be looked up counts as absent. Without an answer for the
 /// mail hosts, SPF or DMARC, there are no facts.
@@ -16,6 +17,8 @@ pub struct DnsFacts {
     /// The hosts that take the domain's mail, by preference: at most [`MX_HOSTS_MAX`](crate::limits::MX_HOSTS_MAX). If the domain
     /// has no MX records, this is the domain itself (RFC 5321 5.1). If DNS says that no host takes its mail, the list is empty.
     pub mx_hosts: Vec<Box<str>>,
+    /// What these hosts tell about the domain.
+    pub service: MailService,
     /// There is exactly one SPF record.
     pub spf: bool,
     /// The policy for mail that fails the DMARC check; `None` if there is no valid one.

@@ -38,6 +38,7 @@ pub mod score;
 pub mod sharing;
 pub mod smtp;
 pub mod socks5;
+mod tables;
 #[cfg(test)]
 mod tests;
 pub mod typo;

@@ -6,13 +6,14 @@
 //! docs/lists.md has their sources and sizes.
 
 use crate::limits::{DOMAIN_BYTES_MAX, LOCAL_PART_BYTES_MAX};
-use hashbrown::HashTable;
+use crate::tables::{Hashes, List};
+pub use crate::typo::Typo;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::OnceLock;
 
-mod hash;
+mod disposable;
 mod operator;
+pub use disposable::{Disposable, Listing, MailService};
 pub use operator::{ListKind, Lists};
 
 static DISPOSABLE: Hashes = Hashes::new(include_bytes!(concat!(env!("OUT_DIR"), "/disposable.hashes")));
@@ -20,24 +21,9 @@ static FREE: Hashes = Hashes::new(include_bytes!(concat!(env!("OUT_DIR"), "/free
 static ROLE: List = List::new(include_str!("../data/role.txt"));
 pub(crate) static TYPO_TARGETS: List = List::new(include_str!("../data/typo_targets.txt"));
 
-/// Whether the domain belongs to a throw-away provider, or is below such a domain, for example `sub.mailinator.com`. Letter case
-/// does not matter.
-pub fn is_disposable(domain: &str) -> bool {
-    let mut rest = domain;
-    loop {
-        if DISPOSABLE.contains(rest) {
-            return true;
-        }
-        match rest.split_once('.') {
-            Some((_, parent)) if parent.contains('.') => rest = parent,
-            _ => return false,
-        }
-    }
-}
-
 /// Whether the domain belongs to a free provider, where anyone can get a mailbox. Letter case does not matter.
 pub fn is_free(domain: &str) -> bool {
-    FREE.contains(domain)
+    FREE.bits(domain).is_some()
 }
 
 /// Whether the local part names a function and not a person, such as `info`. Letter case and a `+tag` do not matter.
@@ -48,69 +34,6 @@ pub fn is_role(local: &str) -> bool {
 /// A local part without its `+tag`.
 fn untagged(local: &str) -> &str {
     local.bytes().position(|byte| byte == b'+').map_or(local, |at| &local[..at])
-}
-
-/// The hashes of a list's entries in rising order.
-struct Hashes(&'static [[u8; 8]]);
-
-impl Hashes {
-    const fn new(bytes: &'static [u8]) -> Hashes {
-        Hashes(bytes.as_chunks().0)
-    }
-
-    /// Whether the list holds `entry`. Letter case does not matter. A domain that is not on the list has the hash of a listed one
-    /// with a probability of 2^-48. Somebody can choose a domain with such a hash, but this changes only the verdicts of that
-    /// domain.
-    fn contains(&self, entry: &str) -> bool {
-        let hash = hash::fnv(entry);
-        self.0.binary_search_by(|listed| u64::from_le_bytes(*listed).cmp(&hash)).is_ok()
-    }
-}
-
-/// The sorted lines of a list in lower-case ASCII. In the file, a header of lines that begin with `#` precedes them.
-pub(crate) struct List {
-    lines: &'static str,
-    /// The offset of each line, by the line's hash.
-    starts: OnceLock<HashTable<u32>>,
-}
-
-impl List {
-    pub(crate) const fn new(text: &'static str) -> List {
-        List { lines: hash::below_header(text), starts: OnceLock::new() }
-    }
-
-    /// Whether the list holds `entry`. Letter case does not matter.
-    pub(crate) fn contains(&self, entry: &str) -> bool {
-        let lines = self.lines.as_bytes();
-        let matches = |start: &u32| {
-            let line = &lines[*start as usize..];
-            line.get(..entry.len()).is_some_and(|line| line.eq_ignore_ascii_case(entry.as_bytes()))
-                && matches!(line.get(entry.len()), None | Some(b'\n'))
-        };
-        self.starts.get_or_init(|| self.index()).find(hash(entry), matches).is_some()
-    }
-
-    fn index(&self) -> HashTable<u32> {
-        let mut starts = HashTable::with_capacity(self.entries().count());
-        let mut start = 0;
-        for line in self.entries() {
-            starts.insert_unique(hash(line), start, |_| unreachable!("there is room for every line"));
-            start += line.len() as u32 + 1;
-        }
-        starts
-    }
-
-    /// The entries in order.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &'static str> {
-        self.lines.lines()
-    }
-}
-
-/// The hash of an entry in a table of offsets. The lists are part of the program, so no peer can choose entries that collide.
-pub(crate) fn hash(text: &str) -> u64 {
-    let hash = hash::fnv(text);
-    // The table uses the highest bits most, and those of FNV depend very little on the last letters.
-    hash ^ hash.rotate_left(32)
 }
 
 /// The operator's spam traps: addresses and domains.
@@ -225,9 +148,22 @@ mod tests {
     static DISPOSABLE_TEXT: List = List::new(include_str!("../data/disposable.txt"));
     static FREE_TEXT: List = List::new(include_str!("../data/free.txt"));
 
+    /// The entries of a list without the letters of their sources.
+    fn entries(list: &List) -> impl Iterator<Item = &'static str> {
+        list.entries().filter_map(|line| line.split(' ').next())
+    }
+
+    fn is_disposable(domain: &str) -> bool {
+        Listing::built_in(domain) != Listing::Absent
+    }
+
+    fn lines_of(text: &'static str) -> impl Iterator<Item = &'static str> {
+        text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+    }
+
     #[test]
     fn no_public_suffix_is_disposable() {
-        let listed: Vec<&str> = DISPOSABLE_TEXT.entries().filter(|domain| is_public_suffix(domain)).collect();
+        let listed: Vec<&str> = entries(&DISPOSABLE_TEXT).filter(|domain| is_public_suffix(domain)).collect();
         assert!(listed.is_empty(), "everybody below these is called disposable: {listed:?}");
         for domain in ["example.za.com", "joe.pp.ua", "shop.msk.ru", "home.ddns.net"] {
             assert!(!is_disposable(domain), "{domain}");
@@ -237,10 +173,7 @@ mod tests {
 
     #[test]
     fn no_provider_with_lasting_mailboxes_is_disposable() {
-        let lasting = || {
-            let lines = include_str!("../data/permanent.txt").lines();
-            lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
-        };
+        let lasting = || lines_of(include_str!("../data/permanent.txt"));
         let listed: Vec<&str> = lasting().filter(|domain| is_disposable(domain)).collect();
         assert!(listed.is_empty(), "{listed:?}");
         for domain in ["consultant.com", "dr.com", "writeme.com", "21cn.com", "tom.com", "safe-mail.net"] {
@@ -253,6 +186,25 @@ mod tests {
     }
 
     #[test]
+    fn no_exception_is_disposable_and_agreement_is_kept() {
+        let exceptions: Vec<&str> = lines_of(include_str!("../data/exceptions.txt")).collect();
+        assert_eq!(exceptions.len(), 339);
+        let listed: Vec<&&str> = exceptions.iter().filter(|domain| is_disposable(domain)).collect();
+        assert!(listed.is_empty(), "{listed:?}");
+        for domain in
+            ["nus.edu.sg", "x.nus.edu.sg", "lsmu.com", "feedspot.com", "test.de", "forwardemail.net"]
+        {
+            assert!(!is_disposable(domain), "{domain}");
+        }
+        let of = |letters| {
+            DISPOSABLE_TEXT.entries().filter(|line| line.split(' ').nth(1) == Some(letters)).count()
+        };
+        let (both, alone, other) = (of("mc"), of("m"), of("c"));
+        assert!(both > 3_700 && alone > 50_000 && other > 6_000, "{both} {alone} {other}");
+        assert_eq!(both + alone + other, DISPOSABLE_TEXT.entries().count());
+    }
+
+    #[test]
     fn the_lists_are_sorted_and_lower_case() {
         for (list, least) in [
             (&DISPOSABLE_TEXT, 50_000),
@@ -261,7 +213,7 @@ mod tests {
             (&TYPO_TARGETS, 250),
             (&RULES, 9_000),
         ] {
-            let entries: Vec<&str> = list.entries().collect();
+            let entries: Vec<&str> = entries(list).collect();
             assert!(entries.len() >= least, "{} entries", entries.len());
             assert!(entries.is_sorted_by(|a, b| a < b));
             for entry in &entries {
@@ -292,14 +244,17 @@ mod tests {
             assert!(numbers.is_sorted_by(|a, b| a < b));
             assert_eq!(numbers.len(), list.entries().count());
             for entry in list.entries() {
-                assert!(hashes.contains(entry) && hashes.contains(&entry.to_ascii_uppercase()), "{entry}");
+                let (entry, letters) = entry.split_once(' ').unwrap_or((entry, ""));
+                let bits = u8::from(letters.contains('m')) | u8::from(letters.contains('c')) << 1;
+                assert_eq!(hashes.bits(entry), Some(bits), "{entry}");
+                assert_eq!(hashes.bits(&entry.to_ascii_uppercase()), Some(bits), "{entry}");
                 let (wrong, longer) = (format!("!{entry}"), format!("{entry}!"));
-                assert!(!hashes.contains(&wrong) && !hashes.contains(&longer), "{entry}");
+                assert!(hashes.bits(&wrong).is_none() && hashes.bits(&longer).is_none(), "{entry}");
             }
             for domain in RULES.entries().chain(ROLE.entries()) {
-                assert!(!hashes.contains(domain), "{domain}");
+                assert!(hashes.bits(domain).is_none(), "{domain}");
             }
-            assert!(!hashes.contains("") && !hashes.contains("\n"));
+            assert!(hashes.bits("").is_none() && hashes.bits("\n").is_none());
         }
     }
 
@@ -332,7 +287,7 @@ mod tests {
             assert!(!is_free(domain), "{domain}");
         }
         for domain in FREE_TEXT.entries() {
-            assert!(!DISPOSABLE.contains(domain), "{domain} is free and disposable");
+            assert!(DISPOSABLE.bits(domain).is_none(), "{domain} is free and disposable");
         }
     }
 

@@ -4,7 +4,7 @@
 //! and a rule `!name` is an exception to such a rule. The crate `psl` gives the same answers. But it consists of 105,000 lines of
 //! generated code, which took a ninth of the processor time of a release build and two megabytes of the program.
 
-use crate::lists::{List, hash};
+use crate::tables::{List, hash};
 use hashbrown::HashTable;
 use std::sync::LazyLock;
 
@@ -38,7 +38,7 @@ pub(crate) fn has_known_suffix(domain: &str) -> bool {
 
 /// The domain that was registered at a registry or a provider: the public suffix and one more label before it. `None` if the domain
 /// is itself a suffix. Without a rule, the last label is the suffix.
-pub(crate) fn registrable(domain: &str) -> Option<&str> {
+pub fn registrable(domain: &str) -> Option<&str> {
     let suffix = known_suffix(domain).unwrap_or_else(|| last_label(domain));
     let above = domain.strip_suffix(suffix)?.strip_suffix('.')?;
     let label = last_label(above);

@@ -10,7 +10,7 @@
 //! more likely.
 
 use crate::limits::TYPO_DOMAIN_CHARS_MAX;
-use crate::lists::TYPO_TARGETS;
+use crate::lists::{MailService, TYPO_TARGETS};
 use crate::public_suffix::has_known_suffix;
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -35,7 +35,7 @@ pub(crate) fn suggest(
     own: &ByLetter,
     is_right: impl Fn(&str) -> bool,
     is_disposable: impl Fn(&str) -> bool,
-) -> Option<Cow<'static, str>> {
+) -> Option<Typo> {
     let (name, ending) = domain.split_once('.')?;
     if !domain.is_ascii() || domain.len() > TYPO_DOMAIN_CHARS_MAX {
         return None;
@@ -50,7 +50,28 @@ pub(crate) fn suggest(
         return None;
     }
     let near_a_large_one = slips == 1 && rank < FIRST_CHOICES.len();
-    (near_a_large_one || !is_disposable(domain)).then(|| target.clone())
+    (near_a_large_one || !is_disposable(domain)).then(|| Typo { meant: target.clone(), near_a_large_one })
+}
+
+/// A domain that looks like a typing mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Typo {
+    /// The domain that was probably meant.
+    pub meant: Cow<'static, str>,
+    /// Whether that is one slip away, and one of the largest providers.
+    near_a_large_one: bool,
+}
+
+impl Typo {
+    /// Whether a domain with these mail hosts is more probably a mistake than the domain of a firm. Squatters give mail hosts to
+    /// the neighbours of the largest providers, but do not buy mail for them.
+    pub fn is_likely(&self, service: MailService) -> bool {
+        match service {
+            MailService::OfFirms => false,
+            MailService::Own => self.near_a_large_one,
+            MailService::Unknown | MailService::Disposable(_) => true,
+        }
+    }
 }
 
 /// A domain that can be suggested, with the place where its name ends.

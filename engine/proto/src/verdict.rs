@@ -7,6 +7,7 @@
 
 pub mod catch_all;
 pub mod classify;
+mod clause;
 mod echo;
 pub mod evidence;
 mod lexicon;

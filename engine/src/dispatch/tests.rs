@@ -8,6 +8,7 @@ use crate::seed;
 use crate::work::PlannedRoute;
 use crate::work::testing::{answer, mailbox, work};
 use engine_proto::limits::ROUTE_DOWN;
+use engine_proto::lists::MailService;
 use engine_proto::retry::TRANSIENT_WAIT;
 use std::sync::Arc;
 
@@ -18,7 +19,13 @@ fn a_work_that_may_begin_anew_does_so_if_another_work_arrives_while_no_route_is_
     let shared = Arc::new(crate::shared(config).expect("the shared state"));
     let asking = Rc::new(Asking::new(Rc::new(Common::new(shared, seed::rng())), 0));
     let host = PlannedRoute { host: "mx.example".into(), preference: 10, address: [192, 0, 2, 1].into() };
-    let plan = Plan { site: "example".into(), group: "example".into(), routes: vec![host], handed: 0.into() };
+    let plan = Plan {
+        site: "example".into(),
+        group: "example".into(),
+        routes: vec![host],
+        service: MailService::Unknown,
+        handed: 0.into(),
+    };
     let group = asking.group(&plan, now).expect("a source");
     let mut deferred = work(&client, "a@a.example", Priority::List);
     deferred.tried = 1;

@@ -6,13 +6,14 @@ use super::endings::{cut_off, out_of_time, put_back_rest};
 use super::proving::Questions;
 use super::replies::{answered, mail_refused};
 use super::transaction::{self, NextStep, RcptReply, Recipients, SessionState};
-use crate::Priority;
 use crate::faults::{Fault, planted};
 use crate::invariants::{Invariant, holds};
+use crate::refusals::SiteRefusals;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::SessionNotes;
 use crate::work::Work;
+use crate::{Outage, Priority};
 use engine_proto::decision::recipient::ReplyEffect;
 use engine_proto::limits::{REFUSALS_KEPT_FOR_PROOF, SHARED_TRANSACTION_TIMEOUT};
 use engine_proto::pace::Tally;
@@ -104,6 +105,14 @@ pub(super) async fn ask<R: Runtime>(
     if excess > 0 {
         // The caller has not counted the control recipients, or another process has used some of the budget meanwhile.
         let over = works.split_off(works.len().saturating_sub(excess));
+        if works.is_empty() && state.takes_one_transaction() {
+            // There is room for a recipient, but not for its control recipient too, which no later transaction could ask about.
+            counted.end();
+            let wait = |budget: &mut SiteRefusals| budget.wait(context.asking.shared().since_epoch(now));
+            let after = context.asking.state().budget(context.group).map(wait).unwrap_or_default();
+            over.into_iter().for_each(|work| work.fail(Outage::OverBudget { after, refused_us: None }));
+            return NextStep::Leave;
+        }
         over.into_iter().rev().for_each(|work| context.group.put_back(work));
         if works.is_empty() {
             counted.end();

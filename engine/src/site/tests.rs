@@ -4,6 +4,7 @@ use super::*;
 use crate::Priority;
 use crate::work::testing::{answer, mailbox, work};
 use engine_proto::limits::ROUTE_DOWN;
+use engine_proto::lists::MailService;
 use engine_proto::pace::{Ceiling, Profile};
 use engine_proto::retry::TRANSIENT_WAIT;
 use engine_proto::verdict::Reason;
@@ -23,6 +24,7 @@ fn group(site: &str, now: Instant) -> Group {
         site: site.into(),
         group: site.into(),
         routes: vec![route("mx1.example", 1), route("mx1.example", 2), route("mx2.example", 3)],
+        service: MailService::Unknown,
         handed: Default::default(),
     };
     let pace = SitePace::new(Ceiling::of(Profile::Polite, site), now);
@@ -211,6 +213,7 @@ fn an_ipv4_address_of_the_same_host_is_tried_where_ipv6_is_refused() {
             route("mx1.example", "192.0.2.1"),
             route("mx2.example", "2001:db8::2"),
         ],
+        service: MailService::Unknown,
         handed: Default::default(),
     };
     let pace = SitePace::new(Ceiling::of(Profile::Polite, "example"), now);

@@ -4,6 +4,7 @@ use crate::support::{engine, world};
 use engine::config::Pace;
 use engine::proto::address::Domain;
 use engine::proto::facts::{DmarcPolicy, DnsFacts};
+use engine::proto::lists::MailService;
 use engine::{MailHosts, Outage};
 use std::time::{Duration, Instant};
 
@@ -23,9 +24,9 @@ fn mail_hosts_are_told_by_dns_alone() {
     let client = engine.client(1);
     for round in 0..2 {
         for (name, expected) in [
-            ("ok.example", MailHosts::Seen),
-            ("implicit.example", MailHosts::Seen),
-            ("refused-connections.example", MailHosts::Seen),
+            ("ok.example", MailHosts::Seen(MailService::Own)),
+            ("implicit.example", MailHosts::Seen(MailService::Unknown)),
+            ("refused-connections.example", MailHosts::Seen(MailService::Unknown)),
             ("null.example", MailHosts::Absent),
             ("none.example", MailHosts::Absent),
             ("nxdomain.example", MailHosts::Absent),
@@ -75,6 +76,7 @@ fn facts_are_gathered() {
             Some(DnsFacts {
                 provider: Some("other"),
                 mx_hosts: hosts(&["mx1.full.example", "mx2.full.example"]),
+                service: MailService::Own,
                 spf: true,
                 dmarc_policy: Some(DmarcPolicy::Reject),
                 dkim_selectors: vec!["s1", "google"],
@@ -93,12 +95,16 @@ fn facts_are_gathered() {
                 ..bare.clone()
             }),
         ),
-        ("nameless.example", Some(DnsFacts { mx_hosts: hosts(&["mx.nameless.example"]), ..bare })),
+        (
+            "nameless.example",
+            Some(DnsFacts { mx_hosts: hosts(&["mx.nameless.example"]), service: MailService::Own, ..bare }),
+        ),
         (
             "hosted.example",
             Some(DnsFacts {
                 provider: Some("google"),
                 mx_hosts: hosts(&["aspmx.l.google.com"]),
+                service: MailService::OfFirms,
                 ptr: true,
                 ..DnsFacts::default()
             }),

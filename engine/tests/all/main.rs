@@ -7,6 +7,7 @@ mod controls;
 mod egress;
 mod greylisting;
 mod inquiries;
+mod lists;
 mod mailnet;
 mod outage;
 mod resolvers;

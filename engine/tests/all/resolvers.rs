@@ -3,6 +3,7 @@
 use crate::support::{self, answer, submit, world};
 use engine::config::Pace;
 use engine::proto::address::Domain;
+use engine::proto::lists::MailService;
 use engine::{Answer, Client, Engine, MailHosts, Outage, Priority};
 use mailnet::Running;
 use std::net::{SocketAddr, UdpSocket};
@@ -70,7 +71,7 @@ fn some_names_that_are_denied_without_proof_are_unverifiable() {
     // Names that are denied with proof, and names that exist.
     assert_eq!(ask(&client, "a@nobody.example"), "nxdomain");
     assert_eq!(mail_hosts(&client, "nobody.example"), Ok(MailHosts::Absent));
-    assert_eq!(mail_hosts(&client, "ok.example"), Ok(MailHosts::Seen));
+    assert_eq!(mail_hosts(&client, "ok.example"), Ok(MailHosts::Seen(MailService::Own)));
     assert_eq!(ask(&client, "a@null.example"), "null_mx");
     engine.stop();
 }
@@ -174,7 +175,7 @@ fn a_second_honest_resolver_is_enough() {
         for (name, rule) in [("null.example", "null_mx"), ("nobody.example", "nxdomain")] {
             assert_eq!(ask(&client, &format!("a@{name}")), rule, "{lie}: {name}");
         }
-        assert_eq!(mail_hosts(&client, "ok.example"), Ok(MailHosts::Seen), "{lie}");
+        assert_eq!(mail_hosts(&client, "ok.example"), Ok(MailHosts::Seen(MailService::Own)), "{lie}");
         for n in 1..=100 {
             submit(&client, n, &format!("a@d{n}.many.example"), Priority::List);
             assert_eq!(said(answer(&client)).1, "null_mx", "{lie}");

@@ -32,6 +32,11 @@ pub struct Detail {
     pub flags: Flags,
     /// Facts from the domain's DNS.
     pub dns: Option<Dns>,
+    /// Why the domain counts as disposable: the public lists that have it, `operator` for the operator's list, or `mail host: ` with the
+    /// entry, the date and the source of the table of MX hosts. Absent if the domain does not count as disposable.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(test, schema(required = false))]
+    pub disposable_sources: Vec<String>,
     /// The basis of the result; absent if an earlier check found the result.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schema(value_type = Evidence, required = false))]

@@ -197,6 +197,8 @@ pub struct ListBody {
     /// has no effect.
     #[cfg_attr(test, schema(max_length = 200))]
     pub column: Option<String>,
+    /// Whether the first row is a header. It replaces the query parameter. Null has no effect.
+    pub header: Option<bool>,
 }
 
 impl ListBody {
@@ -211,8 +213,9 @@ impl ListBody {
         let bytes = keep(bytes(&fields), &mut issues);
         let name = keep(optional_string(&fields, "name", LIST_NAME_CHARS_MAX), &mut issues).flatten();
         let column = keep(optional_string(&fields, "column", LIST_COLUMN_CHARS_MAX), &mut issues).flatten();
+        let header = keep(optional_bool(&fields, "header"), &mut issues).flatten();
         match bytes {
-            Some(bytes) if issues.is_empty() => Ok(ListBody { bytes, name, column }),
+            Some(bytes) if issues.is_empty() => Ok(ListBody { bytes, name, column, header }),
             _ => Err(issues),
         }
     }
@@ -381,8 +384,9 @@ mod tests {
     #[test]
     fn a_list_announces_its_bytes() {
         let parse = |body: &str| ListBody::parse(body.as_bytes());
-        let read = parse(r#"{"bytes":10,"name":"x","column":null}"#).ok().unwrap();
+        let read = parse(r#"{"bytes":10,"name":"x","column":null,"header":false}"#).ok().unwrap();
         assert_eq!((read.bytes, read.name.as_deref(), read.column), (10, Some("x"), None));
+        assert_eq!(read.header, Some(false));
         for (number, bytes) in [
             ("163915.0", 163_915),
             ("1e3", 1000),

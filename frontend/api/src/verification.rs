@@ -146,8 +146,15 @@ mod tests {
             catch_all: false,
             mailbox_exists: None,
         };
-        let detail =
-            Detail { grade: None, score: None, inbox_provider: None, flags, dns: None, evidence: None };
+        let detail = Detail {
+            grade: None,
+            score: None,
+            inbox_provider: None,
+            flags,
+            dns: None,
+            disposable_sources: Vec::new(),
+            evidence: None,
+        };
         let block = r#""cached":true,"detail":{"grade":null,"score":null,"inbox_provider":null,"flags":{"free_email":false,"role_account":false,"disposable":false,"catch_all":false,"mailbox_exists":null},"dns":null"#;
         result.findings = Findings::Full { cached: true, detail: Some(Box::new(detail.clone())) };
         assert!(serde_json::to_string(&result).unwrap().ends_with(&format!("{block}}}}}")));

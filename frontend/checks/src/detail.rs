@@ -6,7 +6,7 @@ use crate::{Checks, convert};
 use api::{Detail, Dns, Flags, Reason};
 use engine::proto::address::Address;
 use engine::proto::facts::{DmarcPolicy, DnsFacts};
-use engine::proto::lists::Lists;
+use engine::proto::lists::{Disposable, Lists, MailService};
 use engine::proto::score::{Grade, ScoreFacts, score};
 
 /// Collects the detail of a checked address. It is free, and its errors do not fail the check.
@@ -17,7 +17,9 @@ pub async fn gather(checks: &Checks, address: &Address, reason: Reason) -> Detai
 
 /// The detail of an address. Without `facts` the domain's DNS could not be read.
 pub fn detail(address: &Address, reason: Reason, facts: Option<DnsFacts>, lists: &Lists) -> Detail {
-    let flags = flags(address, reason, lists);
+    let service = facts.as_ref().map_or(MailService::Unknown, |facts| facts.service);
+    let disposable = lists.listing(address.domain().as_str()).at(service);
+    let flags = flags(address, reason, lists, disposable.is_some());
     let score_facts = |dns| ScoreFacts {
         reason: convert::found(reason),
         role: flags.role_account,
@@ -31,16 +33,17 @@ pub fn detail(address: &Address, reason: Reason, facts: Option<DnsFacts>, lists:
         inbox_provider: facts.as_ref().and_then(|facts| facts.provider),
         flags,
         dns: facts.map(dns),
+        disposable_sources: disposable.map(Disposable::sources).unwrap_or_default(),
         evidence: None,
     }
 }
 
-fn flags(address: &Address, reason: Reason, lists: &Lists) -> Flags {
+fn flags(address: &Address, reason: Reason, lists: &Lists, disposable: bool) -> Flags {
     let (local, domain) = (address.local(), address.domain().as_str());
     Flags {
         free_email: lists.is_free(domain),
         role_account: lists.is_role(local),
-        disposable: lists.is_disposable(domain),
+        disposable: disposable || reason == Reason::Disposable,
         catch_all: reason == Reason::CatchAll,
         mailbox_exists: mailbox_exists(reason),
     }
@@ -94,7 +97,7 @@ mod tests {
             ("joe@mailinator.com", Reason::Disposable, [false, false, true, false], None),
             ("joe@example.com", Reason::Spamtrap, [false; 4], None),
         ] {
-            let got = flags(&Address::parse(address).unwrap(), reason, &Lists::default());
+            let got = flags(&Address::parse(address).unwrap(), reason, &Lists::default(), false);
             assert_eq!(
                 ([got.free_email, got.role_account, got.disposable, got.catch_all], got.mailbox_exists),
                 (expected, exists),
@@ -118,9 +121,29 @@ mod tests {
         let address = Address::parse("joe@example.com").unwrap();
         let got = detail(&address, Reason::MailboxExists, None, &Lists::default());
         assert_eq!((got.grade, got.score, got.inbox_provider, got.dns), (None, None, None, None));
+        assert_eq!((got.flags.disposable, got.disposable_sources.len()), (false, 0));
         let facts = DnsFacts { provider: Some("google"), spf: true, ..DnsFacts::default() };
         let got = detail(&address, Reason::MailboxExists, Some(facts), &Lists::default());
         assert_eq!((got.grade, got.score, got.inbox_provider), (Some("B"), Some(85), Some("google")));
         assert!(got.dns.is_some_and(|dns| !dns.mx && dns.spf && dns.dmarc_policy.is_none()));
+    }
+
+    #[test]
+    fn the_sources_of_a_disposable_domain_are_named() {
+        let table = MailService::Disposable("throw.example 2026-01-01 someone");
+        for (domain, service, sources) in [
+            ("mailinator.com", None, &["mailchecker", "disposable-email-domains"] as &[_]),
+            ("0-attorney.com", None, &["mailchecker"]),
+            ("0-attorney.com", Some(MailService::Own), &["mailchecker"]),
+            ("0-attorney.com", Some(MailService::OfFirms), &[]),
+            ("example.com", Some(table), &["mail host: throw.example 2026-01-01 someone"]),
+            ("example.com", None, &[]),
+        ] {
+            let facts = service.map(|service| DnsFacts { service, ..DnsFacts::default() });
+            let address = Address::parse(&format!("joe@{domain}")).unwrap();
+            let got = detail(&address, Reason::Unverifiable, facts, &Lists::default());
+            assert_eq!(got.disposable_sources, sources, "{domain} {service:?}");
+            assert_eq!(got.flags.disposable, !sources.is_empty(), "{domain} {service:?}");
+        }
     }
 }

@@ -64,6 +64,9 @@ impl KnownDomains {
 mod tests {
     use super::*;
     use engine::proto::address::Address;
+    use engine::proto::lists::MailService;
+
+    const SEEN: MailHosts = MailHosts::Seen(MailService::Unknown);
 
     fn domain(name: &str) -> Domain {
         Address::parse(&format!("a@{name}")).unwrap().domain().clone()
@@ -83,7 +86,7 @@ mod tests {
             |known: &mut KnownDomains, name, now| known.get(&lists, &domain(name), now).map(|it| it.hosts);
         assert_eq!(hosts(&mut known, "seen.example", now), None);
         for (name, said, kept) in [
-            ("seen.example", MailHosts::Seen, Some(MailHosts::Seen)),
+            ("seen.example", SEEN, Some(SEEN)),
             ("absent.example", MailHosts::Absent, Some(MailHosts::Absent)),
             ("unknown.example", MailHosts::Unknown, None),
         ] {
@@ -101,12 +104,12 @@ mod tests {
         let mut known = KnownDomains::default();
         for number in 0..KNOWN_MAX {
             let at = if number < 100 { old } else { now };
-            put(&mut known, &format!("d{number}.example"), MailHosts::Seen, at);
+            put(&mut known, &format!("d{number}.example"), SEEN, at);
         }
-        put(&mut known, "next.example", MailHosts::Seen, now);
+        put(&mut known, "next.example", SEEN, now);
         assert_eq!(known.domains.len(), KNOWN_MAX - 100 + 1);
         for number in 0..200 {
-            put(&mut known, &format!("e{number}.example"), MailHosts::Seen, now);
+            put(&mut known, &format!("e{number}.example"), SEEN, now);
             assert!(known.domains.len() <= KNOWN_MAX);
         }
         let lists = Arc::clone(&known.lists);

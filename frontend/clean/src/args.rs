@@ -4,7 +4,7 @@ use super::output_args::{CHECK, INPUT, OutputArgs, RESULT, RUN, last_ending};
 use super::sink::{Compression, Delivery};
 use super::stall::{STALL_MAX, Waits};
 use super::{CleanError, ListPart};
-use lists::{Format, is_stream};
+use lists::{Format, ReadOptions, is_stream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use usage::values::{Unit, whole_number, whole_time};
@@ -32,6 +32,12 @@ pub struct CleanArgs {
     /// HOME_reason.
     #[arg(long, value_name = "NAME|N", help_heading = INPUT)]
     pub column: Vec<String>,
+    /// INPUT has no header: its first row is checked too [default: found by its content]
+    #[arg(long, conflicts_with = "header", help_heading = INPUT, hide_short_help = true)]
+    pub no_header: bool,
+    /// The first row of INPUT is a header, also if it looks like the others [default: found by its content]
+    #[arg(long, help_heading = INPUT, hide_short_help = true)]
+    pub header: bool,
     /// Sheet of a spreadsheet [default: the first visible one with addresses]. A run reads one sheet
     #[arg(long, value_name = "NAME", help_heading = INPUT)]
     pub sheet: Option<String>,
@@ -68,7 +74,7 @@ pub struct CleanArgs {
     pub memory: u32,
     /// Continue an interrupted run from OUT.partial: repeat its command with --resume.
     ///
-    /// It is refused, and names the difference, if INPUT, --format, --sheet, --column, --columns, --fast, --unordered,
+    /// It is refused, and names the difference, if INPUT, --format, --sheet, --column, --header, --columns, --fast, --unordered,
     /// --drop-duplicates, --known, --known-days, --retry or --join are not as in that run. The other options may change.
     #[arg(long, help_heading = RUN)]
     pub resume: bool,
@@ -112,6 +118,13 @@ impl From<FormatArg> for Format {
 }
 
 impl CleanArgs {
+    /// How INPUT is read.
+    pub(super) fn reading(&self) -> ReadOptions<'_> {
+        let header = (self.header || self.no_header).then_some(self.header);
+        let (format, sheet) = (self.format.map(Format::from), self.sheet.as_deref());
+        ReadOptions { format, columns: &self.column, header, sheet, ..ReadOptions::default() }
+    }
+
     /// The waiting times of the run.
     pub(super) fn waits(&self) -> Waits {
         let seconds = |given: u32| Duration::from_secs(given.into());

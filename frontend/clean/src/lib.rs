@@ -107,14 +107,7 @@ impl Job {
             (output, _) => output.clone(),
         };
         names::check(&args, output.as_deref(), &delivery)?;
-        let options = ReadOptions {
-            format: args.format.map(Format::from),
-            columns: &args.column,
-            sheet: args.sheet.as_deref(),
-            results: &columns,
-            limits: None,
-        };
-        let source = Source::open(&args.input, &options)?;
+        let source = Source::open(&args.input, &ReadOptions { results: &columns, ..args.reading() })?;
         output_args::fits(&args.writing, args.output.as_deref(), &delivery, source.shape())?;
         if args.unordered && source.shape().addresses() > 1 {
             return Err(CleanError::usage(
@@ -275,6 +268,8 @@ fn later(args: &CleanArgs, delivery: &Delivery, addresses: usize) -> Option<Stri
 fn kept_options(args: &CleanArgs, columns: &[impl AsRef<str>], of_list: bool) -> String {
     let OutputArgs { columns: further, only, split, drop_duplicates, known_days, engine, .. } = &args.writing;
     let flags = [
+        ("--header", args.header),
+        ("--no-header", args.no_header),
         ("--fast", args.fast),
         ("--unordered", of_list && args.unordered),
         ("--split", *split),

@@ -52,13 +52,7 @@ pub(super) fn columns(args: &CleanArgs) -> Result<Vec<String>, CleanError> {
     if args.column.len() > 1 {
         return Err(several(&args.column.iter().map(String::as_str).collect::<Vec<_>>(), ""));
     }
-    let options = ReadOptions {
-        format: args.format.map(Into::into),
-        columns: &args.column,
-        sheet: args.sheet.as_deref(),
-        ..ReadOptions::default()
-    };
-    let mut source = Source::open(&args.input, &options)?;
+    let mut source = Source::open(&args.input, &args.reading())?;
     if let Some(column) = source.shape().column_of_verdict() {
         return Err(CleanError::usage(format!(
             "the verdicts of {name} are of another column: give `{}`",

@@ -49,11 +49,17 @@ impl RunOptions {
             [named @ .., ResultColumn::CheckedAt] if writing.known.is_some() => named,
             all => all,
         };
+        let header = match (args.header, args.no_header) {
+            (true, _) => "--header",
+            (_, true) => "--no-header",
+            _ => "",
+        };
         let texts = vec![
             (INPUT, of_file(INPUT, &args.input)),
             ("--format", format!("--format {format}")),
             ("--sheet", sheet.unwrap_or_default()),
             ("--column", column.trim_start().to_owned()),
+            ("--header", header.to_owned()),
             ("--columns", columns_text(&names(named))),
             flag("--fast", args.fast),
             flag("--unordered", args.unordered),

@@ -20,6 +20,7 @@ mod replay;
 
 use super::CleanError;
 use super::outcome::{Outcome, Outcomes};
+use api::Reason;
 pub(super) use deliver::Delivery;
 pub use deliver::WrittenFile;
 use lists::part::PartTitle;
@@ -371,6 +372,8 @@ impl Sink {
         if endings.has_further() {
             let (marks, row) = marks::split(row);
             let Results { suggestion, role, free, disposable, .. } = marks;
+            // The list of names decides, or the mail hosts.
+            let disposable = disposable.map(|listed| listed || outcome.reason() == Some(Reason::Disposable));
             let results = Results { suggestion, role, free, disposable, ..self.outcomes.results(outcome) };
             endings.write(row, code, &results, &mut self.line);
         } else {

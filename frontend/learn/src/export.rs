@@ -1,16 +1,20 @@
-//! The exports of providers as CSV: Amazon SES, SendGrid, Mailgun, Postmark, Mailchimp, Brevo and others.
+//! The exports of providers, as CSV or as JSON: Amazon SES, SendGrid, Mailgun, Postmark, SparkPost, Mailchimp, Brevo and others.
 //!
 //! Columns are found by their names. A row has an address, an event, mostly the reply of the server, and a time.
 
-use crate::LearnError;
-use crate::fields::{after_type, date, status_in, text};
-use crate::meaning::{Sender, reply_code};
+mod json;
+mod time;
+
+use self::time::{Order, Orders, Reading};
+use crate::fields::{after_type, status_in, text};
+use crate::meaning::{Sender, reply_code, says_suppressed};
 use crate::reading::Learner;
-use crate::report::{Action, RecipientReport};
+use crate::report::{Action, RecipientReport, host};
+use crate::{EventKind, LearnError, Tally};
 use csv::{ByteRecord, ReaderBuilder};
+use engine_proto::address::Address;
 use engine_proto::smtp::status::EnhancedCode;
-use lists::{address_in_cell, utc_seconds};
-use mail_parser::DateTime;
+use lists::address_in_cell;
 use std::borrow::Cow;
 use std::io::{BufRead, Read};
 
@@ -18,6 +22,8 @@ use std::io::{BufRead, Read};
 const HEADER_BYTES_MAX: u64 = 64 * 1024;
 /// Longest row in bytes. Without this limit, a quote without an end would fill the memory.
 const ROW_BYTES_MAX: u64 = 1024 * 1024;
+/// Most events that wait for the order of day and month. After that many, the file decides with what it has shown so far.
+const WAITING_MAX: usize = 500_000;
 
 /// Names of columns without marks and in lower case, the best first.
 const ADDRESS: &[&str] = &[
@@ -30,6 +36,8 @@ const ADDRESS: &[&str] = &[
     "rcptto",
     "address",
     "destination",
+    "toemail",
+    "orcpt",
 ];
 const EVENT: &[&str] = &[
     "event",
@@ -41,6 +49,9 @@ const EVENT: &[&str] = &[
     "state",
     "action",
     "statusname",
+    "sttext",
+    "severity",
+    "recordtype",
 ];
 const WORDS: &[&str] = &[
     "diagnosticcode",
@@ -57,6 +68,11 @@ const WORDS: &[&str] = &[
     "message",
     "bouncedescription",
     "dsndiag",
+    "bouncedetail",
+    "detail",
+    "diag",
+    "rawreason",
+    "responsecontent",
 ];
 const STATUS: &[&str] = &[
     "enhancedcode",
@@ -70,10 +86,25 @@ const STATUS: &[&str] = &[
     "deliverystatuscode",
     "bouncesubtype",
     "subtype",
+    "errorcode",
+    "responsecode",
+    "responseenhancedcode",
 ];
-const HOST: &[&str] =
-    &["remotemta", "mx", "mxhost", "deliverystatusmxhost", "dlvdestinationhost", "remotehost"];
+const HOST: &[&str] = &[
+    "remotemta",
+    "mx",
+    "mxhost",
+    "deliverystatusmxhost",
+    "dlvdestinationhost",
+    "remotehost",
+    "dsnmta",
+    "peeraddressname",
+];
+const OURS: &[&str] = &["orig", "sender", "msgfrom", "mailfrom", "from", "frm", "fromemail"];
+/// The command that the reply answers. KumoMTA has it.
+const COMMAND: &[&str] = &["responsecommand"];
 const TIME: &[&str] = &[
+    "timelogged",
     "timestamp",
     "eventtime",
     "time",
@@ -88,6 +119,11 @@ const TIME: &[&str] = &[
     "ts",
     "cleantime",
     "lastchanged",
+    "lasteventtime",
+    "lastupdatetime",
+    "lastupdatedtime",
+    "lastupdated",
+    "processed",
 ];
 const SEPARATORS: [u8; 4] = [b',', b';', b'\t', b'|'];
 
@@ -106,37 +142,81 @@ enum ProviderEvent {
 
 /// The columns of an export.
 struct Columns {
-    address: usize,
+    address: Vec<usize>,
     /// The event, and what further columns say about it.
     events: Vec<usize>,
     words: Vec<usize>,
     status: Vec<usize>,
-    host: Option<usize>,
-    time: usize,
+    host: Vec<usize>,
+    ours: Vec<usize>,
+    command: Vec<usize>,
+    time: Vec<usize>,
 }
 
-/// Reads an export.
+impl Columns {
+    fn of(names: &[String]) -> Columns {
+        let all = |wanted: &[&str]| -> Vec<usize> {
+            wanted.iter().filter_map(|wanted| names.iter().position(|name| name == wanted)).collect()
+        };
+        Columns {
+            address: all(ADDRESS),
+            events: all(EVENT),
+            words: all(WORDS),
+            status: all(STATUS),
+            host: all(HOST),
+            ours: all(OURS),
+            command: all(COMMAND),
+            time: all(TIME),
+        }
+    }
+}
+
+/// Reads an export as CSV.
 ///
 /// # Errors
 /// Reading fails, or a column is missing.
 pub(crate) fn read(mut input: impl BufRead, learner: &mut Learner<'_>) -> Result<(), LearnError> {
     let mut header = Vec::new();
     input.by_ref().take(HEADER_BYTES_MAX).read_until(b'\n', &mut header)?;
-    let (separator, columns) = columns(&header)?;
+    let (separator, first, mut columns) = columns(&header)?;
     let mut reader = ReaderBuilder::new()
         .delimiter(separator)
         .has_headers(false)
         .flexible(true)
         .from_reader(BoundedRows { input, row: 0 });
+    let mut export = Export::new(learner);
     let mut row = ByteRecord::new();
     loop {
         reader.get_mut().row = 0;
         match reader.read_byte_record(&mut row) {
-            Ok(true) => on_row(&columns, &row, learner),
-            Ok(false) => return Ok(()),
+            // PowerMTA writes a header before rows of another type.
+            Ok(true)
+                if row.get(0).is_some_and(|cell| normal(&text(cell)) == first) && names_address(&row) =>
+            {
+                let names: Vec<String> = row.iter().map(|cell| normal(&text(cell))).collect();
+                columns = Columns::of(&names);
+            }
+            Ok(true) => export.on_row(&columns, &|at| row.get(at).map(text).unwrap_or_default()),
+            Ok(false) => {
+                export.finish();
+                return Ok(());
+            }
             Err(error) => return Err(LearnError::Unreadable(format!("it cannot be read as CSV: {error}"))),
         }
     }
+}
+
+/// Whether a cell of the row is the name of a column of addresses.
+fn names_address(row: &ByteRecord) -> bool {
+    row.iter().any(|cell| ADDRESS.contains(&&*normal(&text(cell))))
+}
+
+/// Reads an export as JSON.
+///
+/// # Errors
+/// As [`json::read`].
+pub(crate) fn read_json(input: impl BufRead, learner: &mut Learner<'_>) -> Result<(), LearnError> {
+    json::read(input, learner)
 }
 
 /// Fails if one row takes more bytes than a row may have: a quote has no end then.
@@ -157,8 +237,8 @@ impl<R: Read> Read for BoundedRows<R> {
     }
 }
 
-/// The separator and the columns of a header.
-fn columns(header: &[u8]) -> Result<(u8, Columns), LearnError> {
+/// The separator, the first name and the columns of a header.
+fn columns(header: &[u8]) -> Result<(u8, String, Columns), LearnError> {
     let names = |separator: u8| -> Vec<String> {
         let mut reader = ReaderBuilder::new().delimiter(separator).has_headers(false).from_reader(header);
         let mut record = ByteRecord::new();
@@ -173,28 +253,24 @@ fn columns(header: &[u8]) -> Result<(u8, Columns), LearnError> {
         .rev()
         .max_by_key(|(_, names)| names.len())
         .unwrap_or((b',', Vec::new()));
-    let all = |wanted: &[&str]| -> Vec<usize> {
-        wanted.iter().filter_map(|wanted| names.iter().position(|name| name == wanted)).collect()
-    };
-    let one = |what: &str, wanted: &[&str]| {
-        all(wanted).first().copied().ok_or_else(|| {
-            LearnError::Columns(format!(
-                "it is neither a message nor an mbox, and as CSV it has no column of {what} (one of: {}); its first line has {} \
-                 columns",
+    let columns = Columns::of(&names);
+    // A list of bounces has no events: each row is one.
+    let has_events = !columns.events.is_empty() || !columns.words.is_empty();
+    for (what, wanted, is_there) in [
+        ("addresses", ADDRESS, !columns.address.is_empty()),
+        ("events", EVENT, has_events),
+        ("times", TIME, !columns.time.is_empty()),
+    ] {
+        if !is_there {
+            return Err(LearnError::Columns(format!(
+                "it is neither a message nor an mbox nor JSON, and as CSV it has no column of {what} (one of: {}); its first line \
+                 has {} columns",
                 wanted.join(", "),
                 names.len()
-            ))
-        })
-    };
-    let columns = Columns {
-        address: one("addresses", ADDRESS)?,
-        events: one("events", EVENT).map(|_| all(EVENT))?,
-        time: one("times", TIME)?,
-        words: all(WORDS),
-        status: all(STATUS),
-        host: all(HOST).first().copied(),
-    };
-    Ok((separator, columns))
+            )));
+        }
+    }
+    Ok((separator, names.first().cloned().unwrap_or_default(), columns))
 }
 
 /// The letters and digits of a column's name, in lower case. Exports of logs have paths as names, such as
@@ -204,101 +280,184 @@ fn normal(name: &str) -> String {
     letters.flat_map(char::to_lowercase).collect()
 }
 
-fn on_row(columns: &Columns, row: &ByteRecord, learner: &mut Learner<'_>) {
-    let cell = |at: usize| row.get(at).map(text).unwrap_or_default();
-    learner.tally.rows += 1;
-    let event = columns.events.first().map_or(ProviderEvent::Other, |at| event_of(&cell(*at)));
-    let action = match event {
-        ProviderEvent::Complaint => {
-            learner.tally.complaints += 1;
-            return;
+/// The reader of an export.
+struct Export<'a, 'b> {
+    learner: &'a mut Learner<'b>,
+    orders: Orders,
+    /// The events that wait for the order of day and month.
+    waiting: Vec<(Address, EventKind, Reading)>,
+}
+
+impl<'a, 'b> Export<'a, 'b> {
+    fn new(learner: &'a mut Learner<'b>) -> Export<'a, 'b> {
+        Export { learner, orders: Orders::default(), waiting: Vec::new() }
+    }
+
+    fn on_row<'c>(&mut self, columns: &Columns, cell: &dyn Fn(usize) -> Cow<'c, str>) {
+        let cells = |columns: &[usize]| -> Vec<Cow<'c, str>> {
+            columns.iter().map(|at| cell(*at)).filter(|cell| !cell.trim().is_empty()).collect()
+        };
+        let tally = &mut self.learner.tally;
+        tally.rows += 1;
+        let (events, words, status) = (cells(&columns.events), cells(&columns.words), cells(&columns.status));
+        let code = status.iter().find_map(|cell| cell.trim().parse::<u16>().ok());
+        let event = event_of_row(columns, &events, &words, code);
+        let action = match event {
+            _ if columns.address.is_empty() => {
+                tally.other_rows += 1;
+                return;
+            }
+            ProviderEvent::Complaint => {
+                tally.complaints += 1;
+                return;
+            }
+            ProviderEvent::Other => {
+                tally.other_rows += 1;
+                return;
+            }
+            ProviderEvent::Delivered => Action::Delivered,
+            ProviderEvent::Deferred => Action::Delayed,
+            ProviderEvent::Failed | ProviderEvent::FailedSoftly | ProviderEvent::Dropped => Action::Failed,
+        };
+        let is_failed = action == Action::Failed;
+        let is_suppressed =
+            event == ProviderEvent::Dropped || words.iter().any(|words| says_suppressed(words));
+        let report = RecipientReport {
+            recipient: cells(&columns.address).first().and_then(|cell| address_in_cell(cell)),
+            action: Some(action),
+            status: is_failed.then(|| status_of_row(event, &events, &status, &words, code)),
+            diagnostic: if is_suppressed {
+                Some("suppressed".to_owned())
+            } else {
+                words_of_server(&words, code)
+            },
+            remote: cells(&columns.host).first().map(|cell| host(after_type(cell).1)).unwrap_or_default(),
+            is_after_data: cells(&columns.command)
+                .iter()
+                .any(|command| matches!(command.trim(), "." | "DATA")),
+            ..RecipientReport::default()
+        };
+        let ours: Vec<Address> =
+            cells(&columns.ours).iter().filter_map(|cell| address_in_cell(cell)).collect();
+        let reading = cells(&columns.time).iter().find_map(|cell| time::read(cell));
+        if let Some(reading) = reading {
+            self.orders.add(reading, self.learner.now);
         }
-        ProviderEvent::Other => {
-            learner.tally.other_rows += 1;
+        let Some((address, kind)) = self.learner.kind(&report, Sender { addresses: &ours, host: "" }) else {
             return;
+        };
+        match reading.map(|reading| reading.certain_time().ok_or(reading)) {
+            None => self.learner.give(&address, kind, None),
+            Some(Ok(at)) => self.learner.give(&address, kind, Some(at)),
+            Some(Err(reading)) => {
+                self.waiting.push((address, kind, reading));
+                if self.waiting.len() >= WAITING_MAX {
+                    self.give_waiting();
+                }
+            }
         }
-        ProviderEvent::Delivered => Action::Delivered,
-        ProviderEvent::Deferred => Action::Delayed,
-        ProviderEvent::Failed | ProviderEvent::FailedSoftly | ProviderEvent::Dropped => Action::Failed,
-    };
-    let words: Vec<_> =
-        columns.words.iter().map(|at| cell(*at)).filter(|cell| !cell.trim().is_empty()).collect();
-    let suppressed = (event == ProviderEvent::Dropped).then(|| "suppressed".to_owned());
-    let report = RecipientReport {
-        recipient: address_in_cell(&cell(columns.address)),
-        action: Some(action),
-        status: if action == Action::Failed { Some(status_of_row(columns, row, &words)) } else { None },
-        diagnostic: suppressed.or_else(|| words_of_server(&words)),
-        remote: columns.host.map(|at| cell(at).trim().to_owned()).unwrap_or_default(),
-        at: time(&cell(columns.time)),
-        ..RecipientReport::default()
-    };
-    learner.on_recipient(&report, Sender::default());
+    }
+
+    fn give_waiting(&mut self) {
+        let order = self.orders.decided();
+        for (address, kind, reading) in std::mem::take(&mut self.waiting) {
+            let at = match order {
+                Some(Order::DayFirst) => reading.day_first,
+                Some(Order::MonthFirst) => reading.month_first,
+                None => None,
+            };
+            self.learner.give(&address, kind, at);
+        }
+    }
+
+    /// Gives the events that waited, and returns the counts.
+    fn finish(mut self) -> &'a Tally {
+        self.give_waiting();
+        &self.learner.tally
+    }
+}
+
+/// The event of a row: that of the first column which has one. An event of an unknown name with a refusal in the row is a failure.
+fn event_of_row(
+    columns: &Columns,
+    events: &[Cow<'_, str>],
+    words: &[Cow<'_, str>],
+    code: Option<u16>,
+) -> ProviderEvent {
+    let refuses = |code: u16| (400..600).contains(&code);
+    let is_refused = words.iter().any(|words| reply_code(after_type(words).1).is_some_and(refuses));
+    let named = events.first().map_or(ProviderEvent::Other, |cell| event_of(cell));
+    let is_softer = || events.iter().any(|cell| event_of(cell) == ProviderEvent::Deferred);
+    match named {
+        // The list of bounces of a provider may have the cause of each in place of an event.
+        ProviderEvent::Other if columns.events.is_empty() => {
+            let named = words.iter().map(|cell| event_of(cell)).find(|event| *event != ProviderEvent::Other);
+            let is_bounce = is_refused || code.is_some_and(|code| code >= 400);
+            named.unwrap_or(if is_bounce { ProviderEvent::Failed } else { ProviderEvent::Other })
+        }
+        ProviderEvent::Other if is_refused => ProviderEvent::Failed,
+        // Mailgun calls a try that it will repeat a failure too.
+        ProviderEvent::Failed if is_softer() => ProviderEvent::Deferred,
+        named => named,
+    }
 }
 
 /// The status of a failure. If the row has none, the event itself is one that states nothing else. A failure that the provider
 /// calls temporary is temporary, even if its words say otherwise.
-fn status_of_row(columns: &Columns, row: &ByteRecord, words: &[Cow<'_, str>]) -> EnhancedCode {
-    let cell = |at: &usize| row.get(*at).map(text).unwrap_or_default();
-    if columns.events.iter().any(|at| event_of(&cell(at)) == ProviderEvent::FailedSoftly) {
+fn status_of_row(
+    event: ProviderEvent,
+    events: &[Cow<'_, str>],
+    status: &[Cow<'_, str>],
+    words: &[Cow<'_, str>],
+    code: Option<u16>,
+) -> EnhancedCode {
+    let is_soft = event == ProviderEvent::FailedSoftly
+        || events.iter().any(|cell| event_of(cell) == ProviderEvent::FailedSoftly);
+    if is_soft || code.is_some_and(|code| (400..500).contains(&code)) {
         return EnhancedCode::new(4, 0, 0);
     }
-    let given = columns.events.iter().chain(&columns.status).map(cell);
-    let found = given.chain(words.iter().cloned()).find_map(|cell| status_in(&cell));
+    let found = events.iter().chain(status).chain(words).find_map(|cell| status_in(cell));
     found.unwrap_or(EnhancedCode::new(5, 0, 0))
 }
 
-/// The words of the server: those with a code, since some columns explain the event in words of the provider.
-fn words_of_server(cells: &[Cow<'_, str>]) -> Option<String> {
+/// The words of the server: those with a code, since some columns explain the event in words of the provider. The code may have a
+/// column of its own.
+fn words_of_server(cells: &[Cow<'_, str>], code: Option<u16>) -> Option<String> {
     let words = cells.iter().map(|cell| after_type(cell).1);
     let has_code = |words: &&str| reply_code(words).is_some() || status_in(words).is_some();
-    words.clone().find(has_code).or_else(|| words.clone().next()).map(str::to_owned)
+    let found = words.clone().find(has_code).or_else(|| words.clone().next())?;
+    match code {
+        Some(code) if reply_code(found).is_none() && (400..600).contains(&code) => {
+            Some(format!("{code} {found}"))
+        }
+        _ => Some(found.to_owned()),
+    }
 }
 
 /// The event that a cell names.
 fn event_of(cell: &str) -> ProviderEvent {
     match normal(cell).as_str() {
-        "delivered" | "delivery" | "success" | "ok" => ProviderEvent::Delivered,
+        "delivered" | "delivery" | "success" | "ok" | "d" => ProviderEvent::Delivered,
         "bounce" | "bounced" | "bounces" | "hardbounce" | "hardbounced" | "hardbounces" | "hard"
         | "permanent" | "failed" | "permanentfail" | "permanentfailure" | "blocked" | "block" | "cleaned"
-        | "undelivered" | "error" | "invalid" | "invalidemail" => ProviderEvent::Failed,
-        "softbounce" | "softbounced" | "softbounces" | "soft" | "transient" | "dnserror" | "undetermined" => {
-            ProviderEvent::FailedSoftly
-        }
+        | "undelivered" | "error" | "invalid" | "invalidemail" | "bademailaddress" | "notdelivered"
+        | "outofband" | "b" | "rb" => ProviderEvent::Failed,
+        "softbounce" | "softbounced" | "softbounces" | "soft" | "transient" | "dnserror" | "undetermined"
+        | "expiration" | "expired" | "adminbounce" => ProviderEvent::FailedSoftly,
         "deferred" | "deferral" | "delayed" | "deliverydelay" | "temporary" | "temporaryfail"
-        | "temporaryfailure" => ProviderEvent::Deferred,
+        | "temporaryfailure" | "delay" | "transientfailure" | "t" | "tq" => ProviderEvent::Deferred,
         "dropped" | "suppressed" | "rejected" | "reject" | "suppression" | "manuallydeactivated" => {
             ProviderEvent::Dropped
         }
         "complaint" | "complained" | "spam" | "spamcomplaint" | "spamreport" | "abuse"
-        | "spamnotification" => ProviderEvent::Complaint,
+        | "spamnotification" | "feedback" | "fbl" | "f" => ProviderEvent::Complaint,
+        // Mail that came to us.
+        "oob" | "reception" | "rejection" => ProviderEvent::Other,
         // The list of bounces of SendGrid has the status in place of an event.
         _ if status_in(cell).is_some() => ProviderEvent::Failed,
+        name if name.contains("bounce") && name.len() < 40 => ProviderEvent::Failed,
         _ => ProviderEvent::Other,
     }
-}
-
-/// The time in a cell: ISO 8601, RFC 5322, or seconds since 1970 (milliseconds too).
-fn time(cell: &str) -> Option<u64> {
-    let cell = cell.trim();
-    if let Ok(number) = cell.parse::<f64>() {
-        let seconds = if number > 1e11 { number / 1000.0 } else { number };
-        return (1e9..4.3e9).contains(&seconds).then_some(seconds as u64);
-    }
-    let zoned = cell.replacen(' ', "T", 1);
-    if let Some(time) = DateTime::parse_rfc3339(&zoned).filter(DateTime::is_valid)
-        && has_zone(&zoned)
-    {
-        return u64::try_from(time.to_timestamp()).ok();
-    }
-    let without_fraction = cell.split_once('.').map_or(cell, |(time, _)| time);
-    let whole_day = format!("{without_fraction} 00:00");
-    utc_seconds(without_fraction).or_else(|| utc_seconds(&whole_day)).or_else(|| date(cell))
-}
-
-/// Whether a time of ISO 8601 names its zone after the time.
-fn has_zone(text: &str) -> bool {
-    text.split_once('T').is_some_and(|(_, time)| time.ends_with('Z') || time.contains(['+', '-']))
 }
 
 #[cfg(test)]

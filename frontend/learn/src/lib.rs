@@ -3,7 +3,7 @@
 //! A server that accepts every recipient shows nothing at RCPT. Only mail that was sent there shows whether a mailbox exists: it
 //! came back, or it did not.
 //!
-//! - [`read()`] reads a file: one message, an mbox, or the CSV export of a provider. It gives each [`Event`] and counts the rest.
+//! - [`read()`] reads a file: one message, an mbox, or the export of a provider as CSV or JSON. It gives each [`Event`] and counts the rest.
 //! - `meaning.rs` decides what a failure says. It classifies the reply of the server by the rules for live replies
 //!   ([`engine_proto::verdict`]), and compares the result with the status of the report.
 //! - [`Table`] holds the events by a keyed hash of the address, and [`TableFile`] keeps it on disk.

@@ -76,6 +76,20 @@ impl<'a> Entity<'a> {
         }
     }
 
+    /// The header of the mail that a report returns; `None` if this part is no copy.
+    pub fn copied_header(&self) -> Option<Fields> {
+        let names = ["message/rfc822", "text/rfc822-headers", "message/rfc822-headers", "message/global"];
+        names.iter().any(|name| self.is(name)).then(|| Fields::read(&self.content()).0)
+    }
+
+    /// Whether the message says that a mail server made it: the null reverse-path, or the name of its sender.
+    pub fn is_from_server(&self) -> bool {
+        let from = self.header.value("from").unwrap_or_default().to_ascii_lowercase();
+        let is_null = |path: &str| matches!(path.trim(), "" | "<>");
+        self.header.value("return-path").is_some_and(is_null)
+            || ["mailer-daemon", "mail delivery s", "postmaster@"].iter().any(|name| from.contains(name))
+    }
+
     /// The time of its `Date` field.
     pub fn date(&self) -> Option<u64> {
         self.header.value("date").and_then(date)

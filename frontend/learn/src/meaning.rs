@@ -4,6 +4,7 @@
 //! that refused. The words are classified by the rules for live replies. A status such as 5.0.0 states nothing, so the words need
 //! a clear sentence or a status of their own then.
 
+use crate::fields::status;
 use crate::report::{Action, RecipientReport};
 use engine_proto::address::Address;
 use engine_proto::smtp::reply::Reply;
@@ -92,7 +93,8 @@ pub enum Meaning {
 /// The sender of the mail and its server, as a server may name them in its reply.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Sender<'a> {
-    pub reverse_path: &'a str,
+    /// The addresses that may be the reverse-path of the mail.
+    pub addresses: &'a [Address],
     pub host: &'a str,
 }
 
@@ -114,6 +116,7 @@ fn failure(report: &RecipientReport, sender: Sender<'_>) -> Meaning {
     let words = report.diagnostic.as_deref().unwrap_or_default();
     let said = Said::read(words, report.status);
     let found = said.classify(report, sender);
+    let is_after_data = report.is_after_data || says_after_data(words);
     let cause = |default| cause(&found, default);
     if says_suppressed(words) {
         return Meaning::Failed(Cause::Suppressed);
@@ -131,13 +134,20 @@ fn failure(report: &RecipientReport, sender: Sender<'_>) -> Meaning {
     let own_agrees = said.status.is_none_or(|own| agreement(own, bounce, &found) != Agreement::Contradicts);
     let agrees = match agreement(status, bounce, &found) {
         Agreement::Agrees => own_agrees,
-        Agreement::StatesNothing => own_agrees && is_clear(&found, said.status, bounce),
+        Agreement::StatesNothing => own_agrees && is_clear(&found, &said, bounce),
         Agreement::Contradicts => false,
     };
+    let is_about_mailbox = [Some(status), said.status]
+        .into_iter()
+        .flatten()
+        .any(|status| agreement(status, bounce, &found) == Agreement::Agrees);
     if said.status.is_none() && STATUS_RULES.contains(&found.rule) {
         Meaning::Failed(Cause::NoWords)
     } else if report.is_ambiguous || !agrees {
         Meaning::Failed(Cause::Contradiction)
+    } else if is_after_data && !is_about_mailbox && !words.contains(YAHOO_AFTER_DATA) {
+        // Filters refuse messages with the words for a missing mailbox.
+        Meaning::Failed(Cause::Message)
     } else if report.is_forwarded {
         Meaning::Failed(Cause::Forwarded)
     } else {
@@ -152,6 +162,8 @@ const STATUS_RULES: [&str; 5] =
 
 /// Rules of sentences that allow no other reading.
 const SENTENCE_RULES: [&str; 4] = ["unknown", "provider-unknown", "disabled", "domain-dead"];
+/// The words before the sentences with which Yahoo refuses single recipients after DATA.
+const YAHOO_AFTER_DATA: &str = "delivery error: dd";
 /// The rule of Microsoft's refusal at the edge.
 const EDGE_RULE: &str = "edge-blocking-5.4.1";
 /// The rule of words about existence with a doubt.
@@ -164,6 +176,8 @@ struct Said {
     reply: Reply,
     /// The status in the words themselves.
     status: Option<EnhancedCode>,
+    /// The words have a reply code.
+    has_code: bool,
 }
 
 /// Words before the reply that a sending server quotes.
@@ -174,7 +188,8 @@ impl Said {
     fn read(words: &str, status: Option<EnhancedCode>) -> Said {
         let quoted = quoted(words);
         let code = reply_code(quoted);
-        let text = code.map_or(words, |_| quoted[3..].trim_start_matches([' ', '-']));
+        let has_code = code.is_some();
+        let text = code.map_or(quoted, |_| quoted[3..].trim_start_matches([' ', '-', ':']));
         let code = code.unwrap_or(match status.map_or(0, |status| status.class) {
             class @ (2 | 4) => u16::from(class) * 100 + 50,
             _ => 550,
@@ -185,22 +200,33 @@ impl Said {
             (None, Some(status)) if u16::from(status.class) == code / 100 => format!("{status} {text}"),
             _ => text,
         };
-        Said { reply: Reply::new(code, &text), status: own }
+        Said { reply: Reply::new(code, &text), status: own, has_code }
     }
 
+    /// The meaning of the reply. Each address of the sender may be the one that the server repeats, so a statement about the
+    /// recipient has to be one for all of them.
     fn classify(&self, report: &RecipientReport, sender: Sender<'_>) -> Classification {
-        classify(&ReplyView {
-            stage: Stage::Rcpt,
-            mx: &report.remote,
-            reply: &self.reply,
-            recipient: report.recipient.as_ref().map(Address::as_str),
-            us: Us { reverse_path: sender.reverse_path, ehlo: sender.host, source: None },
-        })
+        let classified = |reverse_path: &str| {
+            classify(&ReplyView {
+                stage: Stage::Rcpt,
+                mx: &report.remote,
+                reply: &self.reply,
+                recipient: report.recipient.as_ref().map(Address::as_str),
+                us: Us { reverse_path, ehlo: sender.host, source: None },
+            })
+        };
+        let mut found = sender.addresses.iter().map(|address| classified(address.as_str()));
+        let first = found.next().unwrap_or_else(|| classified(""));
+        if bounce(&first).is_none() {
+            first
+        } else {
+            found.find(|one| bounce(one).is_none()).unwrap_or(first)
+        }
     }
 }
 
 /// The reply in words such as `host mx.example.com[192.0.2.1] said: 550 5.1.1 no such user`; else all words.
-fn quoted(words: &str) -> &str {
+pub(crate) fn quoted(words: &str) -> &str {
     if reply_code(words).is_some() {
         return words;
     }
@@ -209,14 +235,18 @@ fn quoted(words: &str) -> &str {
         let rest = words[at..].trim_start_matches(|c: char| c.is_whitespace() || "'\"<:".contains(c));
         reply_code(rest).map(|_| rest)
     });
+    // Exim has the reply after the host or after the command, or in a line of its own. So has GMX, without a code.
+    let after = ["]: ", ">: "].into_iter().filter_map(|mark| words.split_once(mark)).map(|(_, rest)| rest);
+    let lines = words.match_indices('\n').map(|(at, _)| words[at..].trim_start());
+    let begins = |rest: &&str| reply_code(rest).is_some_and(|code| code >= 400) || status(rest).is_some();
     // The longest rest is the first reply.
-    marks.max_by_key(|rest| rest.len()).unwrap_or(words)
+    marks.chain(after.chain(lines).filter(begins)).max_by_key(|rest| rest.len()).unwrap_or(words)
 }
 
 /// The reply code at the beginning of a text.
 pub(crate) fn reply_code(text: &str) -> Option<u16> {
     let bytes = text.as_bytes();
-    let ends = bytes.get(3).is_none_or(|byte| matches!(byte, b' ' | b'-' | b'\n' | b'\t'));
+    let ends = bytes.get(3).is_none_or(|byte| matches!(byte, b' ' | b'-' | b':' | b'\n' | b'\t'));
     let code: u16 = text.get(..3).filter(|_| ends)?.parse().ok()?;
     (200..600).contains(&code).then_some(code)
 }
@@ -277,9 +307,10 @@ fn agreement(status: EnhancedCode, bounce: Bounce, found: &Classification) -> Ag
 }
 
 /// Whether the words decide without a status of the report: by a sentence that allows no other reading, or by their own status.
-fn is_clear(found: &Classification, own: Option<EnhancedCode>, bounce: Bounce) -> bool {
-    let own_decides = own.is_some_and(|own| agreement(own, bounce, found) == Agreement::Agrees);
-    own_decides || SENTENCE_RULES.contains(&found.rule)
+fn is_clear(found: &Classification, said: &Said, bounce: Bounce) -> bool {
+    let own_decides = said.status.is_some_and(|own| agreement(own, bounce, found) == Agreement::Agrees);
+    // Words without a code may be those of the sending server, such as "Unrouteable address".
+    own_decides || (said.has_code && SENTENCE_RULES.contains(&found.rule))
 }
 
 fn cause(found: &Classification, default: Cause) -> Cause {
@@ -294,9 +325,26 @@ fn cause(found: &Classification, default: Cause) -> Cause {
 }
 
 /// Whether a provider says that it did not send, because of its list of earlier bounces. The age of that bounce is not known.
-fn says_suppressed(words: &str) -> bool {
+pub(crate) fn says_suppressed(words: &str) -> bool {
     let words = words.to_ascii_lowercase();
     ["suppress", "history of bouncing", "bounced address"].iter().any(|mark| words.contains(mark))
+}
+
+/// Whether the sending server says that the refusal came after DATA. Then the server has accepted the recipient before.
+pub(crate) fn says_after_data(words: &str) -> bool {
+    let words = words.to_ascii_lowercase().split_whitespace().collect::<Vec<_>>().join(" ");
+    let marks = [
+        "end of data",
+        "to data command",
+        "on data command",
+        "after data",
+        "final data",
+        "our data",
+        "after i sent the message",
+        ">>> data",
+        ">>> .",
+    ];
+    marks.iter().any(|mark| words.contains(mark))
 }
 
 #[cfg(test)]

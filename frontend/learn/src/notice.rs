@@ -1,12 +1,15 @@
-//! Bounces that people read: the form of qmail (QSBMF), and the words that other servers put before a report.
+//! Bounces that people read, and the words that servers put before a report.
 //!
-//! QSBMF (D. J. Bernstein, 1997) begins with `Hi. This is the`, then has one paragraph `<address>:` for each recipient, and ends
-//! with `---`. Old versions of Exim name the recipients in the field `X-Failed-Recipients` and write similar paragraphs.
+//! A bounce of qmail (QSBMF, D. J. Bernstein, 1997) begins with `Hi. This is the` and has a paragraph `<address>:` for each recipient.
+//! Old versions of Exim name the recipients in the field `X-Failed-Recipients` and have a similar list. Other servers write such lists
+//! without either. Then the message has to come from a mail server, and the words about a recipient need a reply or a status.
 
-use crate::fields::status_in;
+use crate::fields::{Fields, status_in};
 use crate::mail::Entity;
-use crate::report::{Action, RECIPIENTS_MAX, RecipientReport, Report};
+use crate::meaning::{quoted, reply_code};
+use crate::report::{Action, RECIPIENTS_MAX, RecipientReport, Report, own_addresses};
 use engine_proto::address::Address;
+use engine_proto::smtp::status::EnhancedCode;
 use lists::address_in_cell;
 
 /// Longest text about one recipient in bytes.
@@ -14,96 +17,160 @@ const WORDS_BYTES_MAX: usize = 4096;
 /// Most text that is searched, in bytes.
 const TEXT_BYTES_MAX: usize = 256 * 1024;
 
-/// Reads a bounce without a report. `None`: it has neither of the two forms.
+/// The mark of Zoho before each code and before the words.
+const ZOHO_CODE: &str = ", ERROR_CODE :";
+
+/// Reads a bounce without a report. `None`: it has none of the forms.
 pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
-    if message.header.value("content-type").is_some() && !message.is_text() {
+    let parts = message.parts();
+    let part = if message.is_text() { message } else { parts.iter().find(|part| part.is_text())? };
+    let (text, copy) = readable(part);
+    let failed = message.header.value("x-failed-recipients");
+    let starts = ["Hi. This is the", "Hi!\n\n    This is the MAILER-DAEMON"];
+    let is_known_form = failed.is_some() || starts.iter().any(|start| text.trim_start().starts_with(start));
+    if !is_known_form && !message.is_from_server() {
         return None;
     }
-    let failed = message.header.value("x-failed-recipients");
-    let text = readable(message);
-    let mut recipients = match failed {
-        Some(failed) => exim(failed, &text),
-        None => qmail(&text)?,
-    };
-    for one in &mut recipients {
-        one.at = message.date();
-        one.action = Some(Action::Failed);
-        one.status = one.diagnostic.as_deref().and_then(status_in);
+    let known: Vec<Address> =
+        failed.unwrap_or_default().split([',', '\n']).filter_map(address_in_cell).collect();
+    let mut sections = sections(&text, &known);
+    // A recipient without words about it failed too.
+    for address in known {
+        if !sections.iter().any(|(about, _)| *about == address) {
+            sections.push((address, String::new()));
+        }
     }
-    (!recipients.is_empty()).then_some(Report { recipients, ..Report::default() })
-}
-
-/// The text of a part for people, without CR and without the copy of the mail.
-pub(crate) fn readable(part: &Entity<'_>) -> String {
-    head(&part.text()).replace('\r', "")
-}
-
-/// The text before the copy of the mail.
-fn head(text: &str) -> &str {
-    let mut end = text.len().min(TEXT_BYTES_MAX);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    let text = &text[..end];
-    let end = text.find("\n---").unwrap_or(text.len());
-    &text[..end]
-}
-
-fn qmail(text: &str) -> Option<Vec<RecipientReport>> {
-    text.trim_start().starts_with("Hi. This is the").then_some(())?;
-    let paragraphs = text.split("\n\n").map(str::trim);
-    let reports = paragraphs.filter_map(|paragraph| {
-        let (first, words) = paragraph.split_once('\n').unwrap_or((paragraph, ""));
-        let address = first.trim().strip_prefix('<')?.strip_suffix(">:")?;
-        let diagnostic = Some(bounded(words)).filter(|words| !words.is_empty());
+    sections.extend(of_dragonfly(&text));
+    let recipients = sections.into_iter().filter_map(|(address, words)| {
+        let status = status_in(&words);
+        let code = reply_code(quoted(&words)).filter(|code| *code >= 400);
+        (is_known_form || status.is_some() || code.is_some()).then_some(())?;
+        let class = if code.is_some_and(|code| code < 500) { 4 } else { 5 };
         Some(RecipientReport {
-            recipient: address_in_cell(address),
-            diagnostic,
+            is_forwarded: words.contains("generated from"),
+            action: Some(if words.contains("Delay reason:") { Action::Delayed } else { Action::Failed }),
+            status: status.or(Some(EnhancedCode::new(class, 0, 0))),
+            diagnostic: Some(words).filter(|words| !words.is_empty()),
+            at: message.date(),
+            recipient: Some(address),
             ..RecipientReport::default()
         })
     });
-    Some(reports.take(RECIPIENTS_MAX).collect())
+    let recipients: Vec<_> = recipients.take(RECIPIENTS_MAX).collect();
+    let attached = parts.iter().find_map(Entity::copied_header);
+    let copy = attached.unwrap_or_else(|| Fields::read(copy.trim_start().as_bytes()).0);
+    let reporter = message.header.value("from").and_then(address_in_cell);
+    let reporter = reporter.map(|from| from.domain().to_string()).unwrap_or_default();
+    (!recipients.is_empty()).then(|| Report {
+        recipients,
+        reporter,
+        ours: own_addresses(message, &copy, None),
+    })
 }
 
-fn exim(failed: &str, text: &str) -> Vec<RecipientReport> {
-    let addresses = failed.split([',', '\n']).filter_map(address_in_cell).take(RECIPIENTS_MAX);
-    let report = |address: Address| RecipientReport {
-        diagnostic: words_about(&address, text),
-        recipient: Some(address),
-        ..RecipientReport::default()
+/// The text of a part for people, without CR, and the copy of the mail after it.
+pub(crate) fn readable(part: &Entity<'_>) -> (String, String) {
+    let mut text = part.text().replace('\r', "");
+    text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        if announces_copy(line) {
+            let copy = text[at + line.len()..].to_owned();
+            text.truncate(at);
+            return (text, copy);
+        }
+        at += line.len();
+    }
+    (text, String::new())
+}
+
+/// Whether the copy of the mail begins after this line.
+fn announces_copy(line: &str) -> bool {
+    let line = line.trim().to_ascii_lowercase();
+    let starts =
+        ["message headers follow", "original message follows", "below is a copy of", "your message follows"];
+    let is_rule = line.starts_with("---")
+        && ["copy", "original", "below", "message"].iter().any(|word| line.contains(word));
+    is_rule || starts.iter().any(|start| line.starts_with(start))
+}
+
+/// The words about each recipient: the rest of the line that begins with its address, and the lines up to the next empty one or the
+/// next recipient. If the recipients are not `known`, they are those of lines that can begin a paragraph about one.
+pub(crate) fn sections(text: &str, known: &[Address]) -> Vec<(Address, String)> {
+    let mut found: Vec<(Address, usize, Vec<&str>)> = Vec::new();
+    let mut is_open = false;
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let indent = line.len() - line.trim_start().len();
+        let next = lines.peek().copied().unwrap_or_default();
+        let begun = if known.is_empty() {
+            any_recipient(line, next)
+        } else {
+            known.iter().find_map(|address| Some((address.clone(), after_address(line, address)?)))
+        };
+        let last = found.last_mut().filter(|_| is_open);
+        match (begun, last) {
+            _ if line.trim().is_empty() => is_open = false,
+            // A reply often repeats the address at the beginning of a line.
+            (Some((address, _)), Some(last))
+                if last.0 == address || (known.is_empty() && indent > last.1) =>
+            {
+                last.2.push(line);
+            }
+            // Another recipient inside the words about one: who is meant is not clear.
+            (Some(_), Some(last)) if indent > last.1 => is_open = false,
+            (Some((address, rest)), _) => {
+                found.push((address, indent, vec![rest]));
+                is_open = true;
+            }
+            (None, Some(last)) => last.2.push(line),
+            (None, None) => {}
+        }
+    }
+    let mut sections: Vec<(Address, String)> = Vec::new();
+    for (address, _, lines) in found {
+        let mut words = lines.join("\n").trim().replace(ZOHO_CODE, "\n");
+        words.truncate(words.floor_char_boundary(WORDS_BYTES_MAX));
+        match sections.iter_mut().find(|(about, _)| *about == address) {
+            Some((_, first)) if first.is_empty() => *first = words,
+            Some(_) => {}
+            None => sections.push((address, words)),
+        }
+    }
+    sections
+}
+
+/// The recipient with which a paragraph begins, and the rest of its first line: `<address>:`, `address: words`, an address with
+/// indented lines below it, or an address and words with a status.
+fn any_recipient<'a>(line: &'a str, next: &str) -> Option<(Address, &'a str)> {
+    let text = line.trim().trim_start_matches(['<', '"', '*', '-', ' ']);
+    let end = text.find([' ', '\t', '>', '"', ':', ',', '(']).unwrap_or(text.len());
+    let address = Address::parse(&text[..end]).ok()?;
+    let rest = text[end..].trim_start_matches(['>', '"']);
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let begins = match rest.chars().next() {
+        Some(':') => true,
+        None => indent(next) > indent(line) && !next.trim().is_empty(),
+        _ => status_in(rest).is_some() || rest.contains(ZOHO_CODE),
     };
-    addresses.map(report).collect()
-}
-
-/// The words about an address in a [`readable`] text: the rest of the line after the address, and the lines up to the next
-/// empty one.
-pub(crate) fn words_about(address: &Address, text: &str) -> Option<String> {
-    let lines: Vec<&str> = text.lines().collect();
-    let starts = lines.iter().enumerate().filter_map(|(at, line)| Some((at, after_address(line, address)?)));
-    let mut found = starts.filter_map(|(at, first)| {
-        let more = lines[at + 1..].iter().take_while(|line| !line.trim().is_empty());
-        let words: Vec<&str> = std::iter::once(first).chain(more.copied()).collect();
-        let words = bounded(&words.join("\n"));
-        (!words.is_empty()).then_some(words)
-    });
-    found.next()
+    begins.then(|| (address, rest.trim_start_matches([':', ' '])))
 }
 
 /// The rest of a line that begins with the address.
 fn after_address<'a>(line: &'a str, address: &Address) -> Option<&'a str> {
-    let line = line.trim().trim_start_matches(['<', '*', '-', ' ']);
+    let line = line.trim().trim_start_matches(['<', '"', '*', '-', ' ']);
     let length = address.as_str().len();
     let is_there = line.get(..length)?.eq_ignore_ascii_case(address.as_str());
-    let rest = line.get(length..).filter(|_| is_there)?.trim_start_matches('>');
+    let rest = line.get(length..).filter(|_| is_there)?.trim_start_matches(['>', '"']);
     (rest.is_empty() || rest.starts_with([':', ' ', ','])).then(|| rest.trim_start_matches([':', ' ', ',']))
 }
 
-fn bounded(words: &str) -> String {
-    let mut end = words.len().min(WORDS_BYTES_MAX);
-    while !words.is_char_boundary(end) {
-        end -= 1;
-    }
-    words[..end].trim().to_owned()
+/// The recipient of a bounce of DragonFly's mail agent. It writes one message for each, with a sentence in place of a list.
+fn of_dragonfly(text: &str) -> Option<(Address, String)> {
+    text.trim_start().starts_with("This is the DragonFly Mail Agent").then_some(())?;
+    let (_, rest) = text.split_once("delivering your mail to <")?;
+    let (address, words) = rest.split_once('>')?;
+    Some((address_in_cell(address)?, words.trim_start_matches('.').trim().to_owned()))
 }
 
 #[cfg(test)]
@@ -113,8 +180,12 @@ mod tests {
     #[test]
     fn words_are_those_after_the_address() {
         let check = |text: &str, expected: Option<&str>| {
-            let address = Address::parse("joe@example.com").unwrap();
-            assert_eq!(words_about(&address, head(text)).as_deref(), expected, "{text}");
+            let message = format!("A: b\n\n{text}");
+            let (text, _) = readable(&Entity::read(message.as_bytes()));
+            let known =
+                ["joe@example.com", "ann@example.com"].map(|address| Address::parse(address).unwrap());
+            let found = sections(&text, &known).into_iter().find(|(address, _)| *address == known[0]);
+            assert_eq!(found.map(|(_, words)| words).as_deref(), expected, "{text}");
         };
         check("<joe@example.com>: 550 no such user\n\nmore", Some("550 no such user"));
         check(
@@ -122,9 +193,16 @@ mod tests {
             Some("host said:\n    550 no"),
         );
         check("<ann@example.com>: 550 a\n\n<joe@example.com>: 550 b", Some("550 b"));
+        check("joe@example.com: 550 a\nann@example.com: 550 b", Some("550 a"));
+        check("ann@example.com: 550 b\njoe@example.com: 550 a", Some("550 a"));
+        check(
+            "  joe@example.com\n    a\n    joe@example.com: b\n  ann@example.com\n    c",
+            Some("a\n    joe@example.com: b"),
+        );
         check("joe@example.com.au: 550 no", None);
-        check("joe@example.com", None);
+        check("joe@example.com", Some(""));
         check("--- copy\nx\n---\njoe@example.com: 550 no", None);
+        check("-----\njoe@example.com: 550 no", Some("550 no"));
         check("write to joe@example.com: 550 no", None);
     }
 }

@@ -149,11 +149,11 @@ impl From<io::Error> for LearnError {
 /// The receiver of events, with the counts so far.
 pub(crate) struct Learner<'a> {
     pub tally: Tally,
-    now: u64,
+    pub now: u64,
     on_event: &'a mut dyn FnMut(Event),
 }
 
-/// Reads a file: one message, an mbox, or an export as CSV, compressed or not. Each event goes to `on_event`, in the order of the
+/// Reads a file: one message, an mbox, or an export as CSV or JSON, compressed or not. Each event goes to `on_event`, in the order of the
 /// file. `now` is in seconds since 1970.
 ///
 /// # Errors
@@ -174,6 +174,11 @@ pub fn read(input: Box<dyn Read>, now: u64, on_event: &mut dyn FnMut(Event)) -> 
         Form::Mailbox => learner.on_mailbox(input)?,
         Form::Message => learner.on_single_message(input)?,
         Form::Export => export::read(input, &mut learner)?,
+        Form::Json => export::read_json(input, &mut learner)?,
+        Form::Foreign(name) => {
+            let remedy = "give messages, an mbox, or an export as CSV or JSON";
+            return Err(LearnError::NothingFound(format!("it is {name}, which cannot be read: {remedy}")));
+        }
     }
     let tally = learner.tally;
     if tally.is_recognised() { Ok(tally) } else { Err(LearnError::NothingFound(nothing_found(&tally))) }
@@ -197,14 +202,50 @@ enum Form {
     Message,
     Mailbox,
     Export,
+    Json,
+    /// A form that is known by its name only.
+    Foreign(&'static str),
 }
+
+/// The beginnings of files in other forms. Letters are in lower case.
+const FOREIGN: [(&[u8], &str); 14] = [
+    (b"pk\x03\x04", "a ZIP archive or an Excel file"),
+    (b"<?xml", "XML"),
+    (b"<!doctype html", "HTML"),
+    (b"<html", "HTML"),
+    (b"%pdf", "PDF"),
+    (b"par1", "Parquet"),
+    (b"obj\x01", "Avro"),
+    (b"\xd0\xcf\x11\xe0", "a file of Outlook or Excel"),
+    (b"!bdn", "an Outlook data file"),
+    (b"\xff\xfe", "text in UTF-16"),
+    (b"\xfe\xff", "text in UTF-16"),
+    (b"sqlite format 3", "an SQLite database"),
+    (b"bzh", "compressed with bzip2"),
+    (b"\xfd7zxz", "compressed with xz"),
+];
 
 impl Form {
     fn of(head: &[u8]) -> Form {
         if head.is_empty() {
             return Form::Empty;
         }
+        let lower = head[..head.len().min(20)].to_ascii_lowercase();
+        if let Some((_, name)) = FOREIGN.iter().find(|(start, _)| lower.starts_with(start)) {
+            return Form::Foreign(name);
+        }
         let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let mut marks = head.iter().filter(|byte| !byte.is_ascii_whitespace());
+        match (marks.next(), marks.next()) {
+            (Some(b'{'), _) | (Some(b'['), Some(b'{' | b'[' | b']')) => return Form::Json,
+            _ => {}
+        }
+        if [&b" postfix/"[..], b" sendmail[", b" opendmarc["]
+            .iter()
+            .any(|name| memchr::memmem::find(first, name).is_some())
+        {
+            return Form::Foreign("the log of a mail server");
+        }
         if is_separator(first) {
             return Form::Mailbox;
         }
@@ -253,11 +294,11 @@ impl Learner<'_> {
             self.tally.complaints += 1;
             return;
         }
-        let report = match message.is("multipart/report") {
-            true => report::read(&message),
-            false => notice::read(&message),
-        };
-        match report {
+        // OpenSMTPD puts its report into a `multipart/mixed`, which other messages are too.
+        let has_report =
+            message.is("multipart/report") || (message.is("multipart/mixed") && message.is_from_server());
+        let report = if has_report { report::read(&message) } else { None };
+        match report.or_else(|| notice::read(&message)) {
             Some(report) => self.on_report(&report),
             None => self.tally.other_messages += 1,
         }
@@ -265,8 +306,7 @@ impl Learner<'_> {
 
     fn on_report(&mut self, report: &Report) {
         self.tally.reports += 1;
-        let reverse_path = report.reverse_path.as_ref().map_or("", Address::as_str);
-        let sender = Sender { reverse_path, host: &report.reporter };
+        let sender = Sender { addresses: &report.ours, host: &report.reporter };
         if report.recipients.is_empty() {
             self.tally.unreadable += 1;
         }
@@ -277,9 +317,16 @@ impl Learner<'_> {
 
     /// Counts what a report says about a recipient, and gives the event to the caller.
     pub fn on_recipient(&mut self, one: &RecipientReport, sender: Sender<'_>) {
+        if let Some((address, kind)) = self.kind(one, sender) {
+            self.give(&address, kind, one.at);
+        }
+    }
+
+    /// Counts what a report says about a recipient. `None`: it is no event to learn.
+    pub fn kind(&mut self, one: &RecipientReport, sender: Sender<'_>) -> Option<(Address, EventKind)> {
         let Some(address) = &one.recipient else {
             self.tally.unreadable += 1;
-            return;
+            return None;
         };
         let kind = match meaning(one, sender) {
             Meaning::Definite(bounce) => {
@@ -296,21 +343,22 @@ impl Learner<'_> {
             }
             Meaning::Delayed => {
                 self.tally.delayed += 1;
-                return;
+                return None;
             }
             Meaning::Passed => {
                 self.tally.passed += 1;
-                return;
+                return None;
             }
             Meaning::Unknown => {
                 self.tally.unreadable += 1;
-                return;
+                return None;
             }
         };
-        self.give(address, kind, one.at);
+        Some((address.clone(), kind))
     }
 
-    fn give(&mut self, address: &Address, kind: EventKind, at: Option<u64>) {
+    /// Gives an event to the caller, if it has a time and is not too old.
+    pub fn give(&mut self, address: &Address, kind: EventKind, at: Option<u64>) {
         let Some(at) = at else {
             self.tally.undated += 1;
             return;

@@ -2,6 +2,7 @@
 
 use crate::fields::{Field, Fields, after_type, date, status};
 use crate::mail::Entity;
+use crate::meaning::says_after_data;
 use crate::notice;
 use engine_proto::address::Address;
 use engine_proto::smtp::status::EnhancedCode;
@@ -39,6 +40,8 @@ pub(crate) struct RecipientReport {
     pub at: Option<u64>,
     /// A field that decides occurs twice.
     pub is_ambiguous: bool,
+    /// The refusal came after DATA, so the server had accepted the recipient.
+    pub is_after_data: bool,
 }
 
 /// A report with what it says about all its recipients.
@@ -47,8 +50,8 @@ pub(crate) struct Report {
     pub recipients: Vec<RecipientReport>,
     /// The host that made the report; empty if it is not known.
     pub reporter: String,
-    /// The address to which the report was sent: the reverse-path of the mail that failed.
-    pub reverse_path: Option<Address>,
+    /// The addresses that may be the reverse-path of the mail that failed.
+    pub ours: Vec<Address>,
 }
 
 /// Reads a report from its parts. `None`: no part is a delivery report.
@@ -57,8 +60,9 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
     let is_status =
         |part: &&Entity<'_>| part.is("message/delivery-status") || part.is("message/global-delivery-status");
     let content = parts.iter().find(is_status)?.content();
-    let mut report = Report { reverse_path: reverse_path(message), ..Report::default() };
-    let mut arrival = None;
+    let copy = parts.iter().find_map(Entity::copied_header).unwrap_or_default();
+    let mut report = Report::default();
+    let (mut arrival, mut sender) = (None, None);
     let mut rest = &content[..];
     for _ in 0..BLOCKS_MAX {
         let (block, after) = Fields::read(rest);
@@ -70,17 +74,36 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
             report.reporter = after_type(host).1.to_owned();
         }
         arrival = arrival.or_else(|| block.value("arrival-date").and_then(date));
+        let is_sender = |field: &&Field| field.name.starts_with("x-") && field.name.ends_with("-sender");
+        sender = sender
+            .or_else(|| block.iter().find(is_sender).map(|field| after_type(&field.value).1.to_owned()));
         add_groups(&mut report.recipients, block);
     }
-    let readable = || parts.iter().find(|part| part.is_text()).map(notice::readable);
-    complete(&mut report, readable, message.date().or(arrival));
+    report.ours = own_addresses(message, &copy, sender.as_deref());
+    let readable = parts.iter().find(|part| part.is_text()).map(|part| notice::readable(part).0);
+    complete(&mut report, &readable.unwrap_or_default(), message.date().or(arrival));
     name_recipient(&mut report, message);
     Some(report)
 }
 
-fn reverse_path(message: &Entity<'_>) -> Option<Address> {
-    let value = |name| message.header.value(name).and_then(address_in_cell);
-    value("x-original-to").or_else(|| value("delivered-to")).or_else(|| value("to"))
+/// The addresses that may be the reverse-path of the mail that failed: the sender that the report names, those in the header of the
+/// copy, and the address to which the report was sent.
+pub(crate) fn own_addresses(message: &Entity<'_>, copy: &Fields, sender: Option<&str>) -> Vec<Address> {
+    let values = [
+        sender,
+        copy.value("return-path"),
+        copy.value("from"),
+        message.header.value("x-original-to"),
+        message.header.value("delivered-to"),
+        message.header.value("to"),
+    ];
+    let mut ours: Vec<Address> = Vec::new();
+    for address in values.into_iter().flatten().filter_map(address_in_cell) {
+        if !ours.contains(&address) {
+            ours.push(address);
+        }
+    }
+    ours
 }
 
 /// Adds the recipients of a block. Some servers put no empty line between groups, so a second recipient begins a group.
@@ -124,6 +147,7 @@ fn of_group(group: &[Field]) -> Option<RecipientReport> {
         remote: value("remote-mta").map(|value| host(after_type(value).1)).unwrap_or_default(),
         at: value("last-attempt-date").and_then(date),
         is_ambiguous: ["action", "status", "diagnostic-code"].into_iter().any(is_repeated),
+        is_after_data: false,
     })
 }
 
@@ -178,21 +202,35 @@ fn action(value: &str) -> Option<Action> {
 }
 
 /// The name of a host, without the address that follows it in brackets.
-fn host(value: &str) -> String {
+pub(crate) fn host(value: &str) -> String {
     let end = value.find([' ', '[', '(', '\n']).unwrap_or(value.len());
     value[..end].trim_end_matches('.').to_owned()
 }
 
-/// Adds what only other parts of the message have: words about a failure, and the time.
-fn complete(report: &mut Report, readable: impl FnOnce() -> Option<String>, at: Option<u64>) {
-    let lacks_words = |one: &RecipientReport| one.action == Some(Action::Failed) && one.diagnostic.is_none();
-    let readable = report.recipients.iter().any(lacks_words).then(readable).flatten();
+/// Adds what only other parts of the message have: the time, words about a failure, and when the server refused.
+fn complete(report: &mut Report, text: &str, at: Option<u64>) {
+    let known: Vec<Address> = report.recipients.iter().filter_map(|one| one.recipient.clone()).collect();
+    let sections = if known.is_empty() { Vec::new() } else { notice::sections(text, &known) };
+    let transcript = transcript_is_after_data(text);
     for one in &mut report.recipients {
         one.at = one.at.or(at);
-        if let (true, Some(text), Some(address)) = (lacks_words(one), &readable, &one.recipient) {
-            one.diagnostic = notice::words_about(address, text);
+        let said = sections.iter().find(|(address, _)| Some(address) == one.recipient.as_ref());
+        let words = said.map_or("", |(_, words)| words);
+        one.is_after_data = transcript || says_after_data(words);
+        if one.action == Some(Action::Failed) && one.diagnostic.is_none() && !words.is_empty() {
+            one.diagnostic = Some(words.to_owned());
         }
     }
+}
+
+/// Whether the transcript of Sendmail shows a refusal after DATA. Sendmail sends RCPT and DATA together, so the refusal of a
+/// recipient also stands after `>>> DATA`. Then the refusal of DATA itself follows.
+fn transcript_is_after_data(text: &str) -> bool {
+    let Some((_, transcript)) = text.split_once("Transcript of session follows") else { return false };
+    transcript.split(">>> ").skip(1).any(|step| {
+        let refusals = step.lines().filter(|line| line.starts_with("<<< 5")).count();
+        step.starts_with(".\n") || (step.starts_with("DATA\n") && refusals == 1)
+    })
 }
 
 /// The recipient of a report without a name for it: Exim repeats it in the header.

@@ -1,6 +1,7 @@
 //! Samples of bounces with known meaning, and messages that are made to mislead.
 
 mod samples;
+mod servers;
 
 use crate::{Bounce, Cause, Event, EventKind, LearnError, Meaning, Tally, read};
 use samples::samples;
@@ -66,6 +67,18 @@ fn an_mbox_of_samples_gives_the_same_counts() {
     let tally = tally.unwrap();
     assert_eq!(tally, single);
     assert_eq!((tally.messages, tally.events()), (100, events.len() as u64));
+}
+
+/// A message with a text for people, a report (none if it is empty) and a copy of the mail.
+fn with_parts(header: &str, kind: &str, text: &str, status: &str, copy: &str) -> String {
+    let status = match status {
+        "" => String::new(),
+        status => format!("--b\nContent-Type: message/delivery-status\n\n{status}\n"),
+    };
+    format!(
+        "{header}Content-Type: multipart/{kind}; report-type=delivery-status; boundary=b\n\n--b\n\n{text}\n{status}--b\n\
+         Content-Type: message/rfc822\n\n{copy}\n--b--\n"
+    )
 }
 
 /// A report with these groups, and the text for people.

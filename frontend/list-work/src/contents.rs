@@ -123,7 +123,8 @@ impl Contents {
     pub fn open(&self, list: &List) -> Result<Option<ListSource>, SourceError> {
         let columns = Vec::from_iter(Some(list.column.clone()).filter(|column| !column.is_empty()));
         let limits = Some(limits(list));
-        let options = ReadOptions { columns: &columns, limits, ..ReadOptions::default() };
+        let options =
+            ReadOptions { columns: &columns, header: list.header, limits, ..ReadOptions::default() };
         let parts = || Parts::new(Arc::clone(&self.store), list);
         let is_spreadsheet = || {
             let (parts, failure) = parts();

@@ -100,6 +100,8 @@ impl Columns {
 pub(crate) struct Sample {
     pub records: Vec<ByteRecord>,
     pub encoding: Encoding,
+    /// Whether the first row is a header, if the user says it.
+    pub header: Option<bool>,
 }
 
 impl Sample {
@@ -117,7 +119,7 @@ impl Sample {
     }
 
     fn is_blank(&self, row: usize, column: usize) -> bool {
-        self.cell(row, column).is_empty() || self.text(row, column).is_empty()
+        matches!(self.cell(row, column), b"" | b"\\N") || self.text(row, column).is_empty()
     }
 
     /// Number of cells with a value.
@@ -203,6 +205,11 @@ fn is_one_line(sample: &Sample) -> bool {
     filled > 1 && (0..record.len()).filter(|&column| sample.has_address(0, column)).count() == filled
 }
 
+/// The header that the user says is there, or is not.
+fn given(sample: &Sample) -> Option<Header> {
+    sample.header.map(|is_there| Header { titles: 0, is_there })
+}
+
 /// The header, and the column of addresses by its name or content.
 fn found(sample: &Sample) -> Result<(Header, Vec<usize>), ListError> {
     let by_content = |from: usize| (0..sample.width()).find(|&column| sample.holds_addresses(from, column));
@@ -220,9 +227,12 @@ fn found(sample: &Sample) -> Result<(Header, Vec<usize>), ListError> {
         }
         return Err(no_address(sample));
     }
-    let from = usize::from(sample.records.len() > 1);
-    match by_content(from) {
-        Some(column) => Ok((header::by_content(sample, column), vec![column])),
+    let from = given(sample).map_or(usize::from(sample.records.len() > 1), Header::rows);
+    match by_content(from).or_else(|| by_content(0)) {
+        Some(column) => {
+            let header = given(sample).unwrap_or_else(|| header::by_content(sample, column));
+            Ok((header, vec![column]))
+        }
         None => Err(no_address(sample)),
     }
 }
@@ -234,7 +244,7 @@ fn named(sample: &Sample, wanted: &[String]) -> Result<(Header, Vec<usize>), Lis
         |name: &str| name.trim().parse().is_ok_and(|number| (1..=sample.width()).contains(&number));
     let names = wanted.iter().filter(|name| !is_number(name));
     let by_wanted = names.clone().find_map(|name| header::with_name(sample, name));
-    let header = by_wanted.or_else(|| header::by_names(sample).map(|(header, _)| header));
+    let header = by_wanted.or_else(|| header::by_names(sample).map(|(header, _)| header)).or(given(sample));
     let mut addresses: Vec<usize> = Vec::new();
     for name in wanted {
         let by_name = header.and_then(|header| header::column(sample, header, name));
@@ -280,7 +290,7 @@ pub(crate) fn option_name(sample: &Sample, columns: &Columns, column: usize) -> 
 pub(crate) fn left_out(sample: &Sample, chosen: &Columns) -> Vec<LeftOutColumn> {
     let from = chosen.titles + usize::from(chosen.has_header);
     let end = sample.records.len().min(from + LOOKED_AT);
-    let looked = Sample { records: sample.records[from.min(end)..end].to_vec(), encoding: sample.encoding };
+    let looked = Sample { records: sample.records[from.min(end)..end].to_vec(), ..*sample };
     let is_other = |column: &usize| {
         !chosen.addresses.contains(column)
             && chosen.earlier.binary_search(column).is_err()

@@ -62,4 +62,4 @@ pub fn address_in_cell(text: &str) -> Option<Address> {
 
 /// The number of the rule by which the addresses of a list are found: in which rows, and in which cells. A release that finds others
 /// has another number, since results of the earlier rule would be in other rows.
-pub const RULE: u32 = 2;
+pub const RULE: u32 = 3;

@@ -38,11 +38,17 @@ impl Marker {
         Marker { lists, columns: columns.to_vec(), domains: Vec::new(), row: Vec::new() }
     }
 
-    /// Marks a row. `domain` is the number of the domain in the summary.
-    pub fn mark(&mut self, address: Option<(&Address, u32)>, row: &[u8]) {
+    /// Marks a row. `domain` is the number of the domain in the summary. A row without an address may have a suggestion.
+    pub fn mark(&mut self, address: Option<(&Address, u32)>, suggestion: Option<&Address>, row: &[u8]) {
         self.row.clear();
         match address {
-            None => self.row.extend_from_slice(&[0; HEADER]),
+            None => {
+                let wanted = self.columns.contains(&ResultColumn::Suggestion);
+                let text = suggestion.filter(|_| wanted).map_or("", Address::as_str);
+                self.row.push(0);
+                self.row.extend_from_slice(&(text.len() as u16).to_le_bytes());
+                self.row.extend_from_slice(text.as_bytes());
+            }
             Some((address, domain)) => self.write(address, domain),
         }
         self.row.extend_from_slice(row);
@@ -83,7 +89,10 @@ impl DomainMarks {
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         DomainMarks {
             flags: flag(has(ResultColumn::Free) && lists.is_free(domain), IS_FREE)
-                | flag(has(ResultColumn::Disposable) && lists.is_disposable(domain), IS_DISPOSABLE),
+                | flag(
+                    has(ResultColumn::Disposable) && lists.listing(domain).settled().is_some(),
+                    IS_DISPOSABLE,
+                ),
             suggestion: match has(ResultColumn::Suggestion) {
                 true => lists.suggest(domain).map(|domain| domain.into()),
                 false => None,
@@ -125,15 +134,18 @@ mod tests {
             (u32::MAX, "ann@gmial.com", "ann@gmail.com", [false, false, false]),
         ] {
             let address = Address::parse(text).unwrap();
-            marker.mark(Some((&address, n)), b"row");
+            marker.mark(Some((&address, n)), None, b"row");
             let (results, row) = split(marker.row());
             assert_eq!((results.suggestion, row), (suggestion, &b"row"[..]), "{text}");
             assert_eq!([results.role, results.free], [Some(flags[0]), Some(flags[1])], "{text}");
             // The wrong name of a free provider may also be one of throw-away addresses.
             assert!(results.disposable == Some(flags[2]) || text.ends_with("gmial.com"), "{text}");
         }
-        marker.mark(None, b"row");
+        marker.mark(None, None, b"row");
         assert_eq!(split(marker.row()), (Results::default(), &b"row"[..]));
+        let suggestion = Address::parse("a@b.example").unwrap();
+        marker.mark(None, Some(&suggestion), b"row");
+        assert_eq!(split(marker.row()).0, Results { suggestion: "a@b.example", ..Results::default() });
         assert_eq!(split(b"x"), (Results::default(), &b"x"[..]));
     }
 }

@@ -123,7 +123,7 @@ impl RowCells {
         let mut rest = &*text;
         loop {
             let (cell, after) = endings.raw_cell(rest).ok_or_else(foreign)?;
-            cells.push((cells.len(), shape.encoding.text(&cell).into_owned()));
+            cells.push((cells.len(), shape.text(&cell).into_owned()));
             match after.strip_prefix(&[shape.delimiter()]) {
                 Some(next) => rest = next,
                 None => return Ok(()),

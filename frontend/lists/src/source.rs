@@ -2,12 +2,13 @@
 
 mod detect;
 mod endings;
+mod escapes;
 mod open;
 mod options;
 mod shape;
 mod unpack;
 
-use crate::address::in_cell;
+use crate::address::{CellAddress, in_cell};
 pub use crate::bounded::ROW_BYTES_MAX;
 use crate::bounded::{self, Bounded};
 use crate::json::{self, Object};
@@ -48,6 +49,8 @@ pub struct Row {
     pub prefix: Vec<u8>,
     /// The address, if its column holds one.
     pub address: Option<Address>,
+    /// The address that a cell without one perhaps means.
+    pub suggestion: Option<Address>,
     /// Whether the cell of the address is empty. A cell without an address may also have another text.
     pub is_blank: bool,
     /// Whether this is another address of the last row, from another column.
@@ -305,12 +308,13 @@ impl Source {
                 let is_nested = text.is_none() && object.is_nested(&self.shape.key);
                 self.notes.nested_values.add(is_nested, self.records);
                 row.is_blank = object.is_blank(&self.shape.key);
-                row.address = text.and_then(|text| self.noted(in_cell(&text)));
+                self.take(row, text.map(|text| in_cell(&text)).unwrap_or_default());
             }
             Format::Text => {
                 self.shape.values(std::iter::once(self.line.as_slice()), 1, &mut row.prefix);
                 row.is_blank = false;
-                row.address = self.noted(in_cell(&self.shape.encoding.text(&self.line)));
+                let found = in_cell(&self.shape.encoding.text(&self.line));
+                self.take(row, found);
             }
         }
         let is_undecoded = !self.shape.encoding.is_valid(&row.prefix);
@@ -351,15 +355,15 @@ impl Source {
 
     /// Takes the address from a column of the last record.
     fn take_cell(&mut self, row: &mut Row, column: usize) {
-        let text = self.shape.encoding.text(self.fields.get(column).unwrap_or_default());
+        let text = self.shape.text(self.fields.get(column).unwrap_or_default());
         row.is_blank = text.trim().is_empty();
         let found = in_cell(&text);
-        row.address = self.noted(found);
+        self.take(row, found);
     }
 
-    fn noted(&mut self, found: crate::address::CellAddress) -> Option<Address> {
+    fn take(&mut self, row: &mut Row, found: CellAddress) {
         self.notes.cells_with_more.add(found.has_more, self.records);
-        found.address
+        (row.address, row.suggestion) = (found.address, found.suggestion);
     }
 
     /// Reads the values or the line of the next row.

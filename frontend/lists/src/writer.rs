@@ -106,7 +106,7 @@ fn object_of(names: &[String], source: &Source, out: &mut Vec<u8>) {
     out.push(b'{');
     let mut write = |name: &str, value: &[u8]| {
         // A text can always be written as JSON.
-        for (text, end) in [(name, b':'), (&*source.shape().encoding.text(value), b',')] {
+        for (text, end) in [(name, b':'), (&*source.shape().text(value), b',')] {
             out.extend(serde_json::to_string(text).unwrap_or_default().bytes());
             out.push(end);
         }

@@ -59,13 +59,40 @@ fn value() -> impl Strategy<Value = String> {
     vec(piece, 0..5).prop_map(|pieces| pieces.concat())
 }
 
+/// What stands around an address, and whether the address is asked for.
+const AROUND: [(&str, bool); 14] = [
+    ("{}", true),
+    (" {}\t", true),
+    ("'{}", true),
+    ("\"{}\"", true),
+    ("<{}>", true),
+    ("«{}»", true),
+    ("\u{a0}{}\u{ad}", true),
+    ("Last, First <{}>", true),
+    ("mailto://{}?subject=x", true),
+    ("SMTP:{}", true),
+    ("[Name](mailto:{})", true),
+    ("<a href=\"mailto:{}\">Name</a>", true),
+    ("={}", false),
+    ("%20{}", false),
+];
+
+/// The address that is asked for in a cell.
+fn asked(cell: &str) -> Option<String> {
+    let (_, is_asked) = AROUND.iter().rfind(|(around, _)| {
+        let (before, behind) = around.split_once("{}").expect("a place");
+        cell.starts_with(before) && cell.ends_with(behind)
+    })?;
+    let (start, end) =
+        (cell.find("user").or(cell.find("first"))?, cell.find("@example.")? + "@example.com".len());
+    is_asked.then(|| cell[start..end].to_owned())
+}
+
 /// A row of any length, with an address if it is long enough.
 fn row() -> impl Strategy<Value = Vec<String>> {
-    (vec(value(), 0..WIDTH + 3), 0..1000u32, any::<bool>()).prop_map(|(mut row, number, has_address)| {
-        if let Some(cell) = row.get_mut(ADDRESS)
-            && has_address
-        {
-            *cell = format!("user{number}@example.com");
+    (vec(value(), 0..WIDTH + 3), 0..1000u32, 0..2 * AROUND.len()).prop_map(|(mut row, number, around)| {
+        if let Some((cell, (around, _))) = row.get_mut(ADDRESS).zip(AROUND.get(around)) {
+            *cell = around.replace("{}", &format!("user{number}@example.com"));
         }
         // Such a row is a blank line, or a value that another program would read otherwise.
         if row.len() < 2 {
@@ -150,7 +177,7 @@ fn check(form: Form, random: &[Vec<String>]) {
     let width = if form.is_long { WIDTH } else { all.iter().map(Vec::len).max().unwrap_or(WIDTH) };
 
     let expected: Vec<Option<String>> =
-        rows.iter().map(|row| row.get(ADDRESS).filter(|cell| cell.contains('@')).cloned()).collect();
+        rows.iter().map(|row| row.get(ADDRESS).and_then(|cell| asked(cell))).collect();
     assert_eq!(addresses, expected);
 
     let text = decoded(form, &output);

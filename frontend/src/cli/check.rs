@@ -484,6 +484,9 @@ fn print_detail(output: &mut impl Write, detail: &Detail) -> io::Result<()> {
     if let Some(line) = detail.evidence.as_ref().and_then(in_words) {
         writeln!(output, "    {line}")?;
     }
+    if !detail.disposable_sources.is_empty() {
+        writeln!(output, "    disposable by {}", detail.disposable_sources.join(", "))?;
+    }
     let Detail { grade: Some(grade), score: Some(score), dns: Some(dns), .. } = detail else {
         return writeln!(output, "    the DNS facts of the domain could not be read");
     };

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// The long help of the command.
 pub const ABOUT: &str = "\
-Learn from your own mail. The command reads bounces (delivery reports of RFC 3464, and the forms of qmail and Exim) as single messages \
-or as mbox, and the CSV exports of providers with bounces and deliveries. The files may be compressed.
+Learn from your own mail. The command reads bounces (delivery reports of RFC 3464, and the forms of qmail, Exim and others) as single \
+messages or as mbox, and the exports of providers with bounces and deliveries, as CSV or JSON. The files may be compressed.
 
 Later, `check` and `clean` use this as evidence if the mail servers do not show whether the mailbox exists: a definite bounce gives \
 `mailbox_not_found` or `mailbox_disabled` (rule own_bounce), and a delivery without a failure in five days gives `mailbox_exists` \
@@ -27,7 +27,7 @@ const EVENTS_BETWEEN_PRUNES: u64 = 500_000;
 /// The arguments of `mailprobe learn`.
 #[derive(clap::Args)]
 pub struct LearnArgs {
-    /// Files to read: messages, mbox, CSV; - for standard input
+    /// Files to read: messages, mbox, CSV, JSON; - for standard input
     #[arg(value_name = "FILE", required_unless_present_any = ["forget", "forget_all", "list"])]
     files: Vec<PathBuf>,
     /// Remove what is known of an address

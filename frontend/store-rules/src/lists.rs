@@ -6,6 +6,8 @@
 //! A list of format 6 has no [`ListMore`], and is checked row by row. It stays as it is until it expires, so that older nodes of a
 //! cluster can read it.
 
+mod texts;
+
 use crate::batches::{self, EndedBatch, PreparedBatch, PreparedKey};
 use crate::reason::{self, GIVEN_UP};
 use crate::row::{Fixed, Row, row};
@@ -18,17 +20,17 @@ use crate::tables::{
 use crate::txn::Txn;
 use crate::webhooks::list_event;
 use crate::write_error::{WriteError, refuse};
-use api::Noted;
 use std::collections::BTreeMap;
 use store::webhooks::EventKind;
 use store::{
     AccountId, Authority, BATCH_ROWS_MAX, BatchCreated, BatchError, BatchId, HoldError, ListId, StoreError,
 };
 use store::{
-    BatchOfList, FoundAddresses, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListProgress, ListRoom, ListState,
-    UnixMs, count_one, count_wait,
+    BatchOfList, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListProgress, ListRoom, ListState, UnixMs,
+    count_one, count_wait,
 };
 use store::{PartPut, UploadEnd};
+use texts::{join_column, join_why, split_column, split_why};
 use vault::{KeyClass, Place, Vault, VaultKey};
 
 /// The texts of a list. `why` has a line with the reason, and once the list is read, a second line with the place of the addresses, and
@@ -41,45 +43,6 @@ pub(crate) struct Texts {
     why: String,
 }
 
-/// The text `why` of a list.
-fn join_why(list: &List) -> String {
-    let Some(found) = &list.found else { return list.why.clone() };
-    let FoundAddresses { column, column_number, columns, sheet, sheet_number, sheets, .. } = found;
-    let (why, read_at, Noted { count, first_row }) = (&list.why, found.read_at, found.cells_with_more);
-    let others: String = found.others.iter().map(|other| format!("\t{other}")).collect();
-    let more = if count > 0 { format!("\n{count} {first_row}") } else { String::new() };
-    format!(
-        "{why}\n{read_at}\t{column_number}\t{columns}\t{sheet_number}\t{sheets}\t{sheet}\t{column}{others}{more}"
-    )
-}
-
-/// The inverse of [`join_why`].
-fn split_why(why: &str) -> (String, Option<FoundAddresses>) {
-    let (why, found) = why.split_once('\n').map_or((why, None), |(why, found)| (why, read_found(found)));
-    (why.to_owned(), found)
-}
-
-fn read_found(text: &str) -> Option<FoundAddresses> {
-    let (text, more) = text.split_once('\n').unwrap_or((text, "0 0"));
-    let (count, first_row) = more.split_once(' ')?;
-    let fields: Vec<&str> = text.split('\t').collect();
-    let [read_at, column_number, columns, sheet_number, sheets, sheet, column, ref others @ ..] = fields[..]
-    else {
-        return None;
-    };
-    Some(FoundAddresses {
-        column: column.to_owned(),
-        column_number: column_number.parse().ok()?,
-        columns: columns.parse().ok()?,
-        sheet: sheet.to_owned(),
-        sheet_number: sheet_number.parse().ok()?,
-        sheets: sheets.parse().ok()?,
-        read_at: read_at.parse().ok()?,
-        others: others.iter().map(|&other| other.to_owned()).collect(),
-        cells_with_more: Noted { count: count.parse().ok()?, first_row: first_row.parse().ok()? },
-    })
-}
-
 row!("lists", Texts { name, column, why });
 
 fn until(created_at: UnixMs) -> UnixMs {
@@ -89,7 +52,7 @@ fn until(created_at: UnixMs) -> UnixMs {
 /// Seals the texts of a list.
 pub(crate) fn seal(vault: &Vault, list: &List) -> Result<ListRow, StoreError> {
     let key = list_key(list.account, list.id);
-    let texts = Texts { name: list.name.clone(), column: list.column.clone(), why: join_why(list) };
+    let texts = Texts { name: list.name.clone(), column: join_column(list), why: join_why(list) };
     let sealing_key = vault.sealing_key(KeyClass::List, until(list.created_at))?;
     let List { created_at, state, bytes, rows, addresses, submitted, done, .. } = *list;
     let List { offset, mode, is_resumable, received_at, distinct, known, charged, rule, .. } = *list;
@@ -121,9 +84,22 @@ pub(crate) fn open(vault: &Vault, key: &[u8; 32], row: ListRow, now: UnixMs) -> 
     let ListRow { created_at, state, bytes, rows, addresses, submitted, done, more, .. } = row;
     let (account, id) = (AccountId::from_bytes(account), ListId::from_bytes(id));
     let list = List::new(id, account, created_at, name);
-    let (why, found) = split_why(&why);
-    let list =
-        List { state, column, why, found, bytes, rows, addresses, submitted, done, counts, causes, ..list };
+    let ((why, found), (column, header)) = (split_why(&why), split_column(&column));
+    let list = List {
+        state,
+        column,
+        header,
+        why,
+        found,
+        bytes,
+        rows,
+        addresses,
+        submitted,
+        done,
+        counts,
+        causes,
+        ..list
+    };
     Some(match more {
         Some(ListMore { mode, is_resumable, offset, received_at, distinct, known, charged, rule }) => {
             List { mode, is_resumable, offset, received_at, distinct, known, charged, rule, ..list }

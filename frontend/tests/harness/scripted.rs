@@ -14,7 +14,7 @@ use engine::config::{EngineConfig, SharedLists};
 use engine::proto::address::Domain;
 use engine::proto::facts::{DmarcPolicy, DnsFacts};
 use engine::proto::limits::REFUSALS_STEP;
-use engine::proto::lists::Lists;
+use engine::proto::lists::{Lists, MailService};
 use engine::proto::smtp::status::EnhancedCode;
 use engine::proto::verdict::{ObservedReply, Reason, Scope};
 use engine::{
@@ -277,7 +277,7 @@ impl EngineHandle for ScriptedLine {
             Some("outage") => Err(Outage::Unavailable),
             Some("absent") => Ok(MailHosts::Absent),
             Some("unknown") => Ok(MailHosts::Unknown),
-            _ => Ok(MailHosts::Seen),
+            _ => Ok(MailHosts::Seen(MailService::Unknown)),
         });
         Ok(pending)
     }
@@ -291,6 +291,7 @@ impl EngineHandle for ScriptedLine {
             Some("absent") => Ok(Some(DnsFacts::default())),
             _ => Ok(Some(DnsFacts {
                 provider: Some("google"),
+                service: MailService::OfFirms,
                 mx_hosts: vec!["mx1.example".into(), "mx2.example".into()],
                 spf: true,
                 dmarc_policy: Some(DmarcPolicy::Quarantine),

@@ -319,7 +319,10 @@ fn a_misspelt_parameter_is_refused_with_the_name_that_was_meant() {
     answer.assert_refused(400, "invalid_request");
     let issue = &answer.json()["detail"][0];
     assert_eq!((&issue["loc"], &issue["input"]), (&json!(["query"]), &json!("colum")));
-    assert_eq!((&issue["type"], &issue["ctx"]["expected"]), (&json!("enum"), &json!(["name", "column"])));
+    assert_eq!(
+        (&issue["type"], &issue["ctx"]["expected"]),
+        (&json!("enum"), &json!(["name", "column", "header"]))
+    );
     assert_eq!(issue["msg"], "unknown parameter; did you mean `column`?");
     let lists = server.get(&server.live, "/v1/lists").json();
     assert_eq!(lists["lists"], json!([]));

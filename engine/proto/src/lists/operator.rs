@@ -1,9 +1,9 @@
 //! The lists of the operator, which add to the built-in lists. A domain that the operator allows counts neither as disposable nor
 //! as a typing mistake, whatever the other lists say.
 
-use super::{ListFault, SpamTraps, canonical_domain, lines};
+use super::{ListFault, Listing, MailService, SpamTraps, canonical_domain, lines};
 use crate::limits::LOCAL_PART_BYTES_MAX;
-use crate::typo::{self, ByLetter};
+use crate::typo::{self, ByLetter, Typo};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
@@ -62,12 +62,14 @@ impl Lists {
         self.traps.matches(local, domain)
     }
 
-    /// Whether the domain or one above it belongs to a throw-away provider. The domains that the operator allows, and their
-    /// subdomains, never do.
-    pub fn is_disposable(&self, domain: &str) -> bool {
-        match covers(&self.allowed, domain) {
-            true => false,
-            false => covers(&self.disposable, domain) || super::is_disposable(domain),
+    /// What the lists say about the domain and those above it. A domain that the operator allows is never disposable.
+    pub fn listing(&self, domain: &str) -> Listing {
+        if covers(&self.allowed, domain) {
+            Listing::Allowed
+        } else if covers(&self.disposable, domain) {
+            Listing::Operator
+        } else {
+            Listing::built_in(domain)
         }
     }
 
@@ -83,8 +85,14 @@ impl Lists {
 
     /// The domain that was probably meant, if `domain` looks like a typing mistake.
     pub fn suggest(&self, domain: &str) -> Option<Cow<'static, str>> {
+        self.typo(domain).map(|typo| typo.meant)
+    }
+
+    /// The typing mistake that `domain` looks like.
+    pub fn typo(&self, domain: &str) -> Option<Typo> {
         let is_right = |domain: &str| self.is_free(domain) || covers(&self.allowed, domain);
-        typo::suggest(domain, &self.typo_targets, is_right, |domain| self.is_disposable(domain))
+        let is_disposable = |domain: &str| self.listing(domain).at(MailService::Unknown).is_some();
+        typo::suggest(domain, &self.typo_targets, is_right, is_disposable)
     }
 }
 
@@ -145,6 +153,12 @@ fn covers(entries: &HashSet<Box<str>>, domain: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Lists {
+        fn is_disposable(&self, domain: &str) -> bool {
+            self.listing(domain).at(MailService::Unknown).is_some()
+        }
+    }
 
     fn lists(files: &[(ListKind, &str)]) -> Lists {
         let mut lists = Lists::default();

@@ -6,11 +6,12 @@
 //! but none of `BARRIERS`. The phrases of a section "says ..." are predicates such as "does not exist": [`super::subject`] finds
 //! their subjects and raises the signals.
 
+use super::clause::clause;
 use super::subject::{Claim, Predicate, resolve};
-use super::translate::{WordHasher, meanings};
-use super::words::{APART, CANONICAL, MAILBOX, Words, canonical};
+use super::translate::WordHasher;
+use super::words::{APART, MAILBOX, Words, canonical};
 use memchr::memmem::Finder;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::LazyLock;
 
@@ -109,7 +110,7 @@ signals! {
     Fullness,
     /// A host does not exist.
     SomeHost = "some-host",
-    /// The text has words that mailprobe does not know.
+    /// The text has words that neither a phrase about the mailbox nor the section "known" has.
     Foreign,
     /// The text names our reverse-path, name or network.
     UsNamed,
@@ -163,8 +164,27 @@ const CLAIMS: [(&str, Claim); 8] = [
     ("says unverified", Claim::Unverified),
 ];
 
-/// With at least this number of unknown words, a text counts as not understood.
-const FOREIGN_WORDS_MIN: usize = 1;
+/// Signals whose phrases an enhanced code may explain. In a text with other words, the code proves nothing: the words may mean
+/// something else ([`Foreign`]).
+const EXPLAINED: Signals = Signals::of(&[
+    NoMailbox,
+    ProviderUnknown,
+    Unavailable,
+    Rejected,
+    DisabledMailbox,
+    DisabledBare,
+    FullMailbox,
+    NoSpace,
+    NoDomain,
+    SomeHost,
+    NotNow,
+]);
+
+/// The claims whose words an enhanced code may explain, one bit for each [`Claim`].
+const STATES: u8 = 1 << Claim::Missing as u8
+    | 1 << Claim::Unknown as u8
+    | 1 << Claim::Disabled as u8
+    | 1 << Claim::Full as u8;
 
 /// The phrases, section by section. Their order does not matter: every phrase in a text raises its signal.
 const PHRASES: &str = include_str!("../../data/phrases.txt");
@@ -187,9 +207,6 @@ struct Index {
     barriers: u32,
     /// Every whole word of a phrase, and every word of [`BARRIERS`], with its number.
     numbers: HashMap<Box<str>, u32, BuildHasherDefault<WordHasher>>,
-    /// The words of phrases that end in `*`, without the `*`.
-    prefixes: HashSet<Box<str>, BuildHasherDefault<WordHasher>>,
-    prefix_bytes_max: usize,
     /// The nodes of the tree, with the root first.
     nodes: Vec<Node>,
     /// Parts of links and host names, each with its signal.
@@ -203,6 +220,8 @@ struct Node {
     signals: Signals,
     /// The claims of the predicates that end at this node, one bit for each [`Claim`].
     claims: u8,
+    /// Whether a phrase of the section "known" ends at this node.
+    known: bool,
     /// The child nodes by the numbers of the next words, in ascending order.
     exact: Vec<(u32, usize)>,
     /// The child nodes by the beginnings of the next words, in ascending order.
@@ -216,10 +235,6 @@ const NO_NUMBER: u32 = u32::MAX;
 
 static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(entries()));
 
-/// All canonical words that the dictionaries can produce.
-static KNOWN: LazyLock<HashSet<&'static str, BuildHasherDefault<WordHasher>>> =
-    LazyLock::new(|| meanings().chain(CANONICAL.values().copied()).chain([APART]).collect());
-
 impl Index {
     fn new(entries: impl Iterator<Item = (&'static str, &'static str)>) -> Index {
         let barriers = [APART].into_iter().chain(BARRIERS.split(' ')).zip(0..);
@@ -227,8 +242,6 @@ impl Index {
         let mut index = Index {
             barriers: numbers.len() as u32,
             numbers,
-            prefixes: HashSet::default(),
-            prefix_bytes_max: 0,
             nodes: vec![Node::default()],
             links: Vec::new(),
         };
@@ -247,8 +260,7 @@ impl Index {
         match (claim, signal_of(section)) {
             (Some(claim), _) => self.nodes[end].claims |= 1 << claim as u8,
             (None, Some(signal)) => self.nodes[end].signals.raise(signal),
-            // The words of the section "known" get numbers, so that they do not count as unknown words, but they raise no signal.
-            (None, None) => {}
+            (None, None) => self.nodes[end].known |= section == "known",
         }
     }
 
@@ -269,8 +281,6 @@ impl Index {
                 }
             }
             Part::Prefix(prefix) => {
-                self.prefix_bytes_max = self.prefix_bytes_max.max(prefix.len());
-                self.prefixes.insert(prefix.clone());
                 let prefixes = &mut self.nodes[node].prefixes;
                 match prefixes.binary_search_by(|(known, _)| known.cmp(&prefix)) {
                     Ok(at) => prefixes[at].1,
@@ -291,16 +301,27 @@ impl Index {
     fn signals(&self, words: &Words) -> Signals {
         let number = |at| self.numbers.get(words.word(at)).copied().unwrap_or(NO_NUMBER);
         let reading = Reading { index: self, words, numbers: (0..words.len()).map(number).collect() };
-        let (mut signals, mut predicates) = (Signals::default(), Vec::new());
+        let (clause, mut said) = (clause(words), Said::default());
+        let in_clause = |at: usize| clause.as_ref().is_some_and(|clause| clause.range.contains(&at));
         for at in (0..words.len()).filter(|at| !is_owner(words, *at)) {
-            let mut said = Said { start: at, signals: &mut signals, predicates: &mut predicates };
-            reading.go_on(0, at, &mut said);
+            said.start = at;
+            if in_clause(at) {
+                said.understood |= word_bit(at);
+            } else {
+                reading.go_on(0, at, 0, &mut said);
+            }
         }
+        let Said { mut signals, predicates, understood, .. } = said;
         if predicates.iter().any(|predicate| predicate.claim == Claim::Full) {
             signals.raise(Fullness);
         }
-        resolve(words, &predicates, &mut signals);
-        if reading.foreign_words() >= FOREIGN_WORDS_MIN {
+        if clause.as_ref().is_some_and(|clause| clause.ours) {
+            signals.raise(OurName);
+        }
+        resolve(words, &predicates, clause.as_ref(), &mut signals);
+        let of_domain = signals.any_of(Signals::of(&[NoDomain, SomeDomain]));
+        let is_foreign = |word: &str| is_telling(word) && !(of_domain && word == "domain");
+        if (0..words.len()).any(|at| understood & word_bit(at) == 0 && is_foreign(words.word(at))) {
             signals.raise(Foreign);
         }
         for (signal, part) in &self.links {
@@ -319,46 +340,50 @@ struct Reading<'a> {
     numbers: Vec<u32>,
 }
 
-/// Whether the word is a mailbox that owns something, as in "the domain of the mailbox". Such a text is about what the mailbox
-/// owns, so no phrase begins at this word.
+/// Whether the word is a mailbox that owns something, as in "the domain of the mailbox", or begins "remote server said". Such a text
+/// is about what the mailbox owns, or about what the other server said, so no phrase begins at this word.
 fn is_owner(words: &Words, at: usize) -> bool {
+    if words.word(at) == "remote" {
+        return ["said", "says", "returned", "responded", "replied"].contains(&words.word(at + 2));
+    }
     let before = |back: usize| at.checked_sub(back).map_or("", |at| words.word(at));
     let owned = if before(1) == "of" { before(2) } else { before(1) };
     words.word(at) == MAILBOX && ["domain", "server", "database", "system", "disk"].contains(&owned)
 }
 
 /// The results for a text so far, and the beginning of the current phrase.
-struct Said<'a> {
+#[derive(Default)]
+struct Said {
     /// The index of the first word of the current phrase.
     start: usize,
-    signals: &'a mut Signals,
-    predicates: &'a mut Vec<Predicate>,
+    signals: Signals,
+    predicates: Vec<Predicate>,
+    /// The words of phrases that an enhanced code may explain, one bit for each word ([`word_bit`]).
+    understood: u128,
+}
+
+/// The bit of a word in [`Said::understood`]. No server's text has a word 128 that matters, so these have none.
+fn word_bit(at: usize) -> u128 {
+    u32::try_from(at).map_or(0, |at| 1_u128.checked_shl(at).unwrap_or(0))
+}
+
+/// Whether a word may change what a text says. Words with characters other than letters do not, nor do ASCII words of one or two
+/// letters.
+fn is_telling(word: &str) -> bool {
+    word != MAILBOX
+        && word.chars().nth(if word.is_ascii() { 2 } else { 0 }).is_some()
+        && word.chars().all(char::is_alphabetic)
 }
 
 impl Reading<'_> {
-    /// The number of words that are in no phrase and in no dictionary, up to [`FOREIGN_WORDS_MIN`]. Words with characters other
-    /// than letters do not count, nor do ASCII words of one or two letters.
-    fn foreign_words(&self) -> usize {
-        let is_foreign = |at: &usize| {
-            let word = self.words.word(*at);
-            self.numbers[*at] == NO_NUMBER
-                && word.chars().nth(if word.is_ascii() { 2 } else { 0 }).is_some()
-                && word.chars().all(char::is_alphabetic)
-                && !KNOWN.contains(word)
-                && !(2..=word.len().min(self.index.prefix_bytes_max))
-                    .any(|end| word.get(..end).is_some_and(|start| self.index.prefixes.contains(start)))
-        };
-        (0..self.words.len()).filter(is_foreign).take(FOREIGN_WORDS_MIN).count()
-    }
-
     /// Whether a comma or a colon separates two of the words from `start` up to, but not including, `end`.
     fn is_parted(&self, start: usize, end: usize) -> bool {
         self.words.breaks.iter().any(|at| (start + 1..end).contains(&(*at as usize)))
     }
 
-    /// Continues a match: the words before `at` have led to `node`. Raises the signals of the phrases that end at `node`, and of
-    /// the longer phrases that the words from `at` on match too.
-    fn go_on(&self, node: usize, at: usize, said: &mut Said<'_>) {
+    /// Continues a match: the words before `at` have led to `node`, and `matched` has those of them that are not in a gap. Raises the
+    /// signals of the phrases that end at `node`, and of the longer phrases that the words from `at` on match too.
+    fn go_on(&self, node: usize, at: usize, matched: u128, said: &mut Said) {
         let node = &self.index.nodes[node];
         let already = said.signals.any_of(Signals::of(&[SenderRefused]));
         said.signals.0 |= node.signals.0;
@@ -369,9 +394,13 @@ impl Reading<'_> {
         for (_, claim) in CLAIMS.iter().filter(|(_, claim)| node.claims & (1 << *claim as u8) != 0) {
             said.predicates.push(Predicate { claim: *claim, start: said.start, end: at });
         }
+        if node.known || node.claims & STATES != 0 || node.signals.any_of(EXPLAINED) {
+            said.understood |= matched;
+        }
         let Some(&number) = self.numbers.get(at) else { return };
+        let with = matched | word_bit(at);
         if let Ok(found) = node.exact.binary_search_by_key(&number, |&(word, _)| word) {
-            self.go_on(node.exact[found].1, at + 1, said);
+            self.go_on(node.exact[found].1, at + 1, with, said);
         }
         let word = self.words.word(at);
         let initial = word.as_bytes().first();
@@ -379,7 +408,7 @@ impl Reading<'_> {
         let alike =
             node.prefixes[from..].iter().take_while(|(prefix, _)| prefix.as_bytes().first() == initial);
         for (_, next) in alike.filter(|(prefix, _)| word.starts_with(&**prefix)) {
-            self.go_on(*next, at + 1, said);
+            self.go_on(*next, at + 1, with, said);
         }
         let Some(gap) = node.gap else { return };
         let is_barrier = |at: usize| self.numbers.get(at).is_none_or(|&number| number < self.index.barriers);
@@ -387,7 +416,7 @@ impl Reading<'_> {
             if skipped > 0 && is_barrier(at + skipped - 1) {
                 return;
             }
-            self.go_on(gap, at + skipped, said);
+            self.go_on(gap, at + skipped, matched, said);
         }
     }
 }

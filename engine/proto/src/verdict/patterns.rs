@@ -75,7 +75,7 @@ enum Code {
 
 /// Permanent codes about a command, its parameters, authentication, encryption or the whole host, and never about one mailbox (RFC
 /// 5321 4.2.2, RFC 4954 6, RFC 7504).
-const ABOUT_COMMANDS: &[u16] = &[500, 502, 503, 504, 521, 523, 530, 534, 535, 538, 555, 556];
+const ABOUT_COMMANDS: &[u16] = &[502, 503, 504, 521, 523, 530, 534, 535, 538, 555, 556];
 
 /// The highest detail of an enhanced code. A range from 0 to `ALL` covers a whole subject.
 const ALL: u16 = 999;
@@ -369,7 +369,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("host-takes-no-mail", DomainDead, Host, "R").at(At::Early).code(Of(&[521, 556])),
     Rule::new("domain-dead", DomainDead, Site, "S W")
         .says(&[NoDomain])
-        .unless(&[SenderWord, Conduct, Uncertain, NotServed]),
+        .unless(&[SenderWord, Conduct, Uncertain, NotServed, NoMailbox]),
     // If the text does not say which host or domain it means, the code shows that it means the recipient's.
     Rule::new("domain-word", DomainDead, Site, "S R")
         .status(&[(1, 2, 2), (4, 4, 4)])
@@ -413,11 +413,11 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("uncertain-5.1.1", Unclear, Recipient, "W")
         .code(PermanentBut(ABOUT_COMMANDS))
         .status(&[(1, 1, 1)])
-        .says(&[Foreign, UsNamed, ServerNamed, MailOnly]),
+        .says(&[Foreign, UsNamed, ServerNamed, MailOnly, NoSpace]),
     Rule::new("uncertain-status", Unclear, Recipient, "W")
         .code(PermanentBut(ABOUT_COMMANDS))
         .status(&[(1, 0, 6), (1, 10, 10), (2, 0, ALL), (4, 4, 4), (7, 13, 13)])
-        .says(&[Foreign, UsNamed, MailOnly]),
+        .says(&[Foreign, UsNamed, MailOnly, NoSpace]),
     Rule::new("status-temporarily", Temporary, Recipient, "W")
         .code(Permanent)
         .status(&[(1, 0, ALL), (2, 0, ALL)])
@@ -441,12 +441,13 @@ pub(super) const RULES: &[Rule] = &[
         .status(&[(1, 2, 2), (4, 4, 4)]),
     Rule::new("disabled-status", Disabled, Recipient, "R")
         .code(PermanentBut(ABOUT_COMMANDS))
-        .status(&[(2, 1, 1), (7, 13, 13)]),
-    Rule::new("disabled-code", Disabled, Recipient, "R").code(Of(&[525])),
+        .status(&[(2, 1, 1), (7, 13, 13)])
+        .unless(&[Rejected]),
+    Rule::new("disabled-code", Disabled, Recipient, "R").code(Of(&[525])).unless(&[Foreign]),
     Rule::new("host-takes-no-mail-or-not-now", Temporary, Host, "R")
         .code(Of(&[521, 556]))
         .status(&[(3, 2, 2)]),
-    Rule::new("domain-code", DomainDead, Site, "R").code(Of(&[521, 556])),
+    Rule::new("domain-code", DomainDead, Site, "R").code(Of(&[521, 556])).unless(&[Foreign]),
     Rule::new("rejected-address-status", NotFound, Recipient, "S")
         .code(Of(&[550, 551, 553, 554]))
         .status(&[(1, 0, 0), (1, 4, 4), (2, 0, 0)])

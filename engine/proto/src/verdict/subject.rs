@@ -3,6 +3,7 @@
 //! "Does not exist" is about a mailbox only if its subject is a mailbox. So a predicate raises no signal by itself: the words and
 //! echoes around it decide which signal it raises. (An echo is a name or address that the server repeats: see `echo.rs`.)
 
+use super::clause::Clause;
 use super::echo::Echo;
 use super::lexicon::{Signal, Signals};
 use super::words::{APART, MAILBOX, Mark, Words};
@@ -93,7 +94,7 @@ impl Subject {
 
 fn party(word: &str) -> Option<Party> {
     Some(match word {
-        MAILBOX => Party::Mailbox,
+        MAILBOX | "person" => Party::Mailbox,
         "sender" | "originator" => Party::Sender,
         "your" | "helo" | "ehlo" | "ip" | "client" | "hostname" | "network" | "greeting" | "sending"
         | "connecting" => Party::OurName,
@@ -120,27 +121,50 @@ fn party_of_echo(echo: Echo) -> Party {
 }
 
 /// Finds the subject of each predicate of a text, and raises the signal that the subject and the predicate give together.
-pub(super) fn resolve(words: &Words, predicates: &[Predicate], signals: &mut Signals) {
-    let subjects = subjects(words);
+pub(super) fn resolve(
+    words: &Words,
+    predicates: &[Predicate],
+    clause: Option<&Clause>,
+    signals: &mut Signals,
+) {
+    let subjects = subjects(words, clause);
     raise_named(words, &subjects, signals);
     // In Postfix's "Recipient address rejected:", the word "rejected" is no predicate.
     let framed = |predicate: &&Predicate| predicate.start > 0 && is_frame(words, predicate.start - 1);
     for predicate in predicates.iter().filter(|predicate| !framed(predicate)) {
         let subject = subject_of(predicate, &subjects, words);
-        let near =
-            subject.is_some_and(|subject| subject.end == predicate.start || subject.start == predicate.end);
+        let near = subject.is_some_and(|subject| is_near(words, predicate, subject));
         let party = match subject.map(|subject| subject.party) {
             // In "this server does not handle the domain", the subject is the server, but the claim is about the domain.
             Some(_) if predicate.claim == Claim::Unserved => {
                 subjects.iter().map(|subject| subject.party).find(|party| party.is_domain())
             }
+            // "You are not known to this user."
+            _ if predicate.start > 0 && words.word(predicate.start - 1) == "you" => Some(Party::OurName),
             Some(Party::Domain) if names_recipient(&subjects) => Some(Party::RecipientDomain),
             other => other,
         };
+        // Only a mailbox has a storage limit that is exceeded.
+        let exceeded = |word: &str| word.starts_with("exceed");
+        let said = |is_meant: &dyn Fn(&str) -> bool| {
+            (predicate.start..predicate.end).any(|at| is_meant(words.word(at)))
+        };
+        let is_limit =
+            subjects.is_empty() && predicate.claim == Claim::Full && said(&|word| word == "storage");
+        let party = party.or((is_limit && said(&exceeded)).then_some(Party::Mailbox));
         if let Some(signal) = signal_of(predicate.claim, party, near) {
             signals.raise(signal);
         }
     }
+}
+
+/// Whether a predicate says something of the subject beside it. "Blocked: user policy" and "blocked user entry" do not: there the
+/// mailbox belongs to what follows.
+fn is_near(words: &Words, predicate: &Predicate, subject: Subject) -> bool {
+    let broken = |at: usize| words.breaks.contains(&(at as u32));
+    let ends = |at: usize| broken(at) || matches!(words.word(at), "" | APART);
+    (subject.end == predicate.start && !broken(predicate.start))
+        || (subject.start == predicate.end && !broken(predicate.end) && ends(subject.end))
 }
 
 /// Raises the signals that subjects raise even without a predicate.
@@ -170,13 +194,46 @@ fn raise_named(words: &Words, subjects: &[Subject], signals: &mut Signals) {
     }
 }
 
-/// Whether the text says "no account" or the like directly before the address: "No account bob@example.com".
+/// Whether the text says "no account" or the like directly before the address ("No account bob@example.com"), or that there is no
+/// mailbox of this name, in any order of the words.
 fn names_nobody(words: &Words) -> bool {
+    let (mut said, mut of_other) = (0, false);
+    for at in 0..words.len() {
+        if words.breaks.contains(&(at as u32)) {
+            (said, of_other) = (0, false);
+        }
+        match naming(words, at) {
+            Some(part) => said |= part,
+            None => (said, of_other) = (0, party(words.word(at)).is_some()),
+        }
+        if said == NO | MAILBOXES | NAMED && !of_other {
+            return true;
+        }
+    }
     let addressed = |at: usize| {
         let is_other = |mark: &Mark| matches!(mark.echo, Echo::Recipient | Echo::Other);
         words.marks.iter().any(|mark| mark.at as usize == at && is_other(mark))
     };
     (1..words.len()).any(|at| words.word(at) == MAILBOX && words.word(at - 1) == "no" && addressed(at + 1))
+}
+
+/// The parts of "there is no mailbox of this name".
+const NO: u8 = 1;
+const MAILBOXES: u8 = 2;
+const NAMED: u8 = 4;
+
+/// The part that a word has in "there is no mailbox of this name": 0 if it has none and may stand there, `None` if it may not.
+fn naming(words: &Words, at: usize) -> Option<u8> {
+    Some(match words.word(at) {
+        "no" | "not" => NO,
+        "nobody" => NO | MAILBOXES,
+        MAILBOX | "person" | "one" | "anybody" | "anyone" | "email" => MAILBOXES,
+        "such" | "name" | "named" | "called" => NAMED,
+        "of" | "by" | "with" | "under" | "in" | "on" | "at" | "here" | "there" | "exist" | "exists"
+        | "found" | "known" | "know" | "present" | "registered" | "our" | "we" | "ma" | "local" | "valid"
+        | "active" | "any" | "message" | "com" => 0,
+        _ => return None,
+    })
 }
 
 /// Whether the text names the mailbox or its domain, and has no word for us. In such a text, "the domain" is that of the mailbox.
@@ -218,18 +275,27 @@ fn signal_of(claim: Claim, party: Option<Party>, near: bool) -> Option<Signal> {
     })
 }
 
-/// The subject of a predicate. The first of these that exists: the party directly before the predicate, the party directly after it
-/// ("unknown sender"), the last party before it in the sentence, the first party after it in the sentence, an echo.
+/// The subject of a predicate. The first of these that exists: the party within it ("quota of the mailbox exceeded"), the party
+/// directly before it, the party directly after it ("unknown sender"), the last party before it in the sentence, the first party after it in the sentence, an echo.
 fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Option<Subject> {
     let parted = |from: usize, to: usize| (from..to).any(|at| words.word(at) == APART);
+    // A message is neither missing nor disabled nor full if a mailbox is named before: "the user your message is for does not exist".
+    let is_of_message = |subject: &&Subject| {
+        subject.party == Party::Message
+            && matches!(predicate.claim, Claim::Missing | Claim::Disabled | Claim::Full)
+    };
+    let has_mailbox =
+        subjects.iter().any(|subject| subject.party == Party::Mailbox && subject.end <= predicate.start);
     // An echo of an address or of us is the subject only if nothing else names a subject.
-    let named = || subjects.iter().filter(|subject| subject.is_named());
+    let named =
+        || subjects.iter().filter(|subject| subject.is_named() && !(has_mailbox && is_of_message(subject)));
     let last = named()
         .rfind(|subject| subject.end <= predicate.start)
         .filter(|subject| !parted(subject.end, predicate.start));
     let next = named()
         .find(|subject| subject.start >= predicate.end)
         .filter(|subject| !parted(predicate.end, subject.start));
+    let inside = named().find(|subject| predicate.start <= subject.start && subject.end <= predicate.end);
     let broken = |at: usize| words.breaks.contains(&(at as u32));
     let adjective = next.filter(|next| next.start == predicate.end && !broken(predicate.end));
     let adjacent = last.filter(|last| last.end == predicate.start && !broken(predicate.start));
@@ -241,17 +307,22 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
         .filter(|echo| echo.party == Party::OurEcho && predicate.claim == Claim::Missing)
         .or_else(|| echoes().rfind(|echo| echo.end <= predicate.start))
         .or_else(|| echoes().next());
-    adjacent.or(adjective).or(last).or(next).or(addressed).copied()
+    inside.or(adjacent).or(adjective).or(last).or(next).or(addressed).copied()
 }
 
-fn subjects(words: &Words) -> Vec<Subject> {
+fn subjects(words: &Words, clause: Option<&Clause>) -> Vec<Subject> {
     let mut found: Vec<Subject> = Vec::new();
     let mut marks = words.marks.iter().peekable();
     for at in 0..=words.len() {
         while let Some(Mark { echo, .. }) = marks.next_if(|mark| mark.at as usize <= at) {
             add(&mut found, words, Subject::new(party_of_echo(*echo), at, at));
         }
-        if is_from(words, at) {
+        if let Some(clause) = clause.filter(|clause| clause.range.contains(&at)) {
+            // "The domain that you are sending to" is that of the mailbox.
+            if let Some(last) = found.last_mut().filter(|last| last.party == Party::Domain && !clause.ours) {
+                last.party = Party::RecipientDomain;
+            }
+        } else if is_from(words, at) {
             add(&mut found, words, Subject::new(Party::Sender, at - 1, at + 1));
         } else if is_frame(words, at) {
             found.push(Subject::new(Party::Address, at, at));

@@ -319,3 +319,37 @@ fn a_wrong_enhanced_code_makes_no_statement_where_the_words_tell() {
     }
     assert_none(&wrong);
 }
+
+/// Policy replies: a cause beside a frame, with every invented code and every echo.
+#[test]
+fn no_invented_code_makes_a_policy_reply_definite() {
+    let of_us = "AUTH|Authentication|Login|SASL login|Domain|HELO domain|Host|Hostname|Reverse DNS|PTR|rDNS entry|IP|Client|Relay|\
+                 TLS|Certificate|Handshake|SPF|DKIM signature|DMARC alignment|Sender domain|Envelope|Header|Attachment|Payload|\
+                 Reputation|Country|Network|Connection|Session|Protocol|License|Firewall|Access|Trust level|Captcha|Challenge|\
+                 Greeting|Anti-spam check|Content scan|Postage|Token|Credential|Permission|Traffic|Signature|Origin|Gateway";
+    let failed = "FAILED|must resolve|required|mismatch|not trusted|check failed|missing|is not acceptable|violation|forged|\
+                  too low|timed out|has no record|untrusted|not whitelisted|unverified|rejected|denied|blocked|not permitted";
+    let frames = "{}|User rejected: {}|<carol@rcpt-domain.com>: Recipient address rejected: {}|Rejected - {}|mail refused, {}|\
+                  Transaction failed ({})|{}. Contact your administrator|Error: {}, see https://help.example.org/550";
+    let echoes =
+        ["", " <carol@rcpt-domain.com>", " check@mail-probe.net", " [198.51.100.77]", " <other@example.com>"];
+    let statuses = "5.1.1 5.1.0 5.1.2 5.1.3 5.1.4 5.1.6 5.1.10 5.2.0 5.2.1 5.2.2 5.2.4 5.4.4 5.7.13 5.0.0";
+    let row = Row::new(["POL", "", "mx.example.org"], Stage::Rcpt, "550 no", String::new());
+    let (frames, mut replies, mut wrong) = (Vec::from_iter(frames.split('|')), 0, Vec::new());
+    for (subject, cause) in of_us.split('|').flat_map(|of| failed.split('|').map(move |failed| (of, failed)))
+    {
+        replies += 1;
+        for (at, status) in statuses.split(' ').enumerate() {
+            for (frame, echo) in [("{}", at), (frames[(replies + at) % frames.len()], replies)] {
+                let text = frame.replace("{}", &format!("{subject} {cause}"));
+                let text = format!("{status} {text}{}", echoes[echo % echoes.len()]);
+                let reason = row.reason_told(&text);
+                if reason != Reason::Unverifiable {
+                    wrong.push(format!("{}: {text}", reason.as_str()));
+                }
+            }
+        }
+    }
+    assert!(replies >= 500, "{replies} replies");
+    assert_none(&wrong);
+}

@@ -110,11 +110,6 @@ pub(super) fn exact() -> impl Iterator<Item = (&'static str, &'static str)> {
     DICTIONARY.exact.iter().map(|(form, meaning)| (*form, *meaning))
 }
 
-/// The English words of all meanings.
-pub(super) fn meanings() -> impl Iterator<Item = &'static str> {
-    entries(WORDS).flat_map(|(meaning, _)| meaning.split_ascii_whitespace())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,6 +27,8 @@ pub(super) struct Words {
     text: String,
     /// The end of each word in `text`. A word begins where the word before it ends.
     ends: Vec<u32>,
+    /// The last word, as it was spelled, if it is one of those in [`Spelled`].
+    spelled: Spelled,
     /// Whether a sentence has ended or a bracket has been opened since the last word.
     apart: bool,
     /// Host names and links, lower case, separated by spaces.
@@ -35,6 +37,17 @@ pub(super) struct Words {
     pub(super) marks: Vec<Mark>,
     /// The index of each word after a comma or a colon.
     pub(super) breaks: Vec<u32>,
+}
+
+/// A word whose canonical form says too little before the next word.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+enum Spelled {
+    #[default]
+    Other,
+    /// "Recipient": a "recipient limit" counts the recipients of a message, and says nothing about a mailbox.
+    Recipient,
+    /// "Du": the Danish "du sender" is "you send", and not "of the sender".
+    Du,
 }
 
 /// The place of an echo in a text.
@@ -79,6 +92,9 @@ impl Words {
     }
 
     fn push_chunk(&mut self, chunk: &str, parties: &Parties<'_>, after_relay: bool) {
+        if matches!(chunk, "-" | "--" | "\u{2013}" | "\u{2014}") {
+            return self.breaks.push(self.ends.len() as u32);
+        }
         let bare = chunk.trim_start_matches(|c: char| !c.is_alphanumeric());
         if ["http:", "https:", "www.", "mailto:"].iter().any(|scheme| bare.starts_with(scheme)) {
             self.push_link(bare);
@@ -173,6 +189,22 @@ impl Words {
 
     /// Pushes the canonical words for a word as it is spelled, or the word itself if no list has it.
     fn push(&mut self, spelled: &str) {
+        let now = match spelled {
+            "recipient" | "recipients" => Spelled::Recipient,
+            "du" => Spelled::Du,
+            _ => Spelled::Other,
+        };
+        match (std::mem::replace(&mut self.spelled, now), spelled) {
+            (Spelled::Recipient, "limit" | "limits") if self.ends_with(MAILBOX) => {
+                self.pop();
+                return ["too", "many", MAILBOX].iter().for_each(|word| self.push_canonical(word));
+            }
+            (Spelled::Du, "sender") if self.ends_with("of") => {
+                self.pop();
+                return ["you", "send"].iter().for_each(|word| self.push_canonical(word));
+            }
+            _ => {}
+        }
         match VOCABULARY.get(spelled).copied().or_else(|| meaning(spelled)) {
             Some(meaning) => meaning.split_ascii_whitespace().for_each(|word| self.push_canonical(word)),
             None => self.push_canonical(spelled),
@@ -202,6 +234,11 @@ impl Words {
             // The address of a network or of a sender is not the mailbox that mailprobe asked about.
             (before, MAILBOX) if is_of_another(before) => return,
             (MAILBOX, "ip" | "sender") => word,
+            // "Caixa de correio": a mailbox for mail is a mailbox.
+            ("of", "message" | "mail") if self.len() > 1 && self.word(self.len() - 2) == MAILBOX => {
+                return self.pop();
+            }
+            ("of", "of") => return,
             ("of", "ip" | "sender") if self.len() > 1 && self.word(self.len() - 2) == MAILBOX => {
                 self.pop();
                 word
@@ -456,10 +493,10 @@ fn without_accent(c: char) -> &'static str {
         'ё' => "е",
         'è'..='ë' | 'ē' | 'ę' | 'ě' => "e",
         'ì'..='ï' | 'ī' | 'ı' => "i",
-        'ł' => "l",
+        'ł' | 'ľ' | 'ĺ' => "l",
         'ñ' | 'ń' | 'ň' => "n",
         'ò'..='ö' | 'ø' | 'ő' => "o",
-        'ř' => "r",
+        'ř' | 'ŕ' => "r",
         'ś' | 'š' | 'ş' | 'ș' => "s",
         'ť' | 'ț' => "t",
         'ß' => "ss",

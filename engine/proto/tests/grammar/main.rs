@@ -22,7 +22,7 @@ const RIGHT_MIN: usize = 9_850;
 /// Most replies that may end definite and wrong: of all, and of those held out.
 const WRONG_MAX: (usize, usize) = (0, 0);
 
-/// Replies in words that the lexicon does not have.
+/// Replies in words that the lexicon does not have. A sentence with a word that became known is left out.
 const UNHEARD: usize = 500;
 
 macro_rules! languages {
@@ -32,7 +32,8 @@ macro_rules! languages {
 }
 
 fn all_combinations() -> Vec<Combination> {
-    let files = languages!("": "en" "de" "fr" "es" "it" "pt" "nl" "sv" "da" "pl" "ru" "cs" "tr" "ja" "zh");
+    let files =
+        languages!("": "en" "de" "fr" "es" "it" "pt" "nl" "sv" "da" "pl" "ru" "cs" "tr" "ja" "zh" "hu");
     files.into_iter().flat_map(|(language, text)| combinations(language, text)).collect()
 }
 
@@ -188,19 +189,21 @@ fn replies_by_grammar_are_told() {
 fn words_that_nobody_wrote_down_end_in_nothing_definite_and_wrong() {
     let files = languages!("unheard/": "en" "de" "fr" "fi" "hu" "ro" "el" "id");
     let known = known_words();
-    let mut heard = Vec::new();
+    let is_heard = |line: &&str| {
+        let words = line.split(|c: char| !c.is_alphabetic()).filter(|word| word.chars().count() > 3);
+        words.map(str::to_lowercase).any(|word| known.contains(&word))
+    };
+    let (mut all, mut heard) = (Vec::new(), 0);
     for (language, text) in files {
-        let sentences = text.lines().skip_while(|line| !line.starts_with("predicate "));
-        for sentence in sentences.filter(|line| !line.starts_with("predicate ")) {
-            let words = sentence.split(|c: char| !c.is_alphabetic()).filter(|word| word.chars().count() > 3);
-            heard.extend(
-                words.filter(|word| known.contains(&word.to_lowercase())).map(|word| (language, word)),
-            );
-        }
+        let (subjects, said) = text.split_once("\npredicate ").expect(language);
+        let lines: Vec<&str> = said.lines().collect();
+        let unheard: Vec<&str> =
+            lines.iter().copied().filter(|line| line.contains(": ") || !is_heard(line)).collect();
+        heard += lines.len() - unheard.len();
+        let text = format!("{subjects}\npredicate {}", unheard.join("\n"));
+        all.extend(combinations(language, text.leak()));
     }
-    assert!(heard.is_empty(), "these words are known: {heard:?}");
-    let all: Vec<Combination> =
-        files.into_iter().flat_map(|(language, text)| combinations(language, text)).collect();
+    assert!(heard <= UNHEARD / 50, "{heard} sentences have words that are known now");
     let made = draw(&all, UNHEARD, seed());
     let (sum, parts) = score(&made, true);
     println!("unheard words: {} right, {} definite and wrong of {}", sum.right, sum.wrong, sum.all);

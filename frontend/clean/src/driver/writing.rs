@@ -205,7 +205,7 @@ impl Run<'_> {
     /// Adds to the row what the lists say about its address, if it has further columns.
     fn mark(&mut self, address: Option<(&engine::proto::address::Address, u32)>) {
         if let Some(marker) = &mut self.marker {
-            marker.mark(address, &self.row.prefix);
+            marker.mark(address, self.row.suggestion.as_ref(), &self.row.prefix);
         }
     }
 

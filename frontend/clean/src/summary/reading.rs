@@ -11,8 +11,11 @@ pub struct Reading {
     format: &'static str,
     encoding: &'static str,
     separator: Option<char>,
+    quotes: Option<&'static str>,
     /// The columns of addresses, from 1.
     columns: Vec<usize>,
+    /// The row that is the header, from 1.
+    header_row: Option<usize>,
     notes: Notes,
 }
 
@@ -30,7 +33,9 @@ impl Reading {
             format,
             encoding: shape.encoding.name(),
             separator,
+            quotes: separator.map(|_| shape.quotes()),
             columns: shape.input_columns().iter().map(|column| column + 1).collect(),
+            header_row: shape.header_row(),
             notes: source.notes(),
         }
     }
@@ -52,7 +57,9 @@ impl Reading {
             "format": self.format,
             "encoding": self.encoding,
             "separator": self.separator,
+            "quotes": self.quotes,
             "columns": self.columns,
+            "header_row": self.header_row,
             "undecoded_rows": self.notes.undecoded_rows.count,
             "cells_with_more": self.notes.cells_with_more.count,
             "long_rows": self.notes.long_rows.count,

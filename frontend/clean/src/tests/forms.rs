@@ -184,7 +184,7 @@ fn the_summary_says_how_the_list_was_read() {
     let said = desk.run().unwrap().to_string();
     assert!(
         said.ends_with(
-            "\nread as CSV, separated by `|`, in windows-1252, addresses in column 2 (E-Mail)\n  \
+            "\nread as CSV, separated by `|`, in windows-1252, addresses in column 2 (E-Mail), header in row 1\n  \
              1 cell has several addresses; only the first one is checked (row 2)\n"
         ),
         "{said}"
@@ -193,9 +193,9 @@ fn the_summary_says_how_the_list_was_read() {
     assert_eq!(
         json["input"],
         serde_json::json!({
-            "description": "CSV, separated by `|`, in windows-1252, addresses in column 2 (E-Mail)",
-            "format": "csv", "encoding": "windows-1252", "separator": "|", "columns": [2],
-            "undecoded_rows": 0, "cells_with_more": 1, "long_rows": 0, "nested_values": 0
+            "description": "CSV, separated by `|`, in windows-1252, addresses in column 2 (E-Mail), header in row 1",
+            "format": "csv", "encoding": "windows-1252", "separator": "|", "quotes": "doubled", "columns": [2],
+            "header_row": 1, "undecoded_rows": 0, "cells_with_more": 1, "long_rows": 0, "nested_values": 0
         })
     );
 }
@@ -221,7 +221,9 @@ fn a_spreadsheet_becomes_csv() {
     desk.args.sheet = Some("Versteckt".into());
     let said = desk.run().unwrap().to_string();
     assert!(
-        said.ends_with("\nread as spreadsheet (xlsx), sheet Versteckt, addresses in column 1 (Email)\n"),
+        said.ends_with(
+            "\nread as spreadsheet (xlsx), sheet Versteckt, addresses in column 1 (Email), header in row 1\n"
+        ),
         "{said}"
     );
     assert_eq!(unread(&desk), [""; 0], "the user has chosen");

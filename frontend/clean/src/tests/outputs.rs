@@ -392,7 +392,9 @@ fn the_summary_names_the_files() {
     let name = desk.path("out.deliverable.csv").display().to_string();
     assert!(said.contains(&format!("\nwrote {name} (2 rows)\n")), "{said}");
     assert!(
-        said.contains("\nread as CSV, separated by `,`, in UTF-8, addresses in column 2 (email)\n"),
+        said.contains(
+            "\nread as CSV, separated by `,`, in UTF-8, addresses in column 2 (email), header in row 1\n"
+        ),
         "{said}"
     );
     let json = desk.json("summary.json");

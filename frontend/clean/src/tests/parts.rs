@@ -178,7 +178,7 @@ fn the_file_of_a_part_has_a_title_and_then_its_list() {
     desk.part(0, 1).unwrap();
     assert_eq!(
         String::from_utf8(desk.read("out.part-0-of-1")).unwrap(),
-        "{\"part_rule\":2,\"part\":0,\"parts\":1,\"fast\":false,\"format\":\"csv\",\"column\":\"1\",\"list_bytes\":46}\n\
+        "{\"part_rule\":3,\"part\":0,\"parts\":1,\"fast\":false,\"format\":\"csv\",\"column\":\"1\",\"list_bytes\":46}\n\
          \u{feff}email;n;deliverable;reason\r\na@x.com;1;false;mailbox_not_found\r\n\
          b@y.com;2;false;mailbox_not_found\r\nnonsense;3;false;invalid_syntax\r\n"
     );

@@ -111,6 +111,12 @@ pub async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem
                     label for="column" { "Address column" }
                     input #column name="column" autocomplete="off" maxlength="200" aria-describedby="column-hint";
                     p.hint #column-hint { "The name of the column, or its number, starting at 1. If this field is empty, the column is found by its name or content." }
+                    label for="header" { "Header" }
+                    select #header name="header" {
+                        option value="" { "found by its content" }
+                        option value="yes" { "the first row is a header" }
+                        option value="no" { "no header: the first row is checked too" }
+                    }
                     label for="file" { "File" }
                     input #file name="file" type="file" required accept=".csv,.tsv,.txt,.jsonl,.xlsx,.ods,.gz,.zst,text/csv,text/plain" aria-describedby="file-hint";
                     p.hint #file-hint { "CSV, a spreadsheet (xlsx or ods), JSON lines or one address per line, compressed or not, at most " (mib) " MiB. You see the cost before the check starts." }

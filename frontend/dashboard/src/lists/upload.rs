@@ -54,7 +54,7 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
         return Err(too_long(bytes_max));
     }
     let mut body = Multipart::new(incoming, &kind)?;
-    let (token, column, file) = fields(&mut body).await?;
+    let (token, column, header, file) = fields(&mut body).await?;
     let form = Form::parse(format!("{TOKEN}={token}").as_bytes()).map_err(|_| malformed())?;
     guard::token(&visit.head, Access::SignedIn, visit.signed_in.as_ref(), &form)?;
     if file.is_empty() {
@@ -66,6 +66,7 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     let name = file.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
     let list = List {
         column: column.trim().to_owned(),
+        header,
         bytes: most,
         ..List::new(ListId::new(now, bits), account, now, name)
     };
@@ -118,15 +119,22 @@ fn refused(made: ListMade) -> Result<Option<(u16, &'static str)>, Problem> {
 
 const STORE_FULL: &str = "There is no space for another list now. Try again later, or upload a smaller list.";
 
-/// Reads the token, the column and the name of the file. The content of the file comes next.
-async fn fields(body: &mut Multipart) -> Result<(String, String, String), Problem> {
-    let (mut token, mut column) = (String::new(), String::new());
+/// Reads the token, the column, whether there is a header, and the name of the file. The content of the file comes next.
+async fn fields(body: &mut Multipart) -> Result<(String, String, Option<bool>, String), Problem> {
+    let (mut token, mut column, mut header) = (String::new(), String::new(), None);
     for _ in 0..FIELDS_MAX {
         let Some(part) = body.part().await? else { return Err(malformed()) };
         match part.name.as_str() {
             TOKEN => token = body.field().await?,
             "column" => column = body.field().await?,
-            "file" => return Ok((token, column, part.file)),
+            "header" => {
+                header = match body.field().await?.trim() {
+                    "yes" => Some(true),
+                    "no" => Some(false),
+                    _ => None,
+                };
+            }
+            "file" => return Ok((token, column, header, part.file)),
             _ => drop(body.field().await?),
         }
     }
@@ -393,8 +401,9 @@ mod tests {
     fn parts_come_in_pieces_of_any_size() {
         for size in 1..BODY.len() {
             let mut body = multipart(BODY, size);
-            let (token, column, file) = now(fields(&mut body)).ok().unwrap();
+            let (token, column, header, file) = now(fields(&mut body)).ok().unwrap();
             assert_eq!((token.as_str(), column.as_str(), file.as_str()), ("token", "", "a\"b.csv"), "{size}");
+            assert_eq!(header, None);
             let mut content = Vec::new();
             while let Some(piece) = now(body.piece()).ok().unwrap() {
                 content.extend(piece);

@@ -11,14 +11,14 @@ pub(super) struct Sample {
 }
 
 /// A refusal with its true meaning, as a line of `testdata/refusals.txt`.
-struct Refusal {
-    meaning: Meaning,
-    status: &'static str,
-    host: &'static str,
-    reply: String,
+pub(super) struct Refusal {
+    pub meaning: Meaning,
+    pub status: &'static str,
+    pub host: &'static str,
+    pub reply: String,
 }
 
-fn refusals() -> Vec<Refusal> {
+pub(super) fn refusals() -> Vec<Refusal> {
     let lines = include_str!("../../testdata/refusals.txt").lines();
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(refusal).collect()
 }
@@ -132,17 +132,22 @@ fn suppressed(address: &str) -> String {
 }
 
 fn failure(server: Server, refusal: &Refusal, address: &str) -> String {
+    group(&format!("{server:?}"), refusal, address)
+}
+
+/// The group of a recipient in the report of a server.
+pub(super) fn group(server: &str, refusal: &Refusal, address: &str) -> String {
     let Refusal { status, host, .. } = refusal;
     let reply = refusal.reply.replace("{}", address);
     // How the lines of a reply are folded differs.
     let folded = match server {
-        Postfix | Exim | Domino => reply.replace('\n', "\n    "),
-        Gmail | Haraka => reply.replace('\n', "\n "),
+        "Postfix" | "Exim" | "Domino" => reply.replace('\n', "\n    "),
+        "Gmail" | "Haraka" => reply.replace('\n', "\n "),
         _ => reply.replace('\n', " "),
     };
     let sections = include_str!("../../testdata/servers.txt").split("== ").skip(1);
     let mut groups = sections.map(|section| section.split_once('\n').unwrap());
-    let (_, group) = groups.find(|(name, _)| *name == format!("{server:?}")).unwrap();
+    let (_, group) = groups.find(|(name, _)| *name == server).unwrap();
     let values = [
         ("{address}", address),
         // Original recipients are in the form of RFC 3461 4.

@@ -19,10 +19,10 @@ pub(super) struct Reading {
 enum ReadingStage {
     /// The list is not open yet.
     Opening,
-    Rows(Box<ListSource>, Row, Addresses),
+    Rows(Box<ListSource>, Row, Box<Addresses>),
     /// A list of an earlier version, in which duplicates do not matter.
     RowsOnly(Box<ListSource>, Row, u64),
-    Indexing(Indexing),
+    Indexing(Box<Indexing>),
     /// A stage has failed, and the list must be read again.
     Failed,
 }
@@ -85,7 +85,7 @@ impl Reading {
                 match list.by_row {
                     true => ReadingStage::RowsOnly(source, row, 0),
                     false => {
-                        let addresses = Addresses::new(self.files.clone()).map_err(failed)?;
+                        let addresses = Box::new(Addresses::new(self.files.clone()).map_err(failed)?);
                         ReadingStage::Rows(source, row, addresses)
                     }
                 }
@@ -100,7 +100,7 @@ impl Reading {
                 })?;
                 self.found.cells_with_more = source.notes().cells_with_more;
                 match ended {
-                    true => ReadingStage::Indexing(addresses.finish(store, list).map_err(failed)?),
+                    true => ReadingStage::Indexing(Box::new(addresses.finish(store, list).map_err(failed)?)),
                     false => ReadingStage::Rows(source, row, addresses),
                 }
             }

@@ -62,7 +62,8 @@ fn in_row(sample: &Sample, row: usize, wanted: &str) -> Option<usize> {
 /// The rows that may be a header: each row before it is a title.
 fn candidates(sample: &Sample) -> impl Iterator<Item = usize> {
     let mut only_titles = true;
-    (0..sample.records.len().min(TITLES_MAX + 1)).take_while(move |&row| {
+    let most = if sample.header == Some(false) { 0 } else { TITLES_MAX + 1 };
+    (0..sample.records.len().min(most)).take_while(move |&row| {
         let is_candidate = only_titles;
         only_titles &= is_title(sample, row);
         is_candidate
@@ -83,7 +84,8 @@ fn is_title(sample: &Sample, row: usize) -> bool {
 /// The header of a list whose column of addresses was found: it has no at sign in this column, and a later row has.
 pub(super) fn by_content(sample: &Sample, column: usize) -> Header {
     let has_at = |row: usize| sample.cell(row, column).contains(&b'@');
-    (0..sample.records.len()).find(|&row| has_at(row)).map_or(Header::NONE, |first| before(sample, first))
+    let first = (0..sample.records.len()).find(|&row| has_at(row));
+    first.map_or(Header::NONE, |first| before(sample, first, &[column]))
 }
 
 /// The header of a list whose columns of addresses the user gave by number: it has no at sign in these columns and no address at all,
@@ -94,23 +96,59 @@ pub(super) fn by_numbers(sample: &Sample, given: &[usize]) -> Header {
             || (0..sample.records[row].len()).any(|column| sample.has_address(row, column))
     };
     match (0..sample.records.len()).find(|&row| is_data(row)) {
-        Some(first) => before(sample, first),
+        Some(first) => before(sample, first, given),
         None => candidates(sample)
             .find(|&row| is_surely_header(sample, row))
             .map_or(Header::NONE, |titles| Header { titles, is_there: true }),
     }
 }
 
-/// The header before the first row that has an address.
-fn before(sample: &Sample, first: usize) -> Header {
+/// The header before the first row that has an address in these columns.
+fn before(sample: &Sample, first: usize, columns: &[usize]) -> Header {
     let titles = (0..first.min(TITLES_MAX)).take_while(|&row| is_title(sample, row)).count();
+    let is_header = |row: usize| !is_row(sample, row, columns);
     match titles {
         _ if first == 0 => Header::NONE,
-        0 => Header { titles: 0, is_there: true },
         _ if titles == first => Header { titles, is_there: false },
-        _ if looks_like_names(sample, titles) => Header { titles, is_there: true },
-        _ => Header { titles: 0, is_there: true },
+        1.. if looks_like_names(sample, titles) && is_header(titles) => Header { titles, is_there: true },
+        _ => Header { titles: 0, is_there: is_header(0) },
     }
+}
+
+/// Whether a row without an address has the values of a row of the list: nothing or a mark for "none" where addresses are, a telephone number or
+/// a date, or numbers, or a value that the column also has in a later row.
+fn is_row(sample: &Sample, row: usize, columns: &[usize]) -> bool {
+    const NONE: [&str; 14] = [
+        "na", "none", "null", "nil", "nan", "n", "unknown", "empty", "keine", "ka", "aucun", "ninguno",
+        "nessuno", "brak",
+    ];
+    let is_none = |&column: &usize| {
+        let name = names::normal(&sample.text(row, column));
+        !sample.is_blank(row, column) && name.is_empty() || NONE.contains(&name.as_str())
+    };
+    let is_number = |row: usize, column: usize, digits: usize| {
+        let text = sample.text(row, column);
+        let has_digits = text.chars().filter(char::is_ascii_digit).count() >= digits;
+        has_digits && !text.chars().any(char::is_alphabetic)
+    };
+    let filled =
+        |column: usize| (row + 1..sample.records.len()).filter(move |&below| !sample.is_blank(below, column));
+    let is_alike = |column: usize| {
+        let rows = filled(column).count();
+        is_number(row, column, 1)
+            && rows > 0
+            && filled(column).filter(|&below| is_number(below, column, 1)).count() * 2 >= rows
+    };
+    let is_repeated = |column: usize| {
+        let text = sample.text(row, column);
+        !text.is_empty() && filled(column).any(|below| sample.text(below, column) == text)
+    };
+    let has_no_name =
+        columns.iter().all(|&column| sample.is_blank(row, column)) && !is_surely_header(sample, row);
+    has_no_name
+        || columns.iter().any(is_none)
+        || (0..sample.records[row].len())
+            .any(|column| is_number(row, column, 6) || is_alike(column) || is_repeated(column))
 }
 
 /// Whether most columns have a text in this row that could be a name.

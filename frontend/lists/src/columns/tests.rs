@@ -1,8 +1,13 @@
 use super::*;
 
 fn sample(text: &str) -> Sample {
+    let (header, text) = match text.split_once(": ") {
+        Some(("header", text)) => (Some(true), text),
+        Some(("no header", text)) => (Some(false), text),
+        _ => (None, text),
+    };
     let records = text.lines().map(|line| ByteRecord::from(line.split(',').collect::<Vec<_>>())).collect();
-    Sample { records, encoding: Encoding::utf_8(false) }
+    Sample { records, encoding: Encoding::utf_8(false), header }
 }
 
 /// All that is found in a list, as `testdata/columns.txt` shows it.
@@ -59,6 +64,6 @@ fn columns_are_found_as_the_table_says() {
 
 #[test]
 fn an_empty_list_is_one() {
-    let empty = Sample { records: Vec::new(), encoding: Encoding::utf_8(false) };
+    let empty = sample("");
     assert_eq!(find(&empty, &[], &[]), Ok(Columns::single()));
 }

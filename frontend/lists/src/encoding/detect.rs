@@ -6,9 +6,6 @@ use std::collections::HashMap;
 
 /// Escape sequences of ISO-2022-JP, in which other characters contain the bytes of separators.
 const JAPANESE_ESCAPES: [&[u8]; 3] = [b"\x1b$B", b"\x1b$@", b"\x1b(J"];
-/// UTF-16 has a NUL in at least this share of its units: one of five. Addresses, separators and line ends are ASCII.
-const NUL_SHARE: usize = 5;
-
 /// The reason why a sample has no encoding of a list, as the end of a sentence about the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Undetected(pub &'static str);
@@ -23,9 +20,7 @@ pub(crate) fn detect(head: &[u8], is_whole: bool) -> Result<Encoding, Undetected
         _ => {}
     }
     if head.contains(&0) {
-        // Half a unit at the end is no UTF-16.
-        let head = if is_whole && head.len() % 2 == 1 { &[] } else { head };
-        return by_nuls(head).map(|order| Encoding::utf_16(order, false)).ok_or(Undetected("is not text"));
+        return utf_16(head).map(|order| Encoding::utf_16(order, false)).ok_or(Undetected("is not text"));
     }
     if JAPANESE_ESCAPES.iter().any(|escape| head.windows(escape.len()).any(|bytes| bytes == *escape)) {
         return Err(Undetected("is ISO-2022-JP"));
@@ -42,19 +37,27 @@ pub(crate) fn detect(head: &[u8], is_whole: bool) -> Result<Encoding, Undetected
     Ok(Encoding::legacy(detector.guess(country.as_deref(), Utf8Detection::Deny)))
 }
 
-/// The order of the bytes of UTF-16 without a byte order mark: almost all NULs are in the same half of the units.
-fn by_nuls(head: &[u8]) -> Option<ByteOrder> {
-    let units = head.len() / 2;
-    let nuls = |half: usize| head.iter().skip(half).step_by(2).filter(|&&byte| byte == 0).count();
-    let (first, second) = (nuls(0), nuls(1));
-    let is_utf_16 = |many: usize, few: usize| many > 0 && many * NUL_SHARE >= units && few * 10 <= many;
-    if is_utf_16(second, first) {
-        Some(ByteOrder::Little)
-    } else if is_utf_16(first, second) {
-        Some(ByteOrder::Big)
-    } else {
-        None
-    }
+/// The order of the bytes of UTF-16 without a byte order mark: the one that gives more ASCII, of which addresses and separators
+/// consist, and hardly any unit that no text has. Lists of other scripts have few NULs.
+fn utf_16(head: &[u8]) -> Option<ByteOrder> {
+    let counts = |unit: fn([u8; 2]) -> u16| {
+        let units = || head.chunks_exact(2).map(|pair| unit([pair[0], pair[1]]));
+        let ascii = units().filter(|unit| matches!(unit, 9 | 10 | 13 | 0x20..=0x7e)).count();
+        let others = char::decode_utf16(units()).filter(|it| it.as_ref().map_or(true, |c| is_no_text(*c)));
+        // A list without an address in its first rows has a header.
+        let least =
+            if units().any(|unit| unit == u16::from(b'@')) { head.len() / 40 } else { head.len() / 4 };
+        (ascii, ascii > least.max(3).max(others.count() * 20))
+    };
+    let (little, big) = (counts(u16::from_le_bytes), counts(u16::from_be_bytes));
+    let order = if little.0 > big.0 { ByteOrder::Little } else { ByteOrder::Big };
+    little.max(big).1.then_some(order)
+}
+
+/// Whether a character is in no list: a control character, or one that does not exist.
+fn is_no_text(c: char) -> bool {
+    c.is_control() && !matches!(c, '\t' | '\n' | '\r')
+        || matches!(c, '\u{fdd0}'..='\u{fdef}' | '\u{fffe}' | '\u{ffff}')
 }
 
 /// The most frequent top-level domain of a country in the addresses of the sample, for the detector of encodings.
@@ -90,6 +93,19 @@ mod tests {
         check(b"\xfe\xff\0e", Ok("UTF-16BE"));
         check(b"e\0m\0a\0i\0l\0", Ok("UTF-16LE"));
         check(b"\0e\0m\0a\0i\0l", Ok("UTF-16BE"));
+        // Also if other scripts have few NULs, and after tools that split lines at bytes.
+        for text in [
+            "a@b.cn\t\u{5f20}\u{4e09}\u{3000}\u{4e30}\n",
+            "a@b.ru;\u{440}\u{443}\u{441}\u{441}\u{43a}\u{438}\u{439} \u{442}\u{435}\u{43a}\u{441}\u{442}\n",
+        ] {
+            let text = text.to_owned() + &"\u{5f20}\u{4e09}\u{674e}\u{56db}".repeat(20);
+            let bytes = |unit: fn(u16) -> [u8; 2]| text.encode_utf16().flat_map(unit).collect::<Vec<u8>>();
+            check(&bytes(u16::to_le_bytes), Ok("UTF-16LE"));
+            check(&bytes(u16::to_be_bytes), Ok("UTF-16BE"));
+        }
+        check(b"a\0@\0b\0.\0c\0o\0\n", Ok("UTF-16LE"));
+        check(b"\0a\0@\0b\0.\0c\0o\0\n\0", Ok("UTF-16BE"));
+        check(b"a@b.example\0\nc@d.example\0\n", Err("is not text"));
         check(b"email;name\r\na@b.example;M\xfcller\r\n", Ok("windows-1252"));
         check(b"email;name\r\na@b.example;Gr\xf6\xdfe 5 \x80\r\n", Ok("windows-1252"));
         for refused in [&b"\xff\xfe\0\0a\0\0\0"[..], b"\0\0\xfe\xff\0\0\0a"] {

@@ -32,11 +32,16 @@ impl<R: Read> Decoder<R> {
         self.at = 0;
         let count = self.input.read(&mut self.raw)?;
         if count == 0 {
-            if self.half.is_some() {
-                return Err(Error::new(ErrorKind::InvalidData, "it ends within a character of UTF-16"));
-            }
             if let Some(high) = self.high.take() {
                 push(u32::from(high), &mut self.decoded);
+            }
+            // Tools that split lines at bytes cut a line end of UTF-16, or add one of another encoding.
+            match self.half.take() {
+                Some(b'\n') => push(u32::from(b'\n'), &mut self.decoded),
+                None | Some(0) => {}
+                Some(_) => {
+                    return Err(Error::new(ErrorKind::InvalidData, "it ends within a character of UTF-16"));
+                }
             }
             return Ok(false);
         }

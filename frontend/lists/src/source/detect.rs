@@ -1,5 +1,6 @@
 //! Detects the format of a list from its name or its beginning.
 
+use super::escapes::Scan;
 use crate::Format;
 use crate::columns::{self, has_address};
 use crate::encoding::Encoding;
@@ -80,6 +81,8 @@ pub(crate) struct Dialect {
     pub delimiter: u8,
     /// Whether quotes enclose values. Without, they are a part of the values.
     pub has_quotes: bool,
+    /// Whether a backslash makes the next byte a part of its value (`escapes.rs`).
+    pub has_escapes: bool,
     pub line_end: LineEnd,
     /// The usual number of columns.
     pub columns: usize,
@@ -109,10 +112,16 @@ impl Dialect {
 
 /// Detects the form of CSV from the beginning of a list, with the separator if the list names it.
 pub(super) fn dialect(head: &[u8], is_whole: bool, encoding: Encoding, named: Option<u8>) -> Dialect {
-    let fit = |delimiter: u8, has_quotes: bool| {
-        let form = Dialect { delimiter, has_quotes, line_end: LineEnd::Lf, columns: 1 };
-        Fit::of(&records(head, &form, is_whole, COMPARED_RECORDS), delimiter, encoding)
+    let form = |delimiter: u8, has_quotes: bool, has_escapes: bool| Dialect {
+        delimiter,
+        has_quotes,
+        has_escapes,
+        line_end: LineEnd::Lf,
+        columns: 1,
     };
+    let first = |form: &Dialect| records(head, form, is_whole, COMPARED_RECORDS);
+    let fit_of = |form: &Dialect| Fit::of(&first(form), form.delimiter, encoding);
+    let fit = |delimiter: u8, has_quotes: bool| fit_of(&form(delimiter, has_quotes, false));
     let delimiter = named.unwrap_or_else(|| {
         // Of equal ones, the last one is the maximum.
         let fits = DELIMITERS.into_iter().rev().map(|delimiter| (fit(delimiter, true), delimiter));
@@ -126,7 +135,30 @@ pub(super) fn dialect(head: &[u8], is_whole: bool, encoding: Encoding, named: Op
     // An open quote hides rows.
     let has_quotes = plain.address_rows <= quoted.address_rows || plain.columns != quoted.columns;
     let line_end = line_end(head, has_quotes);
-    Dialect { delimiter, has_quotes, line_end, columns: quoted.columns }
+    let usual = Dialect { line_end, columns: quoted.columns, ..form(delimiter, has_quotes, false) };
+    if !head.contains(&b'\\') || encoding.hides_pipes() {
+        return usual;
+    }
+    let unquoted = first(&form(delimiter, false, false));
+    let has_null = unquoted.iter().flatten().any(|value| value == b"\\N");
+    let is_quoted = |value: &[u8]| value.len() > 1 && value.starts_with(b"\"") && value.ends_with(b"\"");
+    let is_closed = || fit_of(&form(delimiter, true, true)).address_rows >= plain.address_rows;
+    // Where NULL is `\N`, a quote alone encloses nothing.
+    let encloses = !has_null || unquoted.iter().flatten().any(is_quoted);
+    let escaped = Dialect { has_quotes: encloses && (has_quotes || is_closed()), has_escapes: true, ..usual };
+    let misplaced = |form: &Dialect| {
+        let mut scan = Scan::new(form);
+        scan.take(head, &mut Vec::new());
+        scan.misplaced
+    };
+    let (fit, usual_fit) = (fit_of(&escaped), fit_of(&usual));
+    let is_better = (fit.address_rows, fit.usual_rows) > (usual_fit.address_rows, usual_fit.usual_rows);
+    let is_worse = (fit.address_rows, fit.usual_rows) < (usual_fit.address_rows, usual_fit.usual_rows);
+    let has_signs = misplaced(&escaped) < misplaced(&usual) || escaped.has_quotes && !has_quotes;
+    match has_null || is_better || !is_worse && has_signs {
+        true => Dialect { columns: fit.columns, ..escaped },
+        false => usual,
+    }
 }
 
 /// How well a separator fits; the greatest one is the best.
@@ -176,7 +208,11 @@ fn joined(record: &ByteRecord) -> Vec<u8> {
 
 /// The first records. The last one is omitted if the sample may have cut it.
 pub(super) fn records(head: &[u8], dialect: &Dialect, is_whole: bool, most: usize) -> Vec<ByteRecord> {
-    let mut reader = dialect.reader(head);
+    let mut marked = Vec::new();
+    if dialect.has_escapes {
+        Scan::new(dialect).take(head, &mut marked);
+    }
+    let mut reader = dialect.reader(if dialect.has_escapes { &marked } else { head });
     let mut records: Vec<ByteRecord> = reader.byte_records().flatten().take(most).collect();
     if !is_whole && records.len() > 1 && records.len() < most {
         records.pop();
@@ -349,6 +385,26 @@ mod tests {
         ] {
             assert_eq!(dialect_of(head).has_quotes, expected, "{head:?}");
         }
+    }
+
+    #[test]
+    fn backslashes_are_detected() {
+        for (head, expected) in [
+            ("1,\"Tom \\\"T, junior\\\" Berg\",a@b.co\n", "backslash"),
+            ("1,\"Tom \\\"T\\\" Berg\",a@b.co\n", "backslash"),
+            ("n,email\n\"x\\\"\",a@b.co\n2,c@d.co\n", "backslash"),
+            ("1\ta\\\tb\ta@b.co\n2\tc\tc@d.co\n3\td\td@d.co\n", "backslash"),
+            ("1\tsay \"hi\ta@b.co\n2\t\\N\tc@d.co\n", "backslash"),
+            ("1,\"C:\\dir\\\",a@b.co\n2,\"C:\\dir\\\",c@d.co\n", "doubled"),
+            ("1,\"Tom \"\"T, junior\"\" Berg\\\",a@b.co\n", "doubled"),
+            ("1,C:\\dir,a@b.co\n", "doubled"),
+            ("1\tC:\\dir\\\ta@b.co\n2\tC:\\\tc@d.co\n", "doubled"),
+        ] {
+            let dialect = dialect_of(head);
+            let found = if dialect.has_escapes { "backslash" } else { "doubled" };
+            assert_eq!(found, expected, "{head:?}");
+        }
+        assert!(!dialect_of("1\tsay \"hi\ta@b.co\n2\t\\N\tc@d.co\n").has_quotes);
     }
 
     #[test]

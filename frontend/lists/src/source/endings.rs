@@ -11,6 +11,7 @@
 mod further;
 
 use super::detect::LineEnd;
+use super::escapes;
 use crate::encoding::{ByteOrder, Encoding};
 pub use further::FoundRow;
 pub(super) use further::Further;
@@ -25,6 +26,8 @@ pub(super) struct Layout {
     pub delimiter: u8,
     pub line_end: LineEnd,
     pub has_quotes: bool,
+    /// Whether a backslash makes the next byte a part of its value.
+    pub has_escapes: bool,
     /// The number of values before the verdict; `None` if it is at the end.
     pub column: Option<usize>,
     pub encoding: Encoding,
@@ -45,6 +48,7 @@ pub struct Endings {
     delimiter_byte: u8,
     line_end_byte: u8,
     has_quotes: bool,
+    has_escapes: bool,
     column: Option<usize>,
     byte_order: Option<ByteOrder>,
     longest: usize,
@@ -94,6 +98,7 @@ impl Endings {
             delimiter_byte: layout.delimiter,
             line_end_byte: layout.line_end.last(),
             has_quotes: layout.has_quotes,
+            has_escapes: layout.has_escapes,
             column: layout.column,
             byte_order: layout.encoding.byte_order(),
             encoding: layout.encoding,
@@ -143,10 +148,12 @@ impl Endings {
                     _ => return Some(scan.at),
                 }
             }
-            scan.at = bytes.len();
+            let backslashes = bytes[scan.at..].iter().rev().take_while(|&&byte| byte == b'\\').count();
+            // What a backslash escapes may come later.
+            scan.at = bytes.len() - usize::from(self.has_escapes && backslashes % 2 == 1);
             return None;
         }
-        while let Some((byte, next)) = self.unit(bytes, scan.at) {
+        while let Some((byte, next)) = self.unescaped_unit(bytes, scan.at) {
             scan.at = next;
             match byte {
                 Some(b'"') if self.has_quotes => scan.is_quoted = !scan.is_quoted,
@@ -159,10 +166,20 @@ impl Endings {
 
     /// The position of the next quote, or of this byte if it is not within quotes.
     fn find(&self, byte: u8, is_quoted: bool, bytes: &[u8]) -> Option<usize> {
+        let is_it = |it: u8| it == b'"' && self.has_quotes || it == byte && !is_quoted;
         match (self.has_quotes, is_quoted) {
+            _ if self.has_escapes => escapes::position(bytes, true, is_it),
             (false, _) => memchr::memchr(byte, bytes),
             (true, false) => memchr::memchr2(b'"', byte, bytes),
             (true, true) => memchr::memchr(b'"', bytes),
+        }
+    }
+
+    /// As [`Endings::unit`], and a backslash with the character that it escapes is no ASCII character.
+    fn unescaped_unit(&self, bytes: &[u8], at: usize) -> Option<(Option<u8>, usize)> {
+        match self.unit(bytes, at)? {
+            (Some(b'\\'), next) if self.has_escapes => Some((None, self.unit(bytes, next)?.1)),
+            unit => Some(unit),
         }
     }
 
@@ -236,7 +253,7 @@ impl Endings {
             return Some(at);
         }
         while passed < column {
-            let (byte, next) = self.unit(output, at)?;
+            let (byte, next) = self.unescaped_unit(output, at)?;
             at = next;
             match byte {
                 Some(b'"') if self.has_quotes => is_quoted = !is_quoted,
@@ -286,6 +303,7 @@ mod tests {
             delimiter: b';',
             line_end: LineEnd::CrLf,
             has_quotes: true,
+            has_escapes: false,
             column,
             encoding,
             quoted_bytes: [false; 256],

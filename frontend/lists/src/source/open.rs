@@ -1,5 +1,6 @@
 //! Opens a list: samples its beginning, and detects its encoding, format and columns.
 
+use super::escapes::Marked;
 use super::options::{Limits, ReadOptions};
 use super::{Input, Notes, Reader, Shape, Source, Step, detect, unpack};
 use crate::address::in_cell;
@@ -185,8 +186,14 @@ fn open_text(
     let (description, place) = sheet.map(|sheet| (sheet.description.clone(), sheet.place.clone())).unzip();
     let unread = sheet.map(|sheet| sheet.unread.clone()).unwrap_or_default();
     let (beginning, shape) = shape(beginning, encoding, name, options, description.as_deref())?;
-    let (skipped, consumed) = (beginning.skipped as u64, beginning.consumed.clone());
-    let input: Input = Bounded::new(beginning.whole());
+    let (skipped, mut consumed) = (beginning.skipped as u64, beginning.consumed.clone());
+    let mut input = beginning.whole();
+    if shape.dialect.has_escapes && shape.format == Format::Csv {
+        let (raw, count) = unpack::counted(input);
+        input = Box::new(Marked::new(raw, &shape.dialect));
+        consumed = consumed.or(Some(count));
+    }
+    let input: Input = Bounded::new(input);
     let reader = match shape.format {
         Format::Csv => Reader::Csv(Box::new(shape.dialect.reader(input))),
         Format::Jsonl | Format::Text => {
@@ -264,8 +271,11 @@ impl Source {
             let rows = if columns.titles == 1 { "title row" } else { "title rows" };
             said += &format!(", after {} {rows}", columns.titles);
         }
-        if *format == Format::Csv && !columns.has_header {
-            said += ", without a header";
+        if *format == Format::Csv {
+            said += &match self.shape.header_row() {
+                Some(row) => format!(", header in row {row}"),
+                None => ", without a header".to_owned(),
+            };
         }
         if !columns.earlier.is_empty() {
             said += ", cleaned before";
@@ -284,7 +294,12 @@ fn form(shape: &Shape) -> String {
         Format::Jsonl => "JSON lines".to_owned(),
         Format::Text => "plain text".to_owned(),
     };
-    format!("{format}, in {}", shape.encoding.name())
+    let quotes = match (shape.format, shape.quotes()) {
+        (Format::Csv, "backslash") => ", with backslashes before quotes and separators in values",
+        (Format::Csv, "none") => ", with quotes as a part of values",
+        _ => "",
+    };
+    format!("{format}{quotes}, in {}", shape.encoding.name())
 }
 
 fn separator_name(separator: u8) -> String {
@@ -312,11 +327,17 @@ fn shape(
     let (head, is_whole) = (&beginning.head, beginning.is_whole);
     let mut dialect = detect::dialect(head, is_whole, encoding, separator);
     dialect.has_quotes |= is_workbook;
-    let by_content = || detect::by_content(head, &dialect, encoding, !options.columns.is_empty());
+    let is_csv = !options.columns.is_empty() || options.header == Some(true);
+    let by_content = || detect::by_content(head, &dialect, encoding, is_csv);
     let format = match separator {
         Some(_) => Format::Csv,
         None => options.format.unwrap_or_else(by_content),
     };
+    if options.header.is_some() && (format == Format::Jsonl || format == Format::Text && is_csv) {
+        return Err(ListError::unreadable(format!(
+            "{name} is read without columns: omit the option for a header"
+        )));
+    }
     if format == Format::Csv && dialect.delimiter == b'|' && encoding.hides_pipes() {
         let encoding = encoding.name();
         return Err(ListError::unreadable(format!(
@@ -325,6 +346,9 @@ fn shape(
     }
     if format == Format::Text {
         (dialect.delimiter, dialect.has_quotes) = (b',', true);
+    }
+    if format != Format::Csv || is_workbook {
+        dialect.has_escapes = false;
     }
     let mut shape = Shape {
         format,
@@ -342,7 +366,7 @@ fn shape(
     let found = match format {
         Format::Csv => {
             let records = detect::records(head, &dialect, is_whole, SAMPLE_RECORDS);
-            let sample = Sample { records, encoding };
+            let sample = Sample { records, encoding, header: options.header };
             // Before anything is looked for in each column.
             if let Some(limits) = options.limits.filter(|limits| sample.width() > limits.columns) {
                 return Err(ListError::unreadable(format!(

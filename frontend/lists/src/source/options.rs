@@ -10,6 +10,8 @@ pub struct ReadOptions<'a> {
     /// The columns of the addresses, by name or by number from 1, or the JSON key; empty: a column is found by name or content, and a
     /// key by name.
     pub columns: &'a [String],
+    /// Whether the first row is a header; `None`: found by its content.
+    pub header: Option<bool>,
     /// The name of the sheet of a spreadsheet; `None`: the first one with addresses.
     pub sheet: Option<&'a str>,
     /// The columns of results that the output has after `deliverable` and `reason`.

@@ -2,12 +2,14 @@
 
 use super::detect::Dialect;
 use super::endings::{Endings, Further, Layout, csv_value};
+use super::escapes;
 use crate::columns::{Columns, LeftOutColumn, VerdictOf};
 use crate::encoding::Encoding;
 use crate::json;
 use crate::{Format, ResultColumn, VERDICT_NAMES, VerdictNames, reasons};
 use api::Reason;
 use csv::ByteRecord;
+use std::borrow::Cow;
 
 /// The form of a list. The output keeps it, except that plain text becomes CSV without a header: one line per input line.
 #[derive(Debug, Clone)]
@@ -38,6 +40,15 @@ impl Shape {
         self.dialect.delimiter
     }
 
+    /// What a value means.
+    pub(crate) fn text<'a>(&self, value: &'a [u8]) -> Cow<'a, str> {
+        let text = self.encoding.text(value);
+        match self.dialect.has_escapes && text.contains('\\') {
+            true => Cow::Owned(escapes::unescaped(&text)),
+            false => text,
+        }
+    }
+
     /// The number of columns.
     pub(crate) fn column_count(&self) -> usize {
         self.columns.width
@@ -51,6 +62,15 @@ impl Shape {
     /// Whether quotes enclose CSV values. Without, they are a part of the values.
     pub fn has_quotes(&self) -> bool {
         self.dialect.has_quotes
+    }
+
+    /// How values are quoted, in a word for scripts.
+    pub fn quotes(&self) -> &'static str {
+        match (self.dialect.has_escapes, self.dialect.has_quotes) {
+            (true, _) => "backslash",
+            (false, true) => "doubled",
+            (false, false) => "none",
+        }
     }
 
     /// The names of earlier verdicts that are of none of the columns of addresses, or perhaps not. The output does not have them.
@@ -110,7 +130,7 @@ impl Shape {
     /// The text of a column's name, if there is a header.
     pub fn column_name(&self, column: usize) -> Option<String> {
         let name = self.header.get(column).filter(|_| self.columns.has_header)?;
-        Some(self.encoding.text(name).trim().to_owned())
+        Some(self.text(name).trim().to_owned())
     }
 
     /// The names of the first verdict of a row.
@@ -121,6 +141,11 @@ impl Shape {
     /// Whether the list has a header.
     pub fn has_header(&self) -> bool {
         self.columns.has_header
+    }
+
+    /// The number of the row that is the header, from 1.
+    pub fn header_row(&self) -> Option<usize> {
+        self.columns.has_header.then_some(self.columns.titles + 1)
     }
 
     /// The columns of results that the output has after `deliverable` and `reason`.
@@ -188,6 +213,7 @@ impl Shape {
             delimiter: self.dialect.delimiter,
             line_end: self.dialect.line_end,
             has_quotes: self.format != Format::Jsonl && self.dialect.has_quotes,
+            has_escapes: self.dialect.has_escapes,
             column: self.verdict_column(),
             encoding: self.encoding,
             quoted_bytes: self.quoted_bytes,
@@ -247,6 +273,9 @@ impl Shape {
 
     /// Writes one value as CSV.
     pub(crate) fn value(&self, field: &[u8], out: &mut Vec<u8>) {
-        csv_value(field, &self.quoted_bytes, out);
+        match self.dialect.has_escapes {
+            true => escapes::write(field, &self.dialect, out),
+            false => csv_value(field, &self.quoted_bytes, out),
+        }
     }
 }

@@ -180,6 +180,8 @@ pub struct List {
     pub name: String,
     /// The column with the addresses, by name or number; empty if the program must find it.
     pub column: String,
+    /// Whether the first row is a header; `None` if the program must find it.
+    pub header: Option<bool>,
     /// Where the addresses are. `None` before the list is read, and for lists that an earlier version has read.
     pub found: Option<FoundAddresses>,
     /// The reason why it is unfit or paused; otherwise empty.
@@ -228,6 +230,7 @@ impl List {
             state: ListState::Uploading,
             name,
             column: String::new(),
+            header: None,
             found: None,
             why: String::new(),
             bytes: 0,

@@ -26,6 +26,8 @@ export interface UploadOptions extends PartOptions {
   name?: string;
   /** The column of the addresses. Without it, the server finds the column. */
   column?: string;
+  /** Whether the first row is a header. Without it, the server finds the header. */
+  header?: boolean;
   /** The size of a stream in bytes. Bytes, blobs and files know their size. */
   size?: number;
   /** Whether the content is sent in parts. The default sends parts if the content is larger than one. */
@@ -71,10 +73,10 @@ export class Lists {
   async #upload(source: Source, options: UploadOptions): Promise<MailList> {
     const { size } = source;
     if (size === undefined) throw new TypeError('the upload of a stream needs its `size`');
-    const { partBytes = PART_BYTES, inParts = size > partBytes } = options;
+    const { partBytes = PART_BYTES, inParts = size > partBytes, name, column, header } = options;
     // The server refuses an upload of no parts.
     if (!inParts || size === 0) return this.#uploadWhole(source, size, options);
-    const call = creation(options, { json: given({ name: options.name, column: options.column, bytes: size }) });
+    const call = creation(options, { json: given({ name, column, header, bytes: size }) });
     return this.#sendParts(await this.#transport.call(call, options), source, options);
   }
 
@@ -91,8 +93,9 @@ export class Lists {
   }
 
   async #uploadWhole(source: Source, size: number, options: UploadOptions): Promise<MailList> {
-    const { name, column, signal, onProgress } = options;
-    const call = creation(options, { query: Object.entries(given({ name, column })), content: await read(source, 0, size) });
+    const { name, column, header, signal, onProgress } = options;
+    const query = Object.entries(given({ name, column, header: header?.toString() }));
+    const call = creation(options, { query, content: await read(source, 0, size) });
     const uploaded = await this.#transport.call(call, { signal });
     onProgress?.(uploaded.offset ?? size, size);
     return uploaded;

@@ -16,25 +16,37 @@ use std::sync::LazyLock;
 pub struct Site {
     name: Cow<'static, str>,
     provider: &'static str,
+    sells_to_firms: bool,
 }
 
 impl Site {
     /// The site of a host, by its name.
     pub fn of(host: &Name) -> Site {
         match OPERATORS.iter().find(|[suffix, ..]| host.is_under(suffix)) {
-            Some(&[_, site, provider]) => Site { name: Cow::Borrowed(site), provider },
-            None => Site { name: Cow::Owned(registrable(host.as_str()).to_owned()), provider: OTHER },
+            Some(&[_, site, provider, mark]) => {
+                Site { name: Cow::Borrowed(site), provider, sells_to_firms: mark == "firms" }
+            }
+            None => Site::other(registrable(host.as_str()).to_owned()),
         }
+    }
+
+    fn other(name: String) -> Site {
+        Site { name: Cow::Owned(name), provider: OTHER, sells_to_firms: false }
     }
 
     /// The site that is identified by the address of a host.
     pub fn at(address: IpAddr) -> Site {
-        Site { name: Cow::Owned(format!("[{address}]")), provider: OTHER }
+        Site::other(format!("[{address}]"))
     }
 
     /// Whether the site is in the table of operators.
     pub fn is_known(&self) -> bool {
         matches!(self.name, Cow::Borrowed(_))
+    }
+
+    /// Whether the site is a provider where firms buy mail.
+    pub fn sells_to_firms(&self) -> bool {
+        self.sells_to_firms
     }
 
     /// The key of the site: a name in the table such as `google`, a domain, or an address in brackets.
@@ -48,11 +60,12 @@ impl Site {
     }
 }
 
-/// The table of operators. A row has the end of the host's name, the site and the inbox provider.
-static OPERATORS: LazyLock<Vec<[&'static str; 3]>> = LazyLock::new(|| {
+/// The table of operators. A row has the end of the host's name, the site, the inbox provider, and `firms` if firms buy mail there.
+static OPERATORS: LazyLock<Vec<[&'static str; 4]>> = LazyLock::new(|| {
     let lines = include_str!("../../../data/operators.txt").lines();
     let rows = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    rows.filter_map(|line| line.split(' ').collect::<Vec<_>>().try_into().ok()).collect()
+    let fields = |line: &'static str| line.split(' ').chain([""]).take(4).collect::<Vec<_>>();
+    rows.filter_map(|line| fields(line).try_into().ok()).collect()
 });
 
 /// The inbox provider of all hosts that are not in the table.
@@ -60,7 +73,7 @@ const OTHER: &str = "other";
 
 /// All values of the API's `inbox_provider`, some of them more than once.
 pub fn inbox_providers() -> impl Iterator<Item = &'static str> {
-    OPERATORS.iter().map(|[_, _, provider]| *provider).chain([OTHER])
+    OPERATORS.iter().map(|[_, _, provider, _]| *provider).chain([OTHER])
 }
 
 #[cfg(test)]
@@ -94,7 +107,8 @@ mod tests {
     #[test]
     fn every_operator_is_found_by_its_hosts() {
         assert!(OPERATORS.len() > 70);
-        for [suffix, expected, provider] in OPERATORS.iter() {
+        for [suffix, expected, provider, mark] in OPERATORS.iter() {
+            assert!(["", "firms"].contains(mark), "{suffix}");
             for host in [(*suffix).to_owned(), format!("mx1.a.{suffix}")] {
                 let found = site(&host);
                 assert_eq!((found.as_str(), found.provider()), (*expected, *provider), "{host}");

@@ -28,7 +28,7 @@ pub fn upload(kind: &str, pieces: &[&[u8]]) -> Result<Upload, u16> {
     let pieces: Vec<Bytes> = pieces.iter().map(|piece| Bytes::copy_from_slice(piece)).collect();
     let read = async {
         let mut body = Multipart::new(Box::new(GivenPieces(pieces.into_iter())), kind)?;
-        let (token, column, file) = fields(&mut body).await?;
+        let (token, column, _, file) = fields(&mut body).await?;
         let mut content = Vec::new();
         while let Some(piece) = body.piece().await? {
             content.extend_from_slice(&piece);

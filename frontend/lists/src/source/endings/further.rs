@@ -1,6 +1,7 @@
 //! Rows with further columns of results after the verdict. Their values are not known in advance, so these rows are written and read
 //! value by value.
 
+use super::super::escapes;
 use super::{Endings, RowParts, csv_value, mark_tail};
 use crate::encoding::utf16;
 use crate::json;
@@ -151,8 +152,8 @@ impl Endings {
     /// The bytes of the first cell, and what follows it. The row has a line end, and is decoded.
     pub(crate) fn raw_cell<'a>(&self, text: &'a [u8]) -> Option<(Cow<'a, [u8]>, &'a [u8])> {
         let Some(quoted) = text.strip_prefix(b"\"").filter(|_| self.has_quotes) else {
-            let is_end = |&byte: &u8| byte == self.delimiter_byte || matches!(byte, b'\r' | b'\n');
-            let (cell, rest) = text.split_at(text.iter().position(is_end)?);
+            let is_end = |byte: u8| byte == self.delimiter_byte || matches!(byte, b'\r' | b'\n');
+            let (cell, rest) = text.split_at(escapes::position(text, self.has_escapes, is_end)?);
             return Some((Cow::Borrowed(cell), rest));
         };
         let unescaped = |cell: &'a [u8]| match cell.contains(&b'"') {
@@ -168,7 +169,7 @@ impl Endings {
         };
         let mut at = 0;
         loop {
-            at += quoted[at..].iter().position(|&byte| byte == b'"')?;
+            at += escapes::position(&quoted[at..], self.has_escapes, |byte| byte == b'"')?;
             if quoted.get(at + 1) != Some(&b'"') {
                 return Some((unescaped(&quoted[..at]), &quoted[at + 1..]));
             }

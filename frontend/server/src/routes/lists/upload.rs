@@ -36,6 +36,7 @@ pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
     let bits = random_bits().map_err(|error| Refusal::unready().inside(error))?;
     let list = List {
         column: wanted.column.trim().to_owned(),
+        header: wanted.header,
         bytes,
         mode: caller.mode,
         is_resumable: call.content.is_none(),
@@ -63,6 +64,7 @@ pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
 struct ListRequest {
     name: String,
     column: String,
+    header: Option<bool>,
     /// The size of a list that is uploaded in parts.
     bytes: Option<u64>,
 }
@@ -90,6 +92,19 @@ impl ListRequest {
             }
         };
         let (name, column) = (read("name", LIST_NAME_CHARS_MAX), read("column", LIST_COLUMN_CHARS_MAX));
+        let header = match query.get("header") {
+            Ok(None | Some("")) => None,
+            Ok(Some("true")) => Some(true),
+            Ok(Some("false")) => Some(false),
+            Ok(Some(_)) => {
+                issues.push(Issue::new(&["query", "header"], IssueType::BoolType, "must be true or false"));
+                None
+            }
+            Err(issue) => {
+                issues.push(issue);
+                None
+            }
+        };
         let body = announcement.map(ListBody::parse).transpose().unwrap_or_else(|found| {
             issues.extend(found);
             None
@@ -97,7 +112,12 @@ impl ListRequest {
         if !issues.is_empty() {
             return Err(Refusal::invalid(issues));
         }
-        let request = serde_json::json!({ "name": &name, "column": &column }).to_string();
+        // Earlier versions have stored the fingerprints of requests without this field.
+        let request = match header {
+            None => serde_json::json!({ "name": &name, "column": &column }),
+            header => serde_json::json!({ "name": &name, "column": &column, "header": header }),
+        };
+        let request = request.to_string();
         let fingerprint = match announcement {
             None => fingerprint(&[b"{\"content\":", request.as_bytes(), b"}"].concat())?,
             // The same body must not be that of a batch.
@@ -106,10 +126,11 @@ impl ListRequest {
             }
         };
         let wanted = match body {
-            None => ListRequest { name, column, bytes: None },
+            None => ListRequest { name, column, header, bytes: None },
             Some(body) => ListRequest {
                 name: body.name.unwrap_or(name),
                 column: body.column.unwrap_or(column),
+                header: body.header.or(header),
                 bytes: Some(body.bytes),
             },
         };
@@ -360,6 +381,7 @@ mod tests {
         let (query, body) = (|text: &str| read(text, None), |text: &str| read("", Some(text)));
         assert_eq!(query("name=a%62&column="), query("name=ab"));
         assert_ne!(query("name=ab"), query("name=ab&column=2"));
+        assert_ne!(query("name=ab"), query("name=ab&header=false"));
         assert_eq!(body(r#"{"bytes":1,"name":"x"}"#), body(r#"{ "name": "x", "bytes": 1 }"#));
         assert_ne!(body(r#"{"bytes":1}"#), body(r#"{"bytes":2}"#));
         assert_ne!(body(r#"{"bytes":1}"#), read("name=x", Some(r#"{"bytes":1}"#)));
@@ -379,6 +401,13 @@ mod tests {
         let long = "x".repeat(LIST_NAME_CHARS_MAX + 1);
         assert_eq!(read(&format!("name={long}"), r#"{"bytes":1,"name":"b"}"#), Err(1));
         assert_eq!(read(&format!("name={long}"), r#"{"bytes":0,"name":"b"}"#), Err(2));
+        let header = |query: &str, body: Option<&str>| {
+            ListRequest::read(query, body.map(str::as_bytes)).ok().map(|(wanted, _)| wanted.header)
+        };
+        assert_eq!(header("header=true", None), Some(Some(true)));
+        assert_eq!(header("header=true", Some(r#"{"bytes":1,"header":false}"#)), Some(Some(false)));
+        assert_eq!(header("", None), Some(None));
+        assert_eq!(header("header=1", None), None);
         let refused = ListRequest::read("column=a&column=b", None).err().unwrap();
         assert!(
             refused.body.detail[0].msg.contains("upload the file again"),

@@ -307,6 +307,7 @@ class AsyncLists:
         *,
         name: Optional[str] = None,
         column: Optional[str] = None,
+        header: Optional[bool] = None,
         size: Optional[int] = None,
         in_parts: Optional[bool] = None,
         part_bytes: int = PART_BYTES,
@@ -315,11 +316,11 @@ class AsyncLists:
     ) -> MailList:
         """Uploads a list: a path, bytes, or a file that is open for reading bytes. It is not charged before `start`.
 
-        `column` names the column of the addresses; without it, the server finds the column. A content above `part_bytes` is sent in
-        parts, unless `in_parts` says otherwise. After a broken connection, an upload in parts continues where it stopped. If that
-        fails too, UploadInterruptedError is raised. A file that cannot seek needs its `size` for parts, and ends there: UploadError is
-        raised before the last part if it is longer. `on_progress` gets the number of acknowledged bytes and the size. A file of the
-        caller stays open.
+        `column` names the column of the addresses; without it, the server finds the column. `header` says whether the first row is a
+        header; without it, the server finds out. A content above `part_bytes` is sent in parts, unless `in_parts` says otherwise. After
+        a broken connection, an upload in parts continues where it stopped. If that fails too, UploadInterruptedError is raised. A file
+        that cannot seek needs its `size` for parts, and ends there: UploadError is raised before the last part if it is longer.
+        `on_progress` gets the number of acknowledged bytes and the size. A file of the caller stays open.
         """
         source = await io.run(lambda: Source(content, size))
         try:
@@ -330,8 +331,8 @@ class AsyncLists:
             upload = _Upload(source, part_bytes, on_progress)
             # The server refuses an upload of no parts.
             if not in_parts or source.size == 0:
-                return await self._upload_whole(upload, name, column, idempotency_key)
-            begun = await self._client._call(calls.begin_upload(name, column, source.size, idempotency_key))
+                return await self._upload_whole(upload, name, column, header, idempotency_key)
+            begun = await self._client._call(calls.begin_upload(name, column, header, source.size, idempotency_key))
             return await self._send_parts(begun, upload)
         finally:
             await io.run(source.close)
@@ -355,10 +356,15 @@ class AsyncLists:
             await io.run(source.close)
 
     async def _upload_whole(
-        self, upload: _Upload, name: Optional[str], column: Optional[str], key: Optional[str]
+        self,
+        upload: _Upload,
+        name: Optional[str],
+        column: Optional[str],
+        header: Optional[bool],
+        key: Optional[str],
     ) -> MailList:
         source = upload.source
-        call = calls.upload_whole(name, column, source.size, key, repeatable=source.is_seekable)
+        call = calls.upload_whole(name, column, header, source.size, key, repeatable=source.is_seekable)
         attempts = self._client._attempts()
         while True:
             try:

@@ -164,10 +164,16 @@ def list_deliveries(webhook_id: str, limit: Optional[int], after: Optional[str])
 
 
 def upload_whole(
-    name: Optional[str], column: Optional[str], size: Optional[int], key: Optional[str], repeatable: bool
+    name: Optional[str],
+    column: Optional[str],
+    header: Optional[bool],
+    size: Optional[int],
+    key: Optional[str],
+    repeatable: bool,
 ) -> Call[MailList]:
     """The content follows as the body. Only a content that can be read again is repeatable."""
-    query = tuple(_given(name=name, column=column).items())
+    stated = None if header is None else str(header).lower()
+    query = tuple(_given(name=name, column=column, header=stated).items())
     headers = {**_idempotency(key), "Content-Type": "application/octet-stream"}
     if size is not None:
         headers["Content-Length"] = str(size)
@@ -175,9 +181,9 @@ def upload_whole(
 
 
 def begin_upload(
-    name: Optional[str], column: Optional[str], size: Optional[int], key: Optional[str]
+    name: Optional[str], column: Optional[str], header: Optional[bool], size: Optional[int], key: Optional[str]
 ) -> Call[MailList]:
-    body = _given(name=name, column=column, bytes=size)
+    body = _given(name=name, column=column, header=header, bytes=size)
     return Call("POST", "/v1/lists", _as(MailList), json=body, headers=_idempotency(key), repeatable=True)
 
 

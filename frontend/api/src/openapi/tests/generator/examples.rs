@@ -80,8 +80,22 @@ fn verifications() -> Vec<Example> {
     let misspelt = Checks { disposable: true, free_email: false, ..checks };
     let typo = FastFindings { suggestion: Some("alice@gmail.com".into()), checks: Some(misspelt) };
     let passed = FastFindings { suggestion: None, checks: Some(Checks { free_email: false, ..checks }) };
-    let detail = Some(Box::new(detail()));
+    let disposable = Detail {
+        grade: Some("F"),
+        score: Some(0),
+        inbox_provider: Some("other"),
+        flags: Flags { disposable: true, mailbox_exists: None, ..detail().flags },
+        disposable_sources: vec!["mailchecker".into(), "disposable-email-domains".into()],
+        evidence: None,
+        ..detail()
+    };
+    let [detail, disposable] = [detail(), disposable].map(|detail| Some(Box::new(detail)));
     vec![
+        (
+            "disposable",
+            "With `detail=full`, at a disposable domain",
+            full(Reason::Disposable, Some(96), false, disposable),
+        ),
         ("deliverable", "The mailbox exists", full(Reason::MailboxExists, Some(99), false, None)),
         ("not_found", "There is no such mailbox", full(Reason::MailboxNotFound, Some(98), false, None)),
         ("repeat", "Checked in the last 24 hours, free", full(Reason::MailboxExists, None, true, None)),
@@ -112,6 +126,7 @@ fn detail() -> Detail {
             bimi: false,
             ptr: true,
         }),
+        disposable_sources: Vec::new(),
         evidence: Some(Evidence {
             rule: "control_refused",
             scope: Some("recipient"),

@@ -1,0 +1,59 @@
+//! The texts of a stored list that hold several values.
+
+use api::Noted;
+use store::{FoundAddresses, List};
+
+/// The ends of the text `column` that say whether the first row is a header. A node of an earlier version reads them as a part of the
+/// name, and says that there is no such column.
+const HEADERS: [(&str, bool); 2] = [("\u{1}header", true), ("\u{1}no-header", false)];
+
+/// The text `column` of a list.
+pub(super) fn join_column(list: &List) -> String {
+    let end = HEADERS.iter().find(|(_, header)| Some(*header) == list.header).map_or("", |(end, _)| end);
+    format!("{}{end}", list.column)
+}
+
+/// The inverse of [`join_column`].
+pub(super) fn split_column(text: &str) -> (String, Option<bool>) {
+    let found = HEADERS.iter().find_map(|(end, header)| Some((text.strip_suffix(end)?, *header)));
+    found.map_or((text.to_owned(), None), |(column, header)| (column.to_owned(), Some(header)))
+}
+
+/// The text `why` of a list.
+pub(super) fn join_why(list: &List) -> String {
+    let Some(found) = &list.found else { return list.why.clone() };
+    let FoundAddresses { column, column_number, columns, sheet, sheet_number, sheets, .. } = found;
+    let (why, read_at, Noted { count, first_row }) = (&list.why, found.read_at, found.cells_with_more);
+    let others: String = found.others.iter().map(|other| format!("\t{other}")).collect();
+    let more = if count > 0 { format!("\n{count} {first_row}") } else { String::new() };
+    format!(
+        "{why}\n{read_at}\t{column_number}\t{columns}\t{sheet_number}\t{sheets}\t{sheet}\t{column}{others}{more}"
+    )
+}
+
+/// The inverse of [`join_why`].
+pub(super) fn split_why(why: &str) -> (String, Option<FoundAddresses>) {
+    let (why, found) = why.split_once('\n').map_or((why, None), |(why, found)| (why, read_found(found)));
+    (why.to_owned(), found)
+}
+
+fn read_found(text: &str) -> Option<FoundAddresses> {
+    let (text, more) = text.split_once('\n').unwrap_or((text, "0 0"));
+    let (count, first_row) = more.split_once(' ')?;
+    let fields: Vec<&str> = text.split('\t').collect();
+    let [read_at, column_number, columns, sheet_number, sheets, sheet, column, ref others @ ..] = fields[..]
+    else {
+        return None;
+    };
+    Some(FoundAddresses {
+        column: column.to_owned(),
+        column_number: column_number.parse().ok()?,
+        columns: columns.parse().ok()?,
+        sheet: sheet.to_owned(),
+        sheet_number: sheet_number.parse().ok()?,
+        sheets: sheets.parse().ok()?,
+        read_at: read_at.parse().ok()?,
+        others: others.iter().map(|&other| other.to_owned()).collect(),
+        cells_with_more: Noted { count: count.parse().ok()?, first_row: first_row.parse().ok()? },
+    })
+}
