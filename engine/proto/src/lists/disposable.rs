@@ -65,7 +65,7 @@ pub enum Disposable {
     Operator,
     /// These public lists have it: a bit for each.
     Public(u8),
-    /// Its mail host is one of a throw-away service. The line of the table, or [`LISTED_HOST`].
+    /// Its mail host is one of a throw-away service. The line of the table, or that it is below a listed domain.
     MailHost(&'static str),
 }
 
@@ -100,7 +100,7 @@ pub enum MailService {
     /// Nothing is known about them.
     #[default]
     Unknown,
-    /// They are those of a throw-away service: the line of the table, or [`LISTED_HOST`].
+    /// They are those of a throw-away service: the line of the table, or that it is below a listed domain.
     Disposable(&'static str),
     /// They belong to a provider where firms buy mail.
     OfFirms,
