@@ -149,8 +149,14 @@ pub(super) fn resolve(
         let said = |is_meant: &dyn Fn(&str) -> bool| {
             (predicate.start..predicate.end).any(|at| is_meant(words.word(at)))
         };
-        let is_limit =
-            subjects.is_empty() && predicate.claim == Claim::Full && said(&|word| word == "storage");
+        // A party in brackets behind the predicate, as in "(in reply to RCPT TO)", is not said to be full.
+        let apart = |subject: &Subject| {
+            subject.start >= predicate.end
+                && (predicate.end..subject.start + 1).any(|at| words.word(at) == APART)
+        };
+        let is_limit = subjects.iter().all(apart)
+            && predicate.claim == Claim::Full
+            && said(&|word| word == "storage");
         let party = party.or((is_limit && said(&exceeded)).then_some(Party::Mailbox));
         if let Some(signal) = signal_of(predicate.claim, party, near) {
             signals.raise(signal);

@@ -194,7 +194,8 @@ impl Words {
             "du" => Spelled::Du,
             _ => Spelled::Other,
         };
-        match (std::mem::replace(&mut self.spelled, now), spelled) {
+        let (before, count) = (std::mem::replace(&mut self.spelled, now), self.len());
+        match (before, spelled) {
             (Spelled::Recipient, "limit" | "limits") if self.ends_with(MAILBOX) => {
                 self.pop();
                 return ["too", "many", MAILBOX].iter().for_each(|word| self.push_canonical(word));
@@ -208,6 +209,10 @@ impl Words {
         match VOCABULARY.get(spelled).copied().or_else(|| meaning(spelled)) {
             Some(meaning) => meaning.split_ascii_whitespace().for_each(|word| self.push_canonical(word)),
             None => self.push_canonical(spelled),
+        }
+        // A word that says nothing does not part the words around it.
+        if self.len() == count && now == Spelled::Other {
+            self.spelled = before;
         }
     }
 

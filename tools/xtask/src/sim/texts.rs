@@ -63,9 +63,8 @@ fn read() -> [Vec<&'static str>; KINDS] {
             "AUTH" => TextTopic::Auth,
             _ => continue,
         };
-        // A text of one line, after which the session continues. It names no domain, which would not be that of the recipient.
-        let names_domain = words.contains("in domain \"");
-        if words.as_bytes().get(3) == Some(&b' ') && !words.starts_with("421") && !names_domain {
+        // A text of one line, after which the session continues.
+        if words.as_bytes().get(3) == Some(&b' ') && !words.starts_with("421") {
             texts[kind as usize].push(words);
         }
     }

@@ -11,9 +11,13 @@ fn the_holds_of_a_dead_node_are_voided_once() {
     let (dead, alive): (Vec<_>, Vec<_>) = (0..10).map(|_| (nodes.hold(0, a), nodes.hold(1, a))).unzip();
     let before = nodes.balance(1, a);
     nodes.kill(0);
-    // Nothing helps here: the lease ends by the clock of the server, and the others find it.
+    // Nothing helps here: the lease ends by the clock of the server, and the others find it. On a slow machine the last renewal
+    // may have been a while ago.
+    let left = nodes.number_of(
+        "SELECT (1000 * extract(epoch FROM until - clock_timestamp()))::bigint FROM nodes WHERE id = 1",
+    );
     let took = wait_until("its holds are voided", || nodes.balance(1, a).held <= 10);
-    assert!((7..20).contains(&took.as_secs()), "{took:?}");
+    assert!(took.as_millis() as i64 >= left && took.as_secs() < 20, "{took:?}, and the lease had {left} ms");
     wait_until("all are voided", || nodes.balance(2, a).held == 10);
     assert_eq!(nodes.balance(1, a).plan_left, before.plan_left + 10);
     for &hold in &dead {
