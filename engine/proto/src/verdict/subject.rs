@@ -154,9 +154,8 @@ pub(super) fn resolve(
             subject.start >= predicate.end
                 && (predicate.end..subject.start + 1).any(|at| words.word(at) == APART)
         };
-        let is_limit = subjects.iter().all(apart)
-            && predicate.claim == Claim::Full
-            && said(&|word| word == "storage");
+        let is_limit =
+            subjects.iter().all(apart) && predicate.claim == Claim::Full && said(&|word| word == "storage");
         let party = party.or((is_limit && said(&exceeded)).then_some(Party::Mailbox));
         if let Some(signal) = signal_of(predicate.claim, party, near) {
             signals.raise(signal);

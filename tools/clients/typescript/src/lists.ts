@@ -94,7 +94,8 @@ export class Lists {
 
   async #uploadWhole(source: Source, size: number, options: UploadOptions): Promise<MailList> {
     const { name, column, header, signal, onProgress } = options;
-    const query = Object.entries(given({ name, column, header: header?.toString() }));
+    const headerField = header === undefined ? {} : { header: String(header) };
+    const query = Object.entries(given({ name, column, ...headerField }));
     const call = creation(options, { query, content: await read(source, 0, size) });
     const uploaded = await this.#transport.call(call, { signal });
     onProgress?.(uploaded.offset ?? size, size);

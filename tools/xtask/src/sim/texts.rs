@@ -1,5 +1,8 @@
 //! Replies of servers, in the words of real ones: the rows that the classification is tested against.
 
+use engine_proto::smtp::reply::Reply;
+use engine_proto::verdict::Stage;
+use engine_proto::verdict::classify::{ReplyView, Us, classify};
 use fastrand::Rng;
 use std::sync::OnceLock;
 
@@ -46,6 +49,20 @@ pub fn pick(kind: TextTopic, random: &mut Rng) -> Text {
     Text { kind, words: texts[random.usize(..texts.len())] }
 }
 
+/// Whether the text gives 5.1.1 ("no such mailbox") and no cause. Its meaning depends on what the host says of other recipients.
+fn is_uncertain(words: &str) -> bool {
+    let (code, text) = words.split_at(3);
+    let reply = Reply::new(code.parse().expect("a reply code"), text.trim_start());
+    let view = ReplyView {
+        stage: Stage::Rcpt,
+        mx: "mx.example.org",
+        reply: &reply,
+        recipient: None,
+        us: Us::default(),
+    };
+    classify(&view).rule == "uncertain-5.1.1"
+}
+
 fn read() -> [Vec<&'static str>; KINDS] {
     let rows = include_str!("../../../../engine/proto/testdata/wordings.txt").lines();
     let mut texts: [Vec<&'static str>; KINDS] = Default::default();
@@ -64,7 +81,7 @@ fn read() -> [Vec<&'static str>; KINDS] {
             _ => continue,
         };
         // A text of one line, after which the session continues.
-        if words.as_bytes().get(3) == Some(&b' ') && !words.starts_with("421") {
+        if words.as_bytes().get(3) == Some(&b' ') && !words.starts_with("421") && !is_uncertain(words) {
             texts[kind as usize].push(words);
         }
     }
