@@ -37,7 +37,7 @@ pub struct Detail {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(test, schema(required = false))]
     pub disposable_sources: Vec<String>,
-    /// The basis of the result; absent if an earlier check found the result.
+    /// The basis of the result; absent if an earlier version of mailprobe has stored the result without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schema(value_type = Evidence, required = false))]
     pub evidence: Option<Evidence>,
@@ -48,8 +48,7 @@ pub struct Detail {
 #[cfg_attr(test, derive(ToSchema))]
 pub struct Evidence {
     /// The name of the rule that decided. `unknown` is the rule for servers that say that they do not know the recipient. New versions can add and rename rules.
-    #[cfg_attr(test, schema(value_type = String))]
-    pub rule: &'static str,
+    pub rule: String,
     /// The subject of the reply: `recipient`, `sender`, `session`, `host`, `site` or `us`; null without a reply.
     #[cfg_attr(test, schema(inline, value_type = Option<EvidenceScope>))]
     pub scope: Option<&'static str>,
@@ -61,7 +60,8 @@ pub struct Evidence {
     pub reply_code: Option<u16>,
     /// The enhanced code (RFC 3463) of a refusal; null if the refusal has none.
     pub enhanced_code: Option<String>,
-    /// The time of the reply, or of the operator's own bounce or delivery; without either, the time of the result. ISO 8601 with offset.
+    /// The time of the reply, or of the operator's own bounce or delivery. Without either, and if the result was known already when it
+    /// was charged, the time of the answer. ISO 8601 with offset.
     #[cfg_attr(test, schema(format = DateTime))]
     pub observed_at: String,
 }

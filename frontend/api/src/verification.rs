@@ -159,7 +159,7 @@ mod tests {
         result.findings = Findings::Full { cached: true, detail: Some(Box::new(detail.clone())) };
         assert!(serde_json::to_string(&result).unwrap().ends_with(&format!("{block}}}}}")));
         let mut evidence = Evidence {
-            rule: "nxdomain",
+            rule: "nxdomain".into(),
             scope: None,
             host: None,
             reply_code: None,
@@ -174,7 +174,7 @@ mod tests {
             result.findings = Findings::Full { cached: true, detail: Some(Box::new(detail)) };
             assert!(serde_json::to_string(&result).unwrap().ends_with(&format!("{block},{expected}}}}}")));
             evidence = Evidence {
-                rule: "unknown",
+                rule: "unknown".into(),
                 scope: Some("recipient"),
                 host: Some("mx1.example.net".into()),
                 reply_code: Some(550),

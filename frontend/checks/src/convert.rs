@@ -5,6 +5,7 @@ mod webhooks;
 
 pub use webhooks::{delivery, webhook};
 
+use crate::evidence;
 use engine::Finding;
 use engine::proto::verdict::Reason as Found;
 use lists::words;
@@ -58,10 +59,11 @@ pub fn found_addresses(found: &store::FoundAddresses) -> api::FoundAddresses {
     }
 }
 
-/// The part of a finding that the store keeps.
-pub fn verdict(finding: &Finding) -> store::Verdict {
+/// The part of a finding that the store keeps. `now`: the time of the verdict.
+pub fn verdict(finding: &Finding, now: store::UnixMs) -> store::Verdict {
     let cause = if finding.reason == Found::Unverifiable { words::cause(finding.rule) } else { None };
-    store::Verdict { reason: reason(finding.reason), cause, evidence: finding.evidence }
+    let basis = Some(Box::new(evidence::of_finding(finding, now)));
+    store::Verdict { reason: reason(finding.reason), cause, evidence: finding.evidence, basis }
 }
 
 /// What an address waits for that is to be asked about again, by the rule of its finding. The progress of `clean` reads it too.

@@ -1,6 +1,6 @@
 //! The detail of a full check: the part of the API's answer that is made from a reason and the DNS facts of the domain.
 //!
-//! It is made again for each answer, also for a repeat: only the reason is stored. The caller adds the evidence, if there is any.
+//! It is made again for each answer, also for a repeat. The caller adds the evidence, which is stored with the verdict.
 
 use crate::{Checks, convert};
 use api::{Detail, Dns, Flags, Reason};

@@ -1,59 +1,44 @@
 //! The evidence of an answer: the rule that decided, and what was observed of the mail host.
 //!
-//! It exists only for an answer that this request has found, or that an event of the operator's own mail has decided. The store keeps
-//! a verdict without it, so a repeat and a verdict from another account's check have none.
+//! The store keeps it with the verdict, so a repeat and a verdict from another account's check have it as well.
 
 use api::Evidence;
 use engine::Finding;
 use learn::Applied;
-use store::UnixMs;
 use store::credits::calendar::Iso8601;
+use store::{Basis, BasisReply, UnixMs};
 
-/// What an answer is based on. It becomes [`Evidence`] only for an answer that shows it.
-#[derive(Debug)]
-pub enum Basis {
-    /// A finding of the engine, and the time of the verdict.
-    Finding(Finding, UnixMs),
-    /// An event of the operator's own mail.
-    Event(Applied),
-}
-
-impl Basis {
-    /// The evidence for the detail of the answer.
-    pub fn evidence(&self) -> Evidence {
-        match self {
-            Basis::Finding(finding, at) => of_finding(finding, *at),
-            Basis::Event(applied) => of_event(applied),
-        }
+/// The evidence as the API shows it.
+pub fn shown(basis: &Basis) -> Evidence {
+    let reply = basis.reply;
+    Evidence {
+        rule: basis.rule.clone(),
+        scope: reply.map(|reply| reply.scope.as_str()),
+        host: basis.host.clone(),
+        reply_code: reply.map(|reply| reply.code),
+        enhanced_code: reply.and_then(|reply| reply.status).map(|status| status.to_string()),
+        observed_at: Iso8601(basis.observed_at).to_string(),
     }
 }
 
-/// The evidence of a finding of the engine. `now`: the time of the verdict.
-pub fn of_finding(finding: &Finding, now: UnixMs) -> Evidence {
+/// The basis of a finding of the engine. `now`: the time of the verdict.
+pub fn of_finding(finding: &Finding, now: UnixMs) -> Basis {
     let observed = finding.observed.as_deref();
     let reply = observed.and_then(|observed| observed.reply);
     // The store's clock is the one of all times in answers.
     let ago = reply.map_or(0, |reply| UnixMs::try_from(reply.at.elapsed().as_millis()).unwrap_or(0));
-    Evidence {
-        rule: finding.rule,
-        scope: reply.map(|reply| reply.scope.as_str()),
+    Basis {
+        rule: finding.rule.to_owned(),
         host: observed.map(|observed| observed.host.to_string()),
-        reply_code: reply.map(|reply| reply.code),
-        enhanced_code: reply.and_then(|reply| reply.status).map(|status| status.to_string()),
-        observed_at: Iso8601(now.saturating_sub(ago)).to_string(),
+        reply: reply.map(|reply| BasisReply { scope: reply.scope, code: reply.code, status: reply.status }),
+        observed_at: now.saturating_sub(ago),
     }
 }
 
-/// The evidence of an event of the operator's own mail.
-pub fn of_event(applied: &Applied) -> Evidence {
-    Evidence {
-        rule: applied.rule,
-        scope: None,
-        host: None,
-        reply_code: None,
-        enhanced_code: None,
-        observed_at: Iso8601(applied.at.saturating_mul(1000)).to_string(),
-    }
+/// The basis of an event of the operator's own mail.
+pub fn of_event(applied: &Applied) -> Basis {
+    let (rule, observed_at) = (applied.rule.to_owned(), applied.at.saturating_mul(1000));
+    Basis { rule, host: None, reply: None, observed_at }
 }
 
 #[cfg(test)]
@@ -97,18 +82,21 @@ mod tests {
         ] {
             let finding =
                 Finding { reason: Found::Unverifiable, rule, retry_after: None, evidence: None, observed };
-            let got = of_finding(&finding, now);
+            let got = shown(&of_finding(&finding, now));
             let (host, enhanced) = (got.host.as_deref(), got.enhanced_code.as_deref());
             let found = (got.scope, host, got.reply_code, enhanced, got.observed_at.as_str());
-            assert_eq!((got.rule, found), (rule, expected));
+            assert_eq!((got.rule.as_str(), found), (rule, expected));
         }
     }
 
     #[test]
     fn an_event_of_the_own_mail_has_its_time_and_no_host() {
         let applied = Applied { reason: Reason::MailboxNotFound, rule: "own_bounce", at: 1_795_658_584 };
-        let got = of_event(&applied);
-        assert_eq!((got.rule, got.observed_at.as_str()), ("own_bounce", "2026-11-26T02:03:04+00:00"));
+        let got = shown(&of_event(&applied));
+        assert_eq!(
+            (got.rule.as_str(), got.observed_at.as_str()),
+            ("own_bounce", "2026-11-26T02:03:04+00:00")
+        );
         assert_eq!((got.scope, got.host, got.reply_code, got.enhanced_code), (None, None, None, None));
     }
 }

@@ -13,10 +13,9 @@ pub mod shared;
 use crate::convert;
 use crate::counters::count;
 use crate::engine_client::NoFinding;
-use crate::evidence::Basis;
 use crate::limiter::{FairUse, Share};
 use crate::panics::catch_panic;
-use crate::{CheckError, Checks};
+use crate::{CheckError, Checks, evidence};
 use api::{Reason, UnverifiableCause};
 use engine::proto::address::Address;
 use engine::proto::limits::SINGLE_PATIENCE;
@@ -28,8 +27,8 @@ use store::clock;
 use store::id::random_bits;
 use store::rate_limit::fair_use;
 use store::{
-    AccountId, AddressHash, AttemptError, Authority, Begun, ConnectionId, EntryId, HoldRef, Known, NewCheck,
-    ResultRecord, SettleError, Settlement, StoreError, StoredResult, UnixMs, Verdict,
+    AccountId, AddressHash, AttemptError, Authority, Basis, Begun, ConnectionId, EntryId, HoldRef, Known,
+    NewCheck, ResultRecord, SettleError, Settlement, StoreError, StoredResult, UnixMs, Verdict,
 };
 
 /// The longest wait of a caller. The engine answers well before; this is a safeguard against a defect of the engine.
@@ -49,8 +48,8 @@ pub struct Checked {
     /// If the answer is the account's own one of the last 24 hours: the time from which on a check is a new one, which costs a
     /// credit.
     pub repeats_until: Option<UnixMs>,
-    /// What the verdict is based on; `None` if an earlier check found it.
-    pub basis: Option<Basis>,
+    /// What the verdict is based on; `None` if an earlier version stored it.
+    pub basis: Option<Box<Basis>>,
 }
 
 /// The account that pays for a check, and the basis of its right.
@@ -82,7 +81,10 @@ pub async fn check(checks: &Rc<Checks>, payer: Payer, address: Address) -> Resul
     };
     let checked = check_by_servers(checks, payer, address.clone()).await?;
     Ok(match learned.apply(&address, checked.reason, &checks.engine.lists()) {
-        Some(applied) => Checked { reason: applied.reason, basis: Some(Basis::Event(applied)), ..checked },
+        Some(applied) => {
+            let basis = Some(Box::new(evidence::of_event(&applied)));
+            Checked { reason: applied.reason, basis, ..checked }
+        }
         None => checked,
     })
 }
@@ -164,7 +166,7 @@ async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Ch
     let probe = checks.engine.probe(question.address.clone(), Priority::Single);
     let error = match catch_panic(monoio::time::timeout(PROBE_TIME_MAX, probe)).await {
         Ok(Ok(Ok(finding))) => {
-            return settle(checks, hold, question.hash, finding).await.inspect(|_| charge(share));
+            return settle(checks, hold, question.hash, &finding).await.inspect(|_| charge(share));
         }
         Ok(Ok(Err(none))) => {
             if matches!(none, NoFinding::Outage(Outage::OverBudget { .. })) {
@@ -196,15 +198,12 @@ async fn settle(
     checks: &Checks,
     hold: HoldRef,
     address: AddressHash,
-    finding: Finding,
+    finding: &Finding,
 ) -> Result<Checked, CheckError> {
-    let verdict = convert::verdict(&finding);
-    let with = Settlement { result: Some(ResultRecord { address, verdict }) };
+    let verdict = convert::verdict(finding, clock::now());
+    let with = Settlement { result: Some(ResultRecord { address, verdict: verdict.clone() }) };
     match checks.store.settle(hold, with, clock::now()).await {
-        Ok(balance) => {
-            let basis = Some(Basis::Finding(finding, clock::now()));
-            Ok(Checked { basis, ..charged(verdict, balance.available()) })
-        }
+        Ok(balance) => Ok(charged(verdict, balance.available())),
         // The result is withheld: an answer must be durable first.
         Err(error) => {
             give_back(checks, hold).await;
@@ -230,11 +229,12 @@ async fn give_back(checks: &Checks, hold: HoldRef) {
     }
 }
 
-fn charged(Verdict { reason, cause, .. }: Verdict, credits_remaining: u64) -> Checked {
-    Checked { reason, cause, credits_remaining: Some(credits_remaining), repeats_until: None, basis: None }
+fn charged(Verdict { reason, cause, basis, .. }: Verdict, credits_remaining: u64) -> Checked {
+    Checked { reason, cause, credits_remaining: Some(credits_remaining), repeats_until: None, basis }
 }
 
 fn repeat(result: StoredResult) -> Checked {
-    let (Verdict { reason, cause, .. }, repeats_until) = (result.verdict, Some(result.repeats_until()));
-    Checked { reason, cause, credits_remaining: None, repeats_until, basis: None }
+    let repeats_until = Some(result.repeats_until());
+    let Verdict { reason, cause, basis, .. } = result.verdict;
+    Checked { reason, cause, credits_remaining: None, repeats_until, basis }
 }

@@ -50,7 +50,7 @@ impl LearnedFor {
     /// The verdict in place of the reason that the mail servers gave; `None` if that reason stays.
     pub fn apply(&self, address: &Address, reason: Reason, lists: &Lists) -> Option<Applied> {
         let evidence = self.table.evidence(address, clock::now() / 1000)?;
-        // The store keeps no rule. Without it, a bounce of a domain changes nothing.
+        // No rule, as in the rows of a batch. Without it, a bounce of a domain changes nothing.
         evidence.apply(reason, "", lists.is_role(address.local()))
     }
 }

@@ -1,9 +1,8 @@
 //! One address for a caller with a key: fast or full, live or test.
 
 use crate::auth::Caller;
-use crate::evidence::Basis;
 use crate::full::{self, Checked, Payer};
-use crate::{CheckError, Checks, counters, detail, fast, test_mode};
+use crate::{CheckError, Checks, counters, detail, evidence, fast, test_mode};
 use api::{Detail, DetailLevel, Findings, Mode, Reason, Verification};
 use engine::proto::address::Address;
 use std::rc::Rc;
@@ -59,8 +58,7 @@ async fn full_check(
             let checked = full::check(checks, payer, address.clone()).await?;
             let detail = match question.detail {
                 Some(DetailLevel::Full) => {
-                    // The time of a reply counts back from now, so it is taken before the look-ups.
-                    let evidence = checked.basis.as_ref().map(Basis::evidence);
+                    let evidence = checked.basis.as_deref().map(evidence::shown);
                     let detail = detail::gather(checks, &address, checked.reason).await;
                     Some(Box::new(Detail { evidence, ..detail }))
                 }

@@ -80,7 +80,7 @@ impl From<Finding> for Told {
     fn from(finding: Finding) -> Told {
         let reason = convert::reason(finding.reason);
         let findings = Findings::Full { cached: false, detail: None };
-        let evidence = Some(evidence::of_finding(&finding, clock::now()));
+        let evidence = Some(evidence::shown(&evidence::of_finding(&finding, clock::now())));
         Told { reason, rule: Some(finding.rule), findings, learned_at: None, evidence }
     }
 }
@@ -199,7 +199,7 @@ fn apply(table: &Table, addresses: &[String], rows: &mut [Row], line: &dyn Engin
             }
             (told.reason, told.rule, told.learned_at) =
                 (applied.reason, Some(applied.rule), Some(applied.at));
-            told.evidence = Some(evidence::of_event(&applied));
+            told.evidence = Some(evidence::shown(&evidence::of_event(&applied)));
         }
     }
 }

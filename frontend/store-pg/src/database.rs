@@ -35,7 +35,7 @@ use store_rules::opening::{KeyTraces, check_plans, read_index};
 use store_rules::rows::{Rows, Table};
 use store_rules::shared::{Shared, SharedPlans};
 use store_rules::sweep::Sweep;
-use store_rules::tables::{FORMAT, FORMAT_OF_CAUSES};
+use store_rules::tables::FORMAT;
 use store_rules::task::{ReadTask, WriteTask, read_task, write_task};
 use store_rules::txn::Txn;
 use store_rules::write_error::WriteError;
@@ -201,10 +201,10 @@ fn open_as(
     let connector = Connector::new(target, requires_sync).map_err(StoreError::Failed)?;
     let connector = Arc::new(connector);
     let ensure = async |client: &Client| schema::ensure(client, &schema, Some(vault.fingerprint())).await;
-    let mut has_causes = true;
-    if let Found::Format(format) = on_connection(&connector, START_MAX, ensure)? {
-        check_format(&schema, format)?;
-        has_causes = format >= u64::from(FORMAT_OF_CAUSES);
+    let mut format = FORMAT;
+    if let Found::Format(found) = on_connection(&connector, START_MAX, ensure)? {
+        check_format(&schema, found)?;
+        format = u32::try_from(found).unwrap_or(FORMAT);
     }
     let scan = Scan::begin(&connector, &schema, START_MAX)?;
     check_keys((&connector, &schema), &scan, &vault, keys)?;
@@ -221,7 +221,7 @@ fn open_as(
         clock_check,
         disk: Disk::UNKNOWN,
         has_nodes: true,
-        has_causes: has_causes.into(),
+        format: format.into(),
         reuse,
     };
     let postgres = Postgres::start((connector, schema), (role, node), (Arc::new(shared), clock), last)?;

@@ -160,7 +160,7 @@ impl Redb {
             clock_check,
             disk,
             has_nodes: false,
-            has_causes: true.into(),
+            format: store_rules::tables::FORMAT.into(),
             reuse: options.reuse,
         });
         let database = Arc::new(database);

@@ -269,7 +269,7 @@ mod tests {
                 clock_check: ClockCheck::default(),
                 disk: Disk::UNKNOWN,
                 has_nodes: false,
-                has_causes: true.into(),
+                format: store_rules::tables::FORMAT.into(),
                 reuse: true,
             }),
             failure,

@@ -144,7 +144,7 @@ fn own_answers(
     rows.iter()
         .map(|row| {
             let own = results.own(vault, account, &row.address, now)?;
-            Ok(own.map_or(UNANSWERED, |own| reason::verdict_code(own.verdict)))
+            Ok(own.map_or(UNANSWERED, |own| reason::verdict_code(&own.verdict)))
         })
         .collect()
 }
@@ -236,7 +236,7 @@ impl Batches<'_> {
             for answer in answers {
                 let Some(hash) = hashes.get(answer.index as usize) else { continue };
                 let (code, result) =
-                    self.prepare_one(shared, account, AddressHash(*hash), answer.outcome, now)?;
+                    self.prepare_one(shared, account, AddressHash(*hash), &answer.outcome, now)?;
                 prepared.push((answer.index as usize, code, result));
             }
             batches.push(AnsweredBatch { id, key, answers: prepared });
@@ -249,24 +249,23 @@ impl Batches<'_> {
         shared: &Shared,
         account: AccountId,
         address: AddressHash,
-        outcome: RowOutcome,
+        outcome: &RowOutcome,
         now: UnixMs,
     ) -> Result<(u8, Option<SealedResult>), StoreError> {
-        let vault = &shared.vault;
-        let (verdict, verdict_at) = match outcome {
+        let (verdict, verdict_at) = match outcome.clone() {
             RowOutcome::Unanswered(cause) => {
                 return Ok((reason::unanswered_code(shared.kept_cause(cause)), None));
             }
-            RowOutcome::Repeated(verdict) => return Ok((reason::verdict_code(shared.kept(verdict)), None)),
+            RowOutcome::Repeated(verdict) => return Ok((reason::verdict_code(&shared.kept(verdict)), None)),
             RowOutcome::Waits(cause) => return Ok((reason::wait_code(cause), None)),
-            RowOutcome::Verified(verdict) => (shared.kept(verdict), now),
+            RowOutcome::Verified(verdict) => (verdict, now),
             RowOutcome::Reused(verdict) => {
-                let record = ResultRecord { address, verdict };
-                (verdict, Results(self.0).verdict_at(vault, &record, now)?)
+                let verdict_at = Results(self.0).verdict_at(&shared.vault, &address, &verdict, now)?;
+                (verdict, verdict_at)
             }
         };
-        let sealed = results::seal(vault, account, ResultRecord { address, verdict }, verdict_at, now)?;
-        Ok((reason::verdict_code(verdict), Some(sealed)))
+        let sealed = results::seal(shared, account, ResultRecord { address, verdict }, verdict_at, now)?;
+        Ok((sealed.code, Some(sealed)))
     }
 
     /// Every open batch, as [`Store::open_batches`](crate::Store::open_batches).

@@ -92,7 +92,7 @@ fn read<R: Row + PartialEq, T>(bytes: &[u8], more: impl Fn(&R) -> T) -> Result<b
 /// Reads the sealed part of a verdict.
 fn verdict(bytes: &[u8]) -> Result<bool, String> {
     let Some(verdict) = read_plain(bytes) else { return Ok(false) };
-    match read_plain(&plain(verdict)) {
+    match read_plain(&plain(&verdict, true)) {
         Some(again) if again == verdict => Ok(true),
         _ => Err("results: written and read again it is another verdict".into()),
     }

@@ -63,7 +63,7 @@ pub(crate) fn cause_of(byte: u8) -> Option<Cause> {
 }
 
 /// The code of a verdict.
-pub(crate) fn verdict_code(verdict: Verdict) -> u8 {
+pub(crate) fn verdict_code(verdict: &Verdict) -> u8 {
     let cause = verdict.cause.filter(|_| verdict.reason == Reason::Unverifiable).map(|cause| cause as u8);
     cause.filter(|&code| !is_refunded(code)).unwrap_or_else(|| code(verdict.reason))
 }
@@ -136,8 +136,8 @@ mod tests {
             let unasked = matches!(cause, Cause::RefusalBudget | Cause::Outage);
             assert_eq!((is_refunded(byte), of_code(byte).is_none(), exactly(byte)), (unasked, unasked, None));
             let verdict = Verdict { cause: Some(cause), ..Reason::Unverifiable.into() };
-            assert_eq!(verdict_code(verdict), if unasked { 10 } else { byte });
-            assert_eq!(verdict_code(Verdict { reason: Reason::CatchAll, ..verdict }), 8);
+            assert_eq!(verdict_code(&verdict), if unasked { 10 } else { byte });
+            assert_eq!(verdict_code(&Verdict { reason: Reason::CatchAll, ..verdict }), 8);
             assert_eq!(unanswered_code(Some(cause)), if unasked { byte } else { GIVEN_UP });
         }
     }

@@ -3,13 +3,17 @@
 //! The caller's thread seals and opens; the writer only stores bytes.
 
 use crate::reason;
-use crate::row::Row;
+use crate::row::{Codec, In, Out, Row, codes, fields, row};
 use crate::rows::{Rows, Table, Walk, Want};
-use crate::tables::{EXPIRIES, Expiring, RESULTS, ResultRow, expiry_key, join, result_key};
+use crate::shared::Shared;
+use crate::tables::{EXPIRIES, Expiring, FORMAT_OF_BASES, RESULTS, ResultRow, expiry_key, join, result_key};
 use crate::txn::Txn;
 use crate::withdrawn::is_withdrawn;
+use engine::proto::limits::DOMAIN_BYTES_MAX;
+use engine::proto::smtp::status::EnhancedCode;
+use engine::proto::verdict::Scope;
 use std::ops::RangeInclusive;
-use store::{AccountId, StoreError};
+use store::{AccountId, Basis, BasisReply, StoreError};
 use store::{AddressHash, Known, ResultRecord, StoredResult, UnixMs, Verdict, is_shared, retention};
 use store::{REPEAT_MS, RETENTION_SHORT_MS};
 use vault::{Place, Vault};
@@ -38,7 +42,7 @@ fn place(key: &[u8; 32]) -> Place<'_> {
 
 /// Seals the record of an account. `verdict_at` is `now` for a new verdict, and earlier for a shared one.
 pub(crate) fn seal(
-    vault: &Vault,
+    shared: &Shared,
     account: AccountId,
     record: ResultRecord,
     verdict_at: UnixMs,
@@ -47,32 +51,79 @@ pub(crate) fn seal(
     let key = result_key(&record.address, account);
     let short = retention(record.verdict.reason) == RETENTION_SHORT_MS;
     let mut row = ResultRow { short, checked_at: now, verdict_at, sealed: Vec::new() };
-    let sealing_key = vault.sealing_key(row.class(), row.expires_at())?;
-    let code = reason::verdict_code(record.verdict);
-    row.sealed = sealing_key.seal(place(&key), &plain(record.verdict))?;
+    let sealing_key = shared.vault.sealing_key(row.class(), row.expires_at())?;
+    let verdict = shared.kept(record.verdict);
+    row.sealed = sealing_key.seal(place(&key), &plain(&verdict, shared.has(FORMAT_OF_BASES)))?;
+    let code = reason::verdict_code(&verdict);
     Ok(SealedResult { key, row, code })
 }
 
-/// The sealed content of a verdict: the code of its reason, whether it has evidence (1 byte), and the evidence. The
-/// length is constant, so it reveals nothing.
-pub(crate) fn plain(verdict: Verdict) -> [u8; 10] {
-    let mut plain = [0; 10];
-    plain[0] = reason::verdict_code(verdict);
-    plain[1] = u8::from(verdict.evidence.is_some());
-    plain[2..].copy_from_slice(&verdict.evidence.unwrap_or(0).to_be_bytes());
-    plain
+/// The longest name of a rule that is stored, in bytes.
+const RULE_BYTES_MAX: usize = 64;
+/// The least length of a sealed content, and the steps by which longer ones grow, in bytes: the length reveals at most that the name of
+/// the host or of the rule is long.
+const CONTENT_BYTES: usize = 64;
+const CONTENT_STEP: usize = 16;
+
+/// The sealed content of a result. Up to format 5 it had only the code, and up to format 11 no basis.
+struct Content {
+    code: u8,
+    more: Option<Evidence>,
 }
 
-/// The inverse of [`plain`]. Up to format 5 there was only the code.
+/// Whether there is evidence about a host, its hash, and the basis.
+struct Evidence {
+    is_some: bool,
+    hash: [u8; 8],
+    basis: Option<Padded>,
+}
+
+/// The basis, and zeros. They are there without a basis, too.
+struct Padded(Option<Basis>);
+
+row!("results", Content { code; more });
+fields!(Evidence { is_some, hash; basis });
+fields!(Basis { rule, host, reply, observed_at });
+fields!(BasisReply { scope, code, status });
+fields!(EnhancedCode { class, subject, detail });
+codes!(Scope { Recipient = 1, Sender = 2, Session = 3, Host = 4, Site = 5, Us = 6 });
+
+impl Codec for Padded {
+    fn write(&self, out: &mut Out) {
+        self.0.write(out);
+        out.pad(CONTENT_BYTES, CONTENT_STEP);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Padded> {
+        let basis = Codec::read(input)?;
+        while input.byte().is_some() {}
+        Some(Padded(basis))
+    }
+}
+
+/// Whether a basis is short enough to be stored.
+pub(crate) fn fits(basis: &Basis) -> bool {
+    basis.rule.len() <= RULE_BYTES_MAX
+        && basis.host.as_ref().is_none_or(|host| host.len() <= DOMAIN_BYTES_MAX)
+}
+
+/// The sealed content of a verdict, with its basis or, for a database of an older format, without.
+pub(crate) fn plain(verdict: &Verdict, has_basis: bool) -> Vec<u8> {
+    let basis = has_basis.then(|| Padded(verdict.basis.as_deref().cloned()));
+    let hash = verdict.evidence.unwrap_or(0).to_be_bytes();
+    let more = Some(Evidence { is_some: verdict.evidence.is_some(), hash, basis });
+    Content { code: reason::verdict_code(verdict), more }.encode()
+}
+
+/// The inverse of [`plain`].
 pub(crate) fn read_plain(plain: &[u8]) -> Option<Verdict> {
-    let (&code, rest) = plain.split_first()?;
-    let evidence = match *rest {
-        [] => None,
-        [0, ..] => None,
-        [1, ref evidence @ ..] => Some(u64::from_be_bytes(evidence.try_into().ok()?)),
-        _ => return None,
+    let Content { code, more } = Content::decode(plain).ok()?;
+    let (reason, cause) = (reason::of_code(code)?, reason::cause_of(code));
+    let Some(Evidence { is_some, hash, basis }) = more else {
+        return Some(Verdict { cause, ..reason.into() });
     };
-    Some(Verdict { reason: reason::of_code(code)?, cause: reason::cause_of(code), evidence })
+    let basis = basis.and_then(|Padded(basis)| basis).map(Box::new);
+    Some(Verdict { reason, cause, evidence: is_some.then_some(u64::from_be_bytes(hash)), basis })
 }
 
 /// The verdict of a row; `None` if its key is gone.
@@ -127,7 +178,10 @@ impl Results<'_> {
         retained.sort_by_key(|(_, row)| std::cmp::Reverse(row.verdict_at));
         let mut opened = retained.iter().filter_map(|(key, row)| Some((open(vault, key, row)?, row)));
         let newest = opened.find(|(verdict, _)| is_shared(verdict.reason));
-        newest.map_or(Ok(None), |(verdict, row)| self.stands(Some(verdict), row, row.verdict_at))
+        let Some((mut verdict, row)) = newest else { return Ok(None) };
+        // The time of another account's check is not told.
+        verdict.basis.iter_mut().for_each(|basis| basis.observed_at = now);
+        self.stands(Some(verdict), row, row.verdict_at)
     }
 
     /// The verdict of a row, unless it was withdrawn.
@@ -169,12 +223,14 @@ impl Results<'_> {
     pub(crate) fn verdict_at(
         &self,
         vault: &Vault,
-        record: &ResultRecord,
+        address: &AddressHash,
+        verdict: &Verdict,
         now: UnixMs,
     ) -> Result<UnixMs, StoreError> {
-        let source = self.shared(vault, &record.address, now)?;
-        let source = source.filter(|source| source.verdict == record.verdict);
-        let spent = now.saturating_sub(retention(record.verdict.reason).max(REPEAT_MS));
+        let source = self.shared(vault, address, now)?;
+        let what = |verdict: &Verdict| (verdict.reason, verdict.evidence);
+        let source = source.filter(|source| what(&source.verdict) == what(verdict));
+        let spent = now.saturating_sub(retention(verdict.reason).max(REPEAT_MS));
         Ok(source.map_or(spent, |source| source.checked_at))
     }
 }
@@ -207,5 +263,34 @@ impl Txn<'_> {
     /// Removes the note of a row's expiry.
     pub(crate) fn unexpire(&mut self, what: Expiring, at: UnixMs, row: &[u8; 32]) -> Result<(), StoreError> {
         EXPIRIES.remove(self.rows, &expiry_key(what, at, row))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::Reason::MailboxNotFound;
+
+    #[test]
+    fn the_length_of_a_content_tells_only_that_a_host_is_long() {
+        let basis = |rule: &str, host: usize| {
+            let host = (host > 0).then(|| "h".repeat(host));
+            Basis { rule: rule.into(), host, reply: None, observed_at: 1_801_386_000_000 }
+        };
+        for (basis, length) in [
+            (None, 64),
+            (Some(basis("nxdomain", 0)), 64),
+            (Some(basis("google-no-such-user", 22)), 64),
+            (Some(basis("unknown", 60)), 96),
+            (Some(basis(&"r".repeat(RULE_BYTES_MAX), DOMAIN_BYTES_MAX)), 352),
+        ] {
+            let verdict = Verdict { evidence: Some(7), basis: basis.map(Box::new), ..MailboxNotFound.into() };
+            let written = plain(&verdict, true);
+            assert_eq!((written.len(), read_plain(&written)), (length, Some(verdict.clone())));
+            let before = Verdict { basis: None, ..verdict };
+            assert_eq!(read_plain(&plain(&before, false)), Some(before.clone()));
+            assert_eq!(plain(&before, false), written[..10]);
+            assert_eq!(read_plain(&written[..1]), Some(MailboxNotFound.into()));
+        }
     }
 }

@@ -137,6 +137,11 @@ impl Out {
         self.0.push(byte);
     }
 
+    /// Appends zeros up to a multiple of `step`, and to at least `least`.
+    pub fn pad(&mut self, least: usize, step: usize) {
+        self.0.resize(self.0.len().max(least).next_multiple_of(step), 0);
+    }
+
     /// Appends bytes without their length.
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
@@ -198,7 +203,7 @@ macro_rules! numbers {
         }
     )*};
 }
-numbers!(u32, u64);
+numbers!(u16, u32, u64);
 
 impl Codec for u8 {
     fn write(&self, out: &mut Out) {

@@ -3,8 +3,10 @@
 use crate::clock_check::ClockCheck;
 use crate::disk::Disk;
 use crate::index::KeyIndex;
+use crate::results;
+use crate::tables::{FORMAT_OF_BASES, FORMAT_OF_CAUSES};
 use api::UnverifiableCause;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use store::{PlanTable, Verdict};
 use vault::Vault;
@@ -23,9 +25,8 @@ pub struct Shared {
     pub disk: Disk,
     /// Whether other nodes use the same database. Then checks in progress are noted in it.
     pub has_nodes: bool,
-    /// Whether the database has [`FORMAT_OF_CAUSES`](crate::tables::FORMAT_OF_CAUSES): once it has, it keeps it. Until then, no cause is
-    /// written.
-    pub has_causes: AtomicBool,
+    /// The format of the database, which only rises. Nothing is written in a sealed value that nodes of this format cannot read.
+    pub format: AtomicU32,
     /// Whether a verdict from one account's check may answer another account, which also pays for it.
     pub reuse: bool,
 }
@@ -33,12 +34,18 @@ pub struct Shared {
 impl Shared {
     /// A cause, if the database can keep it.
     pub(crate) fn kept_cause(&self, cause: Option<UnverifiableCause>) -> Option<UnverifiableCause> {
-        cause.filter(|_| self.has_causes.load(Ordering::Relaxed))
+        cause.filter(|_| self.has(FORMAT_OF_CAUSES))
+    }
+
+    /// Whether the database has this format or a newer one.
+    pub(crate) fn has(&self, format: u32) -> bool {
+        self.format.load(Ordering::Relaxed) >= format
     }
 
     /// A verdict as the database can keep it.
     pub(crate) fn kept(&self, verdict: Verdict) -> Verdict {
-        Verdict { cause: self.kept_cause(verdict.cause), ..verdict }
+        let basis = verdict.basis.filter(|basis| self.has(FORMAT_OF_BASES) && results::fits(basis));
+        Verdict { cause: self.kept_cause(verdict.cause), basis, ..verdict }
     }
 }
 

@@ -75,7 +75,7 @@ pub const META_DELETED: [&str; 4] =
     ["deleted_accounts", "deleted_granted", "deleted_spent", "deleted_expired"];
 
 /// The format that this version writes.
-pub const FORMAT: u32 = 11;
+pub const FORMAT: u32 = 12;
 
 /// The first format with lists that charge each different address once, and with limits on the requests for lists. A cluster has an
 /// older one until all of its nodes know it.
@@ -92,6 +92,9 @@ pub const FORMAT_OF_SHARES: u32 = 10;
 
 /// The first format with codes for the causes of `unverifiable`. Nodes of an older version cannot read them.
 pub const FORMAT_OF_CAUSES: u32 = 11;
+
+/// The first format with the basis of a verdict. Nodes of an older version cannot read it.
+pub const FORMAT_OF_BASES: u32 = 12;
 
 /// The key of [`HOLDS`] and [`LEDGER`].
 pub fn entry_key(account: AccountId, id: EntryId) -> [u8; 32] {

@@ -1,5 +1,6 @@
 //! `detail=full`: for full checks with live keys, at the same price.
 
+use super::batches;
 use crate::harness::server::{Server, checked, scripted};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -70,6 +71,33 @@ fn the_whole_block_at_the_same_price() {
     let without =
         server.post(&server.live, "/v1/verify", r#"{"email":"catch_all@some.example","detail":null}"#);
     assert!(without.json().get("detail").is_none());
+}
+
+#[test]
+fn every_answer_of_a_verdict_has_its_evidence() {
+    let server = Server::start(&[]);
+    let stranger = server.stranger();
+    for (local, expected) in
+        [("mailbox_exists", replied(250, None)), ("mailbox_not_found", replied(550, Some("5.1.1")))]
+    {
+        let email = |name: &str| format!("{local}@{name}.com");
+        // Asked, a repeat, the verdict of another account's check, a repeat of it, and all of this after a row of a batch.
+        let single = [(&server.live, false), (&server.live, true), (&stranger, false), (&stranger, true)];
+        let batch = batches::id(&batches::submit(&server, &server.live, &[local]));
+        let results = batches::completed(&server, &server.live, &batch)["results"].clone();
+        let row =
+            json!({ "email": email("example"), "deliverable": local == "mailbox_exists", "reason": local });
+        assert_eq!(results, json!([row]), "a row of a batch has the fields of the contract only");
+        let of_batch = single[1..].iter().map(|&(key, cached)| (email("example"), key, cached));
+        for (email, key, cached) in
+            single.map(|(key, cached)| (email("one"), key, cached)).into_iter().chain(of_batch)
+        {
+            let mut got = verify(&server, key, &email);
+            assert_eq!((evidence(&mut got), &got["cached"]), (expected.clone(), &json!(cached)), "{email}");
+        }
+    }
+    let got = verify(&server, &server.test, "mailbox_exists@one.com");
+    assert!(got.get("detail").is_none(), "a test key has none: {got}");
 }
 
 #[test]

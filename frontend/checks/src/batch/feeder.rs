@@ -264,7 +264,7 @@ impl Feeder {
             priority: Priority::Batch,
             owner: owner(one.account),
             trace: false,
-            observed: false,
+            observed: true,
         };
         match catch_unwind(AssertUnwindSafe(|| self.line.submit(request))) {
             Ok(Ok(())) => true,
@@ -350,7 +350,7 @@ impl Feeder {
         match result {
             Ok(finding) => {
                 let retry = finding.retry_after.map(|after| (after, convert::wait_cause(finding.rule)));
-                queue.found(ticket, convert::verdict(&finding), retry, now);
+                queue.found(ticket, convert::verdict(&finding, now), retry, now);
             }
             Err(Outage::Unavailable) => queue.failed(ticket, now),
             Err(Outage::SiteFull) => queue.on_site_full(ticket, now),
@@ -397,7 +397,7 @@ fn owner(account: AccountId) -> u64 {
 
 /// The verdict of a row, if it has one.
 fn verdict(answer: &RowAnswer) -> Option<Reason> {
-    match answer.outcome {
+    match &answer.outcome {
         RowOutcome::Verified(verdict) | RowOutcome::Reused(verdict) | RowOutcome::Repeated(verdict) => {
             Some(verdict.reason)
         }

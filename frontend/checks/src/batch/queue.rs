@@ -472,8 +472,12 @@ impl Queue {
             return;
         }
         question.cause = cause;
-        let (batch, outcome) = (question.batch, RowOutcome::Waits(cause));
-        self.answers.extend(question.rows.iter().map(|&index| RowAnswer { batch, index, outcome }));
+        let (batch, outcome) = (question.batch, || RowOutcome::Waits(cause));
+        self.answers.extend(question.rows.iter().map(|&index| RowAnswer {
+            batch,
+            index,
+            outcome: outcome(),
+        }));
     }
 
     fn postpone(&mut self, question: RowQuestion, due: UnixMs) {
@@ -491,9 +495,11 @@ impl Queue {
 
     fn settle(&mut self, question: RowQuestion, outcome: RowOutcome) {
         let RowQuestion { account: id, batch, rows, .. } = question;
-        let others = match outcome {
-            RowOutcome::Verified(verdict) | RowOutcome::Reused(verdict) => RowOutcome::Repeated(verdict),
-            same => same,
+        let others = match &outcome {
+            RowOutcome::Verified(verdict) | RowOutcome::Reused(verdict) => {
+                RowOutcome::Repeated(verdict.clone())
+            }
+            same => same.clone(),
         };
         let outcomes = std::iter::once(outcome).chain(std::iter::repeat(others));
         let answered = rows.len();

@@ -258,7 +258,7 @@ fn rows_that_wait_do_not_stop_the_others() {
         for number in answered..submitted {
             let batch = store.batch_of_list(&list, number);
             let rows = 1..BATCH_ADDRESSES as u32;
-            let answers = rows.map(|index| RowAnswer { batch, index, outcome }).collect();
+            let answers = rows.map(|index| RowAnswer { batch, index, outcome: outcome.clone() }).collect();
             store.answer_rows(answers, clock::now()).wait().unwrap();
         }
         answered = submitted;
@@ -301,7 +301,7 @@ fn a_list_of_an_earlier_version_is_checked_row_by_row() {
     assert_eq!(rows.len(), 3);
     let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
     let repeated = RowOutcome::Repeated(Reason::MailboxExists.into());
-    let answers = [(0, outcome), (1, outcome), (2, repeated)];
+    let answers = [(0, outcome.clone()), (1, outcome), (2, repeated)];
     let answers = answers.map(|(index, outcome)| RowAnswer { batch, index, outcome }).to_vec();
     store.answer_rows(answers, clock::now()).wait().unwrap();
     worker(&store).round(Worker::turn).unwrap();
@@ -320,7 +320,8 @@ fn checked(store: &Arc<Store>, account: AccountId, content: &str) -> List {
     let batch = store.batch_of_list(&running, 0);
     let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
     let rows = store.unanswered(batch).wait().unwrap();
-    let answers = (0..rows.len() as u32).map(|index| RowAnswer { batch, index, outcome }).collect();
+    let answers =
+        (0..rows.len() as u32).map(|index| RowAnswer { batch, index, outcome: outcome.clone() }).collect();
     store.answer_rows(answers, clock::now()).wait().unwrap();
     worker(store).round(Worker::turn).unwrap();
     let list = store.list(account, running.id, clock::now()).wait().unwrap().unwrap();

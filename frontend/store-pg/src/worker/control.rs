@@ -18,7 +18,7 @@ use store::{ClaimedLists, HoldRef, OpenBatch, Reply, StoreError, UnixMs, clock};
 use store_rules::clock_fault;
 use store_rules::index::KeyChange;
 use store_rules::shared::Shared;
-use store_rules::tables::{FORMAT_OF_CAUSES, META_FORMAT};
+use store_rules::tables::{FORMAT, META_FORMAT};
 use tokio_postgres::Error;
 
 /// How often it looks whether something is due.
@@ -301,10 +301,10 @@ impl Control {
         self.looked.done();
         let client = self.client()?;
         self.count_nodes().await?;
-        let has_causes = &self.setup.shared.has_causes;
-        if !has_causes.load(Ordering::Relaxed) {
-            let format = within(cluster::meta(client, META_FORMAT)).await?;
-            has_causes.store(format >= Some(FORMAT_OF_CAUSES.into()), Ordering::Relaxed);
+        let known = &self.setup.shared.format;
+        if known.load(Ordering::Relaxed) < FORMAT {
+            let format = within(cluster::meta(client, META_FORMAT)).await?.unwrap_or(0);
+            known.fetch_max(u32::try_from(format).unwrap_or(0), Ordering::Relaxed);
         }
         let knows_others = self.presence.is_long(Instant::now());
         let buried = within(node::bury_dead(client, self.context.node.id, knows_others)).await?;

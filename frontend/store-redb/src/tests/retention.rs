@@ -189,7 +189,7 @@ fn one_purge_is_bounded_and_says_when_there_is_more() {
         let rows: Vec<String> = rows.iter().map(|row| format!("{round}.{row}")).collect();
         let batch = submit(&store, a, &rows.iter().map(String::as_str).collect::<Vec<_>>(), NOW);
         let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
-        let answers = (0..200).map(|index| RowAnswer { batch, index, outcome }).collect();
+        let answers = (0..200).map(|index| RowAnswer { batch, index, outcome: outcome.clone() }).collect();
         store.answer_rows(answers, NOW).wait().unwrap();
     }
     let late = NOW + 8 * DAY;

@@ -78,7 +78,7 @@ fn batches_of_many_threads_are_charged_once_each() {
                     for row in rows {
                         let outcome = Verified(MailboxExists.into());
                         let answer = RowAnswer { batch: id, index: row.index, outcome };
-                        store.answer_rows(vec![answer, answer], now).wait().unwrap();
+                        store.answer_rows(vec![answer.clone(), answer], now).wait().unwrap();
                     }
                 }
             });

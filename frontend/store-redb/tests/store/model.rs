@@ -7,7 +7,7 @@
 mod kept;
 
 use crate::postgres;
-use crate::world::{DAY, START, World, plans};
+use crate::world::{DAY, START, World, basis, plans};
 use api::{Reason, UnverifiableCause};
 use kept::Kept;
 use proptest::collection::vec;
@@ -110,7 +110,11 @@ fn verdict() -> impl Strategy<Value = Verdict> {
     let unverifiable = prop::option::of(prop::sample::select(causes.to_vec()))
         .prop_map(|cause| Verdict { cause, ..Reason::Unverifiable.into() });
     let verdict = prop_oneof![3 => reason().prop_map(Verdict::from), 1 => unverifiable];
-    (verdict, prop::option::of(0..HOSTS)).prop_map(|(verdict, evidence)| Verdict { evidence, ..verdict })
+    (verdict, prop::option::of(0..HOSTS), any::<bool>()).prop_map(|(verdict, evidence, has_basis)| Verdict {
+        evidence,
+        basis: basis().filter(|_| has_basis),
+        ..verdict
+    })
 }
 
 fn outcome() -> impl Strategy<Value = RowOutcome> {

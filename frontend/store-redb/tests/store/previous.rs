@@ -1,10 +1,10 @@
 //! A data folder of an earlier release opens without a loss.
 //!
-//! `format-5/`, `format-6/`, `format-7/`, `format-9/` and `format-10/` are such folders with a compressed database. [`make_a_folder`] wrote each at the
+//! `format-5/`, `format-6/`, `format-7/`, `format-9/`, `format-10/` and `format-11/` are such folders with a compressed database. [`make_a_folder`] wrote each at the
 //! last commit of its format. Format 8 only added fields to rows of limited keys, which format 9 has too.
 
 use crate::world::{
-    DAY, InFolder, OPERATOR, PASSWORD, START, World, new_account, new_key, new_user, new_webhook,
+    DAY, InFolder, OPERATOR, PASSWORD, START, World, basis, new_account, new_key, new_user, new_webhook,
 };
 use api::Reason::{CatchAll, InboxFull, MailboxExists, MailboxNotFound, Unverifiable};
 use api::UnverifiableCause;
@@ -146,11 +146,14 @@ fn stored(format: u32) -> TempDir {
     folder
 }
 
-/// The world on the stored folder of a format, a second after its start.
+/// The world on the stored folder of a format, a second after its start. A result of before has no basis, for its account and for others.
 fn opened(format: u32) -> (TempDir, World) {
     let folder = stored(format);
     let mut world = open(folder.path());
     world.now = START + 1_000;
+    let known = [ALICE, BOB].map(|number| world.known(account(number), "unknown@example.com"));
+    let [Known::Own(own), Known::Shared(shared)] = known else { panic!("{known:?}") };
+    assert_eq!([own, shared].map(|result| result.verdict), [MailboxNotFound.into(), MailboxNotFound.into()]);
     (folder, world)
 }
 
@@ -243,9 +246,23 @@ fn a_folder_of_format_10_opens_with_all_that_it_has() {
     // An answer of before has no cause, and a new one has.
     assert_eq!(world.view(alice, batch(COMPLETE)).unwrap().causes, [None, None]);
     let verdict = Verdict { cause: Some(UnverifiableCause::Greylisted), ..Unverifiable.into() };
-    world.verify(alice, "new@example.com", verdict);
+    world.verify(alice, "new@example.com", verdict.clone());
     world.reopen();
     let known = world.known(alice, "new@example.com");
+    assert!(matches!(known, Known::Own(result) if result.verdict == verdict));
+}
+
+#[test]
+fn a_folder_of_format_11_opens_with_all_that_it_has() {
+    let (_folder, mut world) = opened(11);
+    let alice = account(ALICE);
+    let list = List { by_row: false, offset: 15, ..list(LIST) };
+    assert_eq!(world.lists(alice, world.now).wait().unwrap(), [list]);
+    check_all_but_lists(&mut world);
+    let verdict = Verdict { basis: basis(), ..MailboxExists.into() };
+    world.verify(alice, "unknown@example.com", verdict.clone());
+    world.reopen();
+    let known = world.known(alice, "unknown@example.com");
     assert!(matches!(known, Known::Own(result) if result.verdict == verdict));
 }
 

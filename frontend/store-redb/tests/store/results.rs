@@ -1,6 +1,6 @@
 //! The results of checks: their hashes and expiry. `scenarios.txt` has the rules of the accounts that find them.
 
-use crate::world::{DAY, START, World};
+use crate::world::{DAY, START, World, basis};
 use api::Reason::{self, CatchAll, InboxFull, MailboxExists, Unverifiable};
 use store::*;
 
@@ -24,6 +24,42 @@ fn hashes_last_and_belong_to_one_store() {
     assert_eq!(world.hash_address(ADDRESS), hash);
     assert_ne!(World::new().store().hash_address(ADDRESS), hash, "another key");
     assert_eq!(format!("{hash:?}"), "AddressHash(..)");
+}
+
+#[test]
+fn a_basis_is_kept_and_told_to_others_without_its_time() {
+    let full = *basis().unwrap();
+    let of_dns = Basis { host: None, reply: None, ..full.clone() };
+    let code = Some(BasisReply { status: None, ..full.reply.unwrap() });
+    let long = Basis { rule: "r".repeat(64), host: Some("h".repeat(253)), ..full.clone() };
+    for (basis, kept) in [
+        (of_dns, true),
+        (Basis { reply: None, ..full.clone() }, true),
+        (Basis { reply: code, ..full.clone() }, true),
+        (Basis { host: Some("h".repeat(254)), ..full.clone() }, false),
+        (Basis { rule: "r".repeat(65), ..full.clone() }, false),
+        (full, true),
+        (long, true),
+    ] {
+        let (mut world, a) = World::with_account("scale");
+        let b = world.account("b", "scale");
+        world.verify(a, ADDRESS, Verdict { basis: Some(Box::new(basis.clone())), ..MailboxExists.into() });
+        world.reopen();
+        world.now += DAY / 2;
+        let told = |at| kept.then(|| Box::new(Basis { observed_at: at, ..basis.clone() }));
+        let verdict = |known| match known {
+            Known::Own(result) | Known::Shared(result) => result.verdict,
+            Known::Nothing => panic!("it is stored"),
+        };
+        assert_eq!(verdict(world.known(a, ADDRESS)).basis, told(basis.observed_at));
+        let shared = verdict(world.known(b, ADDRESS));
+        assert_eq!(shared.basis, told(world.now));
+        // In a batch as by itself, and in repeats of both.
+        let (charged, answered) = (world.now, world.batch(b, &[ADDRESS]));
+        world.answer(answered, &[(0, RowOutcome::Reused(shared))]);
+        world.now += 1;
+        assert_eq!(verdict(world.known(b, ADDRESS)).basis, told(charged));
+    }
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn days_count_charges_and_are_forgotten() {
     let batch = world.create(new).unwrap().batch;
     assert_eq!(world.days(a, world.now).wait(), Ok(vec![]), "not before it is complete");
     let (found, none) = (RowOutcome::Verified(Reason::MailboxExists.into()), RowOutcome::Unanswered(None));
-    world.answer(batch, &[(0, found), (1, found), (2, none)]);
+    world.answer(batch, &[(0, found.clone()), (1, found.clone()), (2, none)]);
     let days = world.days(a, world.now).wait().unwrap();
     let day = (START / DAY) as u32;
     let counts = DayCounts { day, singles: 0, rows: 2, reasons: vec![(Reason::MailboxExists, 2)] };
@@ -140,7 +140,7 @@ fn days_count_charges_and_are_forgotten() {
         let batch = world.create(new).unwrap();
         // Within a day of the last check it is a repeat, charged and complete at once.
         if !batch.completed {
-            world.answer(batch.batch, &[(0, found)]);
+            world.answer(batch.batch, &[(0, found.clone())]);
         }
     }
     let days = world.days(a, world.now).wait().unwrap();

@@ -1,6 +1,8 @@
 //! A store with a clock that the test controls.
 
 use crate::postgres;
+use engine::proto::smtp::status::EnhancedCode;
+use engine::proto::verdict::Scope;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -164,6 +166,14 @@ impl Deref for World {
     }
 }
 
+/// A basis with all its parts.
+pub fn basis() -> Option<Box<Basis>> {
+    let status = Some(EnhancedCode::new(5, 1, 1));
+    let reply = Some(BasisReply { scope: Scope::Recipient, code: 550, status });
+    let host = Some("mx1.example.com".into());
+    Some(Box::new(Basis { rule: "unknown".into(), host, reply, observed_at: START - 7 }))
+}
+
 impl World {
     pub fn new() -> World {
         match postgres::url() {
@@ -294,7 +304,7 @@ impl World {
         let other = self.store().hash_address("nobody@else.example");
         let many = vec![(account, other), (account, address), (account, address)];
         let many = self.store().known_many(many, self.now).wait().unwrap();
-        assert_eq!(many, [Known::Nothing, known, known]);
+        assert_eq!(many, [Known::Nothing, known.clone(), known.clone()]);
         known
     }
 
@@ -318,7 +328,11 @@ impl World {
     }
 
     pub fn answer(&self, batch: BatchId, answers: &[(u32, RowOutcome)]) -> Vec<BatchId> {
-        let answer = |&(index, outcome): &_| RowAnswer { batch, index, outcome };
+        let answer = |(index, outcome): &(u32, RowOutcome)| RowAnswer {
+            batch,
+            index: *index,
+            outcome: outcome.clone(),
+        };
         self.store().answer_rows(answers.iter().map(answer).collect(), self.now).wait().unwrap()
     }
 

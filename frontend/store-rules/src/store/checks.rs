@@ -31,10 +31,7 @@ impl Store {
     pub fn settle(&self, hold: HoldRef, with: Settlement, now: UnixMs) -> Pending<Balance, SettleError> {
         Pending::begin(|| {
             let shared = self.shared();
-            let seal = |record: ResultRecord| {
-                let record = ResultRecord { verdict: shared.kept(record.verdict), ..record };
-                results::seal(&shared.vault, hold.account, record, now, now)
-            };
+            let seal = |record| results::seal(shared, hold.account, record, now, now);
             let result = with.result.map(seal).transpose()?;
             let (key, has_nodes) = (result.as_ref().map(|result| result.key), shared.has_nodes);
             let job = Job::of(hold.account, Class::Answer).with_wants(move |out| {
@@ -125,7 +122,7 @@ impl Store {
                 PreparedCheck::Shared(result, sealed) => {
                     let charge = |txn: &mut Txn<'_>| txn.charge_known(hold, sealed, now).map(Some);
                     let charged = txn.begin(connection, hold.account, now, charge)?;
-                    charged.map_or(Begun::UnderWay, |balance| Begun::Charged(*result, balance))
+                    charged.map_or(Begun::UnderWay, |balance| Begun::Charged(result.clone(), balance))
                 }
                 PreparedCheck::New => {
                     let hold_one = |txn: &mut Txn<'_>| txn.hold_check(hold, address, now);
@@ -200,8 +197,8 @@ fn prepare_check(
     Ok(match Results(rows).known(vault, account, &check.address, shared.reuse, now)? {
         Known::Own(result) => Prepared::Done(Begun::Own(result)),
         Known::Shared(result) => {
-            let record = ResultRecord { address: check.address, verdict: result.verdict };
-            let sealed = results::seal(vault, account, record, result.checked_at, now)?;
+            let record = ResultRecord { address: check.address, verdict: result.verdict.clone() };
+            let sealed = results::seal(shared, account, record, result.checked_at, now)?;
             Prepared::Write(PreparedCheck::Shared(result, sealed))
         }
         Known::Nothing => {

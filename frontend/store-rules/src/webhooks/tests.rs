@@ -5,7 +5,7 @@ use crate::disk::Disk;
 use crate::index::KeyIndex;
 use crate::rows::{Each, KeyRange, Rows, RowsMut, Table, Walk, Want};
 use crate::shared::{Shared, SharedPlans};
-use crate::tables::{WEBHOOKS, account_range, webhook_key};
+use crate::tables::{FORMAT, WEBHOOKS, account_range, webhook_key};
 use crate::txn::Txn;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -131,7 +131,7 @@ fn remote(endpoints: u8, messages: u8) -> (Remote, Shared) {
         clock_check: crate::clock_check::ClockCheck::default(),
         disk: Disk::UNKNOWN,
         has_nodes: true,
-        has_causes: true.into(),
+        format: FORMAT.into(),
         reuse: false,
     };
     let mut remote = Remote::default();

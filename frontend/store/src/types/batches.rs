@@ -113,7 +113,7 @@ pub struct OpenRow {
 }
 
 /// An answer to a row of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowAnswer {
     /// The batch of the row.
     pub batch: BatchId,
@@ -124,7 +124,7 @@ pub struct RowAnswer {
 }
 
 /// The answer of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RowOutcome {
     /// A check had this verdict. It becomes the account's own result for the address.
     Verified(Verdict),

@@ -5,6 +5,8 @@ use super::users::Authority;
 use crate::credits::Balance;
 use crate::{ConnectionId, UnixMs};
 use api::{Reason, UnverifiableCause};
+use engine::proto::smtp::status::EnhancedCode;
+use engine::proto::verdict::Scope;
 use std::fmt;
 
 /// How long an account's own check answers its repeats, in milliseconds.
@@ -31,7 +33,7 @@ impl fmt::Debug for AddressHash {
 }
 
 /// The stored result of an address for an account.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Known {
     /// The account's own check of the last [`REPEAT_MS`], which is free.
     Own(StoredResult),
@@ -58,7 +60,7 @@ pub struct NewCheck {
 }
 
 /// The way in which a charged check begins, by what is known of its address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Begun {
     /// The account's own result, which is free. Nothing was held, and no full check of a connection was used.
     Own(StoredResult),
@@ -70,8 +72,32 @@ pub enum Begun {
     UnderWay,
 }
 
-/// A verdict with its evidence.
+/// What a verdict rests on, as far as answers show it. It has no text of a reply, because many servers repeat addresses in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Basis {
+    /// The name of the rule that decided.
+    pub rule: String,
+    /// The name of the mail host, if the verdict rests on one.
+    pub host: Option<String>,
+    /// The reply that decided, if there was one.
+    pub reply: Option<BasisReply>,
+    /// The time of the reply; without one, and for a verdict from another account's check, the time of the answer.
+    pub observed_at: UnixMs,
+}
+
+/// The reply on which a verdict rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BasisReply {
+    /// What it is about.
+    pub scope: Scope,
+    /// The reply code.
+    pub code: u16,
+    /// The enhanced code of a refusal.
+    pub status: Option<EnhancedCode>,
+}
+
+/// A verdict with its evidence.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// The reason of the verdict.
     pub reason: Reason,
@@ -81,17 +107,19 @@ pub struct Verdict {
     /// The engine's keyed hash of the domain and host whose behaviour is the evidence; `None` if there is no such
     /// evidence. A verdict is not used again after its evidence is withdrawn.
     pub evidence: Option<u64>,
+    /// The rule, host and reply; `None` if the database has none of this verdict, as in rows of earlier versions.
+    pub basis: Option<Box<Basis>>,
 }
 
 /// A verdict without a cause, and without evidence about a host's behaviour.
 impl From<Reason> for Verdict {
     fn from(reason: Reason) -> Verdict {
-        Verdict { reason, cause: None, evidence: None }
+        Verdict { reason, cause: None, evidence: None, basis: None }
     }
 }
 
 /// A stored result of an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredResult {
     /// The verdict of the check.
     pub verdict: Verdict,
@@ -107,7 +135,7 @@ impl StoredResult {
 }
 
 /// A result to store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultRecord {
     /// The keyed hash of the address.
     pub address: AddressHash,
@@ -116,7 +144,7 @@ pub struct ResultRecord {
 }
 
 /// The data that becomes durable together with a settled charge.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settlement {
     /// The result that was charged, so that a charged answer is never lost.
     pub result: Option<ResultRecord>,

@@ -98,7 +98,7 @@ export interface Detail {
   inbox_provider?: string | null;
   flags: Flags;
   dns?: Dns | null;
-  /** Absent if the verdict comes from an earlier check. */
+  /** Absent if an earlier version of the server has stored the verdict. */
   evidence?: Evidence;
 }
 

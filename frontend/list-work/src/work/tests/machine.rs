@@ -32,7 +32,8 @@ fn answer_all(store: &Arc<Store>) {
     let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
     for open in store.open_batches().wait().unwrap() {
         let rows = store.unanswered(open.batch).wait().unwrap();
-        let answers = rows.iter().map(|row| RowAnswer { batch: open.batch, index: row.index, outcome });
+        let answers = rows.iter().map(|row| (row.index, outcome.clone()));
+        let answers = answers.map(|(index, outcome)| RowAnswer { batch: open.batch, index, outcome });
         store.answer_rows(answers.collect(), clock::now()).wait().unwrap();
     }
 }

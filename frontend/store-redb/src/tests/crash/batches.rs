@@ -81,11 +81,11 @@ impl Told {
                     2 => RowOutcome::Verified(Reason::CatchAll.into()),
                     _ => continue,
                 };
-                batch.rows.entry(index).or_default().0.push(outcome);
+                batch.rows.entry(index).or_default().0.push(outcome.clone());
                 answers.push((id, RowAnswer { batch: id, index, outcome }));
             }
         }
-        let asked: Vec<_> = answers.iter().map(|(_, answer)| *answer).collect();
+        let asked: Vec<_> = answers.iter().map(|(_, answer)| answer.clone()).collect();
         if store.answer_rows(asked.clone(), NOW).wait().is_ok() {
             for batch in self.batches.values_mut() {
                 for answer in asked.iter().filter(|answer| Some(answer.batch) == batch.id) {
@@ -241,7 +241,7 @@ fn expired_image(account: AccountId, vault: &Arc<Vault>) -> (Vec<u8>, BatchId) {
     }
     let complete = told.make(&store, account, 100).wait().unwrap().batch;
     let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
-    let answers = (0..ROWS).map(|index| RowAnswer { batch: complete, index, outcome });
+    let answers = (0..ROWS).map(|index| RowAnswer { batch: complete, index, outcome: outcome.clone() });
     store.answer_rows(answers.collect(), NOW).wait().unwrap();
     let unanswered = told.make(&store, account, 101).wait().unwrap().batch;
     drop(store);

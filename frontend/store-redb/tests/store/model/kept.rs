@@ -18,7 +18,7 @@ pub struct Kept {
     purges_from: UnixMs,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Stored {
     verdict: Verdict,
     checked_at: UnixMs,
@@ -42,7 +42,13 @@ enum Answer {
     Refunded(Option<UnverifiableCause>),
 }
 
-fn charged(verdict: Verdict) -> Answer {
+/// A verdict as another account gets it at this time.
+fn dated(mut verdict: Verdict, now: UnixMs) -> Verdict {
+    verdict.basis.iter_mut().for_each(|basis| basis.observed_at = now);
+    verdict
+}
+
+fn charged(verdict: &Verdict) -> Answer {
     Answer::Charged(verdict.reason, verdict.cause)
 }
 
@@ -66,7 +72,7 @@ impl Kept {
     }
 
     fn own(&self, account: usize, address: usize, now: UnixMs) -> Option<Stored> {
-        let own = self.results.get(&(account, address)).copied();
+        let own = self.results.get(&(account, address)).cloned();
         own.filter(|stored| now < stored.checked_at + DAY && self.stands(stored))
     }
 
@@ -79,7 +85,7 @@ impl Kept {
     fn shared(&self, address: usize, now: UnixMs) -> Vec<Stored> {
         let of_address = self.results.iter().filter(|((_, other), _)| *other == address);
         let retained: Vec<Stored> =
-            of_address.map(|(_, stored)| *stored).filter(|stored| stored.is_shared(now)).collect();
+            of_address.map(|(_, stored)| stored.clone()).filter(|stored| stored.is_shared(now)).collect();
         let newest = retained.iter().map(|stored| stored.verdict_at).max();
         retained.into_iter().filter(|stored| Some(stored.verdict_at) == newest).collect()
     }
@@ -94,7 +100,7 @@ impl Run {
     pub fn verify(&mut self, account: usize, address: usize, verdict: Verdict) {
         let now = self.world.now;
         if self.charge(account).is_ok() {
-            self.world.verify(self.model.accounts[account].id, &email(address), verdict);
+            self.world.verify(self.model.accounts[account].id, &email(address), verdict.clone());
             let stored = Stored { verdict, checked_at: now, verdict_at: now };
             self.model.kept.results.insert((account, address), stored);
         }
@@ -105,7 +111,7 @@ impl Run {
         let id = self.model.accounts[account].id;
         let Known::Shared(known) = self.world.known(id, &email(address)) else { return };
         let expected = self.charge(account);
-        let answered = self.world.reuse(id, &email(address), known.verdict);
+        let answered = self.world.reuse(id, &email(address), known.verdict.clone());
         assert_eq!(answered.map(|balance| balance.available()), expected);
         if expected.is_ok() {
             let stored = Stored { verdict: known.verdict, checked_at: now, verdict_at: known.checked_at };
@@ -159,7 +165,7 @@ impl Run {
         self.model.holds[hold].of_batch = true;
         let own = |&address| self.model.kept.own(account, address, now);
         let answers: Vec<_> =
-            addresses.iter().map(|address| own(address).map(|own| charged(own.verdict))).collect();
+            addresses.iter().map(|address| own(address).map(|own| charged(&own.verdict))).collect();
         let completed = answers.iter().all(Option::is_some);
         self.model.kept.batches.push(Batch {
             id: new.id,
@@ -206,20 +212,20 @@ impl Run {
         let now = self.world.now;
         let Some(batch) = self.model.kept.batches.len().checked_sub(1 + batch) else { return };
         let id = self.model.kept.batches[batch].id;
-        let asked: Vec<_> = rows.iter().map(|&(index, outcome)| (index as u32, outcome)).collect();
+        let asked: Vec<_> = rows.iter().map(|(index, outcome)| (*index as u32, outcome.clone())).collect();
         let completed = self.world.answer(id, &asked);
         let modeled = &mut self.model.kept.batches[batch];
         if modeled.completed_at.is_some() {
             assert_eq!(completed, []);
             return;
         }
-        for &(index, outcome) in rows {
-            let Some(slot @ None) = modeled.answers.get_mut(index) else { continue };
+        for (index, outcome) in rows {
+            let Some(slot @ None) = modeled.answers.get_mut(*index) else { continue };
             *slot = Some(match outcome {
-                RowOutcome::Unanswered(cause) => Answer::Refunded(cause),
+                RowOutcome::Unanswered(cause) => Answer::Refunded(*cause),
                 RowOutcome::Verified(verdict) => {
-                    let stored = Stored { verdict, checked_at: now, verdict_at: now };
-                    self.model.kept.results.insert((modeled.account, modeled.addresses[index]), stored);
+                    let stored = Stored { verdict: verdict.clone(), checked_at: now, verdict_at: now };
+                    self.model.kept.results.insert((modeled.account, modeled.addresses[*index]), stored);
                     charged(verdict)
                 }
                 RowOutcome::Repeated(verdict) | RowOutcome::Reused(verdict) => charged(verdict),
@@ -284,14 +290,15 @@ impl Run {
             }
             None => {
                 let shared = self.model.kept.shared(address, now);
-                let fits = match known {
+                let fits = match &known {
                     Known::Own(_) => false,
                     // Of several with the same time, each may be the right one.
                     Known::Nothing => {
                         shared.is_empty() || shared.iter().any(|one| !self.model.kept.stands(one))
                     }
                     Known::Shared(found) => shared.iter().any(|one| {
-                        (one.verdict, one.verdict_at) == (found.verdict, found.checked_at)
+                        (&dated(one.verdict.clone(), now), one.verdict_at)
+                            == (&found.verdict, found.checked_at)
                             && self.model.kept.stands(one)
                     }),
                 };

@@ -2,7 +2,7 @@
 
 use super::{Mortals, in_turn, nodes, now, two_nodes, wait_all, wait_until};
 use crate::postgres::{self, InSchema};
-use crate::world::{OPERATOR, START, new_account, new_key, plans};
+use crate::world::{OPERATOR, START, basis, new_account, new_key, plans};
 use api::Reason::{CatchAll, Unverifiable};
 use api::UnverifiableCause;
 use store::rate_limit::Overrides;
@@ -142,21 +142,22 @@ fn a_database_that_older_nodes_can_use_keeps_no_cause() {
         let rows = vec![NewRow { email: "x@example.com".into(), address }; 2];
         let new = NewBatch { id, account: a, name: None, rows, idempotency: None, mode: BatchMode::Live };
         store.create_batch(new, OPERATOR, START).wait().unwrap();
-        let verdict = Verdict { cause: Some(cause), ..Unverifiable.into() };
+        let verdict = Verdict { cause: Some(cause), basis: basis(), ..Unverifiable.into() };
         let outcomes =
             [RowOutcome::Verified(verdict), RowOutcome::Unanswered(Some(UnverifiableCause::Outage))];
-        let answers = [0, 1].map(|index| RowAnswer { batch: id, index, outcome: outcomes[index as usize] });
-        assert_eq!(store.answer_rows(answers.to_vec(), START).wait(), Ok(vec![id]));
+        let answers = (0..).zip(outcomes).map(|(index, outcome)| RowAnswer { batch: id, index, outcome });
+        assert_eq!(store.answer_rows(answers.collect(), START).wait(), Ok(vec![id]));
         let Ok(Known::Own(own)) = store.known(a, &address, START).wait() else { panic!("it is stored") };
         let view = store.batch(a, id, START).wait().unwrap().unwrap();
         assert_eq!((own.verdict.reason, view.refunded), (Unverifiable, 1));
-        (own.verdict.cause, view.causes)
+        (own.verdict.cause, view.causes, own.verdict.basis)
     };
-    assert_eq!(kept(), (None, vec![None, None]));
+    assert_eq!(kept(), (None, vec![None, None], None));
     set_format(11);
-    wait_until("the node knows the new format", || {
-        kept() == (Some(cause), vec![Some(cause), Some(UnverifiableCause::Outage)])
-    });
+    let causes = vec![Some(cause), Some(UnverifiableCause::Outage)];
+    wait_until("the node knows format 11", || kept() == (Some(cause), causes.clone(), None));
+    set_format(12);
+    wait_until("the node knows format 12", || kept() == (Some(cause), causes.clone(), basis()));
 }
 
 #[test]

@@ -125,7 +125,7 @@ class Detail:
     score: Optional[int] = None
     inbox_provider: Optional[str] = None
     dns: Optional[Dns] = None
-    #: None if the verdict comes from an earlier check.
+    #: None if an earlier version of the server has stored the verdict.
     evidence: Optional[Evidence] = None
     raw: Mapping[str, Any] = _raw()
 

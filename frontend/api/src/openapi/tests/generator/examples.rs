@@ -128,7 +128,7 @@ fn detail() -> Detail {
         }),
         disposable_sources: Vec::new(),
         evidence: Some(Evidence {
-            rule: "control_refused",
+            rule: "control_refused".into(),
             scope: Some("recipient"),
             host: Some("mx1.example.com".into()),
             reply_code: Some(250),
