@@ -2,7 +2,7 @@
 
 use crate::conversions::Conversions;
 use crate::temp::Refusal;
-use lists::{Limits, ListError, ReadOptions, Row, Source, Step};
+use lists::{Limits, ListError, ReadOptions, ResultColumn, Row, Source, Step};
 use std::fmt;
 use std::io::{self, Read};
 use std::ops::Deref;
@@ -121,10 +121,19 @@ impl Contents {
     /// # Errors
     /// See [`SourceError`].
     pub fn open(&self, list: &List) -> Result<Option<ListSource>, SourceError> {
+        self.open_with(list, &[])
+    }
+
+    /// The same for an output with these columns of results after `deliverable` and `reason`.
+    pub fn open_with(
+        &self,
+        list: &List,
+        results: &[ResultColumn],
+    ) -> Result<Option<ListSource>, SourceError> {
         let columns = Vec::from_iter(Some(list.column.clone()).filter(|column| !column.is_empty()));
         let limits = Some(limits(list));
-        let options =
-            ReadOptions { columns: &columns, header: list.header, limits, ..ReadOptions::default() };
+        let header = list.header;
+        let options = ReadOptions { columns: &columns, header, limits, results, ..ReadOptions::default() };
         let parts = || Parts::new(Arc::clone(&self.store), list);
         let is_spreadsheet = || {
             let (parts, failure) = parts();

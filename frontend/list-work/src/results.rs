@@ -6,7 +6,7 @@ mod spreadsheet;
 
 use crate::contents::{Contents, SourceError};
 use api::Reason;
-use lists::{Class, Format, RowWriter};
+use lists::{Class, Format, ResultColumn, RowWriter};
 use report::ReportMaker;
 pub use report::ReportRequest;
 use rows::{AnsweredRows, NextRow};
@@ -36,11 +36,22 @@ pub struct Selection {
     pub format: ResultFormat,
     /// The classes of verdicts; none stands for all rows.
     pub classes: Vec<Class>,
+    /// Whether each row has the evidence of its verdict, too.
+    pub evidence: bool,
 }
+
+/// The columns of the evidence.
+const EVIDENCE: &[ResultColumn] = &[
+    ResultColumn::Rule,
+    ResultColumn::Scope,
+    ResultColumn::ReplyCode,
+    ResultColumn::EnhancedCode,
+    ResultColumn::CheckedAt,
+];
 
 impl Selection {
     /// All rows in the format of the list.
-    pub const ALL: Selection = Selection { format: ResultFormat::Own, classes: Vec::new() };
+    pub const ALL: Selection = Selection { format: ResultFormat::Own, classes: Vec::new(), evidence: false };
 
     /// The name of a file with these rows, from the name of the list: `customers.unknown.csv`, or `customers.results.csv` for all rows.
     /// It has only letters and digits of ASCII, dots, dashes and underscores, so it needs no encoding (RFC 6266 4.3).
@@ -121,7 +132,8 @@ impl Results {
         list: &List,
         wanted: &Wanted,
     ) -> Result<Option<Results>, SourceError> {
-        let Some(rows) = AnsweredRows::open(contents, list)? else { return Ok(None) };
+        let columns = if matches!(wanted, Wanted::Rows(rows) if rows.evidence) { EVIDENCE } else { &[] };
+        let Some(rows) = AnsweredRows::open(contents, list, columns)? else { return Ok(None) };
         let (content_type, ending, content) = match wanted {
             Wanted::Report(request) => {
                 let content = Content::Report(Box::new(ReportMaker::new(rows, request.clone())));
@@ -213,7 +225,7 @@ impl RowMaker {
         while bytes.len() < PIECE_BYTES && self.rows.goes_on(began) {
             match self.rows.next()? {
                 NextRow::Row(reason) if self.selection.has(reason) => {
-                    self.writer.row(&self.rows.source, &self.rows.row, reason, &mut bytes);
+                    self.rows.write(&self.writer, reason, &mut bytes);
                 }
                 NextRow::Row(_) | NextRow::Unasked => {}
                 NextRow::Later => break,

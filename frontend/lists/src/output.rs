@@ -153,7 +153,7 @@ impl RowCells {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ReadOptions, Row, RowWriter, SheetKeys, Source};
+    use crate::{ReadOptions, Results, Row, RowWriter, SheetKeys, Source};
     use std::io::Cursor;
 
     /// A key of one object costs the others nothing.
@@ -169,7 +169,7 @@ mod tests {
         let (mut row, mut rows, mut keys) = (Row::default(), Vec::new(), SheetKeys::default());
         while source.next(&mut row).unwrap() {
             let mut line = Vec::new();
-            writer.row(&source, &row, api::Reason::InvalidSyntax, &mut line);
+            writer.row(&source, &row, api::Reason::InvalidSyntax, &Results::default(), &mut line);
             keys.add(&endings, &line).unwrap();
             rows.push(line);
         }

@@ -1,7 +1,7 @@
 //! The rows of a list with their verdicts, in the format of the list or in another one.
 
 use crate::json::{self, Object};
-use crate::{Endings, Format, Row, Source, reasons};
+use crate::{Endings, Format, Results, Row, Source, reasons};
 use api::Reason;
 
 /// The name of the address column if the rows of the list have no columns.
@@ -10,7 +10,7 @@ const ADDRESS: &str = "email";
 /// Writes rows with their verdicts. The source must be the one that read them.
 pub struct RowWriter {
     form: Form,
-    /// The ends of rows in another format, by the code of the verdict.
+    /// The verdicts of rows in another format, by their code.
     suffixes: Vec<Vec<u8>>,
 }
 
@@ -36,12 +36,11 @@ impl RowWriter {
         let suffixes = match form {
             Form::Own(_) => Vec::new(),
             Form::CsvOfObjects => suffixes(|reason| {
-                format!("{},{}\n", reasons::deliverable_csv(reason), reason.as_str()).into_bytes()
+                format!("{},{}", reasons::deliverable_csv(reason), reason.as_str()).into_bytes()
             }),
             Form::ObjectsOfValues(_) => suffixes(|reason| {
                 let mut out = Vec::new();
                 json::verdict(reason, shape.verdict_names(), &mut out);
-                out.push(b'\n');
                 out
             }),
         };
@@ -52,21 +51,20 @@ impl RowWriter {
     pub fn head(&self, source: &Source) -> Vec<u8> {
         match self.form {
             Form::Own(_) => source.shape().head(),
-            Form::CsvOfObjects => format!("{ADDRESS},deliverable,reason\n").into_bytes(),
+            Form::CsvOfObjects => {
+                let further = source.shape().further_columns().iter().map(|column| column.as_str());
+                let names = [ADDRESS, "deliverable", "reason"].into_iter().chain(further);
+                (names.collect::<Vec<_>>().join(",") + "\n").into_bytes()
+            }
             Form::ObjectsOfValues(_) => Vec::new(),
         }
     }
 
-    /// Writes the last row of the source.
-    pub fn row(&self, source: &Source, row: &Row, reason: Reason, out: &mut Vec<u8>) {
+    /// Writes the last row of the source. `results` are the values of its further columns, if it has some.
+    pub fn row(&self, source: &Source, row: &Row, reason: Reason, results: &Results<'_>, out: &mut Vec<u8>) {
+        let code = reasons::code(reason);
         match &self.form {
-            Form::Own(endings) => {
-                endings
-                    .pieces(&row.prefix, reasons::code(reason))
-                    .iter()
-                    .for_each(|bytes| out.extend_from_slice(bytes));
-                return;
-            }
+            Form::Own(endings) => return endings.write(&row.prefix, code, results, out),
             Form::CsvOfObjects => {
                 let object = Object::parse(source.line_bytes()).ok();
                 let text = object.and_then(|object| object.text(&source.shape().key)).unwrap_or_default();
@@ -75,9 +73,20 @@ impl RowWriter {
             }
             Form::ObjectsOfValues(names) => object_of(names, source, out),
         }
-        out.extend_from_slice(
-            self.suffixes.get(usize::from(reasons::code(reason))).map_or(&[], Vec::as_slice),
-        );
+        out.extend_from_slice(self.suffixes.get(usize::from(code)).map_or(&[], Vec::as_slice));
+        let (columns, names) = (source.shape().further_columns(), &source.shape().verdict_names().further);
+        let is_json = matches!(self.form, Form::ObjectsOfValues(_));
+        for (&column, name) in columns.iter().zip(names) {
+            let value = results.value(column);
+            if is_json {
+                out.extend(json::lead(name));
+                json::write_result(column, &value, out);
+            } else {
+                out.push(b',');
+                source.shape().value(value.as_bytes(), out);
+            }
+        }
+        out.extend_from_slice(if is_json && !columns.is_empty() { b"}\n" } else { b"\n" });
     }
 }
 
@@ -129,18 +138,26 @@ fn object_of(names: &[String], source: &Source, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ReadOptions;
+    use crate::results::tests::EXAMPLE;
+    use crate::{ReadOptions, ResultColumn};
     use std::io::Cursor;
 
     #[track_caller]
     fn check(list: &str, format: Option<Format>, expected: &str) {
+        check_with(&[], list, format, expected);
+    }
+
+    #[track_caller]
+    fn check_with(results: &[ResultColumn], list: &str, format: Option<Format>, expected: &str) {
         let input = Box::new(Cursor::new(list.to_owned()));
-        let mut source = Source::new(input, "x", None, &ReadOptions::default()).unwrap();
+        let options = ReadOptions { results, ..ReadOptions::default() };
+        let mut source = Source::new(input, "x", None, &options).unwrap();
         let writer = RowWriter::new(&source, format);
         let (mut out, mut row) = (writer.head(&source), Row::default());
         while source.next(&mut row).unwrap() {
             let reason = row.address.as_ref().map_or(Reason::InvalidSyntax, |_| Reason::MailboxExists);
-            writer.row(&source, &row, reason, &mut out);
+            let results = row.address.as_ref().map_or(Results::default(), |_| EXAMPLE);
+            writer.row(&source, &row, reason, &results, &mut out);
         }
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
@@ -179,5 +196,17 @@ mod tests {
             Some(Format::Jsonl),
             "{\"email\":\"a@b.co\",\"deliverable\":true,\"reason\":\"mailbox_exists\"}\n",
         );
+        let results = [ResultColumn::Rule, ResultColumn::ReplyCode];
+        let json = "{\"email\":\"a@b.co\",\"deliverable\":true,\"reason\":\"mailbox_exists\",\"rule\":\"unknown_user\",\"reply_code\":550}\n\
+            {\"email\":\"none\",\"deliverable\":false,\"reason\":\"invalid_syntax\",\"rule\":null,\"reply_code\":null}\n";
+        let csv = "email,deliverable,reason,rule,reply_code\na@b.co,true,mailbox_exists,unknown_user,550\nnone,false,invalid_syntax,,\n";
+        for (list, format, expected) in [
+            ("email\na@b.co\nnone\n", None, csv),
+            ("email\na@b.co\nnone\n", Some(Format::Jsonl), json),
+            ("{\"email\":\"a@b.co\"}\n{\"email\":\"none\"}\n", None, json),
+            ("{\"email\":\"a@b.co\"}\n{\"email\":\"none\"}\n", Some(Format::Csv), csv),
+        ] {
+            check_with(&results, list, format, expected);
+        }
     }
 }

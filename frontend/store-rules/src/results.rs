@@ -153,6 +153,19 @@ impl Results<'_> {
         self.stands(open(vault, &key, &row), &row, row.checked_at)
     }
 
+    /// The account's own verdict as long as it is kept, also after its repeats have ended.
+    pub(crate) fn kept(
+        &self,
+        vault: &Vault,
+        account: AccountId,
+        address: &AddressHash,
+        now: UnixMs,
+    ) -> Result<Option<Verdict>, StoreError> {
+        let key = result_key(address, account);
+        let row = RESULTS.peek(self.0, &key)?.filter(|row| now < row.expires_at());
+        Ok(row.and_then(|row| open(vault, &key, &row)))
+    }
+
     /// Says that [`Results::own`] will be called for these addresses.
     pub fn expect_own<'h>(&self, account: AccountId, addresses: impl Iterator<Item = &'h AddressHash>) {
         let mut wants =

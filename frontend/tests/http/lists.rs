@@ -127,6 +127,19 @@ fn a_list_goes_from_upload_to_results_and_pays_once_for_an_address() {
         json,
         "{\"name\":\"E\",\"email\":\"catch_all@c.example\",\"deliverable\":false,\"reason\":\"catch_all\"}\n"
     );
+    let reply = "scripted,recipient,250,";
+    let bases =
+        ["rule,scope,reply_code,enhanced_code", reply, "scripted,recipient,550,5.1.1", reply, ",,,", reply];
+    // Another account has the same evidence.
+    let stranger = server.stranger();
+    let of_stranger = checked(&server, &stranger, CONTENT)["list_id"].as_str().unwrap().to_owned();
+    for (key, id) in [(&server.live, &id), (&stranger, &of_stranger)] {
+        let rows = order(&server, key, "GET", &format!("{id}/results?evidence=true")).body;
+        let (rows, times): (Vec<_>, Vec<_>) = rows.lines().map(|row| row.rsplit_once(',').unwrap()).unzip();
+        assert_eq!(rows, Vec::from_iter(own.lines().zip(bases).map(|(row, basis)| format!("{row},{basis}"))));
+        let are_times = times.iter().map(|time| lists::utc_seconds(time).is_some());
+        assert_eq!(Vec::from_iter(are_times), [false, true, true, true, false, true]);
+    }
     for query in ["format=ods", "format=", "class=good", "format=csv&format=csv"] {
         got(&format!("?{query}")).assert_refused(400, "invalid_request");
     }

@@ -28,7 +28,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let wanted = visit.query("format").unwrap_or_default();
     let format = FORMATS.iter().find(|(value, ..)| *value == wanted).ok_or_else(unknown)?.2;
     let list = checked_list(&visit).await?;
-    let selection = Selection { format, classes: Vec::from_iter(class) };
+    let selection = Selection { format, classes: Vec::from_iter(class), evidence: false };
     let (name, wanted) = (list.name.clone(), Wanted::Rows(selection.clone()));
     let Opened { content_type, ending, pieces } = open(&visit, list, wanted).await?;
     let file = selection.file_name(&name, ending);

@@ -84,7 +84,8 @@ impl Spreadsheet {
             match source.step(&mut row).map_err(|error| error.to_string())? {
                 Step::Row => {
                     self.line.clear();
-                    self.writer.row(source, &row, Reason::InvalidSyntax, &mut self.line);
+                    let none = lists::Results::default();
+                    self.writer.row(source, &row, Reason::InvalidSyntax, &none, &mut self.line);
                     keys.add(&self.endings, &self.line).map_err(|error| error.to_string())?;
                 }
                 Step::Later => return Ok(false),
@@ -101,10 +102,9 @@ impl Spreadsheet {
             match self.rows.next()? {
                 NextRow::Row(reason) if self.selection.has(reason) => {
                     self.line.clear();
-                    let source = &self.rows.source;
-                    self.writer.row(source, &self.rows.row, reason, &mut self.line);
+                    self.rows.write(&self.writer, reason, &mut self.line);
                     sheet
-                        .row(source.shape(), &self.endings, &self.line)
+                        .row(self.rows.source.shape(), &self.endings, &self.line)
                         .map_err(|error| error.to_string())?;
                 }
                 NextRow::Row(_) | NextRow::Unasked => {}

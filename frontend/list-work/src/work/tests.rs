@@ -10,7 +10,10 @@ use lists::{Class, ReadOptions, Source};
 use std::cell::RefCell;
 use std::io::{Cursor, Read};
 use std::sync::Mutex;
-use store::{AccountId, Authority, ListRoom, NewAccount, NewPart, PartPut, PlanTable, RowAnswer, RowOutcome};
+use store::{
+    AccountId, Authority, Basis, ListRoom, NewAccount, NewPart, PartPut, PlanTable, RowAnswer, RowOutcome,
+    Verdict,
+};
 use store_redb::StoreOptions;
 use store_rules::Store;
 
@@ -125,7 +128,10 @@ fn uploaded(store: &Arc<Store>, account: AccountId, content: &str) -> List {
 }
 
 fn text(store: &Arc<Store>, list: &List, classes: &[Class]) -> String {
-    let selection = Selection { format: ResultFormat::Own, classes: classes.to_vec() };
+    text_of(store, list, Selection { classes: classes.to_vec(), ..Selection::ALL })
+}
+
+fn text_of(store: &Arc<Store>, list: &List, selection: Selection) -> String {
     let pieces = opened(&contents(store), list, &Wanted::Rows(selection)).unwrap();
     String::from_utf8(pieces.flat_map(Result::unwrap).collect()).unwrap()
 }
@@ -147,17 +153,13 @@ fn each_different_address_is_asked_about_once_and_all_rows_get_its_answer() {
     open.sort_by_key(|open| std::cmp::Reverse(open.total));
     assert_eq!(open.iter().map(|open| open.total).collect::<Vec<_>>(), [200, 200, 50]);
     // One batch has all its answers, one has some.
-    let answer = |batch, index| RowAnswer {
-        batch,
-        index,
-        outcome: RowOutcome::Verified(
-            if index < 50 { Reason::CatchAll } else { Reason::MailboxExists }.into(),
-        ),
+    let answer = |number: u32| {
+        let (batch, index) = (store.batch_of_list(&list, number / 200), number % 200);
+        let reason = if index < 50 { Reason::CatchAll } else { Reason::MailboxExists };
+        let outcome = RowOutcome::Verified(Verdict { basis: basis(format!("r{number}")), ..reason.into() });
+        RowAnswer { batch, index, outcome }
     };
-    let first = store.batch_of_list(&list, 0);
-    let second = store.batch_of_list(&list, 1);
-    let answers =
-        (0..200).map(|index| answer(first, index)).chain((0..20).map(|index| answer(second, index)));
+    let answers = (0..220).map(answer);
     store.answer_rows(answers.collect(), clock::now()).wait().unwrap();
     worker.round(Worker::turn).unwrap();
     let list = store.list(account, list.id, clock::now()).wait().unwrap().unwrap();
@@ -174,6 +176,13 @@ fn each_different_address_is_asked_about_once_and_all_rows_get_its_answer() {
             line.ends_with(if is_catch_all { ",false,catch_all" } else { ",true,mailbox_exists" }),
             "{line}"
         );
+    }
+    let with_evidence = text_of(&store, &cancelled, Selection { evidence: true, ..Selection::ALL });
+    for (line, plain) in with_evidence.lines().zip(rows.lines()) {
+        let number = plain[1..].split('@').next().unwrap();
+        let rule =
+            if plain.starts_with("none") { ",,,,," } else { &format!(",r{number},,,,1970-01-01T00:00:07Z") };
+        assert_eq!(line, format!("{plain}{rule}"));
     }
     let good = text(&store, &cancelled, &[Class::Deliverable]);
     assert_eq!(good.lines().count(), (0..1_000).filter(|n| (50..200).contains(&(n % 450))).count());
@@ -311,6 +320,10 @@ fn a_list_of_an_earlier_version_is_checked_row_by_row() {
     assert_eq!(text(&store, &list, &[]).lines().count(), 3);
 }
 
+fn basis(rule: String) -> Option<Box<Basis>> {
+    Some(Box::new(Basis { rule, host: None, reply: None, observed_at: 7_000 }))
+}
+
 /// Uploads a list, starts it, and answers each address with `mailbox_exists`.
 fn checked(store: &Arc<Store>, account: AccountId, content: &str) -> List {
     let list = uploaded(store, account, content);
@@ -318,7 +331,8 @@ fn checked(store: &Arc<Store>, account: AccountId, content: &str) -> List {
     assert_eq!(store.put_list(&running, ListState::Ready, None, clock::now()).wait(), Ok(true));
     worker(store).round(Worker::turn).unwrap();
     let batch = store.batch_of_list(&running, 0);
-    let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
+    let verdict = Verdict { basis: basis("unknown".into()), ..Reason::MailboxExists.into() };
+    let outcome = RowOutcome::Verified(verdict);
     let rows = store.unanswered(batch).wait().unwrap();
     let answers =
         (0..rows.len() as u32).map(|index| RowAnswer { batch, index, outcome: outcome.clone() }).collect();
@@ -366,12 +380,19 @@ fn results_can_be_a_spreadsheet_or_a_report() {
             let results = opened(&contents(&store), &list, &wanted).unwrap();
             results.flat_map(Result::unwrap).collect()
         };
-        let rows = |classes: &[Class]| {
-            let selection = Selection { format: ResultFormat::Xlsx, classes: classes.to_vec() };
-            sheet(made(Wanted::Rows(selection)))
+        let rows = |classes: &[Class], evidence| {
+            let (format, classes) = (ResultFormat::Xlsx, classes.to_vec());
+            sheet(made(Wanted::Rows(Selection { format, classes, evidence })))
         };
-        assert_eq!(rows(&[]), all);
-        assert_eq!(rows(&[Class::Undeliverable]), one);
+        assert_eq!(rows(&[], false), all);
+        assert_eq!(rows(&[Class::Undeliverable], false), one);
+        let with_evidence = all.into_iter().map(|mut row| {
+            let has = row[3] == "mailbox_exists";
+            let evidence = if has { ["unknown", "", "", "", "1970-01-01T00:00:07Z"] } else { [""; 5] };
+            row.splice(4..4, evidence);
+            row
+        });
+        assert_eq!(rows(&[], true), with_evidence.collect::<Vec<_>>());
         let request = ReportRequest {
             lists: Arc::default(),
             name: "june.csv".into(),

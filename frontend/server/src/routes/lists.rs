@@ -12,9 +12,8 @@ pub use upload::{append, create};
 
 use super::page;
 use crate::call::Call;
-use api::ErrorCode;
-use http_core::Refusal;
-use http_core::Reply;
+use api::{ErrorCode, Issue, IssueType};
+use http_core::{Query, Refusal, Reply};
 use list_work::actions::StartError;
 use lists::numbers::{counted, grouped};
 use store::clock;
@@ -71,6 +70,19 @@ async fn find(call: &Call) -> Result<List, Refusal> {
     let id: ListId = call.parameter.parse().map_err(|_| no_such_list())?;
     let list = call.worker.checks.store.list(caller.account, id, clock::now()).await?;
     list.filter(|list| list.mode == caller.mode).ok_or_else(no_such_list)
+}
+
+/// A parameter that is `true`, `false` or absent.
+fn flag(query: &Query, name: &'static str, issues: &mut Vec<Issue>) -> Option<bool> {
+    let issue = match query.get(name) {
+        Ok(None | Some("")) => return None,
+        Ok(Some("true")) => return Some(true),
+        Ok(Some("false")) => return Some(false),
+        Ok(Some(_)) => Issue::new(&["query", name], IssueType::BoolType, "must be true or false"),
+        Err(issue) => issue,
+    };
+    issues.push(issue);
+    None
 }
 
 async fn reply(call: &Call, status: u16, list: List) -> Result<Reply, Refusal> {

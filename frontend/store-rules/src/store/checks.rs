@@ -94,6 +94,20 @@ impl Store {
         })
     }
 
+    /// The account's own verdict on each of these addresses, in their order, as long as it is kept.
+    pub fn kept_verdicts(
+        &self,
+        account: AccountId,
+        addresses: Vec<AddressHash>,
+        now: UnixMs,
+    ) -> Pending<Vec<Option<Verdict>>, StoreError> {
+        self.read(None, move |shared, rows| {
+            let results = Results(rows);
+            results.expect_own(account, addresses.iter());
+            addresses.iter().map(|address| results.kept(&shared.vault, account, address, now)).collect()
+        })
+    }
+
     /// Begins a check for one credit: looks at what is known of the address, and charges or holds the credit accordingly. With
     /// a connection, one of its full checks is used in the same transaction. The caller begins no other check of this account
     /// and address before this one has ended. Refused as [`Store::hold`] is.

@@ -119,6 +119,8 @@ def test_list(real: Dict[str, str], live: Any, in_parts: bool) -> None:
     assert [(row["row"], row["reason"]) for row in rows] == [
         ("1", "mailbox_exists"), ("2", "mailbox_not_found"), ("3", "mailbox_exists"), ("4", "catch_all"),
     ]
+    row = next(live.lists.results(uploaded.list_id, classes=["undeliverable"], evidence=True))
+    assert (row["reply_code"], row["scope"]) == (550, "recipient") and row["rule"] and row["checked_at"]
     target = io.BytesIO()
     live.lists.download(uploaded.list_id, target, classes=["deliverable"])
     assert len(target.getvalue().splitlines()) == 3

@@ -40,6 +40,8 @@ export interface UploadOptions extends PartOptions {
 export interface ResultsOptions extends RequestOptions {
   /** Selects classes of verdicts. */
   classes?: readonly ResultClass[];
+  /** Whether each row also has `rule`, `scope`, `reply_code`, `enhanced_code` and `checked_at`. */
+  evidence?: boolean;
 }
 
 /** The choice of rows and of the format of a download. */
@@ -227,9 +229,10 @@ export class Lists {
    * ends without an error has read the whole content.
    */
   async *download(
-    listId: string, { format = 'csv', classes = [], signal }: DownloadOptions = {},
+    listId: string, { format = 'csv', classes = [], evidence = false, signal }: DownloadOptions = {},
   ): AsyncGenerator<Uint8Array, void, undefined> {
     const query: [string, string][] = [['format', format], ...classes.map((name): [string, string] => ['class', name])];
+    if (evidence) query.push(['evidence', 'true']);
     const call: Call<void> = { method: 'GET', path: `${path(listId)}/results`, parse: nothing, query };
     const attempts = this.#transport.attempts();
     for (let isBegun = false; ; ) {

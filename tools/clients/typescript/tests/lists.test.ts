@@ -156,6 +156,8 @@ test('a spreadsheet, as a file and as bytes', async () => {
   const count = await saveResults(client.lists, id, target, { format: 'xlsx', classes: ['deliverable'] });
   assert.match((await server.journal()).at(-1)?.target ?? '', /\/results\?format=xlsx&class=deliverable$/);
   const ofFile = await readFile(target);
+  await all(client.lists.results(id, { evidence: true }));
+  assert.match((await server.journal()).at(-1)?.target ?? '', /\/results\?format=jsonl&evidence=true$/);
   const ofBytes = Buffer.concat(await all(client.lists.download(id, { format: 'xlsx', classes: ['deliverable'] })));
   assert.equal(count, ofFile.length);
   for (const content of [ofFile, ofBytes]) assert.equal(sheet(content), 'row,email,deliverable,reason\n1,deliverable@example.com,true,mailbox_exists\n');

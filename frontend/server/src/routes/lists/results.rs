@@ -1,6 +1,6 @@
 //! `GET /v1/lists/{list_id}/results`: the rows of a list with their verdicts, made while they are sent.
 
-use super::{find, invalid_state};
+use super::{find, flag, invalid_state};
 use crate::call::Call;
 use api::request::{Choice, choice};
 use http_core::Reply;
@@ -96,12 +96,13 @@ fn selection(query: &str) -> Result<Selection, Refusal> {
             Err(issue) => issues.push(issue),
         }
     }
+    let evidence = flag(&query, "evidence", &mut issues) == Some(true);
     if !issues.is_empty() {
         issues.truncate(10);
         return Err(Refusal::invalid(issues));
     }
     let format = format.map_or(ResultFormat::Own, |WantedFormat(format)| format);
-    Ok(Selection { format, classes })
+    Ok(Selection { format, classes, evidence })
 }
 
 #[cfg(test)]
@@ -113,11 +114,17 @@ mod tests {
         let read = |query: &str| selection(query).map_err(|refusal| refusal.body.detail.len());
         assert_eq!(read(""), Ok(Selection::ALL));
         let classes = vec![Class::Unknown, Class::Deliverable];
-        let format = ResultFormat::Jsonl;
-        assert_eq!(read("class=unknown&format=jsonl&class=deliverable"), Ok(Selection { format, classes }));
-        for (query, issues) in
-            [("format=ods", 1), ("format=csv&format=csv", 1), ("class=good&format=", 2), ("class=", 1)]
-        {
+        let (format, evidence) = (ResultFormat::Jsonl, true);
+        let query = "class=unknown&format=jsonl&class=deliverable&evidence=true";
+        assert_eq!(read(query), Ok(Selection { format, classes, evidence }));
+        assert_eq!(read("evidence=false"), Ok(Selection::ALL));
+        for (query, issues) in [
+            ("evidence=yes", 1),
+            ("format=ods", 1),
+            ("format=csv&format=csv", 1),
+            ("class=good&format=", 2),
+            ("class=", 1),
+        ] {
             assert_eq!(read(query), Err(issues), "{query}");
         }
     }

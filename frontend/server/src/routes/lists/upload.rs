@@ -1,6 +1,6 @@
 //! `POST /v1/lists` and `PATCH /v1/lists/{list_id}`: the upload of a list, in one request or in parts.
 
-use super::{find, invalid_state, no_such_list, reply};
+use super::{find, flag, invalid_state, no_such_list, reply};
 use crate::call::Call;
 use crate::http::upload::Upload;
 use api::request::{LIST_COLUMN_CHARS_MAX, LIST_NAME_CHARS_MAX};
@@ -92,19 +92,7 @@ impl ListRequest {
             }
         };
         let (name, column) = (read("name", LIST_NAME_CHARS_MAX), read("column", LIST_COLUMN_CHARS_MAX));
-        let header = match query.get("header") {
-            Ok(None | Some("")) => None,
-            Ok(Some("true")) => Some(true),
-            Ok(Some("false")) => Some(false),
-            Ok(Some(_)) => {
-                issues.push(Issue::new(&["query", "header"], IssueType::BoolType, "must be true or false"));
-                None
-            }
-            Err(issue) => {
-                issues.push(issue);
-                None
-            }
-        };
+        let header = flag(&query, "header", &mut issues);
         let body = announcement.map(ListBody::parse).transpose().unwrap_or_else(|found| {
             issues.extend(found);
             None

@@ -476,12 +476,15 @@ class AsyncLists:
 
         return await self._client._poll(calls.get_list(list_id), Polling(f"the list {list_id}", timeout, interval), is_end)
 
-    async def results(self, list_id: str, *, classes: Sequence[ResultClass] = ()) -> AsyncIterator[Dict[str, Any]]:
+    async def results(
+        self, list_id: str, *, classes: Sequence[ResultClass] = (), evidence: bool = False
+    ) -> AsyncIterator[Dict[str, Any]]:
         """Iterates over the rows of a list, each with `deliverable` and `reason`. The answer is streamed, so memory is small.
 
-        `classes` selects classes of verdicts. If the connection breaks after the first row, TransportError is raised.
+        `classes` selects classes of verdicts. With `evidence`, each row also has `rule`, `scope`, `reply_code`, `enhanced_code` and
+        `checked_at`. If the connection breaks after the first row, TransportError is raised.
         """
-        call = calls.list_results(list_id, "jsonl", classes)
+        call = calls.list_results(list_id, "jsonl", classes, evidence)
         attempts = self._client._attempts()
         is_begun = False
         while True:
@@ -508,6 +511,7 @@ class AsyncLists:
         *,
         format: ResultsFormat = "csv",
         classes: Sequence[ResultClass] = (),
+        evidence: bool = False,
     ) -> int:
         """Writes the results of a list to a path, or to a file that is open for writing bytes. The result is the number of bytes.
 
@@ -516,7 +520,7 @@ class AsyncLists:
         A path gets the whole content or none: the content first goes to a file `NAME.part` beside it. A download to a path begins
         again after a broken connection. To a file that is open, it begins again only if nothing was written.
         """
-        call = calls.list_results(list_id, format, classes)
+        call = calls.list_results(list_id, format, classes, evidence)
         if not isinstance(target, (str, os.PathLike)):
             return await self._save(call, target, again=False)
         path = Path(target)

@@ -207,10 +207,10 @@ def cancel_list(list_id: str) -> Call[MailList]:
     return Call("POST", f"/v1/lists/{_id(list_id)}/cancel", _as(MailList), repeatable=True)
 
 
-def list_results(list_id: str, format: ResultsFormat, classes: Sequence[str]) -> Call[None]:
+def list_results(list_id: str, format: ResultsFormat, classes: Sequence[str], evidence: bool) -> Call[None]:
     if isinstance(classes, str):
         raise TypeError("`classes` is a sequence of classes, not one class")
-    query = (("format", format), *(("class", name) for name in classes))
+    query = (("format", format), *(("class", name) for name in classes), *[("evidence", "true")] * evidence)
     return Call("GET", f"/v1/lists/{_id(list_id)}/results", _nothing, query=query, repeatable=True)
 
 
