@@ -59,6 +59,12 @@ fn a_basis_is_kept_and_told_to_others_without_its_time() {
         world.answer(answered, &[(0, RowOutcome::Reused(shared))]);
         world.now += 1;
         assert_eq!(verdict(world.known(b, ADDRESS)).basis, told(charged));
+        // For lists, the account's own one is kept after the free repeats have ended.
+        let hashes = ["nobody@else.example", ADDRESS].map(|address| world.hash_address(address));
+        let own = Verdict { basis: told(basis.observed_at), ..MailboxExists.into() };
+        for (now, own) in [(START + 7 * DAY - 1, Some(own)), (START + 7 * DAY, None)] {
+            assert_eq!(world.kept_verdicts(a, hashes.to_vec(), now).wait(), Ok(vec![None, own]));
+        }
     }
 }
 
