@@ -92,6 +92,70 @@ fn a_resolver_that_denies_everything_is_an_outage_from_the_first_question() {
     }
 }
 
+/// MX targets that are aliases of the name after `=`: the resolver follows them, or with `!` leaves that to the client.
+#[test]
+fn mx_targets_that_are_aliases_end_as_the_names_to_which_they_lead() {
+    let aliases = [
+        "gone=nobody.example",
+        "!gone-bare=nobody.example",
+        "!empty=nothing.test",
+        "!chain=mx.gone.example",
+        "!bare-chain=mx.gone-bare.example",
+        "!loop-a=mx.loop-b.example",
+        "!loop-b=mx.loop-a.example",
+        "!silent=silent.test",
+        "!failing=failing.test",
+        "!unproven=unproven.test",
+        "!there=mx1.ok.example",
+    ];
+    let mut text = "[[domain]]\nname = \"ok.example\"\nmailboxes.ok = [\"a\"]\n".to_owned();
+    for (name, dns) in
+        [("nothing", "nodata"), ("silent", "timeout"), ("failing", "servfail"), ("unproven", "no_soa")]
+    {
+        text.push_str(&format!("[[host]]\nname = \"{name}.test\"\ndns = \"{dns}\"\n"));
+    }
+    for alias in aliases {
+        let (name, target) = alias.trim_start_matches('!').split_once('=').expect(alias);
+        let dns = if alias.starts_with('!') { "alias_only" } else { "ok" };
+        let cname = format!("cname = \"{target}\"\ndns = \"{dns}\"\n");
+        text.push_str(&format!("[[host]]\nname = \"mx.{name}.example\"\n{cname}"));
+        text.push_str(&format!(
+            "[[domain]]\nname = \"{name}.example\"\nmx = [\"10 mx.{name}.example\"]\nmailboxes.ok = [\"a\"]\n"
+        ));
+        text.push_str(&format!("[[domain]]\nname = \"itself-{name}.example\"\n{cname}"));
+        text.push_str(&format!("[[domain]]\nname = \"beside-{name}.example\"\nmx = [\"10 mx.{name}.example\", \"20 mx1.ok.example\"]\nmailboxes.ok = [\"a\"]\n"));
+    }
+    let net = world(&text);
+    let engine = engine(&[&net]);
+    let client = engine.client(64);
+    for (name, rule) in [
+        ("gone", "no_mail_host"),
+        ("gone-bare", "no_mail_host"),
+        ("empty", "no_mail_host"),
+        ("chain", "no_mail_host"),
+        ("bare-chain", "no_mail_host"),
+        ("itself-gone", "nxdomain"),
+        ("itself-gone-bare", "nxdomain"),
+        ("itself-empty", "no_mail_host"),
+        ("loop-a", "dns_failed"),
+        ("silent", "dns_timeout"),
+        ("failing", "dns_servfail"),
+        ("itself-failing", "dns_servfail"),
+        ("unproven", "dns_denial_unproven"),
+        ("there", "control_refused"),
+        ("beside-gone", "control_refused"),
+        ("beside-gone-bare", "control_refused"),
+        ("beside-loop-a", "control_refused"),
+        ("beside-failing", "control_refused"),
+    ] {
+        let began = Instant::now();
+        assert_eq!(ask(&client, &format!("a@{name}.example")), rule, "{name}");
+        let is_prompt = began.elapsed() < Duration::from_secs(1);
+        assert!(is_prompt || rule.starts_with("dns_"), "{name}: {:?}", began.elapsed());
+    }
+    engine.stop();
+}
+
 /// Asks again until the outage is over.
 fn ask_until_available(client: &Client, address: &str) -> &'static str {
     let began = Instant::now();

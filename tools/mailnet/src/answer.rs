@@ -77,7 +77,9 @@ fn behave(world: &World, message: &Message, question: &Query, behaviour: DnsBeha
         lie.to_vec().ok().map(|bytes| (port, bytes))
     };
     match behaviour {
-        DnsBehaviour::Ok | DnsBehaviour::Nodata | DnsBehaviour::Nxdomain => (None, answer()),
+        DnsBehaviour::Ok | DnsBehaviour::Nodata | DnsBehaviour::Nxdomain | DnsBehaviour::AliasOnly => {
+            (None, answer())
+        }
         DnsBehaviour::Servfail => (None, fail(ResponseCode::ServFail)),
         DnsBehaviour::Refused => (None, fail(ResponseCode::Refused)),
         DnsBehaviour::Timeout => (None, None),
@@ -263,7 +265,8 @@ fn fill(world: &World, question: &Query, answer: &mut Message) {
         answer.answers.push(Record::from_rdata(owner, ttl, RData::CNAME(CNAME(wire.clone()))));
         // A loop is answered with its records, once around; the client must notice it.
         let is_loop = seen.iter().any(|name| **name == **target);
-        if question.query_type == RecordType::CNAME || is_loop || seen.len() > CHAIN_MAX {
+        let ends = is_loop || records.behaviour == DnsBehaviour::AliasOnly;
+        if question.query_type == RecordType::CNAME || ends || seen.len() > CHAIN_MAX {
             return;
         }
         owner = wire.clone();

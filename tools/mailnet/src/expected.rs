@@ -245,6 +245,7 @@ fn fate(behaviour: DnsBehaviour) -> Fate {
         DnsBehaviour::Ok
         | DnsBehaviour::Truncated
         | DnsBehaviour::NoEdns
+        | DnsBehaviour::AliasOnly
         | DnsBehaviour::SpoofedId
         | DnsBehaviour::SpoofedQuestion
         | DnsBehaviour::SpoofedPort

@@ -131,6 +131,8 @@ pub(crate) enum DnsBehaviour {
     SpoofedQuestion,
     SpoofedPort,
     SpoofedCase,
+    /// The CNAME of the name, without the records of its target or a proof that there are none.
+    AliasOnly,
     /// NXDOMAIN without an SOA record.
     NoSoa,
     /// No records and no SOA record.

@@ -14,6 +14,7 @@
 //! - A denial without proof is not believed. If only the SOA record is missing and the resolver can do EDNS, the same resolver is
 //!   asked once more, with a request for DNSSEC records. To get these, the resolver has to fetch the denial anew. In all other
 //!   cases, the next resolver is asked.
+//! - If an answer ends at an alias, the name to which the alias leads is asked about instead.
 //! - If an answer is truncated or changes the case of letters in the question, the same question is asked over TCP.
 
 mod reply;
@@ -93,6 +94,10 @@ pub enum Received {
 /// The state of one lookup.
 pub struct Lookup {
     question: Question,
+    /// The question about the name at the end of the aliases that a resolver did not follow, if there are any.
+    at_alias: Option<Question>,
+    /// The number of times that such an alias was followed, and the lowest TTL of these aliases, in seconds.
+    aliases: (usize, u32),
     config: LookupConfig,
     /// The resolver that is asked first.
     first: usize,
@@ -149,6 +154,8 @@ impl Lookup {
         let first = first % count;
         Lookup {
             question,
+            at_alias: None,
+            aliases: (0, u32::MAX),
             config,
             first,
             give_up: None,
@@ -214,7 +221,8 @@ impl Lookup {
             Transport::Tcp => [0; 4],
         };
         let id = (random() >> 48) as u16;
-        let encoded = message::encode(&self.question, id, capitals, extension);
+        let encoded =
+            message::encode(self.at_alias.as_ref().unwrap_or(&self.question), id, capitals, extension);
         let payload = match transport {
             Transport::Udp => encoded.bytes().to_vec(),
             Transport::Tcp => encoded.framed(),

@@ -83,6 +83,9 @@ pub enum Response {
     NoData(u32),
     /// The name does not exist. The lifetime, in seconds, is that of the SOA record.
     NxDomain(u32),
+    /// The CNAMEs lead to this name, and the message neither has its records nor proves that there are none: the resolver did not
+    /// follow the CNAMEs to their end. With the lowest TTL of the CNAMEs, in seconds.
+    Alias(Name, u32),
     /// The name or its records are denied without proof that the zone does so, or the answer may be forged or filtered.
     Unproven(Doubt),
     /// The answer is truncated, so the question has to be asked over TCP (RFC 7766 5).

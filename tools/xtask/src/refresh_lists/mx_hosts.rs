@@ -166,7 +166,7 @@ fn look_up(question: &Question, resolver: SocketAddr) -> Outcome {
         Some(Response::NoData(_)) => Outcome::NoData { ttl },
         Some(Response::NxDomain(_)) => Outcome::NxDomain { ttl },
         Some(Response::Failed(why)) => failed(why),
-        Some(Response::Unproven(_)) => failed(Failure::Unproven),
+        Some(Response::Unproven(_) | Response::Alias(..)) => failed(Failure::Unproven),
         Some(Response::Truncated) | None => failed(Failure::Timeout),
     }
 }

@@ -3,8 +3,8 @@
 
 use super::{Lookup, Next, Received, Transport};
 use crate::dns::message::{self, Doubt, Extension, Response, Unrelated};
-use crate::dns::{Failure, Outcome, ttl};
-use crate::limits::{DNS_REFUSAL_PAUSE, DNS_REFUSALS_MAX};
+use crate::dns::{Failure, Name, Outcome, Question, ttl};
+use crate::limits::{DNS_CNAMES_MAX, DNS_REFUSAL_PAUSE, DNS_REFUSALS_MAX};
 use std::time::Instant;
 
 impl Lookup {
@@ -51,9 +51,14 @@ impl Lookup {
         now: Instant,
     ) {
         self.outcome = Some(match response {
-            Response::Records(records, seconds) => Outcome::Records { records, ttl: ttl::positive(seconds) },
-            Response::NoData(seconds) => Outcome::NoData { ttl: ttl::negative(seconds) },
-            Response::NxDomain(seconds) => Outcome::NxDomain { ttl: ttl::negative(seconds) },
+            Response::Records(records, seconds) => {
+                Outcome::Records { records, ttl: ttl::positive(seconds.min(self.aliases.1)) }
+            }
+            Response::NoData(seconds) => Outcome::NoData { ttl: ttl::negative(seconds.min(self.aliases.1)) },
+            Response::NxDomain(seconds) => {
+                Outcome::NxDomain { ttl: ttl::negative(seconds.min(self.aliases.1)) }
+            }
+            Response::Alias(target, seconds) => return self.follow(upstream, transport, target, seconds),
             Response::Unproven(doubt) => return self.doubt(upstream, transport, extension, doubt),
             Response::Truncated if transport == Transport::Udp => return self.move_to_tcp(upstream),
             Response::Truncated => return self.spend(upstream, Failure::Malformed),
@@ -63,6 +68,16 @@ impl Lookup {
             Response::Failed(Failure::Refused) => return self.refused(upstream, now),
             Response::Failed(why) => return self.spend(upstream, why),
         });
+    }
+
+    /// Asks about the name to which an alias leads, which the resolver did not do itself.
+    fn follow(&mut self, upstream: usize, transport: Transport, name: Name, seconds: u32) {
+        self.aliases = (self.aliases.0 + 1, self.aliases.1.min(seconds));
+        if self.aliases.0 > DNS_CNAMES_MAX {
+            return self.spend(upstream, Failure::CnameLoop);
+        }
+        self.at_alias = Some(Question { name, kind: self.question.kind });
+        self.again(upstream, transport);
     }
 
     /// Handles a denial without proof. If it lacks only the SOA record, it may come from a cache that does not keep SOA records. So

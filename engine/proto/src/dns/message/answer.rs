@@ -28,6 +28,8 @@ pub(super) fn read(question: &Question, bytes: &[u8]) -> Response {
     })
 }
 
+/// Reads the answer. The SOA record of a denial has to belong to a zone that contains the name to which the CNAMEs lead (RFC 6604 3).
+/// Without such a record, the denial proves nothing (RFC 2308 3).
 fn answer(question: &Question, message: &Message) -> Response {
     // The message repeats the question: this was checked before it was decoded.
     let Some(asked) = message.queries.first() else { return Response::Failed(Failure::Malformed) };
@@ -53,17 +55,12 @@ fn answer(question: &Question, message: &Message) -> Response {
         // There are records of this kind, but none can be read.
         (None, Some(ttl)) if is_there => Response::NoData(ttl),
         _ if exists && is_referral(message) => Response::Failed(Failure::Referral),
-        _ => denial(exists, soa_ttl(message, &owner)),
-    }
-}
-
-/// The response for a denial. The SOA record has to belong to a zone that contains the name to which the CNAMEs lead (RFC 6604 3).
-/// Without such a record, the denial proves nothing (RFC 2308 3).
-fn denial(exists: bool, soa_ttl: Option<u32>) -> Response {
-    match soa_ttl {
-        Some(ttl) if exists => Response::NoData(ttl),
-        Some(ttl) => Response::NxDomain(ttl),
-        None => Response::Unproven(Doubt::NoSoa),
+        _ => match (soa_ttl(message, &owner), cname_ttl, name(&owner)) {
+            (Some(ttl), ..) if exists => Response::NoData(ttl),
+            (Some(ttl), ..) => Response::NxDomain(ttl),
+            (None, Some(ttl), Some(target)) => Response::Alias(target, ttl),
+            (None, ..) => Response::Unproven(Doubt::NoSoa),
+        },
     }
 }
 

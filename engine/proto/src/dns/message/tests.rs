@@ -139,6 +139,24 @@ fn cnames_are_followed() {
             .code(ResponseCode::NXDomain)
     });
     assert_eq!(found, Response::NxDomain(70), "of the target");
+    // The resolver stops at the alias, with no SOA record or only one of another zone.
+    for (zone, code) in [
+        (None, ResponseCode::NoError),
+        (None, ResponseCode::NXDomain),
+        (Some("example.com"), ResponseCode::NoError),
+        (Some("example.com"), ResponseCode::NXDomain),
+    ] {
+        let found = check(&asked, |r| {
+            let r = r
+                .cname("www.example.com", 300, "b.example.com")
+                .cname("b.example.com", 200, "x.example.net")
+                .code(code);
+            zone.into_iter().fold(r, |r, zone| r.soa(zone, 900, 800))
+        });
+        assert_eq!(found, Response::Alias(name("x.example.net"), 200), "{zone:?} {code}");
+    }
+    let unreadable = check(&asked, |r| r.cname("www.example.com", 300, "a b.example.net"));
+    assert_eq!(unreadable, UNPROVEN);
 }
 
 #[test]
