@@ -13,7 +13,20 @@ pub(super) struct Clause {
 }
 
 pub(super) fn clause(words: &Words) -> Option<Clause> {
-    (0..words.len()).find_map(|start| clause_at(words, start))
+    (0..words.len()).find_map(|start| clause_at(words, start).or_else(|| clause_before_head(words, start)))
+}
+
+/// The clause that begins at this word and ends before a mailbox, as in Chinese: "you send to mailbox". Without "to", the mailbox may
+/// be ours.
+fn clause_before_head(words: &Words, start: usize) -> Option<Clause> {
+    let word = |at: usize| words.word(at);
+    let end = start + 1 + (start + 1..).take_while(|at| is_of_clause(word(*at))).count();
+    let is_to = |at: usize| {
+        matches!(word(at), "contact" | "reach")
+            || at + 1 == end && word(at) == "to" && is_sending(word(at - 1))
+    };
+    let is_clause = matches!(word(start), "you" | "your") && word(end) == MAILBOX;
+    (is_clause && (start + 1..end).any(is_to)).then_some(Clause { range: start..end, ours: false })
 }
 
 /// The clause that begins at this word: "to which you sent your message", "you tried to reach", "your server sends to".

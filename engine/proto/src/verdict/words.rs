@@ -46,6 +46,9 @@ enum Spelled {
     Other,
     /// "Recipient": a "recipient limit" counts the recipients of a message, and says nothing about a mailbox.
     Recipient,
+    /// "Inbox" or "mailbox", and behind it "limit": the limit of an inbox is reached, while that of a recipient may be one of speed.
+    Inbox,
+    InboxLimit,
     /// "Du": the Danish "du sender" is "you send", and not "of the sender".
     Du,
 }
@@ -191,6 +194,8 @@ impl Words {
     fn push(&mut self, spelled: &str) {
         let now = match spelled {
             "recipient" | "recipients" => Spelled::Recipient,
+            "inbox" | "mailbox" | "mbox" => Spelled::Inbox,
+            "limit" if self.spelled == Spelled::Inbox => Spelled::InboxLimit,
             "du" => Spelled::Du,
             _ => Spelled::Other,
         };
@@ -200,9 +205,21 @@ impl Words {
                 self.pop();
                 return ["too", "many", MAILBOX].iter().for_each(|word| self.push_canonical(word));
             }
+            (Spelled::InboxLimit, "reached") => return self.push_canonical("exceeded"),
+            // The Italian "su questo server" is "on this server"; alone, "su" is Spanish for "your".
+            (_, "questo" | "questa") if self.ends_with("yours") => {
+                self.pop();
+                return self.push_canonical("on");
+            }
             (Spelled::Du, "sender") if self.ends_with("of") => {
                 self.pop();
                 return ["you", "send"].iter().for_each(|word| self.push_canonical(word));
+            }
+            (
+                _,
+                "given" | "specified" | "supplied" | "provided" | "angegeben" | "specificato" | "indicato",
+            ) if self.drop_nobody() => {
+                return self.push_canonical("argument");
             }
             _ => {}
         }
@@ -214,6 +231,17 @@ impl Words {
         if self.len() == count && now == Spelled::Other {
             self.spelled = before;
         }
+    }
+
+    /// Removes "no mailbox name" from the end. With a word such as "given", it is about our command, and not about a mailbox.
+    fn drop_nobody(&mut self) -> bool {
+        let is_part = |word: &str| matches!(word, "no" | "not" | "name" | MAILBOX);
+        let count = (0..self.len()).rev().take_while(|at| is_part(self.word(*at))).count();
+        let any =
+            |wanted: &[&str]| (self.len() - count..self.len()).any(|at| wanted.contains(&self.word(at)));
+        let is_nobody = !self.apart && any(&["no", "not"]) && any(&[MAILBOX]);
+        (0..count).filter(|_| is_nobody).for_each(|_| self.pop());
+        is_nobody
     }
 
     /// Pushes a canonical word. If it and the words before it mean one thing, such as "mail box", they are joined.
