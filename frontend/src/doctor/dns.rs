@@ -27,9 +27,17 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The response code (RFC 1035 4.1.1).
+    /// The response code (RFC 1035 4.1.1). The library takes 16 for a failure of TSIG, which these questions do not use.
     pub fn code(&self) -> ResponseCode {
-        self.message.metadata.response_code
+        match self.message.metadata.response_code {
+            ResponseCode::BADSIG => ResponseCode::BADVERS,
+            code => code,
+        }
+    }
+
+    /// Whether the cause of the answer may be that the resolver does not understand EDNS (RFC 6891 7).
+    fn is_about_edns(&self) -> bool {
+        matches!(self.code(), ResponseCode::FormErr | ResponseCode::NotImp | ResponseCode::BADVERS)
     }
 
     /// The addresses in the answer.
@@ -101,7 +109,8 @@ fn plain(name: &Name) -> String {
     name.to_ascii().trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// Asks a resolver, over UDP, and over TCP if the answer does not fit.
+/// Asks a resolver, over UDP, and over TCP if the answer does not fit. As the engine does, it asks without EDNS if the resolver does
+/// not understand EDNS.
 ///
 /// # Errors
 /// One phrase about why there is no answer.
@@ -114,11 +123,20 @@ pub fn ask(resolver: SocketAddr, name: &str, kind: RecordType) -> Result<Reply, 
     let mut edns = Edns::new();
     edns.set_max_payload(PAYLOAD_BYTES).set_dnssec_ok(true);
     message.set_edns(edns);
+    let reply = send(resolver, &message)?;
+    if !reply.is_about_edns() {
+        return Ok(reply);
+    }
+    message.edns = None;
+    send(resolver, &message)
+}
+
+fn send(resolver: SocketAddr, message: &Message) -> Result<Reply, String> {
     let question = message.to_vec().map_err(|error| error.to_string())?;
     let mut why = String::new();
     for _ in 0..TRIES {
         let began = Instant::now();
-        match exchange(resolver, &question, &message) {
+        match exchange(resolver, &question, message) {
             Ok(message) => return Ok(Reply { message, took: began.elapsed() }),
             Err(error) => why = explain(&error),
         }
@@ -165,10 +183,12 @@ fn over_tcp(resolver: SocketAddr, question: &[u8], asked: &Message) -> io::Resul
     answer(&bytes, asked).ok_or_else(|| io::Error::other("the answer is malformed"))
 }
 
-/// The message, if it answers what was asked.
+/// The message, if it answers what was asked. FORMERR and NOTIMP need not repeat the question.
 fn answer(bytes: &[u8], asked: &Message) -> Option<Message> {
     let message = Message::from_vec(bytes).ok()?;
-    let ours = message.metadata.id == asked.metadata.id && message.queries == asked.queries;
+    let code = message.metadata.response_code;
+    let bare = message.queries.is_empty() && matches!(code, ResponseCode::FormErr | ResponseCode::NotImp);
+    let ours = message.metadata.id == asked.metadata.id && (bare || message.queries == asked.queries);
     (ours && message.metadata.message_type == MessageType::Response).then_some(message)
 }
 
@@ -233,5 +253,35 @@ mod tests {
         let why = ask(free, "example.com", RecordType::A).err().unwrap();
         assert_eq!(why, "nothing listens there");
         assert!(ask(free, "not a name\u{e9}", RecordType::A).is_err());
+    }
+    #[test]
+    fn a_resolver_without_edns_is_asked_without_it() {
+        for form in ["FORMERR", "NOTIMP without a question", "BADVERS"] {
+            let server = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+            let at = server.local_addr().unwrap();
+            let serve = std::thread::spawn(move || {
+                let mut buffer = [0; 512];
+                for _ in 0..2 {
+                    let (length, from) = server.recv_from(&mut buffer).unwrap();
+                    let mut reply = buffer[..length].to_vec();
+                    reply[2] |= 0x80;
+                    match (form, reply[11]) {
+                        (_, 0) => {}
+                        // The OPT record at the end has the upper bits of the code before its version and flags.
+                        ("BADVERS", _) => reply[length - 6] = 1,
+                        (form, _) => {
+                            reply[3] |= if form == "FORMERR" { 1 } else { 4 };
+                            reply[11] = 0;
+                            reply[5] = u8::from(form == "FORMERR");
+                            reply.truncate(if form == "FORMERR" { length - 11 } else { 12 });
+                        }
+                    }
+                    server.send_to(&reply, from).unwrap();
+                }
+            });
+            let reply = ask(at, "example.com", RecordType::A);
+            assert_eq!(reply.map(|reply| reply.code()), Ok(ResponseCode::NoError), "{form}");
+            serve.join().unwrap();
+        }
     }
 }
