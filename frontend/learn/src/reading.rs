@@ -238,6 +238,7 @@ impl Form {
         let mut marks = head.iter().filter(|byte| !byte.is_ascii_whitespace());
         match (marks.next(), marks.next()) {
             (Some(b'{'), _) | (Some(b'['), Some(b'{' | b'[' | b']')) => return Form::Json,
+            (Some(b'['), _) if begins_json(head) => return Form::Json,
             _ => {}
         }
         if [&b" postfix/"[..], b" sendmail[", b" opendmarc["]
@@ -269,6 +270,12 @@ impl Form {
         }
         Form::Export
     }
+}
+
+/// Whether the text is JSON up to its end, or behind a whole value.
+fn begins_json(head: &[u8]) -> bool {
+    let first = serde_json::Deserializer::from_slice(head).into_iter::<serde_json::Value>().next();
+    first.is_some_and(|value| value.map_or_else(|error| error.is_eof(), |_| true))
 }
 
 impl Learner<'_> {

@@ -103,7 +103,7 @@ fn next_object(input: &mut impl BufRead) -> Result<Option<Vec<u8>>, LearnError> 
                 b'[' | b']' | b',' | b'\x1e' if depth == 0 => continue,
                 _ if depth == 0 && !byte.is_ascii_whitespace() => {
                     return Err(LearnError::Unreadable(
-                        "it is no JSON with one object for each event".to_owned(),
+                        "it is JSON, but not with one object for each event".to_owned(),
                     ));
                 }
                 _ => {}

@@ -228,8 +228,10 @@ fn json_of_providers_is_read() {
 fn other_forms_are_refused_by_their_name() {
     for (text, expected) in [
         ("{\"a\":1}\n{\"a\":2}", "it is JSON, and none of its objects (2) is an event of Amazon SES, "),
-        ("[1, 2]", "it is neither a message nor an mbox nor JSON, "),
-        ("{\"a\":1} x", "it is no JSON with one object for each event"),
+        ("[1, 2]", "it is JSON, but not with one object for each event"),
+        ("[\"a@x.example\"", "it is JSON, but not with one object for each event"),
+        ("[2026-11-25 10:00:00] sent", "it is neither a message nor an mbox nor JSON, "),
+        ("{\"a\":1} x", "it is JSON, but not with one object for each event"),
         ("{\"a\":1,}", "it is JSON, but its object 1 is damaged"),
         ("<?xml version=\"1.0\"?><a/>", "it is XML, which cannot be read: "),
         ("PK\u{3}\u{4}x", "it is a ZIP archive or an Excel file, "),
