@@ -178,7 +178,7 @@ fn the_file_of_a_part_has_a_title_and_then_its_list() {
     desk.part(0, 1).unwrap();
     assert_eq!(
         String::from_utf8(desk.read("out.part-0-of-1")).unwrap(),
-        "{\"part_rule\":3,\"part\":0,\"parts\":1,\"fast\":false,\"format\":\"csv\",\"column\":\"1\",\"list_bytes\":46}\n\
+        "{\"part_rule\":3,\"part\":0,\"parts\":1,\"fast\":false,\"format\":\"csv\",\"column\":\"1\",\"header_row\":1,\"list_bytes\":46}\n\
          \u{feff}email;n;deliverable;reason\r\na@x.com;1;false;mailbox_not_found\r\n\
          b@y.com;2;false;mailbox_not_found\r\nnonsense;3;false;invalid_syntax\r\n"
     );
@@ -223,6 +223,7 @@ fn parts_that_do_not_belong_together_or_to_the_run_are_refused() {
                 ["cut", name] => desk.write(name, &text(name)[..text(name).len() - 1]),
                 ["replace", name, old, new] => desk.write(name, text(name).replace(old, new)),
                 ["--fast"] => desk.args.fast = true,
+                ["--no-header"] => desk.args.no_header = true,
                 ["--column", name] => desk.args.column = vec![name.into()],
                 ["--part", part] => {
                     let (index, count) = part.split_once('/').unwrap();

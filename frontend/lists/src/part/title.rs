@@ -16,6 +16,9 @@ pub struct PartTitle {
     format: String,
     /// The number of the column of addresses from 1, or the key of JSON objects. Empty for plain text.
     column: String,
+    /// The number of the header row from 1; 0 if there is no header. `None` in a file of an earlier release.
+    #[serde(default)]
+    header_row: Option<usize>,
     /// Size of INPUT; `None` for a stream.
     list_bytes: Option<u64>,
 }
@@ -36,6 +39,7 @@ impl PartTitle {
             fast,
             format: format.to_owned(),
             column,
+            header_row: Some(shape.header_row().unwrap_or(0)),
             list_bytes: source.size(),
         }
     }
@@ -76,6 +80,16 @@ impl PartTitle {
             let (is, wants) = (said(self), said(wanted));
             return Some(format!(
                 "was made with other options ({is}; now {wants}): give the same --format and --column as for the parts"
+            ));
+        }
+        if let (Some(is), Some(wants)) = (self.header_row, wanted.header_row)
+            && is != wants
+        {
+            let said =
+                |row| if row == 0 { "no header".to_owned() } else { format!("the header in row {row}") };
+            let (is, wants) = (said(is), said(wants));
+            return Some(format!(
+                "was made with other options ({is}; now {wants}): give the same --header or --no-header as for the parts"
             ));
         }
         if self.fast != wanted.fast {
