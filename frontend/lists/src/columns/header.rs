@@ -109,14 +109,17 @@ fn before(sample: &Sample, first: usize, columns: &[usize]) -> Header {
     let is_header = |row: usize| !is_row(sample, row, columns);
     match titles {
         _ if first == 0 => Header::NONE,
-        _ if titles == first => Header { titles, is_there: false },
-        1.. if looks_like_names(sample, titles) && is_header(titles) => Header { titles, is_there: true },
+        // In two columns, one value is as much a name without an address as a title.
+        _ if titles == first && sample.width() > 2 => Header { titles, is_there: false },
+        1.. if titles < first && looks_like_names(sample, titles) && is_header(titles) => {
+            Header { titles, is_there: true }
+        }
         _ => Header { titles: 0, is_there: is_header(0) },
     }
 }
 
-/// Whether a row without an address has the values of a row of the list: nothing or a mark for "none" where addresses are, a telephone number or
-/// a date, or numbers, or a value that the column also has in a later row.
+/// Whether a row without an address has the values of a row of the list: nothing or a mark for "none" where addresses are, a
+/// telephone number or a date, numbers above numbers, or a value that the column also has in a later row.
 fn is_row(sample: &Sample, row: usize, columns: &[usize]) -> bool {
     const NONE: [&str; 14] = [
         "na", "none", "null", "nil", "nan", "n", "unknown", "empty", "keine", "ka", "aucun", "ninguno",
