@@ -8,8 +8,9 @@
 //!    `E-Mail:`, and at last single marks at the ends that no address has there
 //!
 //! What is left is the address, letter by letter. A cell with other words has no address: to take the last word of
-//! `john smith@b.example` would mean to check the mailbox of another person. If what is left begins with a remnant of a link or with a mark
-//! that an address may have, but hardly has ([`is_doubtful`]), it is no address either, and the address without it is a suggestion.
+//! `john smith@b.example` would mean to check the mailbox of another person. If what is left begins with a remnant of a link or with a
+//! mark that an address may have, but hardly has ([`is_doubtful`]), it is no address either, and the address without it is a
+//! suggestion.
 
 mod markup;
 

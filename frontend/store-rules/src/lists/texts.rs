@@ -57,3 +57,19 @@ fn read_found(text: &str) -> Option<FoundAddresses> {
         cells_with_more: Noted { count: count.parse().ok()?, first_row: first_row.parse().ok()? },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::{AccountId, ListId};
+
+    #[test]
+    fn a_column_and_a_header_come_back() {
+        for (column, header) in [("", None), ("", Some(false)), ("e-mail", Some(true)), ("no-header", None)] {
+            let list =
+                List::new(ListId::from_bytes([0; 16]), AccountId::from_bytes([0; 16]), 0, String::new());
+            let list = List { column: column.into(), header, ..list };
+            assert_eq!(split_column(&join_column(&list)), (column.to_owned(), header));
+        }
+    }
+}
