@@ -2,6 +2,7 @@
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use engine_proto::smtp::dialog::{Dialog, DialogConfig, Event, ReplyTimeouts};
+use engine_proto::smtp::habits::{Habits, InStep};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,7 +19,7 @@ fn transaction(criterion: &mut Criterion) {
     let answers = "250 2.1.5 Ok\r\n".repeat(RECIPIENTS + 1);
     let ready = || {
         let now = Instant::now();
-        let mut dialog = Dialog::new(Arc::clone(&config), false, now);
+        let mut dialog = Dialog::new(Arc::clone(&config), Habits { plain: true, ..Habits::default() }, now);
         dialog.receive(now, b"220 mx.example\r\n");
         // An answer to unsent bytes would end the session.
         dialog.take_outgoing(Vec::new());
@@ -27,7 +28,7 @@ fn transaction(criterion: &mut Criterion) {
         (dialog, now)
     };
     let play = |(mut dialog, now): (Dialog, Instant)| {
-        dialog.transact(now, recipients.iter().map(String::as_str), false);
+        dialog.transact(now, recipients.iter().map(String::as_str), false, InStep::ALWAYS);
         black_box(dialog.take_outgoing(Vec::new()));
         dialog.receive(now, answers.as_bytes());
         let mut answered = 0;

@@ -69,6 +69,8 @@ pub enum Fault {
     BlameNetwork,
     /// Accepted recipients count as refused in the budget.
     CountAccepts,
+    /// Answers of a session count although its replies may be out of step: each of them may be about another recipient.
+    TrustStep,
     /// The defect that breaks this rule, which the engine itself checks.
     Break(Invariant),
 }

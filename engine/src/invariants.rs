@@ -66,6 +66,7 @@ invariants! {
     CarriedHere, "carried-here", "A carried refusal counts only at the host that gave it.";
     ControlOther, "control-other", "A control recipient is not the address that it is to prove.";
     KnownFresh, "known-fresh", "A mailbox that has expired as a known mailbox is not asked about as one.";
+    InStep, "in-step", "No answer counts while the replies of its session may be out of step.";
     KnownBy, "known-by", "The keys of a domain are not used for another domain.";
 }
 

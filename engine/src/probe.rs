@@ -93,16 +93,15 @@ async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
     let destination = (route.address, asking.smtp_port).into();
     let source = group.source;
     let config = Rc::clone(&asking.sessions[source]);
-    let starttls = {
+    let habits = {
         let known = place.state();
         holds(Invariant::RouteUp, || known.down_rule(R::now()).is_none());
         holds(Invariant::RouteRested, || known.resting_until(R::now()).is_none());
-        !known.is_plain_only()
+        known.habits()
     };
     let limit = R::now() + asking.session_limit;
     let trace = asking.trace();
-    let connected =
-        Session::connect(config, Rc::clone(&route.host), destination, starttls, limit, trace).await;
+    let connected = Session::connect(config, Rc::clone(&route.host), destination, habits, limit, trace).await;
     let mut session = match connected {
         Ok(session) => session,
         Err((error, trace)) => {
@@ -115,6 +114,7 @@ async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
     match session.next().await {
         Event::Ready => {
             group.route_state(place.index).on_session_opened();
+            note_habits(&place, &mut session);
             if session.dialog.is_cisco()
                 && let Some(budget) = asking.state().budget(group)
             {
@@ -132,6 +132,18 @@ async fn open<R: Runtime>(place: Place<'_>) -> Option<Box<Session<R>>> {
     }
 }
 
+/// Notes in the trace what the session does differently, because of what earlier sessions with the host or the site have shown.
+fn note_habits<R: Runtime>(place: &Place<'_>, session: &mut Session<R>) {
+    let Some(trace) = &mut session.trace else { return };
+    trace.extend(place.state().habits().describe().map(|habit| format!("habit: {habit}")));
+    let limits = place.group.site.state().pace.shown().collect::<Vec<_>>();
+    trace.extend(
+        limits
+            .into_iter()
+            .map(|(of, limit)| format!("habit: at most {limit} {of}, as earlier sessions have shown")),
+    );
+}
+
 /// Runs the transactions of an open session, releases the answers that the session still holds, and ends the session.
 async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) -> NextSession {
     let group = place.group;
@@ -145,12 +157,16 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
     {
         // The server had already ended the session: in the same bytes as its last reply, or while the session waited for work.
         blame(&place.at(R::now()), &closure, &state.tally);
+        state.notes.out_of_step |= session.dialog.is_out_of_step();
     }
     // The session can ask no further questions, so what it still holds is released without them.
     if !planted(Fault::Break(Invariant::HeldReleased)) {
         checkpoint::release(&place.at(R::now()), &mut state, false);
     }
     holds(Invariant::HeldReleased, || place.works().evidence.is_empty());
+    if state.notes.out_of_step {
+        place.state().on_out_of_step(R::now());
+    }
     match end {
         SessionEnd::Quit(then) => {
             group.site.state().pace.on_spent(&state.tally);
@@ -203,7 +219,7 @@ async fn transact<R: Runtime>(
                 }
                 return SessionEnd::Quit(NextSession::End);
             }
-            SessionRoom::Recipients(most) => match proving::open_with_known(place, session, state).await {
+            SessionRoom::Recipients(most) => match open_with(place, session, state).await {
                 Some(after) => after,
                 None => match next(place, session, state, most, has_answers).await {
                     Ok(after) => after,
@@ -217,6 +233,18 @@ async fn transact<R: Runtime>(
             NextStep::Leave => return SessionEnd::Quit(NextSession::Again),
             NextStep::Over => return SessionEnd::Lost,
         }
+    }
+}
+
+/// Asks what a session may have to ask before its first work: see [`proving::show_in_step`] and [`proving::open_with_known`].
+async fn open_with<R: Runtime>(
+    place: Place<'_>,
+    session: &mut Session<R>,
+    state: &mut SessionState,
+) -> Option<NextStep> {
+    match proving::show_in_step(place, session, state).await {
+        Some(after) => Some(after),
+        None => proving::open_with_known(place, session, state).await,
     }
 }
 
@@ -236,6 +264,10 @@ async fn next<R: Runtime>(
     let works = works::to_ask(&place.at(R::now()), works, session.dialog.extensions().smtputf8);
     if !works.is_empty() {
         let _busy = group.busy();
+        if let Some(question) = proving::alone(&place.at(R::now()), &works) {
+            works.into_iter().rev().for_each(|work| group.put_back(work));
+            return Ok(Box::pin(proving::ask_alone(place, session, state, question)).await);
+        }
         return Ok(works::ask(place, session, works, state).await);
     }
     if any {
@@ -254,7 +286,11 @@ async fn next<R: Runtime>(
         return Err(SessionEnd::Quit(NextSession::Again));
     }
     let come = idle::<R>(place).await;
-    if !come || !session.is_quiet().await {
+    let is_quiet = session.is_quiet().await;
+    if is_quiet && !state.notes.in_doubt {
+        place.state().on_quiet(session.dialog.in_step(R::now()));
+    }
+    if !come || !is_quiet {
         return Err(SessionEnd::Quit(if come { NextSession::Again } else { NextSession::End }));
     }
     Ok(NextStep::Open)

@@ -22,6 +22,7 @@ use engine_proto::limits::{
     SESSION_QUIET, SESSION_READ_BYTES, SESSION_READ_BYTES_A_REPLY, SESSION_READ_BYTES_MAX,
 };
 use engine_proto::smtp::dialog::{Closure, Dialog, Event};
+use engine_proto::smtp::habits::Habits;
 use rustls::ClientConfig;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -55,8 +56,7 @@ pub(crate) struct Session<R: Runtime> {
 }
 
 impl<R: Runtime> Session<R> {
-    /// Connects to a host. The caller then waits with [`Session::next`] for the greeting and the reply to EHLO. `starttls`: the
-    /// session uses TLS if the host offers it.
+    /// Connects to a host. The caller then waits with [`Session::next`] for the greeting and the reply to EHLO.
     ///
     /// # Errors
     /// Those of [`Source::connect`], each with the trace.
@@ -64,7 +64,7 @@ impl<R: Runtime> Session<R> {
         config: Rc<SessionConfig>,
         host: Rc<str>,
         destination: SocketAddr,
-        starttls: bool,
+        habits: Habits,
         limit: Instant,
         mut trace: Option<Vec<String>>,
     ) -> Result<Box<Session<R>>, (Unconnected, Option<Vec<String>>)> {
@@ -83,7 +83,7 @@ impl<R: Runtime> Session<R> {
         let now = R::now();
         let mut session = Box::new(Session {
             transport: Transport::Plain(stream),
-            dialog: Dialog::new(Arc::clone(&config.source.dialog), starttls, now),
+            dialog: Dialog::new(Arc::clone(&config.source.dialog), habits, now),
             config,
             host,
             address: destination.ip(),

@@ -110,7 +110,7 @@ impl Wire {
 }
 
 /// All faults except [`Fault::Break`], each with its name on the command line.
-pub const FAULTS: [(Fault, &str); 27] = [
+pub const FAULTS: [(Fault, &str); 28] = [
     (Fault::LoseTicket, "lose-ticket"),
     (Fault::AnswerTwice, "answer-twice"),
     (Fault::AnswerLate, "answer-late"),
@@ -138,6 +138,7 @@ pub const FAULTS: [(Fault, &str); 27] = [
     (Fault::BelieveControl, "believe-control"),
     (Fault::SpareEarly, "spare-early"),
     (Fault::IgnoreBusy, "ignore-busy"),
+    (Fault::TrustStep, "trust-step"),
 ];
 
 /// The input of a run.

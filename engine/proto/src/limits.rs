@@ -72,6 +72,19 @@ pub const MAIL_TIMEOUT: Duration = Duration::from_secs(45);
 /// How long a mail server may take for the reply to one RCPT. RFC 5321 4.5.3.2.3 says 5 minutes. Less is enough for servers that
 /// first ask another server (Postfix `reject_unverified_recipient`: 9 s; Exim callout: 30 s) or that delay unknown clients.
 pub const RCPT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a mail server may take for the reply to RSET, which needs no work.
+pub const RSET_TIMEOUT: Duration = Duration::from_secs(8);
+/// How long a mail server that offers PIPELINING may take for the reply to the first RCPT of a group, until it has answered one.
+/// After this time, the next session sends one command at a time.
+pub const GROUP_TIMEOUT: Duration = Duration::from_secs(7);
+/// If no surplus reply has come for this time after a reply, the host sends none. A session of that age shows it for all later ones.
+pub const IN_STEP_AGE_MAX: Duration = Duration::from_secs(5);
+/// How long the replies to a group of commands are expected to take, at most. If they take longer, EHLO may be sent after them.
+pub const IN_STEP_AHEAD: Duration = Duration::from_secs(1);
+/// After this number of sessions in a row with a surplus reply, the route to the host is left out for a while.
+pub const OUT_OF_STEP_MAX: u8 = 3;
+/// How many of the latest recipients a reply about another recipient is compared with, to notice that it is about one of them.
+pub const ECHOES_MAX: usize = 3;
 /// How long a TCP connection may take to open: the SYN and four retransmissions (RFC 6298: at 1, 3, 7 and 15 s).
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a session waits for more work before it says QUIT.

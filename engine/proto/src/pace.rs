@@ -21,7 +21,7 @@ mod tests;
 use crate::limits::{
     PACE_ERRORS_INITIAL, PACE_PAUSE_MAX, PACE_PAUSE_MIN, PACE_PAUSE_TOO_FAST, PACE_SESSIONS_INITIAL,
     PACE_SHARE_MIN, PACE_SHARE_STEP, PACE_STRETCH_ANSWERS, PACE_TRY_AFTER, PACE_TRY_AFTER_MAX, PACE_WAIT_MIN,
-    TRANSACTION_RECIPIENTS_MAX,
+    REFUSALS_CARRIED_MAX, TRANSACTION_RECIPIENTS_MAX,
 };
 pub use ceiling::{Ceiling, Profile, REFUSALS_CISCO};
 use std::time::{Duration, Instant};
@@ -81,6 +81,8 @@ pub struct SitePace {
     budget: u32,
     errors: Learned,
     recipients: Learned,
+    /// Whether the site has said that a session takes no further recipient.
+    says_full: bool,
     transactions: Learned,
     /// Recipients of one transaction.
     transaction_recipients: Learned,
@@ -108,6 +110,7 @@ impl SitePace {
             budget: PACE_ERRORS_INITIAL.min(ceiling.session_refusals),
             errors: Learned::new(ceiling.session_refusals),
             recipients: Learned::new(ceiling.session_recipients),
+            says_full: false,
             transactions: Learned::new(u32::MAX),
             transaction_recipients: Learned::new(TRANSACTION_RECIPIENTS_MAX as u32),
             starts: f64::from(ceiling.starts_a_minute.min(ceiling.sessions)),
@@ -258,9 +261,11 @@ impl SitePace {
         self.errors.limit
     }
 
-    /// How many more recipients the profile allows in a session, and how many more refusals.
+    /// How many more recipients a session may have, by the profile and as far as the site has shown a limit, and how many more
+    /// refusals the profile allows.
     pub fn left(&self, tally: &Tally) -> (usize, usize) {
-        let recipients = self.ceiling.session_recipients.saturating_sub(tally.asked);
+        let recipients =
+            self.ceiling.session_recipients.min(self.recipients.limit).saturating_sub(tally.asked);
         let refusals = self.ceiling.session_refusals.saturating_sub(tally.errors);
         (recipients as usize, refusals as usize)
     }
@@ -305,6 +310,33 @@ impl SitePace {
         self.transaction_recipients.lower(recipients);
     }
 
+    /// The site answered for this number of recipients in a session, and took no more, even in another transaction.
+    pub fn on_session_full(&mut self, recipients: u32) {
+        self.says_full = true;
+        self.recipients.lower(recipients);
+    }
+
+    /// Whether a session has no room for a recipient and the proof of its answer, as the site has said. A site that only ends its
+    /// sessions may have another reason.
+    pub fn has_no_room_for_proof(&self) -> bool {
+        let few = self.recipients.limit == 2 && self.errors.limit <= REFUSALS_CARRIED_MAX;
+        self.says_full && (self.recipients.limit == 1 || few)
+    }
+
+    /// The limits of a session that the site has shown, each with what it limits.
+    pub fn shown(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        let limits = [
+            ("recipients", &self.recipients),
+            ("refusals", &self.errors),
+            ("transactions", &self.transactions),
+            ("recipients in a transaction", &self.transaction_recipients),
+        ];
+        limits
+            .into_iter()
+            .filter(|(_, learned)| learned.limit < learned.most)
+            .map(|(of, learned)| (of, learned.limit))
+    }
+
     /// We end a session that the site has not ended. If the session has reached limits, later sessions may try more.
     pub fn on_spent(&mut self, tally: &Tally) {
         if tally.errors >= self.budget {
@@ -327,7 +359,10 @@ impl SitePace {
         }
         let left = self.budget.saturating_sub(tally.errors);
         let left = left.max(self.stretched(left, tally));
-        let left = left.min(self.recipients.limit.saturating_sub(tally.asked));
+        // Where the site has shown a limit, the control recipient needs a place too.
+        let limit = self.recipients.limit;
+        let kept = u32::from(limit < self.recipients.most && limit > 1);
+        let left = left.min(limit.saturating_sub(tally.asked + kept));
         left.min(self.transaction_recipients.limit) as usize
     }
 

@@ -3,6 +3,7 @@
 pub mod command;
 pub mod dialog;
 pub mod ehlo;
+pub mod habits;
 pub mod interval;
 pub mod reply;
 pub mod status;

@@ -7,6 +7,7 @@ use super::replies::{ask_other_hosts, finish, returned};
 use super::transaction::{NextStep, SessionState};
 use crate::Priority;
 use crate::faults::{Fault, planted};
+use crate::invariants::{Invariant, holds};
 use crate::site::{SessionNotes, UnclearControl};
 use crate::work::{CarriedRefusal, Work};
 use engine_proto::address::Domain;
@@ -35,6 +36,11 @@ pub(super) fn release(
         state.notes.unclear.clear();
         return NextStep::Open;
     }
+    let in_step = !state.notes.in_doubt && !state.notes.out_of_step;
+    if !in_step && !planted(Fault::TrustStep) && !planted(Fault::Break(Invariant::InStep)) {
+        return release_unproven(context, state);
+    }
+    holds(Invariant::InStep, || in_step || planted(Fault::TrustStep));
     let known = context.proof_context(state);
     learn(context, &mut state.notes);
     let mut works = context.works();
@@ -82,6 +88,29 @@ pub(super) fn release(
     after
 }
 
+/// Returns all held answers for another session, because replies of this one may have been out of step: each of them may be about
+/// another recipient. Nothing is learned from them. If the host sent a surplus reply, earlier verdicts about its domains are
+/// withdrawn.
+fn release_unproven(context: &ProbeContext<'_>, state: &mut SessionState) -> NextStep {
+    let known = context.proof_context(state);
+    let released = context.works().evidence.close(known, false);
+    let (out_of_step, now) = (state.notes.out_of_step, context.now);
+    if out_of_step {
+        context.on_contradicted(&released);
+    } else {
+        context.state().on_lost_step();
+    }
+    state.notes.unclear.clear();
+    let proof = if out_of_step { Proof::OutOfStep } else { Proof::Lost };
+    let closed = Closed { without_control: None, ..Closed::default() };
+    let again: Vec<Work> = released
+        .into_iter()
+        .filter_map(|one| settle_released(context, Released { proof, ..one }, &closed, now))
+        .collect();
+    again.into_iter().rev().for_each(|work| context.group.put_back(work));
+    NextStep::Leave
+}
+
 /// Records how many recipients were refused in this checkpoint because they do not exist, for each domain without an accepted
 /// recipient in the checkpoint. Refusals that do not count are left out. Many such refusals show that the domain does not accept
 /// everyone. A smaller number is recorded only if control recipients have shown that a domain of the group accepts everyone.
@@ -118,6 +147,7 @@ fn is_to_confirm(context: &ProbeContext<'_>, domain: &Domain) -> bool {
 }
 
 /// What the checkpoint has shown, for the decision about each answer.
+#[derive(Default)]
 struct Closed {
     /// The key of a domain, if too many sessions ended at the question about its control recipient, without a clear reply. For a
     /// while, no session asks about this control recipient again.
@@ -136,7 +166,7 @@ struct Closed {
 
 /// Records what the control recipients of the checkpoint showed. If this contradicts an earlier session, withdraws the verdicts
 /// about the domain that depend on this host.
-fn learn(context: &ProbeContext<'_>, notes: &mut SessionNotes) {
+pub(super) fn learn(context: &ProbeContext<'_>, notes: &mut SessionNotes) {
     let now = context.now;
     let (mut contradicted, mut accepts_all): (Vec<Domain>, bool) = (Vec::new(), false);
     let (works, mut knowledge) = (context.works(), context.asking.knowledge.borrow_mut());
@@ -204,6 +234,7 @@ fn settle_released(
             }
             finish(work, &said, finding, rule, evidence);
         }
+        ReleaseEffect::Decide(reason, rule) => work.settle_by_reply(reason, rule, None, evidence),
         ReleaseEffect::Settle(reason) => work.settle_by_reply(reason, said.rule, None, evidence),
         ReleaseEffect::Unclear => unclear(context, work, control, now),
         ReleaseEffect::WithoutControl => settle_unproven(context, work, control),
@@ -251,6 +282,9 @@ fn in_words_of(held: Held, proof: Proof) -> &'static str {
             "no change of the server's behaviour was seen after the refusal"
         }
         (_, Proof::CatchAll) => "the control recipient was accepted too",
+        (_, Proof::OutOfStep) => {
+            "the server sent a surplus reply, so this one may be about another recipient"
+        }
         (_, Proof::Changed) => "the server changed its behaviour, so the answer proves nothing",
         (_, Proof::Unclear) => "the questions after the answer got no clear reply",
         (_, Proof::Carried) => {

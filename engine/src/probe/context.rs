@@ -230,6 +230,13 @@ impl ProbeContext<'_> {
             self.group.site.state().pace.on_tarpitted(refusals_proven - 1);
         }
         self.asking.knowledge.borrow_mut().on_changed(&route.host, now);
+        self.on_contradicted(released);
+        tracing::debug!("the host {} changed its behaviour towards unknown recipients", route.host);
+    }
+
+    /// Withdraws the verdicts about the domains of the released answers, because the replies of the host contradict each other.
+    pub(super) fn on_contradicted(&self, released: &[Released<Work>]) {
+        let now = self.now;
         let mut seen: Vec<&Domain> = Vec::new();
         for one in released {
             let domain = one.item.address.domain();
@@ -241,6 +248,5 @@ impl ProbeContext<'_> {
             self.asking.knowledge.borrow_mut().on_contradicted(domain_key, now);
             self.asking.withdraw(self.evidence_key(domain), now);
         }
-        tracing::debug!("the host {} changed its behaviour towards unknown recipients", route.host);
     }
 }

@@ -5,7 +5,7 @@
 
 use super::context::ProbeContext;
 use super::endings::push_back;
-use super::replies::in_words;
+use super::replies::{heed_echo, in_words};
 use super::transaction::RcptReply;
 use crate::egress::rest;
 use crate::site::{SessionNotes, UnclearControl};
@@ -34,11 +34,15 @@ pub(super) fn control_answered(
     asked: &AskedQuestion,
     received: &RcptReply<'_>,
 ) -> ReplyEffect {
-    let RcptReply { reply, behind_others, at, .. } = *received;
+    let RcptReply { reply, behind_others, behind_taken, at, .. } = *received;
     let said: Classification = classify(&context.view(Stage::Control, reply, Some(&asked.recipient)));
     if said.class == Class::Throttled && said.scope == Scope::Session && behind_others {
         // The transaction is full (RFC 5321 4.5.3.1.10), so the next transaction asks this question again.
         return ReplyEffect::Later;
+    }
+    if said.class == Class::Throttled && said.scope == Scope::Session && behind_taken {
+        // Another session asks this question, alone if this one has taken only one recipient.
+        return ReplyEffect::SessionFull;
     }
     let asking = context.asking;
     if asking.common.wants_traces() {
@@ -47,6 +51,8 @@ pub(super) fn control_answered(
     }
     let mut result = QuestionResult::of(&said);
     if let ProofQuestion::Control { domain, .. } = asked.question {
+        // A known mailbox may be asked about twice, so its address shows less.
+        heed_echo(context, notes, reply, &asked.recipient);
         if matches!(result, QuestionResult::Nothing | QuestionResult::RefusedUnclearly) {
             notes
                 .unclear

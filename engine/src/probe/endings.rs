@@ -163,7 +163,7 @@ fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
     let (Place { asking, group, .. }, now) = (**context, context.now);
     match effect {
         EndEffect::Nothing => {}
-        EndEffect::PlainOnly => context.state().set_plain_only(),
+        EndEffect::PlainOnly => context.state().habits_mut().plain = true,
         EndEffect::PushBack(rule) => push_back(context, rule),
         EndEffect::SlowDown(_, said) => slow_down(context, &said),
         EndEffect::Refused(reply, said) => {

@@ -49,7 +49,7 @@ pub(super) async fn introduce<R: Runtime>(
     let controls: Vec<String> =
         domains.iter().map(|domain| asking.control_recipient(domain, false, now)).collect();
     session.limit = now + asking.session_limit;
-    session.dialog.transact(now, controls.iter().map(String::as_str), false);
+    session.dialog.transact(now, controls.iter().map(String::as_str), false, place.state().in_step());
     let _busy = context.group.busy();
     Some(Box::pin(run(place, session, counted, state, Introduced)).await)
 }

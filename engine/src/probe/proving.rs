@@ -3,7 +3,7 @@
 //! recipients, to prove that the host distinguishes its mailboxes. `control_replies.rs` interprets the reply to each question, and
 //! `checkpoint.rs` decides about the held answers.
 
-use super::checkpoint::release;
+use super::checkpoint::{learn, release};
 use super::context::{Place, ProbeContext};
 use super::control_replies::{AskedQuestion, control_answered};
 use super::endings::blame;
@@ -64,6 +64,19 @@ pub(super) async fn prove<R: Runtime>(
     NextStep::Leave
 }
 
+/// If the session before this one ended early, so that nothing showed whether its replies were in step (each belongs to the command
+/// for which it counts), shows it before the first recipient: by MAIL, and EHLO again. `None` if this is not needed.
+pub(super) async fn show_in_step<R: Runtime>(
+    place: Place<'_>,
+    session: &mut Session<R>,
+    state: &mut SessionState,
+) -> Option<NextStep> {
+    if !place.state().has_lost_step() || state.tally.transactions > 0 || state.takes_one_transaction() {
+        return None;
+    }
+    ask(place, session, state, Vec::new()).await
+}
+
 /// If the site allows at most two refusals in a session, asks about the known mailbox of the host before the works, because after
 /// the refusals it would be too late. A session does this at most once. `None` if nothing was asked, for example because the site
 /// allows more refusals, the host has no known mailbox, the operator is trusted, or there is no room.
@@ -101,6 +114,59 @@ pub(super) async fn open_with_known<R: Runtime>(
     }
     place.asking.knowledge.borrow_mut().on_mailbox_first_failed(&host, &recipient, R::now());
     Some(if after == NextStep::Open { NextStep::Leave } else { after })
+}
+
+/// The question that a session asks in place of the works if it can ask about one recipient only, so that other sessions can answer
+/// the works. `None` if it need not.
+pub(super) fn alone(context: &ProbeContext<'_>, works: &[Work]) -> Option<AskedQuestion> {
+    if !context.group.site.state().pace.has_no_room_for_proof() {
+        return None;
+    }
+    let (work, host) = (works.first()?, &context.route().host);
+    let domain = context.domain_key(work.address.domain());
+    let knowledge = context.asking.knowledge.borrow();
+    let is_known = knowledge.believed(domain, context.group.is_trusted(), context.now).is_some()
+        && knowledge.control_refusal_counts(host);
+    if !is_known {
+        let recipient = context.asking.control_recipient(work.address.domain(), false, context.now);
+        let question = ProofQuestion::Control { domain, second: false };
+        return Some(AskedQuestion { question, recipient, private: false, accepted_by: None });
+    }
+    // After many refusals in a row, the known mailbox shows whether the host still accepts any.
+    let recipient = knowledge.is_long_run(host).then(|| knowledge.mailbox_first(host, context.now))??;
+    let accepted_by = Some(Rc::clone(host));
+    Some(AskedQuestion { question: ProofQuestion::KnownFirst, recipient, private: true, accepted_by })
+}
+
+/// Asks a question in a session of its own, and remembers what the reply shows.
+pub(super) async fn ask_alone<R: Runtime>(
+    place: Place<'_>,
+    session: &mut Session<R>,
+    state: &mut SessionState,
+    asked: AskedQuestion,
+) -> NextStep {
+    let (question, recipient) = (asked.question, asked.recipient.clone());
+    let after = ask(place, session, state, vec![asked]).await.unwrap_or(NextStep::Leave);
+    let context = &place.at(R::now());
+    let counts = !state.notes.in_doubt && !state.notes.out_of_step;
+    let mut knowledge = context.asking.knowledge.borrow_mut();
+    match question {
+        ProofQuestion::Control { domain, .. } => {
+            let is_shown = counts && context.works().evidence.findings().any(|(of, _)| of == domain);
+            if !is_shown {
+                knowledge.on_unanswered(domain, context.now);
+            }
+        }
+        _ if !context.works().evidence.has_accepted() => {
+            knowledge.on_mailbox_first_failed(&context.route().host, &recipient, context.now);
+        }
+        _ => {}
+    }
+    drop(knowledge);
+    if counts {
+        learn(context, &mut state.notes);
+    }
+    if after == NextStep::Over { NextStep::Over } else { NextStep::Leave }
 }
 
 /// Whether the session would have room for works after a transaction with one recipient.
@@ -200,7 +266,8 @@ async fn ask<R: Runtime>(
     }
     session.limit = now + place.asking.session_limit;
     let smtputf8 = asked.iter().any(|asked| !asked.recipient.is_ascii());
-    session.dialog.transact(now, asked.iter().map(|asked| asked.recipient.as_str()), smtputf8);
+    let recipients = asked.iter().map(|asked| asked.recipient.as_str());
+    session.dialog.transact(now, recipients, smtputf8, place.state().in_step());
     let recipients = Questions { asked: asked.into_iter().map(Some).collect(), private: false };
     Some(run(place, session, counted, state, recipients).await)
 }

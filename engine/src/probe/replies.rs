@@ -17,7 +17,9 @@ use engine_proto::decision::recipient::{
     Alike, HostEffect, RcptFacts, RecipientEffect, ReplyEffect, on_rcpt_reply,
 };
 use engine_proto::decision::release::{UNANSWERED, UNCLEAR, on_unproven_accept};
-use engine_proto::limits::{REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX, ROUTE_DOWN, SINGLE_NAMED_INTERVAL_MAX};
+use engine_proto::limits::{
+    ECHOES_MAX, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX, ROUTE_DOWN, SINGLE_NAMED_INTERVAL_MAX,
+};
 use engine_proto::retry::{GREYLISTING_WAIT, TRANSIENT_WAIT};
 use engine_proto::smtp::interval;
 use engine_proto::smtp::reply::Reply;
@@ -35,7 +37,7 @@ pub(super) fn answered(
     received: &RcptReply<'_>,
 ) -> ReplyEffect {
     let (Place { asking, group, index, .. }, now) = (**context, context.now);
-    let RcptReply { reply, behind_others, at, .. } = *received;
+    let RcptReply { reply, behind_others, behind_taken, at, .. } = *received;
     let status = if planted(Fault::Panic) { &reply.text()[..5] } else { "" };
     let said = classify(&context.view(Stage::Rcpt, reply, Some(work.address.as_str())));
     work.note(|| status.to_owned() + &in_words(&said));
@@ -45,6 +47,7 @@ pub(super) fn answered(
     let facts = RcptFacts {
         permanent: reply.is_permanent(),
         behind_others,
+        behind_taken,
         accepts_everything: context.route().accepts_everything,
         returned: work.returns > 0,
         repeated,
@@ -52,6 +55,8 @@ pub(super) fn answered(
         for_ipv6: is_refused_for_ipv6(context, &said),
     };
     let effects = on_rcpt_reply(&said, facts);
+    heed_echo(context, notes, reply, work.address.as_str());
+    let in_step = received.in_step || !notes.in_doubt || planted(Fault::TrustStep);
     if let Some(Alike { block, counts_alone }) = effects.alike {
         context.state().on_refused_alike(&said, block, counts_alone, work.address.domain());
     }
@@ -61,10 +66,13 @@ pub(super) fn answered(
         HostEffect::SessionRefused => context.state().on_session_refused(said.rule),
     }
     match effects.recipient {
-        RecipientEffect::Hold(Held::Accepted) => accepted(context, work, notes, said, at),
+        RecipientEffect::Hold(Held::Accepted) => accepted(context, work, notes, said, (at, in_step)),
         RecipientEffect::Hold(Held::Unclear) => hold(context, work, Held::Unclear, said),
-        RecipientEffect::Hold(kind) => refused(context, work, notes, kind, said),
-        RecipientEffect::Settle(reason, rule) => work.settle_by_reply(reason, rule, None, None),
+        RecipientEffect::Hold(kind) => refused(context, work, notes, (kind, in_step), said),
+        RecipientEffect::Settle(reason, rule) if in_step || reason == Reason::Unverifiable => {
+            work.settle_by_reply(reason, rule, None, None)
+        }
+        RecipientEffect::Settle(reason, rule) => hold(context, work, Held::Decided(reason, rule), said),
         RecipientEffect::Greylisted => {
             notes.on_greylisted(work.address.domain());
             work.settle_by_reply(Reason::Unverifiable, said.rule, Some(GREYLISTING_WAIT), None);
@@ -105,12 +113,12 @@ pub(super) fn accepted(
     mut work: Work,
     notes: &mut SessionNotes,
     said: Classification,
-    now: Instant,
+    (now, in_step): (Instant, bool),
 ) {
     let (route, trusted) = (context.route(), context.group.is_trusted());
     let domain_key = context.domain_key(work.address.domain());
     let knowledge = context.asking.knowledge.borrow();
-    let single = work.priority == Priority::Single;
+    let single = counts_as_single(context, &work);
     let believed = knowledge.believed(domain_key, trusted, now).filter(|finding| match finding {
         ControlFinding::RefusesUnknown => {
             trusted || (single && knowledge.control_refusal_counts(&route.host))
@@ -148,14 +156,25 @@ pub(super) fn accepted(
         Some(finding) => {
             works.evidence.note(Held::Accepted, domain_key);
             drop(works);
+            let rule = "control_remembered";
+            if !in_step {
+                let reason = settle(&said, Some(finding), work.role);
+                return hold(context, work, Held::Decided(reason, rule), said);
+            }
             let key = context.evidence_key(work.address.domain());
-            finish(work, &said, finding, "control_remembered", Some(key));
+            finish(work, &said, finding, rule, Some(key));
         }
         None => {
             work.on_held();
             works.evidence.hold(work, Held::Accepted, said, domain_key, single);
         }
     }
+}
+
+/// Whether the reply about a work counts as that about a single check: without a proof in the same session, if earlier sessions have
+/// shown enough. Patient work needs the proof, unless a session has no room for it.
+fn counts_as_single(context: &ProbeContext<'_>, work: &Work) -> bool {
+    work.priority == Priority::Single || context.group.site.state().pace.has_no_room_for_proof()
 }
 
 /// Answers an accepted work as unverifiable, because recent sessions got no clear reply about the control recipient, and it is too
@@ -168,8 +187,10 @@ fn settle_remembered(context: &ProbeContext<'_>, mut work: Work, control: Option
         None => format!("control recipient: earlier sessions with {host} ended without a reply"),
     });
     context.remember_control_reply(&mut work, control);
-    // These two rules would say that this session asked about the control recipient.
-    let is_own = matches!(unproven.rule, UNCLEAR | UNANSWERED);
+    // These two rules would say that this session asked about the control recipient. Where each session can ask about one recipient
+    // only, another session has asked on behalf of this work.
+    let is_own = matches!(unproven.rule, UNCLEAR | UNANSWERED)
+        && !context.group.site.state().pace.has_no_room_for_proof();
     let rule = if is_own { "control_remembered" } else { unproven.rule };
     work.settle_by_reply(Reason::Unverifiable, rule, unproven.retry_after, None);
 }
@@ -180,11 +201,11 @@ fn refused(
     context: &ProbeContext<'_>,
     work: Work,
     notes: &mut SessionNotes,
-    kind: Held,
+    (kind, in_step): (Held, bool),
     said: Classification,
 ) {
     let route = context.route();
-    let (now, single) = (context.now, work.priority == Priority::Single);
+    let (now, single) = (context.now, counts_as_single(context, &work));
     if single {
         context.asking.knowledge.borrow_mut().on_single(&route.host, false);
         notes.refused_in_a_row = notes.refused_in_a_row.saturating_add(1);
@@ -196,9 +217,45 @@ fn refused(
     }
     let domain_key = context.domain_key(work.address.domain());
     context.works().evidence.note(kind, domain_key);
-    let evidence = Some(context.evidence_key(work.address.domain()));
     let reason = reason_at_rcpt(&said);
+    if !in_step {
+        return hold(context, work, Held::Decided(reason, said.rule), said);
+    }
+    let evidence = Some(context.evidence_key(work.address.domain()));
     work.settle_by_reply(reason, said.rule, None, evidence);
+}
+
+/// Notices an address in a reply. If it is that of its own recipient, the replies so far were in step. If it is one of the addresses
+/// asked about before, a surplus reply has come.
+pub(super) fn heed_echo(
+    context: &ProbeContext<'_>,
+    notes: &mut SessionNotes,
+    reply: &Reply,
+    recipient: &str,
+) {
+    let text = reply.text();
+    if !text.contains('@') {
+        return;
+    }
+    if names(text, recipient) {
+        notes.in_doubt = false;
+        return;
+    }
+    let works = context.works();
+    notes.out_of_step |= works.evidence.newest(ECHOES_MAX).any(|work| names(text, work.address.as_str()));
+}
+
+/// Whether a text has this address, and not only as a part of a longer one.
+fn names(text: &str, address: &str) -> bool {
+    let is_part =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"-_.+".contains(byte));
+    let (text, address) = (text.as_bytes(), address.as_bytes());
+    let is_here = |at: usize| {
+        text[at..at + address.len()].eq_ignore_ascii_case(address)
+            && !is_part(at.checked_sub(1).and_then(|before| text.get(before)))
+            && !text.get(at + address.len()).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+    };
+    (0..(text.len() + 1).saturating_sub(address.len())).any(is_here)
 }
 
 /// Whether the refusal of a single check needs a proof: the host has refused many single checks in a row, in this session or over

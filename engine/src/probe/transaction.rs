@@ -13,7 +13,7 @@ use crate::site::SessionNotes;
 use engine_proto::decision::recipient::ReplyEffect;
 use engine_proto::limits::{TARPIT_QUICK, TARPIT_QUICK_REPLIES_MIN, TARPIT_SLOW, TARPIT_SLOW_REPLIES_MIN};
 use engine_proto::pace::Tally;
-use engine_proto::smtp::dialog::{Closure, Event};
+use engine_proto::smtp::dialog::{Closure, Event, Step};
 use engine_proto::smtp::reply::Reply;
 use std::time::{Duration, Instant};
 
@@ -63,8 +63,13 @@ pub(super) struct RcptReply<'a> {
     pub(super) reply: &'a Reply,
     /// Whether an earlier reply of the transaction was an answer or a refusal: see [`ReplyEffect`].
     pub(super) behind_others: bool,
+    /// Whether this is the first reply of its transaction, and an earlier one has got answers. If the recipient is refused as one too
+    /// many, the limit is one of the session.
+    pub(super) behind_taken: bool,
     /// When the reply arrived.
     pub(super) at: Instant,
+    /// Whether the host is known to be in step here: see [`Event::Answered`].
+    pub(super) in_step: bool,
 }
 
 impl RcptReply<'_> {
@@ -96,6 +101,8 @@ pub(super) struct SessionState {
     transactions_max: u32,
     /// How many known mailboxes the session asked about before its works: 0 or 1. `None` until this is decided.
     pub(super) known_asked_first: Option<u32>,
+    /// The number of recipients for which the server answered. 452 for a further one is no answer.
+    taken: u32,
     tarpit: Tarpit,
 }
 
@@ -125,30 +132,44 @@ pub(super) async fn run<R: Runtime>(
             trace.clear();
         }
         match event {
-            Event::Answered { index: recipient, reply } => {
+            Event::Answered { index: recipient, reply, in_step } => {
+                state.notes.in_doubt |= !in_step;
                 context.on_answer();
                 state.on_reply(&reply);
                 counted.on_answer(&reply, context.asking.shared().refusal_step(session.answered_at));
                 let at = session.answered_at;
                 let behind_others = answers + refusals > 0;
+                let behind_taken = !behind_others && state.taken > 0;
                 match recipients.on_reply(
                     context,
                     &mut state.notes,
-                    &RcptReply { place: recipient.into(), reply: &reply, behind_others, at },
+                    &RcptReply {
+                        place: recipient.into(),
+                        reply: &reply,
+                        behind_others,
+                        behind_taken,
+                        at,
+                        in_step,
+                    },
                 ) {
                     ReplyEffect::Answer => {
-                        answers += 1;
+                        (answers, state.taken) = (answers + 1, state.taken + 1);
                         place.state().on_clear_reply();
                     }
-                    ReplyEffect::Refusal => refusals += 1,
+                    ReplyEffect::Refusal => (refusals, state.taken) = (refusals + 1, state.taken + 1),
                     ReplyEffect::Later => site.state().pace.on_transaction_full(answers + refusals),
+                    ReplyEffect::SessionFull => {
+                        site.state().pace.on_session_full(state.taken);
+                        after = NextStep::Leave;
+                    }
                     ReplyEffect::Push => after = NextStep::Leave,
                     ReplyEffect::Nothing => {}
                 }
                 // Any reply about a recipient, even a refusal, shows that the site does more than push back.
                 site.state().pace.on_answer();
-                let is_enough = place.state().is_blanket(host);
-                if session.dialog.holds_back() && (after == NextStep::Leave || is_enough) {
+                let is_enough = place.state().is_blanket(host) || state.notes.out_of_step;
+                let is_rest_left_out = session.dialog.holds_back() && (after == NextStep::Leave || is_enough);
+                if is_rest_left_out || state.notes.out_of_step {
                     // Some RCPT commands are not sent yet. They would get the same reply, so they are left out.
                     recipients.put_back(context);
                     break NextStep::Leave;
@@ -162,12 +183,21 @@ pub(super) async fn run<R: Runtime>(
                     break NextStep::Leave;
                 }
             }
+            Event::InStep(shown) => {
+                state.notes.in_doubt = false;
+                place.state().on_in_step(shown);
+            }
+            // A surplus reply has come behind the last one, and the next event tells it.
+            Event::Ready if session.dialog.is_out_of_step() => {}
             Event::MailRefused(reply) => {
                 if recipients.on_mail_refused(context, &mut state.notes, &reply) {
                     after = NextStep::Leave;
                 }
             }
             Event::Ready => {
+                if answers + refusals > 0 && session.dialog.sends_groups() {
+                    place.state().habits_mut().answers_groups = true;
+                }
                 if answers > 0 {
                     rest::on_answer(context.asking, context.group, context.now);
                 }
@@ -182,7 +212,18 @@ pub(super) async fn run<R: Runtime>(
                 recipients.on_timeout(context);
                 break NextStep::Over;
             }
+            Event::Over(Closure::TimedOut(step)) if learns_habit(place, session, step) => {
+                counted.on_lost(session.dialog.unanswered(), context.refusal_step());
+                recipients.put_back(context);
+                break NextStep::Over;
+            }
+            // The dialog has ended the session with QUIT, because the host takes no second EHLO.
+            Event::Over(Closure::Quit) => {
+                recipients.put_back(context);
+                break NextStep::Over;
+            }
             Event::Over(closure) => {
+                state.notes.out_of_step |= session.dialog.is_out_of_step();
                 // If a server ends the session with a reply, it has not looked at the other recipients. If it just hangs up, it may
                 // have counted them as refused.
                 if !matches!(closure, Closure::Refused { .. }) {
@@ -200,6 +241,17 @@ pub(super) async fn run<R: Runtime>(
     };
     counted.end();
     end
+}
+
+/// Whether the session ended because the host does not answer a command as it should, and further sessions do without it. Such an
+/// end says nothing else about the host.
+fn learns_habit<R: Runtime>(place: Place<'_>, session: &Session<R>, step: Step) -> bool {
+    let habits = &mut *place.state();
+    let habits = habits.habits_mut();
+    let before = *habits;
+    habits.no_rset |= step == Step::Rset;
+    habits.one_at_a_time |= session.dialog.is_group_unanswered();
+    *habits != before
 }
 
 impl ProbeContext<'_> {

@@ -128,7 +128,8 @@ pub(super) async fn ask<R: Runtime>(
     }
     let smtputf8 = works.iter().any(|work| work.address.needs_smtputf8());
     let recipients = works.iter().map(|work| work.address.as_str());
-    session.dialog.transact(now, recipients.chain(controls.recipients()), smtputf8);
+    let proven = place.state().in_step();
+    session.dialog.transact(now, recipients.chain(controls.recipients()), smtputf8, proven);
     let (count, sent) = (works.len(), session.dialog.unanswered().max(1));
     context.group.on_asked(context.session, works);
     context.works().in_flight.on_sent(sent);

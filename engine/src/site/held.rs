@@ -40,6 +40,10 @@ pub(crate) struct SessionNotes {
     pub(crate) catch_all_in_a_row: u32,
     /// The number of refused single checks of this session since the last accepted one.
     pub(crate) refused_in_a_row: u32,
+    /// Whether the session has yet to show that its latest replies were in step (each belongs to the command for which it counts).
+    pub(crate) in_doubt: bool,
+    /// Whether the host sent a surplus reply.
+    pub(crate) out_of_step: bool,
     /// The domains of recipients that were greylisted.
     greylisted: Vec<Domain>,
 }

@@ -3,13 +3,13 @@
 //!
 //! A reply of a server is either about its recipient, or about something that is the same for every recipient. What replies of the
 //! second kind show about one address of a host is kept in [`RouteState`]. Each address has its own [`RouteState`], because the
-//! servers behind one name differ. To remember another habit of servers, add a field to [`RouteState`], like `plain_only`. The
-//! record lasts as long as its group (`Group::is_forgotten`). Its fields with facts about the host:
+//! servers behind one name differ. To remember another habit of servers, add a field to [`Habits`]. The record lasts as long as its group (`Group::is_forgotten`). Its fields with facts about the host:
 //!
 //! - failed connections: `strikes`
 //! - until when the route is out of use, and why: `down`, `down_reply`. The cause is failed connections, a refusal in the greeting,
 //!   to EHLO or to MAIL, a reply that is not SMTP, one of several facts below, or a rest of the source at the site
-//! - a host that offers TLS but cannot do it: `plain_only`
+//! - a host that offers TLS or PIPELINING but cannot do it, or that does not answer RSET: `habits`
+//! - whether each reply belongs to the command for which it counts: `in_step`, `lost_step`, `out_of_step`
 //! - a push-back of the site, and a short wait after a failed connection: `resting`
 //! - refusals of the whole session at RCPT: `refused`, `repeated_rule`; sessions that the host ended with a reply that says that we
 //!   are not wanted: `warnings`
@@ -30,8 +30,10 @@ use super::alike::{BlanketRefusal, RefusedAlike, ShutDomains};
 use crate::faults::{Fault, planted};
 use crate::knowledge::MailboxFreshness;
 use engine_proto::address::Domain;
-use engine_proto::limits::CHANGES_MAX;
+use engine_proto::decision::release::OUT_OF_STEP;
+use engine_proto::limits::{CHANGES_MAX, OUT_OF_STEP_MAX, ROUTE_DOWN};
 use engine_proto::retry::may_tell_more;
+use engine_proto::smtp::habits::{Habits, InStep};
 use engine_proto::verdict::ObservedReply;
 use engine_proto::verdict::catch_all::accepts_everything;
 use engine_proto::verdict::classify::Classification;
@@ -78,8 +80,14 @@ pub(crate) struct RouteState {
     warnings: u8,
     /// Sessions in a row in which the host changed the way in which it accepts or refuses recipients.
     changes: u8,
-    /// STARTTLS or the TLS handshake has failed, so further sessions do without TLS.
-    plain_only: bool,
+    /// What further sessions do differently.
+    habits: Habits,
+    /// What sessions have shown about the order of the host's replies.
+    in_step: InStep,
+    /// Whether the last session ended before it could show that its replies were in step.
+    lost_step: bool,
+    /// Sessions in a row with a surplus reply.
+    out_of_step: u8,
     /// The keys of the domain that was asked about last. They are kept because the next recipient most often has the same domain.
     pub(crate) last_domain: Option<DomainKeys>,
     /// How long the known mailbox of the host need not be replaced: see [`MailboxFreshness`].
@@ -104,13 +112,47 @@ impl RouteState {
         }
     }
 
-    pub(crate) fn is_plain_only(&self) -> bool {
-        self.plain_only
+    pub(crate) fn habits(&self) -> Habits {
+        self.habits
     }
 
-    /// STARTTLS or the TLS handshake failed, so further sessions do without TLS.
-    pub(crate) fn set_plain_only(&mut self) {
-        self.plain_only = true;
+    /// Changes what further sessions with the host do.
+    pub(crate) fn habits_mut(&mut self) -> &mut Habits {
+        &mut self.habits
+    }
+
+    pub(crate) fn in_step(&self) -> InStep {
+        self.in_step
+    }
+
+    /// Whether the next session should show that its replies are in step before it asks about a recipient.
+    pub(crate) fn has_lost_step(&self) -> bool {
+        self.lost_step
+    }
+
+    /// The session has shown that its replies are in step.
+    pub(crate) fn on_in_step(&mut self, shown: InStep) {
+        self.in_step.add(shown);
+        (self.lost_step, self.out_of_step) = (false, 0);
+    }
+
+    /// No surplus reply has come while an idle session waited for work.
+    pub(crate) fn on_quiet(&mut self, shown: InStep) {
+        self.in_step.add(shown);
+    }
+
+    /// The session ended before it could show that its replies are in step, so its answers do not count.
+    pub(crate) fn on_lost_step(&mut self) {
+        self.lost_step = true;
+    }
+
+    /// The host sent a surplus reply. After [`OUT_OF_STEP_MAX`] such sessions in a row, the route is left out.
+    pub(crate) fn on_out_of_step(&mut self, now: Instant) {
+        self.in_step = InStep::default();
+        self.out_of_step = self.out_of_step.saturating_add(1);
+        if self.out_of_step >= OUT_OF_STEP_MAX {
+            self.set_down(now + ROUTE_DOWN, OUT_OF_STEP);
+        }
     }
 
     /// In a session, the host changed the way in which it accepts or refuses recipients.
@@ -254,7 +296,7 @@ impl RouteState {
     /// Whether this record holds nothing that is worth keeping.
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
         // All fields are named, so that nobody forgets a new field here. `down` and `resting` are checked below by their times.
-        // Warnings, the last domain and the known mailbox are left out, because they may be lost.
+        // Warnings, the order of replies, the last domain and the known mailbox are left out, because they may be lost.
         let RouteState {
             down: _,
             down_reply: _,
@@ -266,7 +308,10 @@ impl RouteState {
             shut_domains,
             warnings: _,
             changes,
-            plain_only,
+            habits,
+            in_step: _,
+            lost_step,
+            out_of_step,
             last_domain: _,
             mailbox_kept: _,
         } = self;
@@ -275,7 +320,9 @@ impl RouteState {
             && refused_alike.as_ref().is_none_or(RefusedAlike::is_short)
             && shut_domains.is_empty(now)
             && *changes == 0
-            && !plain_only
+            && *out_of_step == 0
+            && !lost_step
+            && Habits { answers_groups: false, ..*habits } == Habits::default()
             && self.down_rule(now).is_none()
             && self.resting_until(now).is_none()
     }

@@ -6,6 +6,7 @@ mod changes;
 mod controls;
 mod egress;
 mod greylisting;
+mod habits;
 mod inquiries;
 mod lists;
 mod mailnet;
@@ -14,6 +15,7 @@ mod resolvers;
 #[cfg(feature = "sim")]
 mod rests;
 mod support;
+mod surplus;
 mod tarpits;
 mod tls;
 mod transactions;

@@ -105,7 +105,7 @@ pub fn cause(rule: &str) -> Option<Cause> {
         "ipv6_only" | "no_source" => Cause::NoSource,
         "no_smtputf8" => Cause::NoSmtputf8,
         // Outputs of earlier versions have `tls_failed`.
-        "tls_failed" | "not_smtp" => Cause::FaultyServer,
+        "tls_failed" | "not_smtp" | "replies_out_of_step" => Cause::FaultyServer,
         "dns_denial_unproven" => Cause::DnsDenial,
         _ if rule.starts_with("dns_") => Cause::Dns,
         _ => {

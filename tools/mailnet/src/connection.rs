@@ -2,7 +2,7 @@
 
 use crate::{
     What,
-    misdeed::{Next, commit},
+    misdeed::{Next, commit, pause, surplus},
     running::Net,
     session::{Outcome, Session, Step, replaces},
     spec::{HostState, Misdeed, Stage},
@@ -13,7 +13,7 @@ use std::{io, net::IpAddr, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::{sleep, timeout},
+    time::{Instant, error::Elapsed, sleep, timeout, timeout_at},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
@@ -117,6 +117,7 @@ pub(crate) async fn serve(net: Arc<Net>, host: u32, stream: TcpStream, client: I
         input: Vec::new(),
         output: Vec::new(),
         offered: false,
+        late: Vec::new(),
     };
     // A client that breaks the connection ends only its own session.
     connection.run(guard.of_client).await.ok();
@@ -158,6 +159,8 @@ struct Connection {
     output: Vec<u8>,
     /// Whether a sent reply offered PIPELINING.
     offered: bool,
+    /// Surplus replies, with the times at which they are sent if the server waits for a command then.
+    late: Vec<(Instant, Vec<u8>)>,
 }
 
 /// The driver's step after a reply.
@@ -183,7 +186,7 @@ impl Connection {
                 continue;
             }
             self.free_buffers();
-            match timeout(IDLE, self.wire.read(&mut self.input)).await {
+            match self.read().await {
                 Ok(Ok(0)) | Ok(Err(_)) => {
                     add(&self.session.place().net.counters.sessions_without_quit);
                     return Ok(());
@@ -193,6 +196,21 @@ impl Connection {
                     self.output.extend_from_slice(b"421 4.4.2 Error: timeout exceeded\r\n");
                     return self.close().await;
                 }
+            }
+        }
+    }
+
+    /// Waits for bytes of the client, and sends the surplus replies that are due meanwhile.
+    async fn read(&mut self) -> Result<io::Result<usize>, Elapsed> {
+        loop {
+            let next = self.late.iter().enumerate().min_by_key(|(_, (at, _))| *at).map(|(index, _)| index);
+            let Some(next) = next else { return timeout(IDLE, self.wire.read(&mut self.input)).await };
+            if let Ok(read) = timeout_at(self.late[next].0, self.wire.read(&mut self.input)).await {
+                return Ok(read);
+            }
+            let (_, replies) = self.late.remove(next);
+            if let Err(error) = self.wire.write(&replies).await {
+                return Ok(Err(error));
             }
         }
     }
@@ -302,6 +320,9 @@ impl Connection {
         let fault = &place.behaviour.faults[fault].spec;
         if fault.does == Misdeed::Closing {
             self.session.note(What::Closing);
+        }
+        if fault.does == Misdeed::Late {
+            self.late.push((Instant::now() + pause(fault), surplus(fault)));
         }
         match commit(&mut self.wire, fault, &reply).await? {
             Next::Go if replaces(fault.does) && step != Step::Close => Ok(NextStep::Go),

@@ -7,7 +7,7 @@
 use crate::{
     mailbox::Mailbox,
     random::Random,
-    spec::{DnsBehaviour, Family, HostState, Misdeed, Stage},
+    spec::{DRIP_MS, DnsBehaviour, Family, HostState, Misdeed, Stage},
     world::{Behaviour, Domain, Host, World},
     zone::CHAIN_MAX,
 };
@@ -274,7 +274,7 @@ fn is_usable(host: &Host) -> bool {
                 || fault.percent < 100.0
                 || fault.family.is_some_and(|family| has_other_family(host, family));
             let harmless = match fault.does {
-                Misdeed::Drip => fault.ms <= DRIP_MS_MAX,
+                Misdeed::Drip => fault.ms.unwrap_or(DRIP_MS) <= DRIP_MS_MAX,
                 Misdeed::Nul | Misdeed::BareLf | Misdeed::Inject => true,
                 _ => false,
             };

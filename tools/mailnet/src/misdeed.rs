@@ -2,7 +2,7 @@
 
 use crate::{
     connection::Wire,
-    spec::{FaultSpec, Misdeed},
+    spec::{DRIP_MS, FaultSpec, Misdeed},
 };
 use std::{io, time::Duration};
 use tokio::time::sleep;
@@ -36,7 +36,7 @@ pub(crate) async fn commit(wire: &mut Wire, fault: &FaultSpec, reply: &[u8]) -> 
             return Ok(Next::Close);
         }
         Misdeed::Drip => {
-            drip(wire, reply, Duration::from_millis(fault.ms)).await?;
+            drip(wire, reply, Duration::from_millis(fault.ms.unwrap_or(DRIP_MS))).await?;
             return Ok(Next::Go);
         }
         Misdeed::EndlessLine => {
@@ -51,13 +51,30 @@ pub(crate) async fn commit(wire: &mut Wire, fault: &FaultSpec, reply: &[u8]) -> 
         Misdeed::LongLine => [format!("{code} ").as_bytes(), &[b'x'; LONG_LINE_BYTES], b"\r\n"].concat(),
         Misdeed::MixedCodes => b"250-this went well\r\n550 and this did not\r\n".to_vec(),
         Misdeed::WrongCode => b"354 Go ahead\r\n".to_vec(),
-        Misdeed::Early => [reply, b"250 2.0.0 Ok\r\n"].concat(),
+        // The driver sends the surplus replies later.
+        Misdeed::Late => reply.to_vec(),
+        Misdeed::Early if fault.ms.is_none() => [reply, &surplus(fault)].concat(),
+        Misdeed::Early => {
+            wire.write(reply).await?;
+            sleep(pause(fault)).await;
+            surplus(fault)
+        }
         Misdeed::Inject => [reply, b"250 2.1.5 Ok, said in clear\r\n"].concat(),
         Misdeed::BareLf => reply.iter().copied().filter(|&byte| byte != b'\r').collect(),
         Misdeed::Reply => reply.to_vec(),
     };
     wire.write(&spoilt).await?;
     Ok(Next::Go)
+}
+
+/// The surplus replies of a fault.
+pub(crate) fn surplus(fault: &FaultSpec) -> Vec<u8> {
+    let text = fault.text.as_deref().unwrap_or("250 2.0.0 Ok");
+    format!("{text}\r\n").repeat(fault.count as usize).into_bytes()
+}
+
+pub(crate) fn pause(fault: &FaultSpec) -> Duration {
+    Duration::from_millis(fault.ms.unwrap_or_default())
 }
 
 async fn drip(wire: &mut Wire, reply: &[u8], pause: Duration) -> io::Result<()> {

@@ -41,6 +41,10 @@ pub(crate) struct Personality {
     pub errors_max: u64,
     /// The most recipients of one transaction.
     pub rcpt_max: u64,
+    /// The most recipients of one session.
+    pub session_rcpt_max: u64,
+    /// It reads only the first command of a packet.
+    pub first_only: bool,
     pub transactions_max: u64,
     /// The most simultaneous sessions of one client at one host.
     pub sessions_max: u64,

@@ -79,6 +79,10 @@ pub(crate) struct Session {
     /// MAIL was refused, so RCPTs of the same pipelined group are allowed.
     mail_refused: bool,
     rcpts: u64,
+    /// The recipients of all transactions that were not beyond a limit.
+    rcpts_taken: u64,
+    /// Whether the client sent more bytes with the last line.
+    had_more: bool,
     accepted: bool,
     transactions: u64,
     errors: u64,
@@ -118,6 +122,8 @@ impl Session {
             utf8: false,
             mail_refused: false,
             rcpts: 0,
+            rcpts_taken: 0,
+            had_more: false,
             accepted: false,
             transactions: 0,
             errors: 0,
@@ -215,6 +221,10 @@ impl Session {
     /// Answers one line with its end; `more` states that the client sent further bytes with it.
     pub(crate) fn line(&mut self, line: &[u8], more: bool, out: &mut Vec<u8>) -> Outcome {
         let start = out.len();
+        let is_behind = std::mem::replace(&mut self.had_more, more);
+        if is_behind && self.place().behaviour.personality.first_only {
+            return Outcome { step: Step::Go, fault: None };
+        }
         if more && !self.offers_pipelining() {
             self.violation(Violation::PipeliningNotOffered);
         }
@@ -473,7 +483,8 @@ impl Session {
 
 /// Whether a fault replaces the reply, so that the command has no effect.
 pub(crate) fn replaces(misdeed: Misdeed) -> bool {
-    !matches!(misdeed, Misdeed::Drip | Misdeed::Nul | Misdeed::BareLf | Misdeed::Early | Misdeed::Inject)
+    use Misdeed::{BareLf, Drip, Early, Inject, Late, Nul};
+    !matches!(misdeed, Drip | Nul | BareLf | Early | Late | Inject)
 }
 
 /// The verb in upper case; a longer text becomes empty, which is no command.

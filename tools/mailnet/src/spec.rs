@@ -285,17 +285,22 @@ pub(crate) struct VariantSpec {
     pub greylist_everyone: Option<bool>,
 }
 
+/// The pause between two bytes of a drip in milliseconds, if the scenario names none.
+pub(crate) const DRIP_MS: u64 = 20;
+
 /// One misdeed of a server.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FaultSpec {
     pub at: Stage,
     pub does: Misdeed,
-    /// The pause between two bytes of a drip.
-    #[serde(default = "drip_ms")]
-    pub ms: u64,
-    /// The reply, for `does = "reply"`.
+    /// The pause in milliseconds between two bytes of a drip, or before a surplus reply.
+    pub ms: Option<u64>,
+    /// The reply, for `does = "reply"`; the surplus reply, for `"early"` and `"late"`.
     pub text: Option<String>,
+    /// The number of surplus replies.
+    #[serde(default = "from_the_first")]
+    pub count: u64,
     /// Only the first so many sessions of the host.
     pub first: Option<u64>,
     /// Only from this command of a session on, counted from 1.
@@ -318,10 +323,6 @@ pub(crate) enum Family {
 
 fn always() -> f64 {
     100.0
-}
-
-fn drip_ms() -> u64 {
-    20
 }
 
 fn from_the_first() -> u64 {
@@ -359,6 +360,7 @@ pub(crate) enum Misdeed {
     MixedCodes,
     WrongCode,
     Early,
+    Late,
     BareLf,
     Reply,
     Inject,

@@ -482,7 +482,7 @@ fn member(group: &GroupSpec, number: u32, variant: Option<&VariantSpec>) -> Doma
 }
 
 fn check_fault(spec: FaultSpec, personality: &Personality) -> Result<Fault, String> {
-    use Misdeed::{Close, Garbage, Hang, Inject, Reply, Reset};
+    use Misdeed::{Close, Early, Garbage, Hang, Inject, Late, Reply, Reset};
     let (at, does) = (spec.at, spec.does);
     let fits = match at {
         Stage::Connect => matches!(does, Close | Reset | Hang),
@@ -502,8 +502,8 @@ fn check_fault(spec: FaultSpec, personality: &Personality) -> Result<Fault, Stri
     let reply = match (&spec.text, does) {
         (Some(text), Reply) => Some(Template::parse(text)?),
         (None, Reply) => return Err("fault: does = \"reply\" requires text".into()),
-        (Some(_), _) => return Err("fault: text requires does = \"reply\"".into()),
-        (None, _) => None,
+        (None, _) | (Some(_), Early | Late) => None,
+        (Some(_), _) => return Err("fault: text requires does = \"reply\", \"early\" or \"late\"".into()),
     };
     if spec.from == 0 || spec.first == Some(0) {
         return Err("fault: from and first count from 1".into());

@@ -116,7 +116,8 @@ fn words_about_us(
     closure: &Closure,
     classify: impl Fn(Stage, &Reply) -> Classification,
 ) -> Option<(&Reply, Classification)> {
-    let Closure::Refused { step: Step::Rcpt(_) | Step::Rset | Step::Mail | Step::Idle, reply } = closure
+    let Closure::Refused { step: Step::Rcpt(_) | Step::Rset | Step::Mail | Step::InStep | Step::Idle, reply } =
+        closure
     else {
         return None;
     };
@@ -142,7 +143,7 @@ fn breaks_between(closure: &Closure) -> bool {
         closure,
         Closure::Garbled(Step::Rset | Step::Mail, _)
             | Closure::Unexpected(Step::Rset | Step::Mail)
-            | Closure::TimedOut(Step::Rset | Step::Mail)
+            | Closure::TimedOut(Step::Rset | Step::InStep | Step::Mail)
     )
 }
 
@@ -150,7 +151,7 @@ fn stage(step: Step) -> Stage {
     match step {
         Step::Banner => Stage::Banner,
         Step::Ehlo | Step::Helo | Step::StartTls | Step::Handshake => Stage::Ehlo,
-        Step::Rset | Step::Mail | Step::Idle => Stage::Mail,
+        Step::Rset | Step::Mail | Step::InStep | Step::Quit | Step::Idle => Stage::Mail,
         Step::Rcpt(_) => Stage::Rcpt,
     }
 }

@@ -14,6 +14,8 @@ pub struct RcptFacts {
     pub permanent: bool,
     /// Other recipients of the same transaction got their answers earlier.
     pub behind_others: bool,
+    /// The recipient is the first one of its transaction, and an earlier transaction of the session has got answers.
+    pub behind_taken: bool,
     /// The host accepts everything, so an accept shows nothing.
     pub accepts_everything: bool,
     /// An earlier session had to return the recipient to the queue.
@@ -91,6 +93,8 @@ pub enum ReplyEffect {
     Refusal,
     /// The transaction is full: the recipient is asked about in the next one.
     Later,
+    /// The session takes no further recipient, even in another transaction.
+    SessionFull,
     /// The session ends after this transaction, because this recipient has to be asked about in another session.
     Push,
     /// The session continues, because another session would get the same reply.
@@ -124,6 +128,11 @@ pub fn on_rcpt_reply(said: &Classification, facts: RcptFacts) -> RcptEffects {
         Class::Throttled if said.scope == Scope::Session && facts.behind_others => {
             RcptEffects { session: ReplyEffect::Later, ..answer(RecipientEffect::NextTransaction) }
         }
+        // A server may count the recipients of a whole session.
+        Class::Throttled if said.scope == Scope::Session && facts.behind_taken => RcptEffects {
+            session: ReplyEffect::SessionFull,
+            ..answer(RecipientEffect::AnotherSession { other_route: false })
+        },
         Class::Throttled => RcptEffects {
             host: HostEffect::PushBack,
             session: ReplyEffect::Push,

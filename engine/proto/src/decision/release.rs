@@ -12,6 +12,10 @@ use std::time::Duration;
 /// The rule of an address if the later behaviour of the server contradicts the answer about it.
 pub const CHANGED: &str = "behaviour_changed";
 
+/// The rule of an address if the server sends more replies than it got commands, so that nobody knows which of them is about the
+/// address.
+pub const OUT_OF_STEP: &str = "replies_out_of_step";
+
 /// The rule of an address if its refusal was not proven, for example because no mailbox was accepted afterwards.
 pub const UNPROVEN: &str = "refusal_unproven";
 
@@ -43,6 +47,8 @@ pub enum ReleaseEffect {
     Finish(ControlFinding),
     /// The recipient's own reply counts, and gives this reason.
     Settle(Reason),
+    /// The recipient is answered with this reason and rule.
+    Decide(Reason, &'static str),
     /// The recipient was accepted, but the reply about the control recipient was not clear. A later reply may be clear.
     Unclear,
     /// The recipient is unverifiable, because the control recipient is not asked about again.
@@ -67,6 +73,11 @@ pub enum ReleaseEffect {
 pub fn on_released(held: Held, said: &Classification, proof: Proof, facts: ReleaseFacts) -> ReleaseEffect {
     let again = |rule| ReleaseEffect::Return { rule, counts_twice: false, remembered: false };
     match (held, proof) {
+        (_, Proof::OutOfStep) => {
+            ReleaseEffect::Return { rule: OUT_OF_STEP, counts_twice: false, remembered: false }
+        }
+        (Held::Decided(reason, rule), Proof::Proven) => ReleaseEffect::Decide(reason, rule),
+        (Held::Decided(..), _) => again(UNPROVEN),
         (Held::Accepted, Proof::Proven) => ReleaseEffect::Finish(ControlFinding::RefusesUnknown),
         (Held::Accepted, Proof::CatchAll) => ReleaseEffect::Finish(ControlFinding::AcceptsAll),
         (Held::Accepted, Proof::Unclear) => ReleaseEffect::Unclear,

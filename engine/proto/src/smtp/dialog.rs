@@ -8,10 +8,16 @@
 //! RSET is not sent at the end of a transaction, but at the beginning of the next one. So the last transaction of a session needs
 //! no RSET. This matters because servers count RSET as a junk command (Postfix `smtpd_junk_command_limit`).
 //!
+//! Some servers send a surplus reply, for example a second 250 after MAIL. Then each later reply would count for the wrong
+//! recipient. Replies are *in step* if each belongs to the command for which it counts. To show this, the state machine sends EHLO
+//! again after a transaction: its reply looks like no other one, and EHLO also ends the transaction, as RSET does (RFC 5321
+//! 4.1.4). The driver tells [`Dialog::transact`] under which conditions this host has been in step before ([`InStep`]), so that EHLO is left out.
+//!
 //! RFC 5321 (4.1.1, 4.3, 4.5.3), RFC 2920 (PIPELINING), RFC 3207 (STARTTLS).
 
 use super::command::{Command, encode};
 use super::ehlo::Extensions;
+use super::habits::{Habits, InStep, Passed, ReplyPlace};
 use super::reply::{Reply, ReplyError, ReplyParser};
 use crate::limits;
 use std::collections::VecDeque;
@@ -35,8 +41,10 @@ pub struct DialogConfig {
 pub struct ReplyTimeouts {
     /// Longest time until the greeting.
     pub banner: Duration,
-    /// Longest time until the reply to EHLO, HELO, STARTTLS or RSET.
+    /// Longest time until the reply to EHLO, HELO or STARTTLS.
     pub ehlo: Duration,
+    /// Longest time until the reply to RSET.
+    pub rset: Duration,
     /// Longest time of the TLS handshake.
     pub tls: Duration,
     /// Longest time until the reply to MAIL.
@@ -50,6 +58,7 @@ impl Default for ReplyTimeouts {
         ReplyTimeouts {
             banner: limits::BANNER_TIMEOUT,
             ehlo: limits::EHLO_TIMEOUT,
+            rset: limits::RSET_TIMEOUT,
             tls: limits::TLS_TIMEOUT,
             mail: limits::MAIL_TIMEOUT,
             rcpt: limits::RCPT_TIMEOUT,
@@ -72,6 +81,10 @@ pub enum Step {
     Handshake,
     /// The reply to RSET.
     Rset,
+    /// The reply to the EHLO after a transaction, which shows whether the replies are in step.
+    InStep,
+    /// The reply to QUIT. It is awaited only if the reply to that EHLO shows nothing.
+    Quit,
     /// The reply to MAIL.
     Mail,
     /// The reply to the RCPT of the recipient with this index in its transaction.
@@ -93,7 +106,11 @@ pub enum Event {
         index: u16,
         /// The reply of the server.
         reply: Reply,
+        /// Whether the host is known to be in step here. If not, a later [`Event::InStep`] has to show that this reply was.
+        in_step: bool,
     },
+    /// All replies of the session so far were in step.
+    InStep(InStep),
     /// The server has refused MAIL, so no recipient of the transaction gets an answer.
     MailRefused(Reply),
     /// The session is over. Recipients without an answer will get none.
@@ -117,7 +134,7 @@ pub enum Closure {
     /// The server sent something that is not a valid reply.
     Garbled(Step, ReplyError),
     /// The server sent a reply with a code that the step does not allow, or a reply (or the beginning of one) that answers no
-    /// command.
+    /// command. Earlier replies of the session may have been out of step, too.
     Unexpected(Step),
     /// The TLS handshake failed or took too long.
     TlsFailed,
@@ -128,7 +145,7 @@ pub enum Closure {
 /// The client side of one SMTP session, as a state machine.
 pub struct Dialog {
     config: Arc<DialogConfig>,
-    starttls: bool,
+    habits: Habits,
     step: Step,
     over: bool,
     extensions: Extensions,
@@ -143,6 +160,20 @@ pub struct Dialog {
     mail_refused: bool,
     /// The server has accepted MAIL in this session, so RSET has to come before the next MAIL.
     needs_rset: bool,
+    /// The kinds of replies in this session.
+    passed: Passed,
+    /// What this session and earlier ones have shown.
+    proven: InStep,
+    /// Whether the session ended because of a reply that answers no command.
+    out_of_step: bool,
+    group_unanswered: bool,
+    /// The reply to EHLO or HELO with which the server greeted us.
+    greeting: Reply,
+    /// Whether that was the reply to HELO.
+    is_helo: bool,
+    /// Whether another reply of the session has the same text as `greeting`, or a 503 has come. The reply to another EHLO then
+    /// cannot be told from them.
+    ambiguous: bool,
     deadline: Option<Instant>,
     events: VecDeque<Event>,
 }
@@ -150,18 +181,34 @@ pub struct Dialog {
 /// Words in the greetings of Cisco's appliances and of its cloud service, in lower case.
 const CISCO_WORDS: [&str; 3] = ["ironport", "iphmx.com", "cisco"];
 
+/// Whether this code says that the server has executed MAIL, RCPT or RSET. 220 and 221 belong to other commands.
+fn is_done(code: u16) -> bool {
+    code / 100 == 2 && !matches!(code, 220 | 221)
+}
+
+/// Whether a text names the command that greets a server.
+fn names_greeting(text: &str) -> bool {
+    let text = text.to_ascii_uppercase();
+    text.contains("EHLO") || text.contains("HELO")
+}
+
+/// The command with which the server took our greeting.
+fn greeting(is_helo: bool, name: &str) -> Command<'_> {
+    if is_helo { Command::Helo(name) } else { Command::Ehlo(name) }
+}
+
 fn names_cisco(greeting: &str) -> bool {
     let greeting = greeting.to_ascii_lowercase();
     CISCO_WORDS.iter().any(|word| greeting.contains(word))
 }
 
 impl Dialog {
-    /// A session on a new connection. With `starttls`, the dialog sends STARTTLS if the server offers it.
-    pub fn new(config: Arc<DialogConfig>, starttls: bool, now: Instant) -> Dialog {
+    /// A session on a new connection.
+    pub fn new(config: Arc<DialogConfig>, habits: Habits, now: Instant) -> Dialog {
         let deadline = Some(now + config.timeouts.banner);
         Dialog {
             config,
-            starttls,
+            habits,
             step: Step::Banner,
             over: false,
             extensions: Extensions::default(),
@@ -172,6 +219,13 @@ impl Dialog {
             steps_due: VecDeque::new(),
             mail_refused: false,
             needs_rset: false,
+            passed: Passed::default(),
+            proven: InStep::default(),
+            out_of_step: false,
+            group_unanswered: false,
+            greeting: Reply::new(250, ""),
+            is_helo: false,
+            ambiguous: false,
             deadline,
             events: VecDeque::new(),
         }
@@ -186,6 +240,11 @@ impl Dialog {
     /// between the TLS handshake and the next such reply, and none at all if the server takes only HELO.
     pub fn extensions(&self) -> Extensions {
         self.extensions
+    }
+
+    /// Whether all commands of a transaction are sent at once: the server offers PIPELINING, and nothing speaks against it.
+    pub fn sends_groups(&self) -> bool {
+        self.extensions.pipelining && !self.habits.one_at_a_time
     }
 
     /// Whether a transaction can begin now.
@@ -235,7 +294,34 @@ impl Dialog {
     /// The number of recipients in the transaction for which RCPT was sent, or is about to be sent, and no reply has come.
     pub fn unanswered(&self) -> usize {
         let due = std::iter::once(&self.step).chain(&self.steps_due);
-        due.filter(|step| matches!(step, Step::Rcpt(_))).count().saturating_sub(self.held.len())
+        let held = self.held.len().saturating_sub(usize::from(self.steps_due.back() == Some(&Step::InStep)));
+        due.filter(|step| matches!(step, Step::Rcpt(_))).count().saturating_sub(held)
+    }
+
+    /// Whether the session ended because of a reply that answers no command, or that no server gives to the command.
+    pub fn is_out_of_step(&self) -> bool {
+        self.out_of_step
+    }
+
+    /// Whether the session ended because the host did not answer the first RCPT of a group, and no group has shown that it answers
+    /// more than the first command.
+    pub fn is_group_unanswered(&self) -> bool {
+        self.group_unanswered
+    }
+
+    /// Whether a finished transaction needs EHLO after it.
+    fn wants_ehlo(&self, now: Instant) -> bool {
+        self.is_doubted(now) || (self.habits.no_rset && self.needs_rset)
+    }
+
+    /// Whether a reply that comes now may be out of step.
+    fn is_doubted(&self, now: Instant) -> bool {
+        self.passed.is_doubted(&self.proven, now)
+    }
+
+    /// What the session has shown about the host, if its replies were in step and it has got no surplus reply until now.
+    pub fn in_step(&self, now: Instant) -> InStep {
+        self.passed.shown(now)
     }
 
     /// Begins a transaction: MAIL, then RCPT for each recipient. The driver gets an [`Event::Answered`] for each recipient, or one
@@ -243,10 +329,19 @@ impl Dialog {
     /// the session ends first, the driver gets [`Event::Over`] instead. If the session has ended already and the driver has not
     /// read [`Event::Over`] yet, nothing is sent.
     ///
+    /// `proven` is what earlier sessions with the host have shown. If this is not enough for the transaction, EHLO comes after it,
+    /// and the driver gets [`Event::InStep`] before [`Event::Ready`].
+    ///
     /// # Panics
     /// If the session is not ready, if the driver has already got [`Event::Over`], or with more than
     /// [`limits::TRANSACTION_RECIPIENTS_MAX`] recipients. The caller can avoid all of these, and no peer can cause them.
-    pub fn transact<'a>(&mut self, now: Instant, recipients: impl Iterator<Item = &'a str>, smtputf8: bool) {
+    pub fn transact<'a>(
+        &mut self,
+        now: Instant,
+        recipients: impl Iterator<Item = &'a str>,
+        smtputf8: bool,
+        proven: InStep,
+    ) {
         if self.over && !self.events.is_empty() {
             return;
         }
@@ -263,9 +358,16 @@ impl Dialog {
             commands.push(bytes);
         };
         self.steps_due.clear();
+        self.proven.add(proven);
+        // The replies to a group come later than its commands, so more must be known than about a reply that comes now.
+        let (mut expected, answered) = (self.passed, now + limits::IN_STEP_AHEAD);
+        [ReplyPlace::Mail, ReplyPlace::Accepted, ReplyPlace::Refused]
+            .into_iter()
+            .for_each(|place| expected.pass(place, now));
         if self.needs_rset {
             put(Command::Rset);
             self.steps_due.push_back(Step::Rset);
+            expected.pass(ReplyPlace::Rset, now);
         }
         put(Command::Mail { reverse_path: &self.config.reverse_path, smtputf8 });
         self.steps_due.push_back(Step::Mail);
@@ -273,12 +375,17 @@ impl Dialog {
             put(Command::Rcpt(recipient));
             self.steps_due.push_back(Step::Rcpt(index));
         }
+        // Without PIPELINING, EHLO is sent after the replies, and only if it is needed: see `proceed`.
+        if self.sends_groups() && (self.habits.no_rset || expected.is_doubted(&self.proven, answered)) {
+            put(greeting(self.is_helo, &self.config.ehlo));
+            self.steps_due.push_back(Step::InStep);
+        }
         assert!(
-            commands.len() <= limits::TRANSACTION_RECIPIENTS_MAX + 2,
+            commands.len() <= limits::TRANSACTION_RECIPIENTS_MAX + 3,
             "a transaction with too many recipients"
         );
         self.mail_refused = false;
-        if self.extensions.pipelining {
+        if self.sends_groups() {
             commands.iter().for_each(|command| self.outgoing.extend_from_slice(command));
         } else {
             self.held = commands.into();
@@ -337,8 +444,9 @@ impl Dialog {
             return;
         }
         if success {
-            self.starttls = false;
+            self.habits.plain = true;
             self.extensions = Extensions::default();
+            self.passed.pass(ReplyPlace::Tls, now);
             self.greet(now);
         } else {
             self.end(Closure::TlsFailed);
@@ -350,6 +458,10 @@ impl Dialog {
         if !self.over && self.deadline.is_some_and(|deadline| deadline <= now) {
             match self.step {
                 Step::Handshake => self.end(Closure::TlsFailed),
+                step if self.waits_for_group(step) => {
+                    self.group_unanswered = true;
+                    self.end(Closure::TimedOut(step));
+                }
                 step => self.end(Closure::TimedOut(step)),
             }
         }
@@ -370,33 +482,95 @@ impl Dialog {
             Step::Banner | Step::Ehlo | Step::Helo if code >= 400 => self.greeting_refused(now, reply),
             Step::Ehlo if code == 250 => {
                 self.extensions = Extensions::read(&reply);
-                self.greeted(now);
+                self.greeted(now, reply);
             }
-            Step::Helo if code == 250 => self.greeted(now),
+            Step::Helo if code == 250 => self.greeted(now, reply),
             Step::StartTls if code == 220 => {
                 self.enter(Step::Handshake, now);
                 self.events.push_back(Event::StartTls);
             }
             // TLS is opportunistic (RFC 7435). If a server offers TLS but refuses it, the session continues without TLS.
             Step::StartTls if code >= 400 => self.ready(),
-            Step::Rset if code / 100 == 2 => self.proceed(now),
-            Step::Mail if code / 100 == 2 => {
+            Step::Rset if is_done(code) => {
+                self.pass(ReplyPlace::Rset, &reply, now);
+                self.proceed(now);
+            }
+            // This is the reply to EHLO, so a surplus reply has come before it.
+            Step::Mail if code == 250 && Extensions::read(&reply) != Extensions::default() => {
+                self.end(Closure::Unexpected(Step::Mail));
+            }
+            Step::Mail if is_done(code) => {
                 self.needs_rset = true;
+                self.pass(ReplyPlace::Mail, &reply, now);
                 self.proceed(now);
             }
             Step::Mail if code >= 400 => {
                 self.mail_refused = true;
+                self.pass(ReplyPlace::Mail, &reply, now);
                 self.events.push_back(Event::MailRefused(reply));
                 self.drop_held();
                 self.proceed(now);
             }
-            Step::Rcpt(_) if self.mail_refused => self.proceed(now),
-            Step::Rcpt(index) if code / 100 != 3 => {
-                self.events.push_back(Event::Answered { index, reply });
+            Step::Rcpt(_) if self.mail_refused => {
+                self.pass(ReplyPlace::Mail, &reply, now);
                 self.proceed(now);
+            }
+            Step::Rcpt(index) if is_done(code) || code >= 400 => {
+                let in_step = !self.is_doubted(now);
+                self.habits.answers_groups |= self.sends_groups();
+                self.pass(ReplyPlace::of_rcpt(&reply), &reply, now);
+                self.events.push_back(Event::Answered { index, reply, in_step });
+                self.proceed(now);
+            }
+            Step::InStep if self.is_greeting(&reply) => {
+                self.on_in_step(now);
+                // After 503, EHLO may have had no effect.
+                self.needs_rset &= code == 503;
+                self.proceed(now);
+            }
+            // The server may take no second EHLO, or this is the reply to an earlier command. The reply to QUIT shows which.
+            Step::InStep => {
+                encode(&mut self.outgoing, Command::Quit);
+                self.enter(Step::Quit, now);
+            }
+            Step::Quit if code == 221 => {
+                self.on_in_step(now);
+                self.end(Closure::Quit);
             }
             step => self.end(Closure::Unexpected(step)),
         }
+    }
+
+    /// Records a reply that needs no EHLO to be understood.
+    fn pass(&mut self, place: ReplyPlace, reply: &Reply, now: Instant) {
+        self.passed.pass(place, now);
+        self.ambiguous |= reply.code() == 503 || reply.text() == self.greeting.text();
+    }
+
+    fn on_in_step(&mut self, now: Instant) {
+        let shown = self.in_step(now);
+        self.proven.add(shown);
+        self.events.push_back(Event::InStep(shown));
+    }
+
+    /// Whether this can only be the reply to another EHLO or HELO: the reply with which the server greeted us, a list of
+    /// extensions, or the refusal of a second greeting.
+    fn is_greeting(&self, reply: &Reply) -> bool {
+        match reply.code() {
+            250 if reply.lines().nth(1).is_some() && self.extensions != Extensions::default() => {
+                Extensions::read(reply) == self.extensions
+            }
+            250 => !self.ambiguous && reply.text() == self.greeting.text(),
+            // RCPT may get 503 too, but not in these words.
+            503 => !self.ambiguous && names_greeting(reply.text()),
+            _ => false,
+        }
+    }
+
+    /// Sends EHLO to learn whether the replies so far were in step.
+    fn show_in_step(&mut self, now: Instant) {
+        encode(&mut self.outgoing, greeting(self.is_helo, &self.config.ehlo));
+        self.enter(Step::InStep, now);
     }
 
     fn greet(&mut self, now: Instant) {
@@ -414,8 +588,11 @@ impl Dialog {
         }
     }
 
-    fn greeted(&mut self, now: Instant) {
-        if self.starttls && self.extensions.starttls {
+    fn greeted(&mut self, now: Instant, reply: Reply) {
+        self.is_helo = self.step == Step::Helo;
+        self.passed.pass(ReplyPlace::Greeted, now);
+        self.greeting = reply;
+        if !self.habits.plain && self.extensions.starttls {
             encode(&mut self.outgoing, Command::StartTls);
             self.enter(Step::StartTls, now);
         } else {
@@ -425,7 +602,9 @@ impl Dialog {
 
     /// Continues the transaction with its next step. If there is none, the session is ready for the next transaction.
     fn proceed(&mut self, now: Instant) {
-        if self.steps_due.is_empty() {
+        if self.steps_due.is_empty() && self.step != Step::InStep && self.wants_ehlo(now) {
+            self.show_in_step(now);
+        } else if self.steps_due.is_empty() {
             self.ready();
         } else {
             self.send_held();
@@ -449,7 +628,7 @@ impl Dialog {
     /// Drops the RCPT commands that have not been sent, because the server refused MAIL. With PIPELINING they have been sent, and
     /// their replies are still read.
     fn drop_held(&mut self) {
-        if !self.extensions.pipelining {
+        if !self.sends_groups() {
             self.held.clear();
             self.steps_due.clear();
         }
@@ -465,13 +644,20 @@ impl Dialog {
         let timeouts = &self.config.timeouts;
         let wait = match step {
             Step::Banner => timeouts.banner,
-            Step::Ehlo | Step::Helo | Step::StartTls | Step::Rset => timeouts.ehlo,
+            Step::Ehlo | Step::Helo | Step::StartTls | Step::InStep | Step::Quit => timeouts.ehlo,
+            Step::Rset => timeouts.rset,
             Step::Handshake => timeouts.tls,
+            step if self.waits_for_group(step) => limits::GROUP_TIMEOUT.min(timeouts.rcpt),
             Step::Mail => timeouts.mail,
             Step::Rcpt(_) | Step::Idle => timeouts.rcpt,
         };
         self.step = step;
         self.deadline = Some(now + wait);
+    }
+
+    /// Whether this is the first RCPT of a group, at a host that has not shown that it answers groups of commands.
+    fn waits_for_group(&self, step: Step) -> bool {
+        step == Step::Rcpt(0) && self.sends_groups() && !self.habits.answers_groups
     }
 
     /// Ends the session after a reply that answers no command. The server sends 421 if it closes the connection. Any other such
@@ -486,6 +672,7 @@ impl Dialog {
 
     fn end(&mut self, closure: Closure) {
         self.over = true;
+        self.out_of_step = matches!(closure, Closure::Unexpected(_) | Closure::Garbled(..));
         self.deadline = None;
         // [`Dialog::unanswered`] must not count recipients with a RCPT that was never sent.
         self.steps_due.truncate(self.steps_due.len().saturating_sub(self.held.len()));

@@ -35,7 +35,7 @@
 
 use super::catch_all::ControlFinding;
 use super::classify::Classification;
-use super::{Class, Scope};
+use super::{Class, Reason, Scope};
 use crate::limits::{
     CHECKPOINT_ANSWERS_MAX, CHECKPOINT_ANSWERS_MIN, REFUSALS_CARRIED_MAX, REFUSALS_IN_A_ROW_MIN,
 };
@@ -54,6 +54,9 @@ pub enum Held {
     /// The recipient was refused permanently with the enhanced code of a missing mailbox, but the words of the reply may contradict
     /// this code.
     Unclear,
+    /// The reply, or what earlier sessions have shown, decides with this reason and rule. The answer is held only until the session
+    /// shows that its replies are in step (each belongs to the command for which it counts).
+    Decided(Reason, &'static str),
 }
 
 /// A question that a checkpoint has to ask the server.
@@ -142,6 +145,8 @@ pub enum Proof {
     CatchAll,
     /// The server changed its behaviour or contradicted an earlier reply, so the answer proves nothing.
     Changed,
+    /// The server sent a surplus reply, so this reply may be about another recipient.
+    OutOfStep,
     /// The questions about the answer got no clear reply.
     Unclear,
     /// The session ended, or had no room for the questions, before the answer was proven. The next session at the host can still
@@ -287,7 +292,7 @@ impl<T> SessionEvidence<T> {
             Held::Accepted => self.on_accepted(),
             Held::Refused => self.on_refused(domain),
             Held::Denied => self.on_denied(),
-            Held::Unclear => self.tick(),
+            Held::Unclear | Held::Decided(..) => self.tick(),
         };
         self.since_checkpoint += 1;
         self.urgent |= urgent;
@@ -312,7 +317,7 @@ impl<T> SessionEvidence<T> {
             Held::Accepted => self.on_accepted(),
             Held::Refused => self.on_refused(domain),
             Held::Denied => self.on_denied(),
-            Held::Unclear => self.tick(),
+            Held::Unclear | Held::Decided(..) => self.tick(),
         };
     }
 
@@ -359,6 +364,11 @@ impl<T> SessionEvidence<T> {
             domain.is_none_or(|domain| domain == entry.domain) && held.is_none_or(|held| held == entry.held)
         };
         self.entries.iter().rev().find(fits).map(|entry| &entry.item)
+    }
+
+    /// Up to `most` of the newest recipients with an answer that is held.
+    pub fn newest(&self, most: usize) -> impl Iterator<Item = &T> {
+        self.entries.iter().rev().take(most).map(|entry| &entry.item)
     }
 
     /// The domain for a question about `postmaster@`: that of the newest answer [`Held::Refused`], or else of the newest answer
@@ -467,6 +477,7 @@ impl<T> SessionEvidence<T> {
         match entry.held {
             Held::Accepted => self.proof_of_accept(entry, &shown, questions_answered),
             Held::Refused | Held::Denied => self.proof_of_refusal(entry, context, questions_answered),
+            Held::Decided(..) => Proof::Proven,
             Held::Unclear if !questions_answered && shown.first.is_none() => Proof::Lost,
             Held::Unclear => {
                 let refused =
@@ -551,7 +562,7 @@ impl<T> SessionEvidence<T> {
             let shown = self.shown.get(&entry.domain);
             let unproven = match entry.held {
                 Held::Accepted => shown.is_none_or(|shown| !shown.is_proven(entry.at)),
-                Held::Refused | Held::Denied => false,
+                Held::Refused | Held::Denied | Held::Decided(..) => false,
                 Held::Unclear => true,
             };
             if unproven && !domains.contains(&entry.domain) {
@@ -603,7 +614,7 @@ impl<T> SessionEvidence<T> {
     fn question_after_refusals(&self, context: Context, more: bool) -> Option<ProofQuestion> {
         let waits = |entry: &Entry<T>| {
             let unproven = self.accepted.is_none_or(|accepted| accepted < entry.at);
-            unproven && entry.held != Held::Accepted
+            unproven && !matches!(entry.held, Held::Accepted | Held::Decided(..))
         };
         // An accepted `postmaster@` may already be recorded as the known mailbox, before the control recipient has shown that its
         // accept proves anything. So it is not asked about here.

@@ -8,6 +8,7 @@
 use super::reply;
 use crate::input::{cut, one};
 use engine_proto::smtp::dialog::{Closure, Dialog, DialogConfig, Event, ReplyTimeouts};
+use engine_proto::smtp::habits::{Habits, InStep};
 use engine_proto::smtp::reply::ReplyParser;
 use fastrand::Rng;
 use std::sync::{Arc, LazyLock};
@@ -109,6 +110,8 @@ struct Session {
     dialog: Dialog,
     now: Instant,
     tls_works: bool,
+    /// Whether the host is known to be in step.
+    proven: bool,
     transactions: u8,
     recipients: u16,
     /// The next recipient that may be answered.
@@ -127,9 +130,14 @@ impl Session {
     fn new(settings: u8) -> Session {
         let now = Instant::now();
         Session {
-            dialog: Dialog::new(Arc::clone(&CONFIG), settings & 1 == 1, now),
+            dialog: Dialog::new(
+                Arc::clone(&CONFIG),
+                Habits { plain: settings & 1 == 0, ..Habits::default() },
+                now,
+            ),
             now,
             tls_works: settings & 2 == 2,
+            proven: settings & 4 == 4,
             transactions: 1 + (settings >> 2 & 3),
             recipients: 1 + u16::from(settings >> 4 & 3) * 3,
             next: 0,
@@ -169,7 +177,8 @@ impl Session {
                 self.next = 0;
                 let recipients: Vec<String> =
                     (0..self.recipients).map(|n| format!("r{n}@x.example")).collect();
-                self.dialog.transact(self.now, recipients.iter().map(String::as_str), false);
+                let proven = if self.proven { InStep::ALWAYS } else { InStep::default() };
+                self.dialog.transact(self.now, recipients.iter().map(String::as_str), false, proven);
             }
         }
         while let Some(event) = self.dialog.poll_event() {
@@ -197,7 +206,7 @@ impl Session {
                 self.parser.clear();
                 self.dialog.on_tls_done(self.now, self.tls_works);
             }
-            Event::Answered { index, reply } => {
+            Event::Answered { index, reply, .. } => {
                 if *index < self.next
                     || *index >= self.recipients
                     || reply.code() == 421
@@ -215,7 +224,7 @@ impl Session {
                 return Err(format!("a refusal by {}", reply.code()));
             }
             Event::Over(_) => self.over = true,
-            Event::Ready | Event::MailRefused(_) => {}
+            Event::Ready | Event::InStep(_) | Event::MailRefused(_) => {}
         }
         self.events.push(format!("{event:?}"));
         Ok(())

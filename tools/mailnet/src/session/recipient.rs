@@ -37,9 +37,13 @@ impl Session {
         }
         self.rcpts += 1;
         self.asked = Some(true);
-        if personality.rcpt_max > 0 && self.rcpts > personality.rcpt_max {
+        let is_over = |count: u64, most: u64| most > 0 && count > most;
+        if is_over(self.rcpts, personality.rcpt_max)
+            || is_over(self.rcpts_taken + 1, personality.session_rcpt_max)
+        {
             return self.say(ReplyKind::TooManyRecipients, address, out);
         }
+        self.rcpts_taken += 1;
         let mailbox = self.look_up(personality, address);
         match &place.behaviour.conduct {
             Some(conduct) => self.answer_by(conduct, mailbox, address, out),

@@ -94,7 +94,10 @@ const BROKEN_ONCE: [u64; 9] = [
     61_000_103,
 ];
 /// The faults that may need more worlds than the small version has for each.
-const RARE_FAULTS: [&str; 13] = [
+const RARE_FAULTS: [&str; 16] = [
+    "ask-on",
+    "timer-first",
+    "admitted-here",
     "believe-accept",
     "believe-refusals",
     "ignore-budget",
@@ -374,7 +377,8 @@ fn broken_by(fault: Fault) -> (Invariant, &'static str) {
         | Fault::BelieveAccept
         | Fault::BelieveRefusals
         | Fault::BelieveControl
-        | Fault::SpareEarly => (Invariant::Truth, "(rule "),
+        | Fault::SpareEarly
+        | Fault::TrustStep => (Invariant::Truth, "(rule "),
         Fault::BlameNetwork => (Invariant::Truth, "Unavailable, without cause"),
         Fault::CountAccepts => (Invariant::Truth, "over budget, without cause"),
         Fault::IgnoreSessions => (Invariant::Manners, " may be"),

@@ -104,6 +104,7 @@ pub struct Manners {
     pub hangs_up: bool,
     /// A recipient's position in the session, and what happens instead of an answer to it.
     pub misdeed: Option<(u32, Misdeed)>,
+    pub surplus: Option<Surplus>,
     /// How many connections are served at once; a further one gets 421.
     pub connections_max: u32,
     /// It accepts every recipient, as backups do.
@@ -139,6 +140,30 @@ pub enum Delivery {
     Lines,
     Split,
     Drip,
+}
+
+/// Replies that a host sends in addition, after each reply to this command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Surplus {
+    /// The command; empty for the greeting.
+    pub behind: &'static str,
+    pub text: &'static str,
+    pub count: u8,
+    pub pause: Duration,
+}
+
+impl Surplus {
+    fn draw(random: &mut Rng) -> Surplus {
+        const TEXTS: [&str; 6] =
+            ["220 mx", "250 ok", "354 go ahead", "421 4.3.2 closing", "550 5.1.1 no such user", "554 no"];
+        Surplus {
+            behind: ["", "EHLO", "MAIL", "RCPT", "RSET", "QUIT"][random.usize(..6)],
+            // Those that look like replies about a recipient are the most harmful.
+            text: if random.bool() { TEXTS[1 + 3 * random.usize(..2)] } else { TEXTS[random.usize(..6)] },
+            count: random.u8(1..3),
+            pause: Duration::from_millis([0, 0, 2, 300, 3000][random.usize(..5)]),
+        }
+    }
 }
 
 /// What a host does at a recipient instead of an answer.
@@ -434,6 +459,7 @@ impl Manners {
             errors_max: if random.bool() { 20 } else { u32::MAX },
             hangs_up: false,
             misdeed: None,
+            surplus: None,
             connections_max: u32::MAX,
             accepts_all: false,
             everybody: None,
@@ -445,7 +471,7 @@ impl Manners {
     fn odd(number: u32, random: &mut Rng) -> Manners {
         let mut manners = Manners::well(random);
         for _ in 0..random.u8(1..3) {
-            match random.u8(..16) {
+            match random.u8(..18) {
                 0 => manners.banner = Banner::Refuses(pick(TextTopic::Policy, random)),
                 1 => manners.banner = Banner::Busy,
                 2 => manners.banner = Banner::Silent,
@@ -461,6 +487,7 @@ impl Manners {
                 12 => manners.misdeed = Some((random.u32(1..6), Misdeed::Reset)),
                 13 => manners.misdeed = Some((random.u32(1..6), Misdeed::Busy)),
                 14 => manners.connections_max = random.u32(1..4),
+                15 | 16 => manners.surplus = Some(Surplus::draw(random)),
                 _ => manners.starttls = StartTls::Broken,
             }
         }

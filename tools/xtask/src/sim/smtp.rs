@@ -78,6 +78,7 @@ impl Peer {
         };
         let mut out = Out::default();
         out.add(text, then);
+        out.add_surplus("", surroundings.manners);
         self.say(after, out, surroundings);
     }
 
@@ -102,7 +103,8 @@ impl Peer {
             if self.mute || out.ends() {
                 continue;
             }
-            if !std::mem::replace(&mut first, false) && !self.pipelining {
+            let is_surplus = surroundings.manners.surplus.is_some();
+            if !std::mem::replace(&mut first, false) && !self.pipelining && !is_surplus {
                 surroundings.breaches.push(format!("spoke before its turn: {}", verb(&line)));
             }
             if group_over {
@@ -111,6 +113,7 @@ impl Peer {
             }
             group_over = matches!(verb(&line).as_str(), "EHLO" | "HELO" | "STARTTLS" | "QUIT");
             self.obey(&line, surroundings, &mut out);
+            out.add_surplus(&verb(&line), surroundings.manners);
         }
         self.heard = rest.to_vec();
         let after = surroundings.manners.round_trip + surroundings.manners.thinks;
@@ -124,12 +127,12 @@ impl Peer {
                 out.add("502 5.5.2 Command not implemented".into(), NextStep::Listen)
             }
             "EHLO" => {
-                self.greeted = true;
+                (self.greeted, self.in_transaction) = (true, false);
                 self.pipelining = manners.pipelining;
                 out.add(self.extensions(manners), NextStep::Listen);
             }
             "HELO" => {
-                self.greeted = true;
+                (self.greeted, self.in_transaction) = (true, false);
                 out.add("250 mx".into(), NextStep::Listen);
             }
             "STARTTLS" => match manners.starttls {
@@ -164,10 +167,12 @@ impl Peer {
     }
 
     fn mail(&mut self, surroundings: &mut Surroundings<'_>, out: &mut Out) {
-        if !self.greeted {
+        // A surplus reply may look like the one that the client waits for before MAIL.
+        let is_misled = surroundings.manners.surplus.is_some();
+        if !self.greeted && !is_misled {
             surroundings.breaches.push("MAIL before EHLO".into());
         }
-        if self.in_transaction {
+        if self.in_transaction && !is_misled {
             surroundings.breaches.push("MAIL within a transaction".into());
         }
         match surroundings.manners.mail {
@@ -308,6 +313,16 @@ impl Out {
         text.push_str("\r\n");
         self.replies.push((self.waited, text));
         self.then = Some(then);
+    }
+
+    /// Adds the surplus replies of a host after its reply to this command.
+    fn add_surplus(&mut self, command: &str, manners: &Manners) {
+        let Some(surplus) = manners.surplus.filter(|surplus| surplus.behind == command && !self.ends())
+        else {
+            return;
+        };
+        self.wait(surplus.pause);
+        (0..surplus.count).for_each(|_| self.add(surplus.text.to_owned(), NextStep::Listen));
     }
 
     /// Delays the following replies for longer.

@@ -1,8 +1,8 @@
 //! Replies of servers, in the words of real ones: the rows that the classification is tested against.
 
 use engine_proto::smtp::reply::Reply;
-use engine_proto::verdict::Stage;
 use engine_proto::verdict::classify::{ReplyView, Us, classify};
+use engine_proto::verdict::{Class, Scope, Stage};
 use fastrand::Rng;
 use std::sync::OnceLock;
 
@@ -49,8 +49,9 @@ pub fn pick(kind: TextTopic, random: &mut Rng) -> Text {
     Text { kind, words: texts[random.usize(..texts.len())] }
 }
 
-/// Whether the text gives 5.1.1 ("no such mailbox") and no cause. Its meaning depends on what the host says of other recipients.
-fn is_uncertain(words: &str) -> bool {
+/// Whether no server says this of a single mailbox: that the session takes no further recipient, or 5.1.1 ("no such mailbox") without
+/// a cause, whose meaning depends on what the host says of other recipients.
+fn is_of_no_mailbox(words: &str) -> bool {
     let (code, text) = words.split_at(3);
     let reply = Reply::new(code.parse().expect("a reply code"), text.trim_start());
     let view = ReplyView {
@@ -60,7 +61,8 @@ fn is_uncertain(words: &str) -> bool {
         recipient: None,
         us: Us::default(),
     };
-    classify(&view).rule == "uncertain-5.1.1"
+    let said = classify(&view);
+    said.rule == "uncertain-5.1.1" || (said.class, said.scope) == (Class::Throttled, Scope::Session)
 }
 
 fn read() -> [Vec<&'static str>; KINDS] {
@@ -81,7 +83,7 @@ fn read() -> [Vec<&'static str>; KINDS] {
             _ => continue,
         };
         // A text of one line, after which the session continues.
-        if words.as_bytes().get(3) == Some(&b' ') && !words.starts_with("421") && !is_uncertain(words) {
+        if words.as_bytes().get(3) == Some(&b' ') && !words.starts_with("421") && !is_of_no_mailbox(words) {
             texts[kind as usize].push(words);
         }
     }

@@ -17,7 +17,10 @@ fn describe(event: &Event) -> String {
     match event {
         Event::Ready => "ready".into(),
         Event::StartTls => "start-tls".into(),
-        Event::Answered { index, reply } => format!("answered {index} {}", reply.code()),
+        Event::Answered { index, reply, in_step } => {
+            format!("answered {index} {}{}", reply.code(), if *in_step { "" } else { " (in doubt)" })
+        }
+        Event::InStep(_) => "in step".into(),
         Event::MailRefused(reply) => format!("mail-refused {}", reply.code()),
         Event::Over(Closure::Refused { step, reply }) => format!("over refused {step:?} {}", reply.code()),
         Event::Over(Closure::Closed(step)) => format!("over closed {step:?}"),
@@ -62,7 +65,8 @@ impl Run {
                 let event = self.dialog.poll_event().map(|event| describe(&event));
                 assert_eq!(event.as_deref(), Some(rest));
             }
-            "T:" => self.dialog.transact(self.now, rest.split(' '), false),
+            "T:" => self.dialog.transact(self.now, rest.split(' '), false, InStep::ALWAYS),
+            "U:" => self.dialog.transact(self.now, rest.split(' '), false, InStep::default()),
             "eof" => self.dialog.on_closed(),
             "quit" => self.dialog.quit(),
             "tls-ok" => self.dialog.on_tls_done(self.now, true),
@@ -81,7 +85,7 @@ impl Run {
 
 fn run(scenario: &str, cut: usize) {
     let now = Instant::now();
-    let dialog = Dialog::new(config(), true, now);
+    let dialog = Dialog::new(config(), Habits::default(), now);
     let mut run = Run { dialog, now, cut, unsent: Vec::new(), sent: Vec::new() };
     let mut lines = scenario.lines();
     let title = lines.next().unwrap_or_default();
@@ -108,7 +112,7 @@ fn scenarios() {
 /// The events of a session in which the server sends `bytes` in pieces of `cut` bytes, after MAIL and three RCPT.
 fn events(bytes: &[u8], cut: usize, pipelining: bool) -> Vec<String> {
     let now = Instant::now();
-    let mut dialog = Dialog::new(config(), true, now);
+    let mut dialog = Dialog::new(config(), Habits::default(), now);
     let mut events = Vec::new();
     let head: &[u8] =
         if pipelining { b"220 a\r\n250-b\r\n250 PIPELINING\r\n" } else { b"220 a\r\n250 b\r\n" };
@@ -118,7 +122,7 @@ fn events(bytes: &[u8], cut: usize, pipelining: bool) -> Vec<String> {
         dialog.take_outgoing(Vec::new());
     }
     assert!(dialog.is_ready());
-    dialog.transact(now, ["a@x.example", "b@x.example", "c@x.example"].into_iter(), false);
+    dialog.transact(now, ["a@x.example", "b@x.example", "c@x.example"].into_iter(), false, InStep::ALWAYS);
     dialog.take_outgoing(Vec::new());
     for piece in bytes.chunks(cut.max(1)) {
         dialog.receive(now, piece);
@@ -135,12 +139,17 @@ fn events(bytes: &[u8], cut: usize, pipelining: bool) -> Vec<String> {
 fn recipients_without_an_answer_are_counted_as_far_as_the_server_was_asked() {
     for (pipelining, asked) in [(true, [3, 2, 2]), (false, [0, 1, 1])] {
         let now = Instant::now();
-        let mut dialog = Dialog::new(config(), true, now);
+        let mut dialog = Dialog::new(config(), Habits::default(), now);
         let head: &[u8] = if pipelining { b"250-b\r\n250 PIPELINING\r\n" } else { b"250 b\r\n" };
         dialog.receive(now, b"220 a\r\n");
         dialog.take_outgoing(Vec::new());
         dialog.receive(now, head);
-        dialog.transact(now, ["a@x.example", "b@x.example", "c@x.example"].into_iter(), false);
+        dialog.transact(
+            now,
+            ["a@x.example", "b@x.example", "c@x.example"].into_iter(),
+            false,
+            InStep::ALWAYS,
+        );
         dialog.take_outgoing(Vec::new());
         let mut counts = vec![dialog.unanswered()];
         dialog.receive(now, b"250 Ok\r\n");

@@ -104,7 +104,7 @@ fn count(released: &[Released<bool>]) -> (usize, usize, usize, usize, usize) {
         matches!(one.proof, Proof::Proven | Proof::Assumed)
             && match one.held {
                 Held::Accepted => !one.item,
-                Held::Refused | Held::Denied | Held::Unclear => one.item,
+                Held::Refused | Held::Denied | Held::Unclear | Held::Decided(..) => one.item,
             }
     };
     let confirmed = of(Held::Accepted, Proof::Proven);

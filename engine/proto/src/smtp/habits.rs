@@ -1,0 +1,101 @@
+//! What a client remembers of a mail server from one session to the next, because servers differ from the standards.
+
+use super::reply::Reply;
+use crate::limits::IN_STEP_AGE_MAX;
+use std::time::{Duration, Instant};
+
+/// How a session treats a host, because of what earlier sessions have shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Habits {
+    /// STARTTLS is not sent, because TLS failed.
+    pub plain: bool,
+    /// One command is sent at a time, because the host offered PIPELINING and then did not answer all commands of a group.
+    pub one_at_a_time: bool,
+    /// The host has answered a group of commands, so its replies to RCPT may take their time.
+    pub answers_groups: bool,
+    /// EHLO takes the place of RSET, because the host did not answer RSET.
+    pub no_rset: bool,
+}
+
+impl Habits {
+    /// What a session does differently, in words.
+    pub fn describe(&self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            (self.plain, "no STARTTLS, because TLS failed"),
+            (
+                self.one_at_a_time,
+                "one command at a time, because the host answered only the first one of a group",
+            ),
+            (self.no_rset, "EHLO in place of RSET, because the host did not answer RSET"),
+        ];
+        all.into_iter().filter(|(has, _)| *has).map(|(_, words)| words)
+    }
+}
+
+/// What sessions with a host have shown about its replies: how long after a reply of each kind no surplus reply has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InStep {
+    /// By place. Zero: nothing is known.
+    quiet: [Duration; PLACES],
+}
+
+impl InStep {
+    /// Knowledge of a host that is in step whatever happens. Tests and measurements begin with it.
+    pub const ALWAYS: InStep = InStep { quiet: [Duration::MAX; PLACES] };
+
+    /// Adds what another session has shown. From [`IN_STEP_AGE_MAX`] on, a surplus reply is no longer expected at all.
+    pub fn add(&mut self, other: InStep) {
+        for (known, shown) in self.quiet.iter_mut().zip(other.quiet) {
+            *known = if shown >= IN_STEP_AGE_MAX { Duration::MAX } else { shown.max(*known) };
+        }
+    }
+}
+
+/// Kinds of replies after which a surplus reply may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ReplyPlace {
+    Greeted,
+    Tls,
+    Mail,
+    Rset,
+    Accepted,
+    Refused,
+    Transient,
+}
+
+const PLACES: usize = 7;
+
+impl ReplyPlace {
+    pub(super) fn of_rcpt(reply: &Reply) -> ReplyPlace {
+        match reply.code() / 100 {
+            2 => ReplyPlace::Accepted,
+            4 => ReplyPlace::Transient,
+            _ => ReplyPlace::Refused,
+        }
+    }
+}
+
+/// When the first reply of each kind came in a session.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Passed {
+    first: [Option<Instant>; PLACES],
+}
+
+impl Passed {
+    pub(super) fn pass(&mut self, place: ReplyPlace, now: Instant) {
+        self.first[place as usize].get_or_insert(now);
+    }
+
+    /// What a session shows if no surplus reply has come until `now`.
+    pub(super) fn shown(&self, now: Instant) -> InStep {
+        // A reply that has just come shows that the place exists and that nothing came in the same packet.
+        let quiet = |first: Instant| now.saturating_duration_since(first).max(Duration::from_nanos(1));
+        InStep { quiet: self.first.map(|first| first.map(quiet).unwrap_or_default()) }
+    }
+
+    /// Whether a surplus reply to one of the replies so far may come now, as far as `known` says.
+    pub(super) fn is_doubted(&self, known: &InStep, now: Instant) -> bool {
+        let late = |first: Instant, quiet: Duration| now.saturating_duration_since(first) >= quiet;
+        self.first.iter().zip(known.quiet).any(|(first, quiet)| first.is_some_and(|first| late(first, quiet)))
+    }
+}
