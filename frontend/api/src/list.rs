@@ -76,6 +76,9 @@ pub struct FoundAddresses {
     pub column_number: Option<u32>,
     /// The number of columns; null for JSON lines and plain text.
     pub columns: Option<u32>,
+    /// Whether there is a header, which is not checked; null for JSON lines and plain text, and if an earlier version of the
+    /// server has read the list. If it is wrong, upload the list again with `header`.
+    pub header: Option<bool>,
     /// The name of the sheet; null if the list is no spreadsheet.
     pub sheet: Option<String>,
     /// The number of the sheet, from 1; null if the list is no spreadsheet.

@@ -50,6 +50,7 @@ pub fn found_addresses(found: &store::FoundAddresses) -> api::FoundAddresses {
         column: text(&found.column),
         column_number: number(found.column_number),
         columns: number(found.columns),
+        header: found.header,
         sheet: text(&found.sheet),
         sheet_number: number(found.sheet_number),
         sheets: number(found.sheets),

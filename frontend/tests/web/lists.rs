@@ -205,6 +205,8 @@ fn addresses_that_are_not_checked_are_named_until_the_end() {
     let key = make(&mut browser, "", "live");
     let shown = server.get(&key, &format!("/v1{path}")).json();
     assert_eq!(shown["found"]["cells_with_more"], json!({ "count": 1, "first_row": 3 }));
+    assert_eq!(shown["found"]["header"], true);
+    page.says("Header yes");
     page.says(&format!("{said} second (not checked")).says(&format!("Unusual {unusual}"));
     assert_eq!([said, unusual].map(|said| page.plain().matches(said).count()), [1, 1]);
     browser.press(&page, &format!("{path}/start"));

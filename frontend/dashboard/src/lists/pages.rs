@@ -228,6 +228,7 @@ fn found_in(found: &FoundAddresses) -> Markup {
         } @else if !found.column.is_empty() {
             dt { "Key of the addresses" } dd.wrap { (found.column) }
         }
+        @if let Some(header) = found.header { dt { "Header" } dd { (if header { "yes" } else { "no" }) } }
         @if let Some(others) = left_out(found) { dt { (OTHER_COLUMNS) } dd.wrap { (others) } }
         @if let Some(unusual) = unusual(found) { dt { "Unusual" } dd { (unusual) } }
     }

@@ -135,6 +135,7 @@ fn found_in(source: &Source) -> FoundAddresses {
     if let Some((width, &column)) = shape.input_width().zip(shape.input_columns().first()) {
         found.column = shown(&shape.column_name(column).unwrap_or_default());
         (found.column_number, found.columns) = (number(column + 1), number(width));
+        found.header = Some(shape.header_row().is_some());
     }
     if let Some(place) = source.sheet_place() {
         found.sheet = shown(&place.name);

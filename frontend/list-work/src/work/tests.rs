@@ -472,17 +472,17 @@ fn the_reading_of_a_list_says_where_the_addresses_are() {
         };
         let found = read.found.unwrap();
         assert!(found.read_at >= read.created_at && found.sheets == 0);
-        (found.column, found.column_number, found.columns, found.others, found.cells_with_more)
+        (found.column, found.column_number, found.columns, found.header, found.others, found.cells_with_more)
     };
     let none: [&str; 0] = [];
     let others = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     let more = |count, first_row| Noted { count, first_row };
     let csv = "Name,Mail 1,Mail 2\nx,a@example.com,b@example.com\ny,c@example.com,d@example.com\n";
-    assert_eq!(found(csv), ("Mail 1".to_owned(), 2, 3, others(&["Mail 2"]), more(0, 0)));
+    assert_eq!(found(csv), ("Mail 1".to_owned(), 2, 3, Some(true), others(&["Mail 2"]), more(0, 0)));
     let csv = "x;a@example.com\ny;b@example.com, c@example.com\nz;d@example.com / e@example.com\n";
-    assert_eq!(found(csv), (String::new(), 2, 2, others(&none), more(2, 2)));
+    assert_eq!(found(csv), (String::new(), 2, 2, Some(false), others(&none), more(2, 2)));
     let json = "{\"mail\":\"a@example.com; b@example.com\"}\n";
-    assert_eq!(found(json), ("mail".to_owned(), 0, 0, others(&none), more(1, 1)));
+    assert_eq!(found(json), ("mail".to_owned(), 0, 0, None, others(&none), more(1, 1)));
     assert_eq!(found("a@example.com\nb@example.com\n").2, 0);
 }
 

@@ -387,6 +387,7 @@ fn a_list_keeps_where_its_addresses_are_beside_the_reason_of_a_pause() {
         column: "Mail 1".into(),
         column_number: 2,
         columns: 3,
+        header: Some(true),
         sheet: "May".into(),
         sheet_number: 1,
         sheets: 2,
@@ -394,8 +395,8 @@ fn a_list_keeps_where_its_addresses_are_beside_the_reason_of_a_pause() {
         others: vec!["Mail 2".into(), "4".into()],
         cells_with_more: Noted { count: 3, first_row: 2 },
     };
-    let alone = FoundAddresses { others: Vec::new(), ..found.clone() };
-    let single = FoundAddresses { cells_with_more: Noted::default(), ..found.clone() };
+    let alone = FoundAddresses { others: Vec::new(), header: None, ..found.clone() };
+    let single = FoundAddresses { cells_with_more: Noted::default(), header: Some(false), ..found.clone() };
     let plain = FoundAddresses { read_at: START, ..FoundAddresses::default() };
     for (n, (found, why)) in [
         (None, ""),

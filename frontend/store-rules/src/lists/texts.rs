@@ -25,7 +25,11 @@ pub(super) fn join_why(list: &List) -> String {
     let FoundAddresses { column, column_number, columns, sheet, sheet_number, sheets, .. } = found;
     let (why, read_at, Noted { count, first_row }) = (&list.why, found.read_at, found.cells_with_more);
     let others: String = found.others.iter().map(|other| format!("\t{other}")).collect();
-    let more = if count > 0 { format!("\n{count} {first_row}") } else { String::new() };
+    let header = found.header.map(|header| format!(" {}", u8::from(header))).unwrap_or_default();
+    let more = match count > 0 || found.header.is_some() {
+        true => format!("\n{count} {first_row}{header}"),
+        false => String::new(),
+    };
     format!(
         "{why}\n{read_at}\t{column_number}\t{columns}\t{sheet_number}\t{sheets}\t{sheet}\t{column}{others}{more}"
     )
@@ -39,7 +43,8 @@ pub(super) fn split_why(why: &str) -> (String, Option<FoundAddresses>) {
 
 fn read_found(text: &str) -> Option<FoundAddresses> {
     let (text, more) = text.split_once('\n').unwrap_or((text, "0 0"));
-    let (count, first_row) = more.split_once(' ')?;
+    let mut more = more.split(' ');
+    let (count, first_row, header) = (more.next()?, more.next()?, more.next());
     let fields: Vec<&str> = text.split('\t').collect();
     let [read_at, column_number, columns, sheet_number, sheets, sheet, column, ref others @ ..] = fields[..]
     else {
@@ -49,6 +54,7 @@ fn read_found(text: &str) -> Option<FoundAddresses> {
         column: column.to_owned(),
         column_number: column_number.parse().ok()?,
         columns: columns.parse().ok()?,
+        header: header.map(|header| header == "1"),
         sheet: sheet.to_owned(),
         sheet_number: sheet_number.parse().ok()?,
         sheets: sheets.parse().ok()?,
@@ -71,5 +77,13 @@ mod tests {
             let list = List { column: column.into(), header, ..list };
             assert_eq!(split_column(&join_column(&list)), (column.to_owned(), header));
         }
+    }
+    #[test]
+    fn where_an_earlier_version_found_the_addresses_is_read() {
+        let found =
+            |more: &str| split_why(&format!("why\n5\t2\t3\t0\t0\t\te-mail{more}")).1.expect("a place");
+        assert_eq!((found("").header, found("\n4 7").header), (None, None));
+        assert_eq!(found("\n4 7").cells_with_more, Noted { count: 4, first_row: 7 });
+        assert_eq!((found("\n0 0 1").header, found("\n0 0 0").header), (Some(true), Some(false)));
     }
 }

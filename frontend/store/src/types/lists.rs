@@ -151,6 +151,8 @@ pub struct FoundAddresses {
     pub column_number: u32,
     /// The number of columns; 0 for JSON lines and plain text.
     pub columns: u32,
+    /// Whether there is a header. `None` for JSON lines and plain text, and for a list that an earlier version has read.
+    pub header: Option<bool>,
     /// The name of the sheet; empty if the list is no spreadsheet. It has no control characters.
     pub sheet: String,
     /// The number of the sheet, from 1; 0 if the list is no spreadsheet.

@@ -161,6 +161,8 @@ export interface FoundAddresses {
   /** From 1. */
   column_number?: number | null;
   columns?: number | null;
+  /** Whether there is a header, which is not checked. */
+  header?: boolean | null;
   sheet?: string | null;
   /** From 1. */
   sheet_number?: number | null;

@@ -233,8 +233,8 @@ class MailList:
     problem: Optional[str] = None
     created_at: Optional[datetime] = None
     expires_at: Optional[datetime] = None
-    #: Where the addresses are: `column`, `column_number`, `columns`, `sheet`, `sheet_number`, `sheets`, `read_at`,
-    #: `other_columns`, `cells_with_more`.
+    #: Where the addresses are: `column`, `column_number`, `columns`, `header`, `sheet`, `sheet_number`, `sheets`,
+    #: `read_at`, `other_columns`, `cells_with_more`.
     found: Optional[Mapping[str, Any]] = None
     raw: Mapping[str, Any] = _raw()
 

@@ -207,6 +207,7 @@ fn list(status: ListStatus, problem: Option<&str>) -> List {
         column: Some("email".into()),
         column_number: Some(1),
         columns: Some(1),
+        header: Some(true),
         sheet: None,
         sheet_number: None,
         sheets: None,
