@@ -152,6 +152,10 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
     let mut state = SessionState::new(transactions_max);
     group.on_session_begun(place.session);
     let end = transact(place, &mut session, &mut state).await;
+    if matches!(end, SessionEnd::Quit(_)) && session.dialog.replies_due() > 0 {
+        // The session is left although replies are due. One that has come already may say that we are too fast.
+        session.is_quiet().await;
+    }
     if let SessionEnd::Quit(_) = end
         && let Some(closure) = session.take_closure()
     {
