@@ -84,10 +84,16 @@ impl<'a> Entity<'a> {
 
     /// Whether the message says that a mail server made it: the null reverse-path, or the name of its sender.
     pub fn is_from_server(&self) -> bool {
-        let from = self.header.value("from").unwrap_or_default().to_ascii_lowercase();
         let is_null = |path: &str| matches!(path.trim(), "" | "<>");
-        self.header.value("return-path").is_some_and(is_null)
-            || ["mailer-daemon", "mail delivery s", "postmaster@"].iter().any(|name| from.contains(name))
+        self.header.value("return-path").is_some_and(is_null) || self.is_named_as_server()
+    }
+
+    /// Whether the name of its sender is that of a mail server.
+    pub fn is_named_as_server(&self) -> bool {
+        let from = self.header.value("from").unwrap_or_default().to_ascii_lowercase();
+        ["mailer-daemon", "mail delivery s", "postmaster@", "post_master@"]
+            .iter()
+            .any(|name| from.contains(name))
     }
 
     /// The time of its `Date` field.

@@ -125,7 +125,10 @@ fn failure(report: &RecipientReport, sender: Sender<'_>) -> Meaning {
     if report.status.is_some_and(|status| status.class == 4 && status.subject == 4) {
         return Meaning::Failed(Cause::Temporary);
     }
-    let Some(bounce) = bounce(&found) else { return Meaning::Failed(cause(Cause::Unclear)) };
+    let is_open = matches!(found.class, Class::Unclear | Class::DomainDead | Class::Relay) || !said.has_code;
+    let says_no_domain = is_open && report.remote.is_empty() && says_no_domain(words);
+    let dead = says_no_domain.then_some(Bounce::DomainDead);
+    let Some(bounce) = dead.or(bounce(&found)) else { return Meaning::Failed(cause(Cause::Unclear)) };
     let Some(status) = report.status.or(said.status) else { return Meaning::Failed(Cause::Contradiction) };
     // A server that gives up after days reports the last reply with a status of its own.
     if status.class == 4 {
@@ -134,14 +137,16 @@ fn failure(report: &RecipientReport, sender: Sender<'_>) -> Meaning {
     let own_agrees = said.status.is_none_or(|own| agreement(own, bounce, &found) != Agreement::Contradicts);
     let agrees = match agreement(status, bounce, &found) {
         Agreement::Agrees => own_agrees,
-        Agreement::StatesNothing => own_agrees && is_clear(&found, &said, bounce),
+        Agreement::StatesNothing => {
+            own_agrees && (says_no_domain && !said.has_code || is_clear(&found, &said, bounce))
+        }
         Agreement::Contradicts => false,
     };
     let is_about_mailbox = [Some(status), said.status]
         .into_iter()
         .flatten()
         .any(|status| agreement(status, bounce, &found) == Agreement::Agrees);
-    if said.status.is_none() && STATUS_RULES.contains(&found.rule) {
+    if !says_no_domain && (said.status.is_none() || !said.has_words) && STATUS_RULES.contains(&found.rule) {
         Meaning::Failed(Cause::NoWords)
     } else if report.is_ambiguous || !agrees {
         Meaning::Failed(Cause::Contradiction)
@@ -155,8 +160,8 @@ fn failure(report: &RecipientReport, sender: Sender<'_>) -> Meaning {
     }
 }
 
-/// Rules that read only the status. If the words have no status of their own, the rule has read that of the report, and no words
-/// confirm it.
+/// Rules that read only the status. If the words have no status of their own, the rule has read that of the report. If there is
+/// nothing but the status, the report only repeats it. In both cases no words confirm it.
 const STATUS_RULES: [&str; 5] =
     ["unknown-status", "null-mx-status", "null-mx-status-exchange", "domain-status", "disabled-status"];
 
@@ -178,6 +183,8 @@ struct Said {
     status: Option<EnhancedCode>,
     /// The words have a reply code.
     has_code: bool,
+    /// There is a word besides the status and addresses.
+    has_words: bool,
 }
 
 /// Words before the reply that a sending server quotes.
@@ -200,7 +207,9 @@ impl Said {
             (None, Some(status)) if u16::from(status.class) == code / 100 => format!("{status} {text}"),
             _ => text,
         };
-        Said { reply: Reply::new(code, &text), status: own, has_code }
+        let is_word = |word: &str| !word.contains('@') && word.contains(char::is_alphabetic);
+        let has_words = text.split_whitespace().any(is_word);
+        Said { reply: Reply::new(code, &text), status: own, has_code, has_words }
     }
 
     /// The meaning of the reply. Each address of the sender may be the one that the server repeats, so a statement about the
@@ -235,8 +244,11 @@ pub(crate) fn quoted(words: &str) -> &str {
         let rest = words[at..].trim_start_matches(|c: char| c.is_whitespace() || "'\"<:".contains(c));
         reply_code(rest).map(|_| rest)
     });
-    // Exim has the reply after the host or after the command, or in a line of its own. So has GMX, without a code.
-    let after = ["]: ", ">: "].into_iter().filter_map(|mark| words.split_once(mark)).map(|(_, rest)| rest);
+    // Exim has the reply after the host or after the command, or in a line of its own. So has GMX, without a code. Others have it
+    // after a colon, in parentheses or after the type `smtp`.
+    let after = [": ", "(", "smtp;", ">>> "].into_iter();
+    let after =
+        after.flat_map(|mark| words.match_indices(mark).map(move |(at, _)| &words[at + mark.len()..]));
     let lines = words.match_indices('\n').map(|(at, _)| words[at..].trim_start());
     let begins = |rest: &&str| reply_code(rest).is_some_and(|code| code >= 400) || status(rest).is_some();
     // The longest rest is the first reply.
@@ -322,6 +334,22 @@ fn cause(found: &Classification, default: Cause) -> Cause {
         Class::NotFound | Class::Disabled | Class::DomainDead if !found.permanent => Cause::Temporary,
         _ => default,
     }
+}
+
+/// Whether a sending server says that the domain does not exist or takes no mail. It has not found any server to ask.
+fn says_no_domain(words: &str) -> bool {
+    let words = words.to_ascii_lowercase();
+    let marks = [
+        "nxdomain",
+        "nonexistentdomain",
+        "null mx",
+        "no such domain",
+        "no dns entries for the hostname",
+        "nowhere to deliver mail to for domain",
+        "record indicated no smtp service",
+        "mx records point to non-existent hosts",
+    ];
+    marks.iter().any(|mark| words.contains(mark)) && !words.contains("sender")
 }
 
 /// Whether a provider says that it did not send, because of its list of earlier bounces. The age of that bounce is not known.

@@ -20,6 +20,20 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// The mark of Zoho before each code and before the words.
 const ZOHO_CODE: &str = ", ERROR_CODE :";
 
+/// Sentences that only bounces have, in lower case. They stand for a reply or a status.
+const BOUNCE_SENTENCES: [&str; 7] = [
+    "did not reach the following recipient",
+    "undeliverable to the following:",
+    "the following addresses had delivery",
+    "undeliverable mail\n",
+    "failure reasons ",
+    "could not be delivered to:",
+    "was rejected by a remote mail server",
+];
+/// Sentences that say that the server will try again.
+const DELAY_SENTENCES: [&str; 4] =
+    ["Weitere Versuche folgen", "ill keep trying", "ill be retried", "still being retried"];
+
 /// Reads a bounce without a report. `None`: it has none of the forms.
 pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
     let parts = message.parts();
@@ -27,7 +41,11 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
     let (text, copy) = readable(part);
     let failed = message.header.value("x-failed-recipients");
     let starts = ["Hi. This is the", "Hi!\n\n    This is the MAILER-DAEMON"];
-    let is_known_form = failed.is_some() || starts.iter().any(|start| text.trim_start().starts_with(start));
+    let searched =
+        format!("{}\n{text}", message.header.value("subject").unwrap_or_default()).to_ascii_lowercase();
+    let is_known_form = failed.is_some()
+        || starts.iter().any(|start| text.trim_start().starts_with(start))
+        || (message.is_named_as_server() && BOUNCE_SENTENCES.iter().any(|one| searched.contains(one)));
     if !is_known_form && !message.is_from_server() {
         return None;
     }
@@ -41,6 +59,32 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
         }
     }
     sections.extend(of_dragonfly(&text));
+    let attached = parts.iter().find_map(Entity::copied_header);
+    let copy = attached.unwrap_or_else(|| Fields::read(copy.trim_start().as_bytes()).0);
+    let ours = own_addresses(message, &copy, None);
+    sections.retain(|(_, words)| is_known_form || has_reply(words) || status_in(words).is_some());
+    let from = message.header.value("from").and_then(address_in_cell);
+    let is_other = |address: &Address| !ours.contains(address) && from.as_ref() != Some(address);
+    if sections.is_empty() && is_known_form {
+        // IMail has a line `words: address` for each recipient.
+        let lines = text.lines().filter_map(|line| line.trim().rsplit_once(": "));
+        let lines =
+            lines.filter_map(|(words, address)| Some((Address::parse(address).ok()?, words.to_owned())));
+        sections.extend(lines.filter(|(address, _)| is_other(address)));
+    }
+    // The replies of people who are away have addresses and numbers too.
+    let is_reply =
+        message.header.value("auto-submitted").is_some_and(|value| value.starts_with("auto-replied"));
+    if sections.is_empty() && message.is_named_as_server() && !is_reply {
+        sections.extend(only_recipient(&text, is_other).map(|address| (address, String::new())));
+    }
+    if let [(_, words)] = &mut sections[..]
+        && words.is_empty()
+    {
+        *words = text.split("\n\n").find(|paragraph| has_reply(paragraph)).unwrap_or_default().to_owned();
+        words.truncate(words.floor_char_boundary(WORDS_BYTES_MAX));
+    }
+    let is_delayed = DELAY_SENTENCES.iter().any(|one| text.contains(one));
     let recipients = sections.into_iter().filter_map(|(address, words)| {
         let status = status_in(&words);
         let code = reply_code(quoted(&words)).filter(|code| *code >= 400);
@@ -48,7 +92,11 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
         let class = if code.is_some_and(|code| code < 500) { 4 } else { 5 };
         Some(RecipientReport {
             is_forwarded: words.contains("generated from"),
-            action: Some(if words.contains("Delay reason:") { Action::Delayed } else { Action::Failed }),
+            action: Some(if words.contains("Delay reason:") || (is_delayed && class == 4) {
+                Action::Delayed
+            } else {
+                Action::Failed
+            }),
             status: status.or(Some(EnhancedCode::new(class, 0, 0))),
             diagnostic: Some(words).filter(|words| !words.is_empty()),
             at: message.date(),
@@ -57,15 +105,23 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
         })
     });
     let recipients: Vec<_> = recipients.take(RECIPIENTS_MAX).collect();
-    let attached = parts.iter().find_map(Entity::copied_header);
-    let copy = attached.unwrap_or_else(|| Fields::read(copy.trim_start().as_bytes()).0);
-    let reporter = message.header.value("from").and_then(address_in_cell);
-    let reporter = reporter.map(|from| from.domain().to_string()).unwrap_or_default();
-    (!recipients.is_empty()).then(|| Report {
-        recipients,
-        reporter,
-        ours: own_addresses(message, &copy, None),
-    })
+    let reporter = from.map(|from| from.domain().to_string()).unwrap_or_default();
+    (!recipients.is_empty()).then_some(Report { recipients, reporter, ours })
+}
+
+/// Whether a text quotes a reply that refuses.
+fn has_reply(text: &str) -> bool {
+    reply_code(quoted(text)).is_some_and(|code| code >= 400)
+}
+
+/// The one address of a text that is another one than ours. `None`: there are several, so it is not clear which one failed.
+fn only_recipient(text: &str, is_other: impl Fn(&Address) -> bool) -> Option<Address> {
+    let is_end = |c: char| c.is_whitespace() || "<>()[]\"',;:\u{ff08}\u{ff09}".contains(c);
+    let words = text.split(is_end).filter(|word| word.contains('@'));
+    let mut found = words.filter_map(|word| Address::parse(word.trim_end_matches('.')).ok());
+    let mut found = found.by_ref().filter(is_other);
+    let first = found.next()?;
+    found.all(|other| other == first).then_some(first)
 }
 
 /// The text of a part for people, without CR, and the copy of the mail after it.
@@ -74,8 +130,9 @@ pub(crate) fn readable(part: &Entity<'_>) -> (String, String) {
     text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
     let mut at = 0;
     for line in text.split_inclusive('\n') {
-        if announces_copy(line) {
-            let copy = text[at + line.len()..].to_owned();
+        let is_copy = line.starts_with("Return-Path: <") || line.starts_with("Received: from ");
+        if is_copy || announces_copy(line) {
+            let copy = text[if is_copy { at } else { at + line.len() }..].to_owned();
             text.truncate(at);
             return (text, copy);
         }
@@ -90,6 +147,7 @@ fn announces_copy(line: &str) -> bool {
     let starts =
         ["message headers follow", "original message follows", "below is a copy of", "your message follows"];
     let is_rule = line.starts_with("---")
+        && !line.ends_with("server message")
         && ["copy", "original", "below", "message"].iter().any(|word| line.contains(word));
     is_rule || starts.iter().any(|start| line.starts_with(start))
 }
@@ -111,6 +169,16 @@ pub(crate) fn sections(text: &str, known: &[Address]) -> Vec<(Address, String)> 
         let last = found.last_mut().filter(|_| is_open);
         match (begun, last) {
             _ if line.trim().is_empty() => is_open = false,
+            // The next step of the transcript of Sendmail. Old versions add that the user is unknown after each 550.
+            (begun, Some(last))
+                if begun.as_ref().is_none_or(|(address, _)| *address == last.0)
+                    && (line.starts_with(">>> ")
+                        || line.starts_with("While talking")
+                        || line.contains(">... "))
+                    && last.2.iter().any(|said| said.starts_with("<<< ")) =>
+            {
+                is_open = false;
+            }
             // A reply often repeats the address at the beginning of a line.
             (Some((address, _)), Some(last))
                 if last.0 == address || (known.is_empty() && indent > last.1) =>
@@ -129,7 +197,8 @@ pub(crate) fn sections(text: &str, known: &[Address]) -> Vec<(Address, String)> 
     }
     let mut sections: Vec<(Address, String)> = Vec::new();
     for (address, _, lines) in found {
-        let mut words = lines.join("\n").trim().replace(ZOHO_CODE, "\n");
+        let lines = lines.into_iter().map(|line| line.strip_prefix("<<< ").unwrap_or(line));
+        let mut words = lines.collect::<Vec<_>>().join("\n").trim().replace(ZOHO_CODE, "\n");
         words.truncate(words.floor_char_boundary(WORDS_BYTES_MAX));
         match sections.iter_mut().find(|(about, _)| *about == address) {
             Some((_, first)) if first.is_empty() => *first = words,
@@ -140,29 +209,58 @@ pub(crate) fn sections(text: &str, known: &[Address]) -> Vec<(Address, String)> 
     sections
 }
 
+/// The marks before an address at the beginning of a line.
+const BULLETS: [char; 7] = ['<', '>', '"', '\'', '*', '-', ' '];
+
 /// The recipient with which a paragraph begins, and the rest of its first line: `<address>:`, `address: words`, an address with
-/// indented lines below it, or an address and words with a status.
+/// a reply or indented lines below it, or an address and words with a status or in parentheses.
 fn any_recipient<'a>(line: &'a str, next: &str) -> Option<(Address, &'a str)> {
-    let text = line.trim().trim_start_matches(['<', '"', '*', '-', ' ']);
+    let line = in_transcript(line);
+    let text = line.trim().trim_start_matches(BULLETS);
     let end = text.find([' ', '\t', '>', '"', ':', ',', '(']).unwrap_or(text.len());
-    let address = Address::parse(&text[..end]).ok()?;
+    let address = Address::parse(text[..end].trim_end_matches('\'')).ok()?;
     let rest = text[end..].trim_start_matches(['>', '"']);
     let indent = |line: &str| line.len() - line.trim_start().len();
+    let is_indented = indent(next) > indent(line) && !next.trim().is_empty();
     let begins = match rest.chars().next() {
         Some(':') => true,
-        None => indent(next) > indent(line) && !next.trim().is_empty(),
-        _ => status_in(rest).is_some() || rest.contains(ZOHO_CODE),
+        None => {
+            is_indented || next.starts_with("<<< ") || reply_code(next.trim()).is_some_and(|code| code >= 400)
+        }
+        _ if rest.starts_with(" on ") => is_indented,
+        _ => {
+            let is_enclosed =
+                [(" (", ")"), (" [", "]")].iter().any(|(a, b)| rest.starts_with(a) && rest.ends_with(b));
+            is_enclosed || status_in(rest).is_some() || rest.contains(ZOHO_CODE)
+        }
     };
-    begins.then(|| (address, rest.trim_start_matches([':', ' '])))
+    begins.then(|| (address, rest.trim_start_matches([':', ' ', '(', '['])))
 }
 
 /// The rest of a line that begins with the address.
 fn after_address<'a>(line: &'a str, address: &Address) -> Option<&'a str> {
-    let line = line.trim().trim_start_matches(['<', '"', '*', '-', ' ']);
+    let line = in_transcript(line);
+    if let Some((before, after)) = line.split_once(">... ")
+        && reply_code(before).is_some()
+        && before.ends_with(&format!("<{}", address.as_str()))
+    {
+        return Some(if after.is_empty() { after } else { line });
+    }
+    let line = line.trim().trim_start_matches(BULLETS);
     let length = address.as_str().len();
     let is_there = line.get(..length)?.eq_ignore_ascii_case(address.as_str());
-    let rest = line.get(length..).filter(|_| is_there)?.trim_start_matches(['>', '"']);
+    let rest = line.get(length..).filter(|_| is_there)?.trim_start_matches(['>', '"', '\'']);
     (rest.is_empty() || rest.starts_with([':', ' ', ','])).then(|| rest.trim_start_matches([':', ' ', ',']))
+}
+
+/// A line from its address on, if it is a command for a recipient, or if a reply follows the address.
+fn in_transcript(line: &str) -> &str {
+    if line.get(..13).is_some_and(|start| start.eq_ignore_ascii_case(">>> rcpt to:<")) {
+        return &line[12..];
+    }
+    let mut ends = line.match_indices(">: ").map(|(end, mark)| (end, end + mark.len()));
+    let end = ends.find(|(_, reply)| reply_code(&line[*reply..]).is_some_and(|code| code >= 400));
+    end.and_then(|(end, _)| line[..end].rfind('<')).map_or(line, |at| &line[at..])
 }
 
 /// The recipient of a bounce of DragonFly's mail agent. It writes one message for each, with a sentence in place of a list.

@@ -4,6 +4,7 @@ mod samples;
 mod servers;
 
 use crate::{Bounce, Cause, Event, EventKind, LearnError, Meaning, Tally, read};
+use engine_proto::address::Address;
 use samples::samples;
 
 /// Some hours after the date of the samples.
@@ -114,6 +115,7 @@ fn group(fields: &[(&str, &str)]) -> String {
 #[test]
 fn a_status_alone_or_words_alone_are_not_definite() {
     let not_found = Meaning::Definite(Bounce::NotFound);
+    let dead = Meaning::Definite(Bounce::DomainDead);
     let failed = Meaning::Failed;
     for (fields, expected) in [
         (&[][..], not_found),
@@ -141,7 +143,22 @@ fn a_status_alone_or_words_alone_are_not_definite() {
         (&[("Diagnostic-Code", "X-Unix; 67")], failed(Cause::NoWords)),
         (&[("Diagnostic-Code", "smtp; 550")], failed(Cause::NoWords)),
         (&[("Diagnostic-Code", "smtp; 550 xyzzy")], failed(Cause::Unclear)),
-        (&[("Diagnostic-Code", "smtp; 550 5.1.1")], not_found),
+        (&[("Diagnostic-Code", "smtp; 550 5.1.1")], failed(Cause::NoWords)),
+        (&[("Diagnostic-Code", "smtp; 550 5.1.1 <joe@example.com>")], failed(Cause::NoWords)),
+        (&[("Status", "5.1.2"), ("Diagnostic-Code", "smtp; DNS Error: NXDOMAIN")], dead),
+        (
+            &[("Status", "5.4.4"), ("Diagnostic-Code", "smtp;550 5.4.4 SMTPSEND.DNS.NonExistentDomain; x")],
+            dead,
+        ),
+        (
+            &[("Status", "5.0.0"), ("Diagnostic-Code", "x; an MX or SRV record indicated no SMTP service")],
+            dead,
+        ),
+        (
+            &[("Status", "5.7.27"), ("Diagnostic-Code", "smtp; 550 5.7.27 the sender domain has a null MX")],
+            failed(Cause::Policy),
+        ),
+        (&[("Status", "5.7.1"), ("Diagnostic-Code", "x; No such domain.")], failed(Cause::Contradiction)),
         (&[("Action", "")], Meaning::Unknown),
         (&[("Action", "delivered")], Meaning::Unknown),
         (&[("Action", "delayed")], Meaning::Delayed),
@@ -287,6 +304,42 @@ fn bounces_of_qmail_and_old_exim_are_read() {
     assert_eq!((events.len(), events[0].address.local()), (1, "joe"));
 }
 
+#[test]
+fn bounces_of_other_forms_are_read_if_one_recipient_is_meant() {
+    let not_found = Some(EventKind::Bounced(Bounce::NotFound));
+    let failed = Some(EventKind::Failed);
+    for (from, text, expected) in [
+        ("postmaster@x.example", "To: joe@example.com\nReason: no (550 5.1.1 User unknown)", not_found),
+        ("postmaster@x.example", "To <joe@example.com>:\nIt said: 550 5.1.1 User unknown", not_found),
+        (
+            "MAILER-DAEMON@x.example",
+            "Sent <<< RCPT TO:<joe@example.com>\nReceived >>> 550 No such user",
+            not_found,
+        ),
+        (
+            "MAILER-DAEMON@x.example",
+            "joe@example.com\n\n-------server message\n550 5.1.1 no such user",
+            not_found,
+        ),
+        ("MAILER-DAEMON@x.example", "<joe@example.com>\n\nIt was rejected by a remote mail server.", failed),
+        ("MAILER-DAEMON@x.example", "Could not be delivered to: <joe@example.com>\nUnknown user", failed),
+        ("postmaster@x.example", "joe@example.com\nnews@sender.example: 550 5.1.1 User unknown", None),
+        ("postmaster@x.example", "It said: 550 5.1.1 User unknown", None),
+        ("postmaster@x.example", "To joe@example.com or ann@example.com: it said: 550 User unknown", None),
+        ("postmaster@x.example", "To joe@example.com it said: 450 later.\nIt will be retried.", None),
+        ("postmaster@x.example", "I am away. Please write to joe@example.com.", None),
+        ("ann@x.example", "To joe@example.com it said:\n550 5.1.1 User unknown", None),
+    ] {
+        let head = "Date: Wed, 25 Nov 2026 10:00:00 +0100\nTo: news@sender.example\nReturn-Path: <>";
+        let events = learn(
+            format!("{head}\nFrom: {from}\n\n{text}\n\nReceived: from a\nTo: b@c.example\n").as_bytes(),
+        )
+        .0;
+        let of_joe = events.iter().find(|event| event.address.as_str() == "joe@example.com");
+        assert_eq!(of_joe.map(|event| event.kind), expected, "{text}");
+    }
+}
+
 /// Made by Postfix 3.7 on loopback: mail to a user who does not exist.
 #[test]
 fn a_bounce_of_a_real_server_is_read() {
@@ -322,4 +375,40 @@ fn damaged_bounces_name_no_other_address() {
             assert!(is_encoded || text.contains(&address), "{address} is not in the message");
         }
     }
+}
+
+/// Reports in an mbox, written by somebody who did not know this reader, with a table: MESSAGE, RECIPIENT, LABEL, SOURCE.
+#[test]
+fn reports_by_another_author_are_read_right() {
+    let mbox: &[u8] = include_bytes!("../testdata/unheard.mbox");
+    let starts_here =
+        |at: &usize| mbox[*at..].starts_with(b"From MAILER-DAEMON") && (*at == 0 || mbox[*at - 1] == b'\n');
+    let starts: Vec<usize> = (0..mbox.len()).filter(starts_here).chain([mbox.len()]).collect();
+    let read: Vec<Vec<Event>> = starts.windows(2).map(|ends| learn(&mbox[ends[0]..ends[1]]).0).collect();
+    let (mut all, mut right, mut wrong, mut missed) = (0, 0, Vec::new(), Vec::new());
+    for line in include_str!("../testdata/unheard.tsv").lines() {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [file, recipient, label, source] = fields[..] else { panic!("{line}") };
+        let number: usize = file.trim_end_matches(".eml").parse().expect("a number");
+        let address = Address::parse(recipient).expect("an address").canonical();
+        let of_recipient = |event: &&Event| event.address.canonical() == address;
+        let said = match read[number - 1].iter().find(of_recipient).map(|event| event.kind) {
+            Some(EventKind::Bounced(Bounce::NotFound)) => "not_found",
+            Some(EventKind::Bounced(Bounce::Disabled)) => "disabled",
+            Some(EventKind::Bounced(Bounce::DomainDead)) => "no_domain",
+            Some(EventKind::Failed) => "failure",
+            Some(EventKind::Delivered) => "delivered",
+            None => "nothing",
+        };
+        all += 1;
+        let line = format!("{file} {recipient}: {said}, not {label} ({source})");
+        match said == label {
+            true => right += 1,
+            false if matches!(said, "not_found" | "disabled" | "no_domain") => wrong.push(line),
+            false => missed.push(line),
+        }
+    }
+    println!("{right} of {all} right, {} definite and wrong; missed: {missed:#?}", wrong.len());
+    assert!(wrong.is_empty(), "definite and wrong: {wrong:#?}");
+    assert!(right * 10 >= all * 9, "{right} of {all} right; missed: {missed:#?}");
 }
