@@ -148,6 +148,18 @@ impl Signals {
     pub(super) fn raise(&mut self, signal: Signal) {
         self.0 |= 1 << signal as u8;
     }
+
+    /// Settles a text with an "or". "Unknown or full" proves neither. What is "unknown or disabled" takes no mail
+    /// in either case, and counts as unknown.
+    fn choose(&mut self) {
+        if self.any_of(Signals::of(&[NoMailbox])) {
+            self.0 &= !Signals::of(&[DisabledMailbox]).0;
+        }
+        if self.any_of(Signals::of(&[FullMailbox])) && self.any_of(Signals::of(&[NoMailbox, DisabledMailbox]))
+        {
+            self.raise(Uncertain);
+        }
+    }
 }
 
 use Signal::*;
@@ -319,6 +331,9 @@ impl Index {
             signals.raise(OurName);
         }
         resolve(words, &predicates, clause.as_ref(), &mut signals);
+        if is_alternative(words) {
+            signals.choose();
+        }
         let of_domain = signals.any_of(Signals::of(&[NoDomain, SomeDomain]));
         let is_foreign = |word: &str| is_telling(word) && !(of_domain && word == "domain");
         if (0..words.len()).any(|at| understood & word_bit(at) == 0 && is_foreign(words.word(at))) {
@@ -349,6 +364,16 @@ fn is_owner(words: &Words, at: usize) -> bool {
     let before = |back: usize| at.checked_sub(back).map_or("", |at| words.word(at));
     let owned = if before(1) == "of" { before(2) } else { before(1) };
     words.word(at) == MAILBOX && ["domain", "server", "database", "system", "disk"].contains(&owned)
+}
+
+/// Whether the text has an "or". The Dutch "or" is "of", as in "unknown of full".
+fn is_alternative(words: &Words) -> bool {
+    let is_state =
+        |word| ["unknown", "invalid", "exist", "found", "disabled", "suspended", "full"].contains(&word);
+    let is_or = |at: usize| {
+        words.word(at) == "or" || at > 0 && words.word(at) == "of" && is_state(words.word(at - 1))
+    };
+    (0..words.len()).any(is_or)
 }
 
 /// The results for a text so far, and the beginning of the current phrase.

@@ -142,6 +142,12 @@ pub(super) fn resolve(
             // "You are not known to this user."
             _ if predicate.start > 0 && words.word(predicate.start - 1) == "you" => Some(Party::OurName),
             Some(Party::Domain) if names_recipient(&subjects) => Some(Party::RecipientDomain),
+            // "bob@example.com unknown", and nothing behind it.
+            Some(Party::Address)
+                if predicate.claim == Claim::Unknown && is_of_recipient(words, predicate) =>
+            {
+                Some(Party::Mailbox)
+            }
             other => other,
         };
         // Only a mailbox has a storage limit that is exceeded.
@@ -170,6 +176,15 @@ fn is_near(words: &Words, predicate: &Predicate, subject: Subject) -> bool {
     let ends = |at: usize| broken(at) || matches!(words.word(at), "" | APART);
     (subject.end == predicate.start && !broken(predicate.start))
         || (subject.start == predicate.end && !broken(predicate.end) && ends(subject.end))
+}
+
+/// Whether the predicate stands alone behind the recipient's address: no word comes before the address, and none behind the
+/// predicate belongs to it.
+fn is_of_recipient(words: &Words, predicate: &Predicate) -> bool {
+    let (start, end) = (predicate.start as u32, predicate.end);
+    let echoed = words.marks.iter().any(|mark| mark.at == start && mark.echo == Echo::Recipient);
+    let ends = words.breaks.contains(&(end as u32)) || matches!(words.word(end), "" | APART);
+    start == 0 && echoed && ends && !words.breaks.contains(&start)
 }
 
 /// Raises the signals that subjects raise even without a predicate.

@@ -239,3 +239,40 @@ mod properties {
         }
     }
 }
+
+/// Replies with their sources, collected by somebody who knew neither the grammar nor the rules: LABEL, STAGE, REPLY, SOURCE.
+#[test]
+fn replies_by_another_author_are_read_right() {
+    let (mut all, mut right, mut wrong, mut missed) = (0, 0, Vec::new(), Vec::new());
+    for (line, number) in lines(include_str!("../../../testdata/unheard.tsv")) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        let [label, name, text, _] = fields[..] else { panic!("{number}: {line}") };
+        let stage = match name {
+            "greeting" => Stage::Banner,
+            "ehlo" => Stage::Ehlo,
+            "mail" => Stage::Mail,
+            _ => Stage::Rcpt,
+        };
+        let (reply, recipient) = (reply(text), Some("joe@example.com"));
+        let found = classify(&ReplyView { stage, mx: "mx.example.com", reply: &reply, recipient, us: US });
+        let said = match reason_at_rcpt(&found) {
+            Reason::MailboxNotFound => "not_found",
+            Reason::InboxFull => "full",
+            Reason::MailboxDisabled => "disabled",
+            Reason::MailboxExists => "accepted",
+            _ => "none",
+        };
+        all += 1;
+        // A mailbox that gets too much mail now exists, but need not be said to.
+        if said == label || (label == "busy" && ["accepted", "none"].contains(&said)) {
+            right += 1;
+        } else if said == "none" {
+            missed.push(format!("{number}: {label}: {text}"));
+        } else {
+            wrong.push(format!("{number}: {said}, not {label}: {text}"));
+        }
+    }
+    println!("{right} of {all} right, {} definite and wrong; missed: {missed:#?}", wrong.len());
+    assert_none(&wrong);
+    assert!(right * 100 >= all * 92, "{right} of {all} right; missed: {missed:#?}");
+}
