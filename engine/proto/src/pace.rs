@@ -261,11 +261,11 @@ impl SitePace {
         self.errors.limit
     }
 
-    /// How many more recipients a session may have, by the profile and as far as the site has shown a limit, and how many more
-    /// refusals the profile allows.
+    /// How many more recipients a session may have, by the profile and as far as the site has said, and how many more refusals the
+    /// profile allows.
     pub fn left(&self, tally: &Tally) -> (usize, usize) {
-        let recipients =
-            self.ceiling.session_recipients.min(self.recipients.limit).saturating_sub(tally.asked);
+        let said = if self.says_full { self.recipients.limit } else { u32::MAX };
+        let recipients = self.ceiling.session_recipients.min(said).saturating_sub(tally.asked);
         let refusals = self.ceiling.session_refusals.saturating_sub(tally.errors);
         (recipients as usize, refusals as usize)
     }
@@ -359,9 +359,9 @@ impl SitePace {
         }
         let left = self.budget.saturating_sub(tally.errors);
         let left = left.max(self.stretched(left, tally));
-        // Where the site has shown a limit, the control recipient needs a place too.
+        // Where the site has said how many it takes, the control recipient needs a place too.
         let limit = self.recipients.limit;
-        let kept = u32::from(limit < self.recipients.most && limit > 1);
+        let kept = u32::from(self.says_full && limit < self.recipients.most && limit > 1);
         let left = left.min(limit.saturating_sub(tally.asked + kept));
         left.min(self.transaction_recipients.limit) as usize
     }

@@ -247,15 +247,18 @@ pub(super) fn heed_echo(
 
 /// Whether a text has this address, and not only as a part of a longer one.
 fn names(text: &str, address: &str) -> bool {
-    let is_part =
-        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || b"-_.+".contains(byte));
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(byte);
     let (text, address) = (text.as_bytes(), address.as_bytes());
+    let Some(sign) = address.iter().rposition(|byte| *byte == b'@') else { return false };
     let is_here = |at: usize| {
-        text[at..at + address.len()].eq_ignore_ascii_case(address)
-            && !is_part(at.checked_sub(1).and_then(|before| text.get(before)))
-            && !text.get(at + address.len()).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
+        let (Some(start), end) = (at.checked_sub(sign), at - sign.min(at) + address.len()) else {
+            return false;
+        };
+        text.get(start..end).is_some_and(|part| part.eq_ignore_ascii_case(address))
+            && !start.checked_sub(1).is_some_and(|before| is_part(&text[before]))
+            && !text.get(end).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
     };
-    (0..(text.len() + 1).saturating_sub(address.len())).any(is_here)
+    text.iter().enumerate().any(|(at, byte)| *byte == b'@' && is_here(at))
 }
 
 /// Whether the refusal of a single check needs a proof: the host has refused many single checks in a row, in this session or over

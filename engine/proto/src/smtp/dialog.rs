@@ -219,7 +219,7 @@ impl Dialog {
             steps_due: VecDeque::new(),
             mail_refused: false,
             needs_rset: false,
-            passed: Passed::default(),
+            passed: Passed::new(now),
             proven: InStep::default(),
             out_of_step: false,
             group_unanswered: false,
@@ -376,7 +376,8 @@ impl Dialog {
             self.steps_due.push_back(Step::Rcpt(index));
         }
         // Without PIPELINING, EHLO is sent after the replies, and only if it is needed: see `proceed`.
-        if self.sends_groups() && (self.habits.no_rset || expected.is_doubted(&self.proven, answered)) {
+        let is_doubted = expected.is_doubted(&self.proven, answered);
+        if self.sends_groups() && (self.habits.no_rset || is_doubted) {
             put(greeting(self.is_helo, &self.config.ehlo));
             self.steps_due.push_back(Step::InStep);
         }

@@ -2,7 +2,7 @@
 
 use super::reply::Reply;
 use crate::limits::IN_STEP_AGE_MAX;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// How a session treats a host, because of what earlier sessions have shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,18 +35,18 @@ impl Habits {
 /// What sessions with a host have shown about its replies: how long after a reply of each kind no surplus reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct InStep {
-    /// By place. Zero: nothing is known.
-    quiet: [Duration; PLACES],
+    /// In milliseconds, by place, plus one. Zero: nothing is known.
+    quiet: [u32; PLACES],
 }
 
 impl InStep {
     /// Knowledge of a host that is in step whatever happens. Tests and measurements begin with it.
-    pub const ALWAYS: InStep = InStep { quiet: [Duration::MAX; PLACES] };
+    pub const ALWAYS: InStep = InStep { quiet: [u32::MAX; PLACES] };
 
     /// Adds what another session has shown. From [`IN_STEP_AGE_MAX`] on, a surplus reply is no longer expected at all.
     pub fn add(&mut self, other: InStep) {
         for (known, shown) in self.quiet.iter_mut().zip(other.quiet) {
-            *known = if shown >= IN_STEP_AGE_MAX { Duration::MAX } else { shown.max(*known) };
+            *known = if shown > IN_STEP_AGE_MAX.as_millis() as u32 { u32::MAX } else { shown.max(*known) };
         }
     }
 }
@@ -64,6 +64,8 @@ pub(super) enum ReplyPlace {
 }
 
 const PLACES: usize = 7;
+/// The time of a reply that has not come.
+const NEVER: u32 = u32::MAX;
 
 impl ReplyPlace {
     pub(super) fn of_rcpt(reply: &Reply) -> ReplyPlace {
@@ -75,27 +77,41 @@ impl ReplyPlace {
     }
 }
 
-/// When the first reply of each kind came in a session.
-#[derive(Debug, Clone, Copy, Default)]
+/// When the first reply of each kind came in a session, in milliseconds since the session began.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Passed {
-    first: [Option<Instant>; PLACES],
+    begun: Instant,
+    first: [u32; PLACES],
 }
 
 impl Passed {
+    pub(super) fn new(begun: Instant) -> Passed {
+        Passed { begun, first: [NEVER; PLACES] }
+    }
+
+    fn age(&self, now: Instant) -> u32 {
+        u32::try_from(now.saturating_duration_since(self.begun).as_millis()).unwrap_or(NEVER - 1)
+    }
+
     pub(super) fn pass(&mut self, place: ReplyPlace, now: Instant) {
-        self.first[place as usize].get_or_insert(now);
+        if self.first[place as usize] == NEVER {
+            self.first[place as usize] = self.age(now);
+        }
     }
 
     /// What a session shows if no surplus reply has come until `now`.
     pub(super) fn shown(&self, now: Instant) -> InStep {
-        // A reply that has just come shows that the place exists and that nothing came in the same packet.
-        let quiet = |first: Instant| now.saturating_duration_since(first).max(Duration::from_nanos(1));
-        InStep { quiet: self.first.map(|first| first.map(quiet).unwrap_or_default()) }
+        let age = self.age(now);
+        // One more than the time: even a reply that has just come shows that nothing came in the same packet.
+        InStep {
+            quiet: self.first.map(|first| if first == NEVER { 0 } else { age.saturating_sub(first) + 1 }),
+        }
     }
 
     /// Whether a surplus reply to one of the replies so far may come now, as far as `known` says.
     pub(super) fn is_doubted(&self, known: &InStep, now: Instant) -> bool {
-        let late = |first: Instant, quiet: Duration| now.saturating_duration_since(first) >= quiet;
-        self.first.iter().zip(known.quiet).any(|(first, quiet)| first.is_some_and(|first| late(first, quiet)))
+        let age = self.age(now);
+        let late = |(first, quiet): (&u32, u32)| *first != NEVER && age.saturating_sub(*first) + 1 >= quiet;
+        self.first.iter().zip(known.quiet).any(late)
     }
 }
