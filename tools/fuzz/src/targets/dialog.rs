@@ -51,10 +51,13 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
         "250-mx\r\n250 PIPELINING\r\n",
         "250 mx\r\n",
     ];
-    for _ in 0..=usize::from(settings & 1) {
-        turn(ehlo[usize::from(settings >> 6) % 3], &mut bytes);
+    let hello = ehlo[usize::from(settings >> 6) % 3];
+    if settings & 1 == 1 && hello.contains("STARTTLS") {
+        turn(hello, &mut bytes);
         turn("220 go ahead\r\n", &mut bytes);
     }
+    turn(hello, &mut bytes);
+    turn("250 2.1.0 Ok\r\n", &mut bytes);
     let mut random = Rng::with_seed(u64::from(settings) + bytes.len() as u64);
     for _ in 0..random.usize(1..12) {
         for _ in 0..random.usize(1..6) {
