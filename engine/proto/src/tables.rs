@@ -6,8 +6,7 @@ pub(crate) use hash::below_header;
 use hashbrown::HashTable;
 use std::sync::OnceLock;
 
-/// The hashes of a list's entries in rising order, with the sources of an entry in the lowest two bits:
-/// see `build.rs`.
+/// The hashes of a list's entries in rising order. The lowest two bits have the sources of the entry (`build.rs` writes both).
 pub(crate) struct Hashes(pub(crate) &'static [[u8; 8]]);
 
 impl Hashes {

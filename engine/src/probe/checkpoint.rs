@@ -102,7 +102,7 @@ fn release_unproven(context: &ProbeContext<'_>, state: &mut SessionState) -> Nex
     }
     state.notes.unclear.clear();
     let proof = if out_of_step { Proof::OutOfStep } else { Proof::Lost };
-    let closed = Closed { without_control: None, ..Closed::default() };
+    let closed = Closed::default();
     let again: Vec<Work> = released
         .into_iter()
         .filter_map(|one| settle_released(context, Released { proof, ..one }, &closed, now))

@@ -250,10 +250,9 @@ fn names(text: &str, address: &str) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(byte);
     let (text, address) = (text.as_bytes(), address.as_bytes());
     let Some(sign) = address.iter().rposition(|byte| *byte == b'@') else { return false };
-    let is_here = |at: usize| {
-        let (Some(start), end) = (at.checked_sub(sign), at - sign.min(at) + address.len()) else {
-            return false;
-        };
+    let is_here = |sign_at: usize| {
+        let Some(start) = sign_at.checked_sub(sign) else { return false };
+        let end = start + address.len();
         text.get(start..end).is_some_and(|part| part.eq_ignore_ascii_case(address))
             && !start.checked_sub(1).is_some_and(|before| is_part(&text[before]))
             && !text.get(end).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')

@@ -196,7 +196,7 @@ pub(super) async fn run<R: Runtime>(
             }
             Event::Ready => {
                 if answers + refusals > 0 && session.dialog.sends_groups() {
-                    place.state().habits_mut().answers_groups = true;
+                    place.state().habits_mut().on_group_answered();
                 }
                 if answers > 0 {
                     rest::on_answer(context.asking, context.group, context.now);
@@ -250,7 +250,7 @@ fn learns_habit<R: Runtime>(place: Place<'_>, session: &Session<R>, step: Step) 
     let habits = habits.habits_mut();
     let before = *habits;
     habits.no_rset |= step == Step::Rset;
-    habits.one_at_a_time |= session.dialog.is_group_unanswered();
+    habits.one_at_a_time |= session.dialog.is_group_unanswered() && !habits.answers_groups;
     *habits != before
 }
 

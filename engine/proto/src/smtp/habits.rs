@@ -18,6 +18,11 @@ pub struct Habits {
 }
 
 impl Habits {
+    /// The host has answered a group of commands. If another session found that it does not, the host was only slow then.
+    pub fn on_group_answered(&mut self) {
+        (self.answers_groups, self.one_at_a_time) = (true, false);
+    }
+
     /// What a session does differently, in words.
     pub fn describe(&self) -> impl Iterator<Item = &'static str> {
         let all = [
