@@ -224,7 +224,9 @@ impl Scene {
         let asked = &sent.payload[if transport == Transport::Tcp { 2 } else { 0 }..];
         let [_, _, flags, code, _, _, counts @ ..] = message else { return message.to_vec() };
         let Some((counts, records)) = counts.split_at_checked(6) else { return message.to_vec() };
-        let question_end = HEADER_BYTES + self.lookup.question().name.as_str().len() + 2 + 4;
+        // Behind an alias, the last question is for another name than the first. The name ends at the first zero.
+        let name_length = asked[HEADER_BYTES..].iter().position(|byte| *byte == 0).unwrap_or_default() + 1;
+        let question_end = HEADER_BYTES + name_length + 4;
         let head = [asked[0], asked[1], flags & 0x87 | 0x80, *code, 0, 1];
         [&head, counts, &asked[HEADER_BYTES..question_end], records].concat()
     }
