@@ -3,7 +3,7 @@
 //! Columns are found by their names. A row has an address, an event, mostly the reply of the server, and a time.
 
 mod json;
-mod time;
+pub(crate) mod time;
 
 use self::time::{Order, Orders, Reading};
 use crate::fields::{after_type, status_in, text};

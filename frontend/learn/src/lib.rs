@@ -8,6 +8,7 @@
 //!   ([`engine_proto::verdict`]), and compares the result with the status of the report.
 //! - [`Table`] holds the events by a keyed hash of the address, and [`TableFile`] keeps it on disk.
 //! - [`Evidence::apply`] changes a verdict that the servers left open.
+//! - [`Scorer`] joins the verdicts of an earlier output with the events, and gives shares of bounces with intervals.
 //!
 //! Invariants:
 //!
@@ -30,6 +31,7 @@ mod meaning;
 mod notice;
 mod reading;
 mod report;
+mod score;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -38,4 +40,5 @@ pub use evidence::{Applied, BOUNCE_SECONDS_MAX, DELIVERY_SECONDS_MAX, Evidence, 
 pub use file::{TableError, TableFile};
 pub use meaning::{Bounce, Cause, Meaning};
 pub use reading::{Event, EventKind, LearnError, MESSAGE_BYTES_MAX, Tally, read};
+pub use score::{FEW_OUTCOMES, Score, ScoreError, ScoreOptions, Scorer, time_of};
 pub use table::{TABLE_ROWS_MAX, Table, TableCounts, TableKey};

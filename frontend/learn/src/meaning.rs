@@ -11,65 +11,39 @@ use engine_proto::smtp::reply::Reply;
 use engine_proto::smtp::status::EnhancedCode;
 use engine_proto::verdict::{Class, Classification, ReplyView, Scope, Stage, Us, classify};
 
-/// What a definite bounce shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Bounce {
-    /// The mailbox does not exist.
-    NotFound,
-    /// The mailbox exists and takes no mail.
-    Disabled,
-    /// The domain does not exist or takes no mail.
-    DomainDead,
-}
-
-/// Why a failure shows nothing about the existence of the mailbox.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Cause {
-    /// The mailbox is full.
-    Full,
-    /// Policy, reputation, spam, authentication: about the sender or the message.
-    Policy,
-    /// Temporary, or the sending server gave up.
-    Temporary,
-    /// The size or the form of the message.
-    Message,
-    /// The provider sent nothing, because of an earlier bounce.
-    Suppressed,
-    /// The mail was forwarded, and failed at another address.
-    Forwarded,
-    /// There are no words of a server to compare the status with.
-    NoWords,
-    /// The status and the words contradict each other, or a field occurs twice.
-    Contradiction,
-    /// Nothing can be read from the words.
-    Unclear,
-}
-
-impl Bounce {
-    /// The name for people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Bounce::NotFound => "mailbox does not exist",
-            Bounce::Disabled => "mailbox disabled",
-            Bounce::DomainDead => "domain takes no mail",
-        }
+api::named! {
+    /// What a definite bounce shows.
+    Bounce {
+        /// The mailbox does not exist.
+        NotFound = "mailbox does not exist",
+        /// The mailbox exists and takes no mail.
+        Disabled = "mailbox disabled",
+        /// The domain does not exist or takes no mail.
+        DomainDead = "domain takes no mail",
     }
 }
 
-impl Cause {
-    /// The name for people.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Cause::Full => "mailbox full",
-            Cause::Policy => "policy or reputation",
-            Cause::Temporary => "temporary",
-            Cause::Message => "size or form of the message",
-            Cause::Suppressed => "not sent by the provider",
-            Cause::Forwarded => "failed after forwarding",
-            Cause::NoWords => "no words of a server",
-            Cause::Contradiction => "contradictory",
-            Cause::Unclear => "unclear",
-        }
+api::named! {
+    /// Why a failure shows nothing about the existence of the mailbox.
+    Cause {
+        /// The mailbox is full.
+        Full = "mailbox full",
+        /// Policy, reputation, spam, authentication: about the sender or the message.
+        Policy = "policy or reputation",
+        /// Temporary, or the sending server gave up.
+        Temporary = "temporary",
+        /// The size or the form of the message.
+        Message = "size or form of the message",
+        /// The provider sent nothing, because of an earlier bounce.
+        Suppressed = "not sent by the provider",
+        /// The mail was forwarded, and failed at another address.
+        Forwarded = "failed after forwarding",
+        /// There are no words of a server to compare the status with.
+        NoWords = "no words of a server",
+        /// The status and the words contradict each other, or a field occurs twice.
+        Contradiction = "contradictory",
+        /// Nothing can be read from the words.
+        Unclear = "unclear",
     }
 }
 

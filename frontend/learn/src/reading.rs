@@ -42,7 +42,7 @@ pub enum EventKind {
     /// A definite bounce.
     Bounced(Bounce),
     /// Mail failed for another reason. This shows nothing about the mailbox, but a delivery before it is no evidence.
-    Failed,
+    Failed(Cause),
     /// Mail was delivered.
     Delivered,
 }
@@ -150,6 +150,8 @@ impl From<io::Error> for LearnError {
 pub(crate) struct Learner<'a> {
     pub tally: Tally,
     pub now: u64,
+    /// Whether events that are too old to be evidence are given to the caller too.
+    keeps_old: bool,
     on_event: &'a mut dyn FnMut(Event),
 }
 
@@ -159,6 +161,19 @@ pub(crate) struct Learner<'a> {
 /// # Errors
 /// Reading fails, or the file contains nothing that can be learned.
 pub fn read(input: Box<dyn Read>, now: u64, on_event: &mut dyn FnMut(Event)) -> Result<Tally, LearnError> {
+    read_with(input, Learner { tally: Tally::default(), now, keeps_old: false, on_event })
+}
+
+/// Like [`read()`], with events of any age.
+pub(crate) fn read_any_age(
+    input: Box<dyn Read>,
+    now: u64,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Tally, LearnError> {
+    read_with(input, Learner { tally: Tally::default(), now, keeps_old: true, on_event })
+}
+
+fn read_with(input: Box<dyn Read>, mut learner: Learner<'_>) -> Result<Tally, LearnError> {
     let mut input = lists::decompressed(input)?;
     let mut head = Vec::new();
     input.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
@@ -168,7 +183,6 @@ pub fn read(input: Box<dyn Read>, now: u64, on_event: &mut dyn FnMut(Event)) -> 
     let head = head.split_off(start);
     let form = Form::of(&head);
     let input = BufReader::with_capacity(64 * 1024, Cursor::new(head).chain(input));
-    let mut learner = Learner { tally: Tally::default(), now, on_event };
     match form {
         Form::Empty => return Err(LearnError::NothingFound("it is empty".to_owned())),
         Form::Mailbox => learner.on_mailbox(input)?,
@@ -342,7 +356,7 @@ impl Learner<'_> {
             }
             Meaning::Failed(cause) => {
                 *self.tally.failed.entry(cause).or_default() += 1;
-                EventKind::Failed
+                EventKind::Failed(cause)
             }
             Meaning::Delivered => {
                 self.tally.delivered += 1;
@@ -373,7 +387,7 @@ impl Learner<'_> {
         // A date of the future would make the event young forever.
         let at = at.min(self.now);
         let age_max = if kind == EventKind::Delivered { DELIVERY_SECONDS_MAX } else { BOUNCE_SECONDS_MAX };
-        if self.now - at > age_max {
+        if !self.keeps_old && self.now - at > age_max {
             self.tally.expired += 1;
             return;
         }

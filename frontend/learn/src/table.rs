@@ -28,7 +28,7 @@ const ROW_BYTES: usize = 37;
 const CHECK_BYTES: usize = 16;
 /// Servers have different clocks, and a provider may report the acceptance by a relay after the bounce. A failure up to this many
 /// seconds before a delivery also counts against it.
-const CLOCKS_DIFFER: u32 = 24 * 3600;
+pub(crate) const CLOCKS_DIFFER: u32 = 24 * 3600;
 
 /// The key of the hashes in a table. Each installation has its own random key.
 #[derive(Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ struct History {
 impl History {
     fn add(&mut self, kind: EventKind, at: u32) {
         match kind {
-            EventKind::Failed => self.failed_at = self.failed_at.max(at),
+            EventKind::Failed(_) => self.failed_at = self.failed_at.max(at),
             EventKind::Bounced(bounce) => {
                 self.failed_at = self.failed_at.max(at);
                 if at >= self.bounced_at {

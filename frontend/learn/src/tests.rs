@@ -193,7 +193,10 @@ fn recipients_of_one_report_are_separate() {
         let (events, tally) = learn(&report(&text));
         let found: Vec<_> = events.iter().map(|event| (event.address.local(), event.kind)).collect();
         let bounced = EventKind::Bounced(Bounce::NotFound);
-        assert_eq!(found, [("joe", bounced), ("ann", EventKind::Failed), ("bob", EventKind::Delivered)]);
+        assert_eq!(
+            found,
+            [("joe", bounced), ("ann", EventKind::Failed(Cause::Policy)), ("bob", EventKind::Delivered)]
+        );
         assert_eq!(tally.unwrap().reports, 1);
     }
 }
@@ -245,7 +248,7 @@ fn a_bounce_inside_a_message_is_no_bounce() {
         quoting.replace("\n--b--\n", &format!("\n--b\nContent-Type: message/rfc822\n\n{bounce}\n--b--\n"));
     let events = learn(quoting.replace("=b\n\n--b", "=b0\n\n--b").replace("--b\n", "--b0\n").as_bytes()).0;
     let found: Vec<_> = events.iter().map(|event| (event.address.local(), event.kind)).collect();
-    assert_eq!(found, [("ann", EventKind::Failed)]);
+    assert_eq!(found, [("ann", EventKind::Failed(Cause::Policy))]);
 }
 
 #[test]
@@ -297,7 +300,7 @@ fn bounces_of_qmail_and_old_exim_are_read() {
     let bounced = EventKind::Bounced(Bounce::NotFound);
     let (events, _) = learn(qmail.as_bytes());
     let found: Vec<_> = events.iter().map(|event| (event.address.local(), event.kind)).collect();
-    assert_eq!(found, [("joe", bounced), ("ann", bounced), ("bob", EventKind::Failed)]);
+    assert_eq!(found, [("joe", bounced), ("ann", bounced), ("bob", EventKind::Failed(Cause::Policy))]);
     assert_eq!(learn(qmail.replace('\n', "\r\n").as_bytes()).0, events);
     let exim = include_str!("../testdata/exim.eml");
     let (events, _) = learn(exim.as_bytes());
@@ -307,7 +310,7 @@ fn bounces_of_qmail_and_old_exim_are_read() {
 #[test]
 fn bounces_of_other_forms_are_read_if_one_recipient_is_meant() {
     let not_found = Some(EventKind::Bounced(Bounce::NotFound));
-    let failed = Some(EventKind::Failed);
+    let failed = Some(EventKind::Failed(Cause::Unclear));
     for (from, text, expected) in [
         ("postmaster@x.example", "To: joe@example.com\nReason: no (550 5.1.1 User unknown)", not_found),
         ("postmaster@x.example", "To <joe@example.com>:\nIt said: 550 5.1.1 User unknown", not_found),
@@ -396,7 +399,7 @@ fn reports_by_another_author_are_read_right() {
             Some(EventKind::Bounced(Bounce::NotFound)) => "not_found",
             Some(EventKind::Bounced(Bounce::Disabled)) => "disabled",
             Some(EventKind::Bounced(Bounce::DomainDead)) => "no_domain",
-            Some(EventKind::Failed) => "failure",
+            Some(EventKind::Failed(_)) => "failure",
             Some(EventKind::Delivered) => "delivered",
             None => "nothing",
         };

@@ -3,6 +3,7 @@
 //! All texts of a list (names, domains, rules) are escaped by `maud`. Plots are inline SVG.
 
 mod plot;
+mod shares;
 
 use crate::numbers::{counted, grouped, percent};
 use crate::words::{self, sentence};
@@ -10,6 +11,7 @@ use crate::{Class, Domains, domain_text};
 use api::{AFTER_REPEATS, Reason, UnverifiableCause};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use plot::{Bar, bars, share_bar};
+pub use shares::{ShareRow, ShareTable, SharesPage, share_text, shares_page};
 
 /// Most rows of each table of the page.
 pub const ROWS_MAX: usize = 25;
@@ -138,8 +140,12 @@ impl Report {
 
 /// The page as text.
 pub fn page(report: &Report) -> String {
-    let rows = report.rows();
-    let title = format!("{}: report", report.name);
+    let lead = head_line(report, report.rows());
+    framed(&report.name, &lead, report.back.as_deref(), &content(report))
+}
+
+/// A page with the look of a report.
+fn framed(heading: &str, lead: &str, back: Option<&str>, content: &Markup) -> String {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -150,14 +156,14 @@ pub fn page(report: &Report) -> String {
                 // Whatever a list contains, the page loads and runs nothing.
                 meta http-equiv="content-security-policy"
                     content="default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
-                title { (title) }
+                title { (heading) ": report" }
                 style { (PreEscaped(include_str!("report/report.css"))) }
             }
             body { main {
-                h1 { (report.name) }
-                p.lead { (head_line(report, rows)) }
-                @if let Some(back) = &report.back { p { a href=(back) { "Back to the list" } } }
-                (content(report))
+                h1 { (heading) }
+                p.lead { (lead) }
+                @if let Some(back) = back { p { a href=(back) { "Back to the list" } } }
+                (content)
             } }
         }
     }

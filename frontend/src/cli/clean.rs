@@ -119,7 +119,7 @@ fn fit(config: &mut EngineConfig) {
 }
 
 /// The command line, for the report.
-fn command_line() -> String {
+pub(super) fn command_line() -> String {
     let word = |word: OsString| shell::quoted(&word.to_string_lossy()).into_owned();
     std::env::args_os().map(word).collect::<Vec<_>>().join(" ")
 }

@@ -1,5 +1,7 @@
 //! `mailprobe learn`: reads bounces and deliveries of the operator's own mail into a table that later checks use.
 
+mod score;
+
 use super::flags::{Flags, LEARNED, STATE};
 use super::program::Failure;
 use super::{installation, learned, log};
@@ -19,7 +21,10 @@ Later, `check` and `clean` use this as evidence if the mail servers do not show 
 `mailbox_not_found` or `mailbox_disabled` (rule own_bounce), and a delivery without a failure in five days gives `mailbox_exists` \
 in place of `catch_all` (rule own_delivery). docs/learn.md has the rules.
 
-The table contains keyed hashes of addresses, and no address.";
+The table contains keyed hashes of addresses, and no address.
+
+With --score, the command learns nothing and leaves the table as it is. It shows how many of the addresses of an earlier output \
+bounced for good when you mailed them, by reason and provider. It sends nothing.";
 
 /// After this number of events, rows beyond the limit of the table are removed.
 const EVENTS_BETWEEN_PRUNES: u64 = 500_000;
@@ -28,7 +33,7 @@ const EVENTS_BETWEEN_PRUNES: u64 = 500_000;
 #[derive(clap::Args)]
 pub struct LearnArgs {
     /// Files to read: messages, mbox, CSV, JSON; - for standard input
-    #[arg(value_name = "FILE", required_unless_present_any = ["forget", "forget_all", "list"])]
+    #[arg(value_name = "FILE", required_unless_present_any = ["forget", "forget_all", "list", "score"])]
     files: Vec<PathBuf>,
     /// Remove what is known of an address
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["files", "forget_all", "list"])]
@@ -39,6 +44,8 @@ pub struct LearnArgs {
     /// Print the counts of the table. It contains no addresses
     #[arg(long, visible_alias = "counts", conflicts_with = "files")]
     list: bool,
+    #[command(flatten)]
+    score: score::ScoreArgs,
     #[command(flatten)]
     flags: Flags<{ STATE | LEARNED }>,
 }
@@ -79,6 +86,9 @@ impl From<LearnFailure> for Failure {
 pub fn run(args: &LearnArgs, quiet: bool) -> Result<(), Failure> {
     let config = args.flags.config()?;
     log::warnings(quiet);
+    if args.score.is_wanted() {
+        return score::run(&args.score, &args.files, quiet);
+    }
     if config.learned == Some(StateFile::None) {
         return Err(Failure::usage("`learn` needs a file for what it learns: name it with --learned FILE"));
     }

@@ -32,7 +32,7 @@ store-pg: store store-rules tls-stream vault
 store-redb: store store-rules vault
 store-rules: api engine store vault
 lists: api engine-proto spill usage
-learn: api engine-proto lists
+learn: api engine-proto lists spill
 checks: api engine learn lists store store-rules
 spill:
 clean: api checks engine learn lists spill store usage

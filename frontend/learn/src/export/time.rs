@@ -4,7 +4,7 @@ use lists::utc_seconds;
 
 /// A time as both orders read it, in seconds since 1970. `None`: there is no such month.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     pub day_first: Option<u64>,
     pub month_first: Option<u64>,
     /// The order that the form suggests if nothing else decides.
@@ -106,7 +106,7 @@ const ZONES: [(&str, i64); 13] = [
 
 /// Reads a time: seconds or milliseconds since 1970, or a date. A date may have a time of day, a half of the day and a zone, as in
 /// `2026-11-20T10:00:00+0100`, `20-11-2026 10:00:00` or `Nov 20, 2026 10:00 AM`. Without a zone it is UTC.
-pub(super) fn read(cell: &str) -> Option<Reading> {
+pub(crate) fn read(cell: &str) -> Option<Reading> {
     let cell = cell.trim();
     if let Ok(number) = cell.parse::<f64>() {
         let seconds = if number > 1e11 { number / 1000.0 } else { number };

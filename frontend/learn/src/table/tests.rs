@@ -17,7 +17,8 @@ fn table() -> Table {
 }
 
 const BOUNCED: EventKind = EventKind::Bounced(Bounce::NotFound);
-use EventKind::{Delivered, Failed};
+const FAILED: EventKind = EventKind::Failed(crate::Cause::Policy);
+use EventKind::Delivered;
 
 #[test]
 fn the_last_event_counts() {
@@ -45,16 +46,16 @@ fn the_last_event_counts() {
     check(&[(Delivered, 5)], Some((false, 5)));
     check(&[(Delivered, 90)], Some((false, 90)));
     check(&[(Delivered, 91)], None);
-    check(&[(Delivered, 20), (Failed, 18)], None);
-    check(&[(Delivered, 20), (Failed, 21)], None);
-    check(&[(Delivered, 20), (Failed, 22)], Some((false, 20)));
-    check(&[(Delivered, 20), (Failed, 1)], None);
+    check(&[(Delivered, 20), (FAILED, 18)], None);
+    check(&[(Delivered, 20), (FAILED, 21)], None);
+    check(&[(Delivered, 20), (FAILED, 22)], Some((false, 20)));
+    check(&[(Delivered, 20), (FAILED, 1)], None);
     // The later one of a bounce and a delivery cancels the other.
     check(&[(BOUNCED, 30), (Delivered, 10)], Some((false, 10)));
     check(&[(BOUNCED, 10), (Delivered, 30)], Some((true, 10)));
     check(&[(BOUNCED, 10), (Delivered, 2)], None);
     check(&[(BOUNCED, 50), (BOUNCED, 10), (Delivered, 30)], Some((true, 10)));
-    check(&[(BOUNCED, 10), (Failed, 2)], Some((true, 10)));
+    check(&[(BOUNCED, 10), (FAILED, 2)], Some((true, 10)));
     check(&[(Delivered, 40), (Delivered, 2)], Some((false, 40)));
 }
 
@@ -88,7 +89,7 @@ fn rows_are_bounded_and_expire() {
     assert_eq!((table.counts(NOW).addresses, table.counts(NOW).delivered), (10, 5));
     assert!(table.evidence(&address(9), NOW).is_some() && table.evidence(&address(10), NOW).is_none());
     for n in 0..50 {
-        table.add(&Event { address: address(n), kind: Failed, at: NOW });
+        table.add(&Event { address: address(n), kind: FAILED, at: NOW });
     }
     assert_eq!(table.prune(NOW, 7), 7, "rows of the same time");
 }
@@ -108,7 +109,7 @@ proptest! {
         for (n, kind, at) in events {
             let kind = match kind {
                 0 => Delivered,
-                1 => Failed,
+                1 => FAILED,
                 2 => BOUNCED,
                 3 => EventKind::Bounced(Bounce::Disabled),
                 _ => EventKind::Bounced(Bounce::DomainDead),
