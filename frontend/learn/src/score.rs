@@ -142,7 +142,7 @@ pub struct Scorer {
     keyed: Keyed,
     parts: Vec<Spool>,
     providers: Vec<&'static str>,
-    /// For each file with events, whether it has deliveries.
+    /// For each file with events, whether it is an export with deliveries.
     complete: Vec<bool>,
     is_listed: bool,
     failures: u64,
@@ -265,7 +265,8 @@ impl Scorer {
         };
         let tally = read_any_age(input, now, &mut on_event)?;
         failed?;
-        self.complete.push(tally.delivered > 0);
+        // Hardly any mail asks for a report of its delivery, so a mailbox with some of them does not show what was mailed.
+        self.complete.push(tally.delivered > 0 && tally.rows > 0);
         self.failures += tally.definite.values().chain(tally.failed.values()).sum::<u64>();
         self.rest.undated_events += tally.undated;
         Ok(tally)
@@ -278,8 +279,8 @@ impl Scorer {
     pub fn finish(mut self) -> Result<Score, ScoreError> {
         if !self.is_listed && !self.complete.contains(&true) {
             return Err(ScoreError::Failed(format!(
-                "the files have {} and no delivery, so they do not show how many addresses were mailed: add an export of your \
-                 provider with deliveries, or name the list that was mailed with --mailed FILE",
+                "the files have {}, and none is an export with deliveries, so they do not show how many addresses were mailed: add \
+                 such an export of your provider, or name the list that was mailed with --mailed FILE",
                 lists::numbers::counted(self.failures, "failure", "failures")
             )));
         }

@@ -114,7 +114,7 @@ pub(super) enum Judged {
 }
 
 /// Decides about one address. The records are sorted; `window` is in seconds, and `is_complete` says whether the file with this
-/// number has deliveries.
+/// number is an export with deliveries.
 pub(super) fn judge(records: &[Record], window: u32, is_complete: &dyn Fn(u32) -> bool) -> Judged {
     let is_listed = records.iter().any(|record| record.kind == Kind::Listed);
     let events: Vec<&Record> = records.iter().filter(|record| record.is_event()).collect();

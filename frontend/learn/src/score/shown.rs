@@ -7,6 +7,7 @@ use lists::estimate::interval;
 use lists::numbers::{counted, grouped};
 use lists::report::{ShareRow, ShareTable, SharesPage, share_text, shares_page};
 use lists::utc_text;
+use lists::words::sentence;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::fmt;
@@ -14,39 +15,47 @@ use std::fmt;
 /// The number of further mail to other addresses has no bound.
 const UNLIMITED: u64 = u64::MAX;
 
+/// The kinds of groups: their title, and their key in JSON.
+const KINDS: [(&str, &str); 5] = [
+    ("All", "all"),
+    ("By deliverable", "by_deliverable"),
+    ("By reason", "by_reason"),
+    ("By provider", "by_provider"),
+    ("By reason and provider", "by_reason_and_provider"),
+];
+
 /// What no score shows.
 const LIMITS: [&str; 3] = [
-    "Only addresses count to which mail was sent. If you removed addresses because of their verdict, nothing shows what their mail \
-     would have done.",
-    "A server may accept mail for a mailbox that does not exist, and return nothing. Such addresses count as not bounced.",
-    "The intervals are for chance alone. They do not show whether your next list is like this one.",
+    "only addresses count to which mail was sent. If you removed addresses because of their verdict, nothing shows what their mail \
+     would have done",
+    "a server may accept mail for a mailbox that does not exist, and return nothing. Such addresses count as not bounced",
+    "the intervals are for chance alone. They do not show whether your next list is like this one",
 ];
 
 /// What a star means.
 fn few() -> String {
-    format!("* fewer than {FEW_OUTCOMES} outcomes: the share says little.")
+    format!("* fewer than {FEW_OUTCOMES} outcomes: the share says little")
 }
 
 impl Score {
-    /// The groups by kind, those with the most outcomes first. `is_whole`: also pairs of a reason and a provider with few outcomes.
-    fn tables(&self, is_whole: bool) -> Vec<ShareTable> {
-        let of = |title: &'static str, is_it: &dyn Fn(&Group) -> bool| {
-            let groups = self.groups.iter().filter(|(group, _)| is_it(group));
-            let mut rows: Vec<ShareRow> = groups.map(|(group, counts)| row(group, counts)).collect();
-            rows.sort_by_key(|row| Reverse(row.outcomes));
-            ShareTable { title, rows }
+    /// The groups of a kind, those with the most outcomes first.
+    fn rows(&self, kind: usize) -> Vec<(Group, ShareRow)> {
+        let is_shown = |group: &Group| self.rest.has_provider || *group != Group::Provider(None);
+        let groups = self.groups.iter().filter(|(group, _)| group.kind() == kind && is_shown(group));
+        let mut rows: Vec<(Group, ShareRow)> =
+            groups.map(|(group, counts)| (*group, row(group, counts))).collect();
+        rows.sort_by_key(|(_, row)| Reverse(row.outcomes));
+        rows
+    }
+
+    /// The groups by kind. Pairs of a reason and a provider have many outcomes.
+    fn tables(&self) -> Vec<ShareTable> {
+        let table = |(kind, (title, _)): (usize, (&'static str, &str))| {
+            let rows = self.rows(kind).into_iter();
+            let rows = rows.filter(|(group, row)| !(row.is_small && matches!(group, Group::Both(..))));
+            ShareTable { title, rows: rows.map(|(_, row)| row).collect() }
         };
-        let mut both = of("By reason and provider", &|group| matches!(group, Group::Both(..)));
-        both.rows.retain(|row| is_whole || !row.is_small);
-        let has_provider = self.rest.has_provider;
-        let tables = [
-            of("All", &|group| *group == Group::All),
-            of("By deliverable", &|group| matches!(group, Group::Deliverable(_))),
-            of("By reason", &|group| matches!(group, Group::Reason(_))),
-            of("By provider", &|group| has_provider && matches!(group, Group::Provider(_))),
-            both,
-        ];
-        tables.into_iter().filter(|table| !table.rows.is_empty()).collect()
+        KINDS.into_iter().enumerate().map(table).filter(|table| !table.rows.is_empty()).collect()
     }
 
     fn window_text(&self) -> String {
@@ -99,7 +108,7 @@ impl Score {
             (
                 rest.failed_only,
                 format!(
-                    "{} with failures only in files without deliveries: name what was mailed with --mailed FILE",
+                    "{} with failures only in files that are no exports with deliveries: name what was mailed with --mailed FILE",
                     addresses(rest.failed_only)
                 ),
             ),
@@ -150,6 +159,16 @@ impl Score {
         lines
     }
 
+    /// What to know besides the shares: a title, and clauses.
+    fn sections(&self) -> Vec<(&'static str, Vec<String>)> {
+        let all = [
+            ("Not in the shares", self.left_out()),
+            ("Assumptions", self.assumed()),
+            ("What this cannot show", LIMITS.map(str::to_owned).to_vec()),
+        ];
+        all.into_iter().filter(|(_, lines)| !lines.is_empty()).collect()
+    }
+
     /// Why no address has an outcome.
     pub(super) fn nothing(&self) -> String {
         let left_out = self.left_out().join("; ");
@@ -165,22 +184,11 @@ impl Score {
 
     /// The score as JSON for scripts.
     pub fn json(&self) -> Value {
-        let of = |is_it: &dyn Fn(&Group) -> bool| -> Vec<Value> {
-            let groups = self.groups.iter().filter(|(group, _)| is_it(group));
-            let mut rows: Vec<_> = groups.map(|(group, counts)| (group, row(group, counts))).collect();
-            rows.sort_by_key(|(_, row)| Reverse(row.outcomes));
-            rows.iter().map(|(group, row)| json_row(group, row)).collect()
-        };
         let rest = &self.rest;
         let undated = |((at, origin), count): (&(u64, String), &u64)| json!({"verdicts": count, "at": utc_text(*at), "from": origin});
-        json!({
+        let mut json = json!({
             "confidence": 0.95,
             "within_days": self.window_days,
-            "all": of(&|group| *group == Group::All).pop(),
-            "by_deliverable": of(&|group| matches!(group, Group::Deliverable(_))),
-            "by_reason": of(&|group| matches!(group, Group::Reason(_))),
-            "by_provider": of(&|group| rest.has_provider && matches!(group, Group::Provider(_))),
-            "by_reason_and_provider": of(&|group| matches!(group, Group::Both(..))),
             "other_failures": rest.failed.iter().map(|(cause, count)| json!({"cause": cause.as_str(), "addresses": count})).collect::<Vec<_>>(),
             "left_out": {
                 "mailed_without_verdict": rest.no_verdict,
@@ -198,34 +206,37 @@ impl Score {
                 "verdicts_without_time": rest.undated_verdicts.iter().map(undated).collect::<Vec<_>>(),
             },
             "limits": LIMITS,
-        })
+        });
+        for (kind, (_, key)) in KINDS.into_iter().enumerate() {
+            json[key] = self.rows(kind).iter().map(|(group, row)| json_row(group, row)).collect();
+        }
+        json["all"] = json["all"][0].take();
+        json
     }
 
     /// The score as a page. `heading` is its title, and `command` the command line.
     pub fn page(&self, heading: String, version: &str, command: Option<String>) -> String {
-        let tables = self.tables(false);
+        let tables = self.tables();
         let mut notes = vec![
-            "An outcome is a bounce for good, or mail that did not bounce.".to_owned(),
-            "A bar goes from the lower to the upper end of the 95 % interval. It changes its color at the share that was found. Each \
-             section has its own scale.".to_owned(),
+            "an outcome is a bounce for good, or mail that did not bounce".to_owned(),
+            "a bar is the 95 % interval. It changes its color at the share that was found. Each section has its own scale"
+                .to_owned(),
         ];
         if tables.iter().flat_map(|table| &table.rows).any(|row| row.is_small) {
             notes.push(few());
         }
-        let sentences = |lines: Vec<String>| lines.iter().map(|line| lists::words::sentence(line)).collect();
+        let sentences = |(title, lines): (&'static str, Vec<String>)| {
+            (title, lines.iter().map(|line| sentence(line)).collect())
+        };
+        let sections = std::iter::once(("Reading the shares", notes)).chain(self.sections());
         let date = utc_text(self.now).replace('T', " ").replace('Z', " UTC");
         let facts =
             [("Date", Some(date)), ("Program", Some(format!("mailprobe {version}"))), ("Command", command)];
         shares_page(&SharesPage {
             heading,
-            lead: lists::words::sentence(&self.lead()),
+            lead: sentence(&self.lead()),
             tables,
-            sections: vec![
-                ("Reading the shares", notes),
-                ("Not in the shares", sentences(self.left_out())),
-                ("Assumptions", sentences(self.assumed())),
-                ("What this cannot show", LIMITS.map(str::to_owned).to_vec()),
-            ],
+            sections: sections.map(sentences).collect(),
             facts: facts.into_iter().filter_map(|(name, text)| Some((name, text?))).collect(),
         })
     }
@@ -235,7 +246,7 @@ impl Score {
 impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}.", self.lead())?;
-        let tables = self.tables(false);
+        let tables = self.tables();
         let names = tables.iter().flat_map(|table| &table.rows).map(|row| row.name.chars().count());
         let width = names.max().unwrap_or_default().max("By reason and provider".len());
         for table in &tables {
@@ -262,18 +273,26 @@ impl fmt::Display for Score {
         if tables.iter().flat_map(|table| &table.rows).any(|row| row.is_small) {
             writeln!(f, "{}", few())?;
         }
-        let sections = [
-            ("Not in the shares", self.left_out()),
-            ("Assumptions", self.assumed()),
-            ("What this cannot show", LIMITS.map(str::to_owned).to_vec()),
-        ];
-        for (title, lines) in sections.iter().filter(|(_, lines)| !lines.is_empty()) {
+        for (title, lines) in self.sections() {
             writeln!(f, "\n{title}:")?;
             for line in lines {
                 writeln!(f, "- {line}")?;
             }
         }
         Ok(())
+    }
+}
+
+impl Group {
+    /// The kind of the group, as a place in [`KINDS`].
+    fn kind(&self) -> usize {
+        match self {
+            Group::All => 0,
+            Group::Deliverable(_) => 1,
+            Group::Reason(_) => 2,
+            Group::Provider(_) => 3,
+            Group::Both(..) => 4,
+        }
     }
 }
 

@@ -47,7 +47,11 @@ const EXPORT: &str = "email,event,timestamp,reason\n\
     f@y.example,dropped,2026-11-02T00:00:00Z,\n\
     z@y.example,delivered,2026-11-02T00:00:00Z,\n";
 
-/// The columns of Mailchimp's export of bounces, as an example of a file without deliveries.
+const DELIVERY_REPORT: &str = "Date: Wed, 25 Nov 2026 10:00:00 +0100\nTo: news@sender.example\nContent-Type: multipart/report; \
+    report-type=delivery-status; boundary=b\n\n--b\n\nIt came.\n\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; \
+    mail.sender.example\n\nFinal-Recipient: rfc822; a@x.example\nAction: delivered\nStatus: 2.0.0\n\n--b--\n";
+
+/// An export without deliveries.
 const BOUNCES: &str =
     "email,event,timestamp,reason\ng@y.example,bounce,2026-11-02T00:00:00Z,550 5.1.1 user unknown\n";
 
@@ -67,12 +71,12 @@ false                            1           1  100.0 %   12.7 % to 100.0 % *   
     let text = score.to_string();
     assert!(text.starts_with(expected), "{text}");
     for line in [
-        "* fewer than 30 outcomes: the share says little.\n",
+        "* fewer than 30 outcomes: the share says little\n",
         "\n- 1 address with other failures, which show nothing about the mailbox: policy or reputation 1\n",
         "\n- 1 address with mail and without a verdict\n",
         "\n- 1 address with mail only before the verdict, or more than 30 days after it\n",
         "\n- 1 address to which the provider sent nothing because of earlier bounces\n",
-        "\n- 1 address with failures only in files without deliveries: name what was mailed with --mailed FILE\n",
+        "\n- 1 address with failures only in files that are no exports with deliveries: name what was mailed with --mailed FILE\n",
         "\n- 1 row without an address\n- 1 row without a verdict\n",
         "\n- 1 delivery is less than 5 days old and may still come back: score again later\n",
         "\nmailbox_exists ",
@@ -160,9 +164,10 @@ fn files_that_cannot_be_scored_are_refused() {
         (
             VERDICTS,
             &[BOUNCES],
-            "the files have 1 failure and no delivery, so they do not show how many addresses were mailed: add an export of your \
-             provider with deliveries, or name the list that was mailed with --mailed FILE",
+            "the files have 1 failure, and none is an export with deliveries, so they do not show how many addresses were mailed: add \
+             such an export of your provider, or name the list that was mailed with --mailed FILE",
         ),
+        (VERDICTS, &[DELIVERY_REPORT], "the files have 0 failures, and none is an export with deliveries"),
         (
             VERDICTS,
             &["email,event,timestamp\nz@y.example,delivered,2026-11-02\n"],

@@ -61,7 +61,7 @@ pub fn share_text(share: f64) -> String {
 pub fn shares_page(page: &SharesPage) -> String {
     let content = html! {
         @for shares in &page.tables { (table(shares)) }
-        @for (title, sentences) in page.sections.iter().filter(|(_, sentences)| !sentences.is_empty()) {
+        @for (title, sentences) in &page.sections {
             section { h2 { (title) } ul { @for sentence in sentences { li { (sentence) } } } }
         }
         section {
