@@ -12,6 +12,7 @@ use crate::egress::rest;
 use crate::faults::{Fault, planted};
 use crate::invariants::{Invariant, holds};
 use crate::knowledge::Knowledge;
+use crate::networks::Networks;
 use crate::refusals::{RefusalBook, SiteRefusals};
 use crate::seed::{self, HashMap};
 use crate::session::SessionConfig;
@@ -28,6 +29,7 @@ use engine_proto::verdict::Reason;
 use engine_proto::verdict::catch_all::ControlShape;
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -68,6 +70,7 @@ pub(crate) struct AskingState {
     pub(crate) answers: u64,
     /// The groups that wait for a session only because the shard has as many sessions as it may have.
     pub(crate) starved: VecDeque<Weak<Group>>,
+    pub(crate) networks: Networks,
 }
 
 impl AskingState {
@@ -255,10 +258,12 @@ impl Asking {
         self.state().groups.values().filter(its).cloned().collect()
     }
 
-    /// Whether another group waits for a session, so that `group` should give up one of its own.
-    pub(crate) fn is_crowded(&self, group: &Rc<Group>) -> bool {
+    /// Whether another group waits for a session, so that `group` should give up its session with this host.
+    pub(crate) fn is_crowded(&self, group: &Rc<Group>, host: IpAddr) -> bool {
         let another = |other: Rc<Group>| !Rc::ptr_eq(&other, group) && other.waiting() > 0;
-        self.state().starved.iter().filter_map(Weak::upgrade).any(another) || group.is_another_queued()
+        self.state().starved.iter().filter_map(Weak::upgrade).any(another)
+            || self.state().networks.waiting(host).any(another)
+            || group.is_another_queued()
     }
 
     /// An empty trace for a session, if any request has asked for a trace.
@@ -333,6 +338,7 @@ impl Asking {
             !goes
         });
         state.refusals.forget(self.shared().refusal_step(now));
+        state.networks.forget(now);
         // A site is kept as long as a group of the site is kept.
         let own = 1 + usize::from(planted(Fault::Break(Invariant::SiteKept)));
         state.sites.retain(|_, site| Rc::strong_count(site) > own);

@@ -16,7 +16,9 @@ use crate::{Outage, Priority};
 use engine_proto::limits::REST_SHORT;
 use engine_proto::pace::Start;
 use engine_proto::verdict::Reason;
+use std::cell::Cell;
 use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -91,10 +93,16 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
         if !group.wants_session(WORKS_A_SESSION, now) {
             return;
         }
-        match group.next(now) {
-            Next::Route(_) => {}
+        let route = match group.next(now) {
+            Next::Route(index) => &group.routes[index],
             Next::Rest(until) => return dispatch_at::<R>(asking, group, until),
             Next::Nothing => return,
+        };
+        if !asking.state().networks.has_room(route.address) {
+            if group.queue_for_session() {
+                asking.state().networks.queue(route.address, group);
+            }
+            return;
         }
         if asking.refusal_room(group, now) == 0 {
             // Recipients that wait for a reply use up the budget too, so replies may make room. The end of a session of the site on
@@ -123,8 +131,8 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
             return;
         }
         site.state().pace.on_started();
-        let task = CountedTask::<R>::begin(asking, group);
-        R::spawn(async move { probe::serve::<R>(&task.asking, &task.group, task.session).await });
+        let task = CountedTask::<R>::begin(asking, group, route.address);
+        R::spawn(async move { probe::serve::<R>(&task.asking, &task.group, task.session, &task.host).await });
     }
 }
 
@@ -173,6 +181,18 @@ fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
     holds(Invariant::StarvedWoken, || state.open >= asking.sessions_max || state.starved.is_empty());
 }
 
+/// Takes the groups that have waited longest out of the queue of the host's network, as long as the network has room for sessions,
+/// and dispatches each.
+fn wake_network<R: Runtime>(asking: &Rc<Asking>, host: IpAddr) {
+    loop {
+        let Some(group) = asking.state().networks.next_waiting(host) else { return };
+        if let Some(group) = group.upgrade() {
+            group.leave_session_queue();
+            dispatch::<R>(asking, &group, R::now());
+        }
+    }
+}
+
 /// Returns `start`, unless a test has planted a defect that changes it. `None`: because of such a defect, no session starts.
 fn with_planted_fault(start: Start, group: &Group, now: Instant) -> Option<Start> {
     match start {
@@ -194,23 +214,28 @@ struct CountedTask<R: Runtime> {
     asking: Rc<Asking>,
     group: Rc<Group>,
     session: usize,
+    /// The host for which the task counts in its network.
+    host: Cell<IpAddr>,
     runtime: PhantomData<R>,
 }
 
 impl<R: Runtime> CountedTask<R> {
-    fn begin(asking: &Rc<Asking>, group: &Rc<Group>) -> CountedTask<R> {
+    fn begin(asking: &Rc<Asking>, group: &Rc<Group>, host: IpAddr) -> CountedTask<R> {
+        asking.state().networks.on_begun(host);
         let open = &mut asking.state().open;
         *open += 1;
         holds(Invariant::ShardOpen, || *open <= asking.sessions_max);
         holds(Invariant::SitePaused, || group.site.state().pace.pause(R::now()).is_none());
         let session = group.on_task_begun(R::now());
-        CountedTask { asking: Rc::clone(asking), group: Rc::clone(group), session, runtime: PhantomData }
+        let (asking, group) = (Rc::clone(asking), Rc::clone(group));
+        CountedTask { asking, group, session, host: host.into(), runtime: PhantomData }
     }
 }
 
 impl<R: Runtime> Drop for CountedTask<R> {
     fn drop(&mut self) {
-        let (asking, group) = (&self.asking, &self.group);
+        let (asking, group, host) = (&self.asking, &self.group, self.host.get());
+        asking.state().networks.on_ended(host);
         asking.state().open -= usize::from(!sometimes(Fault::Break(Invariant::ShardSum)));
         group.on_task_ended(self.session, R::now());
         holds(Invariant::ShardSum, || asking.state().is_sum_of_sites());
@@ -226,6 +251,7 @@ impl<R: Runtime> Drop for CountedTask<R> {
         if asking.shared().stopping.load(Ordering::Relaxed) {
             return;
         }
+        wake_network::<R>(asking, host);
         dispatch::<R>(asking, group, R::now());
         wake::<R>(asking, &group.site);
         wake_starved::<R>(asking);

@@ -86,6 +86,7 @@ mod inquiry;
 mod invariants;
 mod knowledge;
 mod machine;
+mod networks;
 mod probe;
 mod queue;
 mod quota;

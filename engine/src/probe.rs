@@ -51,7 +51,9 @@ use engine_proto::pace::REFUSALS_CISCO;
 use engine_proto::smtp::dialog::Event;
 use engine_proto::verdict::evidence::Held;
 use room::{SessionRoom, room};
+use std::cell::Cell;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -66,12 +68,25 @@ enum NextSession {
 }
 
 /// Runs the task: one session after the other for the same group. The task ends if no work waits, if no route can be used now, if
-/// the site allows no further session now, or after [`NextSession::End`]. `session` is the number of the task in the group.
-pub(crate) async fn serve<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, session: usize) {
+/// the site or the network allows no further session now, or after [`NextSession::End`]. `session` is the number of the task in the
+/// group, and `host` the address for which it counts in its network.
+pub(crate) async fn serve<R: Runtime>(
+    asking: &Rc<Asking>,
+    group: &Rc<Group>,
+    session: usize,
+    host: &Cell<IpAddr>,
+) {
     let mut first = true;
     while group.waiting() > 0 {
         let Next::Route(index) = group.next(R::now()) else { break };
-        if !std::mem::take(&mut first) && !group.site.start_another(R::now()) {
+        let address = group.routes[index].address;
+        let is_first = std::mem::take(&mut first);
+        let goes_on = !is_first || host.get() != address;
+        if goes_on && !asking.state().networks.go_on(host.get(), address) {
+            break;
+        }
+        host.set(address);
+        if !is_first && !group.site.start_another(R::now()) {
             break;
         }
         let place = Place { asking, group, session, index };
@@ -137,10 +152,10 @@ fn note_habits<R: Runtime>(place: &Place<'_>, session: &mut Session<R>) {
     let Some(trace) = &mut session.trace else { return };
     trace.extend(place.state().habits().describe().map(|habit| format!("habit: {habit}")));
     let limits = place.group.site.state().pace.shown().collect::<Vec<_>>();
+    let sessions = place.asking.state().networks.shown(place.route().address, R::now());
+    let limits = limits.into_iter().chain(sessions.map(|limit| ("sessions with its network", limit)));
     trace.extend(
-        limits
-            .into_iter()
-            .map(|(of, limit)| format!("habit: at most {limit} {of}, as earlier sessions have shown")),
+        limits.map(|(of, limit)| format!("habit: at most {limit} {of}, as earlier sessions have shown")),
     );
 }
 
@@ -315,7 +330,7 @@ async fn idle<R: Runtime>(place: Place<'_>) -> bool {
     let until = R::now() + SESSION_IDLE;
     let mut waker = None;
     let mut come = false;
-    while !come && R::now() < until && !asking.is_crowded(group) {
+    while !come && R::now() < until && !asking.is_crowded(group, place.route().address) {
         let work = poll_fn(|context| {
             if group.waiting() > 0 {
                 return Poll::Ready(());

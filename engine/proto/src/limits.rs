@@ -376,6 +376,14 @@ const _: () = assert!(SITE_LAST_TRY.as_secs() > PACE_PAUSE_MAX.as_secs());
 pub const PACE_ERRORS_INITIAL: u32 = 20;
 /// The largest number of sessions at once at a site of which nothing is known, or fewer if the ceiling is lower.
 pub const PACE_SESSIONS_INITIAL: u32 = 10;
+/// Number of sessions that a shard may have at once with the hosts of one network, before any of them has answered.
+pub const NETWORK_SESSIONS_INITIAL: u32 = 8;
+/// How many sites of a network have to say that there are too many sessions, before the sessions with the network are blamed.
+pub const NETWORK_COMPLAINTS_MIN: usize = 4;
+/// How long such a statement of a site counts.
+pub const NETWORK_COMPLAINT_LASTS: Duration = Duration::from_secs(10);
+/// The least number of such sessions, whatever the hosts say. If this is too many, each site lowers its own pace.
+pub const NETWORK_SESSIONS_MIN: u32 = 4;
 /// Number of answers of a session after which the share of refused recipients can be estimated.
 pub const PACE_STRETCH_ANSWERS: u32 = 20;
 /// Number of times that a learned limit has to be reached before it is doubled, to see whether it still holds.

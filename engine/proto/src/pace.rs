@@ -15,6 +15,7 @@
 //! been refused so far, a transaction may have more recipients than the budget still allows.
 
 mod ceiling;
+mod network;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ use crate::limits::{
     REFUSALS_CARRIED_MAX, TRANSACTION_RECIPIENTS_MAX,
 };
 pub use ceiling::{Ceiling, Profile, REFUSALS_CISCO};
+pub use network::{NetworkPace, network_of};
 use std::time::{Duration, Instant};
 
 /// When the next session with a site may begin.
@@ -253,12 +255,17 @@ impl SitePace {
 
     /// Whether sessions with the site have a low limit of refusals, by the profile or by the behaviour of the site.
     pub fn bounds_errors(&self) -> bool {
-        self.errors.limit < self.errors.most || self.errors.most <= PACE_ERRORS_INITIAL
+        self.has_shown_errors_allowed() || self.errors.most <= PACE_ERRORS_INITIAL
     }
 
     /// Number of refusals after which the site ends a session or slows down, as far as known, and at most what the profile allows.
     pub fn errors_allowed(&self) -> u32 {
         self.errors.limit
+    }
+
+    /// Whether the site has shown after how many refusals it ends a session or slows down.
+    pub fn has_shown_errors_allowed(&self) -> bool {
+        self.errors.limit < self.errors.most
     }
 
     /// How many more recipients a session may have, by the profile and as far as the site has said, and how many more refusals the

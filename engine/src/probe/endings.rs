@@ -9,12 +9,15 @@ use crate::shared::Shared;
 use crate::work::Work;
 use crate::{Outage, Priority};
 use engine_proto::decision::ending::{EndEffect, EndEffects, PaceEffect, on_session_end, on_session_refused};
-use engine_proto::limits::{HANGUPS_MAX, RETURNS_MAX, ROUTE_DOWN, ROUTE_RETRY, STRIKES_MAX, WARNINGS_MAX};
+use engine_proto::limits::{
+    HANGUPS_MAX, PACE_PAUSE_MIN, RETURNS_MAX, ROUTE_DOWN, ROUTE_RETRY, STRIKES_MAX, WARNINGS_MAX,
+};
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::classify::{Classification, classify};
 use engine_proto::verdict::{Class, ObservedReply};
+use std::hash::BuildHasher;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
@@ -69,6 +72,18 @@ pub(super) fn push_back(context: &ProbeContext<'_>, rule: &'static str) {
         site.pace.pause(now).unwrap_or(now + Duration::from_millis(500))
     };
     rest_route(context, rule, until);
+}
+
+/// Acts on a host that took no session, because there are too many. If the sessions with other sites of its network are the cause,
+/// they become fewer, and the site keeps its pace.
+fn too_many(context: &ProbeContext<'_>, rule: &'static str) {
+    let (Place { asking, group, .. }, now) = (**context, context.now);
+    let site = asking.shared().hasher.hash_one(&group.site_name);
+    if !asking.state().networks.on_too_many(context.route().address, site, now) {
+        return push_back(context, rule);
+    }
+    group.site.state().pace.on_asked(now);
+    rest_route(context, rule, now + PACE_PAUSE_MIN);
 }
 
 /// Lets the route rest: no session is opened over it before `until`. `rule` names the reply or event with which the site pushed
@@ -165,6 +180,7 @@ fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
         EndEffect::Nothing => {}
         EndEffect::PlainOnly => context.state().habits_mut().plain = true,
         EndEffect::PushBack(rule) => push_back(context, rule),
+        EndEffect::TooMany(rule) => too_many(context, rule),
         EndEffect::SlowDown(_, said) => slow_down(context, &said),
         EndEffect::Refused(reply, said) => {
             context.state().set_down_by(now + ROUTE_DOWN, &said, ObservedReply::new(reply, &said, now));

@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::site::SessionNotes;
 use engine_proto::decision::recipient::ReplyEffect;
 use engine_proto::limits::{TARPIT_QUICK, TARPIT_QUICK_REPLIES_MIN, TARPIT_SLOW, TARPIT_SLOW_REPLIES_MIN};
-use engine_proto::pace::Tally;
+use engine_proto::pace::{SitePace, Tally};
 use engine_proto::smtp::dialog::{Closure, Event, Step};
 use engine_proto::smtp::reply::Reply;
 use std::time::{Duration, Instant};
@@ -203,6 +203,7 @@ pub(super) async fn run<R: Runtime>(
                 }
                 if answers + refusals > 0 && after == NextStep::Open {
                     site.state().pace.on_transaction(answers + refusals);
+                    place.asking.state().networks.on_transaction(place.route().address);
                 }
                 // Normally no work is left: each has got its reply, or `on_mail_refused` has taken them all.
                 break if recipients.put_back(context) { after } else { NextStep::Leave };
@@ -229,6 +230,10 @@ pub(super) async fn run<R: Runtime>(
                 if !matches!(closure, Closure::Refused { .. }) {
                     counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 }
+                if ends_as_known(&closure, &state.tally, &site.state().pace) {
+                    state.notes.in_doubt = false;
+                    place.state().on_in_step(session.dialog.in_step(context.now));
+                }
                 // The reply about the known mailbox that the session asked about first does not count here. If no other reply came,
                 // the session counts as one without answers.
                 let answers = state.tally.answers.saturating_sub(state.known_asked_first.unwrap_or(0));
@@ -252,6 +257,14 @@ fn learns_habit<R: Runtime>(place: Place<'_>, session: &Session<R>, step: Step) 
     habits.no_rset |= step == Step::Rset;
     habits.one_at_a_time |= session.dialog.is_group_unanswered() && !habits.answers_groups;
     *habits != before
+}
+
+/// Whether the host ended the session in place of the last reply, to EHLO, after as many refusals as earlier sessions had. Then it
+/// has read the commands before, and each has got one reply, so these were in step.
+fn ends_as_known(closure: &Closure, tally: &Tally, pace: &SitePace) -> bool {
+    let at_last_step =
+        matches!(closure, Closure::Closed(Step::InStep) | Closure::Refused { step: Step::InStep, .. });
+    at_last_step && pace.has_shown_errors_allowed() && tally.errors == pace.errors_allowed()
 }
 
 impl ProbeContext<'_> {

@@ -39,6 +39,10 @@ pub(crate) struct Personality {
     pub slow_ms: u64,
     /// How many refusals of a session precede a 421.
     pub errors_max: u64,
+    /// It ends the session without that 421.
+    pub hangs_up: bool,
+    /// It takes no second EHLO in a session.
+    pub greets_once: bool,
     /// The most recipients of one transaction.
     pub rcpt_max: u64,
     /// The most recipients of one session.

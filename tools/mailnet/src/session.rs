@@ -326,7 +326,9 @@ impl Session {
         let personality = &place.behaviour.personality;
         if refused && personality.errors_max > 0 && self.errors >= personality.errors_max && step == Step::Go
         {
-            self.say(ReplyKind::TooManyErrors, "", out);
+            if !personality.hangs_up {
+                self.say(ReplyKind::TooManyErrors, "", out);
+            }
             return Step::Close;
         }
         if personality.errors_slow > 0 && self.errors > personality.errors_slow && step == Step::Go {
@@ -345,6 +347,9 @@ impl Session {
         let place = self.place();
         if place.behaviour.personality.helo_only {
             return self.plain("502 5.5.1 Command not implemented", out);
+        }
+        if place.behaviour.personality.greets_once && self.greeted == Greeted::Ehlo {
+            return self.plain("503 5.5.1 Invalid command: Already identified", out);
         }
         if name.is_empty() {
             return self.breach(Violation::Syntax, "501 5.5.4 EHLO requires a domain", out);

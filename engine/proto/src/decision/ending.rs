@@ -36,6 +36,8 @@ pub enum EndEffect<'a> {
     PlainOnly,
     /// The site gets a pause and then fewer sessions. The value is the rule.
     PushBack(&'static str),
+    /// The host refuses the connection in its greeting because there are too many. The value is the rule.
+    TooMany(&'static str),
     /// The host says in this reply that we are too fast or not wanted.
     SlowDown(&'a Reply, Classification),
     /// The host refuses sessions with this reply, and counts as down.
@@ -66,9 +68,10 @@ pub fn on_session_refused<'a>(
             let said = classify(stage(*step), reply);
             let passes =
                 !reply.is_permanent() && (said.class == Class::Temporary || said.scope == Scope::Session);
-            match said.class == Class::Throttled || passes {
-                true => EndEffect::PushBack(said.rule),
-                false => EndEffect::Refused(reply, said),
+            match said.class {
+                Class::Throttled if *step == Step::Banner => EndEffect::TooMany(said.rule),
+                _ if said.class == Class::Throttled || passes => EndEffect::PushBack(said.rule),
+                _ => EndEffect::Refused(reply, said),
             }
         }
         Closure::Closed(_) => EndEffect::Died("hung_up"),

@@ -186,10 +186,10 @@ fn is_done(code: u16) -> bool {
     code / 100 == 2 && !matches!(code, 220 | 221)
 }
 
-/// Whether a text names the command that greets a server.
-fn names_greeting(text: &str) -> bool {
+/// Whether a text may be about a command in a transaction.
+fn names_transaction(text: &str) -> bool {
     let text = text.to_ascii_uppercase();
-    text.contains("EHLO") || text.contains("HELO")
+    ["MAIL", "RCPT", "RECIPIENT", "SENDER"].iter().any(|word| text.contains(word))
 }
 
 /// The command with which the server took our greeting.
@@ -562,8 +562,8 @@ impl Dialog {
                 Extensions::read(reply) == self.extensions
             }
             250 => !self.ambiguous && reply.text() == self.greeting.text(),
-            // RCPT may get 503 too, but not in these words.
-            503 => !self.ambiguous && names_greeting(reply.text()),
+            // RCPT may get 503 too, and then in such words.
+            503 => !self.ambiguous && !names_transaction(reply.text()),
             _ => false,
         }
     }

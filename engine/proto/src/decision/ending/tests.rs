@@ -1,7 +1,7 @@
 //! Tables of cases: how a session ended, after how many answers and refusals, and the effects.
 
 use super::*;
-use EndEffect::{Died, HungUp, NotSmtp, Nothing, PlainOnly, PushBack, Refused, SlowDown};
+use EndEffect::{Died, HungUp, NotSmtp, Nothing, PlainOnly, PushBack, Refused, SlowDown, TooMany};
 use PaceEffect::{BrokeBetween, CutOff};
 
 fn refused(step: Step, code: u16) -> Closure {
@@ -24,7 +24,8 @@ fn a_session_that_gives_no_answer_shows_this_of_its_host() {
         (&Closure::TimedOut(Step::StartTls), us, PlainOnly),
         (&soft, passing, PushBack("rule")),
         (&soft, session, PushBack("rule")),
-        (&hard, throttled, PushBack("rule")),
+        (&hard, throttled, TooMany("rule")),
+        (&refused(Step::Ehlo, 421), throttled, PushBack("rule")),
         (&hard, us, Refused(reply, us)),
         (&hard, session, Refused(reply, session)),
         (&Closure::Closed(Step::Banner), us, Died("hung_up")),

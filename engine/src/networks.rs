@@ -1,0 +1,104 @@
+//! The sessions of a shard by the network of their hosts: see [`engine_proto::pace::NetworkPace`]. No I/O.
+
+use crate::seed::HashMap;
+use crate::site::Group;
+use engine_proto::pace::{NetworkPace, network_of};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::rc::{Rc, Weak};
+use std::time::Instant;
+
+/// The networks with which the shard has sessions, or of which it knows a limit.
+#[derive(Default)]
+pub(crate) struct Networks {
+    known: HashMap<IpAddr, NetworkState>,
+}
+
+#[derive(Default)]
+struct NetworkState {
+    pace: NetworkPace,
+    open: u32,
+    /// The groups that wait for a session only because the network has as many as it may have.
+    waiting: VecDeque<Weak<Group>>,
+}
+
+impl NetworkState {
+    fn has_room(&self) -> bool {
+        self.open < self.pace.sessions()
+    }
+}
+
+impl Networks {
+    fn of(&mut self, host: IpAddr) -> &mut NetworkState {
+        self.known.entry(network_of(host)).or_default()
+    }
+
+    pub(crate) fn has_room(&mut self, host: IpAddr) -> bool {
+        self.of(host).has_room()
+    }
+
+    /// Counts a session task for the host, until [`Networks::on_ended`].
+    pub(crate) fn on_begun(&mut self, host: IpAddr) {
+        self.of(host).open += 1;
+    }
+
+    /// A session task that has counted for `before` is to open another session, with `host`. Returns whether it may. If so, it counts
+    /// for `host` from now on.
+    pub(crate) fn go_on(&mut self, before: IpAddr, host: IpAddr) -> bool {
+        if network_of(before) == network_of(host) {
+            let network = self.of(host);
+            return network.open <= network.pace.sessions() && network.waiting.is_empty();
+        }
+        let may = self.has_room(host);
+        if may {
+            self.on_ended(before);
+            self.on_begun(host);
+        }
+        may
+    }
+
+    pub(crate) fn on_ended(&mut self, host: IpAddr) {
+        self.of(host).open -= 1;
+    }
+
+    /// Lets a group wait for a session with the network of the host.
+    pub(crate) fn queue(&mut self, host: IpAddr, group: &Rc<Group>) {
+        self.of(host).waiting.push_back(Rc::downgrade(group));
+    }
+
+    /// The group that has waited longest for a session with the network of the host, if there is room for one.
+    pub(crate) fn next_waiting(&mut self, host: IpAddr) -> Option<Weak<Group>> {
+        let network = self.of(host);
+        if network.has_room() { network.waiting.pop_front() } else { None }
+    }
+
+    /// The groups that wait for a session with the network of the host.
+    pub(crate) fn waiting(&self, host: IpAddr) -> impl Iterator<Item = Rc<Group>> {
+        let network = self.known.get(&network_of(host));
+        network.into_iter().flat_map(|network| network.waiting.iter().filter_map(Weak::upgrade))
+    }
+
+    pub(crate) fn on_transaction(&mut self, host: IpAddr) {
+        self.of(host).pace.on_transaction();
+    }
+
+    /// The host, of the site with this number, has too many connections. Returns whether the sessions with other sites of its network
+    /// are the cause.
+    pub(crate) fn on_too_many(&mut self, host: IpAddr, site: u64, now: Instant) -> bool {
+        let network = self.of(host);
+        network.pace.on_too_many(now, network.open, site)
+    }
+
+    /// The limit that hosts of the network have shown.
+    pub(crate) fn shown(&self, host: IpAddr, now: Instant) -> Option<u32> {
+        let network = self.known.get(&network_of(host))?;
+        (!network.pace.is_fresh(now)).then(|| network.pace.sessions())
+    }
+
+    /// Forgets the networks without sessions of which no limit is known.
+    pub(crate) fn forget(&mut self, now: Instant) {
+        self.known.retain(|_, network| {
+            network.open > 0 || !network.waiting.is_empty() || !network.pace.is_fresh(now)
+        });
+    }
+}
