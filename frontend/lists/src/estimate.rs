@@ -13,7 +13,7 @@ use std::fmt;
 /// The quantile of the normal distribution for an interval of 95 %.
 const Z_95: f64 = 1.959_963_984_540_054;
 /// The greatest width of an interval, as a multiple of the width of Wilson's.
-const WIDTH_MAX: f64 = 1.1;
+const WIDTH_MAX: f64 = 1.0999;
 
 /// The estimate for a list.
 #[derive(Debug, Clone, Default, PartialEq)]
