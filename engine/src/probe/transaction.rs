@@ -115,6 +115,8 @@ pub(super) async fn run<R: Runtime>(
     state: &mut SessionState,
     mut recipients: impl Recipients,
 ) -> NextStep {
+    // A server that hangs up leaves further recipients without a reply, so a surplus one could take the place of theirs.
+    let is_provable = counted.count() == 1 && !state.notes.in_doubt;
     state.tally.transactions += 1;
     if !sometimes(Fault::Break(Invariant::TallyAnswers)) {
         state.tally.asked += counted.count() as u32;
@@ -171,6 +173,9 @@ pub(super) async fn run<R: Runtime>(
                 let is_rest_left_out = session.dialog.holds_back() && (after == NextStep::Leave || is_enough);
                 if is_rest_left_out || state.notes.out_of_step {
                     // Some RCPT commands are not sent yet. They would get the same reply, so they are left out.
+                    if !is_rest_left_out {
+                        counted.on_lost(session.dialog.unanswered(), context.refusal_step());
+                    }
                     recipients.put_back(context);
                     break NextStep::Leave;
                 }
@@ -230,7 +235,7 @@ pub(super) async fn run<R: Runtime>(
                 if !matches!(closure, Closure::Refused { .. }) {
                     counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 }
-                if ends_as_known(&closure, &state.tally, &site.state().pace) {
+                if is_provable && ends_as_known(&closure, &state.tally, &site.state().pace) {
                     state.notes.in_doubt = false;
                     place.state().on_in_step(session.dialog.in_step(context.now));
                 }
@@ -259,8 +264,8 @@ fn learns_habit<R: Runtime>(place: Place<'_>, session: &Session<R>, step: Step) 
     *habits != before
 }
 
-/// Whether the host ended the session in place of the last reply, to EHLO, after as many refusals as earlier sessions had. Then it
-/// has read the commands before, and each has got one reply, so these were in step.
+/// Whether the host ended the session in place of the last reply, to EHLO, after as many refusals as earlier sessions had. Then the
+/// last refusal is that of the last recipient, so the replies were in step.
 fn ends_as_known(closure: &Closure, tally: &Tally, pace: &SitePace) -> bool {
     let at_last_step =
         matches!(closure, Closure::Closed(Step::InStep) | Closure::Refused { step: Step::InStep, .. });

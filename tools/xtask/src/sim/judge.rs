@@ -233,7 +233,8 @@ fn bound(plan: &WorldPlan, site: u32) -> Duration {
     let site = &plan.sites[site as usize];
     let sessions = site.asked / 5 + 2 * site.domains + 2 + at_ipv6;
     let starts = Duration::from_secs(60) * sessions / site.ceiling.starts_a_minute.max(1);
-    let each = site.round_trip * 14 + Duration::from_secs(1);
+    // Two of the round trips are for EHLO after a transaction.
+    let each = site.round_trip * 16 + Duration::from_secs(1);
     let beside = (site.ceiling.sessions.min(10) / 2).max(1);
     Duration::from_secs(14) + starts + each * sessions / beside
 }

@@ -112,8 +112,11 @@ impl Recipients {
             _ => (fate.clone(), true),
         };
         let fate = self.put_off(fate, asked);
-        self.count(site, asked, &fate, breaches);
-        self.is_left_alone((host, domain), manners, asked, breaches);
+        if manners.surplus.is_none() {
+            // At a host with surplus replies, the client cannot know for which recipient a reply is.
+            self.count(site, asked, &fate, breaches);
+            self.is_left_alone((host, domain), manners, asked, breaches);
+        }
         self.is_named_alike(plan, domain, whom, asked, breaches);
         let word = word(&fate);
         let unknown = u32::from(word & (NOT_FOUND | UNCLEAR) != 0);
