@@ -39,11 +39,7 @@ pub(super) fn room<R: Runtime>(
         // Each work may need a control recipient in the same transaction.
         recipients = recipients.min(TRANSACTION_RECIPIENTS_MAX) / 2;
     }
-    if context.state().is_blanket(&context.route().host) {
-        // The host gives the same refusal to every recipient, or to every one of a domain. One more recipient shows whether it
-        // still does.
-        recipients = recipients.min(1);
-    }
+    recipients = recipients.min(context.state().room_for_alike(&context.route().host));
     recipients = recipients.min(extensions.recipients_max.map_or(usize::MAX, |most| most as usize));
     if recipients == 0 || transactions == 0 {
         return SessionRoom::Spent;

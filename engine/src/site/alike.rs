@@ -79,6 +79,12 @@ impl RefusedAlike {
         self.domains.push(counted);
     }
 
+    /// How many further refusals may show a blanket refusal. At least 1.
+    pub(super) fn missing(&self) -> usize {
+        let least = if self.certain { BLANKET_CERTAIN_MIN } else { BLANKET_ANY_MIN };
+        least.saturating_sub(self.times).max(1).into()
+    }
+
     /// The blanket refusal of the whole host, if it is certain by now. There must be enough refusals, and at least one must count
     /// by itself. In addition, the domain of the recipients must have changed often enough, or the domain that was refused last
     /// must have the same registrable domain as the host.

@@ -260,6 +260,16 @@ impl RouteState {
         self.refused_alike.as_ref().map(RefusedAlike::rule).filter(|rule| !may_tell_more(rule))
     }
 
+    /// How many recipients a transaction may have, because the host has lately refused all in the same way. One more recipient shows
+    /// whether a blanket refusal still holds. A transaction must not have more than may be needed to show one.
+    pub(crate) fn room_for_alike(&self, host: &str) -> usize {
+        match &self.refused_alike {
+            Some(_) if self.is_blanket(host) => 1,
+            Some(alike) => alike.missing(),
+            None => usize::MAX,
+        }
+    }
+
     /// Whether the host refuses all recipients in the same way, or all recipients of one domain.
     pub(crate) fn is_blanket(&self, host: &str) -> bool {
         let is_such =

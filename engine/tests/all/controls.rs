@@ -6,8 +6,9 @@ use engine::config::{EngineConfig, Pace};
 use engine::proto::address::Address;
 use engine::proto::verdict::classify::rules;
 use engine::proto::verdict::{Reason, Scope};
-use engine::{Client, Engine, Finding, Priority, Request};
+use engine::{Client, Engine, Finding, Outage, Priority, Request};
 use std::fmt::Write;
+use std::time::Duration;
 
 /// Replies that are not about the mailbox, with their scopes.
 const REFUSALS: [(&str, Scope); 8] = [
@@ -156,4 +157,47 @@ fn a_canary_proves_the_refusals_of_single_checks() {
         assert!(net.journal().asked(domain).contains_key("me"), "{domain}");
     }
     engine.stop();
+}
+
+#[test]
+fn a_host_that_refuses_everyone_alike_is_soon_left_alone() {
+    let words = [
+        "554 5.7.1 {rcpt}: Access denied",
+        "550 refused: {rcpt} {id}",
+        "550 5.7.1 <{rcpt}>: not allowed from here",
+        "550 <{rcpt}>",
+        "554 5.7.1 <{rcpt}>: relaying denied",
+        "550 5.1.1 <{rcpt}> rejected",
+    ];
+    for (words, pace) in words.into_iter().flat_map(|words| [(words, Pace::Polite), (words, Pace::Lab)]) {
+        let net = support::world(&format!(
+            "[[personality]]\nname = \"alike\"\nlike = \"postfix\"\nreplies.policy = \"{words}\"\n\
+             [[domain]]\nname = \"alike.example\"\nserver = \"alike\"\nunknown = \"policy\"\n"
+        ));
+        let engine = support::engine(net.dns(), net.smtp_port(), pace);
+        let client = engine.client(512);
+        let submit = |ticket: u64| {
+            support::submit(&client, ticket, &format!("person-{ticket}@alike.example"), Priority::List);
+        };
+        (0..300).for_each(submit);
+        let mut left = 300;
+        while left > 0 {
+            let answer = support::answer(&client);
+            match answer.result {
+                // A list submits such a row again, too.
+                Err(Outage::SiteFull) => {
+                    std::thread::sleep(Duration::from_millis(2));
+                    submit(answer.ticket);
+                }
+                Ok(finding) => {
+                    assert_eq!(finding.reason, Reason::Unverifiable, "{words}: {}", finding.rule);
+                    left -= 1;
+                }
+                Err(outage) => panic!("{words}: {outage:?}"),
+            }
+        }
+        let asked = net.host_stats("mx1.alike.example").expect("a host").rcpt;
+        assert!(asked <= 40, "{words}, {pace:?}: {asked} recipients");
+        engine.stop();
+    }
 }
