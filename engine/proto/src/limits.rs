@@ -73,7 +73,7 @@ pub const MAIL_TIMEOUT: Duration = Duration::from_secs(45);
 /// first ask another server (Postfix `reject_unverified_recipient`: 9 s; Exim callout: 30 s) or that delay unknown clients.
 pub const RCPT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a mail server may take for the reply to RSET, which needs no work.
-pub const RSET_TIMEOUT: Duration = Duration::from_secs(8);
+pub const RSET_TIMEOUT: Duration = Duration::from_secs(6);
 /// How long a mail server that offers PIPELINING may take for the reply to the first RCPT of a group, until it has answered one.
 /// After this time, the next session sends one command at a time.
 pub const GROUP_TIMEOUT: Duration = Duration::from_secs(7);

@@ -18,9 +18,8 @@ const HABITS: [(&str, &str, &str); 8] = [
     ("greets-once", "greets_once = true", ""),
     ("one-in-a-transaction", "rcpt_max = 1", ""),
 ];
-const EXISTING: [&str; 5] = ["anna", "berta", "carl", "dora", "emil"];
 
-/// The number of addresses at each server.
+/// The scenario, and the domains of its servers.
 fn scenario() -> (String, Vec<String>) {
     let (mut text, mut domains) = (String::new(), Vec::new());
     for (n, one) in HABITS.iter().enumerate() {
@@ -40,8 +39,7 @@ fn scenario() -> (String, Vec<String>) {
             writeln!(
                 text,
                 "[[domain]]\nname = \"{name}.example\"\nserver = {{ personality = \"{name}\", faults = [{fault}] }}\n\
-                 mailboxes.ok = [{}]",
-                EXISTING.map(|local| format!("\"{local}\"")).join(", ")
+                 mailboxes.ok = [\"user-#\"]"
             )
             .expect("text");
             domains.push(format!("{name}.example"));
@@ -50,38 +48,46 @@ fn scenario() -> (String, Vec<String>) {
     (text, domains)
 }
 
+/// Asks about so many existing and so many unknown addresses at each server, and checks that each verdict is right and comes within
+/// `limit`.
+fn ask_about(each: usize, priority: Priority, limit: Duration) {
+    let (text, domains) = scenario();
+    let net = world(&text);
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(256);
+    let begun = Instant::now();
+    let mut rows = Vec::new();
+    for domain in &domains {
+        for n in 0..each {
+            rows.push((format!("user-{n}@{domain}"), "mailbox_exists"));
+            rows.push((format!("nobody-{n}@{domain}"), "mailbox_not_found"));
+        }
+    }
+    let (mut sent, mut answered, mut wrong) = (0, 0, Vec::new());
+    while answered < rows.len() {
+        while sent < rows.len() && client.submit(request(sent as u64, &rows[sent].0, priority)).is_ok() {
+            sent += 1;
+        }
+        assert!(begun.elapsed() < limit, "{answered} of {} answers", rows.len());
+        let Some(answer) = client.answer_blocking(Duration::from_secs(1)) else { continue };
+        answered += 1;
+        let (address, truth) = &rows[answer.ticket as usize];
+        let said = answer.result.as_ref().map_or("outage", |finding| finding.reason.as_str());
+        if said != *truth {
+            wrong.push(format!("{address}: {said}, {truth} is true\n{}", answer.trace.join("\n")));
+        }
+    }
+    let names: Vec<&str> = wrong.iter().filter_map(|text| text.lines().next()).collect();
+    assert!(wrong.is_empty(), "{priority:?}, {} rows: {names:#?}\n{}", wrong.len(), wrong.join("\n\n"));
+    engine.stop();
+}
+
 #[test]
 fn each_address_gets_its_verdict_whatever_the_habits_of_its_host() {
-    let (text, domains) = scenario();
-    for priority in [Priority::Single, Priority::List] {
-        let net = world(&text);
-        let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
-        let client = engine.client(256);
-        let begun = Instant::now();
-        let mut rows = Vec::new();
-        for domain in &domains {
-            for (n, local) in EXISTING.iter().enumerate() {
-                rows.push((format!("{local}@{domain}"), "mailbox_exists"));
-                rows.push((format!("nobody-{n}@{domain}"), "mailbox_not_found"));
-            }
-        }
-        let (mut sent, mut answered, mut wrong) = (0, 0, Vec::new());
-        while answered < rows.len() {
-            while sent < rows.len() && client.submit(request(sent as u64, &rows[sent].0, priority)).is_ok() {
-                sent += 1;
-            }
-            assert!(begun.elapsed() < Duration::from_mins(2), "{answered} of {} answers", rows.len());
-            let Some(answer) = client.answer_blocking(Duration::from_secs(1)) else { continue };
-            answered += 1;
-            let (address, truth) = &rows[answer.ticket as usize];
-            let said = answer.result.as_ref().map_or("outage", |finding| finding.reason.as_str());
-            if said != *truth {
-                wrong.push(format!("{address}: {said}, {truth} is true\n{}", answer.trace.join("\n")));
-            }
-        }
-        println!("{priority:?}: {} rows in {:?}", rows.len(), begun.elapsed());
-        let names: Vec<&str> = wrong.iter().filter_map(|text| text.lines().next()).collect();
-        assert!(wrong.is_empty(), "{priority:?}, {} rows: {names:#?}\n{}", wrong.len(), wrong.join("\n\n"));
-        engine.stop();
+    ask_about(5, Priority::Single, Duration::from_mins(2));
+    ask_about(5, Priority::List, Duration::from_mins(2));
+    if std::env::var_os("MAILPROBE_TEST_ALL").is_some() {
+        ask_about(2, Priority::Single, Duration::from_secs(15));
+        ask_about(200, Priority::List, Duration::from_mins(10));
     }
 }
