@@ -1,9 +1,12 @@
 //! Samples of bounces with known meaning, and messages that are made to mislead.
 
+#[path = "../../../engine/proto/testdata/accuracy.rs"]
+mod accuracy;
 mod samples;
 mod servers;
 
 use crate::{Bounce, Cause, Event, EventKind, LearnError, Meaning, Tally, read};
+pub(crate) use accuracy::judged;
 use engine_proto::address::Address;
 use samples::samples;
 
@@ -40,8 +43,13 @@ fn bounces_of_many_servers_are_read_right() {
             let (_, tally) = learn(&sample.bytes);
             let found = meaning(&tally.unwrap_or_else(|error| panic!("{}: {error}", sample.name)));
             let line = format!("{found:?}, not {:?}: {}", sample.meaning, sample.name);
-            if found != sample.meaning {
-                if matches!(found, Meaning::Definite(_)) {
+            let is_right = found == sample.meaning;
+            let is_wrong = !is_right && matches!(found, Meaning::Definite(_));
+            let (truth, said) = (format!("{:?}", sample.meaning), format!("{found:?}"));
+            let server = sample.name.split(' ').nth(1).unwrap_or_default();
+            judged("reports", &truth, &said, (is_right, is_wrong), "", server);
+            if !is_right {
+                if is_wrong {
                     misjudged.push(line.clone());
                 }
                 wrong.push(line);
@@ -405,9 +413,12 @@ fn reports_by_another_author_are_read_right() {
         };
         all += 1;
         let line = format!("{file} {recipient}: {said}, not {label} ({source})");
-        match said == label {
+        let is_right = said == label;
+        let is_wrong = !is_right && matches!(said, "not_found" | "disabled" | "no_domain");
+        judged("unheard reports", label, said, (is_right, is_wrong), "", file);
+        match is_right {
             true => right += 1,
-            false if matches!(said, "not_found" | "disabled" | "no_domain") => wrong.push(line),
+            false if is_wrong => wrong.push(line),
             false => missed.push(line),
         }
     }

@@ -32,8 +32,6 @@ pub(crate) struct Personality {
     pub eight_bit: bool,
     pub helo_only: bool,
     pub require_tls: bool,
-    /// MAIL and RCPT may have a space before the path.
-    pub space_before_path: bool,
     /// How many refusals of a session precede a delay of `slow_ms` for every command.
     pub errors_slow: u64,
     pub slow_ms: u64,

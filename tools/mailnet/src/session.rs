@@ -427,7 +427,7 @@ impl Session {
     /// Whether the server accepts the form of `FROM:<path>`. A space before the path is a violation, which some servers accept.
     fn accepts_form(&self, rest: &str) -> bool {
         let is_spaced = rest.split_once(':').is_some_and(|(_, path)| path.starts_with(' '));
-        let accepts = !is_spaced || self.place().behaviour.personality.space_before_path;
+        let accepts = !is_spaced || self.place.net.world.space_before_path;
         if is_spaced && accepts {
             self.violation(Violation::Syntax);
         }

@@ -21,6 +21,8 @@ pub(crate) struct Spec {
     pub journal: bool,
     /// A pattern of local parts: the recipients are counted.
     pub recipients: Option<String>,
+    /// MAIL and RCPT may have a space before the path.
+    pub space_before_path: bool,
     pub listen: Listen,
     pub dns: DnsSpec,
     pub roles: Option<Vec<String>>,

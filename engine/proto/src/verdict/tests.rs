@@ -88,6 +88,11 @@ impl Row {
         classify(&ReplyView::of_unknown(self.stage, self.mx, reply))
     }
 
+    /// The file and the line.
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
     fn reason(&self, reply: &Reply) -> Reason {
         reason_at_rcpt(&self.classified(reply))
     }

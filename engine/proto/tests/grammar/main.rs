@@ -3,6 +3,8 @@
 //! A quarter of the combinations of subject, predicate and language is held out. No reply of these is ever printed, so no phrase can be
 //! written for them. docs/testing.md has the commands and the scores.
 
+#[path = "../../testdata/accuracy.rs"]
+mod accuracy;
 mod language;
 mod replies;
 mod truth;
@@ -104,6 +106,16 @@ fn score(made: &[Made], told: bool) -> (Score, BTreeMap<String, Score>) {
     (sum, parts)
 }
 
+/// Prints each reply with what was said of it, without its words.
+fn judged(set: &str, made: &[Made]) {
+    for one in made {
+        let (found, code) = (one.classified(true), one.reply.code());
+        let verdict = (one.truth.is_told_by(&found, code), one.truth.is_contradicted_by(&found, code));
+        let truth = format!("{:?}", one.truth);
+        accuracy::judged(set, &truth, found.class.as_str(), verdict, found.rule, one.language);
+    }
+}
+
 /// Replies that are not understood, for whoever writes phrases: `GRAMMAR_SHOW=20` shows so many.
 #[expect(clippy::print_stdout, reason = "for a person at a terminal")]
 fn show(made: &[Made]) {
@@ -136,6 +148,8 @@ fn replies_by_grammar_are_told() {
     let seed = seed();
     let known_made = draw(&known, REPLIES - HELD_OUT, seed);
     let held_made = draw(&held_out, HELD_OUT, seed + 1);
+    judged("grammar", &known_made);
+    judged("grammar", &held_made);
     show(&known_made);
     show_rules_of_wrong_ones(&held_made);
     println!("{} combinations, {} of them held out", known.len() + held_out.len(), held_out.len());
@@ -205,6 +219,7 @@ fn words_that_nobody_wrote_down_end_in_nothing_definite_and_wrong() {
     }
     assert!(heard <= UNHEARD / 50, "{heard} sentences have words that are known now");
     let made = draw(&all, UNHEARD, seed());
+    judged("unheard words", &made);
     let (sum, parts) = score(&made, true);
     println!("unheard words: {} right, {} definite and wrong of {}", sum.right, sum.wrong, sum.all);
     let wrong: Vec<String> = made

@@ -1,4 +1,5 @@
 use super::*;
+use crate::tests::judged;
 use crate::{Bounce, Cause, Event, EventKind, Tally, read as read_file};
 
 const NOW: u64 = 1_795_700_000;
@@ -166,6 +167,11 @@ fn check(name: &str, text: &str, expected: [&str; 4]) {
             .collect();
         of.join(" ")
     });
+    for (expected, found) in expected.iter().zip(&found) {
+        let is_wrong = found != expected && !["", "Failed"].contains(&&**found);
+        let words = |kind: &str| if kind.is_empty() { "nothing".to_owned() } else { kind.to_owned() };
+        judged("exports", &words(expected), &words(found), (found == expected, is_wrong), "", name);
+    }
     assert_eq!((found, tally.undated), (expected.map(str::to_owned), 0), "{name}: {tally:?}");
 }
 

@@ -1,7 +1,7 @@
 //! Bounces with one to five recipients of different fates, in every order, as the servers of `testdata/notices.txt` write them.
 
 use super::samples::{Refusal, group, refusals};
-use super::{learn, with_parts};
+use super::{judged, learn, with_parts};
 use crate::{Bounce, Cause, EventKind, Meaning};
 use fastrand::Rng;
 
@@ -183,7 +183,17 @@ fn recipients_with_different_fates_are_read_right_in_every_order() {
                     let found = events.iter().filter(|event| event.address.as_str() == fate.address);
                     let found: Vec<EventKind> = found.map(|event| without_cause(event.kind)).collect();
                     of_server += 1;
-                    if found == [fate.expected()] {
+                    let is_right = found == [fate.expected()];
+                    let is_definite =
+                        found.iter().any(|kind| matches!(kind, EventKind::Bounced(_) | EventKind::Delivered));
+                    let said = match found[..] {
+                        [] => "nothing".to_owned(),
+                        [kind] => format!("{kind:?}"),
+                        _ => "several".to_owned(),
+                    };
+                    let truth = format!("{:?}", fate.expected());
+                    judged("fates", &truth, &said, (is_right, !is_right && is_definite), "", server.name);
+                    if is_right {
                         right += 1;
                         continue;
                     }
@@ -193,8 +203,6 @@ fn recipients_with_different_fates_are_read_right_in_every_order() {
                         fate.expected(),
                         fate.refusal.reply
                     );
-                    let is_definite =
-                        found.iter().any(|kind| matches!(kind, EventKind::Bounced(_) | EventKind::Delivered));
                     if is_definite {
                         misjudged.push(line.clone());
                     }

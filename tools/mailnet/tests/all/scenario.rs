@@ -25,6 +25,7 @@ fn every_scenario_file_can_be_read() {
         (include_str!("../../scenarios/hostile.toml"), 80),
         (include_str!("../../scenarios/bulk.toml"), 2220),
         (include_str!("../../scenarios/catchall.toml"), 250),
+        (include_str!("../../scenarios/conducts.toml"), 90),
     ] {
         let scenario = Scenario::parse(text).unwrap();
         assert!(scenario.domains() >= domains, "{scenario:?}");

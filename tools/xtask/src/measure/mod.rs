@@ -1,9 +1,11 @@
-//! `cargo xtask measure [NAME...]`: the cost of mailprobe, for docs/performance.md.
+//! `cargo xtask measure [NAME...]`: the cost of mailprobe, for docs/performance.md, and its accuracy, for docs/accuracy.md.
 //!
 //! Each name of [`MeasurementName`] has a file of its own; `drivers` is in hosts.rs, and `api` also has wrk.rs.
 //!
-//! No measurement fails because it is slow: the figures are for comparison by people. A wrong verdict is a failure.
+//! No measurement fails because it is slow: the figures are for comparison by people. A wrong verdict is a failure, except in `accuracy`,
+//! which writes a page about them.
 
+mod accuracy;
 mod api;
 mod bench;
 mod bursts;
@@ -40,7 +42,7 @@ use std::path::{Path, PathBuf};
 /// The options of `cargo xtask measure`.
 #[derive(Args)]
 pub struct MeasureOptions {
-    /// Measurements [default: all except `long`, `outputs`, `api`, `downloads`, `intake`, `dns`, `records`, `bursts`, `instructions`, `cluster` and `verifiers`]
+    /// Measurements [default: all except `long`, `outputs`, `api`, `downloads`, `intake`, `dns`, `records`, `bursts`, `instructions`, `cluster`, `verifiers` and `accuracy`]
     #[arg(value_enum)]
     names: Vec<MeasurementName>,
     /// Number of runs of each row; the table shows the run with the median CPU time.
@@ -99,6 +101,8 @@ enum MeasurementName {
     Cluster,
     /// CPU time beside public verifiers (npm; root: it creates a network namespace).
     Verifiers,
+    /// Confusion matrices of verdicts, replies, lists and bounces, for docs/accuracy.md (npm; root: it creates a network namespace).
+    Accuracy,
 }
 
 impl MeasurementName {
@@ -108,7 +112,7 @@ impl MeasurementName {
             MeasurementName::Api => &[("wrk", "apt-get install wrk")],
             MeasurementName::Dns => &[("dnsperf", "apt-get install dnsperf")],
             MeasurementName::Instructions => &[("valgrind", "apt-get install valgrind")],
-            MeasurementName::Verifiers => {
+            MeasurementName::Verifiers | MeasurementName::Accuracy => {
                 &[("npm", "apt-get install npm"), ("node", "apt-get install nodejs")]
             }
             MeasurementName::Hosts | MeasurementName::Site => &[("smtp-sink", "apt-get install postfix")],
@@ -164,6 +168,7 @@ pub fn run(options: &MeasureOptions) -> Result<Tally, Failure> {
             MeasurementName::Instructions => instructions::run(&bench, &mut tally)?,
             MeasurementName::Cluster => cluster::run(&bench, options.disk, &mut tally)?,
             MeasurementName::Verifiers => verifiers::run(&bench, options.plot.as_deref(), &mut tally)?,
+            MeasurementName::Accuracy => accuracy::run(&bench, &mut tally)?,
         }
     }
     Ok(tally)

@@ -28,9 +28,9 @@ const LISTS: [SampleList; 2] =
 /// The headings of the lists in the plot.
 const HEADINGS: [&str; 2] = ["500 addresses of each of 20 domains", "1 address of each of 5,000 domains"];
 /// The most sessions of each verifier at the same time.
-const SESSIONS: &str = "50";
+pub const SESSIONS: &str = "50";
 /// The address of mailnet's DNS server.
-const RESOLVER: &str = "127.0.0.53";
+pub const RESOLVER: &str = "127.0.0.53";
 const LIMIT: Duration = Duration::from_secs(120);
 /// Both installations come over the network, and the crate has 280 dependencies.
 const INSTALL_LIMIT: Duration = Duration::from_secs(1200);
@@ -43,7 +43,9 @@ const PACKAGE_VERSION: &str = "0.1.27";
 const PACKAGE_SCRIPT: &str = include_str!("../../verifiers/deep_email_validator.mjs");
 
 /// A program that takes a list and a number of sessions. `None` is mailprobe.
-type OtherVerifier = Option<Vec<PathBuf>>;
+pub type OtherVerifier = Option<Vec<PathBuf>>;
+/// The name of a verifier, and its program.
+pub type Verifier = (String, OtherVerifier);
 
 /// The runs of a verifier with a list.
 struct VerifierRuns {
@@ -56,11 +58,7 @@ struct VerifierRuns {
 
 /// Measures all verifiers in turn, prints the table, and writes the plot if `plot` has a path.
 pub fn run(bench: &Bench, plot: Option<&Path>, tally: &mut Tally) -> Result<(), Failure> {
-    let verifiers: [(String, OtherVerifier); 3] = [
-        (format!("mailprobe clean --pace lab --sessions {SESSIONS}"), None),
-        (format!("{CRATE} {CRATE_VERSION} (Rust)"), Some(build_crate(bench)?)),
-        (format!("{PACKAGE} {PACKAGE_VERSION} (Node.js)"), Some(install_package(bench)?)),
-    ];
+    let verifiers = install(bench, format!("mailprobe clean --pace lab --sessions {SESSIONS}"))?;
     let text = scenario();
     let known = known(&text)?;
     let measured = isolated(bench.world.folder(), RESOLVER, || {
@@ -75,11 +73,20 @@ pub fn run(bench: &Bench, plot: Option<&Path>, tally: &mut Tally) -> Result<(), 
     print(&measured, plot, tally)
 }
 
+/// mailprobe with this name, and the other verifiers after their installation.
+pub fn install(bench: &Bench, mailprobe: String) -> Result<Vec<Verifier>, Failure> {
+    Ok(vec![
+        (mailprobe, None),
+        (format!("{CRATE} {CRATE_VERSION} (Rust)"), Some(build_crate(bench)?)),
+        (format!("{PACKAGE} {PACKAGE_VERSION} (Node.js)"), Some(install_package(bench)?)),
+    ])
+}
+
 /// Servers without STARTTLS, which one of the verifiers does not use. They accept a space before a path, as one of them sends it.
 fn scenario() -> String {
     let listen = format!("[listen]\ndns = \"{RESOLVER}:53\"\nsmtp_port = 25\naddresses = \"wildcard\"\n");
     let domains = LISTS.iter().map(|list| list.domains).max().unwrap_or_default();
-    format!("seed = 4\n{listen}{SERVER}space_before_path = true\n{}", half_known(domains))
+    format!("seed = 4\nspace_before_path = true\n{listen}{SERVER}{}", half_known(domains))
 }
 
 /// Runs all verifiers with a list, one after another, and repeats this.
@@ -87,7 +94,7 @@ fn in_turn(
     bench: &Bench,
     known: &Scenario,
     list: SampleList,
-    verifiers: &[(String, OtherVerifier)],
+    verifiers: &[Verifier],
 ) -> Result<Vec<VerifierRuns>, Failure> {
     list.write(&bench.files().0)?;
     let new = |(name, _): &(String, _)| VerifierRuns::new(name, list);
@@ -125,13 +132,22 @@ fn one_run(
     Ok((cost, right_of_other(list, &output, &expected)?))
 }
 
-/// Counts the right verdicts in lines `address,yes` or `address,no`, which are in any order.
+/// The verdict and the reason of each address, from lines `ADDRESS,VERDICT,REASON`, which are in any order.
+pub fn verdicts(output: &str) -> HashMap<&str, (&str, &str)> {
+    let read = |line| {
+        let (address, rest) = str::split_once(line, ',')?;
+        Some((address, rest.split_once(',').unwrap_or((rest, ""))))
+    };
+    output.lines().filter_map(read).collect()
+}
+
+/// Counts the right verdicts in the output of another verifier: `yes` or `no`.
 fn right_of_other(list: SampleList, output: &Path, expected: ExpectedVerdict<'_>) -> Result<u64, Failure> {
     let text = fs::read_to_string(output).at(output)?;
-    let verdicts: HashMap<&str, &str> = text.lines().filter_map(|line| line.rsplit_once(',')).collect();
+    let verdicts = verdicts(&text);
     let is_right = |address: &String| {
         let wanted = if expected(address) == "mailbox_exists" { "yes" } else { "no" };
-        verdicts.get(address.as_str()) == Some(&wanted)
+        verdicts.get(address.as_str()).is_some_and(|(verdict, _)| *verdict == wanted)
     };
     Ok((0..list.len()).map(|index| list.address(index)).filter(is_right).count() as u64)
 }
@@ -182,7 +198,7 @@ fn build_crate(bench: &Bench) -> Result<Vec<PathBuf>, Failure> {
     let folder = bench.world.path("crate");
     let manifest = format!(
         "[package]\nname = \"verifier\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n\
-         {CRATE} = \"={CRATE_VERSION}\"\ntokio = {{ version = \"1\", features = [\"macros\", \"rt-multi-thread\", \"sync\"] }}\n"
+         {CRATE} = \"={CRATE_VERSION}\"\ntokio = {{ version = \"1\", features = [\"macros\", \"rt-multi-thread\", \"sync\", \"time\"] }}\n"
     );
     write(&folder.join("Cargo.toml"), &manifest)?;
     write(&folder.join("src/main.rs"), CRATE_PROGRAM)?;

@@ -3,6 +3,10 @@
 use super::super::tests::{REPLIES, Row, assert_none, lines, reply, rows};
 use super::*;
 
+#[path = "../../../testdata/accuracy.rs"]
+mod accuracy;
+use accuracy::judged;
+
 /// The recipient in the rows of parties.txt; `US` has our names there.
 const ASKED: &str = "bob@example.com";
 const US: Us<'_> = Us {
@@ -19,7 +23,16 @@ fn rows_whose_parties_are_known_mean_what_they_say() {
         let reply = reply(text);
         let (stage, mx, recipient) = (Stage::Rcpt, "mx.example.com", Some(ASKED));
         let found = classify(&ReplyView { stage, mx, reply: &reply, recipient, us: US });
-        if found.class.as_str() != class {
+        let said = found.class.as_str();
+        judged(
+            "replies",
+            class,
+            said,
+            (said == class, said != class),
+            found.rule,
+            &format!("parties.txt:{number}"),
+        );
+        if said != class {
             wrong.push(format!("{number}: not {class} but {found:?}: {text}"));
         }
     }
@@ -32,7 +45,9 @@ fn every_row_means_what_it_says() {
     for row in rows() {
         let found = row.classified(&row.reply);
         let scope = if row.scope.is_empty() { "" } else { found.scope.as_str() };
-        if (found.class.as_str(), scope) != (row.class, row.scope) {
+        let is_right = (found.class.as_str(), scope) == (row.class, row.scope);
+        judged("replies", row.class, found.class.as_str(), (is_right, !is_right), found.rule, row.place());
+        if !is_right {
             wrong.push(format!("{row}: not {} {} but {found:?}", row.class, row.scope));
         }
     }
@@ -264,7 +279,10 @@ fn replies_by_another_author_are_read_right() {
         };
         all += 1;
         // A mailbox that gets too much mail now exists, but need not be said to.
-        if said == label || (label == "busy" && ["accepted", "none"].contains(&said)) {
+        let is_right = said == label || (label == "busy" && ["accepted", "none"].contains(&said));
+        let place = format!("unheard.tsv:{number}");
+        judged("unheard replies", label, said, (is_right, !is_right && said != "none"), found.rule, &place);
+        if is_right {
             right += 1;
         } else if said == "none" {
             missed.push(format!("{number}: {label}: {text}"));
