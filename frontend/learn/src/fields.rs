@@ -1,6 +1,6 @@
 //! The fields of headers and delivery reports (RFC 5322 2.2, RFC 3464 2.1), and the values in them.
 
-use encoding_rs::WINDOWS_1252;
+use encoding_rs::{ISO_2022_JP, WINDOWS_1252};
 use engine_proto::smtp::status::EnhancedCode;
 use mail_parser::DateTime;
 use std::borrow::Cow;
@@ -83,8 +83,11 @@ pub(crate) fn next_line<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     &line[..end]
 }
 
-/// Bytes as text: UTF-8 (RFC 6533), else Windows-1252, which gives each byte a meaning.
+/// Bytes as text: ISO-2022-JP if they have its escape, UTF-8 (RFC 6533), else Windows-1252, which gives each byte a meaning.
 pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
+    if memchr::memmem::find(bytes, b"\x1b$").is_some() {
+        return ISO_2022_JP.decode_without_bom_handling(bytes).0;
+    }
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
         Err(_) => WINDOWS_1252.decode_without_bom_handling(bytes).0,

@@ -99,14 +99,24 @@ fn failure(report: &RecipientReport, sender: Sender<'_>) -> Meaning {
     if report.status.is_some_and(|status| status.class == 4 && status.subject == 4) {
         return Meaning::Failed(Cause::Temporary);
     }
-    let is_open = matches!(found.class, Class::Unclear | Class::DomainDead | Class::Relay) || !said.has_code;
-    let says_no_domain = is_open && report.remote.is_empty() && says_no_domain(words);
+    let is_open = matches!(found.class, Class::Unclear | Class::DomainDead | Class::Relay)
+        || !said.has_code
+        || words.contains(EXCHANGE_NO_DOMAIN);
+    let is_domain_dead = !said.has_code && found.class == Class::DomainDead && found.permanent;
+    // A host that is named as the server may also be the one that the sending server did not find.
+    let is_own =
+        report.remote.is_empty() || (said.states(Bounce::DomainDead, &found) && said.names_domain(report));
+    let says_no_domain = is_open && is_own && (is_domain_dead || says_no_domain(words));
     let dead = says_no_domain.then_some(Bounce::DomainDead);
     let Some(bounce) = dead.or(bounce(&found)) else { return Meaning::Failed(cause(Cause::Unclear)) };
     let Some(status) = report.status.or(said.status) else { return Meaning::Failed(Cause::Contradiction) };
     // A server that gives up after days reports the last reply with a status of its own.
     if status.class == 4 {
         return Meaning::Failed(Cause::Temporary);
+    }
+    // The status says that the mailbox is disabled. Without a code, words that say something else may be a bad translation of it.
+    if (status.subject, status.detail, bounce, said.has_code) == (2, 1, Bounce::NotFound, false) {
+        return Meaning::Failed(Cause::Contradiction);
     }
     let own_agrees = said.status.is_none_or(|own| agreement(own, bounce, &found) != Agreement::Contradicts);
     let agrees = match agreement(status, bounce, &found) {
@@ -143,6 +153,10 @@ const STATUS_RULES: [&str; 5] =
 const SENTENCE_RULES: [&str; 4] = ["unknown", "provider-unknown", "disabled", "domain-dead"];
 /// The words before the sentences with which Yahoo refuses single recipients after DATA.
 const YAHOO_AFTER_DATA: &str = "delivery error: dd";
+/// The mark of Exchange for a domain that does not exist. Its words repeat the name of the server that made the report.
+const EXCHANGE_NO_DOMAIN: &str = "DomainNonexistent";
+/// The words of GMX before a reply without its code.
+const GMX_REPLY: &str = "after RCPT command:\nhost: ";
 /// The rule of Microsoft's refusal at the edge.
 const EDGE_RULE: &str = "edge-blocking-5.4.1";
 /// The rule of words about existence with a doubt.
@@ -167,9 +181,10 @@ const QUOTES: [&str; 8] =
 
 impl Said {
     fn read(words: &str, status: Option<EnhancedCode>) -> Said {
-        let quoted = quoted(words);
+        let of_gmx = words.split_once(GMX_REPLY).and_then(|(_, rest)| rest.split_once('\n'));
+        let quoted = of_gmx.map_or_else(|| quoted(words), |(_, reply)| reply.trim_start());
         let code = reply_code(quoted);
-        let has_code = code.is_some();
+        let has_code = code.is_some() || of_gmx.is_some();
         let text = code.map_or(quoted, |_| quoted[3..].trim_start_matches([' ', '-', ':']));
         let code = code.unwrap_or(match status.map_or(0, |status| status.class) {
             class @ (2 | 4) => u16::from(class) * 100 + 50,
@@ -184,6 +199,17 @@ impl Said {
         let is_word = |word: &str| !word.contains('@') && word.contains(char::is_alphabetic);
         let has_words = text.split_whitespace().any(is_word);
         Said { reply: Reply::new(code, &text), status: own, has_code, has_words }
+    }
+
+    /// Whether the status in the words agrees with a statement.
+    fn states(&self, bounce: Bounce, found: &Classification) -> bool {
+        self.status.is_some_and(|own| agreement(own, bounce, found) == Agreement::Agrees)
+    }
+
+    /// Whether the words have the domain of the recipient.
+    fn names_domain(&self, report: &RecipientReport) -> bool {
+        let domain = report.recipient.as_ref().map(|address| address.domain().to_string());
+        domain.is_some_and(|domain| self.reply.text().to_ascii_lowercase().contains(&domain))
     }
 
     /// The meaning of the reply. Each address of the sender may be the one that the server repeats, so a statement about the
@@ -223,7 +249,9 @@ pub(crate) fn quoted(words: &str) -> &str {
     let after = [": ", "(", "smtp;", ">>> "].into_iter();
     let after =
         after.flat_map(|mark| words.match_indices(mark).map(move |(at, _)| &words[at + mark.len()..]));
-    let lines = words.match_indices('\n').map(|(at, _)| words[at..].trim_start());
+    let is_mark = |c: char| c.is_whitespace() || "#-".contains(c);
+    let lines = words.split_inclusive('\n').scan(0, |at, line| Some(std::mem::replace(at, *at + line.len())));
+    let lines = lines.map(|at| words[at..].trim_start_matches(is_mark));
     let begins = |rest: &&str| reply_code(rest).is_some_and(|code| code >= 400) || status(rest).is_some();
     // The longest rest is the first reply.
     marks.chain(after.chain(lines).filter(begins)).max_by_key(|rest| rest.len()).unwrap_or(words)
@@ -294,9 +322,8 @@ fn agreement(status: EnhancedCode, bounce: Bounce, found: &Classification) -> Ag
 
 /// Whether the words decide without a status of the report: by a sentence that allows no other reading, or by their own status.
 fn is_clear(found: &Classification, said: &Said, bounce: Bounce) -> bool {
-    let own_decides = said.status.is_some_and(|own| agreement(own, bounce, found) == Agreement::Agrees);
     // Words without a code may be those of the sending server, such as "Unrouteable address".
-    own_decides || (said.has_code && SENTENCE_RULES.contains(&found.rule))
+    said.states(bounce, found) || (said.has_code && SENTENCE_RULES.contains(&found.rule))
 }
 
 fn cause(found: &Classification, default: Cause) -> Cause {
@@ -311,19 +338,39 @@ fn cause(found: &Classification, default: Cause) -> Cause {
 }
 
 /// Whether a sending server says that the domain does not exist or takes no mail. It has not found any server to ask.
-fn says_no_domain(words: &str) -> bool {
+pub(crate) fn says_no_domain(words: &str) -> bool {
     let words = words.to_ascii_lowercase();
+    // Once without the names of domains.
+    let nameless = words.split_whitespace().filter(|word| !word.trim_end_matches('.').contains('.'));
+    let nameless = nameless.collect::<Vec<_>>().join(" ");
     let marks = [
         "nxdomain",
         "nonexistentdomain",
+        "domainnonexistent",
         "null mx",
+        "nullmx",
         "no such domain",
+        "unknown domain",
+        "unknown mail domain",
+        "domain name not found",
+        "domain accepts no mail",
+        "domain does not accept mail",
+        "illegal host/domain name",
+        "couldn't find any host named",
+        "couldn't find a mail exchanger",
+        "host unknown",
+        "unknown host",
+        "host name is unknown",
+        "lookup failure: host not found",
         "no dns entries for the hostname",
         "nowhere to deliver mail to for domain",
         "record indicated no smtp service",
         "mx records point to non-existent hosts",
     ];
-    marks.iter().any(|mark| words.contains(mark)) && !words.contains("sender")
+    // About our name, or for now.
+    let others = ["sender", "mail from", "helo", "tempor", "try again"];
+    marks.iter().any(|mark| words.contains(mark) || nameless.contains(mark))
+        && !others.iter().any(|other| nameless.contains(other))
 }
 
 /// Whether a provider says that it did not send, because of its list of earlier bounces. The age of that bounce is not known.

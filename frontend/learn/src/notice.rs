@@ -4,9 +4,9 @@
 //! Old versions of Exim name the recipients in the field `X-Failed-Recipients` and have a similar list. Other servers write such lists
 //! without either. Then the message has to come from a mail server, and the words about a recipient need a reply or a status.
 
-use crate::fields::{Fields, status_in};
+use crate::fields::{Fields, status, status_in};
 use crate::mail::Entity;
-use crate::meaning::{quoted, reply_code};
+use crate::meaning::{quoted, reply_code, says_no_domain};
 use crate::report::{Action, RECIPIENTS_MAX, RecipientReport, Report, own_addresses};
 use engine_proto::address::Address;
 use engine_proto::smtp::status::EnhancedCode;
@@ -21,18 +21,73 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 const ZOHO_CODE: &str = ", ERROR_CODE :";
 
 /// Sentences that only bounces have, in lower case. They stand for a reply or a status.
-const BOUNCE_SENTENCES: [&str; 7] = [
+const BOUNCE_SENTENCES: [&str; 46] = [
     "did not reach the following recipient",
     "undeliverable to the following:",
     "the following addresses had delivery",
     "undeliverable mail\n",
     "failure reasons ",
-    "could not be delivered to:",
+    "could not be delivered",
+    "cannot be delivered",
+    "was not delivered",
+    "unable to deliver your message to",
     "was rejected by a remote mail server",
+    "this is a permanent error",
+    "returned permanent errors",
+    "qmail-send",
+    "nicht zugestellt werden",
+    "ist ein permanenter fehler",
+    "pas pu être remis",
+    "pas pu être distribué",
+    "pas pu être délivré",
+    "no pudo ser entregado",
+    "no se pudo entregar",
+    "no se ha podido entregar",
+    "non è stato possibile consegnare",
+    "impossibile recapitare",
+    "não pôde ser entregue",
+    "não foi possível entregar",
+    "niet worden bezorgd",
+    "niet worden afgeleverd",
+    "nie mogła zostać dostarczona",
+    "nie można dostarczyć",
+    "nemohla být doručena",
+    "nebylo možné doručit",
+    "nem sikerült kézbesíteni",
+    "nem kézbesíthető",
+    "teslim edilemedi",
+    "kunde inte levereras",
+    "kunne ikke leveres",
+    "ei voitu toimittaa",
+    "не может быть доставлено",
+    "не было доставлено",
+    "не удалось доставить",
+    "送信できませんでした",
+    "配信できませんでした",
+    "配信されませんでした",
+    "退回",
+    "无法投递",
+    "배달되지 못",
 ];
-/// Sentences that say that the server will try again.
-const DELAY_SENTENCES: [&str; 4] =
-    ["Weitere Versuche folgen", "ill keep trying", "ill be retried", "still being retried"];
+/// Sentences that say that the server will try again, in lower case.
+const DELAY_SENTENCES: [&str; 13] = [
+    "weitere versuche folgen",
+    "ill keep trying",
+    "ill be retried",
+    "still being retried",
+    "a message is delayed",
+    "only a temporary failure",
+    "has not yet been delivered",
+    "ill continue to try",
+    "weitere zustellversuche",
+    "nouvelles tentatives",
+    "seguirá intent",
+    "continuerà a tent",
+    "blijven proberen",
+];
+/// Words before the recipient at the beginning of a line, in lower case.
+const LEADS: [&str; 3] =
+    ["failed to deliver to ", "recipient address: ", "the following recipients returned permanent errors: "];
 
 /// Reads a bounce without a report. `None`: it has none of the forms.
 pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
@@ -40,12 +95,16 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
     let part = if message.is_text() { message } else { parts.iter().find(|part| part.is_text())? };
     let (text, copy) = readable(part);
     let failed = message.header.value("x-failed-recipients");
-    let starts = ["Hi. This is the", "Hi!\n\n    This is the MAILER-DAEMON"];
-    let searched =
-        format!("{}\n{text}", message.header.value("subject").unwrap_or_default()).to_ascii_lowercase();
+    let starts =
+        ["Hi. This is the", "Hi!\n\n    This is the MAILER-DAEMON", "This is the DragonFly Mail Agent"];
+    let searched = format!("{}\n{text}", message.header.value("subject").unwrap_or_default()).to_lowercase();
+    // The replies of people who are away have addresses and numbers too.
+    let is_reply =
+        message.header.value("auto-submitted").is_some_and(|value| value.starts_with("auto-replied"));
+    let is_server = message.is_named_as_server() || (message.is_from_server() && !is_reply);
     let is_known_form = failed.is_some()
         || starts.iter().any(|start| text.trim_start().starts_with(start))
-        || (message.is_named_as_server() && BOUNCE_SENTENCES.iter().any(|one| searched.contains(one)));
+        || (is_server && BOUNCE_SENTENCES.iter().any(|one| searched.contains(one)));
     if !is_known_form && !message.is_from_server() {
         return None;
     }
@@ -72,27 +131,29 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
             lines.filter_map(|(words, address)| Some((Address::parse(address).ok()?, words.to_owned())));
         sections.extend(lines.filter(|(address, _)| is_other(address)));
     }
-    // The replies of people who are away have addresses and numbers too.
-    let is_reply =
-        message.header.value("auto-submitted").is_some_and(|value| value.starts_with("auto-replied"));
-    if sections.is_empty() && message.is_named_as_server() && !is_reply {
+    if sections.is_empty() && (is_known_form || (message.is_named_as_server() && !is_reply)) {
         sections.extend(only_recipient(&text, is_other).map(|address| (address, String::new())));
     }
-    if let [(_, words)] = &mut sections[..]
+    if let [(address, words)] = &mut sections[..]
         && words.is_empty()
     {
-        *words = text.split("\n\n").find(|paragraph| has_reply(paragraph)).unwrap_or_default().to_owned();
+        let found = |is_it: &dyn Fn(&&str) -> bool| text.split("\n\n").find(is_it);
+        let said = found(&|paragraph| has_reply(paragraph))
+            .or_else(|| found(&|paragraph| status(quoted(paragraph)).is_some()))
+            .or_else(|| beside(&text, address).filter(|words| says_no_domain(words)));
+        *words = said.unwrap_or_default().to_owned();
         words.truncate(words.floor_char_boundary(WORDS_BYTES_MAX));
     }
-    let is_delayed = DELAY_SENTENCES.iter().any(|one| text.contains(one));
+    let is_delayed = DELAY_SENTENCES.iter().any(|one| searched.contains(one));
     let recipients = sections.into_iter().filter_map(|(address, words)| {
         let status = status_in(&words);
         let code = reply_code(quoted(&words)).filter(|code| *code >= 400);
         (is_known_form || status.is_some() || code.is_some()).then_some(())?;
+        let is_final = code.is_some_and(|code| code >= 500) || status.is_some_and(|status| status.class == 5);
         let class = if code.is_some_and(|code| code < 500) { 4 } else { 5 };
         Some(RecipientReport {
             is_forwarded: words.contains("generated from"),
-            action: Some(if words.contains("Delay reason:") || (is_delayed && class == 4) {
+            action: Some(if words.contains("Delay reason:") || (is_delayed && !is_final) {
                 Action::Delayed
             } else {
                 Action::Failed
@@ -114,9 +175,15 @@ fn has_reply(text: &str) -> bool {
     reply_code(quoted(text)).is_some_and(|code| code >= 400)
 }
 
+/// The words after the address in its paragraph; if it has none, the next paragraph.
+fn beside<'a>(text: &'a str, address: &Address) -> Option<&'a str> {
+    let (_, rest) = text.split_once(address.as_str())?;
+    rest.splitn(3, "\n\n").take(2).find(|paragraph| paragraph.contains(char::is_alphabetic))
+}
+
 /// The one address of a text that is another one than ours. `None`: there are several, so it is not clear which one failed.
 fn only_recipient(text: &str, is_other: impl Fn(&Address) -> bool) -> Option<Address> {
-    let is_end = |c: char| c.is_whitespace() || "<>()[]\"',;:\u{ff08}\u{ff09}".contains(c);
+    let is_end = |c: char| c.is_whitespace() || "<>()[]\"',;:\u{ff08}\u{ff09}\u{ff1a}".contains(c);
     let words = text.split(is_end).filter(|word| word.contains('@'));
     let mut found = words.filter_map(|word| Address::parse(word.trim_end_matches('.')).ok());
     let mut found = found.by_ref().filter(is_other);
@@ -173,9 +240,12 @@ pub(crate) fn sections(text: &str, known: &[Address]) -> Vec<(Address, String)> 
             (begun, Some(last))
                 if begun.as_ref().is_none_or(|(address, _)| *address == last.0)
                     && (line.starts_with(">>> ")
-                        || line.starts_with("While talking")
+                        || line
+                            .trim_start_matches("... ")
+                            .to_ascii_lowercase()
+                            .starts_with("while talking")
                         || line.contains(">... "))
-                    && last.2.iter().any(|said| said.starts_with("<<< ")) =>
+                    && last.2.iter().any(|said| said.starts_with("<<< ") || said.contains(">... ")) =>
             {
                 is_open = false;
             }
@@ -216,17 +286,24 @@ const BULLETS: [char; 7] = ['<', '>', '"', '\'', '*', '-', ' '];
 /// a reply or indented lines below it, or an address and words with a status or in parentheses.
 fn any_recipient<'a>(line: &'a str, next: &str) -> Option<(Address, &'a str)> {
     let line = in_transcript(line);
-    let text = line.trim().trim_start_matches(BULLETS);
+    let (text, has_lead) = after_lead(line);
     let end = text.find([' ', '\t', '>', '"', ':', ',', '(']).unwrap_or(text.len());
-    let address = Address::parse(text[..end].trim_end_matches('\'')).ok()?;
+    let address = Address::parse(text[..end].trim_end_matches(['\'', '.'])).ok()?;
     let rest = text[end..].trim_start_matches(['>', '"']);
     let indent = |line: &str| line.len() - line.trim_start().len();
     let is_indented = indent(next) > indent(line) && !next.trim().is_empty();
     let begins = match rest.chars().next() {
+        _ if has_lead => true,
         Some(':') => true,
         None => {
-            is_indented || next.starts_with("<<< ") || reply_code(next.trim()).is_some_and(|code| code >= 400)
+            let next = next.trim().trim_start_matches(['#']);
+            let is_reply = reply_code(next).is_some_and(|code| code >= 400);
+            is_indented
+                || is_reply
+                || next.starts_with("<<< ")
+                || next.starts_with("Remote Server returned '")
         }
+        _ if rest.starts_with(" : ") => true,
         _ if rest.starts_with(" on ") => is_indented,
         _ => {
             let is_enclosed =
@@ -246,11 +323,20 @@ fn after_address<'a>(line: &'a str, address: &Address) -> Option<&'a str> {
     {
         return Some(if after.is_empty() { after } else { line });
     }
-    let line = line.trim().trim_start_matches(BULLETS);
+    let (line, _) = after_lead(line);
     let length = address.as_str().len();
     let is_there = line.get(..length)?.eq_ignore_ascii_case(address.as_str());
     let rest = line.get(length..).filter(|_| is_there)?.trim_start_matches(['>', '"', '\'']);
     (rest.is_empty() || rest.starts_with([':', ' ', ','])).then(|| rest.trim_start_matches([':', ' ', ',']))
+}
+
+/// The rest of a line after marks and words that stand before an address, and whether there are such words.
+fn after_lead(line: &str) -> (&str, bool) {
+    let line = line.trim();
+    let lead = LEADS
+        .iter()
+        .find(|lead| line.get(..lead.len()).is_some_and(|start| start.eq_ignore_ascii_case(lead)));
+    (line[lead.map_or(0, |lead| lead.len())..].trim_start_matches(BULLETS), lead.is_some())
 }
 
 /// A line from its address on, if it is a command for a recipient, or if a reply follows the address.
@@ -296,6 +382,14 @@ mod tests {
         check(
             "  joe@example.com\n    a\n    joe@example.com: b\n  ann@example.com\n    c",
             Some("a\n    joe@example.com: b"),
+        );
+        check(
+            "550 5.1.1 <joe@example.com>... User unknown\n... while talking to mx:\n>>> DATA\n<<< 554 spam",
+            Some("550 5.1.1 <joe@example.com>... User unknown"),
+        );
+        check(
+            "Failed to deliver to 'joe@example.com'\nLOCAL module reports:\n no",
+            Some("LOCAL module reports:\n no"),
         );
         check("joe@example.com.au: 550 no", None);
         check("joe@example.com", Some(""));

@@ -2,7 +2,7 @@
 
 use crate::fields::{Field, Fields, after_type, date, status};
 use crate::mail::Entity;
-use crate::meaning::says_after_data;
+use crate::meaning::{says_after_data, says_no_domain};
 use crate::notice;
 use engine_proto::address::Address;
 use engine_proto::smtp::status::EnhancedCode;
@@ -42,6 +42,8 @@ pub(crate) struct RecipientReport {
     pub is_ambiguous: bool,
     /// The refusal came after DATA, so the server had accepted the recipient.
     pub is_after_data: bool,
+    /// The words after the status in its field.
+    pub comment: String,
 }
 
 /// A report with what it says about all its recipients.
@@ -138,8 +140,10 @@ fn of_group(group: &[Field]) -> Option<RecipientReport> {
         _ => false,
     };
     let diagnostic = value("diagnostic-code").map(|value| after_type(value).1.to_owned());
+    let comment = value("status").and_then(|value| value.split_once('('));
     Some(RecipientReport {
-        recipient: last.or(original),
+        // Mail that was forwarded was sent to the original recipient.
+        recipient: if is_forwarded { original } else { last.or(original) },
         is_forwarded,
         action: value("action").and_then(action),
         status: value("status").and_then(status),
@@ -148,6 +152,7 @@ fn of_group(group: &[Field]) -> Option<RecipientReport> {
         at: value("last-attempt-date").and_then(date),
         is_ambiguous: ["action", "status", "diagnostic-code"].into_iter().any(is_repeated),
         is_after_data: false,
+        comment: comment.map(|(_, words)| words.trim_end_matches(')').to_owned()).unwrap_or_default(),
     })
 }
 
@@ -211,16 +216,25 @@ pub(crate) fn host(value: &str) -> String {
 fn complete(report: &mut Report, text: &str, at: Option<u64>) {
     let known: Vec<Address> = report.recipients.iter().filter_map(|one| one.recipient.clone()).collect();
     let sections = if known.is_empty() { Vec::new() } else { notice::sections(text, &known) };
-    let transcript = transcript_is_after_data(text);
+    let transcript = transcript_is_after_data(text).then(|| text.to_ascii_lowercase());
     for one in &mut report.recipients {
         one.at = one.at.or(at);
         let said = sections.iter().find(|(address, _)| Some(address) == one.recipient.as_ref());
         let words = said.map_or("", |(_, words)| words);
-        one.is_after_data = transcript || says_after_data(words);
-        if one.action == Some(Action::Failed) && one.diagnostic.is_none() && !words.is_empty() {
-            one.diagnostic = Some(words.to_owned());
+        one.is_after_data = says_after_data(words)
+            || transcript.as_ref().is_some_and(|text| !refuses_at_rcpt(text, one.recipient.as_ref()));
+        if one.action == Some(Action::Failed) && one.diagnostic.is_none() {
+            let comment = Some(&*one.comment).filter(|comment| says_no_domain(comment));
+            one.diagnostic = comment.or(Some(words).filter(|words| !words.is_empty())).map(str::to_owned);
         }
     }
+}
+
+/// Whether a transcript in lower case has a refusal directly after RCPT for this recipient.
+fn refuses_at_rcpt(text: &str, recipient: Option<&Address>) -> bool {
+    let steps =
+        recipient.map(|address| format!("rcpt to:<{}>\n<<< 5", address.as_str().to_ascii_lowercase()));
+    steps.is_some_and(|steps| text.contains(&steps))
 }
 
 /// Whether the transcript of Sendmail shows a refusal after DATA. Sendmail sends RCPT and DATA together, so the refusal of a
@@ -265,6 +279,24 @@ mod tests {
         ] {
             let found = recipient(value);
             assert_eq!(found.as_ref().map(Address::as_str), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_in_a_transcript_is_after_data_unless_the_recipient_was_refused_before() {
+        let joe = Address::parse("joe@example.com").unwrap();
+        for (steps, expected) in [
+            (">>> DATA\n<<< 550 spam\n", true),
+            (">>> RCPT To:<joe@example.com>\n<<< 550 no\n>>> DATA\n<<< 550 spam\n", false),
+            (">>> RCPT To:<ann@example.com>\n<<< 550 no\n>>> DATA\n<<< 550 spam\n", true),
+            (
+                ">>> DATA\n<<< 550 no\n550 5.1.1 <joe@example.com>... User unknown\n<<< 503 first RCPT\n",
+                false,
+            ),
+        ] {
+            let text = format!("   ----- Transcript of session follows -----\n{steps}");
+            let refuses_at_rcpt = refuses_at_rcpt(&text.to_ascii_lowercase(), Some(&joe));
+            assert_eq!(transcript_is_after_data(&text) && !refuses_at_rcpt, expected, "{steps}");
         }
     }
 

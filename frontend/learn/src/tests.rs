@@ -167,6 +167,49 @@ fn a_status_alone_or_words_alone_are_not_definite() {
             failed(Cause::Policy),
         ),
         (&[("Status", "5.7.1"), ("Diagnostic-Code", "x; No such domain.")], failed(Cause::Contradiction)),
+        (
+            &[
+                ("Status", "5.1.0"),
+                ("Diagnostic-Code", "X-Postfix; Domain example.com does not accept mail (nullMX)"),
+            ],
+            dead,
+        ),
+        (&[("Status", "5.1.2 (bad destination system: no such domain)"), ("Diagnostic-Code", "")], dead),
+        (
+            &[("Status", "5.1.1 (bad destination mailbox address)"), ("Diagnostic-Code", "")],
+            failed(Cause::NoWords),
+        ),
+        (&[("Status", "5.0.0"), ("Diagnostic-Code", "x; Die Domain existiert nicht: example.com")], dead),
+        (
+            &[("Status", "5.0.0"), ("Diagnostic-Code", "x; domain name not found, try again")],
+            failed(Cause::Policy),
+        ),
+        (
+            &[
+                ("Status", "5.4.310"),
+                (
+                    "Diagnostic-Code",
+                    "smtp; 550 5.4.310 DNS domain x does not exist [Message=InfoDomainNonexistent] [mail.sender.example]",
+                ),
+            ],
+            dead,
+        ),
+        (
+            &[
+                ("Status", "5.4.4"),
+                ("Remote-MTA", "dns; mx.example.com"),
+                ("Diagnostic-Code", "smtp; 550 5.4.4 Invalid domain: no such domain example.com"),
+            ],
+            dead,
+        ),
+        (
+            &[("Status", "5.1.2"), ("Diagnostic-Code", "smtp; 550 5.1.2 HELO mail.sender.example: NXDOMAIN")],
+            failed(Cause::Policy),
+        ),
+        (
+            &[("Diagnostic-Code", "X-Notes; \u{1b}$B%f!<%6!<\u{1b}(B joe \u{1b}$B$O8+$D$+$j$^$;$s\u{1b}(B")],
+            not_found,
+        ),
         (&[("Action", "")], Meaning::Unknown),
         (&[("Action", "delivered")], Meaning::Unknown),
         (&[("Action", "delayed")], Meaning::Delayed),
@@ -179,6 +222,8 @@ fn a_status_alone_or_words_alone_are_not_definite() {
         let tally = learn(&report(&group(fields))).1.unwrap();
         assert_eq!(meaning(&tally), expected, "{fields:?}");
     }
+    let (events, _) = learn(&report(&group(&[("Original-Recipient", "rfc822;list@example.org")])));
+    assert_eq!(events[0].address.as_str(), "list@example.org", "the mail was sent to the list");
 }
 
 #[test]
@@ -318,7 +363,9 @@ fn bounces_of_qmail_and_old_exim_are_read() {
 #[test]
 fn bounces_of_other_forms_are_read_if_one_recipient_is_meant() {
     let not_found = Some(EventKind::Bounced(Bounce::NotFound));
-    let failed = Some(EventKind::Failed(Cause::Unclear));
+    let [disabled, dead] =
+        [Bounce::Disabled, Bounce::DomainDead].map(|bounce| Some(EventKind::Bounced(bounce)));
+    let [failed, full] = [Cause::Unclear, Cause::Full].map(|cause| Some(EventKind::Failed(cause)));
     for (from, text, expected) in [
         ("postmaster@x.example", "To: joe@example.com\nReason: no (550 5.1.1 User unknown)", not_found),
         ("postmaster@x.example", "To <joe@example.com>:\nIt said: 550 5.1.1 User unknown", not_found),
@@ -334,6 +381,50 @@ fn bounces_of_other_forms_are_read_if_one_recipient_is_meant() {
         ),
         ("MAILER-DAEMON@x.example", "<joe@example.com>\n\nIt was rejected by a remote mail server.", failed),
         ("MAILER-DAEMON@x.example", "Could not be delivered to: <joe@example.com>\nUnknown user", failed),
+        (
+            "MAILER-DAEMON@x.example",
+            "Could not be delivered to: <joe@example.com>\nDue to unknown domain name.",
+            dead,
+        ),
+        (
+            "postmaster@x.example",
+            "It could not be delivered:\n-- joe@example.com\n\nReason:\n-- 5.2.1 Mailbox disabled",
+            disabled,
+        ),
+        (
+            "x@x.example",
+            "This is a permanent error.\n\n\"joe@example.com\":\nSMTP error from remote server after RCPT command:\nhost: a.b\nUnknown user",
+            not_found,
+        ),
+        ("x@x.example", "Sie konnte nicht zugestellt werden.\n\njoe@example.com: Unknown domain", dead),
+        ("x@x.example", "\u{130}leti teslim edilemedi:\n\njoe@example.com: Posta kutusu dolu", full),
+        (
+            "postmaster@x.example",
+            "joe@example.com\nRemote Server returned '550 5.1.10 RecipientNotFound; not found'",
+            not_found,
+        ),
+        (
+            "postmaster@x.example",
+            "joe@example.com\n#550 5.1.1 RESOLVER.ADR.RecipNotFound; not found ##",
+            not_found,
+        ),
+        (
+            "postmaster@x.example",
+            "收件人\u{ff1a}joe@example.com\n\nRCPT TO: 550 5.1.1 No such user",
+            not_found,
+        ),
+        (
+            "x@x.example",
+            "The following recipients returned permanent errors: joe@example.com. Reason: 550 No such user\n\n\
+             The following recipients returned permanent errors: ann@example.com. Reason: 550 spam",
+            not_found,
+        ),
+        (
+            "x@x.example",
+            "- joe@example.com : refus\n  550 5.1.1 No such user\n- ann@example.com : refus\n  550 spam",
+            not_found,
+        ),
+        ("x@x.example", "A message is delayed:\n\njoe@example.com: 450 4.1.1 later", None),
         ("postmaster@x.example", "joe@example.com\nnews@sender.example: 550 5.1.1 User unknown", None),
         ("postmaster@x.example", "It said: 550 5.1.1 User unknown", None),
         ("postmaster@x.example", "To joe@example.com or ann@example.com: it said: 550 User unknown", None),
