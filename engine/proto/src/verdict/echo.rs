@@ -100,6 +100,12 @@ impl<'a> Parties<'a> {
         (!is_within(self.mx.trim_end_matches('.').as_bytes(), ours, b".")).then_some(Echo::Us)
     }
 
+    /// Whether the text is the local part of the recipient.
+    pub(super) fn is_local_part(&self, text: &str) -> bool {
+        let local = self.recipient.len().saturating_sub(self.recipient_domain.len() + 1);
+        !text.is_empty() && text.eq_ignore_ascii_case(&self.recipient[..local])
+    }
+
     /// The party to which a token in brackets or quotation marks belongs.
     pub(super) fn of_token(&self, token: &[u8]) -> Option<Echo> {
         let token = std::str::from_utf8(token).ok()?.trim_matches(['[', ']', '.']);

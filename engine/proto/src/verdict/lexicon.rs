@@ -149,14 +149,10 @@ impl Signals {
         self.0 |= 1 << signal as u8;
     }
 
-    /// Settles a text with an "or". "Unknown or full" proves neither. What is "unknown or disabled" takes no mail
-    /// in either case, and counts as unknown.
+    /// Settles a text with an "or": of two causes, such as "unknown or disabled", it proves neither.
     fn choose(&mut self) {
-        if self.any_of(Signals::of(&[NoMailbox])) {
-            self.0 &= !Signals::of(&[DisabledMailbox]).0;
-        }
-        if self.any_of(Signals::of(&[FullMailbox])) && self.any_of(Signals::of(&[NoMailbox, DisabledMailbox]))
-        {
+        let causes = self.0 & Signals::of(&[NoMailbox, DisabledMailbox, FullMailbox]).0;
+        if causes.count_ones() > 1 {
             self.raise(Uncertain);
         }
     }
@@ -331,12 +327,23 @@ impl Index {
             signals.raise(OurName);
         }
         resolve(words, &predicates, clause.as_ref(), &mut signals);
+        let of_domain = signals.any_of(Signals::of(&[NoDomain, SomeDomain]));
+        let is_foreign = |at: usize| {
+            understood & word_bit(at) == 0
+                && is_telling(words.word(at))
+                && !(of_domain && words.word(at) == "domain")
+        };
         if is_alternative(words) {
             signals.choose();
         }
-        let of_domain = signals.any_of(Signals::of(&[NoDomain, SomeDomain]));
-        let is_foreign = |word: &str| is_telling(word) && !(of_domain && word == "domain");
-        if (0..words.len()).any(|at| understood & word_bit(at) == 0 && is_foreign(words.word(at))) {
+        // "Unknown or mailbox", and behind it a word that is not understood.
+        let ends = predicates.iter().map(|predicate| predicate.end);
+        let is_open =
+            |at: usize| words.word(at) == "or" && words.word(at + 1) == MAILBOX && is_foreign(at + 2);
+        if ends.into_iter().any(is_open) {
+            signals.raise(Uncertain);
+        }
+        if (0..words.len()).any(is_foreign) {
             signals.raise(Foreign);
         }
         for (signal, part) in &self.links {

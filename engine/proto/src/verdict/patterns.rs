@@ -342,6 +342,7 @@ pub(super) const RULES: &[Rule] = &[
         .unless(&[NoMailbox, Conduct, Denied, DisabledMailbox])
         .said_to_all(),
     // Not `said_to_all`, because the refused parameter may be the address.
+    Rule::new("parameter-syntax", Unclear, Session, "R").code(Of(&[501])).says(&[Protocol]),
     Rule::new("parameters", Unclear, Session, "R").at(At::Any).code(Of(&[501, 555])).unless(&[
         NoMailbox,
         Conduct,

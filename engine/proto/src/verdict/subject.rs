@@ -327,7 +327,20 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
         .filter(|echo| echo.party == Party::OurEcho && predicate.claim == Claim::Missing)
         .or_else(|| echoes().rfind(|echo| echo.end <= predicate.start))
         .or_else(|| echoes().next());
-    inside.or(adjacent).or(adjective).or(last).or(next).or(addressed).copied()
+    // "This server does not know that user", "<bob@example.com> not found in LDAP": a server does not miss itself.
+    let is_server = |subject: &&Subject| subject.party == Party::Server;
+    let missed = matches!(predicate.claim, Claim::Missing | Claim::Unknown);
+    let object = adjective.filter(|next| {
+        missed && adjacent.is_some_and(|last| is_server(&last)) && next.party == Party::Mailbox
+    });
+    let named_before = addressed.filter(|echo| {
+        missed
+            && echo.party == Party::Address
+            && echo.end == predicate.start
+            && last.is_none()
+            && next.as_ref().is_some_and(is_server)
+    });
+    inside.or(object).or(adjacent).or(adjective).or(last).or(named_before).or(next).or(addressed).copied()
 }
 
 fn subjects(words: &Words, clause: Option<&Clause>) -> Vec<Subject> {

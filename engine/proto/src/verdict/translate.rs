@@ -79,10 +79,10 @@ pub(super) fn entries(words: &'static str) -> impl Iterator<Item = (&'static str
     })
 }
 
-/// Whether the character is Chinese, Japanese or Korean. Such characters are matched in runs, because Chinese and Japanese have no
-/// spaces between words. Korean has spaces, but adds particles to its words without a space. The list has no Korean words yet.
+/// Whether the character is Chinese, Japanese, Korean or Thai. Such characters are matched in runs, because Chinese, Japanese and
+/// Thai have no spaces between words. Korean has spaces, but adds particles to its words without a space.
 pub(super) fn is_unspaced(c: char) -> bool {
-    matches!(c, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}')
+    matches!(c, '\u{e00}'..='\u{e7f}' | '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}')
 }
 
 /// The meaning of a word: empty if the word says nothing, `None` if it is not known.

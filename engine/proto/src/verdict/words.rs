@@ -49,8 +49,14 @@ enum Spelled {
     /// "Inbox" or "mailbox", and behind it "limit": the limit of an inbox is reached, while that of a recipient may be one of speed.
     Inbox,
     InboxLimit,
+    /// "Dit": the Dutch "dit adres" is "this address", and the Danish "dit domæne" is "your domain".
+    Dit,
     /// "Du": the Danish "du sender" is "you send", and not "of the sender".
     Du,
+    /// "Nu" and "ni", which are "not" in Romanian and Slovenian before some words. In Swedish, they are "now" and "you".
+    Nu,
+    /// "Ne", which is "not" in Slavic languages before some words. In French, "ne" says nothing without the "pas" behind it.
+    Ne,
 }
 
 /// The place of an echo in a text.
@@ -130,7 +136,8 @@ impl Words {
         self.apart = match mark {
             '(' | ';' | '!' | '?' | '\u{3002}' | '\u{ff01}' => true,
             ')' => false,
-            _ => self.apart || piece.ends_with('.'),
+            // "Destin. sconosciuto" has an abbreviation, and not the end of a sentence.
+            _ => self.apart || piece.ends_with('.') && piece != "destin.",
         };
         if matches!(mark, ',' | ':' | '\u{ff0c}' | '\u{3001}' | '\u{ff1a}') {
             self.breaks.push(self.ends.len() as u32);
@@ -149,6 +156,10 @@ impl Words {
                 self.mark(echo);
             }
             return self.push_link(piece);
+        }
+        // "No such user: joe". A local part that is a word of a list stays a word.
+        if parties.is_local_part(piece) && !VOCABULARY.contains_key(piece) && meaning(piece).is_none() {
+            return self.mark(Echo::Recipient);
         }
         for word in piece.split(['.', '-', '_']) {
             self.push_spelled(word);
@@ -196,7 +207,10 @@ impl Words {
             "recipient" | "recipients" => Spelled::Recipient,
             "inbox" | "mailbox" | "mbox" => Spelled::Inbox,
             "limit" if self.spelled == Spelled::Inbox => Spelled::InboxLimit,
+            "dit" => Spelled::Dit,
             "du" => Spelled::Du,
+            "nu" | "ni" => Spelled::Nu,
+            "ne" => Spelled::Ne,
             _ => Spelled::Other,
         };
         let (before, count) = (std::mem::replace(&mut self.spelled, now), self.len());
@@ -211,10 +225,26 @@ impl Words {
                 self.pop();
                 return self.push_canonical("on");
             }
+            // The Turkish "şu anda" is "at the moment", and the Indonesian "anda" is "your".
+            (_, "anda") if self.ends_with("yours") => {
+                self.pop();
+                return self.push_canonical("moment");
+            }
+            (Spelled::Dit, "adres" | "emailadres" | "mailadres" | "account") if self.ends_with("yours") => {
+                self.pop()
+            }
             (Spelled::Du, "sender") if self.ends_with("of") => {
                 self.pop();
                 return ["you", "send"].iter().for_each(|word| self.push_canonical(word));
             }
+            (Spelled::Nu, "exista" | "este" | "e" | "a" | "am" | "mai" | "poate" | "najden" | "najdena") => {
+                self.pop();
+                self.push_canonical("not");
+            }
+            (
+                Spelled::Ne,
+                "postoji" | "postoje" | "obstaja" | "suschestvuet" | "sushchestvuet" | "nayden" | "prima",
+            ) => self.push_canonical("not"),
             (
                 _,
                 "given" | "specified" | "supplied" | "provided" | "angegeben" | "specificato" | "indicato",
@@ -361,11 +391,32 @@ pub(super) static CANONICAL: LazyLock<HashMap<&'static str, &'static str>> = Laz
 });
 
 /// Every whole word that any list has, with its canonical words. If several lists have a word, the English spellings count first,
-/// then the words of phrases, then the words of other languages.
+/// then the words of phrases, then the words of other languages, and last the misspelled words.
 static VOCABULARY: LazyLock<WordMap<&'static str>> = LazyLock::new(|| {
     let spelled = CANONICAL.iter().map(|(word, canonical)| (*word, *canonical));
-    exact().chain(spelled_out().map(|word| (word, word))).chain(spelled).collect()
+    let known = exact().chain(spelled_out().map(|word| (word, word))).chain(spelled);
+    misspelled().chain(known).collect()
 });
+
+/// Words that servers often misspell.
+const MISSPELLED: &str = "recipient mailbox account address unknown invalid unavailable disabled suspended inactive \
+    deactivated blocked expired exceeded full";
+
+/// These words with one letter doubled, left out, or swapped with the next one. The first letter stays, and short words are only
+/// doubled in a letter, because other changes make other words of them.
+fn misspelled() -> impl Iterator<Item = (&'static str, &'static str)> {
+    MISSPELLED.split(' ').flat_map(|word| {
+        let meaning = CANONICAL.get(word).copied().unwrap_or(word);
+        let forms = (1..word.len()).flat_map(move |at| {
+            let (head, letter, tail) = (&word[..at], &word[at..=at], &word[at + 1..]);
+            let (next, rest) = tail.split_at(tail.len().min(1));
+            let others = [format!("{head}{tail}"), format!("{head}{next}{letter}{rest}")];
+            let others = others.into_iter().filter(|_| word.len() > 6);
+            others.chain([format!("{head}{letter}{letter}{tail}")])
+        });
+        forms.map(move |form| (&*form.leak(), meaning))
+    })
+}
 
 /// The canonical form of a word; `None` if the word says nothing.
 pub(super) fn canonical(word: &str) -> Option<&str> {
@@ -398,6 +449,8 @@ fn fold(text: &str) -> Vec<u8> {
                 }
             }
             c if c.is_whitespace() || c.is_control() => folded.push(' '),
+            // The tone marks of Thai.
+            '\u{e47}'..='\u{e4e}' => {}
             c if c.is_ascii() => folded.push(c.to_ascii_lowercase()),
             c => folded.extend(c.to_lowercase()),
         }
@@ -521,21 +574,30 @@ fn without_accent(c: char) -> &'static str {
         'æ' => "ae",
         'œ' => "oe",
         'ç' | 'ć' | 'č' => "c",
-        'ď' | 'đ' => "d",
-        'ğ' => "g",
+        'ď' | 'đ' | 'ð' => "d",
+        'ğ' | 'ģ' => "g",
         'ё' => "е",
-        'è'..='ë' | 'ē' | 'ę' | 'ě' => "e",
-        'ì'..='ï' | 'ī' | 'ı' => "i",
-        'ł' | 'ľ' | 'ĺ' => "l",
-        'ñ' | 'ń' | 'ň' => "n",
+        'è'..='ë' | 'ē' | 'ę' | 'ě' | 'ė' => "e",
+        'ì'..='ï' | 'ī' | 'ı' | 'į' => "i",
+        'ķ' => "k",
+        'ł' | 'ľ' | 'ĺ' | 'ļ' => "l",
+        'ñ' | 'ń' | 'ň' | 'ņ' => "n",
         'ò'..='ö' | 'ø' | 'ő' => "o",
         'ř' | 'ŕ' => "r",
         'ś' | 'š' | 'ş' | 'ș' => "s",
-        'ť' | 'ț' => "t",
+        'ť' | 'ț' | 'ţ' => "t",
         'ß' => "ss",
-        'ù'..='ü' | 'ů' | 'ű' => "u",
+        'ù'..='ü' | 'ů' | 'ű' | 'ų' => "u",
         'ý' | 'ÿ' => "y",
         'ź' | 'ż' | 'ž' => "z",
+        'ά' => "α",
+        'έ' => "ε",
+        'ή' => "η",
+        'ί' | 'ϊ' => "ι",
+        'ό' => "ο",
+        'ς' => "σ",
+        'ύ' => "υ",
+        'ώ' => "ω",
         _ => "",
     }
 }

@@ -34,8 +34,7 @@ macro_rules! languages {
 }
 
 fn all_combinations() -> Vec<Combination> {
-    let files =
-        languages!("": "en" "de" "fr" "es" "it" "pt" "nl" "sv" "da" "pl" "ru" "cs" "tr" "ja" "zh" "hu");
+    let files = languages!("": "en" "de" "fr" "es" "it" "pt" "nl" "sv" "da" "pl" "ru" "cs" "tr" "ja" "zh" "hu" "fi" "ro" "el" "id");
     files.into_iter().flat_map(|(language, text)| combinations(language, text)).collect()
 }
 
@@ -201,7 +200,7 @@ fn replies_by_grammar_are_told() {
 /// The second set: what is said of the subjects is said in words that no phrase and no dictionary has.
 #[test]
 fn words_that_nobody_wrote_down_end_in_nothing_definite_and_wrong() {
-    let files = languages!("unheard/": "en" "de" "fr" "fi" "hu" "ro" "el" "id");
+    let files = languages!("unheard/": "en" "de" "fr" "hu" "cy" "eu");
     let known = known_words();
     let is_heard = |line: &&str| {
         let words = line.split(|c: char| !c.is_alphabetic()).filter(|word| word.chars().count() > 3);
@@ -231,7 +230,7 @@ fn words_that_nobody_wrote_down_end_in_nothing_definite_and_wrong() {
         })
         .collect();
     assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
-    assert!(parts.len() >= 15, "{} languages and truths", parts.len());
+    assert!(parts.len() >= 13, "{} languages and truths", parts.len());
 }
 
 /// Every word of data/phrases.txt and every form of data/words.txt. Beginnings stand for themselves.
