@@ -90,6 +90,10 @@ pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     }
     match std::str::from_utf8(bytes) {
         Ok(text) => Cow::Borrowed(text),
+        // The last character is cut off.
+        Err(error) if error.error_len().is_none() && !bytes[..error.valid_up_to()].is_ascii() => {
+            String::from_utf8_lossy(bytes)
+        }
         Err(_) => WINDOWS_1252.decode_without_bom_handling(bytes).0,
     }
 }

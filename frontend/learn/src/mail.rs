@@ -167,6 +167,11 @@ mod tests {
             ("Content-Type: text/plain; charset=iso-8859-1", &b"\n\xe9"[..], "\u{e9}"),
             ("Content-Type: text/plain; charset=utf-8", "\n\u{e9}".as_bytes(), "\u{e9}"),
             ("Content-Type: text/plain; charset=x-unknown", b"\n\xe9", "\u{e9}"),
+            (
+                "Content-Type: text/plain",
+                "\n\u{e9} \u{e9}".as_bytes().split_last().unwrap().1,
+                "\u{e9} \u{fffd}",
+            ),
             ("Content-Transfer-Encoding: base64", b"\nU3RhdH\r\nVzOg==\n", "Status:"),
             ("Content-Transfer-Encoding: quoted-printable", b"\na=3Db=\r\nc\n", "a=bc\r\n"),
             ("Content-Type: text/plain; charset=\"koi8-r\"", b"\n\xc1", "\u{430}"),

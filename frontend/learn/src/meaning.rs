@@ -99,19 +99,24 @@ fn failure(report: &RecipientReport, sender: Sender<'_>) -> Meaning {
     if report.status.is_some_and(|status| status.class == 4 && status.subject == 4) {
         return Meaning::Failed(Cause::Temporary);
     }
-    let is_open = matches!(found.class, Class::Unclear | Class::DomainDead | Class::Relay)
-        || !said.has_code
-        || words.contains(EXCHANGE_NO_DOMAIN);
-    let is_domain_dead = !said.has_code && found.class == Class::DomainDead && found.permanent;
+    let is_clear_of_others = matches!(found.class, Class::Unclear | Class::DomainDead | Class::Relay);
+    let is_open = is_clear_of_others || !said.has_code || words.contains(EXCHANGE_NO_DOMAIN);
+    let is_of_status = STATUS_RULES.contains(&found.rule);
+    let is_domain_dead =
+        !said.has_code && !is_of_status && found.class == Class::DomainDead && found.permanent;
     // A host that is named as the server may also be the one that the sending server did not find.
     let is_own =
         report.remote.is_empty() || (said.states(Bounce::DomainDead, &found) && said.names_domain(report));
-    let says_no_domain = is_open && is_own && (is_domain_dead || says_no_domain(words));
+    let says_no_domain = is_open
+        && is_own
+        && (is_domain_dead || says_no_domain(words, is_clear_of_others && found.rule != RELAY_RULE));
     let dead = says_no_domain.then_some(Bounce::DomainDead);
     let Some(bounce) = dead.or(bounce(&found)) else { return Meaning::Failed(cause(Cause::Unclear)) };
     let Some(status) = report.status.or(said.status) else { return Meaning::Failed(Cause::Contradiction) };
-    // A server that gives up after days reports the last reply with a status of its own.
-    if status.class == 4 {
+    // A server that gives up after days reports the last reply with a status of its own, or without one.
+    let lower = words.to_ascii_lowercase();
+    let is_for_now = !said.has_code && ["tempor", "try again"].iter().any(|mark| lower.contains(mark));
+    if status.class == 4 || is_for_now {
         return Meaning::Failed(Cause::Temporary);
     }
     // The status says that the mailbox is disabled. Without a code, words that say something else may be a bad translation of it.
@@ -130,7 +135,7 @@ fn failure(report: &RecipientReport, sender: Sender<'_>) -> Meaning {
         .into_iter()
         .flatten()
         .any(|status| agreement(status, bounce, &found) == Agreement::Agrees);
-    if !says_no_domain && (said.status.is_none() || !said.has_words) && STATUS_RULES.contains(&found.rule) {
+    if !says_no_domain && (said.status.is_none() || !said.has_words) && is_of_status {
         Meaning::Failed(Cause::NoWords)
     } else if report.is_ambiguous || !agrees {
         Meaning::Failed(Cause::Contradiction)
@@ -159,6 +164,8 @@ const EXCHANGE_NO_DOMAIN: &str = "DomainNonexistent";
 const GMX_REPLY: &str = "after RCPT command:\nhost: ";
 /// The rule of Microsoft's refusal at the edge.
 const EDGE_RULE: &str = "edge-blocking-5.4.1";
+/// The rule of a server that does not relay.
+const RELAY_RULE: &str = "relay";
 /// The rule of words about existence with a doubt.
 const DOUBT_RULE: &str = "perhaps-unknown-5.1.1";
 /// The rule of a refusal of the message.
@@ -184,8 +191,10 @@ impl Said {
         let of_gmx = words.split_once(GMX_REPLY).and_then(|(_, rest)| rest.split_once('\n'));
         let quoted = of_gmx.map_or_else(|| quoted(words), |(_, reply)| reply.trim_start());
         let code = reply_code(quoted);
-        let has_code = code.is_some() || of_gmx.is_some();
+        let has_code = code.is_some() || of_gmx.is_some_and(|_| !quoted.contains("tempor"));
         let text = code.map_or(quoted, |_| quoted[3..].trim_start_matches([' ', '-', ':']));
+        // The words of Postfix about the reply.
+        let text = text.split("(in reply").next().unwrap_or_default();
         let code = code.unwrap_or(match status.map_or(0, |status| status.class) {
             class @ (2 | 4) => u16::from(class) * 100 + 50,
             _ => 550,
@@ -337,40 +346,52 @@ fn cause(found: &Classification, default: Cause) -> Cause {
     }
 }
 
-/// Whether a sending server says that the domain does not exist or takes no mail. It has not found any server to ask.
-pub(crate) fn says_no_domain(words: &str) -> bool {
+/// Whether a sending server says that the domain does not exist or takes no mail. It has not found any server to ask. If the words are
+/// not `clear` of other causes, only the sentences of resolvers and of known servers count.
+pub(crate) fn says_no_domain(words: &str, clear: bool) -> bool {
     let words = words.to_ascii_lowercase();
     // Once without the names of domains.
-    let nameless = words.split_whitespace().filter(|word| !word.trim_end_matches('.').contains('.'));
+    let nameless = words.split_whitespace().filter(|word| !word.trim_end_matches(['.', ':']).contains('.'));
     let nameless = nameless.collect::<Vec<_>>().join(" ");
     let marks = [
         "nxdomain",
         "nonexistentdomain",
         "domainnonexistent",
+        "enotfound",
         "null mx",
         "nullmx",
         "no such domain",
-        "unknown domain",
-        "unknown mail domain",
-        "domain name not found",
-        "domain accepts no mail",
-        "domain does not accept mail",
+        "dns error: domain name not found",
         "illegal host/domain name",
         "couldn't find any host named",
         "couldn't find a mail exchanger",
-        "host unknown",
-        "unknown host",
         "host name is unknown",
         "lookup failure: host not found",
+        "host address lookups failed permanently",
+        "unable to look up host name or service not known",
+        "record not found for mx",
+        "no mail servers appear to exist",
         "no dns entries for the hostname",
         "nowhere to deliver mail to for domain",
         "record indicated no smtp service",
         "mx records point to non-existent hosts",
     ];
+    let ends = [
+        "unknown domain",
+        "unknown domain name",
+        "unknown mail domain",
+        "domain accepts no mail",
+        "domain does not accept mail",
+        "host unknown",
+        "unknown host",
+        "no such host",
+    ];
+    let end = nameless.trim_end_matches(['.', ':', ')', ' ']);
+    let is_said = marks.iter().any(|mark| words.contains(mark) || nameless.contains(mark))
+        || (clear && ends.iter().any(|one| end.ends_with(one)));
     // About our name, or for now.
     let others = ["sender", "mail from", "helo", "tempor", "try again"];
-    marks.iter().any(|mark| words.contains(mark) || nameless.contains(mark))
-        && !others.iter().any(|other| nameless.contains(other))
+    is_said && !others.iter().any(|other| nameless.contains(other))
 }
 
 /// Whether a provider says that it did not send, because of its list of earlier bounces. The age of that bounce is not known.
@@ -403,7 +424,12 @@ mod tests {
 
     #[test]
     fn the_rules_that_are_named_here_exist() {
-        let named = STATUS_RULES.iter().chain(&SENTENCE_RULES).chain(&[EDGE_RULE, DOUBT_RULE, MESSAGE_RULE]);
+        let named = STATUS_RULES.iter().chain(&SENTENCE_RULES).chain(&[
+            EDGE_RULE,
+            RELAY_RULE,
+            DOUBT_RULE,
+            MESSAGE_RULE,
+        ]);
         for name in named {
             assert!(rules().any(|(rule, ..)| rule == *name), "{name}");
         }

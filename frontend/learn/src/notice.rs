@@ -140,7 +140,7 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
         let found = |is_it: &dyn Fn(&&str) -> bool| text.split("\n\n").find(is_it);
         let said = found(&|paragraph| has_reply(paragraph))
             .or_else(|| found(&|paragraph| status(quoted(paragraph)).is_some()))
-            .or_else(|| beside(&text, address).filter(|words| says_no_domain(words)));
+            .or_else(|| beside(&text, address).filter(|words| says_no_domain(words, true)));
         *words = said.unwrap_or_default().to_owned();
         words.truncate(words.floor_char_boundary(WORDS_BYTES_MAX));
     }
@@ -261,6 +261,8 @@ pub(crate) fn sections(text: &str, known: &[Address]) -> Vec<(Address, String)> 
                 found.push((address, indent, vec![rest]));
                 is_open = true;
             }
+            // A recipient that is not known: the report is cut off.
+            (None, Some(last)) if indent <= last.1 && any_recipient(line, next).is_some() => is_open = false,
             (None, Some(last)) => last.2.push(line),
             (None, None) => {}
         }
@@ -391,6 +393,7 @@ mod tests {
             "Failed to deliver to 'joe@example.com'\nLOCAL module reports:\n no",
             Some("LOCAL module reports:\n no"),
         );
+        check("  joe@example.com\n    a\n  bob@example.com\n    b", Some("a"));
         check("joe@example.com.au: 550 no", None);
         check("joe@example.com", Some(""));
         check("--- copy\nx\n---\njoe@example.com: 550 no", None);

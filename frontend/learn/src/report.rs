@@ -224,7 +224,7 @@ fn complete(report: &mut Report, text: &str, at: Option<u64>) {
         one.is_after_data = says_after_data(words)
             || transcript.as_ref().is_some_and(|text| !refuses_at_rcpt(text, one.recipient.as_ref()));
         if one.action == Some(Action::Failed) && one.diagnostic.is_none() {
-            let comment = Some(&*one.comment).filter(|comment| says_no_domain(comment));
+            let comment = Some(&*one.comment).filter(|comment| says_no_domain(comment, true));
             one.diagnostic = comment.or(Some(words).filter(|words| !words.is_empty())).map(str::to_owned);
         }
     }

@@ -150,7 +150,25 @@ fn a_status_alone_or_words_alone_are_not_definite() {
         (&[("Diagnostic-Code", "X-Postfix; unknown user: \"joe\"")], not_found),
         (&[("Diagnostic-Code", "X-Unix; 67")], failed(Cause::NoWords)),
         (&[("Diagnostic-Code", "smtp; 550")], failed(Cause::NoWords)),
+        (&[("Diagnostic-Code", "smtp; 550 5.1.1 (in reply to RCPT TO command)")], failed(Cause::NoWords)),
         (&[("Diagnostic-Code", "smtp; 550 xyzzy")], failed(Cause::Unclear)),
+        (&[("Status", "5.1.2"), ("Diagnostic-Code", "x; Over quota")], failed(Cause::NoWords)),
+        (&[("Status", "5.1.2"), ("Diagnostic-Code", "x; 2.1.5 Ok")], failed(Cause::NoWords)),
+        (
+            &[("Status", "5.0.0"), ("Diagnostic-Code", "x; rejected: reverse DNS failed, host unknown")],
+            failed(Cause::Policy),
+        ),
+        (
+            &[("Status", "5.1.2"), ("Diagnostic-Code", "x; Relaying denied: unknown domain")],
+            failed(Cause::Policy),
+        ),
+        (
+            &[
+                ("Status", "5.4.4"),
+                ("Diagnostic-Code", "x; Host or domain name not found. Host not found, try again"),
+            ],
+            failed(Cause::Temporary),
+        ),
         (&[("Diagnostic-Code", "smtp; 550 5.1.1")], failed(Cause::NoWords)),
         (&[("Diagnostic-Code", "smtp; 550 5.1.1 <joe@example.com>")], failed(Cause::NoWords)),
         (&[("Status", "5.1.2"), ("Diagnostic-Code", "smtp; DNS Error: NXDOMAIN")], dead),
