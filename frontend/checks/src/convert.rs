@@ -9,6 +9,7 @@ use crate::evidence;
 use engine::Finding;
 use engine::proto::verdict::Reason as Found;
 use lists::words;
+use std::sync::Arc;
 use store;
 use store::credits::calendar::Iso8601;
 
@@ -63,7 +64,7 @@ pub fn found_addresses(found: &store::FoundAddresses) -> api::FoundAddresses {
 /// The part of a finding that the store keeps. `now`: the time of the verdict.
 pub fn verdict(finding: &Finding, now: store::UnixMs) -> store::Verdict {
     let cause = if finding.reason == Found::Unverifiable { words::cause(finding.rule) } else { None };
-    let basis = Some(Box::new(evidence::of_finding(finding, now)));
+    let basis = Some(Arc::new(evidence::of_finding(finding, now)));
     store::Verdict { reason: reason(finding.reason), cause, evidence: finding.evidence, basis }
 }
 

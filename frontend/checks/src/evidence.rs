@@ -12,7 +12,7 @@ use store::{Basis, BasisReply, UnixMs};
 pub fn shown(basis: &Basis) -> Evidence {
     let reply = basis.reply;
     Evidence {
-        rule: basis.rule.clone(),
+        rule: basis.rule.to_string(),
         scope: reply.map(|reply| reply.scope.as_str()),
         host: basis.host.clone(),
         reply_code: reply.map(|reply| reply.code),
@@ -28,7 +28,7 @@ pub fn of_finding(finding: &Finding, now: UnixMs) -> Basis {
     // The store's clock is the one of all times in answers.
     let ago = reply.map_or(0, |reply| UnixMs::try_from(reply.at.elapsed().as_millis()).unwrap_or(0));
     Basis {
-        rule: finding.rule.to_owned(),
+        rule: finding.rule.into(),
         host: observed.map(|observed| observed.host.to_string()),
         reply: reply.map(|reply| BasisReply { scope: reply.scope, code: reply.code, status: reply.status }),
         observed_at: now.saturating_sub(ago),
@@ -37,7 +37,7 @@ pub fn of_finding(finding: &Finding, now: UnixMs) -> Basis {
 
 /// The basis of an event of the operator's own mail.
 pub fn of_event(applied: &Applied) -> Basis {
-    let (rule, observed_at) = (applied.rule.to_owned(), applied.at.saturating_mul(1000));
+    let (rule, observed_at) = (applied.rule.into(), applied.at.saturating_mul(1000));
     Basis { rule, host: None, reply: None, observed_at }
 }
 

@@ -22,6 +22,7 @@ use engine::proto::limits::SINGLE_PATIENCE;
 use engine::{Finding, Outage, Priority};
 use shared::Joined;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use store::clock;
 use store::id::random_bits;
@@ -49,7 +50,7 @@ pub struct Checked {
     /// credit.
     pub repeats_until: Option<UnixMs>,
     /// What the verdict is based on; `None` if an earlier version stored it.
-    pub basis: Option<Box<Basis>>,
+    pub basis: Option<Arc<Basis>>,
 }
 
 /// The account that pays for a check, and the basis of its right.
@@ -82,7 +83,7 @@ pub async fn check(checks: &Rc<Checks>, payer: Payer, address: Address) -> Resul
     let checked = check_by_servers(checks, payer, address.clone()).await?;
     Ok(match learned.apply(&address, checked.reason, &checks.engine.lists()) {
         Some(applied) => {
-            let basis = Some(Box::new(evidence::of_event(&applied)));
+            let basis = Some(Arc::new(evidence::of_event(&applied)));
             Checked { reason: applied.reason, basis, ..checked }
         }
         None => checked,

@@ -13,6 +13,7 @@ use engine::proto::limits::DOMAIN_BYTES_MAX;
 use engine::proto::smtp::status::EnhancedCode;
 use engine::proto::verdict::Scope;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use store::{AccountId, Basis, BasisReply, StoreError};
 use store::{AddressHash, Known, ResultRecord, StoredResult, UnixMs, Verdict, is_shared, retention};
 use store::{REPEAT_MS, RETENTION_SHORT_MS};
@@ -79,7 +80,7 @@ struct Evidence {
 }
 
 /// The basis, and zeros. They are there without a basis, too.
-struct Padded(Option<Basis>);
+struct Padded(Option<Arc<Basis>>);
 
 row!("results", Content { code; more });
 fields!(Evidence { is_some, hash; basis });
@@ -109,7 +110,7 @@ pub(crate) fn fits(basis: &Basis) -> bool {
 
 /// The sealed content of a verdict, with its basis or, for a database of an older format, without.
 pub(crate) fn plain(verdict: &Verdict, has_basis: bool) -> Vec<u8> {
-    let basis = has_basis.then(|| Padded(verdict.basis.as_deref().cloned()));
+    let basis = has_basis.then(|| Padded(verdict.basis.clone()));
     let hash = verdict.evidence.unwrap_or(0).to_be_bytes();
     let more = Some(Evidence { is_some: verdict.evidence.is_some(), hash, basis });
     Content { code: reason::verdict_code(verdict), more }.encode()
@@ -122,7 +123,7 @@ pub(crate) fn read_plain(plain: &[u8]) -> Option<Verdict> {
     let Some(Evidence { is_some, hash, basis }) = more else {
         return Some(Verdict { cause, ..reason.into() });
     };
-    let basis = basis.and_then(|Padded(basis)| basis).map(Box::new);
+    let basis = basis.and_then(|Padded(basis)| basis);
     Some(Verdict { reason, cause, evidence: is_some.then_some(u64::from_be_bytes(hash)), basis })
 }
 
@@ -193,7 +194,7 @@ impl Results<'_> {
         let newest = opened.find(|(verdict, _)| is_shared(verdict.reason));
         let Some((mut verdict, row)) = newest else { return Ok(None) };
         // The time of another account's check is not told.
-        verdict.basis.iter_mut().for_each(|basis| basis.observed_at = now);
+        verdict.basis.iter_mut().for_each(|basis| Arc::make_mut(basis).observed_at = now);
         self.stands(Some(verdict), row, row.verdict_at)
     }
 
@@ -288,7 +289,7 @@ mod tests {
     fn the_length_of_a_content_tells_only_that_a_host_is_long() {
         let basis = |rule: &str, host: usize| {
             let host = (host > 0).then(|| "h".repeat(host));
-            Basis { rule: rule.into(), host, reply: None, observed_at: 1_801_386_000_000 }
+            Basis { rule: rule.to_owned().into(), host, reply: None, observed_at: 1_801_386_000_000 }
         };
         for (basis, length) in [
             (None, 64),
@@ -297,7 +298,7 @@ mod tests {
             (Some(basis("unknown", 60)), 96),
             (Some(basis(&"r".repeat(RULE_BYTES_MAX), DOMAIN_BYTES_MAX)), 352),
         ] {
-            let verdict = Verdict { evidence: Some(7), basis: basis.map(Box::new), ..MailboxNotFound.into() };
+            let verdict = Verdict { evidence: Some(7), basis: basis.map(Arc::new), ..MailboxNotFound.into() };
             let written = plain(&verdict, true);
             assert_eq!((written.len(), read_plain(&written)), (length, Some(verdict.clone())));
             let before = Verdict { basis: None, ..verdict };

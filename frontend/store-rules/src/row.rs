@@ -2,6 +2,8 @@
 //! and its UTF-8, fixed arrays without a length. It is compact, because the ledger is most of the file. It is explicit,
 //! because the format must not depend on a version of the code.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use store::id::Uuid7;
 use store::webhooks::WebhookSecret;
 use store::{AccountId, AddressHash, BatchId, ConnectionId, EntryId, KeyId, ListId, MessageId, StoreError};
@@ -271,6 +273,27 @@ impl Codec for String {
 
     fn read(input: &mut In<'_>) -> Option<String> {
         String::from_utf8(Vec::read(input)?).ok()
+    }
+}
+
+impl Codec for Cow<'static, str> {
+    fn write(&self, out: &mut Out) {
+        out.number(self.len() as u64);
+        out.bytes(self.as_bytes());
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Cow<'static, str>> {
+        String::read(input).map(Cow::Owned)
+    }
+}
+
+impl<T: Codec> Codec for Arc<T> {
+    fn write(&self, out: &mut Out) {
+        (**self).write(out);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Arc<T>> {
+        T::read(input).map(Arc::new)
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) struct AnsweredRows {
     columns: &'static [ResultColumn],
     verdicts: Option<Verdicts>,
     /// The basis of the verdict in the present row, if it is wanted and kept.
-    basis: Option<Box<Basis>>,
+    basis: Option<Arc<Basis>>,
     /// Rows and addresses so far.
     passed: (u64, u64),
 }

@@ -9,7 +9,7 @@ use calamine::{Data, Reader as _, Xlsx};
 use lists::{Class, ReadOptions, Source};
 use std::cell::RefCell;
 use std::io::{Cursor, Read};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use store::{
     AccountId, Authority, Basis, ListRoom, NewAccount, NewPart, PartPut, PlanTable, RowAnswer, RowOutcome,
     Verdict,
@@ -320,8 +320,8 @@ fn a_list_of_an_earlier_version_is_checked_row_by_row() {
     assert_eq!(text(&store, &list, &[]).lines().count(), 3);
 }
 
-fn basis(rule: String) -> Option<Box<Basis>> {
-    Some(Box::new(Basis { rule, host: None, reply: None, observed_at: 7_000 }))
+fn basis(rule: String) -> Option<Arc<Basis>> {
+    Some(Arc::new(Basis { rule: rule.into(), host: None, reply: None, observed_at: 7_000 }))
 }
 
 /// Uploads a list, starts it, and answers each address with `mailbox_exists`.

@@ -2,6 +2,7 @@
 
 use crate::world::{DAY, START, World, basis};
 use api::Reason::{self, CatchAll, InboxFull, MailboxExists, Unverifiable};
+use std::sync::Arc;
 use store::*;
 
 const ADDRESS: &str = "joe@example.com";
@@ -28,25 +29,25 @@ fn hashes_last_and_belong_to_one_store() {
 
 #[test]
 fn a_basis_is_kept_and_told_to_others_without_its_time() {
-    let full = *basis().unwrap();
+    let full = Arc::unwrap_or_clone(basis().unwrap());
     let of_dns = Basis { host: None, reply: None, ..full.clone() };
     let code = Some(BasisReply { status: None, ..full.reply.unwrap() });
-    let long = Basis { rule: "r".repeat(64), host: Some("h".repeat(253)), ..full.clone() };
+    let long = Basis { rule: "r".repeat(64).into(), host: Some("h".repeat(253)), ..full.clone() };
     for (basis, kept) in [
         (of_dns, true),
         (Basis { reply: None, ..full.clone() }, true),
         (Basis { reply: code, ..full.clone() }, true),
         (Basis { host: Some("h".repeat(254)), ..full.clone() }, false),
-        (Basis { rule: "r".repeat(65), ..full.clone() }, false),
+        (Basis { rule: "r".repeat(65).into(), ..full.clone() }, false),
         (full, true),
         (long, true),
     ] {
         let (mut world, a) = World::with_account("scale");
         let b = world.account("b", "scale");
-        world.verify(a, ADDRESS, Verdict { basis: Some(Box::new(basis.clone())), ..MailboxExists.into() });
+        world.verify(a, ADDRESS, Verdict { basis: Some(Arc::new(basis.clone())), ..MailboxExists.into() });
         world.reopen();
         world.now += DAY / 2;
-        let told = |at| kept.then(|| Box::new(Basis { observed_at: at, ..basis.clone() }));
+        let told = |at| kept.then(|| Arc::new(Basis { observed_at: at, ..basis.clone() }));
         let verdict = |known| match known {
             Known::Own(result) | Known::Shared(result) => result.verdict,
             Known::Nothing => panic!("it is stored"),

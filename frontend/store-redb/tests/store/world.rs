@@ -167,11 +167,11 @@ impl Deref for World {
 }
 
 /// A basis with all its parts.
-pub fn basis() -> Option<Box<Basis>> {
+pub fn basis() -> Option<Arc<Basis>> {
     let status = Some(EnhancedCode::new(5, 1, 1));
     let reply = Some(BasisReply { scope: Scope::Recipient, code: 550, status });
     let host = Some("mx1.example.com".into());
-    Some(Box::new(Basis { rule: "unknown".into(), host, reply, observed_at: START - 7 }))
+    Some(Arc::new(Basis { rule: "unknown".into(), host, reply, observed_at: START - 7 }))
 }
 
 impl World {

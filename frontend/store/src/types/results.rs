@@ -7,7 +7,9 @@ use crate::{ConnectionId, UnixMs};
 use api::{Reason, UnverifiableCause};
 use engine::proto::smtp::status::EnhancedCode;
 use engine::proto::verdict::Scope;
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 /// How long an account's own check answers its repeats, in milliseconds.
 pub const REPEAT_MS: UnixMs = 24 * 60 * 60 * 1000;
@@ -76,7 +78,7 @@ pub enum Begun {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Basis {
     /// The name of the rule that decided.
-    pub rule: String,
+    pub rule: Cow<'static, str>,
     /// The name of the mail host, if the verdict rests on one.
     pub host: Option<String>,
     /// The reply that decided, if there was one.
@@ -108,7 +110,7 @@ pub struct Verdict {
     /// evidence. A verdict is not used again after its evidence is withdrawn.
     pub evidence: Option<u64>,
     /// The rule, host and reply; `None` if the database has none of this verdict, as in rows of earlier versions.
-    pub basis: Option<Box<Basis>>,
+    pub basis: Option<Arc<Basis>>,
 }
 
 /// A verdict without a cause, and without evidence about a host's behaviour.

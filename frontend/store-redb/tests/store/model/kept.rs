@@ -44,7 +44,7 @@ enum Answer {
 
 /// A verdict as another account gets it at this time.
 fn dated(mut verdict: Verdict, now: UnixMs) -> Verdict {
-    verdict.basis.iter_mut().for_each(|basis| basis.observed_at = now);
+    verdict.basis.iter_mut().for_each(|basis| std::sync::Arc::make_mut(basis).observed_at = now);
     verdict
 }
 
