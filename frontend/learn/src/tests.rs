@@ -162,13 +162,7 @@ fn a_status_alone_or_words_alone_are_not_definite() {
             &[("Status", "5.1.2"), ("Diagnostic-Code", "x; Relaying denied: unknown domain")],
             failed(Cause::Policy),
         ),
-        (
-            &[
-                ("Status", "5.4.4"),
-                ("Diagnostic-Code", "x; Host or domain name not found. Host not found, try again"),
-            ],
-            failed(Cause::Temporary),
-        ),
+        (&[("Diagnostic-Code", "x; unknown user, a temporary error")], failed(Cause::Temporary)),
         (&[("Diagnostic-Code", "smtp; 550 5.1.1")], failed(Cause::NoWords)),
         (&[("Diagnostic-Code", "smtp; 550 5.1.1 <joe@example.com>")], failed(Cause::NoWords)),
         (&[("Status", "5.1.2"), ("Diagnostic-Code", "smtp; DNS Error: NXDOMAIN")], dead),
