@@ -373,14 +373,14 @@ fn is_owner(words: &Words, at: usize) -> bool {
     words.word(at) == MAILBOX && ["domain", "server", "database", "system", "disk"].contains(&owned)
 }
 
-/// Whether the text has an "or". The Dutch "or" is "of", as in "unknown of full".
+/// Whether the text has an "or" or a slash. The Dutch "or" is "of", as in "unknown of full".
 fn is_alternative(words: &Words) -> bool {
     let is_state =
         |word| ["unknown", "invalid", "exist", "found", "disabled", "suspended", "full"].contains(&word);
     let is_or = |at: usize| {
         words.word(at) == "or" || at > 0 && words.word(at) == "of" && is_state(words.word(at - 1))
     };
-    (0..words.len()).any(is_or)
+    words.slashed || (0..words.len()).any(is_or)
 }
 
 /// The results for a text so far, and the beginning of the current phrase.

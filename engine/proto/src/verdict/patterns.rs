@@ -376,7 +376,9 @@ pub(super) const RULES: &[Rule] = &[
         .status(&[(1, 2, 2), (4, 4, 4)])
         .says(&[SomeDomain, SomeHost])
         .unless(&[SenderWord, Conduct, Uncertain, Foreign]),
-    Rule::new("not-served", Relay, Host, "S W").says(&[NotServed, SomeDomain]).unless(&[SenderWord, Conduct]),
+    Rule::new("not-served", Relay, Host, "S W")
+        .says(&[NotServed, SomeDomain])
+        .unless(&[SenderWord, Conduct, NoMailbox]),
     // Content, conduct, and texts that leave open what the cause is.
     Rule::new("conduct", Policy, Us, "S F Z W").at(At::Any).says(&[Conduct]),
     Rule::new("sender-word", Policy, Sender, "W").at(At::Any).code(Permanent).says(&[SenderWord]).unless(&[

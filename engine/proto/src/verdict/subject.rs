@@ -183,7 +183,9 @@ fn is_near(words: &Words, predicate: &Predicate, subject: Subject) -> bool {
 fn is_of_recipient(words: &Words, predicate: &Predicate) -> bool {
     let (start, end) = (predicate.start as u32, predicate.end);
     let echoed = words.marks.iter().any(|mark| mark.at == start && mark.echo == Echo::Recipient);
-    let ends = words.breaks.contains(&(end as u32)) || matches!(words.word(end), "" | APART);
+    let ends = words.breaks.contains(&(end as u32))
+        || matches!(words.word(end), "" | APART | "here")
+        || [words.word(end), words.word(end + 1)] == ["to", "us"];
     start == 0 && echoed && ends && !words.breaks.contains(&start)
 }
 

@@ -37,6 +37,8 @@ pub(super) struct Words {
     pub(super) marks: Vec<Mark>,
     /// The index of each word after a comma or a colon.
     pub(super) breaks: Vec<u32>,
+    /// Whether a slash stands in the text, as in "unknown/disabled".
+    pub(super) slashed: bool,
 }
 
 /// A word whose canonical form says too little before the next word.
@@ -131,6 +133,7 @@ impl Words {
         if let Some(echo) = Echo::of_char(mark) {
             return self.mark(echo);
         }
+        self.slashed |= mark == '/';
         // An opening bracket separates, as the end of a sentence does. A closing bracket cancels a separation that no word has
         // followed, because brackets with only an echo inside separate nothing.
         self.apart = match mark {
@@ -193,7 +196,7 @@ impl Words {
             }
             let end = rest.find(is_unspaced).unwrap_or(rest.len());
             // A few words differ only in their accents, so the word is looked up with its accents first.
-            match meaning(&rest[..end]) {
+            match VOCABULARY.get(&rest[..end]) {
                 Some(meaning) => meaning.split_ascii_whitespace().for_each(|word| self.push_canonical(word)),
                 None => self.push(&without_accents(&rest[..end])),
             }
@@ -293,6 +296,9 @@ impl Words {
             ("block", "list" | "lists" | "listed") => "blocklist",
             ("grey" | "gray", "list" | "lists" | "listed" | "listing") | ("list", "grey") => "greylist",
             ("over", "quota") => "overquota",
+            // The Korean "수 없습니다" is "cannot"; alone, its second word is "there is no".
+            ("capable", "not") => "incapable",
+            ("incapable", "exist") => return,
             ("doesn" | "isn" | "couldn" | "don" | "didn" | "wasn" | "hasn" | "can", "t") => "not",
             // The address of a network or of a sender is not the mailbox that mailprobe asked about.
             (before, MAILBOX) if is_of_another(before) => return,
