@@ -28,7 +28,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What all sessions of a shard from the same source share.
 pub(crate) struct SessionConfig {
@@ -115,8 +115,13 @@ impl<R: Runtime> Session<R> {
     /// Whether the connection is open, and the server has sent nothing since its last reply. If not, the session must end:
     /// unexpected bytes would count as the reply to the next command, and every later reply would count for the wrong command.
     pub(crate) async fn is_quiet(&mut self) -> bool {
+        self.is_quiet_for(SESSION_QUIET).await
+    }
+
+    /// The same, for this time.
+    pub(crate) async fn is_quiet_for(&mut self, time: Duration) -> bool {
         let buffer = Vec::with_capacity(SESSION_READ_BYTES);
-        match self.transport.read(buffer, R::now() + SESSION_QUIET).await {
+        match self.transport.read(buffer, R::now() + time).await {
             (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => true,
             (Ok(length), bytes) if length > 0 => {
                 self.on_bytes(&bytes);

@@ -255,17 +255,12 @@ impl SitePace {
 
     /// Whether sessions with the site have a low limit of refusals, by the profile or by the behaviour of the site.
     pub fn bounds_errors(&self) -> bool {
-        self.has_shown_errors_allowed() || self.errors.most <= PACE_ERRORS_INITIAL
+        self.errors.limit < self.errors.most || self.errors.most <= PACE_ERRORS_INITIAL
     }
 
     /// Number of refusals after which the site ends a session or slows down, as far as known, and at most what the profile allows.
     pub fn errors_allowed(&self) -> u32 {
         self.errors.limit
-    }
-
-    /// Whether the site has shown after how many refusals it ends a session or slows down.
-    pub fn has_shown_errors_allowed(&self) -> bool {
-        self.errors.limit < self.errors.most
     }
 
     /// How many more recipients a session may have, by the profile and as far as the site has said, and how many more refusals the

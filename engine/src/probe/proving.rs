@@ -17,7 +17,9 @@ use crate::site::{SessionNotes, UnclearControl};
 use crate::work::Work;
 use engine_proto::decision::ending::ends_at_recipient;
 use engine_proto::decision::recipient::ReplyEffect;
-use engine_proto::limits::{CHECKPOINT_ROUNDS_MAX, REFUSALS_CARRIED_MAX, TRANSACTION_RECIPIENTS_MAX};
+use engine_proto::limits::{
+    CHECKPOINT_ROUNDS_MAX, IN_STEP_AHEAD, REFUSALS_CARRIED_MAX, TRANSACTION_RECIPIENTS_MAX,
+};
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
@@ -33,6 +35,10 @@ pub(super) async fn prove<R: Runtime>(
     session: &mut Session<R>,
     state: &mut SessionState,
 ) -> NextStep {
+    if listen(place, session, state).await {
+        release(&place.at(R::now()), state, false);
+        return NextStep::Leave;
+    }
     for _ in 0..CHECKPOINT_ROUNDS_MAX {
         let context = &place.at(R::now());
         let known = context.proof_context(state);
@@ -74,7 +80,22 @@ pub(super) async fn show_in_step<R: Runtime>(
     if !place.state().has_lost_step() || state.tally.transactions > 0 || state.takes_one_transaction() {
         return None;
     }
-    ask(place, session, state, Vec::new()).await
+    let after = ask(place, session, state, Vec::new()).await?;
+    let leaves = after == NextStep::Open && listen(place, session, state).await;
+    Some(if leaves { NextStep::Leave } else { after })
+}
+
+/// If the host ends its sessions after a refusal, waits for surplus replies, unless it is known that none come so soon. Returns
+/// whether it has waited. Then the next session should ask about recipients, because the refusal has to come sooner than that.
+async fn listen<R: Runtime>(place: Place<'_>, session: &mut Session<R>, state: &SessionState) -> bool {
+    let ends = place.state().habits().ends_at_refusal && !state.notes.in_doubt;
+    if !ends || session.dialog.is_known_in_step(R::now()) {
+        return false;
+    }
+    if session.is_quiet_for(2 * IN_STEP_AHEAD).await {
+        place.state().on_quiet(session.dialog.in_step(R::now()));
+    }
+    true
 }
 
 /// If the site allows at most two refusals in a session, asks about the known mailbox of the host before the works, because after

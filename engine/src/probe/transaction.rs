@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::site::SessionNotes;
 use engine_proto::decision::recipient::ReplyEffect;
 use engine_proto::limits::{TARPIT_QUICK, TARPIT_QUICK_REPLIES_MIN, TARPIT_SLOW, TARPIT_SLOW_REPLIES_MIN};
-use engine_proto::pace::{SitePace, Tally};
+use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::{Closure, Event, Step};
 use engine_proto::smtp::reply::Reply;
 use std::time::{Duration, Instant};
@@ -115,8 +115,6 @@ pub(super) async fn run<R: Runtime>(
     state: &mut SessionState,
     mut recipients: impl Recipients,
 ) -> NextStep {
-    // A server that hangs up leaves further recipients without a reply, so a surplus one could take the place of theirs.
-    let is_provable = counted.count() == 1 && !state.notes.in_doubt;
     state.tally.transactions += 1;
     if !sometimes(Fault::Break(Invariant::TallyAnswers)) {
         state.tally.asked += counted.count() as u32;
@@ -235,10 +233,11 @@ pub(super) async fn run<R: Runtime>(
                 if !matches!(closure, Closure::Refused { .. }) {
                     counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 }
-                if is_provable && ends_as_known(&closure, &state.tally, &site.state().pace) {
-                    state.notes.in_doubt = false;
-                    place.state().on_in_step(session.dialog.in_step(context.now));
-                }
+                let at_ehlo = matches!(
+                    closure,
+                    Closure::Closed(Step::InStep) | Closure::Refused { step: Step::InStep, .. }
+                );
+                place.state().habits_mut().ends_at_refusal |= at_ehlo && state.tally.errors > 0;
                 // The reply about the known mailbox that the session asked about first does not count here. If no other reply came,
                 // the session counts as one without answers.
                 let answers = state.tally.answers.saturating_sub(state.known_asked_first.unwrap_or(0));
@@ -262,14 +261,6 @@ fn learns_habit<R: Runtime>(place: Place<'_>, session: &Session<R>, step: Step) 
     habits.no_rset |= step == Step::Rset;
     habits.one_at_a_time |= session.dialog.is_group_unanswered() && !habits.answers_groups;
     *habits != before
-}
-
-/// Whether the host ended the session in place of the last reply, to EHLO, after as many refusals as earlier sessions had. Then the
-/// last refusal is that of the last recipient, so the replies were in step.
-fn ends_as_known(closure: &Closure, tally: &Tally, pace: &SitePace) -> bool {
-    let at_last_step =
-        matches!(closure, Closure::Closed(Step::InStep) | Closure::Refused { step: Step::InStep, .. });
-    at_last_step && pace.has_shown_errors_allowed() && tally.errors == pace.errors_allowed()
 }
 
 impl ProbeContext<'_> {

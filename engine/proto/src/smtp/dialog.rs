@@ -186,10 +186,13 @@ fn is_done(code: u16) -> bool {
     code / 100 == 2 && !matches!(code, 220 | 221)
 }
 
-/// Whether a text may be about a command in a transaction.
-fn names_transaction(text: &str) -> bool {
+/// Whether a 503 with this text is the refusal of a second greeting: it has a word of such refusals, and none of a command in a
+/// transaction.
+fn refuses_greeting(text: &str) -> bool {
     let text = text.to_ascii_uppercase();
-    ["MAIL", "RCPT", "RECIPIENT", "SENDER"].iter().any(|word| text.contains(word))
+    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    has(&["HELO", "EHLO", "HELLO", "ALREADY", "DUPLICATE", "SEQUENCE"])
+        && !has(&["MAIL FROM", "RCPT", "RECIPIENT", "SENDER", "AUTH"])
 }
 
 /// The command with which the server took our greeting.
@@ -322,6 +325,11 @@ impl Dialog {
     /// What the session has shown about the host, if its replies were in step and it has got no surplus reply until now.
     pub fn in_step(&self, now: Instant) -> InStep {
         self.passed.shown(now)
+    }
+
+    /// Whether the host is known to be in step for some time from now on, as far as the session has got.
+    pub fn is_known_in_step(&self, now: Instant) -> bool {
+        !self.is_doubted(now + limits::IN_STEP_AHEAD)
     }
 
     /// Begins a transaction: MAIL, then RCPT for each recipient. The driver gets an [`Event::Answered`] for each recipient, or one
@@ -563,7 +571,7 @@ impl Dialog {
             }
             250 => !self.ambiguous && reply.text() == self.greeting.text(),
             // RCPT may get 503 too, and then in such words.
-            503 => !self.ambiguous && !names_transaction(reply.text()),
+            503 => !self.ambiguous && refuses_greeting(reply.text()),
             _ => false,
         }
     }

@@ -15,6 +15,9 @@ pub struct Habits {
     pub answers_groups: bool,
     /// EHLO takes the place of RSET, because the host did not answer RSET.
     pub no_rset: bool,
+    /// The host ended a session after a refusal, so nothing showed whether the refusal was in step. Before the next one, a session
+    /// listens for surplus replies.
+    pub ends_at_refusal: bool,
 }
 
 impl Habits {
@@ -31,6 +34,7 @@ impl Habits {
                 self.one_at_a_time,
                 "one command at a time, because the host answered only the first one of a group",
             ),
+            (self.ends_at_refusal, "listens before a refusal, because the host ends the session after it"),
             (self.no_rset, "EHLO in place of RSET, because the host did not answer RSET"),
         ];
         all.into_iter().filter(|(has, _)| *has).map(|(_, words)| words)

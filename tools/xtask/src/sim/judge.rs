@@ -3,7 +3,7 @@
 use super::ledger::{
     ACCEPTED, DISABLED, FULL, MARGIN, NOT_FOUND, RcptAnswer, ReplyLedger, UNCLEAR, Wrong, word,
 };
-use super::plan::{DnsTarget, FIRST_ADDRESS, Fate, PlannedHost, PlannedZone, WorldPlan};
+use super::plan::{DnsTarget, FIRST_ADDRESS, Fate, HOST_ADDRESSES, PlannedHost, PlannedZone, WorldPlan};
 use super::premises::Premise;
 use engine::Priority;
 use engine::config::Pace;
@@ -274,7 +274,7 @@ impl WorldPlan {
     /// The index of the host with this address.
     pub fn host_at(&self, address: SocketAddr) -> Option<u32> {
         let index = match address.ip() {
-            IpAddr::V4(address) => address.to_bits().checked_sub(FIRST_ADDRESS)?,
+            IpAddr::V4(address) => address.to_bits().checked_sub(FIRST_ADDRESS)? / HOST_ADDRESSES,
             IpAddr::V6(address) => {
                 (address.to_bits().checked_sub(PlannedHost::ipv6_of(0).to_bits())?).try_into().ok()?
             }

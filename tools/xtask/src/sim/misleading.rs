@@ -11,7 +11,6 @@ use engine::Priority;
 use engine::config::Pace;
 use engine_proto::pace::Ceiling;
 use fastrand::Rng;
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// The ways in which a host misleads.
@@ -146,7 +145,7 @@ impl WorldPlan {
         let id = self.hosts.len() as u32;
         let name = format!("mx{number}.{site}");
         self.by_name.insert(name.clone(), DnsTarget::Host(id));
-        let address = Ipv4Addr::from_bits(super::plan::FIRST_ADDRESS + id);
+        let address = PlannedHost::ipv4_of(id);
         self.hosts.push(PlannedHost { name, site: index, address, state: ConnectResult::Up, manners, ipv6 });
     }
 

@@ -222,8 +222,10 @@ pub struct Mailbox {
 
 /// Domains of a hoster: more than the default limit on sessions of a site.
 const HOSTED: u32 = 16;
-/// The address of the first host. Host n has the n-th address after it; all are public.
+/// The address of the first host. Those of all hosts are public.
 pub(super) const FIRST_ADDRESS: u32 = 0x2d00_0000;
+/// The addresses from one host to the next: eight hosts are in one network, as the pace counts them.
+pub(super) const HOST_ADDRESSES: u32 = 32;
 /// The IPv6 address of the first host; the host's number is added to it.
 const FIRST_IPV6: u128 = 0x2a0d_0000_0000_0000_0000_0000_0000_0000;
 /// The share of worlds that have misleading sites.
@@ -315,7 +317,7 @@ impl WorldPlan {
         self.hosts.push(PlannedHost {
             name,
             site: index,
-            address: Ipv4Addr::from_bits(FIRST_ADDRESS + id),
+            address: PlannedHost::ipv4_of(id),
             state,
             manners: if well { Manners::well(random) } else { Manners::odd(number, random) },
             ipv6: None,
@@ -390,6 +392,11 @@ impl WorldPlan {
 }
 
 impl PlannedHost {
+    /// The IPv4 address of the host with this index.
+    pub(super) fn ipv4_of(id: u32) -> Ipv4Addr {
+        Ipv4Addr::from_bits(FIRST_ADDRESS + id * HOST_ADDRESSES)
+    }
+
     /// The IPv6 address of the host with this number.
     pub fn ipv6_of(number: u32) -> Ipv6Addr {
         Ipv6Addr::from_bits(FIRST_IPV6 + u128::from(number))

@@ -150,9 +150,11 @@ impl Recipients {
         verdict.judge(plan, &mut self.ledger)
     }
 
-    /// Whether the client may answer that it has used up the budget of a site.
-    pub fn is_budget_cause(&mut self, site: u32, now: Duration) -> bool {
+    /// Whether the client may answer that it has used up the budget of a site. The answers of hosts with surplus replies were not
+    /// counted.
+    pub fn is_budget_cause(&mut self, plan: &WorldPlan, site: u32, now: Duration) -> bool {
         self.refusals[site as usize].is_cause(self.allowances[site as usize], now)
+            || plan.hosts.iter().any(|host| host.site == site && host.manners.surplus.is_some())
     }
 
     fn put_off(&mut self, fate: Fate, asked: &AskedRecipient<'_>) -> Fate {

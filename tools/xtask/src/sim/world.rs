@@ -512,7 +512,7 @@ impl engine::sim::World for World {
                 let Ticket { mailbox, priority, .. } = self.tickets[ticket as usize];
                 let domain = self.plan.mailboxes[mailbox as usize].domain;
                 let site = self.plan.domains[domain as usize].site;
-                if !self.recipients.is_budget_cause(site, now) {
+                if !self.recipients.is_budget_cause(&self.plan, site, now) {
                     self.breach(Invariant::Truth, Some(ticket), "over budget, without cause".into());
                 }
                 if self.plan.asks_again && priority != Priority::Single && now + after < PATIENCE {
