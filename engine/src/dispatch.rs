@@ -16,7 +16,6 @@ use crate::{Outage, Priority};
 use engine_proto::limits::REST_SHORT;
 use engine_proto::pace::Start;
 use engine_proto::verdict::Reason;
-use std::cell::Cell;
 use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
@@ -98,7 +97,8 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
             Next::Rest(until) => return dispatch_at::<R>(asking, group, until),
             Next::Nothing => return,
         };
-        if !asking.state().networks.has_room(route.address) {
+        let has_room = asking.state().networks.has_room(route.address);
+        if !has_room && !planted(Fault::Break(Invariant::NetworkRoom)) {
             if group.queue_for_session() {
                 asking.state().networks.queue(route.address, group);
             }
@@ -132,7 +132,7 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
         }
         site.state().pace.on_started();
         let task = CountedTask::<R>::begin(asking, group, route.address);
-        R::spawn(async move { probe::serve::<R>(&task.asking, &task.group, task.session, &task.host).await });
+        R::spawn(async move { probe::serve::<R>(&task.asking, &task.group, task.session, task.host).await });
     }
 }
 
@@ -214,8 +214,8 @@ struct CountedTask<R: Runtime> {
     asking: Rc<Asking>,
     group: Rc<Group>,
     session: usize,
-    /// The host for which the task counts in its network.
-    host: Cell<IpAddr>,
+    /// A host of the network for which the task counts.
+    host: IpAddr,
     runtime: PhantomData<R>,
 }
 
@@ -228,13 +228,13 @@ impl<R: Runtime> CountedTask<R> {
         holds(Invariant::SitePaused, || group.site.state().pace.pause(R::now()).is_none());
         let session = group.on_task_begun(R::now());
         let (asking, group) = (Rc::clone(asking), Rc::clone(group));
-        CountedTask { asking, group, session, host: host.into(), runtime: PhantomData }
+        CountedTask { asking, group, session, host, runtime: PhantomData }
     }
 }
 
 impl<R: Runtime> Drop for CountedTask<R> {
     fn drop(&mut self) {
-        let (asking, group, host) = (&self.asking, &self.group, self.host.get());
+        let (asking, group, host) = (&self.asking, &self.group, self.host);
         asking.state().networks.on_ended(host);
         asking.state().open -= usize::from(!sometimes(Fault::Break(Invariant::ShardSum)));
         group.on_task_ended(self.session, R::now());

@@ -29,6 +29,7 @@ macro_rules! invariants {
 invariants! {
     SiteOpen, "site-open", "A site has as many sessions open as its groups together.";
     ShardOpen, "shard-open", "A shard has no more sessions open than its share of the total.";
+    NetworkRoom, "network-room", "No session task begins while its network has as many sessions as it may have.";
     BusyOpen, "busy-open", "No more sessions of a group wait for answers than are open.";
     QueueDeadlines, "queue-deadlines", "The queue knows the deadline of every work in it.";
     QueueTurns, "queue-turns", "No class of works is passed over more often in a row than the limit.";

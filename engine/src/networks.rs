@@ -1,5 +1,6 @@
 //! The sessions of a shard by the network of their hosts: see [`engine_proto::pace::NetworkPace`]. No I/O.
 
+use crate::invariants::{Invariant, holds};
 use crate::seed::HashMap;
 use crate::site::Group;
 use engine_proto::pace::{NetworkPace, network_of};
@@ -37,24 +38,17 @@ impl Networks {
         self.of(host).has_room()
     }
 
-    /// Counts a session task for the host, until [`Networks::on_ended`].
+    /// Counts a session task for the network of the host, until [`Networks::on_ended`].
     pub(crate) fn on_begun(&mut self, host: IpAddr) {
-        self.of(host).open += 1;
+        let network = self.of(host);
+        holds(Invariant::NetworkRoom, || network.has_room());
+        network.open += 1;
     }
 
-    /// A session task that has counted for `before` is to open another session, with `host`. Returns whether it may. If so, it counts
-    /// for `host` from now on.
-    pub(crate) fn go_on(&mut self, before: IpAddr, host: IpAddr) -> bool {
-        if network_of(before) == network_of(host) {
-            let network = self.of(host);
-            return network.open <= network.pace.sessions() && network.waiting.is_empty();
-        }
-        let may = self.has_room(host);
-        if may {
-            self.on_ended(before);
-            self.on_begun(host);
-        }
-        may
+    /// Whether a session task that counts for the network of the host may open another session with it.
+    pub(crate) fn may_go_on(&mut self, host: IpAddr) -> bool {
+        let network = self.of(host);
+        network.open <= network.pace.sessions() && network.waiting.is_empty()
     }
 
     pub(crate) fn on_ended(&mut self, host: IpAddr) {

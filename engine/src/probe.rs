@@ -47,11 +47,10 @@ use context::Place;
 pub(crate) use endings::answer_pushed_back;
 use endings::{blame, session_refused, unreachable};
 use engine_proto::limits::SESSION_IDLE;
-use engine_proto::pace::REFUSALS_CISCO;
+use engine_proto::pace::{REFUSALS_CISCO, network_of};
 use engine_proto::smtp::dialog::Event;
 use engine_proto::verdict::evidence::Held;
 use room::{SessionRoom, room};
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -68,25 +67,18 @@ enum NextSession {
 }
 
 /// Runs the task: one session after the other for the same group. The task ends if no work waits, if no route can be used now, if
-/// the site or the network allows no further session now, or after [`NextSession::End`]. `session` is the number of the task in the
-/// group, and `host` the address for which it counts in its network.
-pub(crate) async fn serve<R: Runtime>(
-    asking: &Rc<Asking>,
-    group: &Rc<Group>,
-    session: usize,
-    host: &Cell<IpAddr>,
-) {
+/// the site or the network allows no further session now, or after [`NextSession::End`]. It also ends if the next route is in
+/// another network than `host`, because the task counts for this network; another task then begins. `session` is the number of the
+/// task in the group.
+pub(crate) async fn serve<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, session: usize, host: IpAddr) {
     let mut first = true;
     while group.waiting() > 0 {
         let Next::Route(index) = group.next(R::now()) else { break };
-        let address = group.routes[index].address;
-        let is_first = std::mem::take(&mut first);
-        let goes_on = !is_first || host.get() != address;
-        if goes_on && !asking.state().networks.go_on(host.get(), address) {
+        if network_of(group.routes[index].address) != network_of(host) {
             break;
         }
-        host.set(address);
-        if !is_first && !group.site.start_another(R::now()) {
+        let may_go_on = || asking.state().networks.may_go_on(host) && group.site.start_another(R::now());
+        if !std::mem::take(&mut first) && !may_go_on() {
             break;
         }
         let place = Place { asking, group, session, index };

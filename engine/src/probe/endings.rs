@@ -170,6 +170,7 @@ fn apply_end(context: &ProbeContext<'_>, effects: EndEffects<'_>, tally: &Tally)
             None => {}
         }
     }
+    context.state().habits_mut().ends_at_refusal |= effects.ends_at_refusal;
     apply(context, effects.host);
 }
 

@@ -70,14 +70,19 @@ pub(super) async fn prove<R: Runtime>(
     NextStep::Leave
 }
 
-/// If the session before this one ended early, so that nothing showed whether its replies were in step (each belongs to the command
-/// for which it counts), shows it before the first recipient: by MAIL, and EHLO again. `None` if this is not needed.
+/// If the session before this one ended early, or the host ends its sessions after a refusal, nothing may show later whether the
+/// replies are in step (each belongs to the command for which it counts). So the session shows it before the first recipient, by
+/// MAIL and EHLO again, and before further recipients it listens. `None` if this is not needed.
 pub(super) async fn show_in_step<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
     state: &mut SessionState,
 ) -> Option<NextStep> {
-    if !place.state().has_lost_step() || state.tally.transactions > 0 || state.takes_one_transaction() {
+    if state.tally.transactions > 0 {
+        return listen(place, session, state).await.then_some(NextStep::Leave);
+    }
+    let is_wanted = place.state().has_lost_step() || is_to_listen(place, session, state);
+    if !is_wanted || state.takes_one_transaction() {
         return None;
     }
     let after = ask(place, session, state, Vec::new()).await?;
@@ -85,11 +90,17 @@ pub(super) async fn show_in_step<R: Runtime>(
     Some(if leaves { NextStep::Leave } else { after })
 }
 
-/// If the host ends its sessions after a refusal, waits for surplus replies, unless it is known that none come so soon. Returns
-/// whether it has waited. Then the next session should ask about recipients, because the refusal has to come sooner than that.
+/// Whether the host ends its sessions after a refusal, and it is not known that no surplus replies come before that.
+fn is_to_listen<R: Runtime>(place: Place<'_>, session: &Session<R>, state: &SessionState) -> bool {
+    let known = place.state();
+    let is_known = || session.dialog.is_known_in_step(known.in_step(), R::now());
+    known.habits().ends_at_refusal && !state.notes.in_doubt && !is_known()
+}
+
+/// Waits for surplus replies, if this is needed. Returns whether it has waited. Then the next session should ask about recipients,
+/// because the refusal has to come sooner than that.
 async fn listen<R: Runtime>(place: Place<'_>, session: &mut Session<R>, state: &SessionState) -> bool {
-    let ends = place.state().habits().ends_at_refusal && !state.notes.in_doubt;
-    if !ends || session.dialog.is_known_in_step(R::now()) {
+    if !is_to_listen(place, session, state) {
         return false;
     }
     if session.is_quiet_for(2 * IN_STEP_AHEAD).await {

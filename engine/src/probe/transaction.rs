@@ -11,9 +11,7 @@ use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::SessionNotes;
 use engine_proto::decision::recipient::ReplyEffect;
-use engine_proto::limits::{
-    REFUSALS_CARRIED_MAX, TARPIT_QUICK, TARPIT_QUICK_REPLIES_MIN, TARPIT_SLOW, TARPIT_SLOW_REPLIES_MIN,
-};
+use engine_proto::limits::{TARPIT_QUICK, TARPIT_QUICK_REPLIES_MIN, TARPIT_SLOW, TARPIT_SLOW_REPLIES_MIN};
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::{Closure, Event, Step};
 use engine_proto::smtp::reply::Reply;
@@ -235,12 +233,6 @@ pub(super) async fn run<R: Runtime>(
                 if !matches!(closure, Closure::Refused { .. }) {
                     counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 }
-                let at_ehlo = matches!(
-                    closure,
-                    Closure::Closed(Step::InStep) | Closure::Refused { step: Step::InStep, .. }
-                );
-                let few = (1..=REFUSALS_CARRIED_MAX).contains(&state.tally.errors);
-                place.state().habits_mut().ends_at_refusal |= at_ehlo && few;
                 // The reply about the known mailbox that the session asked about first does not count here. If no other reply came,
                 // the session counts as one without answers.
                 let answers = state.tally.answers.saturating_sub(state.known_asked_first.unwrap_or(0));

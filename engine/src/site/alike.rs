@@ -79,9 +79,11 @@ impl RefusedAlike {
         self.domains.push(counted);
     }
 
-    /// How many further refusals may show a blanket refusal. At least 1.
+    /// How many further refusals may show a blanket refusal. At least 1. After [`BLANKET_CERTAIN_MIN`] refusals that show none of the
+    /// whole host, only one of a domain can follow.
     pub(super) fn missing(&self) -> usize {
-        let least = if self.certain { BLANKET_CERTAIN_MIN } else { BLANKET_ANY_MIN };
+        let is_short = self.certain && self.is_short();
+        let least = if is_short { BLANKET_CERTAIN_MIN } else { BLANKET_ANY_MIN };
         least.saturating_sub(self.times).max(1).into()
     }
 
@@ -181,6 +183,16 @@ mod tests {
         let many: Vec<String> = (0..100).map(|n| format!("d{n}.example")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(alike(false, true, &many).domains.len() <= BLANKET_DOMAINS_MAX);
+    }
+
+    #[test]
+    fn a_transaction_has_room_for_what_may_show_a_blanket_refusal() {
+        let one = |times| vec!["a.example"; times];
+        for (certain, times, missing) in
+            [(true, 1, 4), (true, 5, 15), (true, 19, 1), (true, 25, 1), (false, 3, 17)]
+        {
+            assert_eq!(alike(certain, true, &one(times)).missing(), missing, "{certain} {times}");
+        }
     }
 
     #[test]

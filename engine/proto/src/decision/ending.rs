@@ -1,6 +1,7 @@
 //! Decides the effects of the end of a session: on the pace of its site (the hosts of one operator), on its host, and on the
 //! recipients without an answer. A rule is the name of a cause. docs/verdicts.md lists the rules.
 
+use crate::limits::REFUSALS_CARRIED_MAX;
 use crate::pace::{End, Tally};
 use crate::smtp::dialog::{Closure, Step};
 use crate::smtp::reply::Reply;
@@ -16,6 +17,8 @@ pub struct EndEffects<'a> {
     pub host: EndEffect<'a>,
     /// Set if the first recipient without an answer may have caused the end: the rule for this recipient.
     pub suspect: Option<&'static str>,
+    /// Whether the host ended the session after one or two refusals, before anything could show that its replies were in step.
+    pub ends_at_refusal: bool,
 }
 
 /// The effect of the end of a session on the pace of its site.
@@ -110,7 +113,10 @@ pub fn on_session_end<'a>(
         None if tally.answers == 0 => EndEffect::HungUp(rule),
         None => EndEffect::Nothing,
     };
-    EndEffects { pace, host, suspect: (tally.answers == 0 || at_recipient).then_some(rule) }
+    let in_transaction = at_recipient
+        || matches!(closure, Closure::Closed(Step::InStep) | Closure::Refused { step: Step::InStep, .. });
+    let ends_at_refusal = hung_up && in_transaction && (1..=REFUSALS_CARRIED_MAX).contains(&tally.errors);
+    EndEffects { pace, host, suspect: (tally.answers == 0 || at_recipient).then_some(rule), ends_at_refusal }
 }
 
 /// The 421 that ended a session at MAIL, RCPT or RSET or between transactions, with its meaning. `None` unless the 421 says that we

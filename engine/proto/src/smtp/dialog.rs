@@ -327,9 +327,11 @@ impl Dialog {
         self.passed.shown(now)
     }
 
-    /// Whether the host is known to be in step for some time from now on, as far as the session has got.
-    pub fn is_known_in_step(&self, now: Instant) -> bool {
-        !self.is_doubted(now + limits::IN_STEP_AHEAD)
+    /// Whether the host is known to be in step for some time from now on, as far as the session has got. `proven` is what other
+    /// sessions have shown.
+    pub fn is_known_in_step(&self, mut proven: InStep, now: Instant) -> bool {
+        proven.add(self.proven);
+        !self.passed.is_doubted(&proven, now + limits::IN_STEP_AHEAD)
     }
 
     /// Begins a transaction: MAIL, then RCPT for each recipient. The driver gets an [`Event::Answered`] for each recipient, or one

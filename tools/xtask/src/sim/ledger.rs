@@ -55,6 +55,8 @@ pub struct ReplyLedger {
     refused: HashMap<u32, [u32; 2]>,
     /// Accepts of mailboxes that exist, for each domain and for each host.
     known: [HashMap<u32, Vec<RcptAnswer>>; 2],
+    /// When a host refused a mailbox that it had accepted before.
+    taken_back: HashMap<u32, Vec<Duration>>,
     /// Wrong verdicts of single checks at a host since it last was honest.
     wrong: HashMap<(u32, Wrong), u32>,
 }
@@ -76,6 +78,7 @@ impl ReplyLedger {
             sessions: HashMap::new(),
             refused: HashMap::new(),
             known: Default::default(),
+            taken_back: HashMap::new(),
             wrong: HashMap::new(),
         }
     }
@@ -84,7 +87,13 @@ impl ReplyLedger {
     pub(super) fn said(&mut self, plan: &WorldPlan, domain: u32, whom: Whom, said: RcptAnswer) {
         match whom {
             Whom::Mailbox(mailbox) => {
-                self.mailboxes[mailbox as usize].push(said);
+                let answers = &mut self.mailboxes[mailbox as usize];
+                if said.word != ACCEPTED
+                    && answers.iter().any(|before| before.word == ACCEPTED && before.host == said.host)
+                {
+                    self.taken_back.entry(said.host).or_default().push(said.heard);
+                }
+                answers.push(said);
                 // A host that accepts everyone shows nothing about its mailboxes. If it refuses everyone later, that
                 // looks the same as a host that knows its mailboxes again.
                 let tells = said.honest && plan.domains[domain as usize].strangers != Fate::Accepted;
@@ -173,6 +182,11 @@ impl ReplyLedger {
             let [stranger, anybody] =
                 self.refused.get(&said.link).map_or([false; 2], |last| last.map(|at| at > said.place + 1));
             let known = if anybody { RECENT } else { UNPROVEN };
+            // A client forgets an unproven mailbox that is refused later, and takes no other unproven one soon after that.
+            let refusals = self.taken_back.get(&answer.host).filter(|_| !anybody);
+            if refusals.is_some_and(|at| at.iter().any(|at| (said.heard..answer.sent).contains(at))) {
+                return false;
+            }
             let counts = stranger || !accepts_strangers;
             said.heard + MARGIN <= answer.sent && answer.sent < said.heard + known && counts
         };

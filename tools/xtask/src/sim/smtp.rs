@@ -84,7 +84,9 @@ impl Peer {
 
     /// Takes bytes from the client.
     pub fn on_bytes(&mut self, bytes: &[u8], surroundings: &mut Surroundings<'_>) {
-        if self.tls {
+        // The client may have taken a surplus 220 for the reply to STARTTLS.
+        let is_misled = surroundings.manners.surplus.is_some() && bytes.first() == Some(&0x16);
+        if self.tls || is_misled {
             // A ClientHello: this server does not implement TLS.
             self.mute = true;
             return surroundings.wire.reset(surroundings.manners.round_trip);

@@ -47,32 +47,39 @@ fn the_end_of_a_session_in_a_transaction_has_these_effects() {
     let (in_place, between, at_mail) = (CutOff(End::Recipient), CutOff(End::Between), CutOff(End::Mail));
     let rows = [
         // If a session ends at its first recipient, the cause may be the recipient or the host.
-        (refused(rcpt, 421), (0, 0), passing, None, PushBack("hung_up"), hung_up),
-        (Closure::Closed(rcpt), (0, 0), passing, None, HungUp("hung_up"), hung_up),
-        (Closure::TimedOut(rcpt), (0, 0), passing, None, HungUp("no_answer_in_time"), late),
+        (refused(rcpt, 421), (0, 0), passing, None, PushBack("hung_up"), hung_up, false),
+        (Closure::Closed(rcpt), (0, 0), passing, None, HungUp("hung_up"), hung_up, false),
+        (Closure::TimedOut(rcpt), (0, 0), passing, None, HungUp("no_answer_in_time"), late, false),
         // If there were answers before, the session may have reached a limit, or the recipient is the cause.
-        (refused(rcpt, 421), (4, 0), passing, Some(in_place), PushBack("hung_up"), hung_up),
-        (refused(rcpt, 421), (4, 2), passing, Some(in_place), Nothing, hung_up),
-        (Closure::Closed(rcpt), (4, 2), passing, Some(in_place), Nothing, hung_up),
-        (Closure::TimedOut(rcpt), (4, 2), passing, Some(in_place), Nothing, late),
-        (Closure::TimedOut(rcpt), (4, 0), passing, None, Nothing, late),
+        (refused(rcpt, 421), (4, 0), passing, Some(in_place), PushBack("hung_up"), hung_up, false),
+        (refused(rcpt, 421), (4, 2), passing, Some(in_place), Nothing, hung_up, true),
+        (Closure::Closed(rcpt), (4, 2), passing, Some(in_place), Nothing, hung_up, true),
+        (Closure::TimedOut(rcpt), (4, 2), passing, Some(in_place), Nothing, late, false),
+        (Closure::TimedOut(rcpt), (4, 0), passing, None, Nothing, late, false),
         // The words of the 421 name the cause.
-        (refused(rcpt, 421), (4, 2), us, Some(in_place), SlowDown(reply, us), hung_up),
-        (refused(Step::Mail, 421), (4, 0), us, Some(at_mail), SlowDown(reply, us), None),
-        (refused(Step::Mail, 421), (0, 0), us, None, SlowDown(reply, us), hung_up),
+        (refused(rcpt, 421), (4, 2), us, Some(in_place), SlowDown(reply, us), hung_up, true),
+        (refused(Step::Mail, 421), (4, 0), us, Some(at_mail), SlowDown(reply, us), None, false),
+        (refused(Step::Mail, 421), (0, 0), us, None, SlowDown(reply, us), hung_up, false),
         // If a session with answers ends between transactions, no recipient is the cause.
-        (Closure::Closed(Step::Mail), (4, 0), passing, Some(at_mail), Nothing, None),
-        (Closure::Closed(Step::Rset), (4, 2), passing, Some(between), Nothing, None),
-        (Closure::TimedOut(Step::Mail), (4, 2), passing, Some(BrokeBetween), Nothing, None),
-        (Closure::Unexpected(Step::Rset), (4, 0), passing, Some(BrokeBetween), Nothing, None),
+        (Closure::Closed(Step::Mail), (4, 0), passing, Some(at_mail), Nothing, None, false),
+        (Closure::Closed(Step::Rset), (4, 2), passing, Some(between), Nothing, None, false),
+        (Closure::TimedOut(Step::Mail), (4, 2), passing, Some(BrokeBetween), Nothing, None, false),
+        (Closure::Unexpected(Step::Rset), (4, 0), passing, Some(BrokeBetween), Nothing, None, false),
         // Without an answer, the host counts as having refused the session, or as down.
-        (refused(Step::Mail, 421), (0, 0), passing, None, PushBack("rule"), hung_up),
-        (Closure::TimedOut(Step::Mail), (0, 0), passing, None, Died("no_answer_in_time"), late),
-        (Closure::Unexpected(rcpt), (0, 0), passing, None, NotSmtp, hung_up),
+        (refused(Step::Mail, 421), (0, 0), passing, None, PushBack("rule"), hung_up, false),
+        (Closure::TimedOut(Step::Mail), (0, 0), passing, None, Died("no_answer_in_time"), late, false),
+        (Closure::Unexpected(rcpt), (0, 0), passing, None, NotSmtp, hung_up, false),
+        // After one or two refusals, a host that ends the session leaves them unproven.
+        (Closure::Closed(Step::InStep), (4, 1), passing, Some(between), Nothing, None, true),
+        (refused(Step::InStep, 421), (4, 3), passing, Some(between), Nothing, None, false),
     ];
-    for (closure, (answers, errors), said, pace, host, suspect) in rows {
+    for (closure, (answers, errors), said, pace, host, suspect, ends_at_refusal) in rows {
         let tally = Tally { transactions: 1, asked: 9, answers, errors };
         let effects = on_session_end(&closure, &tally, true, |_, _| said);
-        assert_eq!(effects, EndEffects { pace, host, suspect }, "{closure:?} {answers} {errors}");
+        assert_eq!(
+            effects,
+            EndEffects { pace, host, suspect, ends_at_refusal },
+            "{closure:?} {answers} {errors}"
+        );
     }
 }
