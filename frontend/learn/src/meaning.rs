@@ -112,7 +112,7 @@ fn failure(report: &RecipientReport, sender: Sender<'_>) -> Meaning {
         && (is_domain_dead || says_no_domain(words, is_clear_of_others && found.rule != RELAY_RULE));
     let dead = says_no_domain.then_some(Bounce::DomainDead);
     let Some(bounce) = dead.or(bounce(&found)) else { return Meaning::Failed(cause(Cause::Unclear)) };
-    let Some(status) = report.status.or(said.status) else { return Meaning::Failed(Cause::Contradiction) };
+    let status = report.status.or(said.status).unwrap_or(EnhancedCode::new(5, 0, 0));
     // A server that gives up after days reports the last reply with a status of its own, or without one.
     let lower = words.to_ascii_lowercase();
     let is_for_now = !said.has_code && ["tempor", "try again"].iter().any(|mark| lower.contains(mark));
@@ -127,7 +127,8 @@ fn failure(report: &RecipientReport, sender: Sender<'_>) -> Meaning {
     let agrees = match agreement(status, bounce, &found) {
         Agreement::Agrees => own_agrees,
         Agreement::StatesNothing => {
-            own_agrees && (says_no_domain && !said.has_code || is_clear(&found, &said, bounce))
+            own_agrees
+                && (says_no_domain && !said.has_code || is_clear(&found, &said, bounce, report.is_local))
         }
         Agreement::Contradicts => false,
     };
@@ -160,6 +161,8 @@ const SENTENCE_RULES: [&str; 4] = ["unknown", "provider-unknown", "disabled", "d
 const YAHOO_AFTER_DATA: &str = "delivery error: dd";
 /// The mark of Exchange for a domain that does not exist. Its words repeat the name of the server that made the report.
 const EXCHANGE_NO_DOMAIN: &str = "DomainNonexistent";
+/// The words of CommuniGate about its own mailboxes.
+const COMMUNIGATE_LOCAL: &str = "LOCAL module(";
 /// The words of GMX before a reply without its code.
 const GMX_REPLY: &str = "after RCPT command:\nhost: ";
 /// The rule of Microsoft's refusal at the edge.
@@ -330,9 +333,12 @@ fn agreement(status: EnhancedCode, bounce: Bounce, found: &Classification) -> Ag
 }
 
 /// Whether the words decide without a status of the report: by a sentence that allows no other reading, or by their own status.
-fn is_clear(found: &Classification, said: &Said, bounce: Bounce) -> bool {
-    // Words without a code may be those of the sending server, such as "Unrouteable address".
-    said.states(bounce, found) || (said.has_code && SENTENCE_RULES.contains(&found.rule))
+fn is_clear(found: &Classification, said: &Said, bounce: Bounce, is_local: bool) -> bool {
+    // Words without a code may be those of a server that has no mailbox of the domain, or about its way, such as "Unrouteable address".
+    let text = said.reply.text();
+    let is_own =
+        (is_local || text.contains(COMMUNIGATE_LOCAL)) && !text.to_ascii_lowercase().contains("rout");
+    said.states(bounce, found) || ((said.has_code || is_own) && SENTENCE_RULES.contains(&found.rule))
 }
 
 fn cause(found: &Classification, default: Cause) -> Cause {
@@ -375,10 +381,14 @@ pub(crate) fn says_no_domain(words: &str, clear: bool) -> bool {
         "nowhere to deliver mail to for domain",
         "record indicated no smtp service",
         "mx records point to non-existent hosts",
+        "dns record not found: non-existent domain",
+        "does not appear to be registered",
     ];
     let ends = [
         "unknown domain",
         "unknown domain name",
+        "domain name unknown",
+        "domain does not exist",
         "unknown mail domain",
         "domain accepts no mail",
         "domain does not accept mail",

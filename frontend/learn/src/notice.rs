@@ -7,7 +7,7 @@
 use crate::fields::{Fields, status, status_in};
 use crate::mail::Entity;
 use crate::meaning::{quoted, reply_code, says_no_domain};
-use crate::report::{Action, RECIPIENTS_MAX, RecipientReport, Report, own_addresses};
+use crate::report::{Action, RECIPIENTS_MAX, RecipientReport, Report, own_addresses, serves};
 use engine_proto::address::Address;
 use engine_proto::smtp::status::EnhancedCode;
 use lists::address_in_cell;
@@ -21,13 +21,34 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 const ZOHO_CODE: &str = ", ERROR_CODE :";
 
 /// Sentences that only bounces have, in lower case. They stand for a reply or a status.
-const BOUNCE_SENTENCES: [&str; 46] = [
+const BOUNCE_SENTENCES: &[&str] = &[
     "did not reach the following recipient",
     "undeliverable to the following:",
     "the following addresses had delivery",
     "undeliverable mail\n",
     "failure reasons ",
     "could not be delivered",
+    "could not be reached",
+    "could not deliver message to",
+    "unable to deliver message to",
+    "had delivery errors",
+    "trouble delivering your message",
+    "did not reach some or all",
+    "did not receive this message",
+    "the user(s) account is",
+    "permanent fatal delivery errors",
+    "mail system error - returned mail",
+    "nicht zugestellt an",
+    "konnte nicht zugestellt",
+    "n'a pas été remis",
+    "n'a pas été distribué",
+    "n'a pas pu être",
+    "no se ha entregado",
+    "no fue entregado",
+    "non è stato recapitato",
+    "não foi entregue",
+    "niet afgeleverd",
+    "niet bezorgd",
     "cannot be delivered",
     "was not delivered",
     "unable to deliver your message to",
@@ -86,18 +107,24 @@ const DELAY_SENTENCES: [&str; 13] = [
     "blijven proberen",
 ];
 /// Words before the recipient at the beginning of a line, in lower case.
-const LEADS: [&str; 3] =
-    ["failed to deliver to ", "recipient address: ", "the following recipients returned permanent errors: "];
+const LEADS: &[&str] = &[
+    "failed to deliver to ",
+    "recipient: ",
+    "recipient address: ",
+    "failed recipient: ",
+    "failed address: ",
+    "the following recipients returned permanent errors: ",
+];
 
 /// Reads a bounce without a report. `None`: it has none of the forms.
 pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
     let parts = message.parts();
-    let part = if message.is_text() { message } else { parts.iter().find(|part| part.is_text())? };
-    let (text, copy) = readable(part);
+    let (text, copy) = if message.is_text() { readable(message) } else { readable_of(&parts)? };
     let failed = message.header.value("x-failed-recipients");
     let starts =
         ["Hi. This is the", "Hi!\n\n    This is the MAILER-DAEMON", "This is the DragonFly Mail Agent"];
-    let searched = format!("{}\n{text}", message.header.value("subject").unwrap_or_default()).to_lowercase();
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let searched = format!("{}\n{line}", message.header.value("subject").unwrap_or_default()).to_lowercase();
     // The replies of people who are away have addresses and numbers too.
     let is_reply =
         message.header.value("auto-submitted").is_some_and(|value| value.starts_with("auto-replied"));
@@ -118,6 +145,7 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
         }
     }
     sections.extend(of_dragonfly(&text));
+    of_paragraphs(&text, &mut sections);
     let attached = parts.iter().find_map(Entity::copied_header);
     let copy = attached.unwrap_or_else(|| Fields::read(copy.trim_start().as_bytes()).0);
     let ours = own_addresses(message, &copy, None);
@@ -144,15 +172,17 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
         *words = said.unwrap_or_default().to_owned();
         words.truncate(words.floor_char_boundary(WORDS_BYTES_MAX));
     }
+    let reporter = from.map(|from| from.domain().to_string()).unwrap_or_default();
+    let is_qmail = text.trim_start().starts_with(starts[0]);
     let is_delayed = DELAY_SENTENCES.iter().any(|one| searched.contains(one));
     let recipients = sections.into_iter().filter_map(|(address, words)| {
-        let status = status_in(&words);
+        let (status, origin) = (status_in(&words), origin(&words));
         let code = reply_code(quoted(&words)).filter(|code| *code >= 400);
         (is_known_form || status.is_some() || code.is_some()).then_some(())?;
         let is_final = code.is_some_and(|code| code >= 500) || status.is_some_and(|status| status.class == 5);
         let class = if code.is_some_and(|code| code < 500) { 4 } else { 5 };
         Some(RecipientReport {
-            is_forwarded: words.contains("generated from"),
+            is_forwarded: origin.is_some(),
             action: Some(if words.contains("Delay reason:") || (is_delayed && !is_final) {
                 Action::Delayed
             } else {
@@ -161,13 +191,20 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
             status: status.or(Some(EnhancedCode::new(class, 0, 0))),
             diagnostic: Some(words).filter(|words| !words.is_empty()),
             at: message.date(),
-            recipient: Some(address),
+            is_local: failed.is_some() || is_qmail || serves(&reporter, &address),
+            recipient: origin.or(Some(address)),
             ..RecipientReport::default()
         })
     });
     let recipients: Vec<_> = recipients.take(RECIPIENTS_MAX).collect();
-    let reporter = from.map(|from| from.domain().to_string()).unwrap_or_default();
     (!recipients.is_empty()).then_some(Report { recipients, reporter, ours })
+}
+
+/// The address to which the mail was sent, if the words about a recipient say that it was forwarded from there.
+pub(crate) fn origin(words: &str) -> Option<Address> {
+    let marks = ["(generated from ", "(expanded from: "];
+    let rest = marks.iter().find_map(|mark| words.split_once(mark))?.1;
+    address_in_cell(rest.split([')', ' ', '\n']).next()?)
 }
 
 /// Whether a text quotes a reply that refuses.
@@ -206,6 +243,19 @@ pub(crate) fn readable(part: &Entity<'_>) -> (String, String) {
         at += line.len();
     }
     (text, String::new())
+}
+
+/// The first readable part, also if it is one of several forms of the same text.
+pub(crate) fn readable_of(parts: &[Entity<'_>]) -> Option<(String, String)> {
+    parts.iter().find_map(|part| match part.is_text() {
+        true => Some(readable(part)),
+        false => part
+            .parts()
+            .iter()
+            .filter(|_| part.is("multipart/alternative"))
+            .find(|part| part.is_text())
+            .map(readable),
+    })
 }
 
 /// Whether the copy of the mail begins after this line.
@@ -278,6 +328,16 @@ pub(crate) fn sections(text: &str, known: &[Address]) -> Vec<(Address, String)> 
             None => sections.push((address, words)),
         }
     }
+    if text.contains(": Attempting SMTP connection to ") {
+        let about: Vec<Address> = sections.iter().map(|(about, _)| about.clone()).collect();
+        for (address, words) in of_transcript(text, &about) {
+            match sections.iter_mut().find(|(about, _)| *about == address) {
+                Some((_, first)) if first.is_empty() => *first = words,
+                Some(_) => {}
+                None => sections.push((address, words)),
+            }
+        }
+    }
     sections
 }
 
@@ -289,9 +349,9 @@ const BULLETS: [char; 7] = ['<', '>', '"', '\'', '*', '-', ' '];
 fn any_recipient<'a>(line: &'a str, next: &str) -> Option<(Address, &'a str)> {
     let line = in_transcript(line);
     let (text, has_lead) = after_lead(line);
-    let end = text.find([' ', '\t', '>', '"', ':', ',', '(']).unwrap_or(text.len());
+    let end = text.find([' ', '\t', '>', '"', ':', ',', '(', ']']).unwrap_or(text.len());
     let address = Address::parse(text[..end].trim_end_matches(['\'', '.'])).ok()?;
-    let rest = text[end..].trim_start_matches(['>', '"']);
+    let rest = text[end..].trim_start_matches(['>', '"', ']']);
     let indent = |line: &str| line.len() - line.trim_start().len();
     let is_indented = indent(next) > indent(line) && !next.trim().is_empty();
     let begins = match rest.chars().next() {
@@ -328,7 +388,7 @@ fn after_address<'a>(line: &'a str, address: &Address) -> Option<&'a str> {
     let (line, _) = after_lead(line);
     let length = address.as_str().len();
     let is_there = line.get(..length)?.eq_ignore_ascii_case(address.as_str());
-    let rest = line.get(length..).filter(|_| is_there)?.trim_start_matches(['>', '"', '\'']);
+    let rest = line.get(length..).filter(|_| is_there)?.trim_start_matches(['>', '"', '\'', ']']);
     (rest.is_empty() || rest.starts_with([':', ' ', ','])).then(|| rest.trim_start_matches([':', ' ', ',']))
 }
 
@@ -338,7 +398,9 @@ fn after_lead(line: &str) -> (&str, bool) {
     let lead = LEADS
         .iter()
         .find(|lead| line.get(..lead.len()).is_some_and(|start| start.eq_ignore_ascii_case(lead)));
-    (line[lead.map_or(0, |lead| lead.len())..].trim_start_matches(BULLETS), lead.is_some())
+    let rest = line[lead.map_or(0, |lead| lead.len())..].trim_start_matches(BULLETS);
+    // MailEnable: `Recipient: [SMTP:joe@example.com]`.
+    (rest.strip_prefix("[SMTP:").unwrap_or(rest), lead.is_some())
 }
 
 /// A line from its address on, if it is a command for a recipient, or if a reply follows the address.
@@ -349,6 +411,59 @@ fn in_transcript(line: &str) -> &str {
     let mut ends = line.match_indices(">: ").map(|(end, mark)| (end, end + mark.len()));
     let end = ends.find(|(_, reply)| reply_code(&line[*reply..]).is_some_and(|code| code >= 400));
     end.and_then(|(end, _)| line[..end].rfind('<')).map_or(line, |at| &line[at..])
+}
+
+/// The recipients that stand in paragraphs of their own. Domino has `was not delivered to:`, the address, `because:` and the words in
+/// any language. KDDI has a sentence about all addresses of the next paragraph.
+fn of_paragraphs(text: &str, sections: &mut Vec<(Address, String)>) {
+    let paragraphs: Vec<&str> = text.split("\n\n").map(str::trim).collect();
+    let is_lead = |text: &str| text.ends_with([':', '\u{ff1a}']);
+    for two in paragraphs.windows(2) {
+        if !two[0].starts_with("The user(s) account is") && !two[0].ends_with("did not receive this message:")
+        {
+            continue;
+        }
+        let marks = |c: char| "<>".contains(c) || c.is_whitespace();
+        let addresses: Option<Vec<Address>> =
+            two[1].lines().map(|line| Address::parse(line.trim_matches(marks)).ok()).collect();
+        sections.extend(addresses.into_iter().flatten().map(|address| (address, two[0].to_owned())));
+    }
+    for four in paragraphs.windows(4).filter(|four| is_lead(four[0]) && is_lead(four[2])) {
+        if let Ok(address) = Address::parse(four[1])
+            && !four[2].contains('\n')
+        {
+            sections.push((address, four[3].to_owned()));
+        }
+    }
+}
+
+/// What a session says about recipients in the transcript of MDaemon: the reply to each RCPT, and that a domain does not exist.
+fn of_transcript(text: &str, known: &[Address]) -> Vec<(Address, String)> {
+    let mut found: Vec<(Address, String)> = Vec::new();
+    let (mut asked, mut domain) = (None, "");
+    for line in text.lines() {
+        if let Some((_, command)) = line.split_once(": --> ") {
+            let path =
+                command.split_once('<').filter(|_| command.to_ascii_lowercase().starts_with("rcpt to:"));
+            asked = path.and_then(|(_, path)| Address::parse(path.split('>').next()?).ok());
+        } else if let Some((_, reply)) = line.split_once(": <-- ") {
+            match (&asked, found.last_mut()) {
+                (Some(asked), Some((last, words))) if asked == last => *words += &format!("\n{reply}"),
+                (Some(asked), _) if reply_code(reply).is_some_and(|code| code >= 400) => {
+                    found.push((asked.clone(), reply.to_owned()));
+                }
+                _ => {}
+            }
+        } else if let Some((_, name)) = line.split_once(": Attempting SMTP connection to ") {
+            domain = name.trim();
+        } else if let Some((_, words)) =
+            line.split_once(": *  ").filter(|(_, words)| says_no_domain(words, true))
+        {
+            let of_domain = known.iter().filter(|one| one.domain().to_string().eq_ignore_ascii_case(domain));
+            found.extend(of_domain.map(|address| (address.clone(), words.to_owned())));
+        }
+    }
+    found
 }
 
 /// The recipient of a bounce of DragonFly's mail agent. It writes one message for each, with a sentence in place of a list.

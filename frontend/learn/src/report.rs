@@ -7,6 +7,8 @@ use crate::notice;
 use engine_proto::address::Address;
 use engine_proto::smtp::status::EnhancedCode;
 use lists::address_in_cell;
+use mail_parser::HeaderValue;
+use mail_parser::parsers::MessageStream;
 
 /// Maximum number of recipients of one report that are read.
 pub(crate) const RECIPIENTS_MAX: usize = 1000;
@@ -19,7 +21,7 @@ pub(crate) enum Action {
     Failed,
     Delayed,
     Delivered,
-    /// Given to a server that makes no reports, or to several recipients.
+    /// Given to several recipients.
     Passed,
 }
 
@@ -44,6 +46,8 @@ pub(crate) struct RecipientReport {
     pub is_after_data: bool,
     /// The words after the status in its field.
     pub comment: String,
+    /// Words without a reply are those of the server that has the mailbox.
+    pub is_local: bool,
 }
 
 /// A report with what it says about all its recipients.
@@ -82,10 +86,20 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
         add_groups(&mut report.recipients, block);
     }
     report.ours = own_addresses(message, &copy, sender.as_deref());
-    let readable = parts.iter().find(|part| part.is_text()).map(|part| notice::readable(part).0);
-    complete(&mut report, &readable.unwrap_or_default(), message.date().or(arrival));
+    let (text, _) = notice::readable_of(&parts).unwrap_or_default();
+    complete(&mut report, &text, message.date().or(arrival));
     name_recipient(&mut report, message);
+    let is_exim = message.header.value("x-failed-recipients").is_some();
+    for one in &mut report.recipients {
+        one.is_local = is_exim || one.recipient.as_ref().is_some_and(|of| serves(&report.reporter, of));
+    }
     Some(report)
+}
+
+/// Whether a server has the domain of an address, or is a host of it.
+pub(crate) fn serves(server: &str, address: &Address) -> bool {
+    let (server, domain) = (server.to_ascii_lowercase(), address.domain().to_string());
+    server.strip_suffix(&domain).is_some_and(|host| host.is_empty() || host.ends_with('.'))
 }
 
 /// The addresses that may be the reverse-path of the mail that failed: the sender that the report names, those in the header of the
@@ -135,16 +149,20 @@ fn of_group(group: &[Field]) -> Option<RecipientReport> {
     let is_repeated = |name: &str| group.iter().filter(|field| field.name == name).count() > 1;
     let original = value("original-recipient").and_then(recipient);
     let last = value("final-recipient").and_then(recipient);
-    let is_forwarded = match (&original, &last) {
-        (Some(original), Some(last)) => original.canonical() != last.canonical(),
+    let is_other = |one: &Option<Address>, other: &Option<Address>| match (one, other) {
+        (Some(one), Some(other)) => one.canonical() != other.canonical(),
         _ => false,
     };
-    let diagnostic = value("diagnostic-code").map(|value| after_type(value).1.to_owned());
+    let is_forwarded = is_other(&original, &last);
+    // Sendmail names the address to which an alias led. For a user of its own it is the same name at a host of the domain.
+    let actual = value("x-actual-recipient").and_then(recipient);
+    let is_alias = is_other(&last, &actual) && !actual.as_ref().zip(last.as_ref()).is_some_and(is_at_host);
+    let diagnostic = value("diagnostic-code").map(|value| decoded(after_type(value).1));
     let comment = value("status").and_then(|value| value.split_once('('));
     Some(RecipientReport {
         // Mail that was forwarded was sent to the original recipient.
         recipient: if is_forwarded { original } else { last.or(original) },
-        is_forwarded,
+        is_forwarded: is_forwarded || is_alias,
         action: value("action").and_then(action),
         status: value("status").and_then(status),
         diagnostic: diagnostic.filter(|words| !words.is_empty()),
@@ -153,7 +171,22 @@ fn of_group(group: &[Field]) -> Option<RecipientReport> {
         is_ambiguous: ["action", "status", "diagnostic-code"].into_iter().any(is_repeated),
         is_after_data: false,
         comment: comment.map(|(_, words)| words.trim_end_matches(')').to_owned()).unwrap_or_default(),
+        is_local: false,
     })
+}
+
+/// Whether the first address is the second one at a host of its domain.
+fn is_at_host((actual, last): (&Address, &Address)) -> bool {
+    actual.local() == last.local() && serves(&actual.domain().to_string(), last)
+}
+
+/// The value without the encoding of words (RFC 2047), which Domino uses here.
+fn decoded(value: &str) -> String {
+    let line = format!("{}\n", value.replace('\n', " "));
+    match MessageStream::new(line.as_bytes()).parse_unstructured() {
+        HeaderValue::Text(text) if value.contains("=?") => text.into_owned(),
+        _ => value.to_owned(),
+    }
 }
 
 /// The recipient of a value such as `rfc822; joe@example.com`, `utf-8; \x{E9}@example.com` (RFC 6533 3) or, with the encoding of
@@ -200,8 +233,8 @@ fn action(value: &str) -> Option<Action> {
     match word.to_ascii_lowercase().as_str() {
         "failed" | "failure" => Some(Action::Failed),
         "delayed" => Some(Action::Delayed),
-        "delivered" => Some(Action::Delivered),
-        "relayed" | "expanded" => Some(Action::Passed),
+        "delivered" | "relayed" => Some(Action::Delivered),
+        "expanded" => Some(Action::Passed),
         _ => None,
     }
 }
@@ -221,6 +254,10 @@ fn complete(report: &mut Report, text: &str, at: Option<u64>) {
         one.at = one.at.or(at);
         let said = sections.iter().find(|(address, _)| Some(address) == one.recipient.as_ref());
         let words = said.map_or("", |(_, words)| words);
+        // Exim and Sendmail name the recipient to which the mail was forwarded.
+        if let Some(origin) = notice::origin(words).filter(|origin| Some(origin) != one.recipient.as_ref()) {
+            (one.recipient, one.is_forwarded) = (Some(origin), true);
+        }
         one.is_after_data = says_after_data(words)
             || transcript.as_ref().is_some_and(|text| !refuses_at_rcpt(text, one.recipient.as_ref()));
         if one.action == Some(Action::Failed) && one.diagnostic.is_none() {
@@ -311,7 +348,7 @@ mod tests {
         for (value, expected) in [
             ("failed", Some(Action::Failed)),
             ("Failed (bounced)", Some(Action::Failed)),
-            ("relayed (to a server without reports)", Some(Action::Passed)),
+            ("relayed (to a server without reports)", Some(Action::Delivered)),
             ("x", None),
         ] {
             assert_eq!(action(value), expected);

@@ -230,6 +230,19 @@ fn a_status_alone_or_words_alone_are_not_definite() {
         (&[("Final-Recipient", ""), ("Original-Recipient", "rfc822;joe@example.com")], not_found),
         (&[("Original-Recipient", "rfc822;JOE@example.com")], not_found),
         (&[("Original-Recipient", "rfc822;list@example.org")], failed(Cause::Forwarded)),
+        (&[("X-Actual-Recipient", "RFC822; ann@example.org")], failed(Cause::Forwarded)),
+        (&[("X-Actual-Recipient", "RFC822; joe@mail.example.com")], not_found),
+        (&[("Status", ""), ("Diagnostic-Code", "smtp; 550 no such user")], not_found),
+        (&[("Status", "5.0.0"), ("Diagnostic-Code", "x; no such user")], failed(Cause::Contradiction)),
+        (
+            &[
+                ("Status", "5.0.0"),
+                ("Diagnostic-Code", "x; LOCAL module(account joe) reports:\n unknown user"),
+            ],
+            not_found,
+        ),
+        (&[("Status", "5.0.0"), ("Diagnostic-Code", "x; DNS record not found: Non-Existent Domain")], dead),
+        (&[("Diagnostic-Code", "X-Notes; =?utf-8?q?Benutzer_unbekannt?=")], not_found),
     ] {
         let tally = learn(&report(&group(fields))).1.unwrap();
         assert_eq!(meaning(&tally), expected, "{fields:?}");
@@ -443,6 +456,27 @@ fn bounces_of_other_forms_are_read_if_one_recipient_is_meant() {
         ("postmaster@x.example", "To joe@example.com it said: 450 later.\nIt will be retried.", None),
         ("postmaster@x.example", "I am away. Please write to joe@example.com.", None),
         ("ann@x.example", "To joe@example.com it said:\n550 5.1.1 User unknown", None),
+        (
+            "MAILER-DAEMON@mail.example.com",
+            "Undeliverable to the following:\n\tjoe@example.com (no such user)",
+            not_found,
+        ),
+        (
+            "MAILER-DAEMON@mail.example.com",
+            "Undeliverable to the following:\n\tjoe@example.com (Unrouteable address)",
+            Some(EventKind::Failed(Cause::Contradiction)),
+        ),
+        ("postmaster@x.example", "The user(s) account is temporarily over quota.\n\n<joe@example.com>", full),
+        (
+            "postmaster@x.example",
+            "It had PERMANENT fatal delivery errors!\n\nFailed address: joe@example.com\n\n9:31: Attempting SMTP connection to example.com\n9:31: *  Domain example.com does not exist",
+            dead,
+        ),
+        (
+            "MAILER-DAEMON@x.example",
+            "It could not be delivered:\n\n  ann@example.org\n    (generated from joe@example.com)\n    550 5.1.1 User unknown",
+            Some(EventKind::Failed(Cause::Forwarded)),
+        ),
     ] {
         let head = "Date: Wed, 25 Nov 2026 10:00:00 +0100\nTo: news@sender.example\nReturn-Path: <>";
         let events = learn(

@@ -72,7 +72,7 @@ const NOTICES: [(&str, &str, &[u8]); 6] = [
 /// What a sample reports, beside refusals.
 const SUCCESSES: [(&str, &str, Meaning); 4] = [
     ("delivered", "2.0.0", Meaning::Delivered),
-    ("relayed", "2.1.9", Meaning::Passed),
+    ("relayed", "2.1.9", Meaning::Delivered),
     ("expanded", "2.1.5", Meaning::Passed),
     ("delivered", "2.1.5", Meaning::Delivered),
 ];
