@@ -151,8 +151,9 @@ impl Signals {
 
     /// Settles a text with an "or": of two causes, such as "unknown or disabled", it proves neither.
     fn choose(&mut self) {
-        let causes = self.0 & Signals::of(&[NoMailbox, DisabledMailbox, FullMailbox]).0;
-        if causes.count_ones() > 1 {
+        let causes =
+            [&[NoMailbox, Unavailable][..], &[DisabledMailbox], &[FullMailbox], &[Relaying, NotServed]];
+        if causes.iter().filter(|causes| self.any_of(Signals::of(causes))).count() > 1 {
             self.raise(Uncertain);
         }
     }
@@ -199,7 +200,7 @@ const PHRASES: &str = include_str!("../../data/phrases.txt");
 
 /// A gap may contain neither these words nor [`APART`]: after one of them, a text is no longer about the mailbox.
 const BARRIERS: &str = "authentication agent session message domain host server hostname mx dns zone system sender from \
-    client ip policy helo relay access command service or but may might if because rejected";
+    client ip policy helo relay access white command service or but may might if because rejected";
 
 const GAP_WORDS: usize = 2;
 

@@ -354,7 +354,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("auth-status", AuthRequired, Session, "R").at(At::Any).status(&[(7, 10, 11)]).said_to_all(),
     // The mailbox is disabled.
     Rule::new("disabled", Disabled, Recipient, "S F W")
-        .code(PermanentBut(ABOUT_COMMANDS))
+        .code(PermanentBut(&[502, 503, 523, 530, 534, 535, 538, 555, 556]))
         .says(&[DisabledMailbox])
         .unless(&[OurName, Uncertain]),
     Rule::new("disabled-for-now", Temporary, Recipient, "W").code(Transient).says(&[DisabledMailbox]),

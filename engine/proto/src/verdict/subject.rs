@@ -214,6 +214,37 @@ fn raise_named(words: &Words, subjects: &[Subject], signals: &mut Signals) {
     if names_nobody(words) {
         signals.raise(Signal::NoMailbox);
     }
+    // "For this domain we accept no mail" is about the server.
+    let is_taker = |subject: &&Subject| {
+        subject.party.is_domain() && (subject.start == 0 || words.word(subject.start - 1) != "for")
+    };
+    if subjects.iter().filter(is_taker).any(|subject| takes_no_mail(words, subject.end)) {
+        signals.raise(Signal::NoDomain);
+    }
+}
+
+/// Whether "does not receive mail" stands behind a domain, in any order of its words, and nothing else in the sentence. "Does not
+/// receive mail from ..." is about us.
+fn takes_no_mail(words: &Words, start: usize) -> bool {
+    let end = start + (start..words.len()).take_while(|at| words.word(*at) != APART).count();
+    let any = |is_meant: &dyn Fn(&str) -> bool| (start..end).any(|at| is_meant(words.word(at)));
+    let is_not = |word: &str| matches!(word, "not" | "no");
+    let is_taking =
+        |word: &str| word == MAILBOX || ["receiv", "accept"].iter().any(|verb| word.starts_with(verb));
+    let is_mail = |word: &str| matches!(word, "mail" | "email" | "message" | "post");
+    let is_filler = |word: &str| {
+        matches!(
+            word,
+            "it" | "ne" | "e" | "an" | "any" | "to" | "of" | "at" | "all" | "more" | "longer" | "plus" | "in"
+        )
+    };
+    any(&is_not)
+        && any(&is_taking)
+        && any(&is_mail)
+        && (start..end).all(|at| {
+            let word = words.word(at);
+            is_not(word) || is_taking(word) || is_mail(word) || is_filler(word)
+        })
 }
 
 /// Whether the text says "no account" or the like directly before the address ("No account bob@example.com"), or that there is no
@@ -253,7 +284,7 @@ fn naming(words: &Words, at: usize) -> Option<u8> {
         "such" | "name" | "named" | "called" => NAMED,
         "of" | "by" | "with" | "under" | "in" | "on" | "at" | "here" | "there" | "exist" | "exists"
         | "found" | "known" | "know" | "present" | "registered" | "our" | "we" | "ma" | "local" | "valid"
-        | "active" | "any" | "message" | "com" => 0,
+        | "active" | "any" | "message" | "com" | "or" | "nor" => 0,
         _ => return None,
     })
 }
@@ -309,8 +340,13 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
     let has_mailbox =
         subjects.iter().any(|subject| subject.party == Party::Mailbox && subject.end <= predicate.start);
     // An echo of an address or of us is the subject only if nothing else names a subject.
-    let named =
-        || subjects.iter().filter(|subject| subject.is_named() && !(has_mailbox && is_of_message(subject)));
+    // "<bob@example.com> is in our directory not registered": the directory is a place.
+    let missed = matches!(predicate.claim, Claim::Missing | Claim::Unknown);
+    let is_place = |subject: &&Subject| missed && is_in(words, subject);
+    let named = || {
+        let is_meant = |subject: &&Subject| !(is_place(subject) || has_mailbox && is_of_message(subject));
+        subjects.iter().filter(|subject| subject.is_named()).filter(is_meant)
+    };
     let last = named()
         .rfind(|subject| subject.end <= predicate.start)
         .filter(|subject| !parted(subject.end, predicate.start));
@@ -331,7 +367,6 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
         .or_else(|| echoes().next());
     // "This server does not know that user", "<bob@example.com> not found in LDAP": a server does not miss itself.
     let is_server = |subject: &&Subject| subject.party == Party::Server;
-    let missed = matches!(predicate.claim, Claim::Missing | Claim::Unknown);
     let object = adjective.filter(|next| {
         missed && adjacent.is_some_and(|last| is_server(&last)) && next.party == Party::Mailbox
     });
@@ -342,7 +377,13 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
             && last.is_none()
             && next.as_ref().is_some_and(is_server)
     });
-    inside.or(object).or(adjacent).or(adjective).or(last).or(named_before).or(next).or(addressed).copied()
+    inside.or(object).or(adjacent).or(named_before).or(adjective).or(last).or(next).or(addressed).copied()
+}
+
+/// Whether a server is named behind "in" or "in our", whatever "our" is in a language.
+fn is_in(words: &Words, subject: &Subject) -> bool {
+    let before = |back: usize| subject.start.checked_sub(back).map_or("", |at| words.word(at));
+    subject.party == Party::Server && (before(1) == "in" || before(2) == "in" && party(before(1)).is_none())
 }
 
 fn subjects(words: &Words, clause: Option<&Clause>) -> Vec<Subject> {
@@ -394,6 +435,7 @@ fn add(found: &mut Vec<Subject>, words: &Words, next: Subject) {
         let between = last.end..next.start;
         between.len() <= 2
             && between.clone().all(|at| joins(words.word(at)))
+            && !(last.party == Party::Mailbox && is_in(words, &next))
             && !(last.end.max(1)..=next.start).any(|at| words.breaks.contains(&(at as u32)))
     };
     match found.last_mut().filter(|last| near(last)).map(|last| (joined(*last, next), last)) {

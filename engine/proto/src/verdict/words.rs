@@ -18,6 +18,10 @@ use std::sync::LazyLock;
 /// The canonical word for mailbox, user, account, recipient, address and the like.
 pub(super) const MAILBOX: &str = "mailbox";
 
+/// What Cyrus adds to "Mailbox unknown", so that nobody learns which of the two is the case. A sender has no authorization anyway.
+const CYRUS_OR: &str =
+    "either there is no mailbox associated with this name or you do not have authorization to see it";
+
 /// The word that stands between two sentences. No phrase matches across it.
 pub(super) const APART: &str = "|";
 
@@ -75,6 +79,9 @@ impl Words {
     /// a mark.
     pub(super) fn of(text: &str, parties: &Parties<'_>) -> Words {
         let mut clean = fold(text);
+        if let Some(at) = memchr::memmem::find(&clean, CYRUS_OR.as_bytes()) {
+            clean[at..at + CYRUS_OR.len()].fill(b' ');
+        }
         blank_echoes(&mut clean, parties);
         let clean = String::from_utf8_lossy(&clean);
         let mut words = Words::default();
@@ -228,6 +235,11 @@ impl Words {
                 self.pop();
                 return self.push_canonical("on");
             }
+            // The Turkish "bu ada sahip" is "with this name", and the Indonesian "ada" is "there is".
+            (_, "sahip") if self.ends_with("exist") => {
+                self.pop();
+                return ["with", "name"].iter().for_each(|word| self.push_canonical(word));
+            }
             // The Turkish "şu anda" is "at the moment", and the Indonesian "anda" is "your".
             (_, "anda") if self.ends_with("yours") => {
                 self.pop();
@@ -246,7 +258,8 @@ impl Words {
             }
             (
                 Spelled::Ne,
-                "postoji" | "postoje" | "obstaja" | "suschestvuet" | "sushchestvuet" | "nayden" | "prima",
+                "postoji" | "postoje" | "obstaja" | "suschestvuet" | "sushchestvuet" | "nayden" | "najden"
+                | "naiden" | "prima",
             ) => self.push_canonical("not"),
             (
                 _,
@@ -454,7 +467,11 @@ fn fold(text: &str) -> Vec<u8> {
                     Ending::Word => folded.push(' '),
                 }
             }
-            c if c.is_whitespace() || c.is_control() => folded.push(' '),
+            c if c.is_whitespace() || c.is_control() => {
+                if !folded.ends_with(' ') {
+                    folded.push(' ');
+                }
+            }
             // The tone marks of Thai.
             '\u{e47}'..='\u{e4e}' => {}
             c if c.is_ascii() => folded.push(c.to_ascii_lowercase()),
