@@ -161,8 +161,8 @@ const SENTENCE_RULES: [&str; 4] = ["unknown", "provider-unknown", "disabled", "d
 const YAHOO_AFTER_DATA: &str = "delivery error: dd";
 /// The mark of Exchange for a domain that does not exist. Its words repeat the name of the server that made the report.
 const EXCHANGE_NO_DOMAIN: &str = "DomainNonexistent";
-/// The words of CommuniGate about its own mailboxes.
-const COMMUNIGATE_LOCAL: &str = "LOCAL module(";
+/// The words of CommuniGate and T-Online about their own mailboxes.
+const OWN_WORDS: [&str; 2] = ["LOCAL module(", "Teilnehmer existiert nicht"];
 /// The words of GMX before a reply without its code.
 const GMX_REPLY: &str = "after RCPT command:\nhost: ";
 /// The rule of Microsoft's refusal at the edge.
@@ -258,7 +258,7 @@ pub(crate) fn quoted(words: &str) -> &str {
     });
     // Exim has the reply after the host or after the command, or in a line of its own. So has GMX, without a code. Others have it
     // after a colon, in parentheses or after the type `smtp`.
-    let after = [": ", "(", "smtp;", ">>> "].into_iter();
+    let after = [": ", "(", "smtp;", ">>> ", "> "].into_iter();
     let after =
         after.flat_map(|mark| words.match_indices(mark).map(move |(at, _)| &words[at + mark.len()..]));
     let is_mark = |c: char| c.is_whitespace() || "#-".contains(c);
@@ -336,8 +336,8 @@ fn agreement(status: EnhancedCode, bounce: Bounce, found: &Classification) -> Ag
 fn is_clear(found: &Classification, said: &Said, bounce: Bounce, is_local: bool) -> bool {
     // Words without a code may be those of a server that has no mailbox of the domain, or about its way, such as "Unrouteable address".
     let text = said.reply.text();
-    let is_own =
-        (is_local || text.contains(COMMUNIGATE_LOCAL)) && !text.to_ascii_lowercase().contains("rout");
+    let is_own = (is_local || OWN_WORDS.iter().any(|words| text.contains(words)))
+        && !text.to_ascii_lowercase().contains("rout");
     said.states(bounce, found) || ((said.has_code || is_own) && SENTENCE_RULES.contains(&found.rule))
 }
 
@@ -373,6 +373,9 @@ pub(crate) fn says_no_domain(words: &str, clear: bool) -> bool {
         "couldn't find a mail exchanger",
         "host name is unknown",
         "lookup failure: host not found",
+        "type=a: host not found",
+        "type=aaaa: host not found",
+        "type=mx: host not found",
         "host address lookups failed permanently",
         "unable to look up host name or service not known",
         "record not found for mx",

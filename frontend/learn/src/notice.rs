@@ -32,6 +32,7 @@ const BOUNCE_SENTENCES: &[&str] = &[
     "could not deliver message to",
     "unable to deliver message to",
     "had delivery errors",
+    "failed addresses follow",
     "trouble delivering your message",
     "did not reach some or all",
     "did not receive this message",
@@ -365,7 +366,7 @@ fn any_recipient<'a>(line: &'a str, next: &str) -> Option<(Address, &'a str)> {
                 || next.starts_with("<<< ")
                 || next.starts_with("Remote Server returned '")
         }
-        _ if rest.starts_with(" : ") => true,
+        _ if rest.starts_with(" : ") || rest.starts_with(" ... ") => true,
         _ if rest.starts_with(" on ") => is_indented,
         _ => {
             let is_enclosed =
@@ -419,6 +420,13 @@ fn of_paragraphs(text: &str, sections: &mut Vec<(Address, String)>) {
     let paragraphs: Vec<&str> = text.split("\n\n").map(str::trim).collect();
     let is_lead = |text: &str| text.ends_with([':', '\u{ff1a}']);
     for two in paragraphs.windows(2) {
+        // GMX has `Reason:` and the words in one paragraph.
+        if let (Ok(address), Some((lead, words))) =
+            (Address::parse(two[0].trim_matches(['<', '>'])), two[1].split_once('\n'))
+            && is_lead(lead)
+        {
+            sections.push((address, words.to_owned()));
+        }
         if !two[0].starts_with("The user(s) account is") && !two[0].ends_with("did not receive this message:")
         {
             continue;

@@ -466,6 +466,26 @@ fn bounces_of_other_forms_are_read_if_one_recipient_is_meant() {
             "Undeliverable to the following:\n\tjoe@example.com (Unrouteable address)",
             Some(EventKind::Failed(Cause::Contradiction)),
         ),
+        (
+            "Mailer-Daemon@x.example",
+            "|--- Failed addresses follow: ---|\n <ann@example.com>\n   550 spam\n <joe@example.com> ... unknown user / Teilnehmer existiert nicht",
+            not_found,
+        ),
+        (
+            "mailer-daemon@x.example",
+            "It could not be delivered:\n\n<joe@example.com>\n\nReason:\nSMTP error, reason: 550 5.1.1 User unknown\n\n<ann@example.com>\n\nReason:\n550 spam",
+            not_found,
+        ),
+        (
+            "postmaster@x.example",
+            "Host mx.example.com(192.0.2.7) said RCPT TO:<joe@example.com> 550 5.1.1 Addressee unknown",
+            not_found,
+        ),
+        (
+            "postmaster@x.example",
+            "邮件被退回\n\n无法发送到 joe@example.com\n\nHost or domain name not found. Name service error for name=example.com type=A: Host not found",
+            dead,
+        ),
         ("postmaster@x.example", "The user(s) account is temporarily over quota.\n\n<joe@example.com>", full),
         (
             "postmaster@x.example",

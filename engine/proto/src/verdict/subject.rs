@@ -132,7 +132,14 @@ pub(super) fn resolve(
     // In Postfix's "Recipient address rejected:", the word "rejected" is no predicate.
     let framed = |predicate: &&Predicate| predicate.start > 0 && is_frame(words, predicate.start - 1);
     for predicate in predicates.iter().filter(|predicate| !framed(predicate)) {
-        let subject = subject_of(predicate, &subjects, words);
+        // In "example.com: token not registered", the domain is not the subject.
+        let is_prefix = |subject: &Subject| {
+            subject.party == Party::RecipientDomain
+                && subject.start == subject.end
+                && subject.end < predicate.start
+                && words.breaks.contains(&(subject.end as u32))
+        };
+        let subject = subject_of(predicate, &subjects, words).filter(|subject| !is_prefix(subject));
         let near = subject.is_some_and(|subject| is_near(words, predicate, subject));
         let party = match subject.map(|subject| subject.party) {
             // In "this server does not handle the domain", the subject is the server, but the claim is about the domain.
