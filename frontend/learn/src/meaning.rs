@@ -161,8 +161,8 @@ const SENTENCE_RULES: [&str; 4] = ["unknown", "provider-unknown", "disabled", "d
 const YAHOO_AFTER_DATA: &str = "delivery error: dd";
 /// The mark of Exchange for a domain that does not exist. Its words repeat the name of the server that made the report.
 const EXCHANGE_NO_DOMAIN: &str = "DomainNonexistent";
-/// The words of CommuniGate and T-Online about their own mailboxes.
-const OWN_WORDS: [&str; 2] = ["LOCAL module(", "Teilnehmer existiert nicht"];
+/// The words of CommuniGate, hMailServer, T-Online and GMX about their own mailboxes.
+const OWN_WORDS: [&str; 3] = ["LOCAL module(", "Error Type: Local", "unknown user / "];
 /// The words of GMX before a reply without its code.
 const GMX_REPLY: &str = "after RCPT command:\nhost: ";
 /// The rule of Microsoft's refusal at the edge.
@@ -373,6 +373,7 @@ pub(crate) fn says_no_domain(words: &str, clear: bool) -> bool {
         "couldn't find a mail exchanger",
         "host name is unknown",
         "lookup failure: host not found",
+        "announces that it accepts no mail",
         "type=a: host not found",
         "type=aaaa: host not found",
         "type=mx: host not found",
@@ -391,6 +392,7 @@ pub(crate) fn says_no_domain(words: &str, clear: bool) -> bool {
         "unknown domain",
         "unknown domain name",
         "domain name unknown",
+        "domain not found",
         "domain does not exist",
         "unknown mail domain",
         "domain accepts no mail",
@@ -399,7 +401,7 @@ pub(crate) fn says_no_domain(words: &str, clear: bool) -> bool {
         "unknown host",
         "no such host",
     ];
-    let end = nameless.trim_end_matches(['.', ':', ')', ' ']);
+    let end = nameless.trim_end_matches(['.', ':', ')', ']', ' ']);
     let is_said = marks.iter().any(|mark| words.contains(mark) || nameless.contains(mark))
         || (clear && ends.iter().any(|one| end.ends_with(one)));
     // About our name, or for now.

@@ -322,6 +322,8 @@ pub(crate) fn sections(text: &str, known: &[Address]) -> Vec<(Address, String)> 
     for (address, _, lines) in found {
         let lines = lines.into_iter().map(|line| line.strip_prefix("<<< ").unwrap_or(line));
         let mut words = lines.collect::<Vec<_>>().join("\n").trim().replace(ZOHO_CODE, "\n");
+        // The "local error" of hMailServer is not one for now.
+        words = words.replace("Error Description:", "");
         words.truncate(words.floor_char_boundary(WORDS_BYTES_MAX));
         match sections.iter_mut().find(|(about, _)| *about == address) {
             Some((_, first)) if first.is_empty() => *first = words,
@@ -329,9 +331,9 @@ pub(crate) fn sections(text: &str, known: &[Address]) -> Vec<(Address, String)> 
             None => sections.push((address, words)),
         }
     }
-    if text.contains(": Attempting SMTP connection to ") {
+    if text.contains("--- Session Transcript ---") {
         let about: Vec<Address> = sections.iter().map(|(about, _)| about.clone()).collect();
-        for (address, words) in of_transcript(text, &about) {
+        for (address, words) in of_transcript(text, if known.is_empty() { &about } else { known }) {
             match sections.iter_mut().find(|(about, _)| *about == address) {
                 Some((_, first)) if first.is_empty() => *first = words,
                 Some(_) => {}
@@ -462,8 +464,8 @@ fn of_transcript(text: &str, known: &[Address]) -> Vec<(Address, String)> {
                 }
                 _ => {}
             }
-        } else if let Some((_, name)) = line.split_once(": Attempting SMTP connection to ") {
-            domain = name.trim();
+        } else if let Some((_, name)) = line.split_once(": Resolving MX record for ") {
+            domain = name.split(' ').next().unwrap_or_default();
         } else if let Some((_, words)) =
             line.split_once(": *  ").filter(|(_, words)| says_no_domain(words, true))
         {

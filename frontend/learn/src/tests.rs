@@ -489,7 +489,7 @@ fn bounces_of_other_forms_are_read_if_one_recipient_is_meant() {
         ("postmaster@x.example", "The user(s) account is temporarily over quota.\n\n<joe@example.com>", full),
         (
             "postmaster@x.example",
-            "It had PERMANENT fatal delivery errors!\n\nFailed address: joe@example.com\n\n9:31: Attempting SMTP connection to example.com\n9:31: *  Domain example.com does not exist",
+            "It had PERMANENT fatal delivery errors!\n\n> joe@example.com\n\n--- Session Transcript ---\n9:31: Resolving MX record for example.com (DNS Server: 192.0.2.1)...\n9:31: *  Domain example.com does not exist",
             dead,
         ),
         (

@@ -233,25 +233,18 @@ fn raise_named(words: &Words, subjects: &[Subject], signals: &mut Signals) {
 /// Whether "does not receive mail" stands behind a domain, in any order of its words, and nothing else in the sentence. "Does not
 /// receive mail from ..." is about us.
 fn takes_no_mail(words: &Words, start: usize) -> bool {
-    let end = start + (start..words.len()).take_while(|at| words.word(*at) != APART).count();
-    let any = |is_meant: &dyn Fn(&str) -> bool| (start..end).any(|at| is_meant(words.word(at)));
-    let is_not = |word: &str| matches!(word, "not" | "no");
-    let is_taking =
-        |word: &str| word == MAILBOX || ["receiv", "accept"].iter().any(|verb| word.starts_with(verb));
-    let is_mail = |word: &str| matches!(word, "mail" | "email" | "message" | "post");
-    let is_filler = |word: &str| {
-        matches!(
-            word,
-            "it" | "ne" | "e" | "an" | "any" | "to" | "of" | "at" | "all" | "more" | "longer" | "plus" | "in"
-        )
-    };
-    any(&is_not)
-        && any(&is_taking)
-        && any(&is_mail)
-        && (start..end).all(|at| {
-            let word = words.word(at);
-            is_not(word) || is_taking(word) || is_mail(word) || is_filler(word)
-        })
+    const FILLERS: [&str; 13] =
+        ["it", "announces", "ne", "e", "an", "any", "to", "of", "at", "all", "longer", "plus", "in"];
+    const SENTENCE_WORDS: usize = 9;
+    let sentence = (start..words.len()).map(|at| words.word(at)).take_while(|word| *word != APART);
+    let said: Vec<&str> = sentence.take(SENTENCE_WORDS).collect();
+    let is_taking = |word: &str| [MAILBOX, "receiv", "accept"].iter().any(|verb| word.starts_with(verb));
+    let parts: [&dyn Fn(&str) -> bool; 3] = [&|word| ["not", "no"].contains(&word), &is_taking, &|word| {
+        ["mail", "email", "message", "post"].contains(&word)
+    }];
+    said.len() < SENTENCE_WORDS
+        && parts.iter().all(|is_part| said.iter().any(|word| is_part(word)))
+        && said.iter().all(|word| FILLERS.contains(word) || parts.iter().any(|is_part| is_part(word)))
 }
 
 /// Whether the text says "no account" or the like directly before the address ("No account bob@example.com"), or that there is no
@@ -387,10 +380,12 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
     inside.or(object).or(adjacent).or(named_before).or(adjective).or(last).or(next).or(addressed).copied()
 }
 
-/// Whether a server is named behind "in" or "in our", whatever "our" is in a language.
+/// Whether a server is named behind "in" or "on our", whatever "our" is in a language.
 fn is_in(words: &Words, subject: &Subject) -> bool {
     let before = |back: usize| subject.start.checked_sub(back).map_or("", |at| words.word(at));
-    subject.party == Party::Server && (before(1) == "in" || before(2) == "in" && party(before(1)).is_none())
+    let is_place = |word: &str| matches!(word, "in" | "on" | "at");
+    subject.party == Party::Server
+        && (is_place(before(1)) || is_place(before(2)) && party(before(1)).is_none())
 }
 
 fn subjects(words: &Words, clause: Option<&Clause>) -> Vec<Subject> {
