@@ -151,8 +151,12 @@ impl Signals {
 
     /// Settles a text with an "or": of two causes, such as "unknown or disabled", it proves neither.
     fn choose(&mut self) {
-        let causes =
-            [&[NoMailbox, Unavailable][..], &[DisabledMailbox], &[FullMailbox], &[Relaying, NotServed]];
+        let causes = [
+            &[NoMailbox, Unavailable, NoDomain][..],
+            &[DisabledMailbox],
+            &[FullMailbox],
+            &[Relaying, NotServed],
+        ];
         if causes.iter().filter(|causes| self.any_of(Signals::of(causes))).count() > 1 {
             self.raise(Uncertain);
         }

@@ -292,7 +292,8 @@ fn naming(words: &Words, at: usize) -> Option<u8> {
 /// Whether the text names the mailbox or its domain, and has no word for us. In such a text, "the domain" is that of the mailbox.
 fn names_recipient(subjects: &[Subject]) -> bool {
     let any = |wanted: &[Party]| subjects.iter().any(|subject| wanted.contains(&subject.party));
-    any(&[Party::Address, Party::Mailbox, Party::RecipientDomain]) && !any(&[Party::OurName, Party::Sender])
+    any(&[Party::Address, Party::Mailbox, Party::RecipientDomain])
+        && !any(&[Party::OurName, Party::OurEcho, Party::Sender])
 }
 
 /// The signal of a claim about a party. `near`: the words for the party are directly beside the claim.
@@ -461,6 +462,8 @@ fn joined(last: Subject, next: Subject) -> Option<Party> {
         // "<bob@example.com>: the host ..." is about a host.
         (Address, _) => None,
         (Domain, Mailbox | Address) | (Mailbox, Domain) => Some(RecipientDomain),
+        // "example.com: connection closed" is not about the domain.
+        (RecipientDomain, Message | Session | Server) if last.echo => None,
         // "[203.0.113.5] user unknown" is about a user, and "<a@probe.example>: Sender address" about a sender.
         (OurEcho, Mailbox | Message | Session) => None,
         (OurEcho, party) | (party, OurEcho) => Some(party.max(OurName)),
