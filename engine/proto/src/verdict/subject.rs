@@ -463,7 +463,7 @@ fn joined(last: Subject, next: Subject) -> Option<Party> {
         (Address, _) => None,
         (Domain, Mailbox | Address) | (Mailbox, Domain) => Some(RecipientDomain),
         // "example.com: connection closed" is not about the domain.
-        (RecipientDomain, Message | Session | Server) if last.echo => None,
+        (RecipientDomain, Message | Session | Server) if last.start == last.end => None,
         // "[203.0.113.5] user unknown" is about a user, and "<a@probe.example>: Sender address" about a sender.
         (OurEcho, Mailbox | Message | Session) => None,
         (OurEcho, party) | (party, OurEcho) => Some(party.max(OurName)),
