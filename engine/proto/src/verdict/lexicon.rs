@@ -149,16 +149,23 @@ impl Signals {
         self.0 |= 1 << signal as u8;
     }
 
-    /// Settles a text with an "or": of two causes, such as "unknown or disabled", it proves neither.
-    fn choose(&mut self) {
-        let causes = [
-            &[NoMailbox, Unavailable, NoDomain][..],
-            &[DisabledMailbox],
-            &[FullMailbox],
-            &[Relaying, NotServed],
+    /// Settles a text with two causes, such as "unknown or full": it proves neither. A code may settle "unknown or disabled".
+    fn choose(&mut self, words: &Words) {
+        const CAUSES: [Signals; 5] = [
+            Signals::of(&[NoMailbox, Unavailable, NoDomain]),
+            Signals::of(&[DisabledMailbox]),
+            Signals::of(&[FullMailbox, Fullness]),
+            Signals::of(&[Relaying, NotServed]),
+            Signals::of(&[SenderRefused, SenderWord, Denied, Listed, Authenticate]),
         ];
-        if causes.iter().filter(|causes| self.any_of(Signals::of(causes))).count() > 1 {
-            self.raise(Uncertain);
+        let has_block = || (0..words.len()).any(|at| words.word(at).starts_with("block"));
+        let by_policy = self.any_of(Signals::of(&[Conduct])) && !has_block();
+        let said = |cause: usize| self.any_of(CAUSES[cause]) || cause == 4 && by_policy;
+        let causes = (0..CAUSES.len()).filter(|cause| said(*cause)).count();
+        let is_open = said(0) && (said(2) || self.any_of(Signals::of(&[Authenticate])));
+        if is_open || causes > 1 && is_alternative(words) {
+            let is_settled = causes == 2 && said(0) && said(1);
+            self.0 |= if is_settled { Signals::of(&[Uncertain]) } else { OPEN }.0;
         }
     }
 }
@@ -193,6 +200,9 @@ const EXPLAINED: Signals = Signals::of(&[
     NotNow,
 ]);
 
+/// The signals of a text whose cause stays open even if an enhanced code names one.
+const OPEN: Signals = Signals::of(&[Uncertain, Denied]);
+
 /// The claims whose words an enhanced code may explain, one bit for each [`Claim`].
 const STATES: u8 = 1 << Claim::Missing as u8
     | 1 << Claim::Unknown as u8
@@ -204,7 +214,7 @@ const PHRASES: &str = include_str!("../../data/phrases.txt");
 
 /// A gap may contain neither these words nor [`APART`]: after one of them, a text is no longer about the mailbox.
 const BARRIERS: &str = "authentication agent session message domain host server hostname mx dns zone system sender from \
-    client ip policy helo relay access white command service or but may might if because rejected";
+    client ip policy helo relay access white command service or but may might if because rejected not no";
 
 const GAP_WORDS: usize = 2;
 
@@ -338,9 +348,7 @@ impl Index {
                 && is_telling(words.word(at))
                 && !(of_domain && words.word(at) == "domain")
         };
-        if is_alternative(words) {
-            signals.choose();
-        }
+        signals.choose(words);
         // "Unknown or mailbox", and behind it a word that is not understood.
         let ends = predicates.iter().map(|predicate| predicate.end);
         let is_open =
@@ -378,14 +386,38 @@ fn is_owner(words: &Words, at: usize) -> bool {
     words.word(at) == MAILBOX && ["domain", "server", "database", "system", "disk"].contains(&owned)
 }
 
-/// Whether the text has an "or" or a slash. The Dutch "or" is "of", as in "unknown of full".
+/// Whether the text has an "or", a slash, a vertical bar or numbers before its parts. The Dutch "or" is "of", and the Spanish one may be "u".
 fn is_alternative(words: &Words) -> bool {
-    let is_state =
-        |word| ["unknown", "invalid", "exist", "found", "disabled", "suspended", "full"].contains(&word);
-    let is_or = |at: usize| {
-        words.word(at) == "or" || at > 0 && words.word(at) == "of" && is_state(words.word(at - 1))
+    const STATES: [&str; 14] = [
+        "unknown",
+        "invalid",
+        "exist",
+        "nonexistent",
+        "found",
+        "disabled",
+        "suspended",
+        "full",
+        "blocked",
+        "exceeded",
+        "closed",
+        "policy",
+        "quota",
+        "not",
+    ];
+    let is_state = |at: usize| STATES.contains(&words.word(at));
+    let echoed = |at: usize| words.marks.iter().any(|mark| mark.at as usize == at);
+    let is_or = |at: usize| match words.word(at) {
+        "or" => true,
+        "of" | "you" if at > 0 => {
+            is_state(at - 1)
+                || words.word(at - 1) == MAILBOX
+                    && !echoed(at + 1)
+                    && (is_state(at + 1) || at > 1 && is_state(at - 2) && is_state(at + 2))
+        }
+        _ => false,
     };
-    words.slashed || (0..words.len()).any(is_or)
+    let is_numbered = |at: usize| words.word(at) == "2" && (0..at).any(|at| words.word(at) == "1");
+    words.slashed || (0..words.len()).any(|at| is_or(at) || is_numbered(at))
 }
 
 /// The results for a text so far, and the beginning of the current phrase.
@@ -418,6 +450,28 @@ impl Reading<'_> {
         self.words.breaks.iter().any(|at| (start + 1..end).contains(&(*at as usize)))
     }
 
+    /// Whether the words from `start` up to `end` say the contrary because of a "not" beside them: "is not full".
+    fn is_denied(&self, start: usize, end: usize) -> bool {
+        let word = |at: usize| self.words.word(at);
+        let is_not = |at: usize| matches!(word(at), "not" | "no");
+        let broken = |at: usize| self.words.breaks.contains(&(at as u32));
+        if (start..end).any(|at| is_not(at) || word(at) == "plus") {
+            return false;
+        }
+        let is_adverb = |word: &str| {
+            matches!(
+                word,
+                "yet" | "currently" | "moment" | "really" | "here" | "longer" | "to" | "temporarily"
+            )
+        };
+        let before = start > 0 && !broken(start) && {
+            is_not(start - 1)
+                || start > 1 && is_not(start - 2) && is_adverb(word(start - 1)) && !broken(start - 1)
+        };
+        before
+            || word(end) == "not" && !broken(end) && (broken(end + 1) || matches!(word(end + 1), "" | APART))
+    }
+
     /// Continues a match: the words before `at` have led to `node`, and `matched` has those of them that are not in a gap. Raises the
     /// signals of the phrases that end at `node`, and of the longer phrases that the words from `at` on match too.
     fn go_on(&self, node: usize, at: usize, matched: u128, said: &mut Said) {
@@ -428,7 +482,12 @@ impl Reading<'_> {
         if node.signals.any_of(Signals::of(&[SenderRefused])) && !already && self.is_parted(said.start, at) {
             said.signals.0 &= !Signals::of(&[SenderRefused]).0;
         }
-        for (_, claim) in CLAIMS.iter().filter(|(_, claim)| node.claims & (1 << *claim as u8) != 0) {
+        if node.claims & STATES != 0 && self.is_denied(said.start, at) {
+            said.signals.0 |= OPEN.0;
+            return;
+        }
+        let claims = if node.claims == 0 { &[] } else { &CLAIMS[..] };
+        for (_, claim) in claims.iter().filter(|(_, claim)| node.claims & (1 << *claim as u8) != 0) {
             said.predicates.push(Predicate { claim: *claim, start: said.start, end: at });
         }
         if node.known || node.claims & STATES != 0 || node.signals.any_of(EXPLAINED) {

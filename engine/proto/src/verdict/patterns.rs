@@ -391,7 +391,7 @@ pub(super) const RULES: &[Rule] = &[
         .status(&[(1, 1, 1)])
         .says(&[NoMailbox])
         .with(&[Uncertain])
-        .unless(&[Denied, NotNow, Fullness]),
+        .unless(&[Denied, NotNow, Fullness, SenderWord, UsNamed, Authenticate]),
     Rule::new("uncertain", Unclear, Us, "W").code(Permanent).says(&[Uncertain]),
     // The text says that there is no such mailbox, or gives no clear cause.
     Rule::new("unknown-for-now", Temporary, Recipient, "W")

@@ -131,7 +131,13 @@ pub(super) fn resolve(
     raise_named(words, &subjects, signals);
     // In Postfix's "Recipient address rejected:", the word "rejected" is no predicate.
     let framed = |predicate: &&Predicate| predicate.start > 0 && is_frame(words, predicate.start - 1);
-    for predicate in predicates.iter().filter(|predicate| !framed(predicate)) {
+    // The Korean "there is no room" ends with "does not exist".
+    let is_of_room = |predicate: &&Predicate| {
+        let is_before = |other: &Predicate| other.claim == Claim::Full && other.end == predicate.start;
+        predicate.claim == Claim::Missing && predicates.iter().any(is_before)
+    };
+    let said = |predicate: &&Predicate| !framed(predicate) && !is_of_room(predicate);
+    for predicate in predicates.iter().filter(said) {
         // In "example.com: token not registered", the domain is not the subject.
         let is_prefix = |subject: &Subject| {
             subject.party == Party::RecipientDomain

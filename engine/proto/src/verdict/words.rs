@@ -140,7 +140,7 @@ impl Words {
         if let Some(echo) = Echo::of_char(mark) {
             return self.mark(echo);
         }
-        self.slashed |= mark == '/';
+        self.slashed |= matches!(mark, '/' | '|' | '／');
         // An opening bracket separates, as the end of a sentence does. A closing bracket cancels a separation that no word has
         // followed, because brackets with only an echo inside separate nothing.
         self.apart = match mark {
