@@ -334,6 +334,7 @@ pub(super) const RULES: &[Rule] = &[
         Denied,
         Foreign,
         ServerNamed,
+        SomeHost,
     ]),
     // Errors in the protocol.
     Rule::new("protocol", Unclear, Session, "R")
@@ -416,11 +417,11 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("uncertain-5.1.1", Unclear, Recipient, "W")
         .code(PermanentBut(ABOUT_COMMANDS))
         .status(&[(1, 1, 1)])
-        .says(&[Foreign, UsNamed, ServerNamed, MailOnly, NoSpace]),
+        .says(&[Foreign, UsNamed, ServerNamed, SomeHost, MailOnly, NoSpace]),
     Rule::new("uncertain-status", Unclear, Recipient, "W")
         .code(PermanentBut(ABOUT_COMMANDS))
         .status(&[(1, 0, 6), (1, 10, 10), (2, 0, ALL), (4, 4, 4), (7, 13, 13)])
-        .says(&[Foreign, UsNamed, MailOnly, NoSpace]),
+        .says(&[Foreign, UsNamed, SomeHost, MailOnly, NoSpace]),
     Rule::new("status-temporarily", Temporary, Recipient, "W")
         .code(Permanent)
         .status(&[(1, 0, ALL), (2, 0, ALL)])

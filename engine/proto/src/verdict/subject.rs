@@ -152,8 +152,8 @@ pub(super) fn resolve(
             Some(_) if predicate.claim == Claim::Unserved => {
                 subjects.iter().map(|subject| subject.party).find(|party| party.is_domain())
             }
-            // "You are not known to this user."
-            _ if predicate.start > 0 && words.word(predicate.start - 1) == "you" => Some(Party::OurName),
+            // "You are not known to this user", and in German "you are to this user not known".
+            _ if is_of_you(words, predicate.start) => Some(Party::OurName),
             Some(Party::Domain) if names_recipient(&subjects) => Some(Party::RecipientDomain),
             // "bob@example.com unknown", and nothing behind it.
             Some(Party::Address)
@@ -180,6 +180,12 @@ pub(super) fn resolve(
             signals.raise(signal);
         }
     }
+}
+
+/// Whether "you", or "you" and a mailbox, stand before this word.
+fn is_of_you(words: &Words, at: usize) -> bool {
+    let before = |back: usize| at.checked_sub(back).map_or("", |at| words.word(at));
+    before(1) == "you" || before(1) == MAILBOX && before(2) == "you"
 }
 
 /// Whether a predicate says something of the subject beside it. "Blocked: user policy" and "blocked user entry" do not: there the
@@ -317,6 +323,7 @@ fn signal_of(claim: Claim, party: Option<Party>, near: bool) -> Option<Signal> {
         (Claim::Unserved, Party::Domain | Party::RecipientDomain) => NotServed,
         (Claim::Unserved, _) => return None,
         (Claim::Refused, Party::Message | Party::Address) => Denied,
+        (Claim::Disabled | Claim::Blocked, Party::Session) => OurName,
         (Claim::Missing | Claim::Unknown | Claim::Disabled, Party::Message) => Conduct,
         (Claim::Full, Party::Sender | Party::OurName | Party::OurEcho) => SendQuota,
         (_, Party::Sender) => SenderRefused,

@@ -12,6 +12,7 @@ use super::lexicon::spelled_out;
 use super::translate::{WordMap, entries, exact, is_unspaced, meaning, run_meaning};
 use crate::limits::{ADDRESS_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use crate::public_suffix::has_known_suffix;
+use memchr::memmem::Finder;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -21,6 +22,10 @@ pub(super) const MAILBOX: &str = "mailbox";
 /// What Cyrus adds to "Mailbox unknown", so that nobody learns which of the two is the case. A sender has no authorization anyway.
 const CYRUS_OR: &str =
     "either there is no mailbox associated with this name or you do not have authorization to see it";
+
+/// Our command, and the number of places at the beginning of a text where it may be repeated, behind an enhanced code.
+const COMMAND: &[u8] = b"rcpt to:";
+const FRONT_PLACES: usize = 12;
 
 /// The word that stands between two sentences. No phrase matches across it.
 pub(super) const APART: &str = "|";
@@ -79,8 +84,14 @@ impl Words {
     /// a mark.
     pub(super) fn of(text: &str, parties: &Parties<'_>) -> Words {
         let mut clean = fold(text);
-        if let Some(at) = memchr::memmem::find(&clean, CYRUS_OR.as_bytes()) {
+        static CYRUS: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(CYRUS_OR));
+        if let Some(at) = CYRUS.find(&clean) {
             clean[at..at + CYRUS_OR.len()].fill(b' ');
+        }
+        // A server that repeats our command in front of its reason says nothing with it.
+        let mut places = clean.windows(COMMAND.len()).take(FRONT_PLACES);
+        if let Some(at) = places.position(|place| place == COMMAND) {
+            clean[at..at + COMMAND.len()].fill(b' ');
         }
         blank_echoes(&mut clean, parties);
         let clean = String::from_utf8_lossy(&clean);
