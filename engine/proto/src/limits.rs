@@ -80,7 +80,7 @@ pub const GROUP_TIMEOUT: Duration = Duration::from_secs(7);
 /// If no surplus reply has come for this time after a reply, the host sends none. A session of that age shows it for all later ones.
 pub const IN_STEP_AGE_MAX: Duration = Duration::from_secs(5);
 /// How long the replies to a group of commands are expected to take, at most. If they take longer, EHLO may be sent after them.
-pub const IN_STEP_AHEAD: Duration = Duration::from_secs(1);
+pub const IN_STEP_AHEAD: Duration = Duration::from_millis(750);
 /// After this number of sessions in a row with a surplus reply, the route to the host is left out for a while.
 pub const OUT_OF_STEP_MAX: u8 = 3;
 /// How many of the latest recipients a reply about another recipient is compared with, to notice that it is about one of them.

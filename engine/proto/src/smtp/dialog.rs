@@ -314,7 +314,7 @@ impl Dialog {
 
     /// Whether a finished transaction needs EHLO after it.
     fn wants_ehlo(&self, now: Instant) -> bool {
-        self.is_doubted(now) || (self.habits.no_rset && self.needs_rset)
+        self.is_doubted(now) || (self.habits.takes_ehlo_for_rset() && self.needs_rset)
     }
 
     /// Whether a reply that comes now may be out of step.
@@ -387,7 +387,7 @@ impl Dialog {
         }
         // Without PIPELINING, EHLO is sent after the replies, and only if it is needed: see `proceed`.
         let is_doubted = expected.is_doubted(&self.proven, answered);
-        if self.sends_groups() && (self.habits.no_rset || is_doubted) {
+        if self.sends_groups() && (self.habits.takes_ehlo_for_rset() || is_doubted) {
             put(greeting(self.is_helo, &self.config.ehlo));
             self.steps_due.push_back(Step::InStep);
         }

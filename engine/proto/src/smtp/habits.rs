@@ -21,6 +21,11 @@ pub struct Habits {
 }
 
 impl Habits {
+    /// Whether EHLO follows each transaction and takes the place of RSET. After RSET, a session would have to listen once more.
+    pub(super) fn takes_ehlo_for_rset(&self) -> bool {
+        self.no_rset || self.ends_at_refusal
+    }
+
     /// The host has answered a group of commands. If another session found that it does not, the host was only slow then.
     pub fn on_group_answered(&mut self) {
         (self.answers_groups, self.one_at_a_time) = (true, false);
