@@ -176,7 +176,7 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
     }
     holds(Invariant::HeldReleased, || place.works().evidence.is_empty());
     if state.notes.out_of_step {
-        place.state().on_out_of_step(R::now());
+        place.at(R::now()).on_out_of_step();
     }
     match end {
         SessionEnd::Quit(then) => {

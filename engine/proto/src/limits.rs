@@ -85,6 +85,10 @@ pub const IN_STEP_AHEAD: Duration = Duration::from_millis(750);
 pub const OUT_OF_STEP_MAX: u8 = 3;
 /// How many of the latest recipients a reply about another recipient is compared with, to notice that it is about one of them.
 pub const ECHOES_MAX: usize = 3;
+/// How many addresses in a reply are compared with recipients.
+pub const ECHOED_MAX: usize = 16;
+/// How many domains a route remembers as those that were asked about last.
+pub const RECENT_DOMAINS_MAX: usize = 32;
 /// How long a TCP connection may take to open: the SYN and four retransmissions (RFC 6298: at 1, 3, 7 and 15 s).
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a session waits for more work before it says QUIT.

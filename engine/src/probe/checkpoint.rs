@@ -89,15 +89,12 @@ pub(super) fn release(
 }
 
 /// Returns all held answers for another session, because replies of this one may have been out of step: each of them may be about
-/// another recipient. Nothing is learned from them. If the host sent a surplus reply, earlier verdicts about its domains are
-/// withdrawn.
+/// another recipient. Nothing is learned from them.
 fn release_unproven(context: &ProbeContext<'_>, state: &mut SessionState) -> NextStep {
     let known = context.proof_context(state);
     let released = context.works().evidence.close(known, false);
     let (out_of_step, now) = (state.notes.out_of_step, context.now);
-    if out_of_step {
-        context.on_contradicted(&released);
-    } else {
+    if !out_of_step {
         context.state().on_lost_step();
     }
     state.notes.unclear.clear();
@@ -203,7 +200,8 @@ fn settle_released(
 ) -> Option<Work> {
     let Released { item: mut work, held, said, proof } = one;
     let proof = with_planted_fault(held, proof);
-    let evidence = Some(context.evidence_key(work.address.domain()));
+    let (domain_key, evidence) = context.domain_keys(work.address.domain());
+    let evidence = Some(evidence);
     let doubted = proof == Proof::Assumed
         && !closed.has_accepted
         && context.doubts_refusals(work.priority == Priority::Single, closed.refused_in_a_row);
@@ -216,7 +214,6 @@ fn settle_released(
             .borrow_mut()
             .on_mailbox_unproven(&context.route().host, work.address.as_str());
     }
-    let domain_key = context.domain_key(work.address.domain());
     let control = closed.unclear.get(&domain_key);
     let is_its_own = |domain| domain == domain_key;
     let facts = ReleaseFacts {

@@ -9,11 +9,13 @@ use crate::refusals::AskedRecipients;
 use crate::site::{DomainKeys, Group, Route, RouteState, SessionWorks, UnclearControl};
 use crate::work::Work;
 use engine_proto::address::{Address, Domain};
+use engine_proto::limits::RECENT_DOMAINS_MAX;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::classify::{Classification, ReplyView, Us};
 use engine_proto::verdict::evidence::{Context, Released};
 use engine_proto::verdict::{ObservedReply, Stage};
 use std::cell::RefMut;
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Instant;
@@ -120,23 +122,34 @@ impl ProbeContext<'_> {
         self.keys_of(domain, |known| known.evidence)
     }
 
-    /// Reads one of the two keys of a domain at this host. The route keeps the keys of the latest domain, because the next
-    /// recipient often has the same domain.
-    fn keys_of(&self, domain: &Domain, of: impl Fn(&DomainKeys) -> u64) -> u64 {
-        let (host, last) = (&self.route().host, &mut self.state().last_domain);
-        if let Some(known) = last.as_ref().filter(|known| known.domain == *domain) {
-            return of(known);
+    /// Both keys of a domain at this host: that of [`ProbeContext::domain_key`], and that of [`ProbeContext::evidence_key`].
+    pub(super) fn domain_keys(&self, domain: &Domain) -> (u64, u64) {
+        self.keys_of(domain, |known| (known.key, known.evidence))
+    }
+
+    /// Reads the keys of a domain at this host. The route keeps those of the latest domains, because the next recipient often has
+    /// the same domain.
+    fn keys_of<T>(&self, domain: &Domain, of: impl Fn(&DomainKeys) -> T) -> T {
+        let (host, known) = (&self.route().host, &mut self.state().domains);
+        if let Some(last) = known.last().filter(|last| last.domain == *domain) {
+            return of(last);
         }
-        let at = DomainAtHost { domain: domain.clone(), host: Rc::clone(host) };
-        let key = self.asking.knowledge.borrow().key(&at);
-        let evidence = self.asking.evidence_key(domain, host);
-        let new = DomainKeys { domain: at.domain, key, evidence };
-        let known = match planted(Fault::Break(Invariant::KnownBy)) {
-            true => last.get_or_insert(new),
-            false => last.insert(new),
-        };
-        holds(Invariant::KnownBy, || known.domain == *domain);
-        of(known)
+        let at = known.iter().position(|known| known.domain == *domain);
+        let keys = at.map(|at| known.remove(at)).unwrap_or_else(|| {
+            let at = DomainAtHost { domain: domain.clone(), host: Rc::clone(host) };
+            let key = self.asking.knowledge.borrow().key(&at);
+            DomainKeys { key, evidence: self.asking.evidence_key(domain, host), domain: at.domain }
+        });
+        if known.is_empty() || !planted(Fault::Break(Invariant::KnownBy)) {
+            if known.len() >= RECENT_DOMAINS_MAX {
+                known.remove(0);
+            }
+            known.reserve_exact(1);
+            known.push(keys);
+        }
+        let last = &known[known.len() - 1];
+        holds(Invariant::KnownBy, || last.domain == *domain);
+        of(last)
     }
 
     /// The facts that decide, together with the replies of the session, which questions a checkpoint needs.
@@ -235,18 +248,25 @@ impl ProbeContext<'_> {
     }
 
     /// Withdraws the verdicts about the domains of the released answers, because the replies of the host contradict each other.
-    pub(super) fn on_contradicted(&self, released: &[Released<Work>]) {
-        let now = self.now;
-        let mut seen: Vec<&Domain> = Vec::new();
-        for one in released {
-            let domain = one.item.address.domain();
-            if seen.contains(&domain) {
-                continue;
-            }
-            seen.push(domain);
-            let domain_key = self.domain_key(domain);
-            self.asking.knowledge.borrow_mut().on_contradicted(domain_key, now);
-            self.asking.withdraw(self.evidence_key(domain), now);
+    fn on_contradicted(&self, released: &[Released<Work>]) {
+        let keys: BTreeSet<(u64, u64)> =
+            released.iter().map(|one| self.domain_keys(one.item.address.domain())).collect();
+        self.withdraw(keys);
+    }
+
+    /// Acts on a surplus reply. Each answer of the session may be about another recipient, also those that have been given already.
+    /// So the verdicts about the domains that the host was asked about last are withdrawn.
+    pub(super) fn on_out_of_step(&self) {
+        self.state().on_out_of_step(self.now);
+        let keys: Vec<(u64, u64)> =
+            self.state().domains.iter().map(|known| (known.key, known.evidence)).collect();
+        self.withdraw(keys);
+    }
+
+    fn withdraw(&self, keys: impl IntoIterator<Item = (u64, u64)>) {
+        for (domain_key, evidence) in keys {
+            self.asking.knowledge.borrow_mut().on_contradicted(domain_key, self.now);
+            self.asking.withdraw(evidence, self.now);
         }
     }
 }

@@ -18,7 +18,7 @@ use engine_proto::decision::recipient::{
 };
 use engine_proto::decision::release::{UNANSWERED, UNCLEAR, on_unproven_accept};
 use engine_proto::limits::{
-    ECHOES_MAX, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX, ROUTE_DOWN, SINGLE_NAMED_INTERVAL_MAX,
+    ECHOED_MAX, ECHOES_MAX, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX, ROUTE_DOWN, SINGLE_NAMED_INTERVAL_MAX,
 };
 use engine_proto::retry::{GREYLISTING_WAIT, TRANSIENT_WAIT};
 use engine_proto::smtp::interval;
@@ -225,8 +225,8 @@ fn refused(
     work.settle_by_reply(reason, said.rule, None, evidence);
 }
 
-/// Notices an address in a reply. If it is that of its own recipient, the replies so far were in step. If it is one of the addresses
-/// asked about before, a surplus reply has come.
+/// Notices an address in a reply. If it is that of its own recipient, the replies so far were in step. If it is another one of the
+/// addresses that the session asks about, replies are missing, or have come in another order, or there was a surplus reply.
 pub(super) fn heed_echo(
     context: &ProbeContext<'_>,
     notes: &mut SessionNotes,
@@ -234,30 +234,33 @@ pub(super) fn heed_echo(
     recipient: &str,
 ) {
     let text = reply.text();
-    if !text.contains('@') {
+    let signs: Vec<usize> = text.match_indices('@').map(|(at, _)| at).take(ECHOED_MAX).collect();
+    if signs.is_empty() {
         return;
     }
-    if names(text, recipient) {
+    let text = text.as_bytes();
+    if names(text, &signs, recipient) {
         notes.in_doubt = false;
         return;
     }
     let works = context.works();
-    notes.out_of_step |= works.evidence.newest(ECHOES_MAX).any(|work| names(text, work.address.as_str()));
+    let is_named = |work: &Work| names(text, &signs, work.address.as_str());
+    notes.out_of_step |= works.evidence.newest(ECHOES_MAX).any(is_named) || works.in_flight.any(is_named);
 }
 
-/// Whether a text has this address, and not only as a part of a longer one.
-fn names(text: &str, address: &str) -> bool {
+/// Whether a text has this address, and not only as a part of a longer one. `signs` are the places of `@` in the text.
+fn names(text: &[u8], signs: &[usize], address: &str) -> bool {
     let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(byte);
-    let (text, address) = (text.as_bytes(), address.as_bytes());
+    let address = address.as_bytes();
     let Some(sign) = address.iter().rposition(|byte| *byte == b'@') else { return false };
-    let is_here = |sign_at: usize| {
+    let is_here = |&sign_at: &usize| {
         let Some(start) = sign_at.checked_sub(sign) else { return false };
         let end = start + address.len();
         text.get(start..end).is_some_and(|part| part.eq_ignore_ascii_case(address))
             && !start.checked_sub(1).is_some_and(|before| is_part(&text[before]))
             && !text.get(end).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
     };
-    text.iter().enumerate().any(|(at, byte)| *byte == b'@' && is_here(at))
+    signs.iter().any(is_here)
 }
 
 /// Whether the refusal of a single check needs a proof: the host has refused many single checks in a row, in this session or over

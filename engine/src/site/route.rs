@@ -88,8 +88,9 @@ pub(crate) struct RouteState {
     lost_step: bool,
     /// Sessions in a row with a surplus reply.
     out_of_step: u8,
-    /// The keys of the domain that was asked about last. They are kept because the next recipient most often has the same domain.
-    pub(crate) last_domain: Option<DomainKeys>,
+    /// The keys of the domains that were asked about last, the latest at the end. If a surplus reply
+    /// comes, the verdicts about them are withdrawn.
+    pub(crate) domains: Vec<DomainKeys>,
     /// How long the known mailbox of the host need not be replaced: see [`MailboxFreshness`].
     pub(crate) mailbox_kept: MailboxFreshness,
 }
@@ -306,7 +307,7 @@ impl RouteState {
     /// Whether this record holds nothing that is worth keeping.
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
         // All fields are named, so that nobody forgets a new field here. `down` and `resting` are checked below by their times.
-        // Warnings, the order of replies, the last domain and the known mailbox are left out, because they may be lost.
+        // Warnings, the order of replies, the latest domains and the known mailbox are left out, because they may be lost.
         let RouteState {
             down: _,
             down_reply: _,
@@ -322,7 +323,7 @@ impl RouteState {
             in_step: _,
             lost_step,
             out_of_step,
-            last_domain: _,
+            domains: _,
             mailbox_kept: _,
         } = self;
         let is_silent = refused.is_none() && repeated_rule.is_none() && *strikes == 0;

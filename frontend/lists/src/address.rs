@@ -76,7 +76,11 @@ const PAIRS: [(&str, &str); 25] = [
 
 /// The address of a cell.
 pub(crate) fn in_cell(text: &str) -> CellAddress {
-    let text = text.trim_matches(|c: char| c.is_whitespace() || is_invisible(c));
+    let ends = [text.as_bytes().first(), text.as_bytes().last()];
+    let text = match ends.into_iter().flatten().all(u8::is_ascii_graphic) {
+        true => text,
+        false => text.trim_matches(|c: char| c.is_whitespace() || is_invisible(c)),
+    };
     if text.is_ascii()
         && let Ok(address) = Address::parse(text)
         && !is_doubtful(address.local())
@@ -108,7 +112,8 @@ fn parse(text: &str) -> Option<Found> {
 /// Whether a local part is more likely a remnant of a link or of marks than the name of a mailbox.
 fn is_doubtful(local: &str) -> bool {
     if local.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'+')) {
-        return has_prefix(local).is_some();
+        // Nearly all addresses end here.
+        return after_scheme(local).is_some_and(|rest| !rest.is_empty());
     }
     let is_plain = |c: char| c.is_alphanumeric() || !c.is_ascii() || matches!(c, '"' | '_' | '-' | '+');
     let path = local.rsplit_once('/').map_or("", |(path, _)| path);
@@ -123,10 +128,13 @@ fn is_doubtful(local: &str) -> bool {
 
 /// The rest of a local part behind a prefix that has lost its colon, or that ends with an equals sign.
 fn has_prefix(local: &str) -> Option<&str> {
-    let scheme = local.get(..6).filter(|start| start.eq_ignore_ascii_case("mailto"));
-    let rest = scheme.and_then(|_| local[6..].strip_prefix(|c: char| !c.is_alphanumeric()));
     let labelled = || local.split_once('=').filter(|(label, _)| is_prefix(label)).map(|(_, rest)| rest);
-    rest.or_else(labelled).filter(|rest| !rest.is_empty())
+    after_scheme(local).or_else(labelled).filter(|rest| !rest.is_empty())
+}
+
+fn after_scheme(local: &str) -> Option<&str> {
+    local.get(..6).filter(|start| start.eq_ignore_ascii_case("mailto"))?;
+    local[6..].strip_prefix(|c: char| !c.is_alphanumeric())
 }
 
 /// The address that a doubtful one perhaps means.

@@ -527,7 +527,9 @@ impl Dialog {
                 self.proceed(now);
             }
             Step::Rcpt(index) if is_done(code) || code >= 400 => {
-                let in_step = !self.is_doubted(now);
+                // If EHLO was sent with RCPT, its reply shows more, and comes soon.
+                let waits = self.steps_due.back() == Some(&Step::InStep) && !self.habits.ends_at_refusal;
+                let in_step = !waits && !self.is_doubted(now);
                 self.habits.answers_groups |= self.sends_groups();
                 self.pass(ReplyPlace::of_rcpt(&reply), &reply, now);
                 self.events.push_back(Event::Answered { index, reply, in_step });

@@ -124,8 +124,14 @@ impl Passed {
 
     /// Whether a surplus reply to one of the replies so far may come now, as far as `known` says.
     pub(super) fn is_doubted(&self, known: &InStep, now: Instant) -> bool {
+        // Nearly all hosts are known so well that their age does not matter.
+        let mut open = self
+            .first
+            .iter()
+            .zip(known.quiet)
+            .filter(|(first, quiet)| **first != NEVER && *quiet != u32::MAX);
+        let Some(one) = open.next() else { return false };
         let age = self.age(now);
-        let late = |(first, quiet): (&u32, u32)| *first != NEVER && age.saturating_sub(*first) + 1 >= quiet;
-        self.first.iter().zip(known.quiet).any(late)
+        std::iter::once(one).chain(open).any(|(first, quiet)| age.saturating_sub(*first) + 1 >= quiet)
     }
 }
