@@ -155,7 +155,9 @@ fn note_habits<R: Runtime>(place: &Place<'_>, session: &mut Session<R>) {
 async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) -> NextSession {
     let group = place.group;
     let declared = session.dialog.extensions().transactions_max.unwrap_or(u32::MAX);
-    let transactions_max = declared.min(group.site.state().pace.transactions_allowed());
+    let ends_at_ehlo = place.state().habits().ends_at_ehlo;
+    let allowed = if ends_at_ehlo { 1 } else { group.site.state().pace.transactions_allowed() };
+    let transactions_max = declared.min(allowed);
     let mut state = SessionState::new(transactions_max);
     group.on_session_begun(place.session);
     let end = transact(place, &mut session, &mut state).await;

@@ -170,7 +170,12 @@ fn apply_end(context: &ProbeContext<'_>, effects: EndEffects<'_>, tally: &Tally)
             None => {}
         }
     }
-    context.state().habits_mut().ends_at_refusal |= effects.ends_at_refusal;
+    {
+        let known = &mut *context.state();
+        let habits = known.habits_mut();
+        habits.ends_at_refusal |= effects.ends_at_refusal;
+        habits.ends_at_ehlo |= effects.ends_at_ehlo;
+    }
     apply(context, effects.host);
 }
 

@@ -13,7 +13,7 @@ use crate::site::SessionNotes;
 use engine_proto::decision::recipient::ReplyEffect;
 use engine_proto::limits::{TARPIT_QUICK, TARPIT_QUICK_REPLIES_MIN, TARPIT_SLOW, TARPIT_SLOW_REPLIES_MIN};
 use engine_proto::pace::Tally;
-use engine_proto::smtp::dialog::{Closure, Event, Step};
+use engine_proto::smtp::dialog::{Closure, Event};
 use engine_proto::smtp::reply::Reply;
 use std::time::{Duration, Instant};
 
@@ -192,6 +192,12 @@ pub(super) async fn run<R: Runtime>(
             }
             // A surplus reply has come behind the last one, and the next event tells it.
             Event::Ready if session.dialog.is_out_of_step() => {}
+            // The server takes no further transaction in this session.
+            Event::MailRefused(_) if state.tally.transactions > 1 && state.tally.answers > 0 => {
+                site.state().pace.on_broke_between(&state.tally);
+                recipients.put_back(context);
+                after = NextStep::Leave;
+            }
             Event::MailRefused(reply) => {
                 if recipients.on_mail_refused(context, &mut state.notes, &reply) {
                     after = NextStep::Leave;
@@ -216,7 +222,7 @@ pub(super) async fn run<R: Runtime>(
                 recipients.on_timeout(context);
                 break NextStep::Over;
             }
-            Event::Over(Closure::TimedOut(step)) if learns_habit(place, session, step) => {
+            Event::Over(Closure::TimedOut(_)) if learns_habit(place, session) => {
                 counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 recipients.put_back(context);
                 break NextStep::Over;
@@ -249,11 +255,10 @@ pub(super) async fn run<R: Runtime>(
 
 /// Whether the session ended because the host does not answer a command as it should, and further sessions do without it. Such an
 /// end says nothing else about the host.
-fn learns_habit<R: Runtime>(place: Place<'_>, session: &Session<R>, step: Step) -> bool {
+fn learns_habit<R: Runtime>(place: Place<'_>, session: &Session<R>) -> bool {
     let habits = &mut *place.state();
     let habits = habits.habits_mut();
     let before = *habits;
-    habits.no_rset |= step == Step::Rset;
     habits.one_at_a_time |= session.dialog.is_group_unanswered() && !habits.answers_groups;
     *habits != before
 }

@@ -19,6 +19,8 @@ pub struct EndEffects<'a> {
     pub suspect: Option<&'static str>,
     /// Whether the host ended the session after one or two refusals, before anything could show that its replies were in step.
     pub ends_at_refusal: bool,
+    /// Whether the host ended the session at a second EHLO, and no refusal was the cause.
+    pub ends_at_ehlo: bool,
 }
 
 /// The effect of the end of a session on the pace of its site.
@@ -113,10 +115,17 @@ pub fn on_session_end<'a>(
         None if tally.answers == 0 => EndEffect::HungUp(rule),
         None => EndEffect::Nothing,
     };
-    let in_transaction = at_recipient
-        || matches!(closure, Closure::Closed(Step::InStep) | Closure::Refused { step: Step::InStep, .. });
+    let at_ehlo =
+        matches!(closure, Closure::Closed(Step::InStep) | Closure::Refused { step: Step::InStep, .. });
+    let in_transaction = at_recipient || at_ehlo;
     let ends_at_refusal = hung_up && in_transaction && (1..=REFUSALS_CARRIED_MAX).contains(&tally.errors);
-    EndEffects { pace, host, suspect: (tally.answers == 0 || at_recipient).then_some(rule), ends_at_refusal }
+    EndEffects {
+        pace,
+        host,
+        suspect: (tally.answers == 0 || at_recipient).then_some(rule),
+        ends_at_refusal,
+        ends_at_ehlo: at_ehlo && tally.errors == 0,
+    }
 }
 
 /// The 421 that ended a session at MAIL, RCPT or RSET or between transactions, with its meaning. `None` unless the 421 says that we

@@ -5,13 +5,12 @@
 //! command at a time; only QUIT does not wait for the reply to the command before it. A recipient is answered only by the reply to
 //! its own RCPT. If the server refuses MAIL or the session ends early, the recipients without such a reply have no answer.
 //!
-//! RSET is not sent at the end of a transaction, but at the beginning of the next one. So the last transaction of a session needs
-//! no RSET. This matters because servers count RSET as a junk command (Postfix `smtpd_junk_command_limit`).
-//!
 //! Some servers send a surplus reply, for example a second 250 after MAIL. Then each later reply would count for the wrong
 //! recipient. Replies are *in step* if each belongs to the command for which it counts. To show this, the state machine sends EHLO
 //! again after a transaction: its reply looks like no other one, and EHLO also ends the transaction, as RSET does (RFC 5321
-//! 4.1.4). The driver tells [`Dialog::transact`] under which conditions this host has been in step before ([`InStep`]), so that EHLO is left out.
+//! 4.1.4). With PIPELINING, EHLO costs no round trip, so each group of commands ends with it. Without PIPELINING, it waits for the
+//! next transaction, which it begins, if this host has been in step before ([`InStep`]). RSET is sent only to a server that
+//! refuses a second EHLO. A server that ends the session at a second EHLO gets QUIT in its place.
 //!
 //! RFC 5321 (4.1.1, 4.3, 4.5.3), RFC 2920 (PIPELINING), RFC 3207 (STARTTLS).
 
@@ -164,6 +163,8 @@ pub struct Dialog {
     passed: Passed,
     /// What this session and earlier ones have shown.
     proven: InStep,
+    /// Whether the host was known to be in step at each answer of this transaction.
+    known: bool,
     /// Whether the session ended because of a reply that answers no command.
     out_of_step: bool,
     group_unanswered: bool,
@@ -171,8 +172,10 @@ pub struct Dialog {
     greeting: Reply,
     /// Whether that was the reply to HELO.
     is_helo: bool,
-    /// Whether another reply of the session has the same text as `greeting`, or a 503 has come. The reply to another EHLO then
-    /// cannot be told from them.
+    /// Whether the server has refused a second EHLO, so that RSET has to end the transaction.
+    refuses_ehlo: bool,
+    /// Whether another reply of the session begins with the same word as `greeting`, or a 503 has come. The reply to another EHLO
+    /// then cannot be told from them.
     ambiguous: bool,
     deadline: Option<Instant>,
     events: VecDeque<Event>,
@@ -193,6 +196,11 @@ fn refuses_greeting(text: &str) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     has(&["HELO", "EHLO", "HELLO", "ALREADY", "DUPLICATE", "SEQUENCE"])
         && !has(&["MAIL FROM", "RCPT", "RECIPIENT", "SENDER", "AUTH"])
+}
+
+/// The word with which a reply begins. In a reply to EHLO it is the name of the server.
+fn first_word(reply: &Reply) -> Option<&str> {
+    reply.text().split_ascii_whitespace().next()
 }
 
 /// The command with which the server took our greeting.
@@ -224,10 +232,12 @@ impl Dialog {
             needs_rset: false,
             passed: Passed::new(now),
             proven: InStep::default(),
+            known: true,
             out_of_step: false,
             group_unanswered: false,
             greeting: Reply::new(250, ""),
             is_helo: false,
+            refuses_ehlo: false,
             ambiguous: false,
             deadline,
             events: VecDeque::new(),
@@ -312,11 +322,6 @@ impl Dialog {
         self.group_unanswered
     }
 
-    /// Whether a finished transaction needs EHLO after it.
-    fn wants_ehlo(&self, now: Instant) -> bool {
-        self.is_doubted(now) || (self.habits.takes_ehlo_for_rset() && self.needs_rset)
-    }
-
     /// Whether a reply that comes now may be out of step.
     fn is_doubted(&self, now: Instant) -> bool {
         self.passed.is_doubted(&self.proven, now)
@@ -339,8 +344,8 @@ impl Dialog {
     /// the session ends first, the driver gets [`Event::Over`] instead. If the session has ended already and the driver has not
     /// read [`Event::Over`] yet, nothing is sent.
     ///
-    /// `proven` is what earlier sessions with the host have shown. If this is not enough for the transaction, EHLO comes after it,
-    /// and the driver gets [`Event::InStep`] before [`Event::Ready`].
+    /// `proven` is what earlier sessions with the host have shown. If this is not enough for the transaction, or with PIPELINING, EHLO
+    /// comes after it, and the driver gets [`Event::InStep`] before [`Event::Ready`].
     ///
     /// # Panics
     /// If the session is not ready, if the driver has already got [`Event::Over`], or with more than
@@ -369,15 +374,13 @@ impl Dialog {
         };
         self.steps_due.clear();
         self.proven.add(proven);
-        // The replies to a group come later than its commands, so more must be known than about a reply that comes now.
-        let (mut expected, answered) = (self.passed, now + limits::IN_STEP_AHEAD);
-        [ReplyPlace::Mail, ReplyPlace::Accepted, ReplyPlace::Refused]
-            .into_iter()
-            .for_each(|place| expected.pass(place, now));
-        if self.needs_rset {
+        self.known = true;
+        if self.needs_rset && self.refuses_ehlo {
             put(Command::Rset);
             self.steps_due.push_back(Step::Rset);
-            expected.pass(ReplyPlace::Rset, now);
+        } else if self.needs_rset {
+            put(greeting(self.is_helo, &self.config.ehlo));
+            self.steps_due.push_back(Step::InStep);
         }
         put(Command::Mail { reverse_path: &self.config.reverse_path, smtputf8 });
         self.steps_due.push_back(Step::Mail);
@@ -386,8 +389,10 @@ impl Dialog {
             self.steps_due.push_back(Step::Rcpt(index));
         }
         // Without PIPELINING, EHLO is sent after the replies, and only if it is needed: see `proceed`.
-        let is_doubted = expected.is_doubted(&self.proven, answered);
-        if self.sends_groups() && (self.habits.takes_ehlo_for_rset() || is_doubted) {
+        if self.sends_groups() && self.habits.ends_at_ehlo {
+            put(Command::Quit);
+            self.steps_due.push_back(Step::Quit);
+        } else if self.sends_groups() {
             put(greeting(self.is_helo, &self.config.ehlo));
             self.steps_due.push_back(Step::InStep);
         }
@@ -527,9 +532,10 @@ impl Dialog {
                 self.proceed(now);
             }
             Step::Rcpt(index) if is_done(code) || code >= 400 => {
-                // If EHLO was sent with RCPT, its reply shows more, and comes soon.
-                let waits = self.steps_due.back() == Some(&Step::InStep) && !self.habits.ends_at_refusal;
-                let in_step = !waits && !self.is_doubted(now);
+                // If EHLO or QUIT was sent with RCPT, its reply shows more, and comes soon.
+                let shows_more = matches!(self.steps_due.back(), Some(Step::InStep | Step::Quit));
+                self.known &= !self.is_doubted(now);
+                let in_step = self.known && (!shows_more || self.habits.ends_at_refusal);
                 self.habits.answers_groups |= self.sends_groups();
                 self.pass(ReplyPlace::of_rcpt(&reply), &reply, now);
                 self.events.push_back(Event::Answered { index, reply, in_step });
@@ -538,13 +544,21 @@ impl Dialog {
             Step::InStep if self.is_greeting(&reply) => {
                 self.on_in_step(now);
                 // After 503, EHLO may have had no effect.
-                self.needs_rset &= code == 503;
+                self.refuses_ehlo = code == 503;
+                self.needs_rset &= self.refuses_ehlo;
+                if self.needs_rset && self.steps_due.front() == Some(&Step::Mail) {
+                    let mut rset = Vec::new();
+                    encode(&mut rset, Command::Rset);
+                    self.held.push_front(rset);
+                    self.steps_due.push_front(Step::Rset);
+                }
                 self.proceed(now);
             }
             // The server may take no second EHLO, or this is the reply to an earlier command. The reply to QUIT shows which.
             Step::InStep => {
-                encode(&mut self.outgoing, Command::Quit);
-                self.enter(Step::Quit, now);
+                self.held.clear();
+                self.steps_due.clear();
+                self.quit_to_show(now);
             }
             Step::Quit if code == 221 => {
                 self.on_in_step(now);
@@ -557,7 +571,7 @@ impl Dialog {
     /// Records a reply that needs no EHLO to be understood.
     fn pass(&mut self, place: ReplyPlace, reply: &Reply, now: Instant) {
         self.passed.pass(place, now);
-        self.ambiguous |= reply.code() == 503 || reply.text() == self.greeting.text();
+        self.ambiguous |= reply.code() == 503 || first_word(reply) == first_word(&self.greeting);
     }
 
     fn on_in_step(&mut self, now: Instant) {
@@ -566,14 +580,12 @@ impl Dialog {
         self.events.push_back(Event::InStep(shown));
     }
 
-    /// Whether this can only be the reply to another EHLO or HELO: the reply with which the server greeted us, a list of
-    /// extensions, or the refusal of a second greeting.
+    /// Whether this can only be the reply to another EHLO or HELO: a list of extensions, a reply that begins with the same name as
+    /// the one with which the server greeted us, or the refusal of a second greeting.
     fn is_greeting(&self, reply: &Reply) -> bool {
         match reply.code() {
-            250 if reply.lines().nth(1).is_some() && self.extensions != Extensions::default() => {
-                Extensions::read(reply) == self.extensions
-            }
-            250 => !self.ambiguous && reply.text() == self.greeting.text(),
+            250 if Extensions::read(reply) != Extensions::default() => true,
+            250 => !self.ambiguous && first_word(reply) == first_word(&self.greeting),
             // RCPT may get 503 too, and then in such words.
             503 => !self.ambiguous && refuses_greeting(reply.text()),
             _ => false,
@@ -582,8 +594,17 @@ impl Dialog {
 
     /// Sends EHLO to learn whether the replies so far were in step.
     fn show_in_step(&mut self, now: Instant) {
+        if self.habits.ends_at_ehlo {
+            return self.quit_to_show(now);
+        }
         encode(&mut self.outgoing, greeting(self.is_helo, &self.config.ehlo));
         self.enter(Step::InStep, now);
+    }
+
+    /// Ends the session with QUIT. Its reply is awaited, because it shows whether the replies so far were in step.
+    fn quit_to_show(&mut self, now: Instant) {
+        encode(&mut self.outgoing, Command::Quit);
+        self.enter(Step::Quit, now);
     }
 
     fn greet(&mut self, now: Instant) {
@@ -615,7 +636,7 @@ impl Dialog {
 
     /// Continues the transaction with its next step. If there is none, the session is ready for the next transaction.
     fn proceed(&mut self, now: Instant) {
-        if self.steps_due.is_empty() && self.step != Step::InStep && self.wants_ehlo(now) {
+        if self.steps_due.is_empty() && self.step != Step::InStep && self.is_doubted(now) {
             self.show_in_step(now);
         } else if self.steps_due.is_empty() {
             self.ready();
@@ -684,6 +705,11 @@ impl Dialog {
     }
 
     fn end(&mut self, closure: Closure) {
+        let ends_early = matches!(closure, Closure::Refused { .. } | Closure::Closed(_));
+        if ends_early && self.known && matches!(self.step, Step::Rcpt(1..) | Step::InStep) {
+            // The reply to EHLO, for which the answers waited, does not come. What is known of the host is enough.
+            self.events.push_back(Event::InStep(InStep::default()));
+        }
         self.over = true;
         self.out_of_step = matches!(closure, Closure::Unexpected(_) | Closure::Garbled(..));
         self.deadline = None;

@@ -13,19 +13,14 @@ pub struct Habits {
     pub one_at_a_time: bool,
     /// The host has answered a group of commands, so its replies to RCPT may take their time.
     pub answers_groups: bool,
-    /// EHLO takes the place of RSET, because the host did not answer RSET.
-    pub no_rset: bool,
+    /// QUIT takes the place of a second EHLO, because the host ended a session there. So a session has one transaction.
+    pub ends_at_ehlo: bool,
     /// The host ended a session after a refusal, so nothing showed whether the refusal was in step. Before the next one, a session
     /// listens for surplus replies.
     pub ends_at_refusal: bool,
 }
 
 impl Habits {
-    /// Whether EHLO follows each transaction and takes the place of RSET. After RSET, a session would have to listen once more.
-    pub(super) fn takes_ehlo_for_rset(&self) -> bool {
-        self.no_rset || self.ends_at_refusal
-    }
-
     /// The host has answered a group of commands. If another session found that it does not, the host was only slow then.
     pub fn on_group_answered(&mut self) {
         (self.answers_groups, self.one_at_a_time) = (true, false);
@@ -40,7 +35,7 @@ impl Habits {
                 "one command at a time, because the host answered only the first one of a group",
             ),
             (self.ends_at_refusal, "listens before a refusal, because the host ends the session after it"),
-            (self.no_rset, "EHLO in place of RSET, because the host did not answer RSET"),
+            (self.ends_at_ehlo, "QUIT in place of a second EHLO, because the host ends the session there"),
         ];
         all.into_iter().filter(|(has, _)| *has).map(|(_, words)| words)
     }

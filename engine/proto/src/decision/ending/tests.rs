@@ -69,6 +69,8 @@ fn the_end_of_a_session_in_a_transaction_has_these_effects() {
         (refused(Step::Mail, 421), (0, 0), passing, None, PushBack("rule"), hung_up, false),
         (Closure::TimedOut(Step::Mail), (0, 0), passing, None, Died("no_answer_in_time"), late, false),
         (Closure::Unexpected(rcpt), (0, 0), passing, None, NotSmtp, hung_up, false),
+        // A host may end each session at a second EHLO.
+        (Closure::Closed(Step::InStep), (4, 0), passing, Some(between), Nothing, None, false),
         // After one or two refusals, a host that ends the session leaves them unproven.
         (Closure::Closed(Step::InStep), (4, 1), passing, Some(between), Nothing, None, true),
         (refused(Step::InStep, 421), (4, 3), passing, Some(between), Nothing, None, false),
@@ -76,9 +78,12 @@ fn the_end_of_a_session_in_a_transaction_has_these_effects() {
     for (closure, (answers, errors), said, pace, host, suspect, ends_at_refusal) in rows {
         let tally = Tally { transactions: 1, asked: 9, answers, errors };
         let effects = on_session_end(&closure, &tally, true, |_, _| said);
+        let at_ehlo =
+            matches!(closure, Closure::Closed(Step::InStep) | Closure::Refused { step: Step::InStep, .. });
+        let ends_at_ehlo = at_ehlo && errors == 0;
         assert_eq!(
             effects,
-            EndEffects { pace, host, suspect, ends_at_refusal },
+            EndEffects { pace, host, suspect, ends_at_refusal, ends_at_ehlo },
             "{closure:?} {answers} {errors}"
         );
     }
