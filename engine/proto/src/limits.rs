@@ -61,7 +61,7 @@ const _: () = assert!(SESSION_READ_BYTES <= SESSION_READ_BYTES_MAX);
 /// How long a mail server may take for its greeting. RFC 5321 4.5.3.2.1 says 5 minutes, for a client that holds mail which must not
 /// be lost. A probe holds no mail and can return, so it waits for a shorter time.
 pub const BANNER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a mail server may take for the replies to EHLO, HELO, STARTTLS and RSET. RFC 5321 names no time for them. The server
+/// How long a mail server may take for the replies to EHLO, HELO and STARTTLS. RFC 5321 names no time for them. The server
 /// has to look up nothing for them, except for the reverse DNS of our address.
 pub const EHLO_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the TLS handshake may take, with all its round trips.

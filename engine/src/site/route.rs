@@ -8,7 +8,7 @@
 //! - failed connections: `strikes`
 //! - until when the route is out of use, and why: `down`, `down_reply`. The cause is failed connections, a refusal in the greeting,
 //!   to EHLO or to MAIL, a reply that is not SMTP, one of several facts below, or a rest of the source at the site
-//! - a host that offers TLS or PIPELINING but cannot do it, or that does not answer RSET: `habits`
+//! - a host that offers TLS or PIPELINING but cannot do it, or that ends its sessions at a refusal or at a second EHLO: `habits`
 //! - whether each reply belongs to the command for which it counts: `in_step`, `lost_step`, `out_of_step`
 //! - a push-back of the site, and a short wait after a failed connection: `resting`
 //! - refusals of the whole session at RCPT: `refused`, `repeated_rule`; sessions that the host ended with a reply that says that we
