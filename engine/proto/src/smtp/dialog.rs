@@ -14,11 +14,14 @@
 //!
 //! RFC 5321 (4.1.1, 4.3, 4.5.3), RFC 2920 (PIPELINING), RFC 3207 (STARTTLS).
 
+mod recognize;
+
 use super::command::{Command, encode};
 use super::ehlo::Extensions;
 use super::habits::{Habits, InStep, Passed, ReplyPlace};
 use super::reply::{Reply, ReplyError, ReplyParser};
 use crate::limits;
+use recognize::{first_word, greeting, is_done, names_cisco, refuses_greeting};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -179,38 +182,6 @@ pub struct Dialog {
     ambiguous: bool,
     deadline: Option<Instant>,
     events: VecDeque<Event>,
-}
-
-/// Words in the greetings of Cisco's appliances and of its cloud service, in lower case.
-const CISCO_WORDS: [&str; 3] = ["ironport", "iphmx.com", "cisco"];
-
-/// Whether this code says that the server has executed MAIL, RCPT or RSET. 220 and 221 belong to other commands.
-fn is_done(code: u16) -> bool {
-    code / 100 == 2 && !matches!(code, 220 | 221)
-}
-
-/// Whether a 503 with this text is the refusal of a second greeting: it has a word of such refusals, and none of a command in a
-/// transaction.
-fn refuses_greeting(text: &str) -> bool {
-    let text = text.to_ascii_uppercase();
-    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    has(&["HELO", "EHLO", "HELLO", "ALREADY", "DUPLICATE", "SEQUENCE"])
-        && !has(&["MAIL FROM", "RCPT", "RECIPIENT", "SENDER", "AUTH"])
-}
-
-/// The word with which a reply begins. In a reply to EHLO it is the name of the server.
-fn first_word(reply: &Reply) -> Option<&str> {
-    reply.text().split_ascii_whitespace().next()
-}
-
-/// The command with which the server took our greeting.
-fn greeting(is_helo: bool, name: &str) -> Command<'_> {
-    if is_helo { Command::Helo(name) } else { Command::Ehlo(name) }
-}
-
-fn names_cisco(greeting: &str) -> bool {
-    let greeting = greeting.to_ascii_lowercase();
-    CISCO_WORDS.iter().any(|word| greeting.contains(word))
 }
 
 impl Dialog {

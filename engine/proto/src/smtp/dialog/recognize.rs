@@ -1,0 +1,36 @@
+//! What a reply says by its code and its first words.
+
+use crate::smtp::command::Command;
+use crate::smtp::reply::Reply;
+
+/// Words in the greetings of Cisco's appliances and of its cloud service, in lower case.
+const CISCO_WORDS: [&str; 3] = ["ironport", "iphmx.com", "cisco"];
+
+/// Whether this code says that the server has executed MAIL, RCPT or RSET. 220 and 221 belong to other commands.
+pub(super) fn is_done(code: u16) -> bool {
+    code / 100 == 2 && !matches!(code, 220 | 221)
+}
+
+/// Whether a 503 with this text is the refusal of a second greeting: it has a word of such refusals, and none of a command in a
+/// transaction.
+pub(super) fn refuses_greeting(text: &str) -> bool {
+    let text = text.to_ascii_uppercase();
+    let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    has(&["HELO", "EHLO", "HELLO", "ALREADY", "DUPLICATE", "SEQUENCE"])
+        && !has(&["MAIL FROM", "RCPT", "RECIPIENT", "SENDER", "AUTH"])
+}
+
+/// The word with which a reply begins. In a reply to EHLO it is the name of the server.
+pub(super) fn first_word(reply: &Reply) -> Option<&str> {
+    reply.text().split_ascii_whitespace().next()
+}
+
+/// The command with which the server took our greeting.
+pub(super) fn greeting(is_helo: bool, name: &str) -> Command<'_> {
+    if is_helo { Command::Helo(name) } else { Command::Ehlo(name) }
+}
+
+pub(super) fn names_cisco(greeting: &str) -> bool {
+    let greeting = greeting.to_ascii_lowercase();
+    CISCO_WORDS.iter().any(|word| greeting.contains(word))
+}
