@@ -296,7 +296,7 @@ fn naming(words: &Words, at: usize) -> Option<u8> {
         "such" | "name" | "named" | "called" => NAMED,
         "of" | "by" | "with" | "under" | "in" | "on" | "at" | "here" | "there" | "exist" | "exists"
         | "found" | "known" | "know" | "present" | "registered" | "our" | "we" | "ma" | "local" | "valid"
-        | "active" | "any" | "message" | "com" | "or" | "nor" => 0,
+        | "active" | "any" | "message" | "com" | "or" | "nor" | "ne" => 0,
         _ => return None,
     })
 }
@@ -361,14 +361,16 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
         let is_meant = |subject: &&Subject| !(is_place(subject) || has_mailbox && is_of_message(subject));
         subjects.iter().filter(|subject| subject.is_named()).filter(is_meant)
     };
+    let broken = |at: usize| words.breaks.contains(&(at as u32));
     let last = named()
         .rfind(|subject| subject.end <= predicate.start)
         .filter(|subject| !parted(subject.end, predicate.start));
     let next = named()
         .find(|subject| subject.start >= predicate.end)
-        .filter(|subject| !parted(predicate.end, subject.start));
+        .filter(|subject| !parted(predicate.end, subject.start))
+        // "Quota exceeded for <bob@example.com>, message refused."
+        .filter(|subject| !(is_of_message(subject) && (predicate.end..=subject.start).any(broken)));
     let inside = named().find(|subject| predicate.start <= subject.start && subject.end <= predicate.end);
-    let broken = |at: usize| words.breaks.contains(&(at as u32));
     let adjective = next.filter(|next| next.start == predicate.end && !broken(predicate.end));
     let adjacent = last.filter(|last| last.end == predicate.start && !broken(predicate.start));
     let echoes = || subjects.iter().filter(|subject| !subject.is_named());
