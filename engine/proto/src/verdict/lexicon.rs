@@ -466,6 +466,7 @@ impl Reading<'_> {
         };
         let before = start > 0 && !broken(start) && {
             is_not(start - 1)
+                || word(start - 1) == "neither"
                 || start > 1 && is_not(start - 2) && is_adverb(word(start - 1)) && !broken(start - 1)
         };
         before
