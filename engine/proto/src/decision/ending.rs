@@ -95,6 +95,9 @@ pub fn on_session_end<'a>(
     classify: impl Fn(Stage, &Reply) -> Classification,
 ) -> EndEffects<'a> {
     let at_recipient = ends_at_recipient(closure);
+    let at_ehlo =
+        matches!(closure, Closure::Closed(Step::InStep) | Closure::Refused { step: Step::InStep, .. });
+    let ends_at_ehlo = at_ehlo && tally.errors == 0;
     let is_refused = matches!(closure, Closure::Refused { .. });
     let hung_up = is_refused || matches!(closure, Closure::Closed(_));
     let pace = match closure {
@@ -111,20 +114,19 @@ pub fn on_session_end<'a>(
     let host = match words_about_us(closure, &classify).filter(|_| heeds_words) {
         Some((reply, said)) => EndEffect::SlowDown(reply, said),
         None if at_recipient && tally.errors == 0 && is_refused => EndEffect::PushBack("hung_up"),
+        None if ends_at_ehlo => EndEffect::Nothing,
         None if tally.answers == 0 && !at_recipient => on_session_refused(closure, classify),
         None if tally.answers == 0 => EndEffect::HungUp(rule),
         None => EndEffect::Nothing,
     };
-    let at_ehlo =
-        matches!(closure, Closure::Closed(Step::InStep) | Closure::Refused { step: Step::InStep, .. });
     let in_transaction = at_recipient || at_ehlo;
     let ends_at_refusal = hung_up && in_transaction && (1..=REFUSALS_CARRIED_MAX).contains(&tally.errors);
     EndEffects {
         pace,
         host,
-        suspect: (tally.answers == 0 || at_recipient).then_some(rule),
+        suspect: (at_recipient || tally.answers == 0 && !at_ehlo).then_some(rule),
         ends_at_refusal,
-        ends_at_ehlo: at_ehlo && tally.errors == 0,
+        ends_at_ehlo,
     }
 }
 
