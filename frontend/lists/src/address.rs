@@ -281,6 +281,10 @@ fn piece(text: &str) -> Option<Found> {
             let Some(Found::Address(address)) = piece(rest) else { return Some(Found::Doubtful(None)) };
             return Some(Found::Doubtful(Some(address)));
         }
+        if let Some(inner) = text.strip_prefix('_').and_then(|text| text.strip_suffix('_')) {
+            // No domain ends with this mark, so both may be those of emphasis, and the first one also a part of the name.
+            return Some(Found::Doubtful(suggestion(inner.trim_matches('_'))));
+        }
         text = without_mark(text)?.trim();
     }
     None

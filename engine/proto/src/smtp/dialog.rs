@@ -346,7 +346,8 @@ impl Dialog {
         self.steps_due.clear();
         self.proven.add(proven);
         self.known = true;
-        if self.needs_rset && self.refuses_ehlo {
+        let is_told = !self.ambiguous || self.extensions != Extensions::default();
+        if self.needs_rset && (self.refuses_ehlo || !is_told) {
             put(Command::Rset);
             self.steps_due.push_back(Step::Rset);
         } else if self.needs_rset {

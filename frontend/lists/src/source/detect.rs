@@ -154,8 +154,10 @@ pub(super) fn dialect(head: &[u8], is_whole: bool, encoding: Encoding, named: Op
     let (fit, usual_fit) = (fit_of(&escaped), fit_of(&usual));
     let is_better = (fit.address_rows, fit.usual_rows) > (usual_fit.address_rows, usual_fit.usual_rows);
     let is_worse = (fit.address_rows, fit.usual_rows) < (usual_fit.address_rows, usual_fit.usual_rows);
-    let has_signs = misplaced(&escaped) < misplaced(&usual) || escaped.has_quotes && !has_quotes;
-    match has_null || is_better || !is_worse && has_signs {
+    let [wrong, usual_wrong] = [&escaped, &usual].map(misplaced);
+    let has_signs =
+        wrong < usual_wrong || escaped.has_quotes && !has_quotes || has_null && wrong == usual_wrong;
+    match is_better || !is_worse && has_signs {
         true => Dialect { columns: fit.columns, ..escaped },
         false => usual,
     }
