@@ -124,6 +124,8 @@ impl Mortals {
         self.links[node].cut();
         self.end_lease_in(node, "1 h");
         self.nodes[node] = None;
+        // A renewal of the lease may have been under way.
+        self.end_lease_in(node, "1 h");
     }
 
     /// Ends the lease of a dead node, so that the others need not wait for it.
