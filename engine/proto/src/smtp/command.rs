@@ -27,6 +27,11 @@ pub fn encode(out: &mut Vec<u8>, command: Command<'_>) {
     }
 }
 
+/// EHLO with our name, or HELO for a server that refuses EHLO (RFC 5321 3.2).
+pub fn greeting(is_helo: bool, name: &str) -> Command<'_> {
+    if is_helo { Command::Helo(name) } else { Command::Ehlo(name) }
+}
+
 /// A command with its arguments.
 #[derive(Clone, Copy)]
 pub enum Command<'a> {

@@ -16,12 +16,12 @@
 
 mod recognize;
 
-use super::command::{Command, encode};
+use super::command::{Command, encode, greeting};
 use super::ehlo::Extensions;
 use super::habits::{Habits, InStep, Passed, ReplyPlace};
 use super::reply::{Reply, ReplyError, ReplyParser};
 use crate::limits;
-use recognize::{first_word, greeting, is_done, names_cisco, refuses_greeting};
+use recognize::{first_word, is_done, names_cisco, refuses_greeting};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,6 +1,5 @@
-//! What a reply says by its code and its first words.
+//! What the dialog reads in replies: their codes, their first words, and a few words of greetings.
 
-use crate::smtp::command::Command;
 use crate::smtp::reply::Reply;
 
 /// Words in the greetings of Cisco's appliances and of its cloud service, in lower case.
@@ -23,11 +22,6 @@ pub(super) fn refuses_greeting(text: &str) -> bool {
 /// The word with which a reply begins. In a reply to EHLO it is the name of the server.
 pub(super) fn first_word(reply: &Reply) -> Option<&str> {
     reply.text().split_ascii_whitespace().next()
-}
-
-/// The command with which the server took our greeting.
-pub(super) fn greeting(is_helo: bool, name: &str) -> Command<'_> {
-    if is_helo { Command::Helo(name) } else { Command::Ehlo(name) }
 }
 
 pub(super) fn names_cisco(greeting: &str) -> bool {

@@ -83,9 +83,9 @@ impl Run {
     }
 }
 
-fn run(scenario: &str, cut: usize) {
+fn run(scenario: &str, cut: usize, habits: Habits) {
     let now = Instant::now();
-    let dialog = Dialog::new(config(), Habits::default(), now);
+    let dialog = Dialog::new(config(), habits, now);
     let mut run = Run { dialog, now, cut, unsent: Vec::new(), sent: Vec::new() };
     let mut lines = scenario.lines();
     let title = lines.next().unwrap_or_default();
@@ -104,8 +104,24 @@ fn scenarios() {
     assert!(scenarios.len() >= 20);
     for scenario in scenarios {
         for cut in [usize::MAX, 1, 2, 3, 7, 40] {
-            run(scenario, cut);
+            run(scenario, cut, Habits::default());
         }
+    }
+}
+
+#[test]
+fn a_host_that_ends_the_session_at_a_second_ehlo_gets_quit_in_its_place() {
+    let habits = Habits { ends_at_ehlo: true, ..Habits::default() };
+    let with_pipelining = "with pipelining\nS: 220 a\nC: EHLO probe.example\nS: 250-a\nS: 250 PIPELINING\nE: ready\nU: a@x.example\n\
+        C: MAIL FROM:<p@probe.example>\nC: RCPT TO:<a@x.example>\nC: QUIT\nS: 250 Ok\nS: 550 no\nS: 221 Bye\n\
+        E: answered 0 550 (in doubt)\nE: in step\nE: over quit";
+    let without = "without\nS: 220 a\nC: EHLO probe.example\nS: 250 a\nE: ready\nU: a@x.example\nC: MAIL FROM:<p@probe.example>\n\
+        S: 250 Ok\nC: RCPT TO:<a@x.example>\nS: 550 no\nE: answered 0 550 (in doubt)\nC: QUIT\nS: 221 Bye\nE: in step\nE: over quit";
+    let surplus = with_pipelining.replace("S: 550 no", "S: 250 Ok\nS: 550 no");
+    let surplus =
+        surplus.replace("0 550", "0 250").replace("E: in step\nE: over quit", "E: over unexpected Quit");
+    for scenario in [with_pipelining, without, &surplus] {
+        run(scenario, usize::MAX, habits);
     }
 }
 
