@@ -322,7 +322,8 @@ impl SitePace {
     /// sessions may have another reason.
     pub fn has_no_room_for_proof(&self) -> bool {
         let few = self.recipients.limit == 2 && self.errors.limit <= REFUSALS_CARRIED_MAX;
-        self.says_full && (self.recipients.limit == 1 || few)
+        let one = self.transactions.limit == 1 && self.transaction_recipients.limit == 1;
+        one || self.says_full && (self.recipients.limit == 1 || few)
     }
 
     /// The limits of a session that the site has shown, each with what it limits.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 /// A habit with the keys of a personality, and a fault.
-const HABITS: [(&str, &str, &str); 8] = [
+const HABITS: [(&str, &str, &str); 10] = [
     ("one-recipient", "session_rcpt_max = 1", ""),
     ("two-recipients", "session_rcpt_max = 2", ""),
     ("no-rset", "", "{ at = \"rset\", does = \"hang\" }"),
@@ -17,6 +17,13 @@ const HABITS: [(&str, &str, &str); 8] = [
     ("hangs-up", "errors_max = 1\nhangs_up = true", ""),
     ("greets-once", "greets_once = true", ""),
     ("one-in-a-transaction", "rcpt_max = 1", ""),
+    // After EHLO and EHLO over TLS, this is the one that shows whether the replies are in step.
+    ("ends-at-ehlo", "", "{ at = \"ehlo\", does = \"close\", from = 3 }"),
+    (
+        "one-mail",
+        "",
+        "{ at = \"mail\", does = \"reply\", text = \"452 4.5.3 Only one transaction\", from = 2 }",
+    ),
 ];
 
 /// The scenario, and the domains of its servers.
@@ -33,13 +40,15 @@ fn scenario() -> (String, Vec<String>) {
             if n != m && !one.1.is_empty() && one.1.split(" = ").next() == other.1.split(" = ").next() {
                 continue;
             }
-            let fault = if one.2.is_empty() { other.2 } else { one.2 };
+            let faults = if n == m { vec![one.2] } else { vec![one.2, other.2] };
+            let faults: Vec<&str> = faults.into_iter().filter(|fault| !fault.is_empty()).collect();
             writeln!(text, "[[personality]]\nname = \"{name}\"\nlike = \"postfix\"\n{}", keys.join("\n"))
                 .expect("text");
             writeln!(
                 text,
-                "[[domain]]\nname = \"{name}.example\"\nserver = {{ personality = \"{name}\", faults = [{fault}] }}\n\
-                 mailboxes.ok = [\"user-#\"]"
+                "[[domain]]\nname = \"{name}.example\"\nserver = {{ personality = \"{name}\", faults = [{}] }}\n\
+                 mailboxes.ok = [\"user-#\"]",
+                faults.join(", ")
             )
             .expect("text");
             domains.push(format!("{name}.example"));

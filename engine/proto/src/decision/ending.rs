@@ -101,6 +101,7 @@ pub fn on_session_end<'a>(
     let is_refused = matches!(closure, Closure::Refused { .. });
     let hung_up = is_refused || matches!(closure, Closure::Closed(_));
     let pace = match closure {
+        _ if ends_at_ehlo => Some(PaceEffect::BrokeBetween),
         _ if tally.answers == 0 => None,
         _ if breaks_between(closure) => Some(PaceEffect::BrokeBetween),
         _ if !hung_up && tally.errors == 0 => None,

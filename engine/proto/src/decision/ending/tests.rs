@@ -70,7 +70,7 @@ fn the_end_of_a_session_in_a_transaction_has_these_effects() {
         (Closure::TimedOut(Step::Mail), (0, 0), passing, None, Died("no_answer_in_time"), late, false),
         (Closure::Unexpected(rcpt), (0, 0), passing, None, NotSmtp, hung_up, false),
         // A host may end each session at a second EHLO.
-        (Closure::Closed(Step::InStep), (4, 0), passing, Some(between), Nothing, None, false),
+        (Closure::Closed(Step::InStep), (4, 0), passing, Some(BrokeBetween), Nothing, None, false),
         // After one or two refusals, a host that ends the session leaves them unproven.
         (Closure::Closed(Step::InStep), (4, 1), passing, Some(between), Nothing, None, true),
         (refused(Step::InStep, 421), (4, 3), passing, Some(between), Nothing, None, false),
