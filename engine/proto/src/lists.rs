@@ -8,6 +8,7 @@
 use crate::limits::{DOMAIN_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use crate::tables::{Hashes, List};
 pub use crate::typo::Typo;
+use memchr::memchr;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -33,7 +34,12 @@ pub fn is_role(local: &str) -> bool {
 
 /// A local part without its `+tag`.
 fn untagged(local: &str) -> &str {
-    local.bytes().position(|byte| byte == b'+').map_or(local, |at| &local[..at])
+    memchr(b'+', local.as_bytes()).map_or(local, |at| &local[..at])
+}
+
+/// The domain above this one.
+fn parent(domain: &str) -> Option<&str> {
+    memchr(b'.', domain.as_bytes()).map(|at| &domain[at + 1..])
 }
 
 /// The operator's spam traps: addresses and domains.

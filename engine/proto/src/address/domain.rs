@@ -78,16 +78,43 @@ pub(crate) fn registrable(name: &str) -> &str {
     public_suffix::registrable(name).unwrap_or(name)
 }
 
+/// The kinds of bytes in a plain domain.
+const LETTER: u8 = 1;
+const HYPHEN: u8 = 2;
+const DOT: u8 = 4;
+/// The kinds that may follow a byte of each kind.
+const MAY_FOLLOW: [u8; 5] = {
+    let mut follow = [LETTER | HYPHEN | DOT; 5];
+    follow[HYPHEN as usize] = LETTER;
+    follow[DOT as usize] = LETTER | DOT;
+    follow
+};
+/// The kind of each byte; zero for a byte that no plain domain has.
+const KINDS: [u8; 256] = {
+    let mut kinds = [0; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        if matches!(byte as u8, b'a'..=b'z' | b'0'..=b'9') {
+            kinds[byte] = LETTER;
+        }
+        byte += 1;
+    }
+    (kinds[b'-' as usize], kinds[b'.' as usize]) = (HYPHEN, DOT);
+    kinds
+};
+
 /// Whether UTS 46 certainly leaves the text as it is: each label has only lower-case letters, digits, and single hyphens between
-/// them. Such a label cannot be an A-label, because that has two hyphens in a row. The caller still has to [`check`] the text.
+/// them. Such a label cannot be an A-label, because that has two hyphens in a row. The caller still has to [`check`] the text. A
+/// table is faster than comparisons.
 fn is_plain(text: &str) -> bool {
-    let mut before = b'.';
+    let mut before = DOT;
     let good = text.bytes().all(|byte| {
-        let special = byte == b'-' && matches!(before, b'.' | b'-') || byte == b'.' && before == b'-';
-        before = byte;
-        !special && matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.')
+        let kind = KINDS[usize::from(byte)];
+        let is_good = kind & MAY_FOLLOW[usize::from(before)] != 0;
+        before = kind;
+        is_good
     });
-    good && before != b'-'
+    good && before != HYPHEN
 }
 
 /// Checks the lengths of the labels and of the domain, the number of labels, and that the last label is not a number.

@@ -1,6 +1,6 @@
 //! Which domains count as disposable: by the lists of names, and by the mail hosts of the domain. docs/lists.md has the rule.
 
-use super::DISPOSABLE;
+use super::{DISPOSABLE, parent};
 use crate::dns::Name;
 use crate::dns::mx::MxSet;
 use crate::tables::below_header;
@@ -30,7 +30,7 @@ impl Listing {
     /// What the built-in lists say about a domain in A-label form. Letter case does not matter.
     pub(super) fn built_in(domain: &str) -> Listing {
         let (mut bits, mut rest) = (0, domain);
-        while let Some((_, parent)) = rest.split_once('.') {
+        while let Some(parent) = parent(rest) {
             bits |= DISPOSABLE.bits(rest).unwrap_or(0);
             rest = parent;
         }
@@ -141,7 +141,7 @@ fn line_of(host: &Name) -> Option<&'static str> {
         if let Some(line) = MX_HOSTS.get(name) {
             return Some(line);
         }
-        rest = name.split_once('.').map(|(_, parent)| parent);
+        rest = parent(name);
     }
     (Listing::built_in(host.as_str()) == Listing::Public(BOTH)).then_some(LISTED_HOST)
 }

@@ -1,7 +1,7 @@
 //! The lists of the operator, which add to the built-in lists. A domain that the operator allows counts neither as disposable nor
 //! as a typing mistake, whatever the other lists say.
 
-use super::{ListFault, Listing, MailService, SpamTraps, canonical_domain, lines};
+use super::{ListFault, Listing, MailService, ROLE, SpamTraps, canonical_domain, lines, parent};
 use crate::limits::LOCAL_PART_BYTES_MAX;
 use crate::typo::{self, ByLetter, Typo};
 use std::borrow::Cow;
@@ -80,7 +80,8 @@ impl Lists {
 
     /// Whether the local part names a function and not a person, such as `info`. A `+tag` does not matter.
     pub fn is_role(&self, local: &str) -> bool {
-        contains(&self.role, super::untagged(local)) || super::is_role(local)
+        let local = super::untagged(local);
+        contains(&self.role, local) || ROLE.contains(local)
     }
 
     /// The domain that was probably meant, if `domain` looks like a typing mistake.
@@ -145,7 +146,7 @@ fn covers(entries: &HashSet<Box<str>>, domain: &str) -> bool {
         if contains(entries, name) {
             return true;
         }
-        rest = name.split_once('.').map(|(_, parent)| parent);
+        rest = parent(name);
     }
     false
 }

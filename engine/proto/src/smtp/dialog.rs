@@ -21,7 +21,7 @@ use super::ehlo::Extensions;
 use super::habits::{Habits, InStep, Passed, ReplyPlace};
 use super::reply::{Reply, ReplyError, ReplyParser};
 use crate::limits;
-use recognize::{first_word, is_done, names_cisco, refuses_greeting};
+use recognize::{begins_with, first_word, is_done, names_cisco, refuses_greeting};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -171,8 +171,8 @@ pub struct Dialog {
     /// Whether the session ended because of a reply that answers no command.
     out_of_step: bool,
     group_unanswered: bool,
-    /// The reply to EHLO or HELO with which the server greeted us.
-    greeting: Reply,
+    /// The first word of the reply to EHLO or HELO with which the server greeted us.
+    greeting: Box<str>,
     /// Whether that was the reply to HELO.
     is_helo: bool,
     /// Whether the server has refused a second EHLO, so that RSET has to end the transaction.
@@ -206,7 +206,7 @@ impl Dialog {
             known: true,
             out_of_step: false,
             group_unanswered: false,
-            greeting: Reply::new(250, ""),
+            greeting: Box::default(),
             is_helo: false,
             refuses_ehlo: false,
             ambiguous: false,
@@ -337,49 +337,51 @@ impl Dialog {
             // answer to a command of this transaction.
             return self.end(Closure::Unexpected(Step::Idle));
         }
-        let mut commands: Vec<Vec<u8>> = Vec::new();
-        let mut put = |command| {
-            let mut bytes = Vec::with_capacity(48);
-            encode(&mut bytes, command);
-            commands.push(bytes);
-        };
         self.steps_due.clear();
+        self.held.clear();
         self.proven.add(proven);
         self.known = true;
         let is_told = !self.ambiguous || self.extensions != Extensions::default();
         if self.needs_rset && (self.refuses_ehlo || !is_told) {
-            put(Command::Rset);
-            self.steps_due.push_back(Step::Rset);
+            self.put(Command::Rset, Step::Rset);
         } else if self.needs_rset {
-            put(greeting(self.is_helo, &self.config.ehlo));
-            self.steps_due.push_back(Step::InStep);
+            self.put_greeting();
         }
-        put(Command::Mail { reverse_path: &self.config.reverse_path, smtputf8 });
-        self.steps_due.push_back(Step::Mail);
+        let config = Arc::clone(&self.config);
+        self.put(Command::Mail { reverse_path: &config.reverse_path, smtputf8 }, Step::Mail);
         for (index, recipient) in (0u16..).zip(recipients) {
-            put(Command::Rcpt(recipient));
-            self.steps_due.push_back(Step::Rcpt(index));
+            self.put(Command::Rcpt(recipient), Step::Rcpt(index));
         }
         // Without PIPELINING, EHLO is sent after the replies, and only if it is needed: see `proceed`.
         if self.sends_groups() && self.habits.ends_at_ehlo {
-            put(Command::Quit);
-            self.steps_due.push_back(Step::Quit);
+            self.put(Command::Quit, Step::Quit);
         } else if self.sends_groups() {
-            put(greeting(self.is_helo, &self.config.ehlo));
-            self.steps_due.push_back(Step::InStep);
+            self.put_greeting();
         }
         assert!(
-            commands.len() <= limits::TRANSACTION_RECIPIENTS_MAX + 3,
+            self.steps_due.len() <= limits::TRANSACTION_RECIPIENTS_MAX + 3,
             "a transaction with too many recipients"
         );
         self.mail_refused = false;
-        if self.sends_groups() {
-            commands.iter().for_each(|command| self.outgoing.extend_from_slice(command));
-        } else {
-            self.held = commands.into();
-            self.send_held();
-        }
+        self.send_held();
         self.await_next(now);
+    }
+
+    /// Adds a command and its step to the transaction. With PIPELINING, all commands of the transaction are sent together.
+    fn put(&mut self, command: Command<'_>, step: Step) {
+        if self.sends_groups() {
+            encode(&mut self.outgoing, command);
+        } else {
+            let mut bytes = Vec::with_capacity(48);
+            encode(&mut bytes, command);
+            self.held.push_back(bytes);
+        }
+        self.steps_due.push_back(step);
+    }
+
+    fn put_greeting(&mut self) {
+        let config = Arc::clone(&self.config);
+        self.put(greeting(self.is_helo, &config.ehlo), Step::InStep);
     }
 
     /// Ends the session, and sends QUIT if a command may be sent at this step. The driver may close the connection as soon as the
@@ -543,7 +545,7 @@ impl Dialog {
     /// Records a reply that needs no EHLO to be understood.
     fn pass(&mut self, place: ReplyPlace, reply: &Reply, now: Instant) {
         self.passed.pass(place, now);
-        self.ambiguous |= reply.code() == 503 || first_word(reply) == first_word(&self.greeting);
+        self.ambiguous |= reply.code() == 503 || begins_with(reply, &self.greeting);
     }
 
     fn on_in_step(&mut self, now: Instant) {
@@ -557,7 +559,7 @@ impl Dialog {
     fn is_greeting(&self, reply: &Reply) -> bool {
         match reply.code() {
             250 if Extensions::read(reply) != Extensions::default() => true,
-            250 => !self.ambiguous && first_word(reply) == first_word(&self.greeting),
+            250 => !self.ambiguous && begins_with(reply, &self.greeting),
             // RCPT may get 503 too, and then in such words.
             503 => !self.ambiguous && refuses_greeting(reply.text()),
             _ => false,
@@ -597,7 +599,7 @@ impl Dialog {
     fn greeted(&mut self, now: Instant, reply: Reply) {
         self.is_helo = self.step == Step::Helo;
         self.passed.pass(ReplyPlace::Greeted, now);
-        self.greeting = reply;
+        self.greeting = first_word(&reply).into();
         if !self.habits.plain && self.extensions.starttls {
             encode(&mut self.outgoing, Command::StartTls);
             self.enter(Step::StartTls, now);

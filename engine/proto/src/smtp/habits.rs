@@ -46,16 +46,21 @@ impl Habits {
 pub struct InStep {
     /// In milliseconds, by place, plus one. Zero: nothing is known.
     quiet: [u32; PLACES],
+    /// The places after which no surplus reply is expected any more, a bit each. Nearly all hosts soon have all that a session
+    /// needs, and this is looked at after each reply.
+    settled: u8,
 }
 
 impl InStep {
     /// Knowledge of a host that is in step whatever happens. Tests and measurements begin with it.
-    pub const ALWAYS: InStep = InStep { quiet: [u32::MAX; PLACES] };
+    pub const ALWAYS: InStep = InStep { quiet: [u32::MAX; PLACES], settled: u8::MAX };
 
     /// Adds what another session has shown. From [`IN_STEP_AGE_MAX`] on, a surplus reply is no longer expected at all.
     pub fn add(&mut self, other: InStep) {
-        for (known, shown) in self.quiet.iter_mut().zip(other.quiet) {
-            *known = if shown > IN_STEP_AGE_MAX.as_millis() as u32 { u32::MAX } else { shown.max(*known) };
+        self.settled |= other.settled;
+        for (place, (known, shown)) in self.quiet.iter_mut().zip(other.quiet).enumerate() {
+            *known = shown.max(*known);
+            self.settled |= u8::from(shown > IN_STEP_AGE_MAX.as_millis() as u32) << place;
         }
     }
 }
@@ -91,11 +96,13 @@ impl ReplyPlace {
 pub(super) struct Passed {
     begun: Instant,
     first: [u32; PLACES],
+    /// The places that `first` has, a bit each.
+    places: u8,
 }
 
 impl Passed {
     pub(super) fn new(begun: Instant) -> Passed {
-        Passed { begun, first: [NEVER; PLACES] }
+        Passed { begun, first: [NEVER; PLACES], places: 0 }
     }
 
     fn age(&self, now: Instant) -> u32 {
@@ -103,7 +110,8 @@ impl Passed {
     }
 
     pub(super) fn pass(&mut self, place: ReplyPlace, now: Instant) {
-        if self.first[place as usize] == NEVER {
+        if self.places & 1 << place as u8 == 0 {
+            self.places |= 1 << place as u8;
             self.first[place as usize] = self.age(now);
         }
     }
@@ -114,19 +122,20 @@ impl Passed {
         // One more than the time: even a reply that has just come shows that nothing came in the same packet.
         InStep {
             quiet: self.first.map(|first| if first == NEVER { 0 } else { age.saturating_sub(first) + 1 }),
+            settled: 0,
         }
     }
 
     /// Whether a surplus reply to one of the replies so far may come now, as far as `known` says.
     pub(super) fn is_doubted(&self, known: &InStep, now: Instant) -> bool {
-        // Nearly all hosts are known so well that their age does not matter.
-        let mut open = self
-            .first
-            .iter()
-            .zip(known.quiet)
-            .filter(|(first, quiet)| **first != NEVER && *quiet != u32::MAX);
-        let Some(one) = open.next() else { return false };
+        let open = self.places & !known.settled;
+        if open == 0 {
+            return false;
+        }
         let age = self.age(now);
-        std::iter::once(one).chain(open).any(|(first, quiet)| age.saturating_sub(*first) + 1 >= quiet)
+        let is_open = |place: &usize| open & 1 << place != 0;
+        (0..PLACES)
+            .filter(is_open)
+            .any(|place| age.saturating_sub(self.first[place]) + 1 >= known.quiet[place])
     }
 }

@@ -19,9 +19,15 @@ pub(super) fn refuses_greeting(text: &str) -> bool {
         && !has(&["MAIL FROM", "RCPT", "RECIPIENT", "SENDER", "AUTH"])
 }
 
-/// The word with which a reply begins. In a reply to EHLO it is the name of the server.
-pub(super) fn first_word(reply: &Reply) -> Option<&str> {
-    reply.text().split_ascii_whitespace().next()
+/// The word with which a reply begins, or an empty one. In a reply to EHLO it is the name of the server.
+pub(super) fn first_word(reply: &Reply) -> &str {
+    reply.text().split_ascii_whitespace().next().unwrap_or_default()
+}
+
+/// Whether this is the first word of a reply. This is asked about every reply, so it looks only at as many bytes as the word has.
+pub(super) fn begins_with(reply: &Reply, word: &str) -> bool {
+    let rest = reply.text().trim_ascii_start().strip_prefix(word);
+    rest.is_some_and(|rest| rest.bytes().next().is_none_or(|byte| byte.is_ascii_whitespace()))
 }
 
 pub(super) fn names_cisco(greeting: &str) -> bool {
