@@ -14,7 +14,7 @@ use crate::invariants::{Invariant, holds};
 use crate::knowledge::Knowledge;
 use crate::networks::Networks;
 use crate::refusals::{RefusalBook, SiteRefusals};
-use crate::seed::{self, HashMap};
+use crate::seed::{self, HashMap, NumberMap};
 use crate::session::SessionConfig;
 use crate::shared::Shared;
 use crate::site::{Group, Site};
@@ -56,7 +56,8 @@ pub(crate) struct AskingState {
     pub(crate) rests: Rests,
     refusals: RefusalBook,
     sites: HashMap<Box<str>, Rc<Site>>,
-    groups: HashMap<Box<str>, Rc<Group>>,
+    /// The groups, by [`Plan::group`].
+    groups: NumberMap<Rc<Group>>,
     /// Whether the groups take too much memory. Then an idle group is forgotten at once if nothing was learned about its site and
     /// its hosts.
     pub(crate) has_too_many_groups: bool,
@@ -248,7 +249,7 @@ impl Asking {
         let budget = state.refusals.of(&shared.config, &shared.table, names, budget, step);
         let group = Rc::new(Group::new(plan, Rc::clone(site), index, budget, state.number, now));
         state.number += 1;
-        state.groups.insert(plan.group.clone(), Rc::clone(&group));
+        state.groups.insert(plan.group, Rc::clone(&group));
         Some(group)
     }
 

@@ -67,7 +67,7 @@ impl Common {
     pub(crate) fn begin_anew(&self, now: Instant) {
         let due: Vec<_> = self.state.borrow_mut().later.extract_if(.., |(at, _)| *at <= now).collect();
         for (_, work) in due {
-            let home = self.shared.shard_of(work.address.domain().as_str());
+            let home = self.shared.shard_of(work.domain_hash);
             if let Err(Message::Resolve(work)) = home.inbox.push(Message::Resolve(work)) {
                 // The inbox is never full, because the ticket of each work has reserved room.
                 work.give_up();

@@ -118,7 +118,7 @@ pub(crate) enum ControlRefusal {
 
 /// What sessions have shown about one domain at one host.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+pub(crate) struct Known {
     finding: ControlFinding,
     /// When a session last showed `finding`. If none has yet, when this entry was made.
     at: Instant,
@@ -144,7 +144,42 @@ impl Known {
         self.contradicted.is_some_and(|until| until > now)
     }
 
-    fn has_refused_many(&self, now: Instant) -> bool {
+    /// See [`Knowledge::believed`].
+    pub(crate) fn believed(&self, lasting: bool, now: Instant) -> Option<ControlFinding> {
+        if planted(Fault::BelieveControl) {
+            return Some(self.finding);
+        }
+        let ttl = match self.finding {
+            ControlFinding::Unknown if self.last_was_transient => CONTROL_TRANSIENT_TTL,
+            ControlFinding::Unknown => CONTROL_UNKNOWN_TTL,
+            _ if lasting => CONTROL_TTL,
+            _ => CONTROL_SINGLE_TTL,
+        };
+        let is_fresh = self.sessions > 0 && self.at + ttl > now;
+        (is_fresh && !self.is_contradicted(now)).then_some(self.finding)
+    }
+
+    /// How far the refusal of a control recipient can be relied on, if the host refused one of the domain within the last hour and
+    /// has accepted none since. `None` otherwise.
+    pub(crate) fn control_refusal(&self, now: Instant) -> Option<ControlRefusal> {
+        let is_such = self.finding == ControlFinding::RefusesUnknown && self.at + CONTROL_TTL > now;
+        is_such.then(|| match self.is_contradicted(now) {
+            true => ControlRefusal::Contradicted,
+            false => ControlRefusal::Counts,
+        })
+    }
+
+    /// See [`Knowledge::is_catch_all`].
+    pub(crate) fn is_catch_all(&self, now: Instant) -> bool {
+        let sessions = if planted(Fault::SpareEarly) { 1 } else { 2 };
+        let fresh = self.at + CONTROL_TTL > now && !self.is_contradicted(now);
+        let shown = self.finding == ControlFinding::AcceptsAll && self.sessions >= sessions;
+        shown && fresh && !self.has_refused_many(now)
+    }
+
+    /// Whether [`Knowledge::on_refusals`] has recorded at least [`REFUSALS_IN_A_ROW_MIN`] refused recipients of the domain, some of
+    /// them within the last hour. Such a domain does not accept every recipient.
+    pub(crate) fn has_refused_many(&self, now: Instant) -> bool {
         let is_fresh = self.refused_at.is_some_and(|at| at + CONTROL_TTL > now);
         is_fresh && u32::from(self.refused) >= REFUSALS_IN_A_ROW_MIN
     }
@@ -156,35 +191,16 @@ impl Knowledge {
         self.keyed.hash_one(at)
     }
 
+    /// What sessions have shown about a domain at a host. For callers with several questions about it.
+    pub(crate) fn of_domain(&self, key: u64) -> Option<&Known> {
+        self.known.get(&key)
+    }
+
     /// The finding of earlier sessions, if it is not contradicted, and fresh enough to answer an accepted recipient without asking
     /// about the control recipient. `lasting`: a finding that is not [`ControlFinding::Unknown`] counts for an hour and not only
     /// for ten minutes.
     pub(crate) fn believed(&self, key: u64, lasting: bool, now: Instant) -> Option<ControlFinding> {
-        let known = self.known.get(&key)?;
-        if planted(Fault::BelieveControl) {
-            return Some(known.finding);
-        }
-        let ttl = match known.finding {
-            ControlFinding::Unknown if known.last_was_transient => CONTROL_TRANSIENT_TTL,
-            ControlFinding::Unknown => CONTROL_UNKNOWN_TTL,
-            _ if lasting => CONTROL_TTL,
-            _ => CONTROL_SINGLE_TTL,
-        };
-        if known.sessions == 0 {
-            return None;
-        }
-        (known.at + ttl > now && !known.is_contradicted(now)).then_some(known.finding)
-    }
-
-    /// How far the refusal of a control recipient can be relied on, if the host refused one of the domain within the last hour and
-    /// has accepted none since. `None` otherwise.
-    pub(crate) fn control_refusal(&self, key: u64, now: Instant) -> Option<ControlRefusal> {
-        let known = self.known.get(&key)?;
-        let is_such = known.finding == ControlFinding::RefusesUnknown && known.at + CONTROL_TTL > now;
-        is_such.then(|| match known.is_contradicted(now) {
-            true => ControlRefusal::Contradicted,
-            false => ControlRefusal::Counts,
-        })
+        self.known.get(&key)?.believed(lasting, now)
     }
 
     /// Records the refusals of a checkpoint in which the host refused this number of recipients of the domain and accepted none.
@@ -206,22 +222,10 @@ impl Knowledge {
         known.refused_at = Some(now);
     }
 
-    /// Whether [`Knowledge::on_refusals`] has recorded at least [`REFUSALS_IN_A_ROW_MIN`] refused recipients of the domain, some of
-    /// them within the last hour. Such a domain does not accept every recipient.
-    pub(crate) fn has_refused_many(&self, key: u64, now: Instant) -> bool {
-        self.known.get(&key).is_some_and(|known| known.has_refused_many(now))
-    }
-
     /// Whether two sessions in a row, the last one within the last hour, showed that the host accepts every recipient of the
     /// domain, and nothing contradicts this.
     pub(crate) fn is_catch_all(&self, key: u64, now: Instant) -> bool {
-        let sessions = 2;
-        let sessions = if planted(Fault::SpareEarly) { 1 } else { sessions };
-        self.known.get(&key).is_some_and(|known| {
-            let fresh = known.at + CONTROL_TTL > now && !known.is_contradicted(now);
-            let shown = known.finding == ControlFinding::AcceptsAll && known.sessions >= sessions;
-            shown && fresh && !known.has_refused_many(now)
-        })
+        self.known.get(&key).is_some_and(|known| known.is_catch_all(now))
     }
 
     /// Whether the host was asked about the postmaster address of the domain within the last hour, and did not accept it.

@@ -553,8 +553,9 @@ impl Client {
             Priority::Single => SINGLE_PATIENCE,
             Priority::Batch | Priority::List => BULK_PATIENCE,
         };
-        let work = Work::new(request, Arc::clone(&self.mailbox), now + patience);
-        let home = self.shared.shard_of(work.address.domain().as_str());
+        let hash = self.shared.hash_of(request.address.domain().as_str());
+        let work = Work::new(request, hash, Arc::clone(&self.mailbox), now + patience);
+        let home = self.shared.shard_of(hash);
         if let Err(message) = home.inbox.push(Message::Resolve(work)) {
             // This cannot happen, because room was reserved. Dropping the work would answer the request.
             drop(message);
@@ -607,7 +608,7 @@ impl Client {
             return Err(Refusal::Stopping);
         }
         let (responder, pending) = inquiry::pending_inquiry_in(InquiryPlace::take(&self.shared.inquiries)?);
-        let home = self.shared.shard_of(domain.as_str());
+        let home = self.shared.shard_of(self.shared.hash_of(domain.as_str()));
         // The push cannot fail, because [`InquiryPlace`] has reserved room. Dropping an inquiry would answer it.
         drop(home.inbox.push(Message::Inquire(inquiry(responder))));
         self.drain_if_ended(home);

@@ -8,7 +8,6 @@ use crate::refusals::RefusalTable;
 use crate::seed::Hashing;
 use crate::work::{DNS_TIMEOUT, DNS_UNREACHABLE, Message, Plan, Work};
 use crate::{Outage, Withdrawn};
-use engine_proto::address::Domain;
 use engine_proto::outage::Resolvers;
 use engine_proto::refusals::step_at;
 use std::hash::BuildHasher;
@@ -68,22 +67,25 @@ pub(crate) struct ShardFace {
 }
 
 impl Shared {
-    /// The shard that is responsible for a name: the home shard of a domain, or the shard that owns a site.
-    pub(crate) fn shard_of(&self, name: &str) -> &ShardFace {
-        let index = self.hasher.hash_one(name) as usize % self.shards.len();
-        &self.shards[index]
+    /// The hash of a domain, a site or a group of domains. No peer can choose names with the same hash, because its key is secret.
+    pub(crate) fn hash_of(&self, name: &str) -> u64 {
+        self.hasher.hash_one(name)
+    }
+
+    /// The shard that is responsible for the name with this hash: the home shard of a domain, or the shard that owns a site.
+    pub(crate) fn shard_of(&self, name_hash: u64) -> &ShardFace {
+        &self.shards[name_hash as usize % self.shards.len()]
     }
 
     /// The shard that asks the hosts of a domain. All hosts of a site are asked by one shard, so that the shard can enforce the
     /// ceiling of the site exactly and without a lock. One core can do far more than a ceiling allows. The profile `lab` has no
     /// ceiling. There the domains of a site are spread over all shards, and so are the works of a domain with many works.
-    pub(crate) fn owner_of(&self, plan: &Plan, domain: &Domain) -> &ShardFace {
+    pub(crate) fn owner_of(&self, plan: &Plan, domain_hash: u64) -> &ShardFace {
         if self.config.pace != Pace::Lab {
-            return self.shard_of(&plan.site);
+            return self.shard_of(plan.site_hash);
         }
         let chunk = plan.handed.fetch_add(1, Ordering::Relaxed) / WORKS_A_CHUNK;
-        let first = self.hasher.hash_one(domain.as_str()) as usize;
-        &self.shards[first.wrapping_add(chunk.saturating_sub(LAST_CHUNK_AT_HOME)) % self.shards.len()]
+        self.shard_of(domain_hash.wrapping_add(chunk.saturating_sub(LAST_CHUNK_AT_HOME) as u64))
     }
 
     /// The time since the Unix epoch. The clock is read only at the start of the engine, so later changes of the wall clock have no
@@ -109,7 +111,7 @@ impl Shared {
 
     /// A connection from this source to a host of `site` could not be made.
     pub(crate) fn on_not_reached(&self, source: usize, site: &str, now: Instant) {
-        self.pool.sources[source].connections.on_failed(self.hasher.hash_one(site), self.age(now));
+        self.pool.sources[source].connections.on_failed(self.hash_of(site), self.age(now));
     }
 
     /// Answers a work with its fallback (the finding so far), because nothing more can be found out. If no server or resolver has

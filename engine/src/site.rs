@@ -656,9 +656,8 @@ impl Group {
 
     /// The approximate memory of the group in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        // Each host is counted twice, because the key of the group in the table of groups contains its name as well.
         let each = size_of::<Route>() + size_of::<RouteState>();
-        let routes = self.routes.iter().map(|route| each + 2 * (route.host.len() + 24));
+        let routes = self.routes.iter().map(|route| each + route.host.len() + 24);
         size_of::<Group>() + size_of::<GroupState>() + size_of::<Site>() + routes.sum::<usize>()
     }
 }

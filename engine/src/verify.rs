@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 pub(crate) fn resolve<R: Runtime>(resolution: &Rc<Resolution<R>>, work: Work, now: Instant) {
     resolution.common.on_work(&work);
     if let Some(work) = needs_no_server(work, &resolution.common.shared.config) {
-        let domain = work.address.domain().clone();
-        join(resolution, domain, Waiter::Address(work), now);
+        let (domain, hash) = (work.address.domain().clone(), work.domain_hash);
+        join(resolution, (domain, hash), Waiter::Address(work), now);
     }
 }
 
@@ -35,7 +35,8 @@ pub(crate) fn resolve<R: Runtime>(resolution: &Rc<Resolution<R>>, work: Work, no
 pub(crate) fn inquire<R: Runtime>(resolution: &Rc<Resolution<R>>, inquiry: Inquiry, now: Instant) {
     match inquiry {
         Inquiry::MailHosts(domain, responder, deadline) => {
-            join(resolution, domain, Waiter::Domain { responder, deadline }, now);
+            let hash = resolution.common.shared.hash_of(domain.as_str());
+            join(resolution, (domain, hash), Waiter::Domain { responder, deadline }, now);
         }
         Inquiry::Facts(domain, responder, deadline) => {
             R::spawn(facts::answer(Rc::clone(resolution), domain, responder, deadline));
@@ -71,8 +72,13 @@ fn settle_as_disposable(mut work: Work, why: Disposable) {
 
 /// Hands the result of the domain's walk to the waiter if the result is known. Otherwise the waiter waits for the walk, which is
 /// started if necessary. If too many others are already waiting, a patient work is answered at once.
-fn join<R: Runtime>(resolution: &Rc<Resolution<R>>, domain: Domain, waiter: Waiter, now: Instant) {
-    let joined = resolution.walks.borrow_mut().join(&domain, waiter, now);
+fn join<R: Runtime>(
+    resolution: &Rc<Resolution<R>>,
+    (domain, hash): (Domain, u64),
+    waiter: Waiter,
+    now: Instant,
+) {
+    let joined = resolution.walks.borrow_mut().join(&domain, hash, waiter, now);
     match joined {
         Joined::Known(waiter, found, trace) => hand_over(resolution, waiter, &found, &trace),
         Joined::Begins { urgent } => R::spawn(serve(Rc::clone(resolution), domain, urgent)),
@@ -98,7 +104,9 @@ async fn serve<R: Runtime>(resolution: Rc<Resolution<R>>, domain: Domain, urgent
     };
     lost.domain = None;
     let trace: Rc<[String]> = trace.into();
-    let waiting = resolution.walks.borrow_mut().end(domain, found.clone(), Rc::clone(&trace), R::now());
+    let hash = resolution.common.shared.hash_of(domain.as_str());
+    let waiting =
+        resolution.walks.borrow_mut().end((domain, hash), found.clone(), Rc::clone(&trace), R::now());
     for waiter in waiting {
         hand_over(&resolution, waiter, &found, &trace);
     }
@@ -193,7 +201,7 @@ fn send_on<R: Runtime>(resolution: &Rc<Resolution<R>>, mut work: Work, found: &F
         }
         Found::Hosts(plan) => {
             work.set_fallback("no_answer_in_time", Some(ROUTE_DOWN));
-            let owner = resolution.common.shared.owner_of(plan, work.address.domain());
+            let owner = resolution.common.shared.owner_of(plan, work.domain_hash);
             if let Err(Message::Probe(work, _)) = owner.inbox.push(Message::Probe(work, Arc::clone(plan))) {
                 // This cannot happen, because the ticket has reserved room in the inbox.
                 work.fail(Outage::Unavailable);

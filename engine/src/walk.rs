@@ -4,6 +4,7 @@ use crate::resolution::Resolution;
 use crate::resolver;
 use crate::runtime::Runtime;
 use crate::seed::HashMap;
+use crate::shared::Shared;
 use crate::walks::Found;
 use crate::work::{Plan, PlannedRoute};
 use engine_proto::address::Domain;
@@ -81,7 +82,7 @@ async fn addresses<R: Runtime>(
         Err(Dead::TakesNoMail(NoMail::NoMailHost)) if !ipv6 => {
             hosts(resolution, plan, (true, urgent), trace).await.map(|_| Found::OutOfReach)
         }
-        found => found.map(|set| Found::Hosts(Arc::new(self::plan(&set)))),
+        found => found.map(|set| Found::Hosts(Arc::new(self::plan(&set, &resolution.common.shared)))),
     }
 }
 
@@ -149,11 +150,11 @@ fn list(records: &Records) -> String {
     words.join(", ")
 }
 
-/// The plan of a domain: its routes in the order of preference, and a name for its set of hosts. The name of the set consists of
+/// The plan of a domain: its routes in the order of preference, and the hash of a name for its set of hosts. This name consists of
 /// the site, and of the names and preferences of the hosts. If an address identifies the site, each domain may have its own names
 /// for the same hosts. Then the name consists of the site and the hosts' addresses, grouped by preference. It does not depend on
 /// the order of hosts with equal preference.
-fn plan(set: &MxSet) -> Plan {
+fn plan(set: &MxSet, shared: &Shared) -> Plan {
     let mut group = set.site.as_str().to_owned();
     if set.by_address {
         let mut addresses: Vec<(u16, &IpAddr)> = set
@@ -182,7 +183,8 @@ fn plan(set: &MxSet) -> Plan {
     });
     Plan {
         site: set.site.as_str().into(),
-        group: group.into(),
+        site_hash: shared.hash_of(set.site.as_str()),
+        group: shared.hash_of(&group),
         routes: routes.collect(),
         service: MailService::of(set),
         handed: AtomicUsize::new(0),

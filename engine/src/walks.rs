@@ -16,7 +16,7 @@
 use crate::faults::{Fault, planted};
 use crate::inquiry::{MailHosts, Responder};
 use crate::invariants::{Invariant, holds};
-use crate::seed::HashMap;
+use crate::seed::{HashMap, NumberMap};
 use crate::work::{Plan, PlannedRoute, Work};
 use crate::{Outage, Priority};
 use engine_proto::address::Domain;
@@ -56,7 +56,8 @@ pub(crate) enum Waiter {
 }
 
 pub(crate) struct Walks {
-    known: HashMap<Domain, KeptResult>,
+    /// The results, by the hashes of their domains. If two domains have the same hash, only one result is kept.
+    known: NumberMap<KeptResult>,
     /// The approximate size of all kept results.
     bytes: usize,
     /// The largest size that the kept results may have together.
@@ -75,6 +76,7 @@ struct UnderWay {
 }
 
 struct KeptResult {
+    domain: Domain,
     found: Found,
     until: Instant,
     trace: Rc<[String]>,
@@ -123,7 +125,7 @@ impl Walks {
     /// The walks of one shard, in an engine with this number of shards.
     pub(crate) fn new(shards: usize) -> Walks {
         Walks {
-            known: HashMap::default(),
+            known: NumberMap::default(),
             bytes: 0,
             bytes_max: (WALKS_BYTES_MAX / shards.max(1)).max(SHARD_CACHE_BYTES_MIN),
             under_way: HashMap::default(),
@@ -132,13 +134,14 @@ impl Walks {
         }
     }
 
-    /// Adds a waiter to the walk of its domain, unless the result is known or too many others wait.
-    pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
+    /// Adds a waiter to the walk of its domain, unless the result is known or too many others wait. `hash` is that of the domain.
+    pub(crate) fn join(&mut self, domain: &Domain, hash: u64, waiter: Waiter, now: Instant) -> Joined {
         // If a request wants a trace, a result without a trace is not used. Then the walk is repeated, and most of its answers come
         // from the DNS cache.
         let has_trace = |walk: &KeptResult| !waiter.wants_trace() || !walk.trace.is_empty();
         let is_fresh = |walk: &KeptResult| walk.until > now || planted(Fault::Break(Invariant::WalkFresh));
-        if let Some(walk) = self.known.get(domain).filter(|walk| is_fresh(walk) && has_trace(walk)) {
+        let is_usable = |walk: &&KeptResult| walk.domain == *domain && is_fresh(walk) && has_trace(walk);
+        if let Some(walk) = self.known.get(&hash).filter(is_usable) {
             holds(Invariant::WalkFresh, || walk.until > now);
             return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.trace));
         }
@@ -187,7 +190,7 @@ impl Walks {
     /// Keeps the result of a walk, and returns the waiters.
     pub(crate) fn end(
         &mut self,
-        domain: Domain,
+        (domain, hash): (Domain, u64),
         found: Found,
         trace: Rc<[String]>,
         now: Instant,
@@ -211,9 +214,9 @@ impl Walks {
             self.bytes = 0;
         }
         if has_room(self) {
-            let walk = KeptResult { found, until: now + WALK_TTL, trace, bytes };
+            let walk = KeptResult { domain, found, until: now + WALK_TTL, trace, bytes };
             self.bytes += if planted(Fault::Break(Invariant::WalkBytes)) { 2 * bytes } else { bytes };
-            self.bytes -= self.known.insert(domain, walk).map_or(0, |before| before.bytes);
+            self.bytes -= self.known.insert(hash, walk).map_or(0, |before| before.bytes);
             let sum = || self.known.values().map(|walk| walk.bytes).sum::<usize>();
             holds(Invariant::WalkBytes, || self.bytes == sum());
         }
@@ -270,13 +273,13 @@ fn size_of_walk(domain: &Domain, found: &Found, trace: &[String]) -> usize {
     let plan = match found {
         Found::Hosts(plan) => {
             let routes = plan.routes.iter().map(|route| size_of::<PlannedRoute>() + text(&route.host));
-            size_of::<Plan>() + 2 * ALLOCATION + text(&plan.site) + text(&plan.group) + routes.sum::<usize>()
+            size_of::<Plan>() + 2 * ALLOCATION + text(&plan.site) + routes.sum::<usize>()
         }
         Found::OutOfReach | Found::Dead(_) => 0,
     };
     let trace: usize = trace.iter().map(|line| size_of::<String>() + text(line)).sum();
     // The entry is counted twice, because a table that has just grown is half empty.
-    2 * size_of::<(Domain, KeptResult)>() + text(domain.as_str()) + plan + trace
+    2 * size_of::<(u64, KeptResult)>() + text(domain.as_str()) + plan + trace
 }
 
 #[cfg(test)]
@@ -290,8 +293,8 @@ mod tests {
         let mut walks = Walks::new(1);
         let join = |walks: &mut Walks, name: &str, priority| {
             let work = work(&client, &format!("u@{name}"), priority);
-            let domain = work.address.domain().clone();
-            matches!(walks.join(&domain, Waiter::Address(work), now), Joined::Begins { .. })
+            let (domain, hash) = (work.address.domain().clone(), work.domain_hash);
+            matches!(walks.join(&domain, hash, Waiter::Address(work), now), Joined::Begins { .. })
         };
         for n in 0..WALKS_FRESH_MAX {
             assert!(join(&mut walks, &format!("d{n}.example"), Priority::List));

@@ -33,6 +33,8 @@ pub(crate) struct WorkState {
     pub(crate) ticket: u64,
     pub(crate) client: Arc<AnswerBox>,
     pub(crate) address: Address,
+    /// [`crate::shared::Shared::hash_of`] the domain. It selects shards, and finds the result of the domain's walk.
+    pub(crate) domain_hash: u64,
     pub(crate) priority: Priority,
     /// The owner of the request: a number that the caller chose. Different owners take turns.
     pub(crate) owner: u64,
@@ -193,8 +195,11 @@ pub(crate) enum Message {
 pub(crate) struct Plan {
     /// The name of the site. All hosts of a site have one operator.
     pub(crate) site: Box<str>,
-    /// The name of the group. Domains of the same site with the same set of hosts have the same group.
-    pub(crate) group: Box<str>,
+    /// The hash of the name of the site, which selects the shard that owns the site.
+    pub(crate) site_hash: u64,
+    /// The hash of the name of the group. Domains of the same site with the same set of hosts have the same group. Even among 10^5
+    /// groups, fewer than one in 10^14 has the hash of another one.
+    pub(crate) group: u64,
     /// The addresses of the hosts, in the order in which they are to be tried.
     pub(crate) routes: Vec<PlannedRoute>,
     /// What the hosts tell about the domain.
@@ -216,7 +221,8 @@ impl Plan {
         let routes = self.routes.iter().filter(|route| wanted(route.address)).cloned().collect();
         Plan {
             site: self.site.clone(),
-            group: self.group.clone(),
+            site_hash: self.site_hash,
+            group: self.group,
             routes,
             service: self.service,
             handed: AtomicUsize::new(0),
@@ -225,13 +231,14 @@ impl Plan {
 }
 
 impl Work {
-    pub(crate) fn new(request: Request, client: Arc<AnswerBox>, deadline: Instant) -> Work {
+    pub(crate) fn new(request: Request, domain_hash: u64, client: Arc<AnswerBox>, deadline: Instant) -> Work {
         let recalls = client.recalls.load(Ordering::SeqCst);
         Work(Box::new(WorkState {
             ticket: request.ticket,
             client,
             recalls,
             address: request.address,
+            domain_hash,
             priority: request.priority,
             owner: request.owner,
             deadline,
@@ -435,6 +442,7 @@ impl Drop for Work {
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
+    use crate::seed::keyed_number;
 
     pub(crate) fn mailbox() -> Arc<AnswerBox> {
         Arc::new(AnswerBox::new(64, Arc::default()))
@@ -444,7 +452,8 @@ pub(crate) mod testing {
         let address = Address::parse(address).expect("no address");
         let observed = priority != Priority::Batch;
         let request = Request { ticket: 1, address, priority, owner: 0, trace: false, observed };
-        Work::new(request, Arc::clone(client), Instant::now() + Duration::from_secs(60))
+        let domain_hash = keyed_number(&[0; 32], &[request.address.domain().as_str()]);
+        Work::new(request, domain_hash, Arc::clone(client), Instant::now() + Duration::from_secs(60))
     }
 
     /// The next answer of the client: the reason, the rule, and whether a later try may help.

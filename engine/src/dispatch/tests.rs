@@ -21,7 +21,8 @@ fn a_work_that_may_begin_anew_does_so_if_another_work_arrives_while_no_route_is_
     let host = PlannedRoute { host: "mx.example".into(), preference: 10, address: [192, 0, 2, 1].into() };
     let plan = Plan {
         site: "example".into(),
-        group: "example".into(),
+        site_hash: 0,
+        group: 0,
         routes: vec![host],
         service: MailService::Unknown,
         handed: 0.into(),

@@ -5,6 +5,14 @@ use std::time::Duration;
 
 const NUMBER: u64 = 7;
 
+fn control_refusal(knowledge: &Knowledge, now: Instant) -> Option<ControlRefusal> {
+    knowledge.of_domain(NUMBER)?.control_refusal(now)
+}
+
+fn has_refused_many(knowledge: &Knowledge, now: Instant) -> bool {
+    knowledge.of_domain(NUMBER).is_some_and(|known| known.has_refused_many(now))
+}
+
 #[test]
 fn what_is_believed_is_believed_for_a_while() {
     let now = Instant::now();
@@ -48,16 +56,16 @@ fn sessions_that_contradict_each_other_are_not_believed() {
 fn a_refused_control_recipient_proves_nothing_after_a_contradiction() {
     let now = Instant::now();
     let mut knowledge = Knowledge::default();
-    assert_eq!(knowledge.control_refusal(NUMBER, now), None);
+    assert_eq!(control_refusal(&knowledge, now), None);
     knowledge.on_shown(NUMBER, RefusesUnknown, false, now);
-    assert_eq!(knowledge.control_refusal(NUMBER, now), Some(ControlRefusal::Counts));
+    assert_eq!(control_refusal(&knowledge, now), Some(ControlRefusal::Counts));
     knowledge.on_contradicted(NUMBER, now);
-    assert_eq!(knowledge.control_refusal(NUMBER, now), Some(ControlRefusal::Contradicted));
+    assert_eq!(control_refusal(&knowledge, now), Some(ControlRefusal::Contradicted));
     knowledge.on_shown(NUMBER, AcceptsAll, false, now);
-    assert_eq!(knowledge.control_refusal(NUMBER, now), None);
+    assert_eq!(control_refusal(&knowledge, now), None);
     knowledge.on_shown(NUMBER, RefusesUnknown, false, now);
-    assert_eq!(knowledge.control_refusal(NUMBER, now), Some(ControlRefusal::Contradicted));
-    assert_eq!(knowledge.control_refusal(NUMBER, now + CONTROL_TTL), None);
+    assert_eq!(control_refusal(&knowledge, now), Some(ControlRefusal::Contradicted));
+    assert_eq!(control_refusal(&knowledge, now + CONTROL_TTL), None);
 }
 
 #[test]
@@ -83,7 +91,7 @@ fn a_domain_that_refused_many_is_not_spared() {
         assert_eq!(knowledge.is_catch_all(NUMBER, now), !first, "these were closed mailboxes");
         let later = now + Duration::from_secs(1);
         knowledge.on_refusals(NUMBER, REFUSALS_IN_A_ROW_MIN, later);
-        assert!(!knowledge.is_catch_all(NUMBER, later) && knowledge.has_refused_many(NUMBER, later));
+        assert!(!knowledge.is_catch_all(NUMBER, later) && has_refused_many(&knowledge, later));
     }
 }
 
@@ -92,15 +100,15 @@ fn refusals_of_several_sessions_add_up_where_a_domain_seems_to_accept_everyone()
     let (shown, half) = (Instant::now(), REFUSALS_IN_A_ROW_MIN / 2);
     let (mut knowledge, now) = (Knowledge::default(), shown + Duration::from_secs(1));
     (0..3).for_each(|_| knowledge.on_refusals(NUMBER, half, now));
-    assert!(!knowledge.has_refused_many(NUMBER, now), "nobody would be spared");
+    assert!(!has_refused_many(&knowledge, now), "nobody would be spared");
     knowledge.on_shown(NUMBER, AcceptsAll, false, shown);
     knowledge.on_refusals(NUMBER, half, now);
-    assert!(!knowledge.has_refused_many(NUMBER, now));
+    assert!(!has_refused_many(&knowledge, now));
     let later = now + CONTROL_TTL;
     knowledge.on_refusals(NUMBER, half, later);
-    assert!(!knowledge.has_refused_many(NUMBER, later), "the others were an hour ago");
+    assert!(!has_refused_many(&knowledge, later), "the others were an hour ago");
     knowledge.on_refusals(NUMBER, half, later);
-    assert!(knowledge.has_refused_many(NUMBER, later));
+    assert!(has_refused_many(&knowledge, later));
 }
 
 #[test]

@@ -117,18 +117,19 @@ pub(super) fn accepted(
 ) {
     let (route, trusted) = (context.route(), context.group.is_trusted());
     let domain_key = context.domain_key(work.address.domain());
-    let knowledge = context.asking.knowledge.borrow();
     let single = counts_as_single(context, &work);
-    let believed = knowledge.believed(domain_key, trusted, now).filter(|finding| match finding {
+    let knowledge = context.asking.knowledge.borrow();
+    let known = knowledge.of_domain(domain_key);
+    let believed = known.and_then(|known| known.believed(trusted, now)).filter(|finding| match finding {
         ControlFinding::RefusesUnknown => {
             trusted || (single && knowledge.control_refusal_counts(&route.host))
         }
-        ControlFinding::AcceptsAll => single || knowledge.is_catch_all(domain_key, now),
+        ControlFinding::AcceptsAll => single || known.is_some_and(|known| known.is_catch_all(now)),
         ControlFinding::Unknown => true,
     });
-    let control_refusal = knowledge.control_refusal(domain_key, now);
-    let has_refused_many = knowledge.has_refused_many(domain_key, now);
-    let accepts_all = knowledge.believed(domain_key, true, now);
+    let control_refusal = known.and_then(|known| known.control_refusal(now));
+    let has_refused_many = known.is_some_and(|known| known.has_refused_many(now));
+    let accepts_all = known.and_then(|known| known.believed(true, now));
     drop(knowledge);
     context.state().on_accepted();
     if single {
@@ -234,10 +235,10 @@ pub(super) fn heed_echo(
     recipient: &str,
 ) {
     let text = reply.text();
-    let signs: Vec<usize> = text.match_indices('@').map(|(at, _)| at).take(ECHOED_MAX).collect();
-    if signs.is_empty() {
+    if !text.as_bytes().contains(&b'@') {
         return;
     }
+    let signs: Vec<usize> = text.match_indices('@').map(|(at, _)| at).take(ECHOED_MAX).collect();
     let text = text.as_bytes();
     if names(text, &signs, recipient) {
         notes.in_doubt = false;

@@ -121,6 +121,8 @@ pub(super) async fn run<R: Runtime>(
     }
     state.tarpit.on_begin(R::now());
     let (mut after, mut answers, mut refusals) = (NextStep::Open, 0, 0);
+    // Replies that have arrived together are counted in the same step.
+    let mut step = (session.answered_at, place.asking.shared().refusal_step(session.answered_at));
     let (site, host) = (&place.group.site, &place.route().host);
     site.state().pace.on_asked(R::now());
     let waits_out_tarpits = site.state().pace.ceiling().waits_out_tarpits;
@@ -136,8 +138,11 @@ pub(super) async fn run<R: Runtime>(
                 state.notes.in_doubt |= !in_step;
                 context.on_answer();
                 state.on_reply(&reply);
-                counted.on_answer(&reply, context.asking.shared().refusal_step(session.answered_at));
                 let at = session.answered_at;
+                if step.0 != at {
+                    step = (at, context.asking.shared().refusal_step(at));
+                }
+                counted.on_answer(&reply, step.1);
                 let behind_others = answers + refusals > 0;
                 let behind_taken = !behind_others && state.taken > 0;
                 match recipients.on_reply(

@@ -22,7 +22,8 @@ fn group(site: &str, now: Instant) -> Group {
     };
     let plan = Plan {
         site: site.into(),
-        group: site.into(),
+        site_hash: 0,
+        group: 0,
         routes: vec![route("mx1.example", 1), route("mx1.example", 2), route("mx2.example", 3)],
         service: MailService::Unknown,
         handed: Default::default(),
@@ -207,7 +208,8 @@ fn an_ipv4_address_of_the_same_host_is_tried_where_ipv6_is_refused() {
     };
     let plan = Plan {
         site: "example".into(),
-        group: "example".into(),
+        site_hash: 0,
+        group: 0,
         routes: vec![
             route("mx1.example", "2001:db8::1"),
             route("mx1.example", "192.0.2.1"),
