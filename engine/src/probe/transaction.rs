@@ -193,7 +193,9 @@ pub(super) async fn run<R: Runtime>(
             }
             Event::InStep(shown) => {
                 state.notes.in_doubt = false;
-                place.state().on_in_step(shown);
+                if let Some(shown) = shown {
+                    place.state().on_in_step(shown);
+                }
             }
             // A surplus reply has come behind the last one, and the next event tells it.
             Event::Ready if session.dialog.is_out_of_step() => {}

@@ -1,8 +1,9 @@
 //! Servers that send more replies than they get commands: no reply may count for another recipient, whatever the surplus reply is,
 //! wherever it comes and however late.
 
-use crate::support::{engine, request, world};
+use crate::support::{answer, ask, engine, request, submit, world};
 use engine::config::Pace;
+use engine::proto::verdict::Reason;
 use engine::{Client, Priority};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -136,4 +137,58 @@ fn no_reply_counts_for_another_recipient() {
         }
         engine.stop();
     }
+}
+
+#[test]
+fn a_reply_that_names_another_recipient_of_its_transaction_counts_for_nobody() {
+    let net = world(
+        "
+[[personality]]
+name = \"swaps\"
+like = \"generic\"
+replies = { not_found = \"550 5.1.1 <anna@swap.example>: no such user\" }
+
+[[domain]]
+name = \"swap.example\"
+server = \"swaps\"
+mailboxes.ok = [\"anna\", \"berta\"]
+",
+    );
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(8);
+    // The recipient that the reply names comes before, and behind, the one that it answers.
+    for names in [["anna", "gone-1", "berta"], ["gone-2", "anna", "berta"]] {
+        for (ticket, name) in (0..).zip(names) {
+            submit(&client, ticket, &format!("{name}@swap.example"), Priority::List);
+        }
+        for _ in names {
+            let answer = answer(&client);
+            let reason = answer.result.expect("no outage").reason;
+            assert_eq!(reason, Reason::Unverifiable, "{}", answer.trace.join("\n"));
+        }
+    }
+    engine.stop();
+}
+
+#[test]
+fn a_surplus_reply_withdraws_the_verdicts_of_the_host() {
+    let net = world(&format!(
+        "{PERSONALITIES}
+[[domain]]
+name = \"late.example\"
+server = {{ personality = \"plain\", faults = [{{ at = \"rcpt\", does = \"early\", text = \"550 no\", from = 3 }}] }}
+mailboxes.ok = [\"anna\", \"berta\"]
+"
+    ));
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(8);
+    let first = ask(&client, "anna@late.example", Priority::Single).result.expect("no outage");
+    assert_eq!(first.reason, Reason::MailboxExists);
+    let evidence = first.evidence.expect("a verdict by a host");
+    assert_eq!(engine.withdrawn()(), [], "nothing speaks against it yet");
+    // The same session asks about this one: its third recipient, behind the first one and its control recipient.
+    let second = ask(&client, "berta@late.example", Priority::Single);
+    let withdrawn: Vec<u64> = engine.withdrawn()().iter().map(|withdrawn| withdrawn.evidence).collect();
+    assert!(withdrawn.contains(&evidence), "{withdrawn:?}\n{}", second.trace.join("\n"));
+    engine.stop();
 }

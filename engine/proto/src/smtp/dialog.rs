@@ -111,8 +111,8 @@ pub enum Event {
         /// Whether the host is known to be in step here. If not, a later [`Event::InStep`] has to show that this reply was.
         in_step: bool,
     },
-    /// All replies of the session so far were in step.
-    InStep(InStep),
+    /// All replies of the session so far were in step: the session has shown it, or (`None`) what is known of the host is enough.
+    InStep(Option<InStep>),
     /// The server has refused MAIL, so no recipient of the transaction gets an answer.
     MailRefused(Reply),
     /// The session is over. Recipients without an answer will get none.
@@ -551,7 +551,7 @@ impl Dialog {
     fn on_in_step(&mut self, now: Instant) {
         let shown = self.in_step(now);
         self.proven.add(shown);
-        self.events.push_back(Event::InStep(shown));
+        self.events.push_back(Event::InStep(Some(shown)));
     }
 
     /// Whether this can only be the reply to another EHLO or HELO: a list of extensions, a reply that begins with the same name as
@@ -681,8 +681,8 @@ impl Dialog {
     fn end(&mut self, closure: Closure) {
         let ends_early = matches!(closure, Closure::Refused { .. } | Closure::Closed(_));
         if ends_early && self.known && matches!(self.step, Step::Rcpt(1..) | Step::InStep) {
-            // The reply to EHLO, for which the answers waited, does not come. What is known of the host is enough.
-            self.events.push_back(Event::InStep(InStep::default()));
+            // The reply to EHLO, for which the answers waited, does not come.
+            self.events.push_back(Event::InStep(None));
         }
         self.over = true;
         self.out_of_step = matches!(closure, Closure::Unexpected(_) | Closure::Garbled(..));

@@ -20,7 +20,8 @@ fn describe(event: &Event) -> String {
         Event::Answered { index, reply, in_step } => {
             format!("answered {index} {}{}", reply.code(), if *in_step { "" } else { " (in doubt)" })
         }
-        Event::InStep(_) => "in step".into(),
+        Event::InStep(Some(_)) => "in step".into(),
+        Event::InStep(None) => "known in step".into(),
         Event::MailRefused(reply) => format!("mail-refused {}", reply.code()),
         Event::Over(Closure::Refused { step, reply }) => format!("over refused {step:?} {}", reply.code()),
         Event::Over(Closure::Closed(step)) => format!("over closed {step:?}"),
