@@ -358,9 +358,9 @@ impl Group {
     /// refusals becomes the fallback of the work.
     pub(crate) fn pass_over_shut(&self, work: &mut Work, now: Instant) {
         for (index, known) in self.state().routes.iter().enumerate() {
-            if let Some(rule) = known.shut_rule(work.address.domain(), now) {
+            if let Some(refusal) = known.shut_by(work.address.domain(), now) {
                 work.tried |= 1 << index;
-                work.set_fallback_at(&self.routes[index].host, None, rule);
+                work.set_fallback_at(&self.routes[index].host, Some(refusal.reply), refusal.rule);
             }
         }
     }

@@ -10,7 +10,7 @@ use super::transaction::RcptReply;
 use crate::egress::rest;
 use crate::site::{SessionNotes, UnclearControl};
 use engine_proto::address::Address;
-use engine_proto::decision::recipient::{Alike, RcptFacts, ReplyEffect, on_rcpt_reply};
+use engine_proto::decision::recipient::{RcptFacts, ReplyEffect, on_rcpt_reply};
 use engine_proto::verdict::classify::{Classification, classify};
 use engine_proto::verdict::evidence::{ProofQuestion, QuestionResult};
 use engine_proto::verdict::{Class, ObservedReply, Scope, Stage};
@@ -127,8 +127,9 @@ fn count_refusal_to_all(
         ..RcptFacts::default()
     };
     let alike = on_rcpt_reply(said, facts).alike.filter(|_| said.to_all);
-    if let Some(Alike { block, counts_alone }) = alike {
-        context.state().on_refused_alike(said, block, counts_alone, recipient.domain());
+    if let Some(alike) = alike {
+        let observed = ObservedReply::new(received.reply, said, received.at);
+        context.state().on_refused_alike((observed, said), alike, recipient.domain());
     }
 }
 

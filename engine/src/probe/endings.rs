@@ -189,7 +189,7 @@ fn apply(context: &ProbeContext<'_>, effect: EndEffect<'_>) {
         EndEffect::TooMany(rule) => too_many(context, rule),
         EndEffect::SlowDown(_, said) => slow_down(context, &said),
         EndEffect::Refused(reply, said) => {
-            context.state().set_down_by(now + ROUTE_DOWN, &said, ObservedReply::new(reply, &said, now));
+            context.state().set_down_by(now + ROUTE_DOWN, said.rule, ObservedReply::new(reply, &said, now));
             if rest::is_block(asking, &said) {
                 rest::on_blocked(asking, group, said.rule, now);
             }

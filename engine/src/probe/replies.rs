@@ -13,9 +13,7 @@ use crate::invariants::Invariant;
 use crate::knowledge::ControlRefusal;
 use crate::site::{Group, SessionNotes, UnclearControl};
 use crate::work::Work;
-use engine_proto::decision::recipient::{
-    Alike, HostEffect, RcptFacts, RecipientEffect, ReplyEffect, on_rcpt_reply,
-};
+use engine_proto::decision::recipient::{HostEffect, RcptFacts, RecipientEffect, ReplyEffect, on_rcpt_reply};
 use engine_proto::decision::release::{UNANSWERED, UNCLEAR, on_unproven_accept};
 use engine_proto::limits::{
     ECHOED_MAX, ECHOES_MAX, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX, ROUTE_DOWN, SINGLE_NAMED_INTERVAL_MAX,
@@ -57,8 +55,9 @@ pub(super) fn answered(
     let effects = on_rcpt_reply(&said, facts);
     heed_echo(context, notes, reply, work.address.as_str());
     let in_step = received.in_step || !notes.in_doubt || planted(Fault::TrustStep);
-    if let Some(Alike { block, counts_alone }) = effects.alike {
-        context.state().on_refused_alike(&said, block, counts_alone, work.address.domain());
+    if let Some(alike) = effects.alike {
+        let observed = ObservedReply::new(reply, &said, at);
+        context.state().on_refused_alike((observed, &said), alike, work.address.domain());
     }
     match effects.host {
         HostEffect::Nothing => {}
@@ -356,7 +355,7 @@ pub(super) fn mail_refused(context: &ProbeContext<'_>, works: Vec<Work>, utf8: b
         push_back(context, said.rule);
     } else if !utf8 && (block || reply.is_permanent()) {
         // The host would refuse each further MAIL in the same way.
-        context.state().set_down_by(now + ROUTE_DOWN, &said, ObservedReply::new(reply, &said, now));
+        context.state().set_down_by(now + ROUTE_DOWN, said.rule, ObservedReply::new(reply, &said, now));
     }
     for mut work in works.into_iter().rev() {
         work.note(|| in_words(&said));
@@ -381,7 +380,7 @@ pub(super) fn heed_blanket_refusals(context: &ProbeContext<'_>) {
     let now = context.now;
     let blanket = context.state().blanket(&context.route().host);
     let Some(blanket) = blanket else { return context.state().set_domains_shut(now, now + ROUTE_DOWN) };
-    context.state().set_down(now + ROUTE_DOWN, blanket.rule);
+    context.state().set_down_by(now + ROUTE_DOWN, blanket.rule, blanket.reply);
     if blanket.block {
         rest::on_blocked(context.asking, context.group, blanket.rule, now);
     }

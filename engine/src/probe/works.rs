@@ -64,7 +64,7 @@ fn refuse_utf8(host: &str, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
 /// Puts back, for other routes, the works of domains that this host has recently refused as a whole. Returns the other works.
 fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
     let now = context.now;
-    let is_shut = |work: &Work| context.state().shut_rule(work.address.domain(), now).is_some();
+    let is_shut = |work: &Work| context.state().shut_by(work.address.domain(), now).is_some();
     let misses = planted(Fault::Break(Invariant::DomainShut));
     let (shut, open): (Vec<_>, Vec<_>) = works.into_iter().partition(|work| is_shut(work) && !misses);
     for mut work in shut {
@@ -95,7 +95,7 @@ pub(super) async fn ask<R: Runtime>(
 ) -> NextStep {
     let now = R::now();
     let context = &place.at(now);
-    let is_shut = |work: &Work| context.state().shut_rule(work.address.domain(), now).is_some();
+    let is_shut = |work: &Work| context.state().shut_by(work.address.domain(), now).is_some();
     holds(Invariant::DomainShut, || !works.iter().any(is_shut));
     let mut controls = Questions::beside(context, state, &works);
     let asked = |works: &Vec<Work>, controls: &Questions| works.len() + controls.recipients().count();

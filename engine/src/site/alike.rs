@@ -5,6 +5,7 @@ use engine_proto::address::Domain;
 use engine_proto::limits::{
     BLANKET_ANY_MIN, BLANKET_CERTAIN_MIN, BLANKET_DOMAIN_CHANGES_MIN, BLANKET_DOMAINS_MAX,
 };
+use engine_proto::verdict::ObservedReply;
 use engine_proto::verdict::classify::Classification;
 use std::time::Instant;
 
@@ -13,6 +14,8 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(super) struct RefusedAlike {
     rule: &'static str,
+    /// The first of these refusals.
+    reply: ObservedReply,
     /// Whether any of these refusals is a block of our source.
     block: bool,
     /// Whether any of these refusals counts by itself. If none does, the run shows nothing yet.
@@ -30,19 +33,21 @@ pub(super) struct RefusedAlike {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlanketRefusal {
     pub(crate) rule: &'static str,
+    pub(crate) reply: ObservedReply,
     /// Whether the refusal is a block of our source.
     pub(crate) block: bool,
 }
 
-/// The domains that a host is not asked about for a time: each with the end of this time, and the rule of the refusals.
+/// The domains that a host is not asked about for a time: each with the end of this time, and the refusal.
 #[derive(Debug, Default)]
-pub(super) struct ShutDomains(Vec<(Domain, Instant, &'static str)>);
+pub(super) struct ShutDomains(Vec<(Domain, Instant, BlanketRefusal)>);
 
 impl RefusedAlike {
-    pub(super) fn new(said: &Classification) -> RefusedAlike {
+    pub(super) fn new(said: &Classification, reply: ObservedReply) -> RefusedAlike {
         let (rule, certain) = (said.rule, said.to_all);
         RefusedAlike {
             rule,
+            reply,
             block: false,
             counts_alone: false,
             certain,
@@ -94,9 +99,11 @@ impl RefusedAlike {
         let least = if self.certain { BLANKET_CERTAIN_MIN } else { BLANKET_ANY_MIN };
         let is_enough = self.counts_alone && self.times >= least;
         let own = || self.domains.last().is_some_and(|(domain, _)| domain.shares_registrable(host));
-        let (rule, block) = (self.rule, self.block);
-        (is_enough && (self.changes >= BLANKET_DOMAIN_CHANGES_MIN || own()))
-            .then_some(BlanketRefusal { rule, block })
+        (is_enough && (self.changes >= BLANKET_DOMAIN_CHANGES_MIN || own())).then(|| self.refusal())
+    }
+
+    pub(super) fn refusal(&self) -> BlanketRefusal {
+        BlanketRefusal { rule: self.rule, reply: self.reply, block: self.block }
     }
 
     /// The domains that the host refuses entirely: at least [`BLANKET_ANY_MIN`] recipients of each were refused. There are none
@@ -110,7 +117,13 @@ impl RefusedAlike {
 impl ShutDomains {
     /// Marks the domain as one that the host is not asked about before `until`. If the domain is already marked, the mark keeps its
     /// end.
-    pub(super) fn set_shut(&mut self, domain: &Domain, now: Instant, until: Instant, rule: &'static str) {
+    pub(super) fn set_shut(
+        &mut self,
+        domain: &Domain,
+        now: Instant,
+        until: Instant,
+        refusal: BlanketRefusal,
+    ) {
         self.0.retain(|(_, until, _)| *until > now);
         if self.of(domain, now).is_some() {
             return;
@@ -118,13 +131,13 @@ impl ShutDomains {
         if self.0.len() >= BLANKET_DOMAINS_MAX {
             self.0.remove(0);
         }
-        self.0.push((domain.clone(), until, rule));
+        self.0.push((domain.clone(), until, refusal));
     }
 
-    /// The rule that forbids questions about the domain at this host now, if any.
-    pub(super) fn of(&self, domain: &Domain, now: Instant) -> Option<&'static str> {
+    /// The refusal because of which the host is not asked about the domain now, if there is one.
+    pub(super) fn of(&self, domain: &Domain, now: Instant) -> Option<BlanketRefusal> {
         let shut = self.0.iter().find(|(shut, until, _)| shut == domain && *until > now);
-        shut.map(|(_, _, rule)| *rule)
+        shut.map(|(_, _, refusal)| *refusal)
     }
 
     pub(super) fn is_empty(&self, now: Instant) -> bool {
@@ -143,13 +156,17 @@ mod tests {
         Classification { class: Class::Policy, scope: Scope::Us, rule: "denied", permanent: true, to_all }
     }
 
+    fn reply() -> ObservedReply {
+        ObservedReply { code: 554, status: None, scope: Scope::Us, at: Instant::now() }
+    }
+
     fn domain(name: &str) -> Domain {
         Address::parse(&format!("u@{name}")).unwrap().domain().clone()
     }
 
     /// Refusals of recipients of these domains, one after the other.
     fn alike(to_all: bool, counts_alone: bool, names: &[&str]) -> RefusedAlike {
-        let mut alike = RefusedAlike::new(&said(to_all));
+        let mut alike = RefusedAlike::new(&said(to_all), reply());
         names.iter().for_each(|name| alike.on_refused(false, counts_alone, &domain(name)));
         alike
     }
@@ -199,12 +216,13 @@ mod tests {
     fn domains_are_left_alone_for_a_while() {
         let (now, mut shut) = (Instant::now(), ShutDomains::default());
         let until = now + Duration::from_secs(60);
+        let denied = BlanketRefusal { rule: "denied", reply: reply(), block: false };
         for n in 0..2 * BLANKET_DOMAINS_MAX {
-            shut.set_shut(&domain(&format!("d{n}.example")), now, until, "denied");
+            shut.set_shut(&domain(&format!("d{n}.example")), now, until, denied);
         }
         let last = domain(&format!("d{}.example", 2 * BLANKET_DOMAINS_MAX - 1));
-        assert_eq!(shut.of(&last, now), Some("denied"));
-        shut.set_shut(&last, now, until + Duration::from_secs(60), "denied");
+        assert_eq!(shut.of(&last, now), Some(denied));
+        shut.set_shut(&last, now, until + Duration::from_secs(60), denied);
         assert_eq!(shut.of(&last, until), None, "for no longer than was said first");
         assert_eq!(shut.of(&domain("other.example"), now), None);
         assert!(!shut.is_empty(now) && shut.is_empty(until) && shut.of(&last, until).is_none());

@@ -30,6 +30,7 @@ use super::alike::{BlanketRefusal, RefusedAlike, ShutDomains};
 use crate::faults::{Fault, planted};
 use crate::knowledge::MailboxFreshness;
 use engine_proto::address::Domain;
+use engine_proto::decision::recipient::Alike;
 use engine_proto::decision::release::OUT_OF_STEP;
 use engine_proto::limits::{CHANGES_MAX, OUT_OF_STEP_MAX, ROUTE_DOWN};
 use engine_proto::retry::may_tell_more;
@@ -177,9 +178,9 @@ impl RouteState {
         self.down_reply = None;
     }
 
-    /// Like [`RouteState::set_down`], but because of a reply. `said` is its classification.
-    pub(crate) fn set_down_by(&mut self, until: Instant, said: &Classification, reply: ObservedReply) {
-        self.set_down(until, said.rule);
+    /// Like [`RouteState::set_down`], but because of this reply.
+    pub(crate) fn set_down_by(&mut self, until: Instant, rule: &'static str, reply: ObservedReply) {
+        self.set_down(until, rule);
         self.down_reply = Some(reply);
     }
 
@@ -235,16 +236,15 @@ impl RouteState {
     /// `counts_alone`: the refusal counts by itself. Otherwise it counts only if another refusal of the run counts by itself.
     pub(crate) fn on_refused_alike(
         &mut self,
-        said: &Classification,
-        block: bool,
-        counts_alone: bool,
+        (reply, said): (ObservedReply, &Classification),
+        Alike { block, counts_alone }: Alike,
         domain: &Domain,
     ) {
         if planted(Fault::AskOn) {
             return;
         }
         let before = self.refused_alike.take().filter(|alike| alike.rule() == said.rule);
-        let mut alike = before.unwrap_or_else(|| RefusedAlike::new(said));
+        let mut alike = before.unwrap_or_else(|| RefusedAlike::new(said, reply));
         alike.on_refused(block, counts_alone, domain);
         self.refused_alike = Some(alike);
     }
@@ -282,11 +282,11 @@ impl RouteState {
     pub(crate) fn set_domains_shut(&mut self, now: Instant, until: Instant) {
         let Some(alike) = &self.refused_alike else { return };
         let shut = &mut self.shut_domains;
-        alike.of_domains().for_each(|domain| shut.set_shut(domain, now, until, alike.rule()));
+        alike.of_domains().for_each(|domain| shut.set_shut(domain, now, until, alike.refusal()));
     }
 
-    /// The rule that forbids questions about the domain at this host now, if any.
-    pub(crate) fn shut_rule(&self, domain: &Domain, now: Instant) -> Option<&'static str> {
+    /// The refusal because of which the host is not asked about the domain now, if there is one.
+    pub(crate) fn shut_by(&self, domain: &Domain, now: Instant) -> Option<BlanketRefusal> {
         self.shut_domains.of(domain, now)
     }
 

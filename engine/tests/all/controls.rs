@@ -177,7 +177,9 @@ fn a_host_that_refuses_everyone_alike_is_soon_left_alone() {
         let engine = support::engine(net.dns(), net.smtp_port(), pace);
         let client = engine.client(512);
         let submit = |ticket: u64| {
-            support::submit(&client, ticket, &format!("person-{ticket}@alike.example"), Priority::List);
+            let address = format!("person-{ticket}@alike.example");
+            let request = Request { observed: true, ..support::request(ticket, &address, Priority::List) };
+            client.submit(request).expect("room");
         };
         (0..300).for_each(submit);
         let mut left = 300;
@@ -191,6 +193,9 @@ fn a_host_that_refuses_everyone_alike_is_soon_left_alone() {
                 }
                 Ok(finding) => {
                     assert_eq!(finding.reason, Reason::Unverifiable, "{words}: {}", finding.rule);
+                    // Also where the host was not asked any more, the answer names the reply that decided.
+                    let code = finding.observed.and_then(|observed| observed.reply).map(|reply| reply.code);
+                    assert_eq!(code, words[..3].parse().ok(), "{words}, {pace:?}: {}", finding.rule);
                     left -= 1;
                 }
                 Err(outage) => panic!("{words}: {outage:?}"),
