@@ -5,6 +5,8 @@
 //! mailbox is full. A transient refusal that says that the mailbox exists counts as an accept. After any other refusal, mailprobe
 //! asks another host or asks later, or the verdict is [`Reason::Unverifiable`].
 
+mod accents;
+mod alternative;
 pub mod catch_all;
 pub mod classify;
 mod clause;

@@ -6,6 +6,7 @@
 //! but none of `BARRIERS`. The phrases of a section "says ..." are predicates such as "does not exist": [`super::subject`] finds
 //! their subjects and raises the signals.
 
+use super::alternative::{Cause, Kind, is_alternative, is_half_understood};
 use super::clause::clause;
 use super::subject::{Claim, Predicate, resolve};
 use super::translate::WordHasher;
@@ -209,6 +210,10 @@ const STATES: u8 = 1 << Claim::Missing as u8
     | 1 << Claim::Disabled as u8
     | 1 << Claim::Full as u8;
 
+/// The signals of phrases that say that a mailbox is missing or disabled.
+const GONE: Signals =
+    Signals::of(&[NoMailbox, ProviderUnknown, Unavailable, NoDomain, SomeHost, DisabledMailbox]);
+
 /// The phrases, section by section. Their order does not matter: every phrase in a text raises its signal.
 const PHRASES: &str = include_str!("../../data/phrases.txt");
 
@@ -243,6 +248,8 @@ struct Node {
     signals: Signals,
     /// The claims of the predicates that end at this node, one bit for each [`Claim`].
     claims: u8,
+    /// The kind of cause that the phrases that end at this node name.
+    kind: Option<Kind>,
     /// Whether a phrase of the section "known" ends at this node.
     known: bool,
     /// The child nodes by the numbers of the next words, in ascending order.
@@ -251,6 +258,21 @@ struct Node {
     prefixes: Vec<(Box<str>, usize)>,
     /// The child node after a gap.
     gap: Option<usize>,
+}
+
+impl Node {
+    /// The kind of cause that the phrases ending at this node name.
+    fn kind(&self) -> Option<Kind> {
+        let claims = |claims: &[Claim]| claims.iter().any(|claim| self.claims & (1 << *claim as u8) != 0);
+        let gone = [Claim::Missing, Claim::Unknown, Claim::Disabled, Claim::Unserved];
+        if claims(&gone) || self.signals.any_of(GONE) {
+            Some(Kind::Gone)
+        } else if claims(&[Claim::Full]) || self.signals.any_of(Signals::of(&[FullMailbox])) {
+            Some(Kind::Full)
+        } else {
+            claims(&[Claim::Blocked]).then_some(Kind::Blocked)
+        }
+    }
 }
 
 /// Marks a word that has no number in the index.
@@ -283,8 +305,10 @@ impl Index {
         match (claim, signal_of(section)) {
             (Some(claim), _) => self.nodes[end].claims |= 1 << claim as u8,
             (None, Some(signal)) => self.nodes[end].signals.raise(signal),
+            (None, None) if section == "open" => self.nodes[end].signals.0 |= OPEN.0,
             (None, None) => self.nodes[end].known |= section == "known",
         }
+        self.nodes[end].kind = self.nodes[end].kind();
     }
 
     /// Returns the child of `node` for `part`, and creates the child if there is none.
@@ -334,7 +358,7 @@ impl Index {
                 reading.go_on(0, at, 0, &mut said);
             }
         }
-        let Said { mut signals, predicates, understood, .. } = said;
+        let Said { mut signals, predicates, understood, causes, .. } = said;
         if predicates.iter().any(|predicate| predicate.claim == Claim::Full) {
             signals.raise(Fullness);
         }
@@ -342,6 +366,17 @@ impl Index {
             signals.raise(OurName);
         }
         resolve(words, &predicates, clause.as_ref(), &mut signals);
+        // "Closed, and no longer exists" says that the mailbox is gone.
+        let is_gone = |predicate: &Predicate| {
+            let is_past = |at: usize| matches!(words.word(at), "longer" | "more" | "plus" | "anymore");
+            predicate.claim == Claim::Missing && (predicate.start..=predicate.end).any(is_past)
+        };
+        if signals.any_of(Signals::of(&[NoMailbox]))
+            && predicates.iter().any(is_gone)
+            && !is_alternative(words)
+        {
+            signals.0 &= !Signals::of(&[DisabledMailbox]).0;
+        }
         let of_domain = signals.any_of(Signals::of(&[NoDomain, SomeDomain]));
         let is_foreign = |at: usize| {
             understood & word_bit(at) == 0
@@ -349,15 +384,11 @@ impl Index {
                 && !(of_domain && words.word(at) == "domain")
         };
         signals.choose(words);
-        // "Unknown or mailbox", and behind it a word that is not understood.
-        let ends = predicates.iter().map(|predicate| predicate.end);
-        let is_open =
-            |at: usize| words.word(at) == "or" && words.word(at + 1) == MAILBOX && is_foreign(at + 2);
-        if ends.into_iter().any(is_open) {
-            signals.raise(Uncertain);
-        }
         if (0..words.len()).any(is_foreign) {
             signals.raise(Foreign);
+            if is_half_understood(words, &causes, &is_foreign) {
+                signals.0 |= OPEN.0;
+            }
         }
         for (signal, part) in &self.links {
             if !words.links.is_empty() && mentions(&words.links, part) {
@@ -386,40 +417,6 @@ fn is_owner(words: &Words, at: usize) -> bool {
     words.word(at) == MAILBOX && ["domain", "server", "database", "system", "disk"].contains(&owned)
 }
 
-/// Whether the text has an "or", a slash, a vertical bar or numbers before its parts. The Dutch "or" is "of", and the Spanish one may be "u".
-fn is_alternative(words: &Words) -> bool {
-    const STATES: [&str; 14] = [
-        "unknown",
-        "invalid",
-        "exist",
-        "nonexistent",
-        "found",
-        "disabled",
-        "suspended",
-        "full",
-        "blocked",
-        "exceeded",
-        "closed",
-        "policy",
-        "quota",
-        "not",
-    ];
-    let is_state = |at: usize| STATES.contains(&words.word(at));
-    let echoed = |at: usize| words.marks.iter().any(|mark| mark.at as usize == at);
-    let is_or = |at: usize| match words.word(at) {
-        "or" => true,
-        "of" | "you" if at > 0 => {
-            is_state(at - 1)
-                || words.word(at - 1) == MAILBOX
-                    && !echoed(at + 1)
-                    && (is_state(at + 1) || at > 1 && is_state(at - 2) && is_state(at + 2))
-        }
-        _ => false,
-    };
-    let is_numbered = |at: usize| words.word(at) == "2" && (0..at).any(|at| words.word(at) == "1");
-    words.slashed || (0..words.len()).any(|at| is_or(at) || is_numbered(at))
-}
-
 /// The results for a text so far, and the beginning of the current phrase.
 #[derive(Default)]
 struct Said {
@@ -429,6 +426,7 @@ struct Said {
     predicates: Vec<Predicate>,
     /// The words of phrases that an enhanced code may explain, one bit for each word ([`word_bit`]).
     understood: u128,
+    causes: Vec<Cause>,
 }
 
 /// The bit of a word in [`Said::understood`]. No server's text has a word 128 that matters, so these have none.
@@ -456,12 +454,22 @@ impl Reading<'_> {
         let is_not = |at: usize| matches!(word(at), "not" | "no");
         let broken = |at: usize| self.words.breaks.contains(&(at as u32));
         if (start..end).any(|at| is_not(at) || word(at) == "plus") {
-            return false;
+            // "Is not unknown" in words that are "not not known".
+            return start > 0 && is_not(start) && word(start - 1) == "not" && !broken(start);
         }
         let is_adverb = |word: &str| {
             matches!(
                 word,
-                "yet" | "currently" | "moment" | "really" | "here" | "longer" | "to" | "temporarily"
+                "yet"
+                    | "currently"
+                    | "moment"
+                    | "really"
+                    | "here"
+                    | "longer"
+                    | "to"
+                    | "temporarily"
+                    | "actually"
+                    | "completely"
             )
         };
         let before = start > 0 && !broken(start) && {
@@ -478,7 +486,10 @@ impl Reading<'_> {
     fn go_on(&self, node: usize, at: usize, matched: u128, said: &mut Said) {
         let node = &self.index.nodes[node];
         let already = said.signals.any_of(Signals::of(&[SenderRefused]));
-        said.signals.0 |= node.signals.0;
+        let is_open = node.signals.0 & OPEN.0 == OPEN.0;
+        if !is_open || !self.is_parted(said.start, at) {
+            said.signals.0 |= node.signals.0;
+        }
         // In "User unknown, sender ...", the comma separates two statements, so the text says nothing against the sender.
         if node.signals.any_of(Signals::of(&[SenderRefused])) && !already && self.is_parted(said.start, at) {
             said.signals.0 &= !Signals::of(&[SenderRefused]).0;
@@ -493,6 +504,9 @@ impl Reading<'_> {
         }
         if node.known || node.claims & STATES != 0 || node.signals.any_of(EXPLAINED) {
             said.understood |= matched;
+        }
+        if let Some(kind) = node.kind {
+            said.causes.push(Cause { kind, range: said.start..at });
         }
         let Some(&number) = self.numbers.get(at) else { return };
         let with = matched | word_bit(at);

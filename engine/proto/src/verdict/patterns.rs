@@ -230,7 +230,7 @@ pub(super) const RULES: &[Rule] = &[
         .status(&[(4, 1, 1)])
         .says(&[Rejected])
         .with(&[Denied])
-        .unless(&[Listed, OurName, SenderRefused, TooMuch]),
+        .unless(&[Listed, OurName, SenderRefused, TooMuch, Uncertain]),
     Rule::new("target-policy", Disabled, Recipient, "F").code(Permanent).says(&[TargetPolicy]),
     Rule::new("qq-unavailable-or-denied", ExistsThrottled, Recipient, "F")
         .providers(&[Provider::Qq])

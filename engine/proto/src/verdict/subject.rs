@@ -134,7 +134,8 @@ pub(super) fn resolve(
     // The Korean "there is no room" ends with "does not exist".
     let is_of_room = |predicate: &&Predicate| {
         let is_before = |other: &Predicate| other.claim == Claim::Full && other.end == predicate.start;
-        predicate.claim == Claim::Missing && predicates.iter().any(is_before)
+        let is_apart = words.slashes.contains(&(predicate.start as u32));
+        predicate.claim == Claim::Missing && !is_apart && predicates.iter().any(is_before)
     };
     let said = |predicate: &&Predicate| !framed(predicate) && !is_of_room(predicate);
     for predicate in predicates.iter().filter(said) {

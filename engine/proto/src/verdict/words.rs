@@ -7,6 +7,7 @@
 //! blocklist. An echo that belongs to a party ([`Echo`]) leaves a [`Mark`] in its place: an echo of us shows that the text may be
 //! about us.
 
+use super::accents::without_accents;
 use super::echo::{Echo, Parties};
 use super::lexicon::spelled_out;
 use super::translate::{WordMap, entries, exact, is_unspaced, meaning, run_meaning};
@@ -46,8 +47,8 @@ pub(super) struct Words {
     pub(super) marks: Vec<Mark>,
     /// The index of each word after a comma or a colon.
     pub(super) breaks: Vec<u32>,
-    /// Whether a slash stands in the text, as in "unknown/disabled".
-    pub(super) slashed: bool,
+    /// The index of each word after a slash or a vertical bar, as in "unknown/disabled".
+    pub(super) slashes: Vec<u32>,
 }
 
 /// A word whose canonical form says too little before the next word.
@@ -66,6 +67,8 @@ enum Spelled {
     Du,
     /// "Nu" and "ni", which are "not" in Romanian and Slovenian before some words. In Swedish, they are "now" and "you".
     Nu,
+    /// "Ya": the Turkish "ya da" is "or".
+    Ya,
     /// "Ne", which is "not" in Slavic languages before some words. In French, "ne" says nothing without the "pas" behind it.
     Ne,
 }
@@ -98,6 +101,13 @@ impl Words {
         let mut words = Words::default();
         let mut after_relay = false;
         for chunk in clean.split_ascii_whitespace() {
+            // The Dutch "of" is "or".
+            let chunk = match chunk {
+                "of" if is_dutch(&clean) => "or",
+                "(of" if is_dutch(&clean) => "(or",
+                "en/of" => "en/or",
+                _ => chunk,
+            };
             words.push_chunk(chunk, parties, after_relay);
             after_relay = chunk.trim_end_matches([':', '=']) == "relay";
         }
@@ -151,16 +161,18 @@ impl Words {
         if let Some(echo) = Echo::of_char(mark) {
             return self.mark(echo);
         }
-        self.slashed |= matches!(mark, '/' | '|' | '／');
+        if matches!(mark, '/' | '|' | '／') {
+            self.slashes.push(self.ends.len() as u32);
+        }
         // An opening bracket separates, as the end of a sentence does. A closing bracket cancels a separation that no word has
         // followed, because brackets with only an echo inside separate nothing.
         self.apart = match mark {
             '(' | ';' | '!' | '?' | '\u{3002}' | '\u{ff01}' => true,
             ')' => false,
             // "Destin. sconosciuto" has an abbreviation, and not the end of a sentence.
-            _ => self.apart || piece.ends_with('.') && piece != "destin.",
+            _ => self.apart || piece.ends_with('.') && !matches!(piece, "destin." | "bzw."),
         };
-        if matches!(mark, ',' | ':' | '\u{ff0c}' | '\u{3001}' | '\u{ff1a}') {
+        if matches!(mark, ',' | ':' | '\u{60c}' | '\u{ff0c}' | '\u{3001}' | '\u{ff1a}') {
             self.breaks.push(self.ends.len() as u32);
         }
     }
@@ -232,6 +244,7 @@ impl Words {
             "du" => Spelled::Du,
             "nu" | "ni" => Spelled::Nu,
             "ne" => Spelled::Ne,
+            "ya" => Spelled::Ya,
             _ => Spelled::Other,
         };
         let (before, count) = (std::mem::replace(&mut self.spelled, now), self.len());
@@ -263,6 +276,7 @@ impl Words {
                 self.pop();
                 return ["you", "send"].iter().for_each(|word| self.push_canonical(word));
             }
+            (Spelled::Ya, "da") => return self.push_canonical("or"),
             (Spelled::Nu, "exista" | "este" | "e" | "a" | "am" | "mai" | "poate" | "najden" | "najdena") => {
                 self.pop();
                 self.push_canonical("not");
@@ -280,10 +294,8 @@ impl Words {
             }
             _ => {}
         }
-        match VOCABULARY.get(spelled).copied().or_else(|| meaning(spelled)) {
-            Some(meaning) => meaning.split_ascii_whitespace().for_each(|word| self.push_canonical(word)),
-            None => self.push_canonical(spelled),
-        }
+        let canonical = VOCABULARY.get(spelled).copied().or_else(|| meaning(spelled)).unwrap_or(spelled);
+        canonical.split_ascii_whitespace().for_each(|word| self.push_canonical(word));
         // A word that says nothing does not part the words around it.
         if self.len() == count && now == Spelled::Other {
             self.spelled = before;
@@ -513,6 +525,25 @@ fn ending(rest: &str) -> Ending {
     }
 }
 
+/// Whether a text with "of" is Dutch: it has one of these words and beginnings of words.
+fn is_dutch(text: &str) -> bool {
+    const DUTCH: [&str; 12] = [
+        "niet",
+        "het ",
+        "geen",
+        "bestaa",
+        "vol of ",
+        "uw ",
+        "onbeken",
+        "gebruiker",
+        "ontvanger",
+        "afzender",
+        "geblok",
+        "uitgeschak",
+    ];
+    DUTCH.iter().any(|word| text.contains(word))
+}
+
 /// Overwrites addresses, and tokens in angle brackets or quotation marks, with spaces. In place of each address, and of each token
 /// that names a party, leaves the control character of the echo.
 fn blank_echoes(text: &mut [u8], parties: &Parties<'_>) {
@@ -584,56 +615,6 @@ fn shares_domain(piece: &str, mx: &str) -> bool {
     let parent = mx.split_once('.').map_or(mx, |(_, parent)| parent);
     let tail = piece.len().checked_sub(parent.len()).and_then(|start| piece.get(start..));
     parent.contains('.') && tail.is_some_and(|tail| tail.eq_ignore_ascii_case(parent))
-}
-
-/// The word without accents, combining marks and U+FFFD.
-fn without_accents(word: &str) -> String {
-    let mut plain = String::with_capacity(word.len());
-    for c in word.chars() {
-        match c {
-            '\u{300}'..='\u{36f}' | '\u{fffd}' => {}
-            c => match without_accent(c) {
-                "" => plain.push(c),
-                base => plain.push_str(base),
-            },
-        }
-    }
-    plain
-}
-
-/// The letter without its accent; empty if it has no accent.
-fn without_accent(c: char) -> &'static str {
-    match c {
-        'à'..='å' | 'ā' | 'ă' | 'ą' => "a",
-        'æ' => "ae",
-        'œ' => "oe",
-        'ç' | 'ć' | 'č' => "c",
-        'ď' | 'đ' | 'ð' => "d",
-        'ğ' | 'ģ' => "g",
-        'ё' => "е",
-        'è'..='ë' | 'ē' | 'ę' | 'ě' | 'ė' => "e",
-        'ì'..='ï' | 'ī' | 'ı' | 'į' => "i",
-        'ķ' => "k",
-        'ł' | 'ľ' | 'ĺ' | 'ļ' => "l",
-        'ñ' | 'ń' | 'ň' | 'ņ' => "n",
-        'ò'..='ö' | 'ø' | 'ő' => "o",
-        'ř' | 'ŕ' => "r",
-        'ś' | 'š' | 'ş' | 'ș' => "s",
-        'ť' | 'ț' | 'ţ' => "t",
-        'ß' => "ss",
-        'ù'..='ü' | 'ů' | 'ű' | 'ų' => "u",
-        'ý' | 'ÿ' => "y",
-        'ź' | 'ż' | 'ž' => "z",
-        'ά' => "α",
-        'έ' => "ε",
-        'ή' => "η",
-        'ί' | 'ϊ' => "ι",
-        'ό' => "ο",
-        'ς' => "σ",
-        'ύ' => "υ",
-        'ώ' => "ω",
-        _ => "",
-    }
 }
 
 #[cfg(test)]

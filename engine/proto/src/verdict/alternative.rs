@@ -1,0 +1,165 @@
+//! Alternatives. A text that names a cause and, behind an "or" or a slash, something else leaves open which of the two it is.
+//!
+//! If both sides are understood, [`super::lexicon`] compares their causes. If one side is not understood, its words may name any
+//! cause at all, so the text proves nothing ([`is_half_understood`]).
+
+use super::words::{APART, MAILBOX, Words};
+use std::ops::Range;
+
+/// A cause that a text names, and the range of its words.
+#[derive(Debug, Clone)]
+pub(super) struct Cause {
+    pub(super) kind: Kind,
+    pub(super) range: Range<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The mailbox is missing or disabled.
+    Gone,
+    /// Something is blocked: the mailbox, the sender or the mail.
+    Blocked,
+    /// The mailbox is full.
+    Full,
+}
+
+/// Whether the text has an "or", a slash, a vertical bar or numbers before its parts.
+pub(super) fn is_alternative(words: &Words) -> bool {
+    let is_numbered = |at: usize| words.word(at) == "2" && (0..at).any(|at| words.word(at) == "1");
+    !words.slashes.is_empty() || (0..words.len()).any(|at| is_or(words, at) || is_numbered(at))
+}
+
+/// Whether the word is "or". The Spanish one may be "u", which is "you" in Dutch.
+fn is_or(words: &Words, at: usize) -> bool {
+    let is_state = |at: usize| {
+        matches!(
+            words.word(at),
+            "unknown"
+                | "invalid"
+                | "exist"
+                | "nonexistent"
+                | "found"
+                | "disabled"
+                | "suspended"
+                | "full"
+                | "blocked"
+                | "exceeded"
+                | "closed"
+                | "policy"
+                | "quota"
+                | "not"
+        )
+    };
+    words.word(at) == "or" || at > 0 && words.word(at) == "you" && is_state(at - 1)
+}
+
+/// Whether an "or" or a slash stands between a cause and words that are not understood and name no cause of the same kind: "user
+/// unknown or filtered by rule 7". `is_foreign`: whether the word is not understood.
+pub(super) fn is_half_understood(
+    words: &Words,
+    causes: &[Cause],
+    is_foreign: &dyn Fn(usize) -> bool,
+) -> bool {
+    let sides = Sides { words, causes, is_foreign };
+    let is_inside = |at: usize| causes.iter().any(|cause| cause.range.start < at && at + 1 < cause.range.end);
+    let is_open_or = |at: usize| {
+        let (left, right) = (clause_before(words, at), sentence_from(words, at + 1));
+        (sides.are_open(&left, &right) || sides.are_unknown_or_cause(&left, &right, 1))
+            && !is_inside(at)
+            && !joins_nouns(words, at)
+    };
+    // A slash also joins parts of a name, as in "mx/25". So it counts only close to a cause, and not behind a single unknown word.
+    let is_open_slash = |at: usize| {
+        let (left, right) = (clause_before(words, at), sentence_from(words, at));
+        let close = right.start..right.end.min(at + 4);
+        sides.causes_in(&left).any(|cause| cause.range.end + 1 >= at) && sides.are_open(&left, &right)
+            || sides.are_unknown_or_cause(&left, &close, 2)
+    };
+    (0..words.len()).any(|at| is_or(words, at) && is_open_or(at))
+        || words.slashes.iter().any(|at| is_open_slash(*at as usize))
+}
+
+/// What is known of the two sides of an "or".
+struct Sides<'a> {
+    words: &'a Words,
+    causes: &'a [Cause],
+    is_foreign: &'a dyn Fn(usize) -> bool,
+}
+
+impl Sides<'_> {
+    fn causes_in<'a>(&'a self, side: &'a Range<usize>) -> impl Iterator<Item = &'a Cause> {
+        let is_in = |cause: &&Cause| side.start <= cause.range.start && cause.range.end <= side.end;
+        self.causes.iter().filter(is_in)
+    }
+
+    /// Whether a cause is said of a mailbox. In "or the stamp does not exist", it is said of something else.
+    fn is_of_mailbox(&self, cause: &Cause, side: &Range<usize>) -> bool {
+        let start = cause.range.start;
+        start == side.start
+            || !(self.is_foreign)(start - 1)
+            || side.clone().any(|at| self.words.word(at) == MAILBOX)
+    }
+
+    /// Whether the left side has a cause, and the right one has unknown words and no cause of the same kind.
+    fn are_open(&self, left: &Range<usize>, right: &Range<usize>) -> bool {
+        let alike = |one: Kind, other: Kind| one == other || (one, other) == (Kind::Blocked, Kind::Gone);
+        let agrees = |cause: &Cause| self.causes_in(left).any(|one| alike(one.kind, cause.kind));
+        self.causes_in(left).next().is_some()
+            && right.clone().any(self.is_foreign)
+            && !self.causes_in(right).any(|cause| agrees(cause) && self.is_of_mailbox(cause, right))
+    }
+
+    /// Whether the left side has `least` unknown words and no cause, and the right side has a cause.
+    fn are_unknown_or_cause(&self, left: &Range<usize>, right: &Range<usize>, least: usize) -> bool {
+        let is_content = |at: &usize| (self.is_foreign)(*at) && !is_noun(self.words.word(*at));
+        left.clone().filter(is_content).count() >= least
+            && !self.causes_in(left).any(|cause| self.is_of_mailbox(cause, left))
+            && self.causes_in(right).next().is_some()
+    }
+}
+
+/// The words of the clause that ends before this word. A comma, a semicolon or an opening bracket directly before the word is not
+/// the end of the clause.
+fn clause_before(words: &Words, at: usize) -> Range<usize> {
+    let end = if at > 0 && words.word(at - 1) == APART { at - 1 } else { at };
+    let sentence = (0..end).rev().find(|at| words.word(*at) == APART).map_or(0, |at| at + 1);
+    let clause = words.breaks.iter().map(|at| *at as usize).filter(|at| *at < end).max();
+    sentence.max(clause.unwrap_or(0))..end
+}
+
+/// The words from this one to the end of the sentence.
+fn sentence_from(words: &Words, start: usize) -> Range<usize> {
+    let end = (start..words.len()).find(|at| words.word(*at) == APART);
+    start..end.unwrap_or(words.len())
+}
+
+/// Whether the "or" joins two nouns that have one predicate: "no such user or distribution list in our tables".
+fn joins_nouns(words: &Words, at: usize) -> bool {
+    let is_end = |at: usize| {
+        words.breaks.contains(&(at as u32))
+            || matches!(
+                words.word(at),
+                "" | APART | "in" | "on" | "at" | "of" | "for" | "with" | "by" | "here"
+            )
+    };
+    let nouns = (at + 1..).take_while(|at| is_noun(words.word(*at))).count();
+    at > 0 && is_noun(words.word(at - 1)) && nouns > 0 && is_end(at + 1 + nouns)
+}
+
+/// Whether the word names something that has an address, or a part of an address.
+fn is_noun(word: &str) -> bool {
+    matches!(
+        word,
+        MAILBOX
+            | "domain"
+            | "name"
+            | "host"
+            | "email"
+            | "person"
+            | "list"
+            | "mailing"
+            | "distribution"
+            | "group"
+            | "team"
+    )
+}
