@@ -63,16 +63,17 @@ pub(super) fn is_half_understood(
     let sides = Sides { words, causes, is_foreign };
     let is_inside = |at: usize| causes.iter().any(|cause| cause.range.start < at && at + 1 < cause.range.end);
     let is_open_or = |at: usize| {
-        let (left, right) = (clause_before(words, at), sentence_from(words, at + 1));
+        let (left, right) = (clause_before(words, at), sentence_from(words, at));
         (sides.are_open(&left, &right) || sides.are_unknown_or_cause(&left, &right, 1))
             && !is_inside(at)
-            && !joins_nouns(words, at)
+            && !joins_nouns(words, at, at + 1)
     };
     // A slash also joins parts of a name, as in "mx/25". So it counts only close to a cause, and not behind a single unknown word.
     let is_open_slash = |at: usize| {
         let (left, right) = (clause_before(words, at), sentence_from(words, at));
         let close = right.start..right.end.min(at + 4);
-        sides.causes_in(&left).any(|cause| cause.range.end + 1 >= at) && sides.are_open(&left, &right)
+        let is_close = |cause: &Cause| cause.range.end + 1 >= at;
+        sides.causes_in(&left).any(is_close) && sides.are_open(&left, &right) && !joins_nouns(words, at, at)
             || sides.are_unknown_or_cause(&left, &close, 2)
     };
     (0..words.len()).any(|at| is_or(words, at) && is_open_or(at))
@@ -100,12 +101,12 @@ impl Sides<'_> {
             || side.clone().any(|at| self.words.word(at) == MAILBOX)
     }
 
-    /// Whether the left side has a cause, and the right one has unknown words and no cause of the same kind.
+    /// Whether the left side has a cause, and the right one has unknown words or a cause, but no cause of the same kind.
     fn are_open(&self, left: &Range<usize>, right: &Range<usize>) -> bool {
         let alike = |one: Kind, other: Kind| one == other || (one, other) == (Kind::Blocked, Kind::Gone);
         let agrees = |cause: &Cause| self.causes_in(left).any(|one| alike(one.kind, cause.kind));
         self.causes_in(left).next().is_some()
-            && right.clone().any(self.is_foreign)
+            && (right.clone().any(self.is_foreign) || self.causes_in(right).next().is_some())
             && !self.causes_in(right).any(|cause| agrees(cause) && self.is_of_mailbox(cause, right))
     }
 
@@ -133,8 +134,9 @@ fn sentence_from(words: &Words, start: usize) -> Range<usize> {
     start..end.unwrap_or(words.len())
 }
 
-/// Whether the "or" joins two nouns that have one predicate: "no such user or distribution list in our tables".
-fn joins_nouns(words: &Words, at: usize) -> bool {
+/// Whether two nouns have one predicate: "no such user or distribution list in our tables". `end`: the index after the first
+/// noun, `start`: the index of the second one.
+fn joins_nouns(words: &Words, end: usize, start: usize) -> bool {
     let is_end = |at: usize| {
         words.breaks.contains(&(at as u32))
             || matches!(
@@ -142,8 +144,8 @@ fn joins_nouns(words: &Words, at: usize) -> bool {
                 "" | APART | "in" | "on" | "at" | "of" | "for" | "with" | "by" | "here"
             )
     };
-    let nouns = (at + 1..).take_while(|at| is_noun(words.word(*at))).count();
-    at > 0 && is_noun(words.word(at - 1)) && nouns > 0 && is_end(at + 1 + nouns)
+    let nouns = (start..).take_while(|at| is_noun(words.word(*at))).count();
+    end > 0 && is_noun(words.word(end - 1)) && nouns > 0 && is_end(start + nouns)
 }
 
 /// Whether the word names something that has an address, or a part of an address.

@@ -306,9 +306,10 @@ impl Index {
             (Some(claim), _) => self.nodes[end].claims |= 1 << claim as u8,
             (None, Some(signal)) => self.nodes[end].signals.raise(signal),
             (None, None) if section == "open" => self.nodes[end].signals.0 |= OPEN.0,
-            (None, None) => self.nodes[end].known |= section == "known",
+            (None, None) => self.nodes[end].known |= section.starts_with("known"),
         }
-        self.nodes[end].kind = self.nodes[end].kind();
+        let again = (section == "known again").then_some(Kind::Gone);
+        self.nodes[end].kind = self.nodes[end].kind().or(again).or(self.nodes[end].kind);
     }
 
     /// Returns the child of `node` for `part`, and creates the child if there is none.
@@ -365,7 +366,8 @@ impl Index {
         if clause.as_ref().is_some_and(|clause| clause.ours) {
             signals.raise(OurName);
         }
-        resolve(words, &predicates, clause.as_ref(), &mut signals);
+        let is_unknown = |at: usize| understood & word_bit(at) == 0 && is_telling(words.word(at));
+        resolve(words, &predicates, clause.as_ref(), &is_unknown, &mut signals);
         // "Closed, and no longer exists" says that the mailbox is gone.
         let is_gone = |predicate: &Predicate| {
             let is_past = |at: usize| matches!(words.word(at), "longer" | "more" | "plus" | "anymore");
@@ -378,17 +380,13 @@ impl Index {
             signals.0 &= !Signals::of(&[DisabledMailbox]).0;
         }
         let of_domain = signals.any_of(Signals::of(&[NoDomain, SomeDomain]));
-        let is_foreign = |at: usize| {
-            understood & word_bit(at) == 0
-                && is_telling(words.word(at))
-                && !(of_domain && words.word(at) == "domain")
-        };
+        let is_foreign = |at: usize| is_unknown(at) && !(of_domain && words.word(at) == "domain");
         signals.choose(words);
         if (0..words.len()).any(is_foreign) {
             signals.raise(Foreign);
-            if is_half_understood(words, &causes, &is_foreign) {
-                signals.0 |= OPEN.0;
-            }
+        }
+        if !causes.is_empty() && is_half_understood(words, &causes, &is_foreign) {
+            signals.0 |= OPEN.0;
         }
         for (signal, part) in &self.links {
             if !words.links.is_empty() && mentions(&words.links, part) {

@@ -121,10 +121,12 @@ fn party_of_echo(echo: Echo) -> Party {
 }
 
 /// Finds the subject of each predicate of a text, and raises the signal that the subject and the predicate give together.
+/// `is_foreign`: whether a word is not understood.
 pub(super) fn resolve(
     words: &Words,
     predicates: &[Predicate],
     clause: Option<&Clause>,
+    is_foreign: &dyn Fn(usize) -> bool,
     signals: &mut Signals,
 ) {
     let subjects = subjects(words, clause);
@@ -146,7 +148,20 @@ pub(super) fn resolve(
                 && subject.end < predicate.start
                 && words.breaks.contains(&(subject.end as u32))
         };
-        let subject = subject_of(predicate, &subjects, words).filter(|subject| !is_prefix(subject));
+        // In "unknown gizmo: example.com", a thing that has no word here is unknown, and not the domain.
+        let broken = |at: usize| words.breaks.contains(&(at as u32));
+        let is_of_thing = |subject: &Subject| {
+            subject.party == Party::RecipientDomain
+                && subject.start == subject.end
+                && predicate.claim == Claim::Unknown
+                && (is_foreign(predicate.end) && !broken(predicate.end)
+                    || predicate.start > 0
+                        && subject.start != predicate.start
+                        && is_foreign(predicate.start - 1)
+                        && !broken(predicate.start))
+        };
+        let subject = subject_of(predicate, &subjects, words)
+            .filter(|subject| !is_prefix(subject) && !is_of_thing(subject));
         let near = subject.is_some_and(|subject| is_near(words, predicate, subject));
         let party = match subject.map(|subject| subject.party) {
             // In "this server does not handle the domain", the subject is the server, but the claim is about the domain.

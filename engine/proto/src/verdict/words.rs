@@ -99,16 +99,20 @@ impl Words {
         blank_echoes(&mut clean, parties);
         let clean = String::from_utf8_lossy(&clean);
         let mut words = Words::default();
-        let mut after_relay = false;
+        let (mut after_relay, mut after_comma) = (false, false);
         for chunk in clean.split_ascii_whitespace() {
-            // The Dutch "of" is "or".
-            let chunk = match chunk {
-                "of" if is_dutch(&clean) => "or",
-                "(of" if is_dutch(&clean) => "(or",
-                "en/of" => "en/or",
-                _ => chunk,
-            };
-            words.push_chunk(chunk, parties, after_relay);
+            let is_or = || after_comma || is_dutch(&clean);
+            words.push_chunk(
+                match chunk {
+                    "of" if is_or() => "or",
+                    "(of" if is_or() => "(or",
+                    "en/of" => "en/or",
+                    _ => chunk,
+                },
+                parties,
+                after_relay,
+            );
+            after_comma = chunk.ends_with([',', ';']);
             after_relay = chunk.trim_end_matches([':', '=']) == "relay";
         }
         words
@@ -170,7 +174,7 @@ impl Words {
             '(' | ';' | '!' | '?' | '\u{3002}' | '\u{ff01}' => true,
             ')' => false,
             // "Destin. sconosciuto" has an abbreviation, and not the end of a sentence.
-            _ => self.apart || piece.ends_with('.') && !matches!(piece, "destin." | "bzw."),
+            _ => self.apart || piece.ends_with('.') && !matches!(piece, "destin." | "bzw." | "resp."),
         };
         if matches!(mark, ',' | ':' | '\u{60c}' | '\u{ff0c}' | '\u{3001}' | '\u{ff1a}') {
             self.breaks.push(self.ends.len() as u32);
@@ -525,9 +529,9 @@ fn ending(rest: &str) -> Ending {
     }
 }
 
-/// Whether a text with "of" is Dutch: it has one of these words and beginnings of words.
+/// Whether the "of" of a text is the Dutch "or": the text has one of these words and beginnings of words.
 fn is_dutch(text: &str) -> bool {
-    const DUTCH: [&str; 12] = [
+    const DUTCH: [&str; 14] = [
         "niet",
         "het ",
         "geen",
@@ -540,6 +544,8 @@ fn is_dutch(text: &str) -> bool {
         "afzender",
         "geblok",
         "uitgeschak",
+        "vereist",
+        "ontbreekt",
     ];
     DUTCH.iter().any(|word| text.contains(word))
 }
