@@ -23,6 +23,62 @@ pub(super) enum Kind {
     Full,
 }
 
+/// The chunk of a text, with "or" for the Dutch "of", and without an "o" that is no "or". `after_comma`: whether the chunk before it
+/// ends with a comma.
+pub(super) fn spelled_or<'a>(chunk: &'a str, text: &str, after_comma: bool) -> &'a str {
+    match chunk {
+        "of" if after_comma || is_dutch(text) => "or",
+        "(of" if is_dutch(text) => "(or",
+        "en/of" => "en/or",
+        "o" if is_portuguese(text) => "",
+        _ => chunk,
+    }
+}
+
+/// Whether the "o" of a text is the Portuguese "the" or the Slavic or Romanian "about" or "a", and not the Spanish or Italian "or".
+fn is_portuguese(text: &str) -> bool {
+    const LETTERS: [char; 10] = ['ę', 'ą', 'ł', 'ż', 'ě', 'ř', 'ů', 'ă', 'ț', 'ș'];
+    const WORDS: [&str; 15] = [
+        "não",
+        "nao ",
+        "nie ",
+        "usuário",
+        "destinatário",
+        "utilizador",
+        "endere",
+        "mensagem",
+        "caixa",
+        "domínio",
+        "conta ",
+        " do ",
+        " os ",
+        "desativad",
+        "erro ",
+    ];
+    WORDS.iter().any(|word| text.contains(word)) || text.contains(LETTERS)
+}
+
+/// Whether the "of" of a text is the Dutch "or": the text has one of these words and beginnings of words.
+fn is_dutch(text: &str) -> bool {
+    const DUTCH: [&str; 14] = [
+        "niet",
+        "het ",
+        "geen",
+        "bestaa",
+        "vol of ",
+        "uw ",
+        "onbeken",
+        "gebruiker",
+        "ontvanger",
+        "afzender",
+        "geblok",
+        "uitgeschak",
+        "vereist",
+        "ontbreekt",
+    ];
+    DUTCH.iter().any(|word| text.contains(word))
+}
+
 /// Whether the text has an "or", a slash, a vertical bar or numbers before its parts.
 pub(super) fn is_alternative(words: &Words) -> bool {
     let is_numbered = |at: usize| words.word(at) == "2" && (0..at).any(|at| words.word(at) == "1");
@@ -64,7 +120,21 @@ pub(super) fn is_half_understood(
     let is_inside = |at: usize| causes.iter().any(|cause| cause.range.start < at && at + 1 < cause.range.end);
     let is_open_or = |at: usize| {
         let (left, right) = (clause_before(words, at), sentence_from(words, at));
-        (sides.are_open(&left, &right) || sides.are_unknown_or_cause(&left, &right, 1))
+        // "User unknown, tariff unpaid or stamp missing" lists causes, and "User unknown, check the address or call us" has advice.
+        let lists_causes = || {
+            let is_advice = |at: usize| {
+                matches!(
+                    words.word(at),
+                    MAILBOX | "check" | "verify" | "try" | "contact" | "spelling" | "domain" | "host"
+                )
+            };
+            let sentence = sentence_before(words, left.end)..left.end;
+            sentence.start < left.start
+                && left.clone().any(is_foreign)
+                && !(left.start..right.end).any(is_advice)
+                && sides.are_open(&sentence, &right)
+        };
+        (sides.are_open(&left, &right) || sides.are_unknown_or_cause(&left, &right, 1) || lists_causes())
             && !is_inside(at)
             && !joins_nouns(words, at, at + 1)
     };
@@ -115,7 +185,13 @@ impl Sides<'_> {
         let is_content = |at: &usize| (self.is_foreign)(*at) && !is_noun(self.words.word(*at));
         left.clone().filter(is_content).count() >= least
             && !self.causes_in(left).any(|cause| self.is_of_mailbox(cause, left))
-            && self.causes_in(right).next().is_some()
+            && self.causes_in(&self.clause_from(right)).next().is_some()
+    }
+
+    /// The part of a side up to the next comma or colon.
+    fn clause_from(&self, side: &Range<usize>) -> Range<usize> {
+        let breaks = self.words.breaks.iter().map(|at| *at as usize).filter(|at| *at > side.start + 1);
+        side.start..breaks.min().map_or(side.end, |at| at.min(side.end))
     }
 }
 
@@ -123,9 +199,13 @@ impl Sides<'_> {
 /// the end of the clause.
 fn clause_before(words: &Words, at: usize) -> Range<usize> {
     let end = if at > 0 && words.word(at - 1) == APART { at - 1 } else { at };
-    let sentence = (0..end).rev().find(|at| words.word(*at) == APART).map_or(0, |at| at + 1);
     let clause = words.breaks.iter().map(|at| *at as usize).filter(|at| *at < end).max();
-    sentence.max(clause.unwrap_or(0))..end
+    sentence_before(words, end).max(clause.unwrap_or(0))..end
+}
+
+/// The index of the first word of the sentence that this word is in.
+fn sentence_before(words: &Words, at: usize) -> usize {
+    (0..at).rev().find(|at| words.word(*at) == APART).map_or(0, |at| at + 1)
 }
 
 /// The words from this one to the end of the sentence.
@@ -162,6 +242,7 @@ fn is_noun(word: &str) -> bool {
             | "mailing"
             | "distribution"
             | "group"
+            | "one"
             | "team"
     )
 }

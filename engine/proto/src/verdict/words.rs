@@ -8,6 +8,7 @@
 //! about us.
 
 use super::accents::without_accents;
+use super::alternative::spelled_or;
 use super::echo::{Echo, Parties};
 use super::lexicon::spelled_out;
 use super::translate::{WordMap, entries, exact, is_unspaced, meaning, run_meaning};
@@ -101,17 +102,7 @@ impl Words {
         let mut words = Words::default();
         let (mut after_relay, mut after_comma) = (false, false);
         for chunk in clean.split_ascii_whitespace() {
-            let is_or = || after_comma || is_dutch(&clean);
-            words.push_chunk(
-                match chunk {
-                    "of" if is_or() => "or",
-                    "(of" if is_or() => "(or",
-                    "en/of" => "en/or",
-                    _ => chunk,
-                },
-                parties,
-                after_relay,
-            );
+            words.push_chunk(spelled_or(chunk, &clean, after_comma), parties, after_relay);
             after_comma = chunk.ends_with([',', ';']);
             after_relay = chunk.trim_end_matches([':', '=']) == "relay";
         }
@@ -219,11 +210,13 @@ impl Words {
             self.push(word);
             return;
         }
-        let mut rest = word;
+        let (mut rest, mut is_known) = (word, false);
         while let Some(first) = rest.chars().next() {
             if is_unspaced(first) {
-                let (bytes, meaning) =
-                    run_meaning(rest).unwrap_or((first.len_utf8(), &rest[..first.len_utf8()]));
+                // The Japanese "or" is also a part of words.
+                let found = run_meaning(rest).filter(|(bytes, _)| is_known || rest[..*bytes] != *"か");
+                is_known = found.is_some();
+                let (bytes, meaning) = found.unwrap_or((first.len_utf8(), &rest[..first.len_utf8()]));
                 meaning.split_ascii_whitespace().for_each(|word| self.push_canonical(word));
                 rest = &rest[bytes..];
                 continue;
@@ -527,27 +520,6 @@ fn ending(rest: &str) -> Ending {
         letters if english.iter().any(|known| letters.eq_ignore_ascii_case(known)) => Ending::English,
         _ => Ending::Word,
     }
-}
-
-/// Whether the "of" of a text is the Dutch "or": the text has one of these words and beginnings of words.
-fn is_dutch(text: &str) -> bool {
-    const DUTCH: [&str; 14] = [
-        "niet",
-        "het ",
-        "geen",
-        "bestaa",
-        "vol of ",
-        "uw ",
-        "onbeken",
-        "gebruiker",
-        "ontvanger",
-        "afzender",
-        "geblok",
-        "uitgeschak",
-        "vereist",
-        "ontbreekt",
-    ];
-    DUTCH.iter().any(|word| text.contains(word))
 }
 
 /// Overwrites addresses, and tokens in angle brackets or quotation marks, with spaces. In place of each address, and of each token
