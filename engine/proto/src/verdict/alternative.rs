@@ -142,7 +142,8 @@ pub(super) fn is_half_understood(
     let is_open_slash = |at: usize| {
         let (left, right) = (clause_before(words, at), sentence_from(words, at));
         let close = right.start..right.end.min(at + 4);
-        let is_close = |cause: &Cause| cause.range.end + 1 >= at;
+        let is_number = |at: usize| words.word(at).starts_with(|c: char| c.is_ascii_digit());
+        let is_close = |cause: &Cause| cause.range.end + 1 >= at && !is_number(at - 1);
         sides.causes_in(&left).any(is_close) && sides.are_open(&left, &right) && !joins_nouns(words, at, at)
             || sides.are_unknown_or_cause(&left, &close, 2)
     };
@@ -221,7 +222,7 @@ fn joins_nouns(words: &Words, end: usize, start: usize) -> bool {
         words.breaks.contains(&(at as u32))
             || matches!(
                 words.word(at),
-                "" | APART | "in" | "on" | "at" | "of" | "for" | "with" | "by" | "here"
+                "" | APART | "or" | "in" | "on" | "at" | "of" | "for" | "with" | "by" | "here"
             )
     };
     let nouns = (start..).take_while(|at| is_noun(words.word(*at))).count();
