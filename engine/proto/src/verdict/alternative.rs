@@ -23,8 +23,8 @@ pub(super) enum Kind {
     Full,
 }
 
-/// The chunk of a text, with "or" for the Dutch "of", and without an "o" that is no "or". `after_comma`: whether the chunk before it
-/// ends with a comma.
+/// The chunk of a text, with "or" for the Dutch "of", and without an "o" that is no "or". `after_comma`: whether the chunk before
+/// it ends with a comma.
 pub(super) fn spelled_or<'a>(chunk: &'a str, text: &str, after_comma: bool) -> &'a str {
     match chunk {
         "of" if after_comma || is_dutch(text) => "or",
