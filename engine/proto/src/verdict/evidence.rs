@@ -559,17 +559,15 @@ impl<T> SessionEvidence<T> {
     fn domains_unproven(&self) -> Vec<u64> {
         let mut domains: Vec<u64> = self.postmaster_accepted_at().into_iter().collect();
         for entry in self.entries.iter().rev() {
-            // Most recipients have the domain of the one before them. This is called before each transaction.
-            if domains.last() == Some(&entry.domain) {
-                continue;
-            }
-            let shown = self.shown.get(&entry.domain);
-            let unproven = match entry.held {
-                Held::Accepted => shown.is_none_or(|shown| !shown.is_proven(entry.at)),
+            let is_shown = || self.shown.get(&entry.domain).is_some_and(|shown| shown.is_proven(entry.at));
+            let unproven = || match entry.held {
+                Held::Accepted => !is_shown(),
                 Held::Refused | Held::Denied | Held::Decided(..) => false,
                 Held::Unclear => true,
             };
-            if unproven && !domains.contains(&entry.domain) {
+            // Most recipients have the domain of the one before them, and this is called before each transaction.
+            let is_counted = domains.last() == Some(&entry.domain);
+            if !is_counted && unproven() && !domains.contains(&entry.domain) {
                 domains.push(entry.domain);
             }
         }
