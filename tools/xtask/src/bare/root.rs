@@ -218,7 +218,9 @@ impl BareRoot {
 
     /// Fills the root from the network, and keeps the result.
     fn bootstrap(&self, packages: &[String], archive: &Path) -> Result<(), Failure> {
-        let mut command = Command::new("debootstrap");
+        // It mounts /proc in the root. In a mount namespace of its own, nothing stays mounted if it is killed.
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "debootstrap"]);
         command.args(["--variant=minbase", &format!("--include={}", packages.join(","))]);
         command.arg(self.release.suite()).arg(self.folder.join("new")).arg(DEBIAN);
         process::run(command, "", &self.folder, DEBOOTSTRAP_LIMIT)?.success("debootstrap")?;
