@@ -14,7 +14,7 @@
 use super::budget::AskedRow;
 use api::WaitCause;
 use checks::convert::wait_cause;
-use engine::proto::limits::{CONNECT_TIMEOUT, ROUTE_DOWN};
+use engine::proto::limits::{CONNECT_TIMEOUT, ROUTE_DOWN, STRIKES_MAX};
 use engine::proto::retry::CLEAN_RETRIES;
 use lists::left::Left;
 use std::cmp::Reverse;
@@ -26,7 +26,7 @@ const WINDOW_MS: u64 = 6000;
 /// Interval between two counts of the replies, in milliseconds.
 const COUNT_INTERVAL_MS: u64 = 500;
 /// How long the engine tries to connect to the hosts of a domain, in milliseconds.
-const CONNECTING_MS: u64 = 3 * CONNECT_TIMEOUT.as_millis() as u64;
+const CONNECTING_MS: u64 = STRIKES_MAX as u64 * CONNECT_TIMEOUT.as_millis() as u64;
 /// A domain without a reply for so long counts as silent.
 const SILENT_MS: u64 = 10_000;
 /// So does a domain that has never replied, if the other domains have made no progress for so long.
@@ -109,6 +109,8 @@ struct DomainTimes {
     replies: u32,
     /// The last reply or result.
     last: u64,
+    /// Whether the domain counted as silent since `begun`. Then it does until it replies, even if other domains make progress again.
+    was_silent: bool,
     /// How long the last attempt took that ended with a delay.
     attempt: u64,
     /// When the last of its delayed rows is due, and when their wait ends.
@@ -121,7 +123,7 @@ impl DomainTimes {
     /// A row is asked about.
     fn begin(&mut self, now: u64) {
         if self.open == self.put_off {
-            (self.begun, self.replies) = (now, 0);
+            (self.begun, self.replies, self.was_silent) = (now, 0, false);
         }
     }
 
@@ -138,7 +140,7 @@ impl DomainTimes {
 
     /// Whether rows are asked about in vain: no reply comes for long, or none came to the last attempt and none since.
     fn is_silent(&self, facts: &RunFacts, is_stalled: bool) -> bool {
-        let failed = self.attempt > 0 && self.cause.is_silence() && self.replies == 0;
+        let failed = (self.was_silent || self.attempt > 0 && self.cause.is_silence()) && self.replies == 0;
         let after = if is_stalled && self.replies == 0 { STALLED_MS } else { SILENT_MS };
         self.open > self.put_off + self.held && (failed || self.silent_for(facts.now) >= after)
     }
@@ -359,9 +361,12 @@ impl TimeLeft {
         let now = facts.now;
         let unread = facts.rows.map_or(0.0, |rows| (rows - facts.read as f64).max(0.0));
         let more = if facts.read > 0 { unread / facts.read as f64 } else { 0.0 };
+        let is_stalled = self.replies > 0 && now.saturating_sub(facts.progress) >= STALLED_MS;
+        for times in self.domains.iter_mut().chain([&mut self.others]) {
+            times.was_silent = times.is_silent(facts, is_stalled);
+        }
         let numbered = self.domains.iter().enumerate().map(|(at, times)| (Some(at as u32), times));
         let all: Vec<(Option<u32>, &DomainTimes)> = numbered.chain([(None, &self.others)]).collect();
-        let is_stalled = self.replies > 0 && now.saturating_sub(facts.progress) >= STALLED_MS;
         let is_live = |times: &DomainTimes| !times.is_silent(facts, is_stalled);
         let live_domains =
             all.iter().filter(|(_, times)| times.open > times.put_off && is_live(times)).count();
@@ -603,6 +608,15 @@ mod tests {
         for (now, left) in [(4_500, 55.5), (9_000, 51.0), (11_000, 49.0)] {
             near(stated(&mut times, &facts(now, 1000)), left);
         }
+        // The time left does not jump if others make progress again.
+        let mut times = TimeLeft::default();
+        (0..3).for_each(|domain| times.on_new(domain, 0));
+        times.on_result(0, false, false, 1000);
+        let given = |now, progress| RunFacts { max_wait: 60_000, ..facts(now, progress) };
+        let before = stated(&mut times, &given(5_000, 1000));
+        times.on_result(1, false, false, 6_000);
+        let after = stated(&mut times, &given(6_500, 6_000));
+        assert!((before - after).abs() < 10.0 && before > 60.0, "{before} s, then {after} s");
     }
 
     #[test]
