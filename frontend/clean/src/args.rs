@@ -74,8 +74,9 @@ pub struct CleanArgs {
     pub memory: u32,
     /// Continue an interrupted run from OUT.partial: repeat its command with --resume.
     ///
-    /// It is refused, and names the difference, if INPUT, --format, --sheet, --column, --header, --columns, --fast, --unordered,
-    /// --drop-duplicates, --known, --known-days, --retry or --join are not as in that run. The other options may change.
+    /// It is refused, and names an option that differs, if the rows of INPUT that were read, --format, --sheet, --column, --header,
+    /// --columns, --fast, --unordered, --drop-duplicates, --known, --known-days, --retry or --join are not as in that run. INPUT may
+    /// have further rows at its end, and the other options may change.
     #[arg(long, help_heading = RUN)]
     pub resume: bool,
     /// Check only the rows of part I of N (parts count from 0), and write them to OUT.part-I-of-N. The parts can be checked on

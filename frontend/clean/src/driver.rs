@@ -287,14 +287,25 @@ impl Run<'_> {
         if self.parts.sink.is_stream() {
             return "stopped".to_owned();
         }
-        let written = counted(self.parts.sink.rows(), "row", "rows");
-        match self.unwritten {
-            0 => format!("stopped after {written}"),
-            1 => format!("stopped after {written} and 1 result that waits for the rows before it"),
-            more => format!(
-                "stopped after {written} and {} results that wait for the rows before them",
-                grouped(more)
-            ),
+        let rows = self.parts.sink.rows();
+        // Duplicates, and rows without an address. With them, the sum is that of the progress. If rows have several addresses, the
+        // progress counts addresses.
+        let finished = if self.parts.source.shape().addresses() > 1 { 0 } else { self.finished_rows() };
+        let unchecked = finished.saturating_sub(rows + self.unwritten);
+        let waiting = match self.unwritten {
+            0 => None,
+            1 => Some("1 result that waits for the rows before it".to_owned()),
+            more => Some(format!("{} results that wait for the rows before them", grouped(more))),
+        };
+        let unchecked =
+            (unchecked > 0).then(|| counted(unchecked, "row that needs no check", "rows that need no check"));
+        let written = counted(rows, "row", "rows");
+        match (waiting, unchecked) {
+            (Some(waiting), Some(unchecked)) => {
+                format!("stopped after {written}, {waiting}, and {unchecked}")
+            }
+            (Some(more), None) | (None, Some(more)) => format!("stopped after {written} and {more}"),
+            (None, None) => format!("stopped after {written}"),
         }
     }
 

@@ -567,6 +567,9 @@ fn complete(path: &Path) -> Result<Replay, CleanError> {
     opened.map(Replay::new).map_err(|e| CleanError::unreadable(path, &e))
 }
 
+/// What stands behind the name of a file that another run writes.
+const USED_BY_ANOTHER: &str = "another run uses it: wait until it ends, or write to another file";
+
 /// Creates the partial file, or opens the one of an earlier run, and locks it.
 fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanError> {
     let mut how = OpenOptions::new();
@@ -576,7 +579,7 @@ fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanErro
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             if File::open(partial).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
             {
-                return CleanError::unwritable(partial, "another run uses it");
+                return CleanError::unwritable(partial, USED_BY_ANOTHER);
             }
             let name = partial.display();
             let or = if options.is_sample { "" } else { ", or continue with --resume" };
@@ -589,7 +592,7 @@ fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanErro
     })?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(CleanError::unwritable(partial, "another run uses it")),
+        Err(TryLockError::WouldBlock) => Err(CleanError::unwritable(partial, USED_BY_ANOTHER)),
         // The file system has no locks.
         Err(TryLockError::Error(_)) => Ok(file),
     }

@@ -550,7 +550,10 @@ fn two_runs_do_not_share_a_file() {
     let mut desk = desk("list.csv", "email\nnobody@x.com\n");
     desk.args.resume = true;
     let other = Sink::open(desk.args.output.as_deref(), SinkOptions::default()).unwrap();
-    assert_eq!(desk.error(), "out.partial cannot be written: another run uses it");
+    let said = desk.error();
+    let expected =
+        "out.partial cannot be written: another run uses it: wait until it ends, or write to another file";
+    assert_eq!(said, expected);
     drop(other);
     desk.run().unwrap();
 }

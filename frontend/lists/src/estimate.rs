@@ -7,7 +7,7 @@
 //! population correction.
 
 use crate::Class;
-use crate::numbers::grouped;
+use crate::numbers::{counted, grouped};
 use std::fmt;
 
 /// The quantile of the normal distribution for an interval of 95 %.
@@ -134,13 +134,12 @@ impl Estimate {
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Estimate { rows, without_address, distinct, checked, seed, .. } = *self;
-        let [rows, addresses, without_address, checked] =
-            [rows, distinct, without_address, checked].map(grouped);
-        writeln!(
-            f,
-            "the list has {rows} rows, {addresses} distinct addresses, {without_address} rows without an address"
-        )?;
-        writeln!(f, "estimate from {checked} addresses (--seed {seed}), with the 95 % interval:")?;
+        let counted_rows = |number| counted(number, "row", "rows");
+        let addresses = counted(distinct, "distinct address", "distinct addresses");
+        let (rows, without) = (counted_rows(rows), counted_rows(without_address));
+        writeln!(f, "the list has {rows}, {addresses}, {without} without an address")?;
+        let checked = counted(checked, "address", "addresses");
+        writeln!(f, "estimate from {checked} (--seed {seed}), with the 95 % interval:")?;
         for ClassEstimate { class, share, low, high, .. } in &self.classes {
             let count = grouped((share * distinct as f64).round() as u64);
             let (share, low, high) = (100.0 * share, 100.0 * low, 100.0 * high);

@@ -72,8 +72,8 @@ fn a_signal_waits_for_replies_and_keeps_them() {
     let (mut desk, said) = stopped(list);
     assert_eq!(
         said,
-        "stopped after 0 rows and 2 results that wait for the rows before them; finished checks are kept (out.partial): continue \
-         with --resume"
+        "stopped after 0 rows, 2 results that wait for the rows before them, and 1 row that needs no check; finished checks are \
+         kept (out.partial): continue with --resume"
     );
     assert_eq!(desk.checker.recalls, 1);
     (desk.args.max_wait, desk.args.silence) = (0, Duration::from_millis(50));
