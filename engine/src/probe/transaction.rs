@@ -120,7 +120,7 @@ pub(super) async fn run<R: Runtime>(
         state.tally.asked += counted.count() as u32;
     }
     state.tarpit.on_begin(R::now());
-    let (mut after, mut answers, mut refusals) = (NextStep::Open, 0, 0);
+    let (mut after, mut answers, mut refusals, mut is_left_out) = (NextStep::Open, 0, 0, false);
     // Replies that have arrived together are counted in the same step.
     let mut step = (session.answered_at, place.asking.shared().refusal_step(session.answered_at));
     let (site, host) = (&place.group.site, &place.route().host);
@@ -162,7 +162,13 @@ pub(super) async fn run<R: Runtime>(
                         place.state().on_clear_reply();
                     }
                     ReplyEffect::Refusal => (refusals, state.taken) = (refusals + 1, state.taken + 1),
-                    ReplyEffect::Later => site.state().pace.on_transaction_full(answers + refusals),
+                    ReplyEffect::Later => {
+                        site.state().pace.on_transaction_full(answers + refusals);
+                        // The next recipients would get the same reply, and the host may count it as an error.
+                        let left_out = session.dialog.leave_out_rest(context.now);
+                        state.tally.asked -= left_out as u32;
+                        is_left_out |= left_out > 0;
+                    }
                     ReplyEffect::SessionFull => {
                         site.state().pace.on_session_full(state.taken);
                         after = NextStep::Leave;
@@ -222,7 +228,7 @@ pub(super) async fn run<R: Runtime>(
                     place.asking.state().networks.on_transaction(place.route().address);
                 }
                 // Normally no work is left: each has got its reply, or `on_mail_refused` has taken them all.
-                break if recipients.put_back(context) { after } else { NextStep::Leave };
+                break if recipients.put_back(context) || is_left_out { after } else { NextStep::Leave };
             }
             Event::Over(Closure::TimedOut(_)) if session.limit <= context.now => {
                 counted.on_lost(session.dialog.unanswered(), context.refusal_step());

@@ -51,3 +51,23 @@ fn no_session_has_more_transactions_than_its_server_declares() {
     // No transaction is left for the second control recipient.
     check(2, true, Reason::Unverifiable);
 }
+
+#[test]
+fn a_full_transaction_ends_before_further_recipients_are_refused() {
+    let net = support::world(
+        "[[personality]]\nname = \"five\"\nlike = \"generic\"\nehlo = [\"SIZE 10485760\"]\nrcpt_max = 5\n\
+         [[domain]]\nname = \"five.example\"\nserver = \"five\"\nmailboxes.ok = [\"user-#\"]\n",
+    );
+    let config = support::config(net.dns(), net.smtp_port(), Pace::Lab);
+    let engine = Engine::start(EngineConfig { shards: 1, ..config }).expect("the engine starts");
+    let client = engine.client(CHECKS as usize);
+    (0..CHECKS).for_each(|n| support::submit(&client, n, &format!("user-{n}@five.example"), Priority::List));
+    for _ in 0..CHECKS {
+        let answer = support::answer(&client);
+        assert_eq!(answer.result.expect("no outage").reason, Reason::MailboxExists);
+    }
+    // Each address once, the control recipients, and one recipient too many for each session that did not know the limit.
+    let asked = net.host_stats("mx1.five.example").expect("a host").rcpt;
+    assert!(asked <= CHECKS + 20, "{asked} recipients");
+    engine.stop();
+}

@@ -15,6 +15,7 @@
 //! RFC 5321 (4.1.1, 4.3, 4.5.3), RFC 2920 (PIPELINING), RFC 3207 (STARTTLS).
 
 mod recognize;
+mod settings;
 
 use super::command::{Command, encode, greeting};
 use super::ehlo::Extensions;
@@ -22,51 +23,10 @@ use super::habits::{Habits, InStep, Passed, ReplyPlace};
 use super::reply::{Reply, ReplyError, ReplyParser};
 use crate::limits;
 use recognize::{begins_with, first_word, is_done, names_cisco, refuses_greeting};
+pub use settings::{DialogConfig, ReplyTimeouts};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// The settings that all sessions of a source share.
-#[derive(Debug)]
-pub struct DialogConfig {
-    /// The argument of EHLO: a name or an address literal.
-    pub ehlo: Box<str>,
-    /// The reverse-path of MAIL, without angle brackets; empty for `<>`.
-    pub reverse_path: Box<str>,
-    /// How long each reply may take.
-    pub timeouts: ReplyTimeouts,
-}
-
-/// How long each reply may take, counted from the instant at which the session begins to wait for it. For a pipelined command, this
-/// is the instant at which the previous reply arrived.
-#[derive(Debug, Clone, Copy)]
-pub struct ReplyTimeouts {
-    /// Longest time until the greeting.
-    pub banner: Duration,
-    /// Longest time until the reply to EHLO, HELO or STARTTLS.
-    pub ehlo: Duration,
-    /// Longest time until the reply to RSET.
-    pub rset: Duration,
-    /// Longest time of the TLS handshake.
-    pub tls: Duration,
-    /// Longest time until the reply to MAIL.
-    pub mail: Duration,
-    /// Longest time until the reply to one RCPT.
-    pub rcpt: Duration,
-}
-
-impl Default for ReplyTimeouts {
-    fn default() -> ReplyTimeouts {
-        ReplyTimeouts {
-            banner: limits::BANNER_TIMEOUT,
-            ehlo: limits::EHLO_TIMEOUT,
-            rset: limits::RSET_TIMEOUT,
-            tls: limits::TLS_TIMEOUT,
-            mail: limits::MAIL_TIMEOUT,
-            rcpt: limits::RCPT_TIMEOUT,
-        }
-    }
-}
+use std::time::Instant;
 
 /// What a session waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -382,6 +342,18 @@ impl Dialog {
     fn put_greeting(&mut self) {
         let config = Arc::clone(&self.config);
         self.put(greeting(self.is_helo, &config.ehlo), Step::InStep);
+    }
+
+    /// Ends the transaction without the RCPT commands that are not sent yet. Returns their number; with PIPELINING it is 0.
+    pub fn leave_out_rest(&mut self, now: Instant) -> usize {
+        if self.over || self.sends_groups() || !matches!(self.step, Step::Rcpt(_)) || !self.wants_write() {
+            return 0;
+        }
+        let left_out = 1 + self.steps_due.len();
+        self.outgoing.clear();
+        self.drop_held();
+        self.proceed(now);
+        left_out
     }
 
     /// Ends the session, and sends QUIT if a command may be sent at this step. The driver may close the connection as soon as the

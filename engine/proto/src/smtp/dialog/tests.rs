@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::time::Duration;
 
 const SCENARIOS: &str = include_str!("../../../testdata/dialog/plain.txt");
 
@@ -200,5 +201,38 @@ proptest! {
     ) {
         let bytes = bytes.concat();
         prop_assert_eq!(events(&bytes, cut, pipelining), events(&bytes, usize::MAX, pipelining));
+    }
+}
+
+#[test]
+fn recipients_that_were_not_sent_can_be_left_out() {
+    for (pipelining, proven, left_out, then) in [
+        (false, InStep::ALWAYS, 2, "ready"),
+        (false, InStep::default(), 2, "EHLO probe.example\r\n"),
+        (true, InStep::ALWAYS, 0, ""),
+    ] {
+        let now = Instant::now();
+        let mut dialog = Dialog::new(config(), Habits::default(), now);
+        let head = if pipelining { "220 a\r\n250-b\r\n250 PIPELINING\r\n" } else { "220 a\r\n250 b\r\n" };
+        for line in head.split_inclusive('\n') {
+            dialog.receive(now, line.as_bytes());
+            dialog.take_outgoing(Vec::new());
+        }
+        let names = ["a@x.example", "b@x.example", "c@x.example", "d@x.example"];
+        dialog.transact(now, names.into_iter(), false, proven);
+        for reply in ["250 Ok\r\n", "250 Ok\r\n", "452 4.5.3 Too many recipients\r\n"] {
+            dialog.take_outgoing(Vec::new());
+            assert_eq!(dialog.leave_out_rest(now), 0, "all that was due has been sent");
+            dialog.receive(now, reply.as_bytes());
+        }
+        while dialog.poll_event().is_some() {}
+        assert_eq!(dialog.leave_out_rest(now), left_out, "{pipelining}");
+        let (next, event) =
+            (dialog.take_outgoing(Vec::new()), dialog.poll_event().map(|event| describe(&event)));
+        assert_eq!(
+            String::from_utf8_lossy(&next) + event.as_deref().unwrap_or_default(),
+            then,
+            "{pipelining}"
+        );
     }
 }
