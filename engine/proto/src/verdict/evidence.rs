@@ -490,6 +490,10 @@ impl<T> SessionEvidence<T> {
 
     fn proof_of_accept(&self, entry: &Entry<T>, shown: &Shown, questions_answered: bool) -> Proof {
         match shown.first {
+            // The host may refuse everyone by now: it refuses a known mailbox, and none was accepted after the refusal.
+            _ if self.known == Some(QuestionResult::Refused) && self.accepted < shown.refused => {
+                Proof::Changed
+            }
             _ if shown.is_proven(entry.at) || shown.discriminates() => Proof::Proven,
             Some(QuestionResult::Accepted) if shown.contradicts() => Proof::Changed,
             Some(QuestionResult::Accepted) => Proof::CatchAll,
@@ -559,15 +563,11 @@ impl<T> SessionEvidence<T> {
     fn domains_unproven(&self) -> Vec<u64> {
         let mut domains: Vec<u64> = self.postmaster_accepted_at().into_iter().collect();
         for entry in self.entries.iter().rev() {
-            let is_shown = || self.shown.get(&entry.domain).is_some_and(|shown| shown.is_proven(entry.at));
-            let unproven = || match entry.held {
-                Held::Accepted => !is_shown(),
-                Held::Refused | Held::Denied | Held::Decided(..) => false,
-                Held::Unclear => true,
-            };
+            let is_proven = || self.shown.get(&entry.domain).is_some_and(|shown| shown.is_proven(entry.at));
+            let needs_control = matches!(entry.held, Held::Accepted | Held::Unclear);
+            let unproven = || needs_control && (entry.held == Held::Unclear || !is_proven());
             // Most recipients have the domain of the one before them, and this is called before each transaction.
-            let is_counted = domains.last() == Some(&entry.domain);
-            if !is_counted && unproven() && !domains.contains(&entry.domain) {
+            if domains.last() != Some(&entry.domain) && unproven() && !domains.contains(&entry.domain) {
                 domains.push(entry.domain);
             }
         }
