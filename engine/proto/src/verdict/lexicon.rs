@@ -8,6 +8,7 @@
 
 use super::alternative::{Cause, Kind, is_alternative, is_half_understood};
 use super::clause::clause;
+use super::condition::clauses;
 use super::subject::{Claim, Predicate, resolve};
 use super::translate::WordHasher;
 use super::words::{APART, MAILBOX, Words, canonical};
@@ -213,6 +214,27 @@ const STATES: u8 = 1 << Claim::Missing as u8
 /// The signals of phrases that say that a mailbox is missing or disabled.
 const GONE: Signals =
     Signals::of(&[NoMailbox, ProviderUnknown, Unavailable, NoDomain, SomeHost, DisabledMailbox]);
+
+/// What a clause that leaves its cause open does not say of the mailbox.
+const SUPPOSED: Signals = Signals::of(&[
+    NoMailbox,
+    ProviderUnknown,
+    Unavailable,
+    DisabledMailbox,
+    DisabledBare,
+    FullMailbox,
+    Fullness,
+    NoSpace,
+    NoDomain,
+    SomeDomain,
+    SomeHost,
+    Restricted,
+    MailboxRate,
+    TargetPolicy,
+]);
+
+/// The signals that depend on the first party of a text, which is not the first one of a clause.
+const FIRST: Signals = Signals::of(&[UsFirst, MailOnly]);
 
 /// The phrases, section by section. Their order does not matter: every phrase in a text raises its signal.
 const PHRASES: &str = include_str!("../../data/phrases.txt");
@@ -568,7 +590,18 @@ fn parse(text: &str) -> Box<[Part]> {
 }
 
 pub(super) fn signals(words: &Words) -> Signals {
-    INDEX.signals(words)
+    let open = if words.conditions.is_empty() { Vec::new() } else { clauses(words) };
+    if open.is_empty() {
+        return INDEX.signals(words);
+    }
+    let is_open = |at: usize| open.iter().any(|clause| clause.contains(&at));
+    let read = |is_meant: &dyn Fn(usize) -> bool| INDEX.signals(&words.part(is_meant));
+    let (mut said, within) = (read(&|at| !is_open(at)), read(&is_open));
+    if within.any_of(SUPPOSED) && !said.any_of(SUPPOSED) {
+        said.0 |= OPEN.0 | within.0 & FIRST.0;
+    }
+    said.0 |= within.0 & !(SUPPOSED.0 | FIRST.0);
+    said
 }
 
 /// Whether the links contain the part. A part that begins with a letter or digit must be at the beginning of a word: neither a

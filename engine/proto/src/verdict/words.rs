@@ -9,8 +9,10 @@
 
 use super::accents::without_accents;
 use super::alternative::spelled_or;
+use super::condition::{IF, IF_SO, MEAN, behind_if, is_case, is_if_in_front};
 use super::echo::{Echo, Parties};
 use super::lexicon::spelled_out;
+use super::misspelled::misspelled;
 use super::translate::{WordMap, entries, exact, is_unspaced, meaning, run_meaning};
 use crate::limits::{ADDRESS_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use crate::public_suffix::has_known_suffix;
@@ -50,6 +52,8 @@ pub(super) struct Words {
     pub(super) breaks: Vec<u32>,
     /// The index of each word after a slash or a vertical bar, as in "unknown/disabled".
     pub(super) slashes: Vec<u32>,
+    /// The index of each word that leaves a clause open, such as "if" ([`super::condition`]).
+    pub(super) conditions: Vec<u32>,
 }
 
 /// A word whose canonical form says too little before the next word.
@@ -72,6 +76,10 @@ enum Spelled {
     Ya,
     /// "Ne", which is "not" in Slavic languages before some words. In French, "ne" says nothing without the "pas" behind it.
     Ne,
+    /// A word that is "if" before these words ([`behind_if`]).
+    If(&'static [&'static str]),
+    /// "In" or "in the", in any language: before "case" it is "if".
+    In,
 }
 
 /// The place of an echo in a text.
@@ -242,10 +250,26 @@ impl Words {
             "nu" | "ni" => Spelled::Nu,
             "ne" => Spelled::Ne,
             "ya" => Spelled::Ya,
-            _ => Spelled::Other,
+            "in" | "en" | "em" | "im" | "w" | "v" | "σε" | "nel" | "au" | "i" => Spelled::In,
+            _ => behind_if(spelled).map_or(Spelled::Other, Spelled::If),
         };
         let (before, count) = (std::mem::replace(&mut self.spelled, now), self.len());
         match (before, spelled) {
+            (Spelled::If(next), word) if next.contains(&word) => self.push_canonical(IF),
+            (Spelled::In, "el" | "the") => {
+                self.spelled = Spelled::In;
+                return;
+            }
+            (Spelled::In, word) if is_case(word) => return self.push_canonical(IF),
+            (_, word) if is_if_in_front(word) && self.is_in_front() => return self.push_canonical(IF),
+            // "It is not that the mailbox is full": the whole clause is denied.
+            (
+                _,
+                "that" | "dass" | "que" | "che" | "что" | "чтобы" | "att" | "hogy" | "ze" | "ca" | "etta"
+                | "οτι",
+            ) if self.ends_with("not") => {
+                return self.push_canonical(MEAN);
+            }
             (Spelled::Recipient, "limit" | "limits") if self.ends_with(MAILBOX) => {
                 self.pop();
                 return ["too", "many", MAILBOX].iter().for_each(|word| self.push_canonical(word));
@@ -363,9 +387,43 @@ impl Words {
         }
     }
 
+    /// Whether the next word begins a sentence, or follows a comma.
+    fn is_in_front(&self) -> bool {
+        self.ends.is_empty() || self.apart || self.breaks.last() == Some(&(self.ends.len() as u32))
+    }
+
+    /// The words for which `keeps` is true, as a text of its own.
+    pub(super) fn part(&self, keeps: &dyn Fn(usize) -> bool) -> Words {
+        let mut part = Words::default();
+        let (mut breaks, mut marks, mut slashes) =
+            (self.breaks.iter().peekable(), self.marks.iter().peekable(), self.slashes.iter().peekable());
+        for at in 0..=self.len() {
+            let (is_kept, is_end) = (keeps(at.min(self.len().saturating_sub(1))), at == self.len());
+            let end = part.ends.len() as u32 + u32::from(part.apart && !part.ends.is_empty());
+            while breaks.next_if(|next| **next as usize <= at).is_some() {
+                part.breaks.extend(is_kept.then_some(end));
+            }
+            while slashes.next_if(|next| **next as usize <= at).is_some() {
+                part.slashes.extend(is_kept.then_some(end));
+            }
+            while let Some(Mark { echo, .. }) = marks.next_if(|mark| mark.at as usize <= at) {
+                part.marks.extend(is_kept.then_some(Mark { at: end, echo: *echo }));
+            }
+            match self.word(at) {
+                _ if is_end => {}
+                word if is_kept && word != APART => part.append(word),
+                _ => part.apart = true,
+            }
+        }
+        part
+    }
+
     fn append(&mut self, word: &str) {
         if std::mem::take(&mut self.apart) && !self.ends.is_empty() {
             self.append(APART);
+        }
+        if matches!(word, IF | IF_SO | MEAN) {
+            self.conditions.push(self.ends.len() as u32);
         }
         self.text.push_str(word);
         self.ends.push(self.text.len() as u32);
@@ -373,6 +431,7 @@ impl Words {
 
     fn pop(&mut self) {
         self.ends.pop();
+        self.conditions.pop_if(|at| *at as usize >= self.ends.len());
         self.text.truncate(self.ends.last().copied().unwrap_or(0) as usize);
     }
 }
@@ -436,26 +495,6 @@ static VOCABULARY: LazyLock<WordMap<&'static str>> = LazyLock::new(|| {
     let known = exact().chain(spelled_out().map(|word| (word, word))).chain(spelled);
     misspelled().chain(known).collect()
 });
-
-/// Words that servers often misspell.
-const MISSPELLED: &str = "recipient mailbox account address unknown invalid unavailable disabled suspended inactive \
-    deactivated blocked expired exceeded full";
-
-/// These words with one letter doubled, left out, or swapped with the next one. The first letter stays, and short words are only
-/// doubled in a letter, because other changes make other words of them.
-fn misspelled() -> impl Iterator<Item = (&'static str, &'static str)> {
-    MISSPELLED.split(' ').flat_map(|word| {
-        let meaning = CANONICAL.get(word).copied().unwrap_or(word);
-        let forms = (1..word.len()).flat_map(move |at| {
-            let (head, letter, tail) = (&word[..at], &word[at..=at], &word[at + 1..]);
-            let (next, rest) = tail.split_at(tail.len().min(1));
-            let others = [format!("{head}{tail}"), format!("{head}{next}{letter}{rest}")];
-            let others = others.into_iter().filter(|_| word.len() > 6);
-            others.chain([format!("{head}{letter}{letter}{tail}")])
-        });
-        forms.map(move |form| (&*form.leak(), meaning))
-    })
-}
 
 /// The canonical form of a word; `None` if the word says nothing.
 pub(super) fn canonical(word: &str) -> Option<&str> {
