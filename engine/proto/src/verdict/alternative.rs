@@ -31,6 +31,9 @@ pub(super) fn spelled_or<'a>(chunk: &'a str, text: &str, after_comma: bool) -> &
         "(of" if is_dutch(text) => "(or",
         "en/of" => "en/or",
         "o" if is_portuguese(text) => "",
+        "ar" if is_lithuanian(text) => "or",
+        // "N'existe pas ou plus" is one cause.
+        "ou" if text.contains("pas ou plus") => "",
         _ => chunk,
     }
 }
@@ -56,6 +59,12 @@ fn is_portuguese(text: &str) -> bool {
         "erro ",
     ];
     WORDS.iter().any(|word| text.contains(word)) || text.contains(LETTERS)
+}
+
+/// Whether the "ar" of a text is the Lithuanian "or", and not the Swedish "är" without its dots.
+fn is_lithuanian(text: &str) -> bool {
+    const WORDS: [&str; 7] = ["ė", "ų", "vartotoj", "naudotoj", "paskyra", "dezut", "egzistuoja"];
+    WORDS.iter().any(|word| text.contains(word))
 }
 
 /// Whether the "of" of a text is the Dutch "or": the text has one of these words and beginnings of words.

@@ -23,16 +23,88 @@ const NOT_WORDS: usize = 3;
 pub(super) fn behind_if(word: &str) -> Option<&'static [&'static str]> {
     Some(match word {
         "si" => &[
-            "el", "la", "los", "las", "su", "sus", "tu", "usted", "le", "les", "l", "votre", "vous", "ce",
-            "cette", "cet", "un", "une", "una", "esta", "este", "ese", "esa", "aucun", "aucune", "no",
-            "dicha", "dicho", "nous",
+            "il",
+            "el",
+            "la",
+            "los",
+            "las",
+            "su",
+            "sus",
+            "tu",
+            "usted",
+            "le",
+            "les",
+            "l",
+            "votre",
+            "vous",
+            "ce",
+            "cette",
+            "cet",
+            "un",
+            "une",
+            "una",
+            "esta",
+            "este",
+            "ese",
+            "esa",
+            "aucun",
+            "aucune",
+            "no",
+            "dicha",
+            "dicho",
+            "nous",
+            "utilisateur",
+            "boite",
+            "compte",
+            "destinataire",
+            "adresse",
+            "buzon",
+            "cuenta",
+            "usuario",
+            "destinatario",
+            "direccion",
+            "tal",
         ],
         "se" => &[
-            "il", "lo", "l", "i", "gli", "un", "uno", "questo", "questa", "tale", "o", "a", "os", "as",
-            "nao", "um", "uma", "este", "non", "esse", "essa", "la", "le", "sua", "seu", "suo", "vostro",
+            "il",
+            "lo",
+            "l",
+            "i",
+            "gli",
+            "un",
+            "uno",
+            "questo",
+            "questa",
+            "tale",
+            "o",
+            "a",
+            "os",
+            "as",
+            "nao",
+            "um",
+            "uma",
+            "este",
+            "non",
+            "esse",
+            "essa",
+            "la",
+            "le",
+            "sua",
+            "seu",
+            "suo",
+            "vostro",
             "voce",
+            "utente",
+            "casella",
+            "account",
+            "indirizzo",
+            "destinatario",
+            "caixa",
+            "conta",
+            "usuario",
+            "endereco",
         ],
-        "s" => &["il", "ils"],
+        "s" | "qu" => &["il", "ils"],
         "ha" => &["a", "az", "nem", "egy", "ez", "nincs", "ilyen"],
         "als" => &["het", "de", "dit", "deze", "uw", "er", "u", "je", "geen"],
         "o" => &["ile"],
@@ -45,7 +117,18 @@ pub(super) fn behind_if(word: &str) -> Option<&'static [&'static str]> {
 pub(super) fn is_if_in_front(word: &str) -> bool {
     matches!(
         word,
-        "om" | "caso" | "should" | "nar" | "ja" | "kai" | "kun" | "ak" | "ked" | "gdy" | "once" | "bei"
+        "om" | "caso"
+            | "should"
+            | "nar"
+            | "ja"
+            | "kai"
+            | "kun"
+            | "ak"
+            | "ked"
+            | "gdy"
+            | "once"
+            | "poate"
+            | "bei"
     )
 }
 

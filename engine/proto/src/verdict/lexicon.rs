@@ -83,6 +83,8 @@ signals! {
     Relaying = "relaying",
     /// The domain is not served here.
     NotServed = "not-served",
+    /// The mailbox is not on this server.
+    NotLocal = "not-local",
     /// The domain or its host does not exist or takes no mail.
     NoDomain = "no-domain",
     /// The server requires authentication.
@@ -392,7 +394,12 @@ impl Index {
         resolve(words, &predicates, clause.as_ref(), &is_unknown, &mut signals);
         // "Closed, and no longer exists" says that the mailbox is gone.
         let is_gone = |predicate: &Predicate| {
-            let is_past = |at: usize| matches!(words.word(at), "longer" | "more" | "plus" | "anymore");
+            let is_past = |at: usize| {
+                matches!(
+                    words.word(at),
+                    "longer" | "more" | "plus" | "anymore" | "ceased" | "left" | "nobody"
+                )
+            };
             predicate.claim == Claim::Missing && (predicate.start..=predicate.end).any(is_past)
         };
         if signals.any_of(Signals::of(&[NoMailbox]))

@@ -230,13 +230,14 @@ pub(super) const RULES: &[Rule] = &[
         .status(&[(4, 1, 1)])
         .says(&[Rejected])
         .with(&[Denied])
-        .unless(&[Listed, OurName, SenderRefused, TooMuch, Uncertain]),
+        .unless(&[Listed, OurName, SenderRefused, TooMuch, Uncertain, Conduct, Relaying, SomeHost, MailOnly]),
+    Rule::new("blocked-540", Disabled, Recipient, "S F").code(Of(&[540])).says(&[Rejected]).with(&[Conduct]),
     Rule::new("target-policy", Disabled, Recipient, "F").code(Permanent).says(&[TargetPolicy]),
     Rule::new("qq-unavailable-or-denied", ExistsThrottled, Recipient, "F")
         .providers(&[Provider::Qq])
         .says(&[UnavailableOrDenied]),
     Rule::new("microsoft-restricted", ExistsRestricted, Recipient, "S")
-        .status(&[(7, 12, 12), (7, 124, 124), (7, 133, 136)])
+        .status(&[(7, 12, 12), (7, 124, 124), (7, 129, 129), (7, 133, 136)])
         .unless(&[Listed]),
     Rule::new("microsoft-receive-limit", ExistsThrottled, Recipient, "S").status(&[(2, 121, 122)]),
     Rule::new("microsoft-disabled", Disabled, Recipient, "S").code(Permanent).status(&[(7, 504, 505)]),
@@ -377,8 +378,13 @@ pub(super) const RULES: &[Rule] = &[
         .status(&[(1, 2, 2), (4, 4, 4)])
         .says(&[SomeDomain, SomeHost])
         .unless(&[SenderWord, Conduct, Uncertain, Foreign]),
+    // The code says that the mailbox is not here, and no other host is named.
+    Rule::new("not-local-551", NotFound, Recipient, "R")
+        .code(Of(&[551]))
+        .says(&[NotLocal, SomeDomain])
+        .unless(&[SenderWord, Conduct, Denied, OurName, Uncertain]),
     Rule::new("not-served", Relay, Host, "S W")
-        .says(&[NotServed, SomeDomain])
+        .says(&[NotServed, SomeDomain, NotLocal])
         .unless(&[SenderWord, Conduct, NoMailbox]),
     // Content, conduct, and texts that leave open what the cause is.
     Rule::new("conduct", Policy, Us, "S F Z W").at(At::Any).says(&[Conduct]),

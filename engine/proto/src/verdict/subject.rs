@@ -135,7 +135,10 @@ pub(super) fn resolve(
     let framed = |predicate: &&Predicate| predicate.start > 0 && is_frame(words, predicate.start - 1);
     // The Korean "there is no room" ends with "does not exist".
     let is_of_room = |predicate: &&Predicate| {
-        let is_before = |other: &Predicate| other.claim == Claim::Full && other.end == predicate.start;
+        let is_before = |other: &Predicate| {
+            let within = other.start <= predicate.start && predicate.end <= other.end;
+            other.claim == Claim::Full && (within || other.end == predicate.start)
+        };
         let is_apart = words.slashes.contains(&(predicate.start as u32));
         predicate.claim == Claim::Missing && !is_apart && predicates.iter().any(is_before)
     };
@@ -253,7 +256,13 @@ fn raise_named(words: &Words, subjects: &[Subject], signals: &mut Signals) {
     let is_taker = |subject: &&Subject| {
         subject.party.is_domain() && (subject.start == 0 || words.word(subject.start - 1) != "for")
     };
-    if subjects.iter().filter(is_taker).any(|subject| takes_no_mail(words, subject.end)) {
+    // "The domain message accepts not" has the message beside the domain.
+    if subjects.iter().filter(is_taker).any(|subject| {
+        takes_no_mail(words, subject.end)
+            || subject.start < subject.end
+                && words.word(subject.start) == "domain"
+                && takes_no_mail(words, subject.start + 1)
+    }) {
         signals.raise(Signal::NoDomain);
     }
 }
@@ -285,11 +294,28 @@ fn names_nobody(words: &Words) -> bool {
         }
         match naming(words, at) {
             Some(part) => said |= part,
-            None => (said, of_other) = (0, party(words.word(at)).is_some()),
+            // A server may be the place, as in "on this server there is nobody called joe".
+            None => {
+                let other = party(words.word(at)).is_some_and(|party| party != Party::Server);
+                (said, of_other) = (0, other);
+            }
         }
-        if said == NO | MAILBOXES | NAMED && !of_other {
+        let named =
+            || words.marks.iter().any(|mark| mark.at as usize == at + 1 && mark.echo == Echo::Recipient);
+        if !of_other
+            && (said == NO | MAILBOXES | NAMED
+                || said == NO | NAMED && matches!(words.word(at), "called" | "name") && named())
+        {
             return true;
         }
+    }
+    // "The user bob is not there", with the "no" at the end.
+    let ends = |at: usize| matches!(words.word(at), "" | APART) || words.breaks.contains(&(at as u32));
+    let begins = |at: usize| at == 0 || words.word(at - 1) == APART || words.breaks.contains(&(at as u32));
+    if (0..words.len())
+        .any(|at| words.word(at) == MAILBOX && begins(at) && words.word(at + 1) == "no" && ends(at + 2))
+    {
+        return true;
     }
     let addressed = |at: usize| {
         let is_other = |mark: &Mark| matches!(mark.echo, Echo::Recipient | Echo::Other);
@@ -312,7 +338,9 @@ fn naming(words: &Words, at: usize) -> Option<u8> {
         "such" | "name" | "named" | "called" => NAMED,
         "of" | "by" | "with" | "under" | "in" | "on" | "at" | "here" | "there" | "exist" | "exists"
         | "found" | "known" | "know" | "present" | "registered" | "our" | "we" | "ma" | "local" | "valid"
-        | "active" | "any" | "message" | "com" | "or" | "nor" | "ne" => 0,
+        | "active" | "any" | "message" | "com" | "or" | "nor" | "ne" | "employed" | "works" | "us"
+        | "que" | "who" | "organization" | "company" | "longer" | "has" | "mail" | "that" | "az" | "ce"
+        | "ved" | "av" => 0,
         _ => return None,
     })
 }
@@ -367,12 +395,25 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
         subject.party == Party::Message
             && matches!(predicate.claim, Claim::Missing | Claim::Disabled | Claim::Full)
     };
-    let has_mailbox =
-        subjects.iter().any(|subject| subject.party == Party::Mailbox && subject.end <= predicate.start);
+    // "No message fits into the mailbox", "bob is over the number of messages".
+    let has_mailbox = subjects.iter().any(|subject| {
+        let is_full = predicate.claim == Claim::Full;
+        let fits = (predicate.start..predicate.end).any(|at| words.word(at) == "fit");
+        subject.party == Party::Mailbox && (is_full && fits || subject.end <= predicate.start)
+            || subject.party == Party::Address && is_full && subject.end == predicate.start
+    });
     // An echo of an address or of us is the subject only if nothing else names a subject.
     // "<bob@example.com> is in our directory not registered": the directory is a place.
     let missed = matches!(predicate.claim, Claim::Missing | Claim::Unknown);
-    let is_place = |subject: &&Subject| missed && is_in(words, subject);
+    // "<bob@example.com> inactive on this domain."
+    let is_place = |subject: &&Subject| {
+        missed && is_in(words, subject)
+            || predicate.claim == Claim::Disabled
+                && subject.party.is_domain()
+                && subject.start == predicate.end + 1
+                && matches!(words.word(predicate.end), "on" | "in" | "at")
+                && subjects.iter().any(|echo| echo.party == Party::Address && echo.end == predicate.start)
+    };
     let named = || {
         let is_meant = |subject: &&Subject| !(is_place(subject) || has_mailbox && is_of_message(subject));
         subjects.iter().filter(|subject| subject.is_named()).filter(is_meant)
@@ -384,8 +425,13 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
     let next = named()
         .find(|subject| subject.start >= predicate.end)
         .filter(|subject| !parted(predicate.end, subject.start))
-        // "Quota exceeded for <bob@example.com>, message refused."
-        .filter(|subject| !(is_of_message(subject) && (predicate.end..=subject.start).any(broken)));
+        // "Quota exceeded for <bob@example.com>, message refused." "Over quota -- server LMTP."
+        .filter(|subject| {
+            let is_apart = || (predicate.end..=subject.start).any(broken);
+            let is_other =
+                is_of_message(subject) || subject.party == Party::Server && predicate.claim == Claim::Full;
+            !(is_other && is_apart())
+        });
     let inside = named().find(|subject| predicate.start <= subject.start && subject.end <= predicate.end);
     let adjective = next.filter(|next| next.start == predicate.end && !broken(predicate.end));
     let adjacent = last.filter(|last| last.end == predicate.start && !broken(predicate.start));
@@ -425,7 +471,18 @@ fn subjects(words: &Words, clause: Option<&Clause>) -> Vec<Subject> {
     let mut marks = words.marks.iter().peekable();
     for at in 0..=words.len() {
         while let Some(Mark { echo, .. }) = marks.next_if(|mark| mark.at as usize <= at) {
-            add(&mut found, words, Subject::new(party_of_echo(*echo), at, at));
+            let is_mail = |last: &&mut Subject| {
+                let of = last.end + 1 == at && matches!(words.word(at - 1), "of" | "for");
+                let within = last.end == at && last.start > 0 && words.word(last.start - 1) == "in";
+                last.party == Party::Message && (of || within)
+            };
+            match found.last_mut().filter(is_mail) {
+                // "The mail of bob is disabled", "no more room in bob's mail".
+                Some(last) if *echo == Echo::Recipient => {
+                    *last = Subject { party: Party::Mailbox, end: at, echo: true, ..*last };
+                }
+                _ => add(&mut found, words, Subject::new(party_of_echo(*echo), at, at)),
+            }
         }
         if let Some(clause) = clause.filter(|clause| clause.range.contains(&at)) {
             // "The domain that you are sending to" is that of the mailbox.

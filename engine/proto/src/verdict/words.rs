@@ -194,8 +194,11 @@ impl Words {
             return self.push_link(piece);
         }
         // "No such user: joe". A local part that is a word of a list stays a word.
-        if parties.is_local_part(piece) && !VOCABULARY.contains_key(piece) && meaning(piece).is_none() {
-            return self.mark(Echo::Recipient);
+        // Folding has made "joes" of "joe's".
+        for name in [Some(piece), piece.strip_suffix('s')].into_iter().flatten() {
+            if parties.is_local_part(name) && !VOCABULARY.contains_key(name) && meaning(name).is_none() {
+                return self.mark(Echo::Recipient);
+            }
         }
         for word in piece.split(['.', '-', '_']) {
             self.push_spelled(word);
@@ -298,7 +301,28 @@ impl Words {
                 return ["you", "send"].iter().for_each(|word| self.push_canonical(word));
             }
             (Spelled::Ya, "da") => return self.push_canonical("or"),
-            (Spelled::Nu, "exista" | "este" | "e" | "a" | "am" | "mai" | "poate" | "najden" | "najdena") => {
+            // "No forwarding address" is not about forwarding.
+            (_, "forwarding") if self.ends_with("no") => {
+                self.pop();
+                return;
+            }
+            // "Remove the address from your list" is advice, and says nothing of us.
+            (_, "contacts" | "list" | "lists" | "distribution" | "book") if self.ends_with("your") => {
+                self.pop()
+            }
+            // The Italian "casella di posta" is a mailbox, and the Slavic "u nas" is "here".
+            (_, "posta") if self.ends_with(MAILBOX) => return,
+            (_, "nas") if self.ends_with("you") => return self.pop(),
+            // The French "personne ne" is "nobody".
+            (_, "ne") if self.ends_with("person") => {
+                self.pop();
+                return self.push_canonical("nobody");
+            }
+            (
+                Spelled::Nu,
+                "avem" | "are" | "au" | "accepta" | "primeste" | "exista" | "este" | "e" | "a" | "am" | "mai"
+                | "poate" | "najden" | "najdena",
+            ) => {
                 self.pop();
                 self.push_canonical("not");
             }
@@ -356,6 +380,12 @@ impl Words {
             // The Korean "수 없습니다" is "cannot"; alone, its second word is "there is no".
             ("capable", "not") => "incapable",
             ("incapable", "exist") => return,
+            // "Lacks space" is "no space".
+            ("lacking", "space" | "storage" | "room") => {
+                self.pop();
+                self.append("no");
+                return self.append(word);
+            }
             ("doesn" | "isn" | "couldn" | "don" | "didn" | "wasn" | "hasn" | "can", "t") => "not",
             // The address of a network or of a sender is not the mailbox that mailprobe asked about.
             (before, MAILBOX) if is_of_another(before) => return,
