@@ -13,6 +13,7 @@ mod clause;
 mod condition;
 mod echo;
 pub mod evidence;
+mod fold;
 mod lexicon;
 mod misspelled;
 mod observed;

@@ -41,7 +41,9 @@ pub(super) fn spelled_or<'a>(chunk: &'a str, text: &str, after_comma: bool) -> &
 /// Whether the "o" of a text is the Portuguese "the" or the Slavic or Romanian "about" or "a", and not the Spanish or Italian "or".
 fn is_portuguese(text: &str) -> bool {
     const LETTERS: [char; 10] = ['ę', 'ą', 'ł', 'ż', 'ě', 'ř', 'ů', 'ă', 'ț', 'ș'];
-    const WORDS: [&str; 15] = [
+    const WORDS: [&str; 17] = [
+        "ário ",
+        "ção",
         "não",
         "nao ",
         "nie ",

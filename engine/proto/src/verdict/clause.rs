@@ -16,8 +16,8 @@ pub(super) fn clause(words: &Words) -> Option<Clause> {
     (0..words.len()).find_map(|start| clause_at(words, start).or_else(|| clause_before_head(words, start)))
 }
 
-/// The clause that begins at this word and ends before a mailbox, as in Chinese: "you send to mailbox". Without "to", the mailbox may
-/// be ours.
+/// The clause that begins at this word and ends before a mailbox, as in Chinese: "you send to mailbox". Without "to", the
+/// mailbox may be ours.
 fn clause_before_head(words: &Words, start: usize) -> Option<Clause> {
     let word = |at: usize| words.word(at);
     let end = start + 1 + (start + 1..).take_while(|at| is_of_clause(word(*at))).count();

@@ -128,6 +128,9 @@ pub(super) fn is_if_in_front(word: &str) -> bool {
             | "gdy"
             | "once"
             | "poate"
+            | "sollte"
+            | "sollten"
+            | "mocht"
             | "bei"
     )
 }
@@ -178,7 +181,7 @@ fn clause(words: &Words, at: usize) -> Option<Range<usize>> {
         }
         _ => {
             let near = at.saturating_sub(NOT_WORDS)..(at + NOT_WORDS).min(sentence_end);
-            let is_not = |at: usize| matches!(words.word(at), "not" | "no" | "neither" | "nor");
+            let is_not = |at: usize| matches!(words.word(at), "not" | "no" | "neither" | "nor" | "nobody");
             let is_parted = |other: usize| (other..at).any(|at| words.word(at) == APART);
             near.into_iter().any(|near| is_not(near) && !is_parted(near)).then_some(at..sentence_end)
         }

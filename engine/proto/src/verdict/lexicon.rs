@@ -433,8 +433,8 @@ struct Reading<'a> {
     numbers: Vec<u32>,
 }
 
-/// Whether the word is a mailbox that owns something, as in "the domain of the mailbox", or begins "remote server said". Such a text
-/// is about what the mailbox owns, or about what the other server said, so no phrase begins at this word.
+/// Whether the word is a mailbox that owns something, as in "the domain of the mailbox", or begins "remote server said". Such a
+/// text is about what the mailbox owns, or about what the other server said, so no phrase begins at this word.
 fn is_owner(words: &Words, at: usize) -> bool {
     if words.word(at) == "remote" {
         return ["said", "says", "returned", "responded", "replied"].contains(&words.word(at + 2));
@@ -508,8 +508,8 @@ impl Reading<'_> {
             || word(end) == "not" && !broken(end) && (broken(end + 1) || matches!(word(end + 1), "" | APART))
     }
 
-    /// Continues a match: the words before `at` have led to `node`, and `matched` has those of them that are not in a gap. Raises the
-    /// signals of the phrases that end at `node`, and of the longer phrases that the words from `at` on match too.
+    /// Continues a match: the words before `at` have led to `node`, and `matched` has those of them that are not in a gap.
+    /// Raises the signals of the phrases that end at `node`, and of the longer phrases that the words from `at` on match too.
     fn go_on(&self, node: usize, at: usize, matched: u128, said: &mut Said) {
         let node = &self.index.nodes[node];
         let already = said.signals.any_of(Signals::of(&[SenderRefused]));

@@ -100,7 +100,7 @@ fn party(word: &str) -> Option<Party> {
         | "connecting" => Party::OurName,
         "domain" | "domains" => Party::Domain,
         "server" | "system" | "database" | "service" | "directory" | "disk" | "filesystem" | "spool"
-        | "host" | "ldap" | "backend" => Party::Server,
+        | "host" | "ldap" | "backend" | "device" => Party::Server,
         "session" | "connection" | "connections" => Party::Session,
         "message" | "mail" | "content" | "attachment" => Party::Message,
         _ => return None,
@@ -309,19 +309,19 @@ fn names_nobody(words: &Words) -> bool {
             return true;
         }
     }
-    // "The user bob is not there", with the "no" at the end.
-    let ends = |at: usize| matches!(words.word(at), "" | APART) || words.breaks.contains(&(at as u32));
-    let begins = |at: usize| at == 0 || words.word(at - 1) == APART || words.breaks.contains(&(at as u32));
-    if (0..words.len())
-        .any(|at| words.word(at) == MAILBOX && begins(at) && words.word(at + 1) == "no" && ends(at + 2))
-    {
-        return true;
-    }
-    let addressed = |at: usize| {
-        let is_other = |mark: &Mark| matches!(mark.echo, Echo::Recipient | Echo::Other);
-        words.marks.iter().any(|mark| mark.at as usize == at && is_other(mark))
+    let broken = |at: usize| words.breaks.contains(&(at as u32));
+    let marked = |at: usize, echoes: &[Echo]| {
+        words.marks.iter().any(|mark| mark.at as usize == at && echoes.contains(&mark.echo))
     };
-    (1..words.len()).any(|at| words.word(at) == MAILBOX && words.word(at - 1) == "no" && addressed(at + 1))
+    (0..words.len()).filter(|at| words.word(*at) == "no").any(|at| {
+        let (before, next) = (at.checked_sub(1).map_or("", |at| words.word(at)), words.word(at + 1));
+        let begins = at < 2 || words.word(at - 2) == APART || broken(at - 1);
+        let ends = matches!(next, "" | APART) || broken(at + 1);
+        // "No account bob@example.com", "the user bob is not there" with a "no" at the end, "we have no bob here".
+        next == MAILBOX && marked(at + 2, &[Echo::Recipient, Echo::Other])
+            || before == MAILBOX && begins && ends
+            || next == "here" && marked(at + 1, &[Echo::Recipient])
+    })
 }
 
 /// The parts of "there is no mailbox of this name".
@@ -339,8 +339,8 @@ fn naming(words: &Words, at: usize) -> Option<u8> {
         "of" | "by" | "with" | "under" | "in" | "on" | "at" | "here" | "there" | "exist" | "exists"
         | "found" | "known" | "know" | "present" | "registered" | "our" | "we" | "ma" | "local" | "valid"
         | "active" | "any" | "message" | "com" | "or" | "nor" | "ne" | "employed" | "works" | "us"
-        | "que" | "who" | "organization" | "company" | "longer" | "has" | "mail" | "that" | "az" | "ce"
-        | "ved" | "av" => 0,
+        | "que" | "who" | "che" | "organization" | "company" | "longer" | "has" | "mail" | "that" | "az"
+        | "ce" | "ved" | "av" => 0,
         _ => return None,
     })
 }
@@ -387,10 +387,12 @@ fn signal_of(claim: Claim, party: Option<Party>, near: bool) -> Option<Signal> {
 }
 
 /// The subject of a predicate. The first of these that exists: the party within it ("quota of the mailbox exceeded"), the party
-/// directly before it, the party directly after it ("unknown sender"), the last party before it in the sentence, the first party after it in the sentence, an echo.
+/// directly before it, the party directly after it ("unknown sender"), the last party before it in the sentence, the first party
+/// after it in the sentence, an echo.
 fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Option<Subject> {
     let parted = |from: usize, to: usize| (from..to).any(|at| words.word(at) == APART);
-    // A message is neither missing nor disabled nor full if a mailbox is named before: "the user your message is for does not exist".
+    // A message is neither missing nor disabled nor full if a mailbox is named before: "the user your message is for does not
+    // exist".
     let is_of_message = |subject: &&Subject| {
         subject.party == Party::Message
             && matches!(predicate.claim, Claim::Missing | Claim::Disabled | Claim::Full)

@@ -11,10 +11,10 @@ use super::accents::without_accents;
 use super::alternative::spelled_or;
 use super::condition::{IF, IF_SO, MEAN, behind_if, is_case, is_if_in_front};
 use super::echo::{Echo, Parties};
+use super::fold::{blank_echoes, fold};
 use super::lexicon::spelled_out;
 use super::misspelled::misspelled;
 use super::translate::{WordMap, entries, exact, is_unspaced, meaning, run_meaning};
-use crate::limits::{ADDRESS_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use crate::public_suffix::has_known_suffix;
 use memchr::memmem::Finder;
 use std::collections::HashMap;
@@ -63,7 +63,8 @@ enum Spelled {
     Other,
     /// "Recipient": a "recipient limit" counts the recipients of a message, and says nothing about a mailbox.
     Recipient,
-    /// "Inbox" or "mailbox", and behind it "limit": the limit of an inbox is reached, while that of a recipient may be one of speed.
+    /// "Inbox" or "mailbox", and behind it "limit": the limit of an inbox is reached, while that of a recipient may be one of
+    /// speed.
     Inbox,
     InboxLimit,
     /// "Dit": the Dutch "dit adres" is "this address", and the Danish "dit domæne" is "your domain".
@@ -264,13 +265,19 @@ impl Words {
                 return;
             }
             (Spelled::In, word) if is_case(word) => return self.push_canonical(IF),
-            (_, word) if is_if_in_front(word) && self.is_in_front() => return self.push_canonical(IF),
+            (_, word) if self.is_in_front() && is_if_in_front(word) => return self.push_canonical(IF),
             // "It is not that the mailbox is full": the whole clause is denied.
             (
                 _,
                 "that" | "dass" | "que" | "che" | "что" | "чтобы" | "att" | "hogy" | "ze" | "ca" | "etta"
                 | "οτι",
-            ) if self.ends_with("not") => {
+            ) if self.ends_with("not") || self.ends_with("says") => return self.push_canonical(MEAN),
+            // "We do not claim that", with any verb, in languages in which the word is no pronoun.
+            (_, "dass" | "что" | "hogy" | "ze" | "οτι" | "etta")
+                if self.len() > 1
+                    && self.word(self.len() - 2) == "not"
+                    && !matches!(self.word(self.len() - 1), "because" | "exist" | APART) =>
+            {
                 return self.push_canonical(MEAN);
             }
             (Spelled::Recipient, "limit" | "limits") if self.ends_with(MAILBOX) => {
@@ -293,7 +300,9 @@ impl Words {
                 self.pop();
                 return self.push_canonical("moment");
             }
-            (Spelled::Dit, "adres" | "emailadres" | "mailadres" | "account") if self.ends_with("yours") => {
+            (Spelled::Dit, "adres" | "emailadres" | "mailadres" | "account" | "domein" | "postvak")
+                if self.ends_with("yours") =>
+            {
                 self.pop()
             }
             (Spelled::Du, "sender") if self.ends_with("of") => {
@@ -320,8 +329,8 @@ impl Words {
             }
             (
                 Spelled::Nu,
-                "avem" | "are" | "au" | "accepta" | "primeste" | "exista" | "este" | "e" | "a" | "am" | "mai"
-                | "poate" | "najden" | "najdena",
+                "cunoastem" | "cunosc" | "avem" | "are" | "au" | "accepta" | "primeste" | "exista" | "este"
+                | "e" | "a" | "am" | "mai" | "poate" | "najden" | "najdena",
             ) => {
                 self.pop();
                 self.push_canonical("not");
@@ -362,7 +371,8 @@ impl Words {
     fn push_canonical(&mut self, word: &str) {
         if self.ends_with("yours") {
             self.pop();
-            if is_only_ours(word) {
+            // "Ihr Kontingent" is ours at the beginning of a sentence, and behind a mailbox that of the mailbox.
+            if is_only_ours(word) || word == "quota" && self.is_in_front() {
                 self.append("your");
             }
         }
@@ -377,6 +387,8 @@ impl Words {
             ("block", "list" | "lists" | "listed") => "blocklist",
             ("grey" | "gray", "list" | "lists" | "listed" | "listing") | ("list", "grey") => "greylist",
             ("over", "quota") => "overquota",
+            // The number of stored messages, and not of those that arrive.
+            ("message", "count") => "messagecount",
             // The Korean "수 없습니다" is "cannot"; alone, its second word is "there is no".
             ("capable", "not") => "incapable",
             ("incapable", "exist") => return,
@@ -395,6 +407,9 @@ impl Words {
                 return self.pop();
             }
             ("of", "of") => return,
+            ("long", "as") => IF,
+            // The "quota of the disk" of a mailbox is its quota.
+            ("of", "disk") if self.len() > 1 && self.word(self.len() - 2) == "quota" => return self.pop(),
             ("of", "ip" | "sender") if self.len() > 1 && self.word(self.len() - 2) == MAILBOX => {
                 self.pop();
                 word
@@ -534,116 +549,6 @@ pub(super) fn canonical(word: &str) -> Option<&str> {
 
 fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '\u{fffd}')
-}
-
-/// Converts the text to lower case, with a space for every line end and control character. An apostrophe is removed inside an
-/// English word ("doesn't"), and becomes a space between two words of another language ("l'adresse").
-fn fold(text: &str) -> Vec<u8> {
-    let mut folded = String::with_capacity(text.len());
-    let (mut after_letter, mut after_unspaced) = (false, false);
-    for (at, c) in text.char_indices() {
-        // "域名example.com不存在": no space separates an address or a host from the words around it.
-        if !folded.is_empty() && is_unspaced(c) != after_unspaced {
-            folded.push(' ');
-        }
-        after_unspaced = is_unspaced(c);
-        match c {
-            // U+FFFD stands for the apostrophe of Windows-1252 in a text that was decoded as UTF-8 only.
-            '\'' | '\u{2019}' | '\u{2018}' | '`' | '\u{b4}' | '\u{fffd}' if after_letter => {
-                match ending(&text[at + c.len_utf8()..]) {
-                    Ending::None => folded.push(c),
-                    Ending::English => {}
-                    Ending::Word => folded.push(' '),
-                }
-            }
-            c if c.is_whitespace() || c.is_control() => {
-                if !folded.ends_with(' ') {
-                    folded.push(' ');
-                }
-            }
-            // The tone marks of Thai.
-            '\u{e47}'..='\u{e4e}' => {}
-            c if c.is_ascii() => folded.push(c.to_ascii_lowercase()),
-            c => folded.extend(c.to_lowercase()),
-        }
-        after_letter = c.is_alphabetic();
-    }
-    folded.into_bytes()
-}
-
-/// What follows an apostrophe.
-enum Ending {
-    /// No letter.
-    None,
-    /// The end of an English word: "doesn't", "user's".
-    English,
-    /// A word of its own: "l'adresse".
-    Word,
-}
-
-fn ending(rest: &str) -> Ending {
-    let end = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len());
-    let english = ["t", "s", "re", "ve", "ll", "d", "m"];
-    match &rest[..end] {
-        "" => Ending::None,
-        letters if english.iter().any(|known| letters.eq_ignore_ascii_case(known)) => Ending::English,
-        _ => Ending::Word,
-    }
-}
-
-/// Overwrites addresses, and tokens in angle brackets or quotation marks, with spaces. In place of each address, and of each token
-/// that names a party, leaves the control character of the echo.
-fn blank_echoes(text: &mut [u8], parties: &Parties<'_>) {
-    let mut at = 0;
-    while let Some(sign) = memchr::memchr(b'@', &text[at..]).map(|found| at + found) {
-        let start = local_part_start(text, sign);
-        let domain = text[sign + 1..].iter().take_while(|byte| is_domain_byte(**byte)).count();
-        let end = sign + 1 + domain;
-        let echo = parties.of_address(&text[start..end]);
-        text[start..end].fill(b' ');
-        text[start] = echo.char();
-        at = end;
-    }
-    for (open, close) in [(b'<', b'>'), (b'"', b'"'), (b'\'', b'\'')] {
-        blank_tokens(text, open, close, parties);
-    }
-}
-
-fn local_part_start(text: &[u8], sign: usize) -> usize {
-    let before = &text[..sign];
-    if before.last() == Some(&b'"')
-        && let floor = before.len().saturating_sub(LOCAL_PART_BYTES_MAX + 2)
-        && let Some(open) = memchr::memrchr(b'"', &before[floor..before.len() - 1])
-    {
-        return floor + open;
-    }
-    sign - before.iter().rev().take_while(|byte| is_local_byte(**byte)).count()
-}
-
-fn is_local_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b".!#$%&'*+/=?^_`{|}~-".contains(&byte) || !byte.is_ascii()
-}
-
-fn is_domain_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b".-[".contains(&byte) || !byte.is_ascii()
-}
-
-/// Overwrites every `open token close` without a space in it. If the token names a party, leaves the control character of the echo.
-fn blank_tokens(text: &mut [u8], open: u8, close: u8, parties: &Parties<'_>) {
-    let mut at = 0;
-    while let Some(start) = memchr::memchr(open, &text[at..]).map(|found| at + found) {
-        let rest = text[start + 1..].iter().take(ADDRESS_BYTES_MAX);
-        let token = rest.take_while(|byte| ![open, close, b' '].contains(byte)).count();
-        let end = start + 1 + token;
-        if text.get(end) == Some(&close) {
-            let echo = parties.of_token(&text[start + 1..end]);
-            text[start..=end].fill(b' ');
-            if let Some(echo) = echo {
-                text[start] = echo.char();
-            }
-        }
-        at = start + 1;
-    }
 }
 
 /// Whether the piece is a host name: labels with a top-level domain that exists or is reserved, or a name in the domain of the MX
