@@ -169,9 +169,10 @@ fn clause(words: &Words, at: usize) -> Option<Range<usize>> {
     let breaks = || words.breaks.iter().map(|at| *at as usize);
     match words.word(at) {
         // In "if, however, the mailbox is full", the first comma is not the end.
-        IF => Some(
-            at..breaks().filter(|end| *end > at + 2).min().map_or(sentence_end, |end| end.min(sentence_end)),
-        ),
+        IF => {
+            let end = breaks().filter(|end| *end > at + 2).min();
+            Some(asked_from(words, at)..end.map_or(sentence_end, |end| end.min(sentence_end)))
+        }
         IF_SO => {
             let sentence = (0..at).rev().find(|at| words.word(*at) == APART).map_or(0, |at| at + 1);
             Some(
@@ -186,4 +187,17 @@ fn clause(words: &Words, at: usize) -> Option<Range<usize>> {
             near.into_iter().any(|near| is_not(near) && !is_parted(near)).then_some(at..sentence_end)
         }
     }
+}
+
+/// The beginning of "we do not know" or the like directly before the "if" at this index, which asks then; otherwise the index.
+/// The "if" of a Slavic question stands behind its verb: "exist if mailbox".
+fn asked_from(words: &Words, at: usize) -> usize {
+    let is_asked = |at: usize| match words.word(at) {
+        "know" | "known" | "tell" | "see" | "clear" | "sure" | "find" | "verify" | "possible" | "not"
+        | "no" => true,
+        "exist" => at > 0 && !matches!(words.word(at - 1), "not" | "no"),
+        _ => false,
+    };
+    let start = (0..at).rev().take_while(|at| is_asked(*at)).last().unwrap_or(at);
+    if (start..at).any(|at| matches!(words.word(at), "not" | "no")) { start } else { at }
 }

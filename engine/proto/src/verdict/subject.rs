@@ -163,8 +163,18 @@ pub(super) fn resolve(
                         && is_foreign(predicate.start - 1)
                         && !broken(predicate.start))
         };
+        // "<bob@example.com>: ticket not created" says nothing of bob. Without a colon, the word may be an adverb.
+        let is_of_ticket = |subject: &Subject| {
+            let is_before = subject.end < predicate.start && broken(subject.end);
+            subject.party == Party::Address
+                && matches!(predicate.claim, Claim::Missing | Claim::Disabled)
+                && (is_before || subject.start >= predicate.end)
+                && predicate.start > 0
+                && is_foreign(predicate.start - 1)
+                && !broken(predicate.start)
+        };
         let subject = subject_of(predicate, &subjects, words)
-            .filter(|subject| !is_prefix(subject) && !is_of_thing(subject));
+            .filter(|subject| !is_prefix(subject) && !is_of_thing(subject) && !is_of_ticket(subject));
         let near = subject.is_some_and(|subject| is_near(words, predicate, subject));
         let party = match subject.map(|subject| subject.party) {
             // In "this server does not handle the domain", the subject is the server, but the claim is about the domain.
@@ -400,7 +410,8 @@ fn subject_of(predicate: &Predicate, subjects: &[Subject], words: &Words) -> Opt
     // "No message fits into the mailbox", "bob is over the number of messages".
     let has_mailbox = subjects.iter().any(|subject| {
         let is_full = predicate.claim == Claim::Full;
-        let fits = (predicate.start..predicate.end).any(|at| words.word(at) == "fit");
+        let fits = (predicate.start..predicate.end).any(|at| words.word(at) == "fit")
+            && !subjects.iter().any(|other| other.party == Party::Message && other.end <= predicate.start);
         subject.party == Party::Mailbox && (is_full && fits || subject.end <= predicate.start)
             || subject.party == Party::Address && is_full && subject.end == predicate.start
     });

@@ -79,6 +79,8 @@ enum Spelled {
     Ne,
     /// A word that is "if" before these words ([`behind_if`]).
     If(&'static [&'static str]),
+    /// The Spanish "puede", which is "may".
+    May,
     /// "In" or "in the", in any language: before "case" it is "if".
     In,
 }
@@ -254,12 +256,15 @@ impl Words {
             "nu" | "ni" => Spelled::Nu,
             "ne" => Spelled::Ne,
             "ya" => Spelled::Ya,
+            "puede" => Spelled::May,
             "in" | "en" | "em" | "im" | "w" | "v" | "σε" | "nel" | "au" | "i" => Spelled::In,
             _ => behind_if(spelled).map_or(Spelled::Other, Spelled::If),
         };
         let (before, count) = (std::mem::replace(&mut self.spelled, now), self.len());
         match (before, spelled) {
             (Spelled::If(next), word) if next.contains(&word) => self.push_canonical(IF),
+            // "Puede no existir" is "may not exist", and "no puede" is "cannot".
+            (Spelled::May, "no" | "que") => self.push_canonical("possibly"),
             (Spelled::In, "el" | "the") => {
                 self.spelled = Spelled::In;
                 return;
