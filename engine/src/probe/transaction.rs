@@ -13,7 +13,7 @@ use crate::site::SessionNotes;
 use engine_proto::decision::recipient::ReplyEffect;
 use engine_proto::limits::{TARPIT_QUICK, TARPIT_QUICK_REPLIES_MIN, TARPIT_SLOW, TARPIT_SLOW_REPLIES_MIN};
 use engine_proto::pace::Tally;
-use engine_proto::smtp::dialog::{Closure, Event, Step};
+use engine_proto::smtp::dialog::{Closure, Event};
 use engine_proto::smtp::reply::Reply;
 use std::time::{Duration, Instant};
 
@@ -235,14 +235,16 @@ pub(super) async fn run<R: Runtime>(
                 recipients.on_timeout(context);
                 break NextStep::Over;
             }
-            Event::Over(Closure::TimedOut(step)) if learns_habit(place, session, step) => {
+            Event::Over(Closure::TimedOut(_)) if learns_habit(place, session) => {
                 counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 recipients.put_back(context);
                 break NextStep::Over;
             }
             // The dialog has ended the session with QUIT, because the host takes no second EHLO.
             Event::Over(Closure::Quit) => {
-                place.state().habits_mut().ends_at_ehlo = true;
+                if !std::mem::replace(&mut place.state().habits_mut().ends_at_ehlo, true) {
+                    site.state().pace.on_broke_between(&state.tally);
+                }
                 recipients.put_back(context);
                 break NextStep::Over;
             }
@@ -269,13 +271,11 @@ pub(super) async fn run<R: Runtime>(
 
 /// Whether the session ended because the host does not answer a command as it should, and further sessions do without it. Such an
 /// end says nothing else about the host.
-fn learns_habit<R: Runtime>(place: Place<'_>, session: &Session<R>, step: Step) -> bool {
-    let hangs_at_rset = step == Step::Rset && session.dialog.sends_groups();
+fn learns_habit<R: Runtime>(place: Place<'_>, session: &Session<R>) -> bool {
     let habits = &mut *place.state();
     let habits = habits.habits_mut();
     let before = *habits;
     habits.one_at_a_time |= session.dialog.is_group_unanswered() && !habits.answers_groups;
-    habits.hangs_at_rset |= hangs_at_rset;
     *habits != before
 }
 

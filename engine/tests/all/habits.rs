@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 /// A habit with the keys of a personality, and a fault.
-const HABITS: [(&str, &str, &str); 10] = [
+const HABITS: [(&str, &str, &str); 11] = [
     ("one-recipient", "session_rcpt_max = 1", ""),
     ("two-recipients", "session_rcpt_max = 2", ""),
     ("no-rset", "", "{ at = \"rset\", does = \"hang\" }"),
@@ -19,6 +19,11 @@ const HABITS: [(&str, &str, &str); 10] = [
     ("one-in-a-transaction", "rcpt_max = 1", ""),
     // After EHLO and EHLO over TLS, this is the one that shows whether the replies are in step.
     ("ends-at-ehlo", "", "{ at = \"ehlo\", does = \"close\", from = 3 }"),
+    (
+        "refuses-ehlo",
+        "",
+        "{ at = \"ehlo\", does = \"reply\", text = \"502 5.5.1 Command not implemented\", from = 3 }",
+    ),
     (
         "one-mail",
         "",
@@ -32,7 +37,7 @@ fn scenario() -> (String, Vec<String>) {
     for (n, one) in HABITS.iter().enumerate() {
         for (m, other) in HABITS.iter().enumerate().skip(n) {
             // The answer to a second EHLO would be the one refusal that such a server allows.
-            if other.0 == "greets-once" && one.1.starts_with("errors_max") {
+            if matches!(other.0, "greets-once" | "refuses-ehlo") && one.1.starts_with("errors_max") {
                 continue;
             }
             let name = if n == m { one.0.to_owned() } else { format!("{}-{}", one.0, other.0) };

@@ -128,8 +128,6 @@ pub struct Dialog {
     proven: InStep,
     /// Whether the host was known to be in step at each answer of this transaction.
     known: bool,
-    /// The number of commands in the latest group.
-    group: usize,
     /// Whether the session ended because of a reply that answers no command.
     out_of_step: bool,
     group_unanswered: bool,
@@ -166,7 +164,6 @@ impl Dialog {
             passed: Passed::new(now),
             proven: InStep::default(),
             known: true,
-            group: 0,
             out_of_step: false,
             group_unanswered: false,
             greeting: Box::default(),
@@ -326,25 +323,8 @@ impl Dialog {
             "a transaction with too many recipients"
         );
         self.mail_refused = false;
-        self.differ_from_last_group();
         self.send_held();
         self.await_next(now);
-    }
-
-    /// Some servers send all replies of a group a second time. If the next group had as many commands, these replies would fit it up
-    /// to that of EHLO. So then RSET comes before it, unless it is known that nothing comes behind EHLO.
-    fn differ_from_last_group(&mut self) {
-        if !self.sends_groups() {
-            return;
-        }
-        let is_alike = self.steps_due.len() == self.group;
-        if is_alike && !self.proven.is_settled_behind_ehlo() && !self.habits.hangs_at_rset {
-            let group = std::mem::take(&mut self.outgoing);
-            encode(&mut self.outgoing, Command::Rset);
-            self.outgoing.extend_from_slice(&group);
-            self.steps_due.push_front(Step::Rset);
-        }
-        self.group = self.steps_due.len();
     }
 
     /// Adds a command and its step to the transaction. With PIPELINING, all commands of the transaction are sent together.
@@ -478,7 +458,7 @@ impl Dialog {
                 self.proceed(now);
             }
             // This is the reply to EHLO, so a surplus reply has come before it.
-            Step::Mail if code == 250 && self.is_reply_to_ehlo(&reply) => {
+            Step::Mail if code == 250 && Extensions::read(&reply) != Extensions::default() => {
                 self.end(Closure::Unexpected(Step::Mail));
             }
             Step::Mail if is_done(code) => {
@@ -541,7 +521,6 @@ impl Dialog {
     }
 
     fn on_in_step(&mut self, now: Instant) {
-        self.passed.pass(ReplyPlace::Again, now);
         let shown = self.in_step(now);
         self.proven.add(shown);
         self.events.push_back(Event::InStep(Some(shown)));
@@ -557,12 +536,6 @@ impl Dialog {
             503 => !self.ambiguous && refuses_greeting(reply.text()),
             _ => false,
         }
-    }
-
-    /// Whether a reply to MAIL is one to EHLO: it has extensions, or it begins like the greeting, as an earlier reply to MAIL did not.
-    fn is_reply_to_ehlo(&self, reply: &Reply) -> bool {
-        let is_later = self.passed.has(ReplyPlace::Again) && !self.ambiguous;
-        Extensions::read(reply) != Extensions::default() || is_later && begins_with(reply, &self.greeting)
     }
 
     /// Sends EHLO to learn whether the replies so far were in step.

@@ -15,8 +15,6 @@ pub struct Habits {
     pub answers_groups: bool,
     /// QUIT takes the place of a second EHLO, because the host refused it or ended a session there. So a session has one transaction.
     pub ends_at_ehlo: bool,
-    /// RSET never comes before a group, because the host did not answer it.
-    pub hangs_at_rset: bool,
     /// The host ended a session after a refusal, so nothing showed whether the refusal was in step. Before the next one, a session
     /// listens for surplus replies.
     pub ends_at_refusal: bool,
@@ -38,7 +36,6 @@ impl Habits {
             ),
             (self.ends_at_refusal, "listens before a refusal, because the host ends the session after it"),
             (self.ends_at_ehlo, "QUIT in place of a second EHLO, which the host does not take"),
-            (self.hangs_at_rset, "no RSET, because the host did not answer it"),
         ];
         all.into_iter().filter(|(has, _)| *has).map(|(_, words)| words)
     }
@@ -57,11 +54,6 @@ pub struct InStep {
 impl InStep {
     /// Knowledge of a host that is in step whatever happens. Tests and measurements begin with it.
     pub const ALWAYS: InStep = InStep { quiet: [u32::MAX; PLACES], settled: u8::MAX };
-
-    /// Whether no surplus reply is expected behind the EHLO that shows whether the replies are in step.
-    pub(super) fn is_settled_behind_ehlo(&self) -> bool {
-        self.settled & !DOUBTED != 0
-    }
 
     /// Adds what another session has shown. From [`IN_STEP_AGE_MAX`] on, a surplus reply is no longer expected at all.
     pub fn add(&mut self, other: InStep) {
@@ -83,14 +75,9 @@ pub(super) enum ReplyPlace {
     Accepted,
     Refused,
     Transient,
-    /// The EHLO that shows whether the replies are in step.
-    Again,
 }
 
-const PLACES: usize = 8;
-/// The places after which a surplus reply makes the next ones doubtful. What comes behind [`ReplyPlace::Again`] is told by the number
-/// of commands of the next group.
-const DOUBTED: u8 = !(1 << ReplyPlace::Again as u8);
+const PLACES: usize = 7;
 /// The time of a reply that has not come.
 const NEVER: u32 = u32::MAX;
 
@@ -122,13 +109,8 @@ impl Passed {
         u32::try_from(now.saturating_duration_since(self.begun).as_millis()).unwrap_or(NEVER - 1)
     }
 
-    /// Whether a reply of this kind has come.
-    pub(super) fn has(&self, place: ReplyPlace) -> bool {
-        self.places & 1 << place as u8 != 0
-    }
-
     pub(super) fn pass(&mut self, place: ReplyPlace, now: Instant) {
-        if !self.has(place) {
+        if self.places & 1 << place as u8 == 0 {
             self.places |= 1 << place as u8;
             self.first[place as usize] = self.age(now);
         }
@@ -146,7 +128,7 @@ impl Passed {
 
     /// Whether a surplus reply to one of the replies so far may come now, as far as `known` says.
     pub(super) fn is_doubted(&self, known: &InStep, now: Instant) -> bool {
-        let open = self.places & !known.settled & DOUBTED;
+        let open = self.places & !known.settled;
         if open == 0 {
             return false;
         }

@@ -11,6 +11,7 @@
 //!   556, which have a meaning of their own).
 
 use super::echo::Parties;
+pub use super::echo::Us;
 use super::lexicon::signals;
 use super::patterns::{Facts, RULES};
 use super::provider::Provider;
@@ -19,7 +20,6 @@ use super::words::Words;
 use super::{Class, Reason, Scope, Stage};
 use crate::smtp::reply::Reply;
 use crate::smtp::status::EnhancedCode;
-use std::net::IpAddr;
 
 /// A reply, and the facts on which its meaning depends.
 #[derive(Debug, Clone, Copy)]
@@ -42,18 +42,6 @@ impl<'a> ReplyView<'a> {
     pub fn of_unknown(stage: Stage, mx: &'a str, reply: &'a Reply) -> ReplyView<'a> {
         ReplyView { stage, mx, reply, recipient: None, us: Us::default() }
     }
-}
-
-/// Our own names and address, as the server sees them. A reply that repeats one of them is often about us. An unknown name is
-/// empty.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Us<'a> {
-    /// The reverse-path of MAIL, without angle brackets; empty for the null reverse-path.
-    pub reverse_path: &'a str,
-    /// The argument of EHLO: a host name or an address literal.
-    pub ehlo: &'a str,
-    /// The public address from which the connection comes. `None` if it is not known.
-    pub source: Option<IpAddr>,
 }
 
 /// The meaning of a reply.

@@ -1,9 +1,20 @@
 //! Determines whether a name or address that a reply repeats (an echo) belongs to the recipient, to us or to somebody else.
 
-use super::classify::Us;
 use crate::address::registrable;
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Our own names and address, as the server sees them. A reply that repeats one of them is often about us. An unknown name is
+/// empty.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Us<'a> {
+    /// The reverse-path of MAIL, without angle brackets; empty for the null reverse-path.
+    pub reverse_path: &'a str,
+    /// The argument of EHLO: a host name or an address literal.
+    pub ehlo: &'a str,
+    /// The public address from which the connection comes. `None` if it is not known.
+    pub source: Option<IpAddr>,
+}
 
 /// The party to which a name or an address in a text belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use super::super::tests::{REPLIES, Row, assert_none, lines, reply, rows};
 use super::*;
+use std::net::IpAddr;
 
 #[path = "../../../testdata/accuracy.rs"]
 mod accuracy;
