@@ -568,7 +568,7 @@ fn complete(path: &Path) -> Result<Replay, CleanError> {
 }
 
 /// What stands behind the name of a file that another run writes.
-const USED_BY_ANOTHER: &str = "another run uses it: wait until it ends, or write to another file";
+const USED_BY_ANOTHER: &str = "another run uses it; wait until it ends, or write to another file";
 
 /// Creates the partial file, or opens the one of an earlier run, and locks it.
 fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanError> {

@@ -552,7 +552,7 @@ fn two_runs_do_not_share_a_file() {
     let other = Sink::open(desk.args.output.as_deref(), SinkOptions::default()).unwrap();
     let said = desk.error();
     let expected =
-        "out.partial cannot be written: another run uses it: wait until it ends, or write to another file";
+        "out.partial cannot be written: another run uses it; wait until it ends, or write to another file";
     assert_eq!(said, expected);
     drop(other);
     desk.run().unwrap();
