@@ -37,6 +37,7 @@ mod room;
 mod transaction;
 mod works;
 
+use crate::Priority;
 use crate::asking::Asking;
 use crate::faults::{Fault, planted};
 use crate::invariants::{Invariant, holds};
@@ -172,9 +173,8 @@ async fn converse<R: Runtime>(place: Place<'_>, mut session: Box<Session<R>>) ->
         blame(&place.at(R::now()), &closure, &state.tally);
         state.notes.out_of_step |= session.dialog.is_out_of_step();
     }
-    // The session can ask no further questions, so what it still holds is released without them.
     if !planted(Fault::Break(Invariant::HeldReleased)) {
-        checkpoint::release(&place.at(R::now()), &mut state, false);
+        proving::release_at_end(place, &session, &mut state);
     }
     holds(Invariant::HeldReleased, || place.works().evidence.is_empty());
     if state.notes.out_of_step {
@@ -275,6 +275,16 @@ async fn next<R: Runtime>(
     let works = group.take(place.index, most, R::now());
     let any = !works.is_empty();
     let works = works::to_ask(&place.at(R::now()), works, session.dialog.extensions().smtputf8);
+    let repeats = works.len() == 1 && session.dialog.would_quit(1, place.state().in_step(), R::now());
+    let is_patient = works.iter().all(|work| work.priority != Priority::Single);
+    if repeats && (has_answers || is_patient && group.waiting() > 0) {
+        // Either the questions of the proof end the session, or many works are worth the wait.
+        works.into_iter().for_each(|work| group.put_back(work));
+        if has_answers {
+            return Ok(prove(place, session, state).await);
+        }
+        return Ok(proving::listen_for_copies(place, session, state).await);
+    }
     if !works.is_empty() {
         let _busy = group.busy();
         if let Some(question) = proving::alone(&place.at(R::now()), &works) {

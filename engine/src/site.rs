@@ -408,6 +408,20 @@ impl Group {
         })
     }
 
+    /// Whether the host of route `index` stands in for another one: a host with a lower MX preference (tried earlier) rests, or is
+    /// out of use because of its reply. That one may know the mailboxes, so it says nothing of them if this host accepts everyone.
+    pub(crate) fn stands_in(&self, index: usize, now: Instant) -> bool {
+        let (state, preference) = (self.state(), self.routes[index].preference);
+        let may_know = |known: &RouteState| match known.down_rule(now) {
+            Some(_) => known.down_reply(now).is_some(),
+            None => known.resting_until(now).is_some(),
+        };
+        self.routes
+            .iter()
+            .zip(&state.routes)
+            .any(|(route, known)| route.preference < preference && may_know(known))
+    }
+
     /// The session task with this number has opened a session. The session has no works yet.
     pub(crate) fn on_session_begun(&self, session: usize) {
         let state = &mut *self.state();
@@ -477,11 +491,14 @@ impl Group {
         rest.map_or(Next::Nothing, Next::Rest)
     }
 
-    /// The first route that is not out of use. `None` if this route rests, or if all routes are out of use.
+    /// The first route that is not out of use. `None` if this route rests, if its host stands in for another one, or if all routes
+    /// are out of use.
     pub(crate) fn first_open(&self, now: Instant) -> Option<&Route> {
         let state = self.state();
         let first = state.routes.iter().position(|route| route.down_rule(now).is_none())?;
-        state.routes[first].resting_until(now).is_none().then(|| &self.routes[first])
+        let is_open = state.routes[first].resting_until(now).is_none();
+        drop(state);
+        (is_open && !self.stands_in(first, now)).then(|| &self.routes[first])
     }
 
     pub(crate) fn waiting(&self) -> usize {

@@ -11,7 +11,7 @@
 //! | --- | --- | --- |
 //! | greylisting, and other servers that want to be asked later | [`BATCH_LATER`] | [`CLEAN_LATER`] |
 //! | the budget of refused recipients is used up | [`BATCH_BUDGET`] | [`CLEAN_BUDGET`] |
-//! | DNS or our network is out of order | [`BATCH_OUTAGE`] | each row every [`CLEAN_OUTAGE_PAUSE`] |
+//! | DNS or our network is out of order | [`BATCH_OUTAGE`] | each row every [`CLEAN_OUTAGE_PAUSE`], or every half of a short `--max-outage` |
 //!
 //! In lists of the command line, the retries for all causes in the first row count towards one limit; batches do not count them.
 //! After greylisting, the wanted delay is [`GREYLISTING_WAIT`], whatever delay the server names.

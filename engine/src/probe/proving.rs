@@ -18,7 +18,7 @@ use crate::work::Work;
 use engine_proto::decision::ending::ends_at_recipient;
 use engine_proto::decision::recipient::ReplyEffect;
 use engine_proto::limits::{
-    CHECKPOINT_ROUNDS_MAX, IN_STEP_AHEAD, REFUSALS_CARRIED_MAX, TRANSACTION_RECIPIENTS_MAX,
+    CHECKPOINT_ROUNDS_MAX, IN_STEP_AGE_MAX, IN_STEP_AHEAD, REFUSALS_CARRIED_MAX, TRANSACTION_RECIPIENTS_MAX,
 };
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
@@ -62,12 +62,20 @@ pub(super) async fn prove<R: Runtime>(
         }
         let Some(after) = ask(place, session, state, asked).await else { break };
         if after != NextStep::Open {
-            release(&place.at(R::now()), state, false);
             return after;
         }
     }
     release(&place.at(R::now()), state, false);
     NextStep::Leave
+}
+
+/// Releases the answers that a session still holds at its end. It can ask no further questions, but if it has ended with QUIT in
+/// place of EHLO, it may have asked them all.
+pub(super) fn release_at_end<R: Runtime>(place: Place<'_>, session: &Session<R>, state: &mut SessionState) {
+    let context = &place.at(R::now());
+    let known = context.proof_context(state);
+    let is_answered = session.dialog.has_quit() && context.works().evidence.questions(known).is_empty();
+    release(context, state, is_answered);
 }
 
 /// If the session before this one ended early, or the host ends its sessions after a refusal, nothing may show later whether the
@@ -107,6 +115,20 @@ async fn listen<R: Runtime>(place: Place<'_>, session: &mut Session<R>, state: &
         place.state().on_quiet(session.dialog.in_step(R::now()));
     }
     true
+}
+
+/// Waits until no copy of the replies to an earlier group is expected any more. Then groups with one recipient can follow each other
+/// in all sessions with the host.
+pub(super) async fn listen_for_copies<R: Runtime>(
+    place: Place<'_>,
+    session: &mut Session<R>,
+    state: &SessionState,
+) -> NextStep {
+    if !session.is_quiet_for(IN_STEP_AGE_MAX).await || state.notes.in_doubt {
+        return NextStep::Leave;
+    }
+    place.state().on_quiet(session.dialog.in_step(R::now()));
+    NextStep::Open
 }
 
 /// If the site allows at most two refusals in a session, asks about the known mailbox of the host before the works, because after

@@ -123,7 +123,10 @@ pub(super) fn accepted(
         ControlFinding::RefusesUnknown => {
             trusted || (single && knowledge.control_refusal_counts(&route.host))
         }
-        ControlFinding::AcceptsAll => single || known.is_some_and(|known| known.is_catch_all(now)),
+        ControlFinding::AcceptsAll => {
+            (single || known.is_some_and(|known| known.is_catch_all(now)))
+                && !context.group.stands_in(context.index, now)
+        }
         ControlFinding::Unknown => true,
     });
     let control_refusal = known.and_then(|known| known.control_refusal(now));

@@ -240,9 +240,10 @@ pub(super) async fn run<R: Runtime>(
                 recipients.put_back(context);
                 break NextStep::Over;
             }
-            // The dialog has ended the session with QUIT, because the host takes no second EHLO.
+            // The dialog has ended the session with QUIT in place of EHLO.
             Event::Over(Closure::Quit) => {
-                if !std::mem::replace(&mut place.state().habits_mut().ends_at_ehlo, true) {
+                let is_new = session.dialog.refuses_second_ehlo();
+                if is_new && !std::mem::replace(&mut place.state().habits_mut().ends_at_ehlo, true) {
                     site.state().pace.on_broke_between(&state.tally);
                 }
                 recipients.put_back(context);

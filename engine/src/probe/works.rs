@@ -76,7 +76,7 @@ fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
 
 /// Answers the rows of batches and lists if this host is known to accept every recipient of their domains. Returns the other works.
 fn answer_if_known_catch_all(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
-    if !context.group.state().catch_alls {
+    if !context.group.state().catch_alls || context.group.stands_in(context.index, context.now) {
         return works;
     }
     let (host, now) = (&context.route().host, context.now);
@@ -95,6 +95,13 @@ pub(super) async fn ask<R: Runtime>(
 ) -> NextStep {
     let now = R::now();
     let context = &place.at(now);
+    if works.len() > 1
+        && session.dialog.would_quit(works.len(), place.state().in_step(), now)
+        && let Some(last) = works.pop()
+    {
+        // One recipient fewer, and the session goes on.
+        context.group.put_back(last);
+    }
     let is_shut = |work: &Work| context.state().shut_by(work.address.domain(), now).is_some();
     holds(Invariant::DomainShut, || !works.iter().any(is_shut));
     let mut controls = Questions::beside(context, state, &works);

@@ -7,7 +7,7 @@ use engine_proto::limits::ROUTE_DOWN;
 use engine_proto::lists::MailService;
 use engine_proto::pace::{Ceiling, Profile};
 use engine_proto::retry::TRANSIENT_WAIT;
-use engine_proto::verdict::Reason;
+use engine_proto::verdict::{ObservedReply, Reason, Scope};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
@@ -129,6 +129,24 @@ fn patient_work_waits_for_a_short_rest_and_nobody_for_a_long_one() {
     rest(REST_SHORT * 2);
     assert_eq!(group.next(now), Next::Route(2));
     assert_eq!(group.take(2, 10, now).len(), 1);
+}
+
+#[test]
+fn a_host_stands_in_for_one_that_has_replied_and_is_not_asked_now() {
+    let now = Instant::now();
+    let later = now + ROUTE_DOWN;
+    let group = group("example", now);
+    let stands_in = |at| [0, 1, 2].map(|index| group.stands_in(index, at));
+    let only_last = [false, false, true];
+    assert_eq!(stands_in(now), [false; 3]);
+    group.route_state(0).set_resting(later);
+    assert_eq!((stands_in(now), stands_in(later)), (only_last, [false; 3]), "it rests");
+    group.route_state(0).set_down(later, "test");
+    assert_eq!(stands_in(now), [false; 3], "a host without a connection knows nothing");
+    let reply = ObservedReply { code: 554, status: None, scope: Scope::Us, at: now };
+    (0..2).for_each(|index| group.route_state(index).set_down_by(later, "test", reply));
+    assert_eq!((stands_in(now), stands_in(later)), (only_last, [false; 3]), "it refuses us");
+    assert!(group.first_open(now).is_none() && group.first_open(later).is_some());
 }
 
 #[test]

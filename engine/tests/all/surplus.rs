@@ -140,6 +140,32 @@ fn no_reply_counts_for_another_recipient() {
 }
 
 #[test]
+fn the_replies_to_a_whole_group_that_come_twice_count_once() {
+    let mut text = PERSONALITIES.to_owned();
+    let domains: Vec<String> = (0..24).map(|n| format!("d{n}.example")).collect();
+    for (n, domain) in domains.iter().enumerate() {
+        let (server, ms, from) = (SERVERS[n % 2], [0, 2, 30, 1000][n / 2 % 4], 1 + n / 8);
+        writeln!(
+            text,
+            "[[domain]]\nname = \"{domain}\"\nserver = {{ personality = \"{server}\", latency_ms = 20, faults = [{{ at = \"mail\", \
+             does = \"again\", ms = {ms}, from = {from} }}] }}\nmailboxes = {{ ok = [\"anna\", \"berta\"], disabled = [\"closed\"] }}"
+        )
+        .expect("text");
+    }
+    for priority in [Priority::Single, Priority::Batch, Priority::List] {
+        let net = world(&text);
+        let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+        let client = engine.client(256);
+        for round in 1..=2 {
+            let (faults, definite) = wrong(&client, &domains, priority, false);
+            assert!(faults.is_empty(), "{priority:?}, {} rows: {}", faults.len(), faults[0]);
+            println!("{priority:?}, round {round}: {definite} of {} rows are definite", 4 * domains.len());
+        }
+        engine.stop();
+    }
+}
+
+#[test]
 fn a_reply_that_names_another_recipient_of_its_transaction_counts_for_nobody() {
     let net = world(
         "
@@ -176,7 +202,7 @@ fn a_surplus_reply_withdraws_the_verdicts_of_the_host() {
         "{PERSONALITIES}
 [[domain]]
 name = \"late.example\"
-server = {{ personality = \"plain\", faults = [{{ at = \"rcpt\", does = \"early\", text = \"550 no\", from = 3 }}] }}
+server = {{ personality = \"plain-one\", faults = [{{ at = \"rcpt\", does = \"early\", text = \"550 no\", from = 3 }}] }}
 mailboxes.ok = [\"anna\", \"berta\"]
 "
     ));

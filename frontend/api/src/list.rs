@@ -128,7 +128,7 @@ impl WaitCause {
     pub fn words(self) -> &'static str {
         match self {
             WaitCause::RetryLater => "no final answer yet, as with greylisting",
-            WaitCause::NoAnswer => "no answer of the mail server or of DNS",
+            WaitCause::NoAnswer => "no answer yet of the mail server or of DNS",
             WaitCause::RefusalBudget => "the budget of refused recipients is used up for now",
             WaitCause::Outage => "no resolver gives a usable answer, or no mail server at all can be reached",
             WaitCause::Queue => {

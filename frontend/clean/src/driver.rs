@@ -575,6 +575,11 @@ fn outage_text(trouble: Option<Trouble>) -> String {
     trouble.map_or_else(|| unknown.to_owned(), |trouble| trouble.text)
 }
 
+/// The run ends because of an outage.
+fn nothing_checked(why: &str) -> CleanError {
+    CleanError::failed(format!("no address can be checked: {why}"))
+}
+
 fn stopped() -> CleanError {
     CleanError::failed("the engine was stopped")
 }

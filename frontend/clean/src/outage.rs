@@ -36,6 +36,11 @@ impl OutageWatch {
         self.given.unwrap_or(if is_from_start { CLEAN_OUTAGE_PAUSE } else { OUTAGE_MAX })
     }
 
+    /// After this time, a row of the outage is checked again: at least once before the outage ends the run.
+    pub fn pause(&self, is_from_start: bool) -> Duration {
+        CLEAN_OUTAGE_PAUSE.min(self.max(is_from_start) / 2)
+    }
+
     /// Whether there is an outage.
     pub fn is_on(&self) -> bool {
         self.since.is_some()
@@ -48,7 +53,7 @@ impl OutageWatch {
 
     /// A row met an outage; true if the outage has lasted too long.
     pub fn on_outage(&mut self, now: Duration, is_from_start: bool) -> bool {
-        self.paused = Some(now + CLEAN_OUTAGE_PAUSE + PAUSE_MORE);
+        self.paused = Some(now + self.pause(is_from_start) + PAUSE_MORE);
         self.since.get_or_insert(now);
         self.gives_up_in(now, is_from_start) == Some(Duration::ZERO)
     }

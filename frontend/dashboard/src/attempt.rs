@@ -74,7 +74,7 @@ async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome
     let (reason, cause, suggestion, repeats_until, cost) = match Address::parse(email) {
         Err(_) => {
             let cost = html! { "Nothing: the check of an invalid address is free." };
-            (Reason::InvalidSyntax, None, None, None, cost)
+            (Reason::InvalidSyntax, None, without_name(email), None, cost)
         }
         Ok(address) => {
             let lists = visit.checks.engine.lists();
@@ -100,12 +100,18 @@ async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome
 async fn check_fast(visit: &Visit, email: String) -> Result<Outcome, Problem> {
     let verification = fast::check(&visit.checks, email).await?;
     let suggestion = match verification.findings {
-        Findings::Fast(findings) => findings.suggestion,
+        Findings::Fast(findings) => findings.suggestion.or_else(|| without_name(&verification.email)),
         Findings::Full { .. } => None,
     };
     let cost = html! { "Nothing: fast checks are free." };
     let (email, reason) = (verification.email, verification.reason);
     Ok(Outcome { email, reason, cause: None, suggestion, cost, repeats_until: None })
+}
+
+/// The address of a text that has more than an address, such as a name before it.
+fn without_name(text: &str) -> Option<String> {
+    let address = Address::parse(text).is_err().then(|| lists::address_in_cell(text)).flatten();
+    address.map(|address| address.as_str().to_owned())
 }
 
 async fn refuse(visit: &Visit, email: &str, why: &str, status: u16) -> Result<Reply, Problem> {

@@ -120,8 +120,13 @@ pub fn run(args: KeyArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), S
             other => Err(unexpected(&other)),
         },
         KeyAction::Revoke { key } => match execute(place, false, Command::KeyRevoke { key })? {
-            Response::Key(key) if args.json => write_json(out, &key).map_err(output_failed),
-            Response::Key(key) => write_keys(out, &[key]).map_err(output_failed),
+            Response::Key(key) => {
+                if key.revoked_at.is_some_and(|at| at < place.now) {
+                    note("the key was revoked before; it keeps the time of then");
+                }
+                let written = if args.json { write_json(out, &key) } else { write_keys(out, &[key]) };
+                written.map_err(output_failed)
+            }
             other => Err(unexpected(&other)),
         },
     }

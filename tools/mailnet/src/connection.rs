@@ -118,6 +118,7 @@ pub(crate) async fn serve(net: Arc<Net>, host: u32, stream: TcpStream, client: I
         output: Vec::new(),
         offered: false,
         late: Vec::new(),
+        again: None,
     };
     // A client that breaks the connection ends only its own session.
     connection.run(guard.of_client).await.ok();
@@ -161,6 +162,8 @@ struct Connection {
     offered: bool,
     /// Surplus replies, with the times at which they are sent if the server waits for a command then.
     late: Vec<(Instant, Vec<u8>)>,
+    /// The replies to the commands that were read together, if they are sent again so long after the last of them.
+    again: Option<(Duration, Vec<u8>)>,
 }
 
 /// The driver's step after a reply.
@@ -272,6 +275,9 @@ impl Connection {
             self.latency().await;
             self.flush().await?;
         }
+        if let Some((pause, replies)) = self.again.take() {
+            self.late.push((Instant::now() + pause, replies));
+        }
         Ok(NextStep::Go)
     }
 
@@ -323,6 +329,9 @@ impl Connection {
         }
         if fault.does == Misdeed::Late {
             self.late.push((Instant::now() + pause(fault), surplus(fault)));
+        }
+        if fault.does == Misdeed::Again {
+            self.again = Some((pause(fault), reply.clone()));
         }
         match commit(&mut self.wire, fault, &reply).await? {
             Next::Go if replaces(fault.does) && step != Step::Close => Ok(NextStep::Go),
@@ -390,6 +399,9 @@ impl Connection {
         }
         self.offered = self.session.offers_pipelining();
         self.wire.write(&self.output).await?;
+        if let Some((_, replies)) = &mut self.again {
+            replies.extend_from_slice(&self.output);
+        }
         self.output.clear();
         Ok(())
     }

@@ -52,7 +52,7 @@ pub(crate) async fn commit(wire: &mut Wire, fault: &FaultSpec, reply: &[u8]) -> 
         Misdeed::MixedCodes => b"250-this went well\r\n550 and this did not\r\n".to_vec(),
         Misdeed::WrongCode => b"354 Go ahead\r\n".to_vec(),
         // The driver sends the surplus replies later.
-        Misdeed::Late => reply.to_vec(),
+        Misdeed::Late | Misdeed::Again => reply.to_vec(),
         Misdeed::Early if fault.ms.is_none() => [reply, &surplus(fault)].concat(),
         Misdeed::Early => {
             wire.write(reply).await?;

@@ -296,7 +296,7 @@ pub(crate) const DRIP_MS: u64 = 20;
 pub(crate) struct FaultSpec {
     pub at: Stage,
     pub does: Misdeed,
-    /// The pause in milliseconds between two bytes of a drip, or before a surplus reply.
+    /// The pause in milliseconds between two bytes of a drip, or before surplus replies.
     pub ms: Option<u64>,
     /// The reply, for `does = "reply"`; the surplus reply, for `"early"` and `"late"`.
     pub text: Option<String>,
@@ -363,6 +363,7 @@ pub(crate) enum Misdeed {
     WrongCode,
     Early,
     Late,
+    Again,
     BareLf,
     Reply,
     Inject,

@@ -10,99 +10,27 @@
 //! again after a transaction: its reply looks like no other one, and EHLO also ends the transaction, as RSET does (RFC 5321
 //! 4.1.4). With PIPELINING, EHLO costs no round trip, so each group of commands ends with it. Without PIPELINING, it waits for the
 //! next transaction, which it begins, if this host has been in step before ([`InStep`]). RSET is sent only to a server that
-//! refuses a second EHLO. A server that ends the session at a second EHLO gets QUIT in its place.
+//! refuses a second EHLO. A server that ends the session at a second EHLO gets QUIT in its place. So does a group that has
+//! as many commands as the group before it, because a server that sends all replies to a group twice would answer it with the copy,
+//! until some session has shown that the host does not.
 //!
 //! RFC 5321 (4.1.1, 4.3, 4.5.3), RFC 2920 (PIPELINING), RFC 3207 (STARTTLS).
 
+mod events;
 mod recognize;
 mod settings;
 
 use super::command::{Command, encode, greeting};
 use super::ehlo::Extensions;
 use super::habits::{Habits, InStep, Passed, ReplyPlace};
-use super::reply::{Reply, ReplyError, ReplyParser};
+use super::reply::{Reply, ReplyParser};
 use crate::limits;
+pub use events::{Closure, Event, Step};
 use recognize::{begins_with, first_word, is_done, names_cisco, refuses_greeting};
 pub use settings::{DialogConfig, ReplyTimeouts};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// What a session waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// The greeting.
-    Banner,
-    /// The reply to EHLO.
-    Ehlo,
-    /// The reply to HELO, after EHLO was refused.
-    Helo,
-    /// The reply to STARTTLS.
-    StartTls,
-    /// The TLS handshake.
-    Handshake,
-    /// The reply to RSET.
-    Rset,
-    /// The reply to the EHLO after a transaction, which shows whether the replies are in step.
-    InStep,
-    /// The reply to QUIT. It is awaited only if the reply to that EHLO shows nothing.
-    Quit,
-    /// The reply to MAIL.
-    Mail,
-    /// The reply to the RCPT of the recipient with this index in its transaction.
-    Rcpt(u16),
-    /// The next transaction. No reply is due.
-    Idle,
-}
-
-/// An event for the driver of a session.
-#[derive(Debug)]
-pub enum Event {
-    /// The session is ready for a transaction.
-    Ready,
-    /// The driver has to start the TLS handshake now, and to report its end with [`Dialog::on_tls_done`].
-    StartTls,
-    /// The server has answered for a recipient of the transaction.
-    Answered {
-        /// The index of the recipient in the transaction.
-        index: u16,
-        /// The reply of the server.
-        reply: Reply,
-        /// Whether the host is known to be in step here. If not, a later [`Event::InStep`] has to show that this reply was.
-        in_step: bool,
-    },
-    /// All replies of the session so far were in step: the session has shown it, or (`None`) what is known of the host is enough.
-    InStep(Option<InStep>),
-    /// The server has refused MAIL, so no recipient of the transaction gets an answer.
-    MailRefused(Reply),
-    /// The session is over. Recipients without an answer will get none.
-    Over(Closure),
-}
-
-/// The end of a session, with the step at which it ended.
-#[derive(Debug)]
-pub enum Closure {
-    /// The server refused us: by its greeting, by its reply to EHLO or HELO, or by 421 at any step.
-    Refused {
-        /// The step of the refusal.
-        step: Step,
-        /// The reply that refused us.
-        reply: Reply,
-    },
-    /// The server closed the connection at this step, or the connection broke.
-    Closed(Step),
-    /// The server gave no reply before the deadline of the step.
-    TimedOut(Step),
-    /// The server sent something that is not a valid reply.
-    Garbled(Step, ReplyError),
-    /// The server sent a reply with a code that the step does not allow, or a reply (or the beginning of one) that answers no
-    /// command. Earlier replies of the session may have been out of step, too.
-    Unexpected(Step),
-    /// The TLS handshake failed or took too long.
-    TlsFailed,
-    /// We ended the session with [`Dialog::quit`].
-    Quit,
-}
 
 /// The client side of one SMTP session, as a state machine.
 pub struct Dialog {
@@ -128,6 +56,12 @@ pub struct Dialog {
     proven: InStep,
     /// Whether the host was known to be in step at each answer of this transaction.
     known: bool,
+    /// The number of commands in the latest group, 0 if there was none.
+    group: usize,
+    /// Whether the latest group ends with QUIT because the group before it has as many commands.
+    quits: bool,
+    /// Whether the server did not answer a second EHLO as one.
+    refuses_again: bool,
     /// Whether the session ended because of a reply that answers no command.
     out_of_step: bool,
     group_unanswered: bool,
@@ -164,6 +98,9 @@ impl Dialog {
             passed: Passed::new(now),
             proven: InStep::default(),
             known: true,
+            group: 0,
+            quits: false,
+            refuses_again: false,
             out_of_step: false,
             group_unanswered: false,
             greeting: Box::default(),
@@ -242,6 +179,24 @@ impl Dialog {
         due.filter(|step| matches!(step, Step::Rcpt(_))).count().saturating_sub(held)
     }
 
+    /// Whether a transaction with this number of recipients would end the session: its group has as many commands as the one before
+    /// it, and the host may send the replies to that one twice. `proven` is what earlier sessions have shown.
+    pub fn would_quit(&self, recipients: usize, mut proven: InStep, now: Instant) -> bool {
+        let is_like_last = self.sends_groups() && self.group == recipients + 2;
+        proven.add(self.proven);
+        is_like_last && self.passed.may_repeat(&proven, now + limits::IN_STEP_AHEAD)
+    }
+
+    /// Whether the latest group has ended the session for that reason.
+    pub fn has_quit(&self) -> bool {
+        self.quits && self.over
+    }
+
+    /// Whether the server did not answer a second EHLO as one, so that QUIT had to follow.
+    pub fn refuses_second_ehlo(&self) -> bool {
+        self.refuses_again
+    }
+
     /// Whether the session ended because of a reply that answers no command, or that no server gives to the command.
     pub fn is_out_of_step(&self) -> bool {
         self.out_of_step
@@ -313,7 +268,10 @@ impl Dialog {
             self.put(Command::Rcpt(recipient), Step::Rcpt(index));
         }
         // Without PIPELINING, EHLO is sent after the replies, and only if it is needed: see `proceed`.
-        if self.sends_groups() && self.habits.ends_at_ehlo {
+        let size = if self.sends_groups() { self.steps_due.len() + 1 } else { 0 };
+        self.quits = size > 2 && self.would_quit(size - 2, self.proven, now);
+        self.group = size;
+        if self.sends_groups() && (self.habits.ends_at_ehlo || self.quits) {
             self.put(Command::Quit, Step::Quit);
         } else if self.sends_groups() {
             self.put_greeting();
@@ -420,6 +378,11 @@ impl Dialog {
         if !self.over && self.deadline.is_some_and(|deadline| deadline <= now) {
             match self.step {
                 Step::Handshake => self.end(Closure::TlsFailed),
+                Step::Quit if self.quits => {
+                    // In all this time, no surplus reply has come.
+                    self.on_in_step(now);
+                    self.end(Closure::Quit);
+                }
                 step if self.waits_for_group(step) => {
                     self.group_unanswered = true;
                     self.end(Closure::TimedOut(step));
@@ -504,6 +467,7 @@ impl Dialog {
             Step::InStep => {
                 self.held.clear();
                 self.steps_due.clear();
+                self.refuses_again = true;
                 self.quit_to_show(now);
             }
             Step::Quit if code == 221 => {
@@ -523,6 +487,9 @@ impl Dialog {
     fn on_in_step(&mut self, now: Instant) {
         let shown = self.in_step(now);
         self.proven.add(shown);
+        if self.group > 0 {
+            self.passed.pass(ReplyPlace::Group, now);
+        }
         self.events.push_back(Event::InStep(Some(shown)));
     }
 
@@ -624,6 +591,7 @@ impl Dialog {
         let timeouts = &self.config.timeouts;
         let wait = match step {
             Step::Banner => timeouts.banner,
+            Step::Quit if self.quits => limits::IN_STEP_AGE_MAX,
             Step::Ehlo | Step::Helo | Step::StartTls | Step::InStep | Step::Quit => timeouts.ehlo,
             Step::Rset => timeouts.rset,
             Step::Handshake => timeouts.tls,
@@ -652,10 +620,12 @@ impl Dialog {
 
     fn end(&mut self, closure: Closure) {
         let ends_early = matches!(closure, Closure::Refused { .. } | Closure::Closed(_));
-        if ends_early && self.known && matches!(self.step, Step::Rcpt(1..) | Step::InStep) {
-            // The reply to EHLO, for which the answers waited, does not come.
+        let has_quit = self.quits && self.step == Step::Quit;
+        if ends_early && (has_quit || self.known && matches!(self.step, Step::Rcpt(1..) | Step::InStep)) {
+            // The reply to EHLO or QUIT, for which the answers waited, does not come. After QUIT, a surplus reply would have.
             self.events.push_back(Event::InStep(None));
         }
+        let closure = if ends_early && has_quit { Closure::Quit } else { closure };
         self.over = true;
         self.out_of_step = matches!(closure, Closure::Unexpected(_) | Closure::Garbled(..));
         self.deadline = None;

@@ -75,9 +75,11 @@ pub(super) enum ReplyPlace {
     Accepted,
     Refused,
     Transient,
+    /// The last reply to a group of commands. A surplus reply is then the first one of a copy of all replies to the group.
+    Group,
 }
 
-const PLACES: usize = 7;
+const PLACES: usize = 8;
 /// The time of a reply that has not come.
 const NEVER: u32 = u32::MAX;
 
@@ -128,7 +130,17 @@ impl Passed {
 
     /// Whether a surplus reply to one of the replies so far may come now, as far as `known` says.
     pub(super) fn is_doubted(&self, known: &InStep, now: Instant) -> bool {
-        let open = self.places & !known.settled;
+        self.is_open(!(1 << ReplyPlace::Group as u8), known, now)
+    }
+
+    /// Whether the replies to a whole group of commands may come once more now, as far as `known` says.
+    pub(super) fn may_repeat(&self, known: &InStep, now: Instant) -> bool {
+        self.is_open(1 << ReplyPlace::Group as u8, known, now)
+    }
+
+    /// Whether a surplus reply may come now behind one of these places.
+    fn is_open(&self, places: u8, known: &InStep, now: Instant) -> bool {
+        let open = self.places & places & !known.settled;
         if open == 0 {
             return false;
         }

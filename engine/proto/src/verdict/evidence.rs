@@ -490,6 +490,8 @@ impl<T> SessionEvidence<T> {
 
     fn proof_of_accept(&self, entry: &Entry<T>, shown: &Shown, questions_answered: bool) -> Proof {
         match shown.first {
+            // The host may refuse everyone by now: it refuses a known mailbox, and none was accepted after the control recipient.
+            _ if self.known == Some(QuestionResult::Refused) && self.accepted < shown.refused => Proof::Lost,
             _ if shown.is_proven(entry.at) || shown.discriminates() => Proof::Proven,
             Some(QuestionResult::Accepted) if shown.contradicts() => Proof::Changed,
             Some(QuestionResult::Accepted) => Proof::CatchAll,

@@ -5,13 +5,11 @@ use super::super::retry::is_closed;
 use super::super::stall::{Decision, Open, millis};
 use super::super::stop::REPLY_TIME_MAX;
 use super::super::time_left::Cause;
-use super::{Answered, AskedRow, Outcome, Run, count, outage_text, stopped};
+use super::{Answered, AskedRow, Outcome, Run, count, nothing_checked, outage_text, stopped};
 use crate::checker::is_without_mail_host;
 use api::Reason;
 use engine::Outage;
-use engine::proto::retry::{
-    CLEAN_BUDGET, CLEAN_LATER, CLEAN_OUTAGE_PAUSE, Tries, is_about_address, left, may_tell_more,
-};
+use engine::proto::retry::{CLEAN_BUDGET, CLEAN_LATER, Tries, is_about_address, left, may_tell_more};
 use lists::left::Left;
 use lists::{Results, reasons};
 use std::time::{Duration, Instant};
@@ -48,8 +46,9 @@ impl Run<'_> {
             self.on_answer(answered, now)?;
         }
         self.answers = answers;
-        // A stall is decided only if there are no answers to take.
+        // Outages and stalls are decided only if there are no answers to take.
         if none {
+            self.end_outage()?;
             self.end_stall(now)?;
         }
         if few {
@@ -110,14 +109,14 @@ impl Run<'_> {
                 let is_from_start = trouble.as_ref().is_some_and(|trouble| trouble.is_from_start);
                 let why = outage_text(trouble);
                 if self.outage.on_outage(at, is_from_start) {
-                    return Err(CleanError::failed(format!("no address can be checked: {why}")));
+                    return Err(nothing_checked(&why));
                 }
                 if self.outage.is_news(at) {
                     let most = self.outage.max(is_from_start).as_secs();
                     tracing::warn!("{why}; the run gives up when this has lasted {most} s (--max-outage)");
                 }
-                let due =
-                    self.put_off.postpone(&mut self.parts.state, asked, now, millis(CLEAN_OUTAGE_PAUSE))?;
+                let pause = millis(self.outage.pause(is_from_start));
+                let due = self.put_off.postpone(&mut self.parts.state, asked, now, pause)?;
                 self.time_left.on_delay(asked, Cause::Connection, now, due, 0);
                 self.budget.release(ticket);
                 Ok(())
@@ -183,6 +182,19 @@ impl Run<'_> {
         self.time_left.on_delay(asked, Cause::Budget, now, due, due);
         self.budget.release(ticket);
         Ok(())
+    }
+
+    /// Ends the run if the resolvers have been out of order for too long. A lookup without an answer takes seconds, so the end does
+    /// not wait for one.
+    fn end_outage(&self) -> Result<(), CleanError> {
+        if !self.outage.is_on() {
+            return Ok(());
+        }
+        let Some(trouble) = self.parts.checker.trouble() else { return Ok(()) };
+        match self.outage.gives_up_in(self.started.elapsed(), trouble.is_from_start) {
+            Some(Duration::ZERO) => Err(nothing_checked(&outage_text(Some(trouble)))),
+            _ => Ok(()),
+        }
     }
 
     /// Ends the wait for servers that no longer answer.
