@@ -8,7 +8,9 @@ mod servers;
 use crate::{Bounce, Cause, Event, EventKind, LearnError, Meaning, Tally, read};
 pub(crate) use accuracy::judged;
 use engine_proto::address::Address;
+use flate2::read::GzDecoder;
 use samples::samples;
+use std::io::Read;
 
 /// Some hours after the date of the samples.
 const NOW: u64 = 1_795_700_000;
@@ -545,10 +547,12 @@ fn damaged_bounces_name_no_other_address() {
     }
 }
 
-/// Reports in an mbox, written by somebody who did not know this reader, with a table: MESSAGE, RECIPIENT, LABEL, SOURCE.
+/// Reports in an mbox, written by people who did not know this reader, with a table: MESSAGE, RECIPIENT, LABEL, SOURCE.
 #[test]
 fn reports_by_another_author_are_read_right() {
-    let mbox: &[u8] = include_bytes!("../testdata/unheard.mbox");
+    let compressed: &[u8] = include_bytes!("../testdata/unheard.mbox.gz");
+    let mut mbox = Vec::new();
+    GzDecoder::new(compressed).read_to_end(&mut mbox).expect("a whole file");
     let starts_here =
         |at: &usize| mbox[*at..].starts_with(b"From MAILER-DAEMON") && (*at == 0 || mbox[*at - 1] == b'\n');
     let starts: Vec<usize> = (0..mbox.len()).filter(starts_here).chain([mbox.len()]).collect();
