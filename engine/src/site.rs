@@ -409,11 +409,11 @@ impl Group {
     }
 
     /// Whether the host of route `index` stands in for another one: a host with a lower MX preference (tried earlier) rests, or is
-    /// out of use because of its reply. That one may know the mailboxes, so it says nothing of them if this host accepts everyone.
+    /// out of use although it can be reached. That one may know the mailboxes, so it says nothing of them if this host accepts everyone.
     pub(crate) fn stands_in(&self, index: usize, now: Instant) -> bool {
         let (state, preference) = (self.state(), self.routes[index].preference);
         let may_know = |known: &RouteState| match known.down_rule(now) {
-            Some(_) => known.down_reply(now).is_some(),
+            Some(rule) => rule != "no_connection",
             None => known.resting_until(now).is_some(),
         };
         self.routes

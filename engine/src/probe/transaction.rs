@@ -235,7 +235,7 @@ pub(super) async fn run<R: Runtime>(
                 recipients.on_timeout(context);
                 break NextStep::Over;
             }
-            Event::Over(Closure::TimedOut(_)) if learns_habit(place, session) => {
+            Event::Over(_) if learns_habit(place, session) => {
                 counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 recipients.put_back(context);
                 break NextStep::Over;
@@ -276,6 +276,7 @@ fn learns_habit<R: Runtime>(place: Place<'_>, session: &Session<R>) -> bool {
     let habits = &mut *place.state();
     let habits = habits.habits_mut();
     let before = *habits;
+    habits.hangs_at_rset |= session.dialog.has_hung_at_rset();
     habits.one_at_a_time |= session.dialog.is_group_unanswered() && !habits.answers_groups;
     *habits != before
 }

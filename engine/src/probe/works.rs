@@ -95,13 +95,6 @@ pub(super) async fn ask<R: Runtime>(
 ) -> NextStep {
     let now = R::now();
     let context = &place.at(now);
-    if works.len() > 1
-        && session.dialog.would_quit(works.len(), place.state().in_step(), now)
-        && let Some(last) = works.pop()
-    {
-        // One recipient fewer, and the session goes on.
-        context.group.put_back(last);
-    }
     let is_shut = |work: &Work| context.state().shut_by(work.address.domain(), now).is_some();
     holds(Invariant::DomainShut, || !works.iter().any(is_shut));
     let mut controls = Questions::beside(context, state, &works);

@@ -7,7 +7,7 @@ use engine_proto::limits::ROUTE_DOWN;
 use engine_proto::lists::MailService;
 use engine_proto::pace::{Ceiling, Profile};
 use engine_proto::retry::TRANSIENT_WAIT;
-use engine_proto::verdict::{ObservedReply, Reason, Scope};
+use engine_proto::verdict::Reason;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Wake;
@@ -141,10 +141,9 @@ fn a_host_stands_in_for_one_that_has_replied_and_is_not_asked_now() {
     assert_eq!(stands_in(now), [false; 3]);
     group.route_state(0).set_resting(later);
     assert_eq!((stands_in(now), stands_in(later)), (only_last, [false; 3]), "it rests");
-    group.route_state(0).set_down(later, "test");
+    group.route_state(0).set_down(later, "no_connection");
     assert_eq!(stands_in(now), [false; 3], "a host without a connection knows nothing");
-    let reply = ObservedReply { code: 554, status: None, scope: Scope::Us, at: now };
-    (0..2).for_each(|index| group.route_state(index).set_down_by(later, "test", reply));
+    (0..2).for_each(|index| group.route_state(index).set_down(later, "test"));
     assert_eq!((stands_in(now), stands_in(later)), (only_last, [false; 3]), "it refuses us");
     assert!(group.first_open(now).is_none() && group.first_open(later).is_some());
 }

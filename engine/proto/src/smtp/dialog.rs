@@ -10,9 +10,11 @@
 //! again after a transaction: its reply looks like no other one, and EHLO also ends the transaction, as RSET does (RFC 5321
 //! 4.1.4). With PIPELINING, EHLO costs no round trip, so each group of commands ends with it. Without PIPELINING, it waits for the
 //! next transaction, which it begins, if this host has been in step before ([`InStep`]). RSET is sent only to a server that
-//! refuses a second EHLO. A server that ends the session at a second EHLO gets QUIT in its place. So does a group that has
-//! as many commands as the group before it, because a server that sends all replies to a group twice would answer it with the copy,
-//! until some session has shown that the host does not.
+//! refuses a second EHLO. A server that ends the session at a second EHLO gets QUIT in its place.
+//!
+//! A server that sends all replies to a group twice would answer a later group with the copy, if that has as many commands. Until some
+//! session has shown that the host does not, each group of a session has another number of commands: RSET fills it up. A server that
+//! does not answer RSET gets QUIT at the end of a group that has as many commands as an earlier one.
 //!
 //! RFC 5321 (4.1.1, 4.3, 4.5.3), RFC 2920 (PIPELINING), RFC 3207 (STARTTLS).
 
@@ -56,9 +58,10 @@ pub struct Dialog {
     proven: InStep,
     /// Whether the host was known to be in step at each answer of this transaction.
     known: bool,
-    /// The number of commands in the latest group, 0 if there was none.
-    group: usize,
-    /// Whether the latest group ends with QUIT because the group before it has as many commands.
+    /// The numbers of commands that groups of this session had, a bit each.
+    sizes: u128,
+    /// Whether the latest group has RSET, or QUIT in place of EHLO, because an earlier group had as many commands.
+    pads: bool,
     quits: bool,
     /// Whether the server did not answer a second EHLO as one.
     refuses_again: bool,
@@ -98,7 +101,8 @@ impl Dialog {
             passed: Passed::new(now),
             proven: InStep::default(),
             known: true,
-            group: 0,
+            sizes: 0,
+            pads: false,
             quits: false,
             refuses_again: false,
             out_of_step: false,
@@ -179,17 +183,31 @@ impl Dialog {
         due.filter(|step| matches!(step, Step::Rcpt(_))).count().saturating_sub(held)
     }
 
-    /// Whether a transaction with this number of recipients would end the session: its group has as many commands as the one before
-    /// it, and the host may send the replies to that one twice. `proven` is what earlier sessions have shown.
+    /// Whether a transaction with this number of recipients would end the session, because its group would have as many commands as an
+    /// earlier one. `proven` is what earlier sessions have shown.
     pub fn would_quit(&self, recipients: usize, mut proven: InStep, now: Instant) -> bool {
-        let is_like_last = self.sends_groups() && self.group == recipients + 2;
         proven.add(self.proven);
-        is_like_last && self.passed.may_repeat(&proven, now + limits::IN_STEP_AHEAD)
+        self.sends_groups() && self.padding(recipients + 2, &proven, now).is_none()
+    }
+
+    /// How many RSET a group with this number of commands needs, so that the replies to an earlier group, sent twice, cannot be the
+    /// replies to it. `None` if the host answers no RSET, or if it would be too many.
+    fn padding(&self, commands: usize, proven: &InStep, now: Instant) -> Option<usize> {
+        if self.sizes >> commands & 1 == 0 || !self.passed.may_repeat(proven, now + limits::IN_STEP_AHEAD) {
+            return Some(0);
+        }
+        let most = if self.habits.hangs_at_rset { 0 } else { limits::GROUP_PADDING_MAX };
+        (1..=most).find(|padding| self.sizes >> (commands + padding) & 1 == 0)
     }
 
     /// Whether the latest group has ended the session for that reason.
     pub fn has_quit(&self) -> bool {
         self.quits && self.over
+    }
+
+    /// Whether the session ended because the server did not answer the RSET of the latest group.
+    pub fn has_hung_at_rset(&self) -> bool {
+        self.pads && self.over && self.step == Step::Rset && !self.out_of_step
     }
 
     /// Whether the server did not answer a second EHLO as one, so that QUIT had to follow.
@@ -269,15 +287,22 @@ impl Dialog {
         }
         // Without PIPELINING, EHLO is sent after the replies, and only if it is needed: see `proceed`.
         let size = if self.sends_groups() { self.steps_due.len() + 1 } else { 0 };
-        self.quits = size > 2 && self.would_quit(size - 2, self.proven, now);
-        self.group = size;
+        let padding = self.padding(size, &self.proven, now);
+        self.quits = padding.is_none();
+        self.pads = padding.is_some_and(|padding| padding > 0);
+        for _ in 0..padding.unwrap_or_default() {
+            self.put(Command::Rset, Step::Rset);
+        }
+        if size > 0 {
+            self.sizes |= 1 << (size + padding.unwrap_or_default());
+        }
         if self.sends_groups() && (self.habits.ends_at_ehlo || self.quits) {
             self.put(Command::Quit, Step::Quit);
         } else if self.sends_groups() {
             self.put_greeting();
         }
         assert!(
-            self.steps_due.len() <= limits::TRANSACTION_RECIPIENTS_MAX + 3,
+            self.steps_due.len() <= limits::TRANSACTION_RECIPIENTS_MAX + 3 + limits::GROUP_PADDING_MAX,
             "a transaction with too many recipients"
         );
         self.mail_refused = false;
@@ -416,7 +441,7 @@ impl Dialog {
             }
             // TLS is opportunistic (RFC 7435). If a server offers TLS but refuses it, the session continues without TLS.
             Step::StartTls if code >= 400 => self.ready(),
-            Step::Rset if is_done(code) => {
+            Step::Rset if is_done(code) || self.pads && code >= 400 => {
                 self.pass(ReplyPlace::Rset, &reply, now);
                 self.proceed(now);
             }
@@ -487,7 +512,7 @@ impl Dialog {
     fn on_in_step(&mut self, now: Instant) {
         let shown = self.in_step(now);
         self.proven.add(shown);
-        if self.group > 0 {
+        if self.sizes > 0 {
             self.passed.pass(ReplyPlace::Group, now);
         }
         self.events.push_back(Event::InStep(Some(shown)));

@@ -15,6 +15,9 @@ pub struct Habits {
     pub answers_groups: bool,
     /// QUIT takes the place of a second EHLO, because the host refused it or ended a session there. So a session has one transaction.
     pub ends_at_ehlo: bool,
+    /// The host did not answer RSET in a group, so no group has it. A group with as many commands as the one before it then ends with
+    /// QUIT.
+    pub hangs_at_rset: bool,
     /// The host ended a session after a refusal, so nothing showed whether the refusal was in step. Before the next one, a session
     /// listens for surplus replies.
     pub ends_at_refusal: bool,
@@ -35,6 +38,7 @@ impl Habits {
                 "one command at a time, because the host answered only the first one of a group",
             ),
             (self.ends_at_refusal, "listens before a refusal, because the host ends the session after it"),
+            (self.hangs_at_rset, "no RSET in a group of commands, because the host did not answer it"),
             (self.ends_at_ehlo, "QUIT in place of a second EHLO, which the host does not take"),
         ];
         all.into_iter().filter(|(has, _)| *has).map(|(_, words)| words)

@@ -490,8 +490,8 @@ impl<T> SessionEvidence<T> {
 
     fn proof_of_accept(&self, entry: &Entry<T>, shown: &Shown, questions_answered: bool) -> Proof {
         match shown.first {
-            // The host may refuse everyone by now: it refuses a known mailbox, and none was accepted after the control recipient.
-            _ if self.known == Some(QuestionResult::Refused) && self.accepted < shown.refused => Proof::Lost,
+            // The host refuses a known mailbox, and it has accepted no recipient after a refusal. Perhaps it first accepted everyone.
+            _ if self.known == Some(QuestionResult::Refused) && self.refusals_proven == 0 => Proof::Lost,
             _ if shown.is_proven(entry.at) || shown.discriminates() => Proof::Proven,
             Some(QuestionResult::Accepted) if shown.contradicts() => Proof::Changed,
             Some(QuestionResult::Accepted) => Proof::CatchAll,

@@ -1,10 +1,12 @@
-//! Runs each scenario of `testdata/dialog/plain.txt` several times, with the server's bytes cut into pieces of different lengths.
+//! Runs each scenario of `testdata/dialog` several times, with the server's bytes cut into pieces of different lengths.
 
 use super::*;
 use proptest::prelude::*;
 use std::time::Duration;
 
 const SCENARIOS: &str = include_str!("../../../testdata/dialog/plain.txt");
+/// Scenarios with a host that did not answer RSET in an earlier session.
+const NO_RSET: &str = include_str!("../../../testdata/dialog/no_rset.txt");
 
 fn config() -> Arc<DialogConfig> {
     Arc::new(DialogConfig {
@@ -102,11 +104,14 @@ fn run(scenario: &str, cut: usize, habits: Habits) {
 
 #[test]
 fn scenarios() {
-    let scenarios: Vec<&str> = SCENARIOS.split("\n== ").skip(1).collect();
-    assert!(scenarios.len() >= 20);
-    for scenario in scenarios {
-        for cut in [usize::MAX, 1, 2, 3, 7, 40] {
-            run(scenario, cut, Habits::default());
+    let no_rset = Habits { hangs_at_rset: true, ..Habits::default() };
+    for (scenarios, least, habits) in [(SCENARIOS, 20, Habits::default()), (NO_RSET, 4, no_rset)] {
+        let scenarios: Vec<&str> = scenarios.split("\n== ").skip(1).collect();
+        assert!(scenarios.len() >= least);
+        for scenario in scenarios {
+            for cut in [usize::MAX, 1, 2, 3, 7, 40] {
+                run(scenario, cut, habits);
+            }
         }
     }
 }
