@@ -559,6 +559,11 @@ impl Group {
         *proven = proven.saturating_add(answers as u32);
     }
 
+    /// Whether sessions have proven answers since a host of the group last changed.
+    pub(crate) fn has_proven(&self) -> bool {
+        self.state().proven > 0
+    }
+
     /// A host of the group has changed the way in which it accepts or refuses recipients, so earlier proofs no longer count.
     pub(crate) fn on_changed(&self) {
         self.state().proven = 0;

@@ -161,7 +161,8 @@ impl ProbeContext<'_> {
         // A session with only one transaction can ask no further questions after it.
         let known = !state.takes_one_transaction() && self.known_mailbox().is_some();
         let no_postmaster = no_postmaster || state.takes_one_transaction();
-        Context { trusted: self.group.is_trusted(), known, no_postmaster }
+        let distinguished = self.group.has_proven();
+        Context { trusted: self.group.is_trusted(), known, no_postmaster, distinguished }
     }
 
     /// Whether refusals in a session without an accept do not count, because the host may refuse everyone. They do not count if all

@@ -126,11 +126,12 @@ fn is_unclear(said: &Classification) -> bool {
 pub struct Context {
     /// The operator of the host is trusted to distinguish its mailboxes at all times.
     pub trusted: bool,
-    /// There is a known mailbox to ask about: the host accepted it within [`crate::limits::KNOWN_MAILBOX_TTL`], or it is a canary
-    /// (an existing mailbox that the configuration names).
+    /// There is a known mailbox: the host accepted it within [`crate::limits::KNOWN_MAILBOX_TTL`], or the configuration names it.
     pub known: bool,
     /// There is no use in asking about `postmaster@` the domain, for example because it was refused within the last hour.
     pub no_postmaster: bool,
+    /// Earlier sessions have proven answers, and the hosts have not changed since.
+    pub distinguished: bool,
 }
 
 /// What an answer is worth.
@@ -474,7 +475,11 @@ impl<T> SessionEvidence<T> {
 
     fn proof(&self, entry: &Entry<T>, context: Context, questions_answered: bool) -> Proof {
         let shown = self.shown.get(&entry.domain).copied().unwrap_or_default();
+        // The host refuses a known mailbox, and has accepted no recipient after a refusal. Perhaps it first accepted everyone.
+        let turned = self.known == Some(QuestionResult::Refused) && self.refusals_proven == 0;
+        let turned = turned && !context.distinguished && shown.first != Some(QuestionResult::Accepted);
         match entry.held {
+            Held::Accepted if turned => Proof::Lost,
             Held::Accepted => self.proof_of_accept(entry, &shown, questions_answered),
             Held::Refused | Held::Denied => self.proof_of_refusal(entry, context, questions_answered),
             Held::Decided(..) => Proof::Proven,
@@ -490,8 +495,6 @@ impl<T> SessionEvidence<T> {
 
     fn proof_of_accept(&self, entry: &Entry<T>, shown: &Shown, questions_answered: bool) -> Proof {
         match shown.first {
-            // The host refuses a known mailbox, and it has accepted no recipient after a refusal. Perhaps it first accepted everyone.
-            _ if self.known == Some(QuestionResult::Refused) && self.refusals_proven == 0 => Proof::Lost,
             _ if shown.is_proven(entry.at) || shown.discriminates() => Proof::Proven,
             Some(QuestionResult::Accepted) if shown.contradicts() => Proof::Changed,
             Some(QuestionResult::Accepted) => Proof::CatchAll,

@@ -4,7 +4,7 @@ use super::*;
 use crate::tests::rows;
 use proptest::prelude::*;
 
-const OTHERS: Context = Context { trusted: false, known: false, no_postmaster: false };
+const OTHERS: Context = Context { trusted: false, known: false, no_postmaster: false, distinguished: false };
 const KNOWN: Context = Context { known: true, ..OTHERS };
 
 /// How a server answers after a number of refusals.
@@ -232,7 +232,14 @@ fn step(evidence: &mut SessionEvidence<()>, context: &mut Context, step: &str) -
     let has = |word: &str| words.contains(&word);
     match words[0] {
         "new" => *evidence = SessionEvidence::default(),
-        "context" => *context = Context { known: has("known"), trusted: has("trusted"), ..OTHERS },
+        "context" => {
+            *context = Context {
+                known: has("known"),
+                trusted: has("trusted"),
+                distinguished: has("distinguished"),
+                ..OTHERS
+            }
+        }
         "hold" | "carry" => {
             let held = named(&[Held::Accepted, Held::Refused, Held::Denied], words[1]);
             let take = if words[0] == "hold" { SessionEvidence::hold } else { SessionEvidence::carry };
