@@ -274,16 +274,21 @@ async fn next<R: Runtime>(
     holds(Invariant::ProofFirst, || !place.works().evidence.is_due());
     let works = group.take(place.index, most, R::now());
     let any = !works.is_empty();
-    let works = works::to_ask(&place.at(R::now()), works, session.dialog.extensions().smtputf8);
-    let repeats = works.len() == 1 && session.dialog.would_quit(1, place.state().in_step(), R::now());
+    let mut works = works::to_ask(&place.at(R::now()), works, session.dialog.extensions().smtputf8);
+    let fits = session.dialog.distinct(works.len(), place.state().in_step(), R::now());
+    let repeats = fits == 0 && !works.is_empty();
     let is_patient = works.iter().all(|work| work.priority != Priority::Single);
     if repeats && (has_answers || is_patient && group.waiting() > 0) {
         // Either the questions of the proof end the session, or many works are worth the wait.
-        works.into_iter().for_each(|work| group.put_back(work));
+        works.into_iter().rev().for_each(|work| group.put_back(work));
         if has_answers {
             return Ok(prove(place, session, state).await);
         }
+        let _busy = group.busy();
         return Ok(proving::listen_for_copies(place, session, state).await);
+    }
+    if !repeats {
+        works.split_off(fits).into_iter().rev().for_each(|work| group.put_back(work));
     }
     if !works.is_empty() {
         let _busy = group.busy();

@@ -18,7 +18,7 @@ use crate::work::Work;
 use engine_proto::decision::ending::ends_at_recipient;
 use engine_proto::decision::recipient::ReplyEffect;
 use engine_proto::limits::{
-    CHECKPOINT_ROUNDS_MAX, IN_STEP_AGE_MAX, IN_STEP_AHEAD, REFUSALS_CARRIED_MAX, TRANSACTION_RECIPIENTS_MAX,
+    CHECKPOINT_ROUNDS_MAX, IN_STEP_AHEAD, REFUSALS_CARRIED_MAX, TRANSACTION_RECIPIENTS_MAX,
 };
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
@@ -117,14 +117,15 @@ async fn listen<R: Runtime>(place: Place<'_>, session: &mut Session<R>, state: &
     true
 }
 
-/// Waits until no copy of the replies to an earlier group is expected any more. Then groups with one recipient can follow each other
-/// in all sessions with the host.
+/// Waits until no copy of the replies to an earlier group is expected any more. Then the groups of all sessions with the host may have
+/// equal numbers of commands.
 pub(super) async fn listen_for_copies<R: Runtime>(
     place: Place<'_>,
     session: &mut Session<R>,
     state: &SessionState,
 ) -> NextStep {
-    if !session.is_quiet_for(IN_STEP_AGE_MAX).await || state.notes.in_doubt {
+    let time = session.dialog.time_to_listen(R::now());
+    if !session.is_quiet_for(time).await || state.notes.in_doubt {
         return NextStep::Leave;
     }
     place.state().on_quiet(session.dialog.in_step(R::now()));

@@ -32,7 +32,7 @@ use recognize::{begins_with, first_word, is_done, names_cisco, refuses_greeting}
 pub use settings::{DialogConfig, ReplyTimeouts};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The client side of one SMTP session, as a state machine.
 pub struct Dialog {
@@ -60,6 +60,8 @@ pub struct Dialog {
     known: bool,
     /// The numbers of commands that groups of this session had, a bit each.
     sizes: u128,
+    /// The number of RSET so far that made them differ.
+    padded: usize,
     /// Whether the latest group has RSET, or QUIT in place of EHLO, because an earlier group had as many commands.
     pads: bool,
     quits: bool,
@@ -102,6 +104,7 @@ impl Dialog {
             proven: InStep::default(),
             known: true,
             sizes: 0,
+            padded: 0,
             pads: false,
             quits: false,
             refuses_again: false,
@@ -183,11 +186,25 @@ impl Dialog {
         due.filter(|step| matches!(step, Step::Rcpt(_))).count().saturating_sub(held)
     }
 
-    /// Whether a transaction with this number of recipients would end the session, because its group would have as many commands as an
-    /// earlier one. `proven` is what earlier sessions have shown.
-    pub fn would_quit(&self, recipients: usize, mut proven: InStep, now: Instant) -> bool {
+    /// How many recipients the next transaction should have, at most `most`, so that its group differs from the earlier ones: rather
+    /// a few less than with RSET. With 0, any transaction would end the session. `proven` is what earlier sessions have shown.
+    pub fn distinct(&self, most: usize, mut proven: InStep, now: Instant) -> usize {
         proven.add(self.proven);
-        self.sends_groups() && self.padding(recipients + 2, &proven, now).is_none()
+        let padding = |recipients: usize| match self.sends_groups() {
+            true => self.padding(recipients + 2, &proven, now),
+            false => Some(0),
+        };
+        let many = most.div_ceil(2);
+        let padded =
+            || padding(most).map(|_| most).or_else(|| (1..many).rev().find(|few| padding(*few).is_some()));
+        (many..=most).rev().find(|few| padding(*few) == Some(0)).or_else(padded).unwrap_or(0)
+    }
+
+    /// How long no surplus reply has to come now, so that groups need not differ any more.
+    pub fn time_to_listen(&self, now: Instant) -> Duration {
+        // The times are rounded to milliseconds.
+        let settles = limits::IN_STEP_AGE_MAX + Duration::from_millis(2);
+        settles.saturating_sub(self.passed.age_of(ReplyPlace::Group, now))
     }
 
     /// How many RSET a group with this number of commands needs, so that the replies to an earlier group, sent twice, cannot be the
@@ -196,7 +213,8 @@ impl Dialog {
         if self.sizes >> commands & 1 == 0 || !self.passed.may_repeat(proven, now + limits::IN_STEP_AHEAD) {
             return Some(0);
         }
-        let most = if self.habits.hangs_at_rset { 0 } else { limits::GROUP_PADDING_MAX };
+        let left = limits::SESSION_PADDING_MAX - self.padded;
+        let most = if self.habits.hangs_at_rset { 0 } else { limits::GROUP_PADDING_MAX.min(left) };
         (1..=most).find(|padding| self.sizes >> (commands + padding) & 1 == 0)
     }
 
@@ -293,6 +311,7 @@ impl Dialog {
         for _ in 0..padding.unwrap_or_default() {
             self.put(Command::Rset, Step::Rset);
         }
+        self.padded += padding.unwrap_or_default();
         if size > 0 {
             self.sizes |= 1 << (size + padding.unwrap_or_default());
         }

@@ -2,7 +2,7 @@
 
 use super::reply::Reply;
 use crate::limits::IN_STEP_AGE_MAX;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How a session treats a host, because of what earlier sessions have shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -113,6 +113,11 @@ impl Passed {
 
     fn age(&self, now: Instant) -> u32 {
         u32::try_from(now.saturating_duration_since(self.begun).as_millis()).unwrap_or(NEVER - 1)
+    }
+
+    /// How long ago the first reply of this kind came.
+    pub(super) fn age_of(&self, place: ReplyPlace, now: Instant) -> Duration {
+        Duration::from_millis(self.age(now).saturating_sub(self.first[place as usize]).into())
     }
 
     pub(super) fn pass(&mut self, place: ReplyPlace, now: Instant) {
