@@ -117,8 +117,8 @@ struct PendingLookup<R: Runtime> {
     queued: Cell<Option<usize>>,
     /// The UDP messages of the lookup that may still be answered.
     sent: RefCell<Vec<Sent<R>>>,
-    /// How many lookups of the engine had been answered when this lookup began: see [`Resolvers::note`].
-    answered_before: u32,
+    /// How many lookups of the engine had been answered when this lookup sent its last message: see [`Resolvers::note`].
+    answered_before: Cell<u32>,
     /// The outcome, once the callers may have it. This may be later than the end of the lookup, because the resolvers may be
     /// checked first. The flag is true, except for an uncached lookup that no resolver answered.
     ended: RefCell<Option<(Arc<Outcome>, bool)>>,
@@ -345,7 +345,7 @@ impl<R: Runtime> Inner<R> {
             is_uncached,
             queued: Cell::new(None),
             sent: RefCell::default(),
-            answered_before: self.health.answered(),
+            answered_before: Cell::new(self.health.answered()),
             ended: RefCell::default(),
             waiting: RefCell::default(),
         })
@@ -400,7 +400,7 @@ impl<R: Runtime> Inner<R> {
             self.uncached.borrow_mut().retain(|lookup| !Rc::ptr_eq(lookup, pending));
             pending.finish(Arc::new(outcome), answered);
         } else if answered {
-            self.health.note(true, pending.answered_before);
+            self.health.note(true, pending.answered_before.get());
             self.learn(question, pending, outcome, now);
         } else if self.health.is_suspect()
             && let Some(under_way) = self.raise(|inner| &inner.own_name_under_way)
@@ -412,13 +412,13 @@ impl<R: Runtime> Inner<R> {
             R::spawn(async move {
                 let (_, answered) = call.outcome().await;
                 drop(under_way);
-                inner.health.note(answered, pending.answered_before);
+                inner.health.note(answered, pending.answered_before.get());
                 inner.settle(question, &pending, outcome, R::now());
             });
         } else {
             // While our own name is looked up, further lookups without an answer are not counted: that lookup decides.
             if !self.health.is_suspect() {
-                self.health.note(false, pending.answered_before);
+                self.health.note(false, pending.answered_before.get());
             }
             self.settle(question, pending, outcome, now);
         }

@@ -80,6 +80,8 @@ pub const GROUP_TIMEOUT: Duration = Duration::from_secs(7);
 /// The most RSET in a group of commands, and in all groups of a session. They make the number of commands of a group differ from those
 /// of earlier groups. Postfix counts RSET as an error from the 101st on (`smtpd_junk_command_limit`).
 pub const GROUP_PADDING_MAX: usize = 16;
+/// So many RSET cost less than another group.
+pub const GROUP_PADDING_FEW: usize = 4;
 /// See [`GROUP_PADDING_MAX`].
 pub const SESSION_PADDING_MAX: usize = 64;
 /// If no surplus reply has come for this time after a reply, the host sends none. A session of that age shows it for all later ones.

@@ -48,15 +48,16 @@ pub struct Resolvers {
 }
 
 impl Resolvers {
-    /// How many lookups have been answered so far. A caller asks this when a lookup begins, for [`Resolvers::note`] at its end.
+    /// How many lookups have been answered so far. A caller asks this whenever a lookup sends a message, for [`Resolvers::note`] at its
+    /// end.
     pub fn answered(&self) -> u32 {
         self.answered.load(Relaxed)
     }
 
     /// A lookup has ended. `answered` says whether some resolver replied to it, and `before` how many lookups had been answered
-    /// when it began. A lookup without a reply counts only if no other one was answered meanwhile. If another one was answered, the
-    /// messages of this lookup were probably lost: in a burst of questions, the messages of several lookups can be lost, and these
-    /// lookups then time out together.
+    /// when it sent its last message. A lookup without a reply counts only if no other one was answered since. If another one was
+    /// answered, the messages of this lookup were probably lost: in a burst of questions, the messages of several lookups can be lost,
+    /// and these lookups then time out together.
     pub fn note(&self, answered: bool, before: u32) {
         if answered {
             let was_down = self.are_down();

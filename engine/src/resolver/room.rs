@@ -172,6 +172,7 @@ impl<R: Runtime> Inner<R> {
         let transmit = pending.with_lookup(|lookup| {
             lookup.poll_transmit(now, timeout, &mut || self.random.borrow_mut().random())
         });
+        pending.answered_before.set(self.health.answered());
         match transmit.flatten() {
             Some(Transmit { transport: Transport::Udp, payload, id, .. }) => {
                 let (pending, overdue_at) = (Rc::clone(pending), now + timeout);

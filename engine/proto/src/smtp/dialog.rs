@@ -186,18 +186,23 @@ impl Dialog {
         due.filter(|step| matches!(step, Step::Rcpt(_))).count().saturating_sub(held)
     }
 
-    /// How many recipients the next transaction should have, at most `most`, so that its group differs from the earlier ones: rather
-    /// a few less than with RSET. With 0, any transaction would end the session. `proven` is what earlier sessions have shown.
+    /// How many recipients the next transaction should have, at most `most`, so that its group differs from the earlier ones: all
+    /// with a few RSET, or a few less without. With 0, any transaction would end the session. `proven` is what earlier sessions have shown.
     pub fn distinct(&self, most: usize, mut proven: InStep, now: Instant) -> usize {
         proven.add(self.proven);
         let padding = |recipients: usize| match self.sends_groups() {
             true => self.padding(recipients + 2, &proven, now),
             false => Some(0),
         };
+        let for_all = padding(most);
+        if for_all.is_some_and(|padding| padding <= limits::GROUP_PADDING_FEW) {
+            return most;
+        }
         let many = most.div_ceil(2);
-        let padded =
-            || padding(most).map(|_| most).or_else(|| (1..many).rev().find(|few| padding(*few).is_some()));
-        (many..=most).rev().find(|few| padding(*few) == Some(0)).or_else(padded).unwrap_or(0)
+        let fewer = (many..most).rev().find(|recipients| padding(*recipients) == Some(0));
+        let all = || for_all.map(|_| most);
+        let few = || (1..many).rev().find(|recipients| padding(*recipients).is_some());
+        fewer.or_else(all).or_else(few).unwrap_or(0)
     }
 
     /// How long no surplus reply has to come now, so that groups need not differ any more.
