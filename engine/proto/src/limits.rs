@@ -77,12 +77,11 @@ pub const RSET_TIMEOUT: Duration = Duration::from_secs(6);
 /// How long a mail server that offers PIPELINING may take for the reply to the first RCPT of a group, until it has answered one.
 /// After this time, the next session sends one command at a time.
 pub const GROUP_TIMEOUT: Duration = Duration::from_secs(7);
-/// The most RSET in a group of commands, and in all groups of a session. They make the number of commands of a group differ from those
-/// of earlier groups. Postfix counts RSET as an error from the 101st on (`smtpd_junk_command_limit`).
+/// The most RSET in a group of commands. They make the number of its commands differ from those of earlier groups.
 pub const GROUP_PADDING_MAX: usize = 16;
 /// So many RSET cost less than another group.
 pub const GROUP_PADDING_FEW: usize = 4;
-/// See [`GROUP_PADDING_MAX`].
+/// The most RSET in all groups of a session. Postfix counts each one as an error from the 101st on (`smtpd_junk_command_limit`).
 pub const SESSION_PADDING_MAX: usize = 64;
 /// If no surplus reply has come for this time after a reply, the host sends none. A session of that age shows it for all later ones.
 pub const IN_STEP_AGE_MAX: Duration = Duration::from_secs(5);
