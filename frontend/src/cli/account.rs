@@ -332,7 +332,7 @@ fn write_accounts(out: &mut dyn Write, accounts: &[ListedAccount]) -> io::Result
                 account.id.to_string(),
                 account.plan.clone(),
                 status(account),
-                grouped(account.balance.available()),
+                account.balance.available().to_string(),
                 period_end(account),
                 user.clone().unwrap_or_else(|| "-".into()),
             ]
@@ -350,13 +350,13 @@ fn write_account(out: &mut dyn Write, account: &Account) -> io::Result<()> {
         ("status", status(account)),
         ("created", Iso8601(account.created_at).to_string()),
         ("period end", period_end(account)),
-        ("credits left", grouped(balance.available())),
-        ("  of the plan", format!("{} of {}", grouped(balance.plan_left), grouped(balance.allowance))),
-        ("  of packs", grouped(balance.pack_left)),
-        ("reserved", grouped(balance.held)),
-        ("total spent", grouped(balance.spent)),
-        ("total expired", grouped(balance.expired)),
-        ("total granted", grouped(balance.granted)),
+        ("credits left", balance.available().to_string()),
+        ("  of the plan", format!("{} of {}", balance.plan_left, balance.allowance)),
+        ("  of packs", balance.pack_left.to_string()),
+        ("reserved", balance.held.to_string()),
+        ("total spent", balance.spent.to_string()),
+        ("total expired", balance.expired.to_string()),
+        ("total granted", balance.granted.to_string()),
     ];
     write_pairs(out, &pairs)
 }
@@ -366,7 +366,7 @@ fn write_limits(out: &mut dyn Write, shown: &LimitsShown) -> io::Result<()> {
     let rows: Vec<_> = limits
         .map(|((name, limit), (_, own))| {
             let source = if own.is_some() { "the account's own" } else { "the plan's" };
-            [name.replace('_', "-"), grouped(limit.into()), source.to_owned()]
+            [name.replace('_', "-"), limit.to_string(), source.to_owned()]
         })
         .collect();
     write_table(out, ["LIMIT", "NUMBER", "SOURCE"], &rows)
@@ -405,7 +405,7 @@ fn ledger_row(line: &LedgerLine) -> [String; 7] {
         EntryKind::Voided => "voided",
         EntryKind::Carried => "carried",
     };
-    let number = |number: u64| if number == 0 { String::new() } else { grouped(number) };
+    let number = |number: u64| if number == 0 { String::new() } else { number.to_string() };
     [
         Iso8601(entry.at).to_string(),
         kind.into(),

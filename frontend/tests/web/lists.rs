@@ -115,7 +115,7 @@ fn a_running_list_says_what_it_has_found_and_what_it_waits_for() {
             browser.get("/").says("6 more are reserved for checks under way").says(
                 "No address was counted in the last 30 days. A batch is counted when it is complete, and a list in parts, each at its end.",
             );
-            page.says("What the others wait for").says("No answer of the mail server or of DNS. 1 2");
+            page.says("What the others wait for").says("No answer yet of the mail server or of DNS. 1 2");
         }
         // A key may poll 600 times in a minute, and each state of the list must be seen.
         std::thread::sleep(Duration::from_millis(110));
