@@ -167,7 +167,12 @@ impl Summary {
     fn without_address_text(&self) -> String {
         let empty = self.empty.min(self.without_address);
         let others = self.without_address - empty;
-        format!("{} empty, {} with a text that is no address", grouped(empty), grouped(others))
+        let texts = format!("{} with a text that is no address", grouped(others));
+        match (empty, others) {
+            (0, _) => texts,
+            (_, 0) => format!("{} empty", grouped(empty)),
+            _ => format!("{} empty, {texts}", grouped(empty)),
+        }
     }
 
     /// The rows and results of an earlier run; `None` if there are none.

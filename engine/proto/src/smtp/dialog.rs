@@ -186,8 +186,8 @@ impl Dialog {
         due.filter(|step| matches!(step, Step::Rcpt(_))).count().saturating_sub(held)
     }
 
-    /// How many recipients the next transaction should have, at most `most`, so that its group differs from the earlier ones: all
-    /// with a few RSET, or a few less without. With 0, any transaction would end the session. `proven` is what earlier sessions have shown.
+    /// How many recipients the next transaction should have, at most `most`, so that its group differs from the earlier ones. A few RSET
+    /// are better than fewer recipients. With 0, any transaction would end the session. `proven` is what earlier sessions have shown.
     pub fn distinct(&self, most: usize, mut proven: InStep, now: Instant) -> usize {
         proven.add(self.proven);
         let padding = |recipients: usize| match self.sends_groups() {
