@@ -122,7 +122,7 @@ pub fn run(args: KeyArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), S
         KeyAction::Revoke { key } => match execute(place, false, Command::KeyRevoke { key })? {
             Response::Key(key) => {
                 if key.revoked_at.is_some_and(|at| at < place.now) {
-                    note("the key was revoked before; it keeps the time of then");
+                    note("the key was already revoked; the output has the time");
                 }
                 let written = if args.json { write_json(out, &key) } else { write_keys(out, &[key]) };
                 written.map_err(output_failed)
