@@ -202,7 +202,7 @@ fn a_surplus_reply_withdraws_the_verdicts_of_the_host() {
         "{PERSONALITIES}
 [[domain]]
 name = \"late.example\"
-server = {{ personality = \"plain-one\", faults = [{{ at = \"rcpt\", does = \"early\", text = \"550 no\", from = 3 }}] }}
+server = {{ personality = \"plain\", faults = [{{ at = \"rcpt\", does = \"early\", text = \"550 no\", from = 3 }}] }}
 mailboxes.ok = [\"anna\", \"berta\"]
 "
     ));

@@ -62,8 +62,9 @@ pub struct Dialog {
     sizes: u128,
     /// The number of RSET so far that made them differ.
     padded: usize,
-    /// Whether the latest group has RSET, or QUIT in place of EHLO, because an earlier group had as many commands.
+    /// Whether the latest group has RSET so that it differs.
     pads: bool,
+    /// Whether the latest group ends with QUIT, because no RSET could make it differ.
     quits: bool,
     /// Whether the server did not answer a second EHLO as one.
     refuses_again: bool,
@@ -223,7 +224,7 @@ impl Dialog {
         (1..=most).find(|padding| self.sizes >> (commands + padding) & 1 == 0)
     }
 
-    /// Whether the latest group has ended the session for that reason.
+    /// Whether the session has ended with QUIT in place of EHLO, because no RSET could make the latest group differ.
     pub fn has_quit(&self) -> bool {
         self.quits && self.over
     }

@@ -20,7 +20,7 @@ pub enum Step {
     Rset,
     /// The reply to the EHLO after a transaction, which shows whether the replies are in step.
     InStep,
-    /// The reply to QUIT. It is awaited only if the reply to that EHLO shows nothing.
+    /// The reply to QUIT. It is awaited if QUIT takes the place of that EHLO, or if the reply to EHLO shows nothing.
     Quit,
     /// The reply to MAIL.
     Mail,
