@@ -19,6 +19,8 @@ pub(crate) struct Common {
 struct CommonState {
     /// Works that wait for another try, with the time of that try.
     later: Vec<(Instant, Work)>,
+    /// Works that have been given up, and whose answers depend on whether there is an outage ([`Shared::is_in_doubt`]).
+    in_doubt: Vec<Work>,
     /// Whether a request has ever asked for a trace. Until then, sessions and DNS walks record none.
     wants_traces: bool,
     random: StdRng,
@@ -26,7 +28,7 @@ struct CommonState {
 
 impl Common {
     pub(crate) fn new(shared: Arc<Shared>, random: StdRng) -> Common {
-        let state = CommonState { later: Vec::new(), wants_traces: false, random };
+        let state = CommonState { later: Vec::new(), in_doubt: Vec::new(), wants_traces: false, random };
         Common { shared, state: RefCell::new(state) }
     }
 
@@ -54,8 +56,16 @@ impl Common {
                 holds(Invariant::AnewInTime, || now + after < work.deadline);
                 self.state.borrow_mut().later.push((now + after, work));
             }
+            None if self.shared.is_in_doubt(&work, now) => self.state.borrow_mut().in_doubt.push(work),
             None => self.shared.give_up(work, now),
         }
+    }
+
+    /// Answers the works that were given up and about which there is no doubt any more, or whose deadline has passed.
+    pub(crate) fn answer_undoubted(&self, now: Instant) {
+        let is_due = |work: &mut Work| work.deadline <= now || !self.shared.is_in_doubt(work, now);
+        let due: Vec<_> = self.state.borrow_mut().in_doubt.extract_if(.., is_due).collect();
+        due.into_iter().for_each(|work| self.shared.give_up(work, now));
     }
 
     /// The delay, with a random part, after which a single check is tried once more.
@@ -75,25 +85,23 @@ impl Common {
         }
     }
 
-    /// Takes the works that wait for another try, if their clients have recalled them or are draining.
+    /// Takes the works that wait for another try or for the end of a doubt, if their clients have recalled them or are draining.
     pub(crate) fn take_recalled(&self) -> Vec<Work> {
-        let recalled =
-            self.state.borrow_mut().later.extract_if(.., |(_, work)| work.is_taken_back()).collect();
-        works(recalled)
+        let state = &mut *self.state.borrow_mut();
+        let later = state.later.extract_if(.., |(_, work)| work.is_taken_back()).map(|(_, work)| work);
+        later.chain(state.in_doubt.extract_if(.., |work| work.is_taken_back())).collect()
     }
 
-    /// Takes all works that wait for another try.
+    /// Takes all works that wait for another try or for the end of a doubt.
     pub(crate) fn take_all(&self) -> Vec<Work> {
-        works(std::mem::take(&mut self.state.borrow_mut().later))
+        let state = &mut *self.state.borrow_mut();
+        state.later.drain(..).map(|(_, work)| work).chain(state.in_doubt.drain(..)).collect()
     }
 
-    /// The number of works that wait for another try.
+    /// The number of works that wait for another try or for the end of a doubt.
     #[cfg(feature = "sim")]
     pub(crate) fn waiting(&self) -> usize {
-        self.state.borrow().later.len()
+        let state = self.state.borrow();
+        state.later.len() + state.in_doubt.len()
     }
-}
-
-fn works(later: Vec<(Instant, Work)>) -> Vec<Work> {
-    later.into_iter().map(|(_, work)| work).collect()
 }

@@ -30,7 +30,7 @@ use engine_proto::dns::lookup::{Lookup, LookupConfig};
 use engine_proto::dns::upstreams::Upstreams;
 use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind, Records, ttl};
 use engine_proto::limits::{
-    DNS_CACHE_BYTES_MAX, DNS_START_TIMEOUT, DNS_UPSTREAMS_MAX, SHARD_CACHE_BYTES_MIN,
+    DNS_CACHE_BYTES_MAX, DNS_SILENCE, DNS_SILENT_LOOKUPS_MAX, DNS_UPSTREAMS_MAX, SHARD_CACHE_BYTES_MIN,
 };
 use engine_proto::outage::Resolvers;
 use ports::{Outbox, Ports, Sent};
@@ -65,8 +65,10 @@ struct Inner<R: Runtime> {
     pending: RefCell<HashMap<Question, Rc<PendingLookup<R>>>>,
     /// Lookups that do not read the cache, so that the resolvers themselves are asked. No other caller joins such a lookup.
     uncached: RefCell<Vec<Rc<PendingLookup<R>>>>,
-    /// Whether [`Inner::end`] has started a lookup of `own_name` that has not ended yet.
-    own_name_under_way: Cell<bool>,
+    /// The last lookup of `own_name` that was to show whether the resolvers have fallen silent.
+    own_name_lookup: RefCell<Weak<PendingLookup<R>>>,
+    /// How many lookups had been answered when [`Inner::notice_silence`] last found a new answer, and when this was.
+    last_answer: Cell<(u32, Instant)>,
     ticking: Cell<bool>,
     outbox: RefCell<Outbox<R>>,
     ports: Ports<R>,
@@ -155,7 +157,8 @@ impl<R: Runtime> Resolver<R> {
                 upstreams,
                 cache: RefCell::new(Cache::new(cache_bytes, Hashing::default())),
                 own_name: Question { name: own_name, kind: RecordKind::A },
-                own_name_under_way: Cell::new(false),
+                own_name_lookup: RefCell::default(),
+                last_answer: Cell::new((0, started)),
                 ticking: Cell::new(false),
                 outbox: RefCell::default(),
                 pending: RefCell::default(),
@@ -218,17 +221,17 @@ impl<R: Runtime> Resolver<R> {
         Some(inner.cache.borrow_mut().insert(question.clone(), Outcome::clone(&found), R::now()))
     }
 
-    /// Returns why no resolver has answered since the start; `None` if one has. First waits for [`DNS_START_TIMEOUT`]. If no
+    /// Returns why no resolver has answered since the start; `None` if one has. First waits for [`DNS_SILENCE`]. If no
     /// lookup was answered by then, perhaps there was none, or all of them asked about domains with dead name servers. So our own
     /// name is looked up, and its outcome is awaited for the same time.
     pub(crate) async fn silence_at_start(&self) -> Option<Failure> {
         let inner = &self.inner;
-        R::sleep(DNS_START_TIMEOUT).await;
+        R::sleep(DNS_SILENCE).await;
         if inner.health.has_answered() {
             return None;
         }
         let lookup = inner.look_up_uncached(&inner.own_name, &[], R::now());
-        let end = R::now() + DNS_START_TIMEOUT;
+        let end = R::now() + DNS_SILENCE;
         while lookup.ended.borrow().is_none() && R::now() < end {
             R::sleep(TICK).await;
         }
@@ -402,25 +405,60 @@ impl<R: Runtime> Inner<R> {
         } else if answered {
             self.health.note(true, pending.answered_before.get());
             self.learn(question, pending, outcome, now);
-        } else if self.health.is_suspect()
-            && let Some(under_way) = self.raise(|inner| &inner.own_name_under_way)
-        {
-            // Either the resolvers are down, or only the name servers of several domains. Our own name has other name servers, so
-            // its lookup tells these cases apart.
-            let call = self.look_up_uncached(&self.own_name, &[], now);
+        } else if let Some(call) = self.look_up_own_name_if_suspect(now) {
             let (inner, pending) = (Rc::clone(self), Rc::clone(pending));
             R::spawn(async move {
                 let (_, answered) = call.outcome().await;
-                drop(under_way);
-                inner.health.note(answered, pending.answered_before.get());
+                inner.health.note_own_name(answered, call.answered_before.get());
                 inner.settle(question, &pending, outcome, R::now());
             });
         } else {
-            // While our own name is looked up, further lookups without an answer are not counted: that lookup decides.
-            if !self.health.is_suspect() {
-                self.health.note(false, pending.answered_before.get());
-            }
+            self.health.note(false, pending.answered_before.get());
             self.settle(question, pending, outcome, now);
+        }
+    }
+
+    /// The lookup of our own name for which a lookup waits that has ended without an answer, before anything is said about its domain.
+    /// Either the resolvers are down, or only the name servers of several domains: our own name has other name servers, so its lookup
+    /// tells these cases apart. `None` if there is no reason to suspect the resolvers, or if they count as silent already, because
+    /// then the outcome shows nothing about the domain anyway.
+    fn look_up_own_name_if_suspect(self: &Rc<Self>, now: Instant) -> Option<Rc<PendingLookup<R>>> {
+        match self.own_name_lookup_under_way() {
+            Some(under_way) => (!self.health.are_silent()).then_some(under_way),
+            None => self.health.is_suspect().then(|| self.look_up_own_name(now)),
+        }
+    }
+
+    fn own_name_lookup_under_way(&self) -> Option<Rc<PendingLookup<R>>> {
+        self.own_name_lookup.borrow().upgrade().filter(|lookup| lookup.ended.borrow().is_none())
+    }
+
+    fn look_up_own_name(self: &Rc<Self>, now: Instant) -> Rc<PendingLookup<R>> {
+        let lookup = self.look_up_uncached(&self.own_name, &[], now);
+        self.own_name_lookup.replace(Rc::downgrade(&lookup));
+        lookup
+    }
+
+    /// If nothing has been answered for [`DNS_SILENCE`], although several lookups are under way, looks our own name up. So an outage
+    /// is noticed before these lookups give up, and those that give up meanwhile wait for this lookup.
+    fn notice_silence(self: &Rc<Self>, now: Instant) {
+        let (answered, (before, since)) = (self.health.answered(), self.last_answer.get());
+        if answered != before {
+            return self.last_answer.set((answered, now));
+        }
+        let is_long = now.saturating_duration_since(since) >= DNS_SILENCE;
+        if !is_long || self.health.are_silent() || self.own_name_lookup_under_way().is_some() {
+            return;
+        }
+        let is_sent =
+            |pending: &&Rc<PendingLookup<R>>| pending.with_lookup(|lookup| lookup.is_sent()) == Some(true);
+        let asked = self.pending.borrow().values().filter(is_sent).count();
+        if asked >= DNS_SILENT_LOOKUPS_MAX as usize {
+            let (inner, call) = (Rc::clone(self), self.look_up_own_name(now));
+            R::spawn(async move {
+                let (_, answered) = call.outcome().await;
+                inner.health.note_own_name(answered, call.answered_before.get());
+            });
         }
     }
 
@@ -476,6 +514,7 @@ impl<R: Runtime> Inner<R> {
 
 /// Checks the timeouts of all lookups. Ends when no lookup is under way and no late answer is awaited.
 async fn tick<R: Runtime>(inner: Rc<Inner<R>>, _ticking: RaisedFlag<R>) {
+    inner.last_answer.set((inner.health.answered(), R::now()));
     loop {
         let is_crowded = inner.rooms.iter().any(|room| room.waiting() > 0);
         R::sleep(if is_crowded { TICK_CROWDED } else { TICK }).await;
@@ -488,6 +527,7 @@ async fn tick<R: Runtime>(inner: Rc<Inner<R>>, _ticking: RaisedFlag<R>) {
             }
         }
         inner.note_lost(now);
+        inner.notice_silence(now);
         inner.pump_all(now);
         let is_idle = inner.pending.borrow().is_empty() && inner.uncached.borrow().is_empty();
         if is_idle && inner.late.borrow().is_empty() {

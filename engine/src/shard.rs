@@ -178,6 +178,7 @@ impl<R: Runtime> Shard<R> {
         self.asking.answer_expired(now);
         verify::sweep(&self.resolution, now);
         self.common.begin_anew(now);
+        self.common.answer_undoubted(now);
         self.answer_recalled(now, recalls);
         dispatch::begin_wanted::<R>(&self.asking, now);
     }

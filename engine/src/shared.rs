@@ -7,7 +7,7 @@ use crate::inbox::Inbox;
 use crate::refusals::RefusalTable;
 use crate::seed::Hashing;
 use crate::work::{DNS_TIMEOUT, DNS_UNREACHABLE, Message, Plan, Work};
-use crate::{Outage, Withdrawn};
+use crate::{Outage, Priority, Withdrawn};
 use engine_proto::outage::Resolvers;
 use engine_proto::refusals::step_at;
 use std::hash::BuildHasher;
@@ -112,6 +112,14 @@ impl Shared {
     /// A connection from this source to a host of `site` could not be made.
     pub(crate) fn on_not_reached(&self, source: usize, site: &str, now: Instant) {
         self.pool.sources[source].connections.on_failed(self.hash_of(site), self.age(now));
+    }
+
+    /// Whether a patient work got no connection, and it will show only in a moment whether an outage of ours is the cause. Single
+    /// checks cannot wait for that.
+    pub(crate) fn is_in_doubt(&self, work: &Work, now: Instant) -> bool {
+        work.fallback.rule == "no_connection"
+            && work.priority != Priority::Single
+            && self.pool.sources[work.source].connections.are_in_doubt(self.age(now))
     }
 
     /// Answers a work with its fallback (the finding so far), because nothing more can be found out. If no server or resolver has

@@ -7,7 +7,7 @@ use crate::resolver::{Resolver, addresses};
 use crate::runtime::Runtime;
 use engine_proto::dns::public::is_public;
 use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind, Records};
-use engine_proto::limits::DNS_START_TIMEOUT;
+use engine_proto::limits::DNS_SILENCE;
 use std::net::{IpAddr, SocketAddr};
 
 /// Warns of each proxy that cannot be reached, does not answer in time or does not accept the login. `with_names`: also warns of
@@ -65,7 +65,7 @@ pub(crate) async fn warn_of_silence<R: Runtime>(resolver: &Resolver<R>, resolver
     let Some(why) = resolver.silence_at_start().await else { return };
     let why = match why {
         Failure::Unreachable => "cannot be reached".to_owned(),
-        _ => format!("gave no answer within {} s", (2 * DNS_START_TIMEOUT).as_secs()),
+        _ => format!("gave no answer within {} s", (2 * DNS_SILENCE).as_secs()),
     };
     let names: Vec<String> = resolvers.iter().map(ToString::to_string).collect();
     tracing::warn!(

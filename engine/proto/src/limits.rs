@@ -179,8 +179,8 @@ pub const DNS_REFUSALS_MAX: u8 = 4;
 pub const DNS_REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 /// The largest number of resolvers that mailprobe uses.
 pub const DNS_UPSTREAMS_MAX: usize = 8;
-/// Number of lookups in a row without a reply from any resolver that count as an outage. Each takes up to [`DNS_TOTAL_TIMEOUT`], so
-/// an outage shows within a minute.
+/// Number of lookups in a row without a reply from any resolver that count as an outage. Before the last of them counts, our own
+/// name is looked up.
 pub const DNS_SILENT_LOOKUPS_MAX: u32 = 3;
 
 const _: () = assert!(DNS_UDP_PAYLOAD_BYTES >= 512, "RFC 6891 6.2.3");
@@ -216,9 +216,9 @@ pub const DNS_PROVEN_IN_A_ROW: u32 = 20;
 /// If a top-level domain is denied without proof, the resolvers count as denying everything, unless an answer with proof came
 /// within this time before the denial. Such an answer shows that they deny only some names.
 pub const DNS_PROVEN_WINDOW: Duration = Duration::from_secs(10);
-/// If the resolvers are silent for this time after the start, they are asked about our own name. If this gets no answer within the
-/// same time again, a warning names the resolvers.
-pub const DNS_START_TIMEOUT: Duration = Duration::from_secs(2);
+/// If several lookups are under way and none has been answered for this time, the resolvers are asked about our own name. After the
+/// start, this is so without a lookup too, and if there is no answer within the same time again, a warning names the resolvers.
+pub const DNS_SILENCE: Duration = Duration::from_secs(2);
 /// Interval between two tests of whether resolvers that denied everything still do. It is also the interval between two checks in
 /// which a shard finds out whether they have begun to.
 pub const DNS_DENIAL_TEST_INTERVAL: Duration = Duration::from_secs(1);

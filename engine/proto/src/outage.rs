@@ -72,6 +72,13 @@ impl Resolvers {
         }
     }
 
+    /// A lookup of a name that is known to have an answer has ended. If it got no reply, and no other one was answered since it sent
+    /// its last message, the resolvers [are silent](Resolvers::are_silent).
+    pub fn note_own_name(&self, answered: bool, before: u32) {
+        let times = if answered { 1 } else { DNS_SILENT_LOOKUPS_MAX };
+        (0..times).for_each(|_| self.note(answered, before));
+    }
+
     /// True if the resolvers [are silent](Resolvers::are_silent), or would be after one more lookup without a reply. Then the
     /// caller should first ask about a name that is known to have an answer, and count the silent lookup only if this gets no reply
     /// either.
@@ -208,6 +215,13 @@ impl Connections {
         self.are_down(now)
     }
 
+    /// True from the first failed connection since a mail server was last reached, for [`OUTAGE_SILENCE`]. An outage that has just
+    /// begun cannot be told from a dead host until then, so an address that gets no connection is not decided about meanwhile.
+    pub fn are_in_doubt(&self, now: Duration) -> bool {
+        let failing_since = self.failing_since.load(Relaxed);
+        failing_since != 0 && millis(now).saturating_sub(failing_since) < millis(OUTAGE_SILENCE)
+    }
+
     /// Declares an outage, if there is one now. The first attempt to reach a mail server during the outage may be made at `try_at`.
     fn judge(&self, now: u64, try_at: u64) {
         let failing_since = self.failing_since.load(Relaxed);
@@ -269,6 +283,9 @@ mod tests {
                 ("o", _) => connections.on_failed(0, now),
                 ("k", _) => connections.on_reached(),
                 ("b", _) => connections.on_failed_ourselves(now),
+                ("d" | "n", _) => {
+                    assert_eq!(connections.are_in_doubt(now), step == "d", "{name}: {step} at {second} s");
+                }
                 ("e", _) => assert_eq!(connections.are_to_blame(now), down, "{name}: {step} at {second} s"),
                 _ => {}
             }

@@ -144,12 +144,8 @@ fn a_lookup_that_leaves_out_a_resolver_joins_none_that_asks_it() {
 #[test]
 fn a_task_that_panics_clears_its_flag() {
     let resolver = resolver(&[]);
-    let flags: [Flag<Monoio>; 4] = [
-        |inner| &inner.ticking,
-        |inner| &inner.own_name_under_way,
-        |inner| &inner.doubts.checking,
-        |inner| &inner.doubts.watching,
-    ];
+    let flags: [Flag<Monoio>; 3] =
+        [|inner| &inner.ticking, |inner| &inner.doubts.checking, |inner| &inner.doubts.watching];
     for flag in flags {
         let raised = resolver.inner.raise(flag).expect("no task runs");
         assert!(resolver.inner.raise(flag).is_none(), "one task is enough");

@@ -17,8 +17,8 @@ fn ask(client: &Client, address: &str) -> &'static str {
     }
 }
 
-#[test]
-fn many_sites_in_vain_are_an_outage_until_one_is_reached() {
+/// One domain with a mailbox, one that takes no mail, and 20 whose hosts refuse connections.
+fn mostly_refused() -> mailnet::Running {
     let mut text = String::from(
         "[[domain]]\nname = \"ok.example\"\nmailboxes.ok = [\"alice\"]\n[[domain]]\nname = \"null.example\"\nmx = \"null\"\n",
     );
@@ -27,7 +27,12 @@ fn many_sites_in_vain_are_an_outage_until_one_is_reached() {
         write!(text, "[[domain]]\nname = \"{domain}\"\nmx = [\"10 {host}\"]\n").expect("text");
         write!(text, "[[host]]\nname = \"{host}\"\nstate = \"refused\"\n").expect("text");
     }
-    let net = world(&text);
+    world(&text)
+}
+
+#[test]
+fn many_sites_in_vain_are_an_outage_until_one_is_reached() {
+    let net = mostly_refused();
     let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
     let client = engine.client(8);
     for n in 0..12 {
@@ -48,5 +53,23 @@ fn many_sites_in_vain_are_an_outage_until_one_is_reached() {
     assert_eq!(ask(&client, "b@ok.example"), "mailbox_not_found");
     assert_eq!(ask(&client, "a@d14.example"), "unverifiable");
     assert_eq!(ask(&client, "a@d0.example"), "unverifiable");
+    engine.stop();
+}
+
+#[test]
+fn the_first_rows_that_an_outage_hits_get_no_verdict() {
+    let net = mostly_refused();
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(64);
+    assert_eq!(ask(&client, "alice@ok.example"), "mailbox_exists");
+    for priority in [Priority::List, Priority::Batch] {
+        (0..20).for_each(|n| support::submit(&client, n, &format!("a@d{n}.example"), priority));
+        for _ in 0..20 {
+            let answer = support::answer(&client);
+            assert!(matches!(answer.result, Err(Outage::Unavailable)), "{priority:?}: {answer:?}");
+        }
+        std::thread::sleep(Duration::from_millis(1100));
+        assert_eq!(ask(&client, "alice@ok.example"), "mailbox_exists");
+    }
     engine.stop();
 }

@@ -4,7 +4,8 @@
 //! - all rows, at the rate of the replies of the last seconds. In the first seconds of a site the rate still grows, because the
 //!   number of its sessions does;
 //! - the rows of one domain, at the rate of its replies;
-//! - rows that are checked again at a known time: until then, and as long as their last attempt took;
+//! - rows that are checked again at a known time: until then, and as long as their last attempt took. If the budget of refused
+//!   recipients is the cause, each budget is expected to take as many rows as the last one did, so further budgets may be needed;
 //! - a domain whose servers say nothing: an attempt takes about a minute, and there is a last one at the end of `--max-wait`. The
 //!   run gives such rows up a known time after its last progress (`stall.rs`), so they never take longer.
 //!
@@ -117,6 +118,9 @@ struct DomainTimes {
     due: u64,
     until: u64,
     cause: Cause,
+    /// Number of replies until the budget of refused recipients was last used up, and the time from the first of these rows until
+    /// there is a new budget.
+    budget: (u32, u64),
 }
 
 impl DomainTimes {
@@ -170,6 +174,19 @@ impl DomainTimes {
         };
         let again = facts.max_wait > 0 && last_try > now + ends;
         (if again { last_try - now + attempt } else { ends }) as f64
+    }
+
+    /// When the last row has a budget of refused recipients, if more than the present budget is needed for this number of rows. A row
+    /// that would wait for longer than `until` is given up.
+    fn budgeted_until(&self, rows: f64) -> Option<u64> {
+        let (replies, period) = self.budget;
+        let rest = rows - f64::from(replies.saturating_sub(self.replies));
+        if self.cause != Cause::Budget || replies == 0 || period == 0 || rest <= 0.0 {
+            return None;
+        }
+        let needed = (rest / f64::from(replies)).ceil() as u64;
+        let possible = self.until.saturating_sub(self.begun) / period;
+        Some(self.begun + needed.min(possible) * period)
     }
 
     /// How long this number of rows takes at the mean rate of the domain, or at that of all if it is higher, in milliseconds.
@@ -305,6 +322,12 @@ impl TimeLeft {
             times.attempt = times.attempt.min(CONNECTING_MS);
         }
         times.due = times.due.max(due);
+        if cause == Cause::Budget {
+            times.until = times.until.max(until);
+            if times.replies > 0 {
+                times.budget = (times.replies, due.saturating_sub(times.begun));
+            }
+        }
         let tries = CLEAN_RETRIES.saturating_sub(row.retries) + 1;
         let tried = time_of_tries(tries, due.saturating_sub(now), times.attempt);
         times.until = times.until.max(until.min(now + tried));
@@ -376,6 +399,11 @@ impl TimeLeft {
         let (mut silent, mut awaited) = (Vec::new(), Vec::new());
         for (number, times) in all {
             let asked = times.open - times.put_off.min(times.open);
+            let unread = f64::from(times.open + times.done) * more;
+            let budgeted = times.budgeted_until(f64::from(times.open - times.held.min(times.open)) + unread);
+            if let Some(until) = budgeted {
+                delayed = delayed.max((until.saturating_sub(now) + times.attempt) as f64);
+            }
             if times.put_off > 0 {
                 let due = times.due.max(now) - now;
                 let end = (due + times.attempt) as f64;
@@ -389,7 +417,6 @@ impl TimeLeft {
                 }
             }
             if is_live(times) {
-                let unread = f64::from(times.open + times.done) * more;
                 let rows = f64::from(asked - times.held.min(asked)) + unread;
                 live_rows += rows;
                 live = live.max(times.time_for(rows, now, usual).filter(|_| rows > 0.0).unwrap_or_default());
@@ -420,233 +447,4 @@ impl TimeLeft {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SILENCE: u64 = 55_000;
-
-    fn facts(now: u64, progress: u64) -> RunFacts {
-        RunFacts { now, progress, silence: SILENCE, ..RunFacts::default() }
-    }
-
-    /// The stated time in seconds.
-    fn stated(times: &mut TimeLeft, facts: &RunFacts) -> f64 {
-        times.estimate(facts).0.map_or(f64::NAN, |left| left.as_secs_f64())
-    }
-
-    /// The line is drawn each half second up to this time.
-    fn draw(times: &mut TimeLeft, now: u64) {
-        if now.is_multiple_of(500) {
-            times.estimate(&facts(now, now));
-        }
-    }
-
-    fn delay(times: &mut TimeLeft, domain: u32, cause: Cause, [now, due, until]: [u64; 3]) {
-        times.on_delay(&AskedRow { domain, ..AskedRow::default() }, cause, now, due, until);
-    }
-
-    #[track_caller]
-    fn near(stated: f64, truth: f64) {
-        assert!((stated - truth).abs() <= 0.2 * truth.max(10.0), "stated {stated} s, true {truth} s");
-    }
-
-    #[test]
-    fn an_even_pace_goes_on() {
-        let mut times = TimeLeft::default();
-        (0..1000).for_each(|_| times.on_new(0, 0));
-        assert_eq!(times.estimate(&facts(100, 0)).0, None, "nothing is known");
-        for n in 1..=900_u64 {
-            times.on_reply(0, n * 100);
-            // Their answers come in groups.
-            if n % 100 == 0 {
-                (0..100).for_each(|_| times.on_result(0, true, false, n * 100));
-            }
-            draw(&mut times, n * 100);
-            if n > 100 && n % 10 == 0 {
-                near(stated(&mut times, &facts(n * 100, n * 100)), (1000 - n) as f64 / 10.0);
-            }
-        }
-        // A list of which a tenth is read.
-        let all = RunFacts { read: 1000, rows: Some(10_000.0), ..facts(90_000, 90_000) };
-        near(stated(&mut times, &all), 910.0);
-    }
-
-    #[test]
-    fn a_host_without_a_connection_is_waited_for_until_the_end_of_max_wait() {
-        let mut times = TimeLeft::default();
-        times.on_new(0, 0);
-        let given = |now: u64| RunFacts { max_wait: 120_000, silence: 120_000, read: 1, ..facts(now, 5000) };
-        near(stated(&mut times, &given(12_000)), 113.0 + CONNECTING_MS as f64 / 1000.0);
-        delay(&mut times, 0, Cause::Connection, [60_000, 124_000, 125_000]);
-        near(stated(&mut times, &given(62_000)), 63.0 + 60.0);
-        times.on_again(0, 124_000);
-        for now in [125_000, 140_000, 183_000] {
-            near(stated(&mut times, &given(now)), (184_000 - now) as f64 / 1000.0);
-        }
-        // The number of tries ends a long wait sooner, and the next try hides nothing of it.
-        let mut times = TimeLeft::default();
-        times.on_new(0, 0);
-        let given = |now: u64| RunFacts { max_wait: 7_200_000, ..given(now) };
-        near(stated(&mut times, &given(12_000)), 8.0 * 120.0 + 60.0);
-        delay(&mut times, 0, Cause::Connection, [100, 60_000, 7_200_000]);
-        near(stated(&mut times, &given(1000)), 9.0 * 60.0);
-        times.on_again(0, 60_100);
-        near(stated(&mut times, &given(60_200)), 8.0 * 60.0);
-        // If a try takes longer than the one before, the engine probably makes another one.
-        let mut times = TimeLeft::default();
-        times.on_new(0, 0);
-        delay(&mut times, 0, Cause::Connection, [20_000, 80_000, 80_000]);
-        times.on_again(0, 80_000);
-        for (now, left) in [(90_000, 10.0), (105_000, 15.0), (145_000, 0.0)] {
-            near(stated(&mut times, &given(now)), left);
-        }
-    }
-
-    #[test]
-    fn an_outage_of_seconds_is_not_as_long_as_the_run_before_it() {
-        let mut times = TimeLeft::default();
-        (0..4000).for_each(|_| times.on_new(0, 0));
-        for n in 1..=3600_u64 {
-            times.on_result(0, false, false, n * 1000);
-            draw(&mut times, n * 1000);
-        }
-        (0..400).for_each(|_| delay(&mut times, 0, Cause::Connection, [3_600_000, 3_605_000, 0]));
-        (0..400).for_each(|_| times.on_again(0, 3_605_000));
-        let left = stated(&mut times, &facts(3_606_000, 3_600_000));
-        assert!(left < 600.0, "{left} s");
-    }
-
-    #[test]
-    fn the_largest_domain_lasts_longest() {
-        let mut times = TimeLeft::default();
-        for domain in 0..10 {
-            (0..if domain == 0 { 1000 } else { 100 }).for_each(|_| times.on_new(domain, 0));
-        }
-        for n in 1..=95_u64 {
-            (0..10).for_each(|domain| times.on_result(domain, false, false, n * 250));
-            draw(&mut times, n * 250);
-        }
-        near(stated(&mut times, &facts(24_000, 24_000)), 905.0 / 4.0);
-    }
-
-    #[test]
-    fn a_rate_that_grows_is_seen() {
-        let mut times = TimeLeft::default();
-        for domain in 0..8 {
-            (0..300).for_each(|_| times.on_new(domain, 0));
-        }
-        // In each of the first twenty seconds, each domain has one more answer than in the last.
-        for tick in 0..24_u64 {
-            let now = tick * 500;
-            (0..8 * tick / 4).for_each(|n| times.on_result((n % 8) as u32, false, false, now));
-            draw(&mut times, now);
-        }
-        let replied = times.replies as f64;
-        // 2,400 rows at 8 * t a second until 20 s, and then at 160 a second.
-        let truth = (2400.0 - replied - 8.0 * (400.0 - 144.0) / 2.0).max(0.0) / 160.0 + 8.0;
-        let stated = stated(&mut times, &facts(12_000, 12_000));
-        assert!((truth * 0.8..truth * 1.3).contains(&stated), "stated {stated} s, true {truth} s");
-    }
-
-    #[test]
-    fn a_known_delay_is_waited_for() {
-        let mut times = TimeLeft::default();
-        for (domain, cause) in [(0, Cause::Greylisting), (1, Cause::Budget)] {
-            times.on_new(domain, 0);
-            delay(&mut times, domain, cause, [2000, 302_000, 900_000]);
-        }
-        for now in [2000, 50_000, 300_000] {
-            let left = stated(&mut times, &facts(now, 2000));
-            assert!(left >= (302_000 - now) as f64 / 1000.0, "{left} at {now}");
-            near(left, (304_000 - now) as f64 / 1000.0);
-        }
-        let (_, awaited) = times.estimate(&facts(300_000, 2000));
-        let (later, budget) = (WaitCause::RetryLater.words(), WaitCause::RefusalBudget.words());
-        assert_eq!(awaited, Awaited { named: vec![(Some(0), later), (Some(1), budget)], others: 0 });
-        times.on_again(0, 302_000);
-        times.on_result(0, false, false, 303_000);
-        let (_, awaited) = times.estimate(&facts(303_000, 303_000));
-        assert_eq!(awaited.named, [(Some(1), budget)]);
-    }
-
-    #[test]
-    fn the_largest_domains_are_named() {
-        let of = |waits: &[(u32, u32)]| {
-            let named = Awaited::of(waits.iter().map(|&(rows, domain)| (rows, Some(domain), "")).collect());
-            (named.named.into_iter().filter_map(|(domain, _)| domain).collect::<Vec<_>>(), named.others)
-        };
-        assert_eq!(of(&[(5, 0), (9, 0), (7, 1), (8, 2)]), (vec![0, 2, 1], 0));
-        assert_eq!(of(&[(5, 0), (9, 1), (7, 2), (9, 3)]), (vec![1, 3, 2], 1));
-    }
-
-    #[test]
-    fn a_server_that_says_nothing_is_given_up() {
-        let mut times = TimeLeft::default();
-        times.on_new(0, 0);
-        (0..100).for_each(|_| times.on_new(1, 0));
-        (1..=100).for_each(|n| times.on_result(1, false, false, n * 100));
-        // The first minute is that of connecting. Later the run waits for replies until it gives up.
-        near(stated(&mut times, &facts(20_000, 10_000)), 40.0);
-        near(stated(&mut times, &facts(61_000, 10_000)), 4.0);
-        let patient = RunFacts { max_wait: 100_000, ..facts(61_000, 10_000) };
-        near(stated(&mut times, &patient), 104.0);
-        let (_, awaited) = times.estimate(&patient);
-        let silent = Awaited { named: vec![(Some(0), WaitCause::NoAnswer.words())], others: 0 };
-        assert_eq!(awaited, silent);
-        // It is one domain, even if some of its rows wait for another try.
-        (0..2).for_each(|_| times.on_new(0, 61_000));
-        delay(&mut times, 0, Cause::Greylisting, [61_000, 62_000, 62_000]);
-        assert_eq!(times.estimate(&RunFacts { now: 90_000, ..patient }).1, silent);
-    }
-
-    #[test]
-    fn a_domain_that_never_replied_is_silent_soon_after_the_others_are_done() {
-        let mut times = TimeLeft::default();
-        (0..100).for_each(|_| times.on_new(0, 0));
-        times.on_new(1, 0);
-        (0..100).for_each(|_| times.on_result(0, false, false, 1000));
-        for (now, left) in [(4_500, 55.5), (9_000, 51.0), (11_000, 49.0)] {
-            near(stated(&mut times, &facts(now, 1000)), left);
-        }
-        // The time left does not jump if others make progress again.
-        let mut times = TimeLeft::default();
-        (0..3).for_each(|domain| times.on_new(domain, 0));
-        times.on_result(0, false, false, 1000);
-        let given = |now, progress| RunFacts { max_wait: 60_000, ..facts(now, progress) };
-        let before = stated(&mut times, &given(5_000, 1000));
-        times.on_result(1, false, false, 6_000);
-        let after = stated(&mut times, &given(6_500, 6_000));
-        assert!((before - after).abs() < 10.0 && before > 60.0, "{before} s, then {after} s");
-    }
-
-    #[test]
-    fn the_last_try_of_a_silent_domain_is_known_from_the_first_one() {
-        // When other domains last make progress, `--max-wait`, when the last tries begin, and when the run ends; all in seconds.
-        for [progress, max_wait, last_try, end] in [[20, 180, 200, 255], [118, 120, 182, 242]] {
-            let mut times = TimeLeft::default();
-            (0..40).for_each(|_| times.on_new(0, 0));
-            for now in 12..end {
-                let at = now * 1000;
-                let mut put_off = |cause, due| delay(&mut times, 0, cause, [at, due * 1000, last_try * 1000]);
-                match now {
-                    61 => (0..24).for_each(|_| put_off(Cause::NoAnswer, 121)),
-                    63 => (0..16).for_each(|_| put_off(Cause::Connection, 123)),
-                    121 => (0..24).for_each(|_| times.on_again(0, at)),
-                    123 => (0..16).for_each(|_| times.on_again(0, at)),
-                    _ if now == last_try => {
-                        (0..40).for_each(|_| put_off(Cause::NoAnswer, now));
-                        (0..40).for_each(|_| times.on_again(0, at));
-                    }
-                    _ if now == end - 6 => (0..8).for_each(|_| times.on_result(0, false, true, at)),
-                    _ => (),
-                }
-                let again = if now >= last_try { last_try * 1000 } else { 0 };
-                let progress = progress.min(now);
-                let known = RunFacts { max_wait: max_wait * 1000, again, ..facts(at, progress * 1000) };
-                let wrong = stated(&mut times, &known) + now as f64 - end as f64;
-                // While others make progress, the end of their time is not known.
-                assert!(now <= progress.min(60) || wrong.abs() <= 6.0, "{wrong} s at {now} of {end}");
-            }
-        }
-    }
-}
+mod tests;

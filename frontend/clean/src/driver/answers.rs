@@ -179,7 +179,7 @@ impl Run<'_> {
         };
         asked.since = Some(since);
         let due = self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay))?;
-        self.time_left.on_delay(asked, Cause::Budget, now, due, due);
+        self.time_left.on_delay(asked, Cause::Budget, now, due, now + millis(left));
         self.budget.release(ticket);
         Ok(())
     }
