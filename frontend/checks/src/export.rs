@@ -36,12 +36,12 @@ pub async fn export(store: &Store, id: AccountId, now: UnixMs) -> Result<Option<
     let connections = store.connections(id, now).await?;
     let batches = batches(store, id, now).await?;
     let mut shown_lists = Vec::with_capacity(lists.len());
-    for list in &lists {
-        let progress = match list.state {
-            ListState::Running | ListState::Paused => store.list_progress(list, now).await?,
-            _ => ListProgress::of(list),
+    for list in lists {
+        let (list, progress) = match list.state {
+            ListState::Running | ListState::Paused => store.list_progress(&list, now).await?,
+            _ => (list.clone(), ListProgress::of(&list)),
         };
-        shown_lists.push(of_list(list, &progress));
+        shown_lists.push(of_list(&list, &progress));
     }
     Ok(Some(json!({
         "exported_at": time(now),

@@ -37,6 +37,9 @@ pub struct Progress {
     pub charged: u64,
     /// The credits that the ledger holds for the parts that are being checked.
     pub reserved: u64,
+    /// Those of them that come back when the parts end, because their addresses were free. Then charged and reserved credits, without
+    /// these, and the free addresses with a verdict add up to the addresses of all parts so far.
+    pub returns: u64,
     /// What the other addresses of a running list wait for. With `checked`, the sum is the number of different addresses.
     pub waiting: Vec<WaitingAddresses>,
     /// Why the check of the list cannot go on now, in sentences; empty if it can.
@@ -133,17 +136,17 @@ impl Actions {
         Ok(list)
     }
 
-    /// How far the check of a list is. It reads at most a row for each of the batches that are not done, none of which has an
-    /// address.
+    /// A list as it is now, and how far its check is. It reads at most a row for each of the batches that are not done, none of which
+    /// has an address.
     ///
     /// # Errors
     /// The store failed.
-    pub async fn progress(&self, list: &List) -> Result<Progress, StoreError> {
-        let found = match list.state {
-            ListState::Running | ListState::Paused => self.store.list_progress(list, clock::now()).await?,
-            _ => ListProgress::of(list),
+    pub async fn progress(&self, list: List) -> Result<(List, Progress), StoreError> {
+        let (list, found) = match list.state {
+            ListState::Running | ListState::Paused => self.store.list_progress(&list, clock::now()).await?,
+            _ => (list.clone(), ListProgress::of(&list)),
         };
-        let ListProgress { checked, counts, mut causes, cost, charged, reserved, waiting } = found;
+        let ListProgress { checked, counts, mut causes, cost, charged, reserved, returns, waiting } = found;
         causes.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let waiting = match list.state {
             ListState::Running => self.waiting(&waiting, list.to_check().saturating_sub(checked)),
@@ -152,11 +155,11 @@ impl Actions {
         let waits_for_budget = waiting.iter().any(|waiting| waiting.cause == WaitCause::RefusalBudget);
         let problem = match list.state {
             ListState::Running if list.why.is_empty() && waits_for_budget => {
-                self.refusal_of_us(&self.store.open_batches_of(list)).unwrap_or_default()
+                self.refusal_of_us(&self.store.open_batches_of(&list)).unwrap_or_default()
             }
             _ => list.why.clone(),
         };
-        Ok(Progress { checked, counts, causes, cost, charged, reserved, waiting, problem })
+        Ok((list, Progress { checked, counts, causes, cost, charged, reserved, returns, waiting, problem }))
     }
 
     /// How a mail server refuses us, if addresses of these batches wait because of it, in sentences.

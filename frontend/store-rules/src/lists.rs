@@ -11,7 +11,7 @@ mod texts;
 use crate::batches::{self, EndedBatch, PreparedBatch, PreparedKey};
 use crate::reason::{self, GIVEN_UP};
 use crate::row::{Fixed, Row, row};
-use crate::rows::{Rows, Walk};
+use crate::rows::{Rows, Table, Walk, Want};
 use crate::tables::{
     BATCHES, CountCode, Expiring, FORMAT_OF_LISTS, FORMAT_OF_SHARES, IdempotencyRow, LIST_CODES, LIST_PARTS,
     LIST_USE, LISTS, ListMore, ListRow, ListUse, META, META_FORMAT, META_LIST_USE, account_range, batch_key,
@@ -148,15 +148,17 @@ pub(crate) fn open_batches(vault: &Vault, list: &List) -> Vec<[u8; 32]> {
     numbers.map(|number| batch_key(list.account, batch(number))).collect()
 }
 
-/// How far the check of a list is. `batches`: see [`open_batches`].
+/// How far the check of a list is.
 pub(crate) fn progress(
     rows: &dyn Rows,
     vault: &Vault,
-    (list, batches): (&List, &[[u8; 32]]),
+    list: &List,
     now: UnixMs,
 ) -> Result<ListProgress, StoreError> {
     let mut progress = ListProgress::of(list);
-    for key in batches {
+    let batches = open_batches(vault, list);
+    rows.expect(&mut batches.iter().map(|key| Want::peek(Table::Batches, key)));
+    for key in &batches {
         let row = BATCHES.peek(rows, key)?.filter(|row| row.is_open() || now < row.expires_at());
         let Some(row) = row else { continue };
         progress.checked += u64::from(row.answered);

@@ -419,7 +419,10 @@ impl BatchRow {
     pub fn add_credits(&self, progress: &mut ListProgress) {
         progress.cost += self.charged().saturating_sub(u64::from(self.total - self.answered));
         match self.is_open() {
-            true => progress.reserved += self.held.credits(),
+            true => {
+                progress.reserved += self.held.credits();
+                progress.returns += u64::from(self.refunded);
+            }
             false => progress.charged += self.charged(),
         }
     }

@@ -143,12 +143,13 @@ pub async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem
 pub async fn table(visit: &Visit, lists: &[List]) -> Result<Markup, Problem> {
     let mut rows = Vec::new();
     for list in lists {
-        rows.push((list, visit.dashboard.lists.actions.progress(list).await?.checked));
+        let (list, progress) = visit.dashboard.lists.actions.progress(list.clone()).await?;
+        rows.push((list, progress.checked));
     }
     Ok(html! {
         (page::table("Lists", &["List", "Uploaded", "#Different addresses", "#Different addresses checked", "State"], html! {
             @for (list, checked) in rows { tr {
-                td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (name(list)) } @if list.mode == KeyMode::Test { " " span.tag { "test" } } }
+                td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (name(&list)) } @if list.mode == KeyMode::Test { " " span.tag { "test" } } }
                 td data-label="Uploaded" { (time(list.created_at)) }
                 td.number data-label="Different addresses" { (grouped(list.to_check())) }
                 td.number data-label="Different addresses checked" { (grouped(checked)) }
@@ -182,14 +183,14 @@ async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Re
     let signed_in = visit.signed_in()?;
     let account = visit.checks.store.account(signed_in.account, clock::now()).await?;
     let credits = account.ok_or_else(Problem::not_found)?.balance.available();
-    let progress = visit.dashboard.lists.actions.progress(list).await?;
+    let (list, progress) = visit.dashboard.lists.actions.progress(list.clone()).await?;
     let at_work = matches!(list.state, ListState::Uploading | ListState::Reading | ListState::Running);
     let body = html! {
-        h1.wrap { (name(list)) }
+        h1.wrap { (name(&list)) }
         (notice(wrong))
         div #progress data-refresh=[at_work.then(|| format!("/lists/{}", list.id))] {
             p { (state(list.state)) }
-            (standing(visit, list, credits, &progress)?)
+            (standing(visit, &list, credits, &progress)?)
             // The card of a ready list has this beside the column that is checked.
             @if list.state != ListState::Ready && let Some(found) = &list.found {
                 @if let Some(others) = left_out(found) { p.soft { (OTHER_COLUMNS) ": " (others) "." } }
@@ -392,6 +393,12 @@ fn charged(list: &List, done: &Progress) -> String {
     if done.reserved > 0 {
         credits += &format!(", {} reserved for checks under way", grouped(done.reserved));
     }
+    if done.returns > 0 {
+        credits += &match done.returns {
+            1 => ", of which 1 comes back for a free address".to_owned(),
+            returns => format!(", of which {} come back for free addresses", grouped(returns)),
+        };
+    }
     match list.mode {
         KeyMode::Live if free > 0 => {
             format!("{credits}; {}", why_free(free, &done.causes, unverifiable(done)))
@@ -438,6 +445,31 @@ fn progress(list: &List, done: &Progress) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_free_address_whose_credit_is_still_reserved_counts_once() {
+        let list = List::new(ListId::new(0, 1), store::AccountId::new(0, 1), 0, String::new());
+        let done = Progress {
+            checked: 90,
+            counts: Vec::new(),
+            causes: Vec::new(),
+            cost: 82,
+            charged: 0,
+            reserved: 95,
+            returns: 3,
+            waiting: Vec::new(),
+            problem: String::new(),
+        };
+        assert_eq!(
+            charged(&list, &done),
+            "0 credits charged, 95 reserved for checks under way, of which 3 come back for free addresses; \
+             8 addresses were free: 8 checked within 24 hours before."
+        );
+        let done = Progress { checked: 9, cost: 8, returns: 1, ..done };
+        assert!(
+            charged(&list, &done).contains("of which 1 comes back for a free address; 1 address was free")
+        );
+    }
 
     #[test]
     fn each_cause_of_a_free_address_is_named() {

@@ -203,6 +203,32 @@ fn a_list_pays_only_for_what_the_account_has_not_checked_within_a_day() {
     world.check(a, (95, 0, 0, 5, 0));
 }
 
+#[test]
+fn the_progress_of_a_list_is_of_one_moment_and_adds_up() {
+    let (mut world, a) = World::with_account("free");
+    let mut list = running(&world, a, 1, 3);
+    let rows = ["a@example.com", "b@example.com", "c@example.com"];
+    let batch = submit(&mut world, &mut list, &rows);
+    world.answer(batch, &[(0, Verified(CatchAll.into())), (1, Repeated(MailboxNotFound.into()))]);
+    let sum = |found: &ListProgress| {
+        let free = found.checked - found.cost;
+        (found.charged, found.reserved, found.returns, found.charged + found.reserved - found.returns + free)
+    };
+    let (_, found) = world.list_progress(&list, world.now).wait().unwrap();
+    assert_eq!((found.checked, sum(&found)), (2, (0, 3, 1, 3)), "a free address counts once");
+    world.answer(batch, &[(2, Verified(MailboxExists.into()))]);
+    // The list takes the answers between the two readings of a caller.
+    let before = read(&world, &list);
+    (list.done, list.charged, list.state) = (1, 2, ListState::Completed);
+    list.counts = vec![(CatchAll, 1), (MailboxNotFound, 1), (MailboxExists, 1)];
+    let answers = [CatchAll, MailboxNotFound, MailboxExists];
+    assert_eq!(world.put_list(&list, ListState::Running, Some(&answers), world.now).wait(), Ok(true));
+    let (after, found) = world.list_progress(&before, world.now).wait().unwrap();
+    assert_eq!((after.state, found.checked, sum(&found)), (ListState::Completed, 3, (2, 0, 0, 3)));
+    world.delete_list(a, list.id, world.now).wait().unwrap();
+    assert_eq!(world.list_progress(&before, world.now).wait().unwrap().0, before);
+}
+
 /// As many as a list has at most. Each of them is read and written in the same transaction.
 #[test]
 fn a_hundred_open_batches_end_at_once() {

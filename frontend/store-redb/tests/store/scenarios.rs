@@ -518,12 +518,14 @@ impl Scenario {
             }
             ["progress", name] => {
                 let found = self.world.list_progress(&self.lists[name], now).wait().unwrap();
-                let ListProgress { checked, cost, charged, reserved, counts, causes, waiting: rows, .. } =
-                    found;
+                let (
+                    _,
+                    ListProgress { checked, cost, charged, reserved, returns, counts, causes, waiting: rows },
+                ) = found;
                 assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), checked);
                 let (sums, rows) = (sums(&counts, &causes), waiting(&rows));
                 return Ok(format!(
-                    "{checked} [{sums}] cost {cost}, charged {charged}, reserved {reserved}, waiting {rows}"
+                    "{checked} [{sums}] cost {cost}, charged {charged}, reserved {reserved}, returns {returns}, waiting {rows}"
                 ));
             }
             ["answers", name, number_of_batch] => {

@@ -193,17 +193,23 @@ impl Store {
         })
     }
 
-    /// The progress of a list: what it has taken of its batches, and the answers in its other batches. It reads one row for each of
-    /// these, and none of their addresses.
-    pub fn list_progress(&self, list: &List, now: UnixMs) -> Pending<ListProgress, StoreError> {
-        let list = list.clone();
+    /// A list as it is now, with its progress: what it has taken of its batches, and the answers in its other batches. All of it is
+    /// of the same moment. It reads one row for each of these batches, and none of their addresses.
+    pub fn list_progress(&self, list: &List, now: UnixMs) -> Pending<(List, ListProgress), StoreError> {
+        let (list, key) = (list.clone(), list_key(list.account, list.id));
         let batches = lists::open_batches(&self.shared().vault, &list);
-        let keys = batches.clone();
         let wants = move |out: &mut Vec<Want>| {
-            out.extend(keys.iter().map(|key| Want::peek(Table::Batches, key)));
+            out.push(Want::row(Table::Lists, &key));
+            out.extend(batches.iter().map(|key| Want::peek(Table::Batches, key)));
         };
         self.read(Some(Box::new(wants)), move |shared, rows| {
-            lists::progress(rows, &shared.vault, (&list, &batches), now)
+            let row = LISTS.get(rows, &key)?;
+            // A list that was deleted meanwhile is shown as it was.
+            let list = row
+                .and_then(|row| lists::open(&shared.vault, &key, row, now))
+                .unwrap_or_else(|| list.clone());
+            let progress = lists::progress(rows, &shared.vault, &list, now)?;
+            Ok((list, progress))
         })
     }
 

@@ -314,6 +314,8 @@ pub struct ListProgress {
     pub charged: u64,
     /// The credits that the ledger holds for the open batches.
     pub reserved: u64,
+    /// Those of them that come back when the batches end, because their addresses were free.
+    pub returns: u64,
     /// The addresses of open batches that wait for something else than their turn.
     pub waiting: Vec<WaitingRows>,
 }
@@ -342,7 +344,7 @@ impl ListProgress {
     pub fn of(list: &List) -> ListProgress {
         let (checked, counts, causes) = (list.answered(), list.counts.clone(), list.causes.clone());
         let (cost, charged) = (list.charged, list.charged);
-        ListProgress { checked, counts, causes, cost, charged, reserved: 0, waiting: Vec::new() }
+        ListProgress { checked, counts, causes, cost, charged, reserved: 0, returns: 0, waiting: Vec::new() }
     }
 }
 

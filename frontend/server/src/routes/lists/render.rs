@@ -14,8 +14,9 @@ use store::{List, ListState};
 ///
 /// 503: the store cannot be read.
 pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
-    let Progress { checked, counts, causes, charged, reserved, waiting, problem, cost: _ } =
-        call.worker.shared.lists.actions.progress(&list).await?;
+    let (list, progress) = call.worker.shared.lists.actions.progress(list).await?;
+    let Progress { checked, counts, causes, charged, reserved, waiting, problem, cost: _, returns: _ } =
+        progress;
     // A list without an address was read as well.
     let is_read = list.rows > 0 || !matches!(list.state, ListState::Uploading | ListState::Reading);
     let is_read = is_read && !(list.state == ListState::Cancelled && list.rows == 0);
