@@ -9,7 +9,7 @@ use std::path::Path;
 /// The reason why a list was not cleaned: one line that says what is wrong and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CleanError {
-    /// The exit code: 1 for a failure, 2 for wrong usage.
+    /// The exit code: 1 for a failure, 2 for wrong usage, also for a named file that cannot be used.
     pub exit: u8,
     /// The message: one line.
     pub message: String,
@@ -50,6 +50,14 @@ impl CleanError {
             "{} cannot be written: it is a folder; name a file with {flag}",
             path.display()
         ))
+    }
+
+    /// A file that the command line names cannot be read from its beginning, or is no list. Nothing was checked yet.
+    pub(super) fn unopened(error: ListError) -> CleanError {
+        match error {
+            ListError::Unreadable(message) => CleanError::usage(message),
+            error => error.into(),
+        }
     }
 
     /// A file cannot be read.

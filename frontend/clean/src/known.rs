@@ -90,10 +90,11 @@ impl KnownResults {
         let open = |columns| Source::open(path, &ReadOptions { columns, ..ReadOptions::default() });
         let mut source = match open(column) {
             Err(ListError::Column(_) | ListError::NoHeader(_) | ListError::Key(_)) => {
-                open(column.get(..1).unwrap_or_default())?
+                open(column.get(..1).unwrap_or_default())
             }
-            opened => opened?,
-        };
+            opened => opened,
+        }
+        .map_err(CleanError::unopened)?;
         let (table, mut has_used) = (Table::new(shares), false);
         let mut known = KnownResults { table, is_undated: false, lacking: Vec::new(), unused: 0 };
         let (mut row, mut rows, mut results) = (Row::default(), 0_u64, 0_u64);
@@ -129,7 +130,7 @@ impl KnownResults {
         }
         let of_others = of_others(source.shape(), "--known does not use them");
         if rows > 0 && results == 0 && of_others.is_none() {
-            return Err(CleanError::failed(format!(
+            return Err(CleanError::usage(format!(
                 "{} has no results of mailprobe (the columns deliverable and reason): name an earlier output with a header \
                  with --known",
                 path.display()

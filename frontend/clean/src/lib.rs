@@ -107,7 +107,8 @@ impl Job {
             (output, _) => output.clone(),
         };
         names::check(&args, output.as_deref(), &delivery)?;
-        let source = Source::open(&args.input, &ReadOptions { results: &columns, ..args.reading() })?;
+        let options = ReadOptions { results: &columns, ..args.reading() };
+        let source = Source::open(&args.input, &options).map_err(CleanError::unopened)?;
         output_args::fits(&args.writing, args.output.as_deref(), &delivery, source.shape())?;
         if args.unordered && source.shape().addresses() > 1 {
             return Err(CleanError::usage(

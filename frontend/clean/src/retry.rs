@@ -52,7 +52,7 @@ pub(super) fn columns(args: &CleanArgs) -> Result<Vec<String>, CleanError> {
     if args.column.len() > 1 {
         return Err(several(&args.column.iter().map(String::as_str).collect::<Vec<_>>(), ""));
     }
-    let mut source = Source::open(&args.input, &args.reading())?;
+    let mut source = Source::open(&args.input, &args.reading()).map_err(CleanError::unopened)?;
     if let Some(column) = source.shape().column_of_verdict() {
         return Err(CleanError::usage(format!(
             "the verdicts of {name} are of another column: give `{}`",

@@ -583,7 +583,7 @@ fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanErro
             }
             let name = partial.display();
             let or = if options.is_sample { "" } else { ", or continue with --resume" };
-            CleanError::failed(format!(
+            CleanError::usage(format!(
                 "{name} is left from an earlier run, and --force does not replace it: delete it to start again{or}"
             ))
         } else {

@@ -331,6 +331,10 @@ fn bytes_that_are_no_utf_8_stay() {
 
 #[track_caller]
 fn check_refused(mut desk: Desk, expected: &str) {
+    let error = desk.run().unwrap_err();
+    // A row is read only in the run.
+    let exit = if error.message.contains("longer than 1 MiB") { 1 } else { 2 };
+    assert_eq!(error.exit, exit, "{error}");
     let said = desk.error();
     assert!(said.starts_with(expected), "{said}");
     desk.nothing_written();
@@ -380,6 +384,7 @@ fn arguments_that_cannot_be() {
     desk.args.output = None;
     desk.args.input = desk.path("missing.csv");
     assert!(desk.error().starts_with("missing.csv cannot be read: "));
+    assert_eq!(desk.run().unwrap_err().exit, 2);
     desk.args.input = desk.folder.path().to_owned();
     assert!(desk.error().ends_with("cannot be read: it is a folder; name a file"));
 }

@@ -151,14 +151,15 @@ impl Source {
     /// # Errors
     /// It cannot be read, is not text, or has no column of addresses.
     pub fn open(path: &Path, options: &ReadOptions<'_>) -> Result<Source, ListError> {
-        let unreadable = |error: &std::io::Error| {
-            ListError::reading(format_args!("{} cannot be read", path.display()), error)
+        // This says something about the name, and not only about this machine.
+        let unreadable = |error: std::io::Error| {
+            ListError::unreadable(format!("{} cannot be read: {error}", path.display()))
         };
         if is_stream(path) {
             return Source::new(Box::new(std::io::stdin()), "standard input", None, options);
         }
-        let file = File::open(path).map_err(|e| unreadable(&e))?;
-        let metadata = file.metadata().map_err(|e| unreadable(&e))?;
+        let file = File::open(path).map_err(unreadable)?;
+        let metadata = file.metadata().map_err(unreadable)?;
         if metadata.is_dir() {
             let path = path.display();
             return Err(ListError::unreadable(format!("{path} cannot be read: it is a folder; name a file")));

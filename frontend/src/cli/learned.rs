@@ -30,7 +30,10 @@ pub(super) fn file(config: &Config) -> Option<TableFile> {
 /// It cannot be read.
 pub(super) fn table(config: &Config) -> Result<Option<Table>, Failure> {
     let Some(file) = file(config) else { return Ok(None) };
-    let table = file.read().map_err(|error| Failure::failed(error.0))?;
+    let table = file.read().map_err(|error| match config.learned {
+        Some(_) => Failure::usage(error.0),
+        None => Failure::failed(error.0),
+    })?;
     if table.is_none() && config.learned.is_some() {
         tracing::warn!(
             "{} does not exist, so no bounce or delivery is used: make it with `mailprobe learn`",

@@ -105,7 +105,7 @@ fn what_is_no_list_is_told_in_one_line() {
         (&["clean", list, "--column", "email"], 2, "there is no column `email`: the list has id, name; "),
         (&["clean", list, "-o", list], 2, "would overwrite the input: "),
         (&["clean", list, "--resume"], 2, "--resume needs an output file: "),
-        (&["clean", "/nonexistent/list"], 1, "/nonexistent/list cannot be read: "),
+        (&["clean", "/nonexistent/list"], 2, "/nonexistent/list cannot be read: "),
         (&["clean", "--fast"], 2, "<INPUT>"),
         (&["clean", list, "--format", "xls"], 2, "xls"),
     ] {

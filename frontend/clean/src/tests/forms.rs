@@ -232,6 +232,7 @@ fn a_spreadsheet_becomes_csv() {
         desk.error(),
         "a.xlsx cannot be read: there is no sheet `Other`: it has Leer, Versteckt, Notes, Contacts"
     );
+    assert_eq!(desk.run().unwrap_err().exit, 2);
     let mut desk = self::desk("a.csv", "email\na@b.co\n");
     desk.args.sheet = Some("Other".into());
     assert_eq!(desk.error(), "a.csv is no spreadsheet: omit the name of the sheet");

@@ -346,10 +346,17 @@ fn parts_with_known_results_name_the_time_of_checks() {
 #[test]
 fn an_earlier_list_without_results_is_an_error() {
     let mut desk = with_known("email\na@x.com\n", "email,n\na@x.com,1\n");
-    assert!(desk.error().starts_with("old.csv has no results of mailprobe"));
+    let refused = |desk: &mut Desk, expected: &str| {
+        assert_eq!(desk.run().unwrap_err().exit, 2, "{expected}");
+        assert!(desk.error().starts_with(expected), "{expected}");
+    };
+    refused(&mut desk, "old.csv has no results of mailprobe");
     desk.nothing_written();
     desk.args.writing.known = Some(desk.path("missing.csv"));
-    assert!(desk.error().starts_with("missing.csv cannot be read"));
+    refused(&mut desk, "missing.csv cannot be read");
+    // The earlier output is INPUT.
+    (desk.args.writing.known, desk.args.writing.retry) = (None, true);
+    refused(&mut desk, "list.csv has no results of mailprobe");
 }
 
 #[test]
