@@ -13,12 +13,14 @@ pub(crate) struct Bounded<R> {
     has_ended: bool,
     /// The last byte that is not a line end.
     last: u8,
+    /// Whether a line end follows it, or nothing was read.
+    has_line_end: bool,
 }
 
 impl<R: Read> Bounded<R> {
     /// A reader with the full limit for its first row.
     pub fn new(input: R) -> Bounded<R> {
-        Bounded { input, left: 0, has_ended: false, last: 0 }
+        Bounded { input, left: 0, has_ended: false, last: 0, has_line_end: true }
     }
 
     /// Resets the limit at the beginning of a row.
@@ -35,6 +37,11 @@ impl<R: Read> Bounded<R> {
     pub fn ends_with_quote(&self) -> bool {
         self.last == b'"'
     }
+
+    /// Whether the last line so far has its end.
+    pub fn ends_with_line(&self) -> bool {
+        self.has_line_end
+    }
 }
 
 impl<R: Read> Read for Bounded<R> {
@@ -48,6 +55,7 @@ impl<R: Read> Read for Bounded<R> {
         self.has_ended |= count == 0 && room > 0;
         let last = buffer[..count].iter().rfind(|byte| !matches!(byte, b'\n' | b'\r'));
         self.last = *last.unwrap_or(&self.last);
+        self.has_line_end = buffer[..count].last().map_or(self.has_line_end, |byte| *byte == b'\n');
         Ok(count)
     }
 }

@@ -4,6 +4,7 @@ use crate::Class;
 use api::Reason;
 use engine_proto::limits::DOMAIN_BYTES_MAX;
 use hashbrown::HashTable;
+use std::cmp::Reverse;
 use std::hash::{BuildHasher, RandomState};
 
 /// Maximum number of domains with their own counts. The rows of all others are counted together.
@@ -74,12 +75,13 @@ impl Domains {
         is_known.then(|| name(&self.names, &self.ends, number))
     }
 
-    /// All domains, those with the most rows first.
+    /// All domains, those with the most rows first. Of those with the same number of rows, the ones with the fewest deliverable rows come
+    /// first, then the order is that of their names.
     pub fn sorted(&self) -> Vec<(&str, DomainRows)> {
         let all =
             (0..).zip(&self.counts).map(|(number, rows)| (name(&self.names, &self.ends, number), *rows));
         let mut all: Vec<(&str, DomainRows)> = all.filter(|(_, rows)| rows.rows > 0).collect();
-        all.sort_unstable_by(|a, b| b.1.rows.cmp(&a.1.rows).then(a.0.cmp(b.0)));
+        all.sort_unstable_by_key(|(name, rows)| (Reverse(rows.rows), rows.deliverable, *name));
         all
     }
 
@@ -152,6 +154,24 @@ mod tests {
         ] {
             assert_eq!(address_text(address), text);
         }
+    }
+
+    #[test]
+    fn domains_with_as_many_rows_begin_with_those_that_need_a_look() {
+        let mut domains = Domains::default();
+        for (domain, reasons) in [
+            ("z.example", [Reason::MailboxExists, Reason::MailboxExists]),
+            ("c.example", [Reason::MailboxExists, Reason::Unverifiable]),
+            ("b.example", [Reason::MailboxNotFound, Reason::MailboxExists]),
+            ("y.example", [Reason::Unverifiable, Reason::MailboxNotFound]),
+        ] {
+            let number = domains.number(domain);
+            reasons.into_iter().for_each(|reason| domains.count(number, reason));
+        }
+        let number = domains.number("most.example");
+        (0..3).for_each(|_| domains.count(number, Reason::MailboxExists));
+        let names: Vec<&str> = domains.sorted().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["most.example", "y.example", "b.example", "c.example", "z.example"]);
     }
 
     #[test]

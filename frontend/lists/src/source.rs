@@ -78,18 +78,22 @@ pub struct Notes {
     pub long_rows: Noted,
     /// JSON objects with an array or an object in place of an address. They have no address.
     pub nested_values: Noted,
+    /// Lines without any value, which are no rows. They are counted when the list is read to its end.
+    pub empty_lines: u64,
 }
 
 impl Notes {
     /// The counts for people, one line each. `encoding` is the name of the encoding of the list.
     pub fn lines(&self, encoding: &str) -> Vec<String> {
-        let Notes { undecoded_rows, cells_with_more, long_rows, nested_values } = *self;
+        let Notes { undecoded_rows, cells_with_more, long_rows, nested_values, empty_lines } = *self;
         let line = |Noted { count, first_row }: Noted, one: &str, many: &str, rest: &str| {
             let first = if count == 1 { "" } else { "the first in " };
             (count > 0).then(|| format!("{} {rest} ({first}row {first_row})", counted(count, one, many)))
         };
         let undecoded = format!("not valid in {encoding}; their bytes stay as they are");
+        let empty = counted(empty_lines, "empty line is no row", "empty lines are no rows");
         let lines = [
+            (empty_lines > 0).then(|| format!("{empty}, and left out")),
             line(undecoded_rows, "row is", "rows are", &undecoded),
             line(
                 cells_with_more,
@@ -136,6 +140,8 @@ pub struct Source {
     notes: Notes,
     /// Number of titles, headers and rows so far.
     records: u64,
+    /// Number of line ends within the values of CSV so far.
+    inner_line_ends: u64,
 }
 
 type Input = Bounded<Box<dyn Read>>;
@@ -381,11 +387,23 @@ impl Source {
             }
             Reader::Lines { input, line, read } => {
                 let end = self.shape.dialect.line_end;
-                next_line(input, end, &mut self.line, line, read)
+                next_line(input, end, &mut self.line, (line, read), &mut self.notes.empty_lines)
             }
         };
         let step = result.map_err(|error| self.unreadable(&error))?;
         self.records += u64::from(step == Step::Row);
+        if let Reader::Csv(reader) = &self.reader {
+            match step {
+                Step::Row => self.inner_line_ends += line_ends(self.fields.as_slice()),
+                // The reader skips empty lines, but counts them.
+                Step::End => {
+                    let unended = u64::from(!reader.get_ref().ends_with_line());
+                    let lines = reader.position().line() - 1 + unended;
+                    self.notes.empty_lines = lines.saturating_sub(self.records + self.inner_line_ends);
+                }
+                Step::Later => {}
+            }
+        }
         Ok(step)
     }
 
@@ -425,6 +443,10 @@ fn is_open(fields: &ByteRecord, input: &Input) -> bool {
     input.has_ended() && !input.ends_with_quote() && fields.iter().next_back().is_some_and(has_line_end)
 }
 
+fn line_ends(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
 /// Whether the name means standard input or output.
 pub fn is_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
@@ -437,13 +459,13 @@ fn io_error(error: csv::Error) -> std::io::Error {
     }
 }
 
-/// Reads the next line that is not blank, without its line end.
+/// Reads the next line that is not blank, without its line end, and counts those before.
 fn next_line(
     input: &mut BufReader<Input>,
     end: LineEnd,
     bytes: &mut Vec<u8>,
-    line: &mut u64,
-    read: &mut u64,
+    (line, read): (&mut u64, &mut u64),
+    empty: &mut u64,
 ) -> std::io::Result<Step> {
     let began = *read;
     while *read - began < STEP_BYTES {
@@ -464,6 +486,7 @@ fn next_line(
         if !bytes.trim_ascii().is_empty() {
             return Ok(Step::Row);
         }
+        *empty += 1;
     }
     Ok(Step::Later)
 }
@@ -472,6 +495,27 @@ fn next_line(
 mod tests {
     use super::*;
     use std::io::Cursor;
+
+    #[test]
+    fn empty_lines_are_counted() {
+        for (list, empty) in [
+            ("a@b.co\n\nc@d.co\n \n", 2),
+            ("email\na@b.co\nc@d.co\n", 0),
+            ("email\na@b.co\nc@d.co", 0),
+            ("\n\nemail\n\na@b.co\n\n\nc@d.co", 5),
+            ("email,n\r\n\r\na@b.co,\"1\r\n\r\n2\"\r\nc@d.co,2\r\n", 1),
+            ("email,n\na@b.co,\"1\n\"\n,\nc@d.co,2\n\n\n", 2),
+            ("{\"email\":\"a@b.co\"}\n\n{\"email\":\"c@d.co\"}\n", 1),
+        ] {
+            let input = Box::new(Cursor::new(list));
+            let mut source = Source::new(input, "x", None, &ReadOptions::default()).unwrap();
+            while source.next(&mut Row::default()).unwrap() {}
+            assert_eq!(source.notes().empty_lines, empty, "{list:?}");
+        }
+        let said = |empty_lines| Notes { empty_lines, ..Notes::default() }.lines("UTF-8").concat();
+        assert_eq!(said(1), "1 empty line is no row, and left out");
+        assert_eq!(said(1200), "1,200 empty lines are no rows, and left out");
+    }
 
     #[test]
     fn blank_lines_end_a_step() {

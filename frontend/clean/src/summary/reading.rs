@@ -64,6 +64,7 @@ impl Reading {
             "cells_with_more": self.notes.cells_with_more.count,
             "long_rows": self.notes.long_rows.count,
             "nested_values": self.notes.nested_values.count,
+            "empty_lines": self.notes.empty_lines,
         })
     }
 }

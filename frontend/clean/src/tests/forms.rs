@@ -178,13 +178,14 @@ fn a_list_that_was_cleaned_before_has_one_verdict() {
 fn the_summary_says_how_the_list_was_read() {
     let mut desk = desk(
         "a.txt",
-        b"Kunde|E-Mail|Ort\n1|deliverable@x.com; nobody@x.com|K\xf6ln\n2|nobody@x.com|M\xfcnchen\n",
+        b"Kunde|E-Mail|Ort\n1|deliverable@x.com; nobody@x.com|K\xf6ln\n\n2|nobody@x.com|M\xfcnchen\n",
     );
     desk.args.summary = Some(desk.path("summary.json"));
     let said = desk.run().unwrap().to_string();
     assert!(
         said.ends_with(
             "\nread as CSV, separated by `|`, in windows-1252, addresses in column 2 (E-Mail), header in row 1\n  \
+             1 empty line is no row, and left out\n  \
              1 cell has several addresses; only the first one is checked (row 2)\n"
         ),
         "{said}"
@@ -195,7 +196,7 @@ fn the_summary_says_how_the_list_was_read() {
         serde_json::json!({
             "description": "CSV, separated by `|`, in windows-1252, addresses in column 2 (E-Mail), header in row 1",
             "format": "csv", "encoding": "windows-1252", "separator": "|", "quotes": "doubled", "columns": [2],
-            "header_row": 1, "undecoded_rows": 0, "cells_with_more": 1, "long_rows": 0, "nested_values": 0
+            "header_row": 1, "undecoded_rows": 0, "cells_with_more": 1, "long_rows": 0, "nested_values": 0, "empty_lines": 1
         })
     );
 }

@@ -216,6 +216,7 @@ fn open_text(
         place: 0,
         notes: Notes::default(),
         records: 0,
+        inner_line_ends: 0,
     };
     source.read_header()?;
     Ok(source)
