@@ -463,8 +463,9 @@ impl Worker {
             }
         }
         if list.submitted >= list.to_check() && !has_open_batches(&list) {
-            (list.state, list.why) = (ListState::Completed, String::new());
-            self.store.put_list(&list, ListState::Running, None, clock::now()).wait()?;
+            let now = clock::now();
+            (list.state, list.why, list.ended_at) = (ListState::Completed, String::new(), now);
+            self.store.put_list(&list, ListState::Running, None, now).wait()?;
         }
         Ok(())
     }

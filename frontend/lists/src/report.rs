@@ -21,7 +21,7 @@ pub const ROWS_MAX: usize = 25;
 pub struct Report {
     /// The name of the list.
     pub name: String,
-    /// The time of the report in UTC, as text.
+    /// The time at which the check ended in UTC, as text.
     pub date: String,
     /// The version of the program.
     pub version: String,

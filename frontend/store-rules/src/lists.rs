@@ -34,8 +34,8 @@ use texts::{join_column, join_why, split_column, split_why};
 use vault::{KeyClass, Place, Vault, VaultKey};
 
 /// The texts of a list. `why` has a line with the reason, and once the list is read, a second line with the place of the addresses, and
-/// a third one if cells have several. They share a text because a node of an earlier version cannot read a row with a further text.
-/// Such a node shows these lines, and keeps them.
+/// a third one with the cells that have several, the header and the end of the check, if there are some. They share a text because a
+/// node of an earlier version cannot read a row with a further text. Such a node shows these lines, and keeps them.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Texts {
     name: String,
@@ -84,13 +84,14 @@ pub(crate) fn open(vault: &Vault, key: &[u8; 32], row: ListRow, now: UnixMs) -> 
     let ListRow { created_at, state, bytes, rows, addresses, submitted, done, more, .. } = row;
     let (account, id) = (AccountId::from_bytes(account), ListId::from_bytes(id));
     let list = List::new(id, account, created_at, name);
-    let ((why, found), (column, header)) = (split_why(&why), split_column(&column));
+    let ((why, found, ended_at), (column, header)) = (split_why(&why), split_column(&column));
     let list = List {
         state,
         column,
         header,
         why,
         found,
+        ended_at,
         bytes,
         rows,
         addresses,
@@ -557,27 +558,25 @@ impl Txn<'_> {
             // The rest of the reserved bytes is free again.
             row.bytes = more.offset;
         }
-        row.state = ListState::Cancelled;
-        if let Some(why) = why {
-            row.state = ListState::Unfit;
-            row.texts = self.with_why(&key, &row, why, now)?.unwrap_or(row.texts);
-        }
+        row.state = if why.is_some() { ListState::Unfit } else { ListState::Cancelled };
+        row.texts = self.texts_at_end(&key, &row, why, now)?.unwrap_or(row.texts);
         self.replace_list(&key, &before, &row, now)?;
         self.note_list_event(&key, &row, now)?;
         Ok(Some(Cancelled { row, batches }))
     }
 
-    /// The sealed texts of a list with this reason; `None` if its texts cannot be read any longer.
-    fn with_why(
+    /// The sealed texts of a list that ends now, for this reason if there is one; `None` if its texts cannot be read any longer.
+    fn texts_at_end(
         &self,
         key: &[u8; 32],
         row: &ListRow,
-        why: &str,
+        why: Option<&str>,
         now: UnixMs,
     ) -> Result<Option<Vec<u8>>, StoreError> {
         let vault = &self.shared.vault;
         let Some(list) = open(vault, key, row.clone(), now) else { return Ok(None) };
-        Ok(Some(seal(vault, &List { why: why.to_owned(), ..list })?.texts))
+        let why = why.map_or(list.why.clone(), str::to_owned);
+        Ok(Some(seal(vault, &List { why, ended_at: now, ..list })?.texts))
     }
 
     /// Ends the oldest batch of a list whose answers the list does not have, and copies the answers. Returns the batch if it was

@@ -10,7 +10,7 @@ use http_core::Reply;
 use list_work::downloads::Opened;
 use list_work::results::{ReportRequest, ResultFormat, Selection, Wanted};
 use lists::Class;
-use store::{Authority, List, ListState, StoreError, clock};
+use store::{Authority, List, ListState, StoreError, UnixMs, clock};
 
 /// The values of the field `format`, with the words for people. The first one is the default.
 pub const FORMATS: [(&str, &str, ResultFormat); 4] = [
@@ -45,13 +45,22 @@ pub async fn report(visit: Visit) -> Result<Reply, Problem> {
     let request = ReportRequest {
         lists: visit.checks.engine.lists(),
         name: super::pages::name(&list).to_owned(),
-        date: lists::utc_text(clock::now() / 1000).replace('T', " ").replace('Z', " UTC"),
+        date: date(&list, clock::now()),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         back: format!("/lists/{}", list.id),
     };
     let opened = open(&visit, list, Wanted::Report(request)).await?;
     visit.pieces.set(Some(opened.pieces));
     Ok(page::report_reply().header("content-type", opened.content_type))
+}
+
+/// When the check of a list ended. Of lists that an earlier version has ended, only the time at which the report is opened is known.
+fn date(list: &List, now: UnixMs) -> String {
+    let text = |at: UnixMs| lists::utc_text(at / 1000).replace('T', " ").replace('Z', " UTC");
+    match list.ended_at {
+        0 => format!("Opened at {}", text(now)),
+        ended_at => text(ended_at),
+    }
 }
 
 /// The list that the path names, if it has results.
@@ -76,4 +85,18 @@ async fn open(visit: &Visit, list: List, wanted: Wanted) -> Result<Opened, Probl
         over @ (StoreError::OverShare(_) | StoreError::OverQuota(_) | StoreError::Outdated) => over.into(),
         error => Problem::unready().inside(format!("a list cannot be read: {error}")),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::{AccountId, ListId};
+
+    #[test]
+    fn the_date_of_a_report_is_the_end_of_the_check() {
+        let list = List::new(ListId::new(0, 1), AccountId::new(0, 1), 0, String::new());
+        assert_eq!(date(&list, 86_400_000), "Opened at 1970-01-02 00:00:00 UTC");
+        let list = List { ended_at: 61_000, ..list };
+        assert_eq!(date(&list, 86_400_000), "1970-01-01 00:01:01 UTC");
+    }
 }

@@ -19,7 +19,7 @@ pub struct ReportRequest {
     pub lists: Arc<Lists>,
     /// The name of the list.
     pub name: String,
-    /// The time of the report in UTC, as text.
+    /// The time at which the check ended in UTC, as text.
     pub date: String,
     /// The version of the program.
     pub version: String,

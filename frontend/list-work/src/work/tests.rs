@@ -340,6 +340,7 @@ fn checked(store: &Arc<Store>, account: AccountId, content: &str) -> List {
     worker(store).round(Worker::turn).unwrap();
     let list = store.list(account, running.id, clock::now()).wait().unwrap().unwrap();
     assert_eq!(list.state, ListState::Completed);
+    assert!(list.ended_at >= running.created_at);
     list
 }
 

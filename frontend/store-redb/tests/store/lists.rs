@@ -442,6 +442,11 @@ fn a_list_keeps_where_its_addresses_are_beside_the_reason_of_a_pause() {
         assert_eq!(world.put_list(&list, ListState::Uploading, None, world.now).wait(), Ok(true));
         world.reopen();
         let read = read(&world, &list);
-        assert_eq!((read.why, read.found), (list.why, list.found));
+        assert_eq!((&read.why, &read.found, read.ended_at), (&list.why, &list.found, 0));
+        // The time of the end is kept beside where the addresses are.
+        world.cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
+        let ended_at = if list.found.is_some() { world.now } else { 0 };
+        let read = self::read(&world, &list);
+        assert_eq!((read.why, read.found, read.ended_at), (list.why, list.found, ended_at));
     }
 }

@@ -1,7 +1,7 @@
 //! The texts of a stored list that hold several values.
 
 use api::Noted;
-use store::{FoundAddresses, List};
+use store::{FoundAddresses, List, UnixMs};
 
 /// The ends of the text `column` that say whether the first row is a header. A node of an earlier version reads them as a part of the
 /// name, and says that there is no such column.
@@ -25,9 +25,14 @@ pub(super) fn join_why(list: &List) -> String {
     let FoundAddresses { column, column_number, columns, sheet, sheet_number, sheets, .. } = found;
     let (why, read_at, Noted { count, first_row }) = (&list.why, found.read_at, found.cells_with_more);
     let others: String = found.others.iter().map(|other| format!("\t{other}")).collect();
-    let header = found.header.map(|header| format!(" {}", u8::from(header))).unwrap_or_default();
-    let more = match count > 0 || found.header.is_some() {
-        true => format!("\n{count} {first_row}{header}"),
+    let header = match found.header {
+        Some(header) => format!(" {}", u8::from(header)),
+        None if list.ended_at > 0 => " -".to_owned(),
+        None => String::new(),
+    };
+    let ended_at = if list.ended_at > 0 { format!(" {}", list.ended_at) } else { String::new() };
+    let more = match count > 0 || !header.is_empty() {
+        true => format!("\n{count} {first_row}{header}{ended_at}"),
         false => String::new(),
     };
     format!(
@@ -35,33 +40,35 @@ pub(super) fn join_why(list: &List) -> String {
     )
 }
 
-/// The inverse of [`join_why`].
-pub(super) fn split_why(why: &str) -> (String, Option<FoundAddresses>) {
+/// The inverse of [`join_why`]: the reason, where the addresses are, and the time at which the check ended.
+pub(super) fn split_why(why: &str) -> (String, Option<FoundAddresses>, UnixMs) {
     let (why, found) = why.split_once('\n').map_or((why, None), |(why, found)| (why, read_found(found)));
-    (why.to_owned(), found)
+    let (found, ended_at) = found.unzip();
+    (why.to_owned(), found, ended_at.unwrap_or_default())
 }
 
-fn read_found(text: &str) -> Option<FoundAddresses> {
+fn read_found(text: &str) -> Option<(FoundAddresses, UnixMs)> {
     let (text, more) = text.split_once('\n').unwrap_or((text, "0 0"));
     let mut more = more.split(' ');
-    let (count, first_row, header) = (more.next()?, more.next()?, more.next());
+    let (count, first_row, header, ended_at) = (more.next()?, more.next()?, more.next(), more.next());
     let fields: Vec<&str> = text.split('\t').collect();
     let [read_at, column_number, columns, sheet_number, sheets, sheet, column, ref others @ ..] = fields[..]
     else {
         return None;
     };
-    Some(FoundAddresses {
+    let found = FoundAddresses {
         column: column.to_owned(),
         column_number: column_number.parse().ok()?,
         columns: columns.parse().ok()?,
-        header: header.map(|header| header == "1"),
+        header: header.filter(|header| *header != "-").map(|header| header == "1"),
         sheet: sheet.to_owned(),
         sheet_number: sheet_number.parse().ok()?,
         sheets: sheets.parse().ok()?,
         read_at: read_at.parse().ok()?,
         others: others.iter().map(|&other| other.to_owned()).collect(),
         cells_with_more: Noted { count: count.parse().ok()?, first_row: first_row.parse().ok()? },
-    })
+    };
+    Some((found, ended_at.and_then(|at| at.parse().ok()).unwrap_or_default()))
 }
 
 #[cfg(test)]

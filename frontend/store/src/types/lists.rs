@@ -216,6 +216,8 @@ pub struct List {
     pub known: u64,
     /// The credits that its complete batches have cost.
     pub charged: u64,
+    /// The time at which its check ended; 0 before, and for lists that an earlier version has ended.
+    pub ended_at: UnixMs,
     /// The rule that found its addresses when it was read; 0 if it is unknown. Another rule may find others.
     pub rule: u32,
     /// Whether each row with an address is checked and charged, also duplicates: a list of an earlier version.
@@ -249,6 +251,7 @@ impl List {
             distinct: 0,
             known: 0,
             charged: 0,
+            ended_at: 0,
             rule: 0,
             by_row: false,
         }
