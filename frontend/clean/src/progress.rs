@@ -4,12 +4,14 @@ use api::{Reason, WaitCause};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lists::numbers::{counted, grouped};
 use lists::{Class, ReasonCounts};
-use std::io::IsTerminal;
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 /// The progress line.
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
+    way: Way,
     started: Instant,
     shown: Instant,
 }
@@ -40,8 +42,33 @@ pub(super) struct Standing {
     pub read: u64,
 }
 
-/// Interval between updates of the line.
-const SHOW_INTERVAL: Duration = Duration::from_millis(200);
+/// How the progress is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// As one line that is drawn again and again.
+    Redrawn,
+    /// As plain lines, because the terminal cannot draw a line again, or does not say that it can.
+    Plain,
+}
+
+impl Way {
+    /// The way on a terminal whose variable `TERM` has this value.
+    fn of(term: Option<&OsStr>) -> Way {
+        match term {
+            Some(term) if !term.is_empty() && term != "dumb" => Way::Redrawn,
+            _ => Way::Plain,
+        }
+    }
+
+    /// Interval between updates.
+    fn interval(self) -> Duration {
+        match self {
+            Way::Redrawn => Duration::from_millis(200),
+            Way::Plain => Duration::from_secs(10),
+        }
+    }
+}
+
 /// The time left is not shown earlier.
 const GUESS_AFTER: Duration = Duration::from_secs(2);
 
@@ -49,16 +76,20 @@ impl Progress {
     /// The line is shown if it is `wanted` and standard error is a terminal. `size` is the length of the input in bytes. If it
     /// is known, the line shows the time left.
     pub fn new(wanted: bool, size: Option<u64>) -> Progress {
-        let bar = (wanted && std::io::stderr().is_terminal()).then(|| {
+        let way = Way::of(std::env::var_os("TERM").as_deref());
+        let bar = (wanted && io::stderr().is_terminal()).then(|| {
             let bar = match size {
                 Some(size) => ProgressBar::new(size).with_style(style("{bar:20} {msg}")),
                 None => ProgressBar::no_length().with_style(style("{spinner} {msg}")),
             };
-            bar.set_draw_target(ProgressDrawTarget::stderr());
+            bar.set_draw_target(match way {
+                Way::Redrawn => ProgressDrawTarget::stderr(),
+                Way::Plain => ProgressDrawTarget::hidden(),
+            });
             bar
         });
         let now = Instant::now();
-        Progress { bar, started: now, shown: now }
+        Progress { bar, way, started: now, shown: now }
     }
 
     /// Whether the line is shown.
@@ -68,7 +99,7 @@ impl Progress {
 
     /// Whether the line is shown, and its time has come.
     pub fn is_due(&self) -> bool {
-        self.bar.is_some() && self.shown.elapsed() >= SHOW_INTERVAL
+        self.bar.is_some() && self.shown.elapsed() >= self.way.interval()
     }
 
     /// The time since the start of the run.
@@ -89,9 +120,21 @@ impl Progress {
         let done = standing.done as f64 / standing.read.max(1) as f64;
         let position = (standing.bytes as f64 * done) as u64;
         // Rounded down: 100 % is the end.
-        let percent = bar.length().map(|size| format!("{:>3} % ", position * 100 / size.max(1)));
-        bar.set_message(percent.unwrap_or_default() + &line(standing, self.started.elapsed()));
-        bar.set_position(position);
+        let percent = bar.length().map(|size| position * 100 / size.max(1));
+        let line = line(standing, self.started.elapsed());
+        match self.way {
+            Way::Redrawn => {
+                bar.set_message(
+                    percent.map_or_else(String::new, |percent| format!("{percent:>3} % ")) + &line,
+                );
+                bar.set_position(position);
+            }
+            // A closed standard error is no failure.
+            Way::Plain => {
+                let percent = percent.map_or_else(String::new, |percent| format!("{percent} %: "));
+                let _ = writeln!(io::stderr(), "{percent}{line}");
+            }
+        }
     }
 
     /// Removes the line from the terminal.
@@ -211,6 +254,19 @@ mod tests {
             line(&fast, Duration::from_secs(2)),
             "1,000 rows, 500/s; 1 address passed, 0 unverifiable"
         );
+    }
+
+    #[test]
+    fn a_terminal_that_cannot_draw_a_line_again_gets_plain_lines() {
+        for (term, way) in [
+            (None, Way::Plain),
+            (Some(""), Way::Plain),
+            (Some("dumb"), Way::Plain),
+            (Some("xterm-256color"), Way::Redrawn),
+            (Some("linux"), Way::Redrawn),
+        ] {
+            assert_eq!(Way::of(term.map(OsStr::new)), way, "{term:?}");
+        }
     }
 
     #[test]
