@@ -67,7 +67,10 @@ fn keep(store: &Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
         match store.purge(clock()).wait() {
             Ok(purged) => {
                 if purged.ended > 0 {
-                    tracing::warn!(batches = purged.ended, "ended batches that stayed unfinished");
+                    tracing::warn!(
+                        batches = purged.ended,
+                        "ended batches, with those of lists, that stayed unfinished"
+                    );
                 }
                 told = None;
                 if purged.more {

@@ -137,7 +137,7 @@ impl Feeder {
             if self.store.has_nodes() { CLAIMED_MAX.saturating_sub(queue.batches()) } else { usize::MAX };
         let open = self.store.claim_batches(most).await?;
         if !open.is_empty() {
-            tracing::info!(batches = open.len(), "continuing unfinished batches");
+            tracing::info!(batches = open.len(), "continuing unfinished batches, with those of lists");
         }
         open.into_iter().for_each(|batch| queue.add(batch));
         Ok(())
