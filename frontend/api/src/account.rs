@@ -52,6 +52,15 @@ impl SubscriptionStatus {
     pub fn is_usable(self) -> bool {
         matches!(self, SubscriptionStatus::Active | SubscriptionStatus::PastDue)
     }
+
+    /// What to say to an account that cannot be charged in this status: why, and who can change it.
+    pub fn refusal(self) -> String {
+        format!(
+            "The subscription is {}: nothing can be charged until the operator of this service makes it active again, with \
+             `mailprobe account set-status ACCOUNT active`.",
+            self.as_str()
+        )
+    }
 }
 
 impl FromStr for SubscriptionStatus {

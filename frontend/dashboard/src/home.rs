@@ -91,7 +91,7 @@ async fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem>
             }
         }
         @if !account.status.is_usable() {
-            p.notice.warn { "The subscription is " (account.status.as_str()) ": nothing can be charged. See " a href="/plan" { "your plan" } "." }
+            p.notice.warn { (account.status.refusal()) " Fast checks stay free." }
         } @else if balance.available() == 0 {
             p.notice.warn { "No credits are left. " @if let Some(end) = account.period_end { "The account gets new credits at " (time(end)) ". " } "Fast checks stay free." }
         }

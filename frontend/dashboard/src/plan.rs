@@ -7,7 +7,7 @@ use http_core::Reply;
 use lists::numbers::grouped;
 use maud::{Markup, html};
 use store::clock;
-use store::{Plan, PlanTable, SubscriptionStatus};
+use store::{Plan, PlanTable};
 
 /// `GET /plan`: the account's plan, and all plans.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
@@ -21,13 +21,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let body = html! {
         h1 { "Plan" }
         @if !account.status.is_usable() {
-            p.notice.warn {
-                @match account.status {
-                    SubscriptionStatus::Paused => "The subscription is paused: nothing can be charged until it resumes.",
-                    _ => "The subscription has ended: nothing can be charged.",
-                }
-                " You still get free answers."
-            }
+            p.notice.warn { (account.status.refusal()) " You still get free answers." }
         }
         section.card {
             h2 { (plan_name) }

@@ -312,10 +312,10 @@ impl From<HoldError> for Refusal {
     fn from(error: HoldError) -> Refusal {
         let (code, message, left) = match error {
             HoldError::Insufficient { available } => {
-                (ErrorCode::InsufficientCredits, "No credits are left.", available)
+                (ErrorCode::InsufficientCredits, "No credits are left.".to_owned(), available)
             }
-            HoldError::Inactive { available, .. } => {
-                (ErrorCode::SubscriptionInactive, "The subscription is not active.", available)
+            HoldError::Inactive { status, available } => {
+                (ErrorCode::SubscriptionInactive, status.refusal(), available)
             }
             HoldError::Store(error) => return error.into(),
             // The account was deleted after this request was admitted, or another node deleted it just now.

@@ -557,7 +557,7 @@ impl Worker {
                 }
                 list.state = ListState::Paused;
                 let remedy = match error {
-                    HoldError::Inactive { .. } => "Renew the subscription",
+                    HoldError::Inactive { .. } => "Ask the operator of this service to make it active again",
                     _ => "Get more credits",
                 };
                 list.why = format!("The check stopped: {error}. {remedy}, then start the list again.");

@@ -257,7 +257,10 @@ impl Change {
         let (name, left) = (&account.name, grouped(account.balance.available()));
         match self {
             Change::Plan => format!("{name} has the plan {} now, and {left} credits.", account.plan),
-            Change::Status => format!("{name} is {} now.", status(account)),
+            Change::Status => {
+                let resume = resume_line(account).map(|line| format!(" {line}")).unwrap_or_default();
+                format!("{name} is {} now.{resume}", status(account))
+            }
             Change::Credits(credits, None) => {
                 format!("{} added; {name} now has {left}.", counted(*credits, "credit", "credits"))
             }
@@ -374,6 +377,7 @@ fn write_limits(out: &mut dyn Write, shown: &LimitsShown) -> io::Result<()> {
 
 fn write_shown(out: &mut dyn Write, shown: &Shown) -> io::Result<()> {
     write_account(out, &shown.account)?;
+    resume_line(&shown.account).map_or(Ok(()), |line| writeln!(out, "\n{line}"))?;
     writeln!(out, "\nLimits: per key in 60 seconds; fair use: per account")?;
     write_limits(out, &shown.limits)?;
     writeln!(out, "\nKeys")?;
@@ -388,10 +392,25 @@ fn write_shown(out: &mut dyn Write, shown: &Shown) -> io::Result<()> {
     if audit.faults.is_empty() {
         let entries = counted(audit.entries, "entry", "entries");
         let holds = counted(audit.open_holds, "reservation", "reservations");
-        writeln!(out, "\n{entries} and {holds} add up.")
+        let left_out = left_out(audit.entries, &shown.entries);
+        writeln!(out, "\n{entries} and {holds} add up.{left_out}")
     } else {
         writeln!(out, "\nThe ledger does not add up:")?;
         audit.faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))
+    }
+}
+
+/// How many of the entries that add up the table does not have.
+fn left_out(entries: u64, lines: &[LedgerLine]) -> String {
+    match entries.saturating_sub(lines.iter().map(|line| line.entries).sum()) {
+        0 => String::new(),
+        1 => " One of the entries is not in the table: it changed no sum, or is older.".to_owned(),
+        others => {
+            format!(
+                " {} of the entries are not in the table: they changed no sum, or are older.",
+                grouped(others)
+            )
+        }
     }
 }
 
@@ -422,6 +441,41 @@ fn status(account: &Account) -> String {
     format!("{}{ends}", account.status)
 }
 
+/// How an account that cannot be charged becomes usable again.
+fn resume_line(account: &Account) -> Option<String> {
+    let how = || format!("`mailprobe account set-status {} active` makes it active again.", account.id);
+    (!account.status.is_usable()).then(how)
+}
+
 fn period_end(account: &Account) -> String {
     account.period_end.map_or_else(|| "never".into(), |end| Iso8601(end).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::{Entry, ledger_lines};
+
+    #[test]
+    fn the_entries_that_the_table_leaves_out_are_counted() {
+        let entry = |kind, spent| Entry {
+            id: EntryId::new(0, 1),
+            at: 0,
+            kind,
+            granted: 0,
+            spent,
+            expired: 0,
+            note: String::new(),
+        };
+        let entries =
+            vec![entry(EntryKind::Settled, 1), entry(EntryKind::Voided, 0), entry(EntryKind::Settled, 2)];
+        let lines = ledger_lines(entries);
+        assert_eq!(left_out(2, &lines), "");
+        assert_eq!(
+            left_out(3, &lines),
+            " One of the entries is not in the table: it changed no sum, or is older."
+        );
+        let said = left_out(1202, &lines);
+        assert_eq!(said, " 1,200 of the entries are not in the table: they changed no sum, or are older.");
+    }
 }

@@ -102,9 +102,12 @@ fn people_get_tables() {
         let moved = site.run(&["account", "set-plan", "acme", "free"]).unwrap();
         assert!(moved.starts_with("acme has the plan free now, and 107 credits.\n\nname "), "{moved}");
         let paused = site.run(&["account", "set-status", "acme", "paused"]).unwrap();
-        assert!(paused.starts_with("acme is paused now.\n\nname "), "{paused}");
+        let resume = "active` makes it active again.\n\n";
+        assert!(paused.starts_with("acme is paused now. `mailprobe account set-status acc_"), "{paused}");
+        assert!(paused.contains(&format!("{resume}name ")), "{paused}");
         let shown = site.run(&["account", "show", "acme"]).unwrap();
         assert!(shown.contains("pack    1        7                        a gift\n"), "{shown}");
+        assert!(shown.contains(&format!("{resume}Limits")), "{shown}");
         assert!(shown.ends_with("2 entries and 0 reservations add up.\n"), "{shown}");
     });
 }

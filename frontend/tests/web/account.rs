@@ -60,7 +60,7 @@ fn balances_agree_after_every_step() {
     page.says("takes some seconds, and at most 45 seconds if the mail server is slow or silent");
     let page = browser.submit(&page, &[("email", "new@example.com"), ("mode", "full")]);
     assert_eq!(page.status, 402);
-    page.says("The subscription is not active.");
+    page.says("The subscription is paused: nothing can be charged until the operator");
 }
 
 #[test]

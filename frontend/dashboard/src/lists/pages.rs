@@ -46,9 +46,7 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
             credits_text(required),
             grouped(available)
         ),
-        Err(StartError::Inactive { .. }) => {
-            "The subscription is not active: nothing can be charged.".to_owned()
-        }
+        Err(StartError::Inactive { status, .. }) => status.refusal(),
         Err(StartError::Gone) => return Err(Problem::not_found()),
         Err(StartError::Store(error)) => return Err(error.into()),
     };
