@@ -91,9 +91,9 @@ impl Notes {
             (count > 0).then(|| format!("{} {rest} ({first}row {first_row})", counted(count, one, many)))
         };
         let undecoded = format!("not valid in {encoding}; their bytes stay as they are");
-        let empty = counted(empty_lines, "empty line is no row", "empty lines are no rows");
+        let empty = counted(empty_lines, "empty line was left out", "empty lines were left out");
         let lines = [
-            (empty_lines > 0).then(|| format!("{empty}, and left out")),
+            (empty_lines > 0).then_some(empty),
             line(undecoded_rows, "row is", "rows are", &undecoded),
             line(
                 cells_with_more,
@@ -444,7 +444,7 @@ fn is_open(fields: &ByteRecord, input: &Input) -> bool {
 }
 
 fn line_ends(bytes: &[u8]) -> u64 {
-    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+    memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
 /// Whether the name means standard input or output.
@@ -513,8 +513,8 @@ mod tests {
             assert_eq!(source.notes().empty_lines, empty, "{list:?}");
         }
         let said = |empty_lines| Notes { empty_lines, ..Notes::default() }.lines("UTF-8").concat();
-        assert_eq!(said(1), "1 empty line is no row, and left out");
-        assert_eq!(said(1200), "1,200 empty lines are no rows, and left out");
+        assert_eq!(said(1), "1 empty line was left out");
+        assert_eq!(said(1200), "1,200 empty lines were left out");
     }
 
     #[test]

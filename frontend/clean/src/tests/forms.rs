@@ -185,7 +185,7 @@ fn the_summary_says_how_the_list_was_read() {
     assert!(
         said.ends_with(
             "\nread as CSV, separated by `|`, in windows-1252, addresses in column 2 (E-Mail), header in row 1\n  \
-             1 empty line is no row, and left out\n  \
+             1 empty line was left out\n  \
              1 cell has several addresses; only the first one is checked (row 2)\n"
         ),
         "{said}"
