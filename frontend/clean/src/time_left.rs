@@ -331,8 +331,10 @@ impl TimeLeft {
         let tries = CLEAN_RETRIES.saturating_sub(row.retries) + 1;
         let tried = time_of_tries(tries, due.saturating_sub(now), times.attempt);
         times.until = times.until.max(until.min(now + tried));
-        let is_new = times.end(row.is_held, cause.is_silence(), now);
-        self.replies += u64::from(is_new && !cause.is_silence());
+        // A row without a budget was not asked about.
+        let is_reply = !cause.is_silence() && cause != Cause::Budget;
+        let is_new = times.end(row.is_held, !is_reply, now);
+        self.replies += u64::from(is_new && is_reply);
     }
 
     /// Counts the replies for the rate of the last seconds.
