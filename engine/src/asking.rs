@@ -205,7 +205,7 @@ impl Asking {
         if !group.state().catch_alls || work.address.needs_smtputf8() {
             return Some(work);
         }
-        match group.first_open(now) {
+        match group.first_open(&work, now) {
             Some(route) => self.answer_if_known_catch_all_at(&route.host, work, now),
             None => Some(work),
         }

@@ -360,6 +360,7 @@ impl Group {
         for (index, known) in self.state().routes.iter().enumerate() {
             if let Some(refusal) = known.shut_by(work.address.domain(), now) {
                 work.tried |= 1 << index;
+                work.deferred_by |= u64::from(refusal.reply.code < 500) << index;
                 work.set_fallback_at(&self.routes[index].host, Some(refusal.reply), refusal.rule);
             }
         }
@@ -408,18 +409,19 @@ impl Group {
         })
     }
 
-    /// Whether the host of route `index` stands in for another one: a host with a lower MX preference (tried earlier) rests, or is
-    /// out of use although it can be reached. That one may know the mailboxes, so it says nothing of them if this host accepts everyone.
-    pub(crate) fn stands_in(&self, index: usize, now: Instant) -> bool {
+    /// Whether the host of route `index` stands in for another one about this work: a host with a lower MX preference (tried earlier)
+    /// rests, is out of use although it can be reached, has put off the address, or was not asked about it. That one may know the
+    /// mailboxes, so it says nothing of them if this host accepts everyone.
+    pub(crate) fn stands_in(&self, index: usize, work: &Work, now: Instant) -> bool {
         let (state, preference) = (self.state(), self.routes[index].preference);
-        let may_know = |known: &RouteState| match known.down_rule(now) {
-            Some(rule) => rule != "no_connection",
-            None => known.resting_until(now).is_some(),
-        };
-        self.routes
-            .iter()
-            .zip(&state.routes)
-            .any(|(route, known)| route.preference < preference && may_know(known))
+        let earlier = self.routes.iter().zip(&state.routes).enumerate();
+        earlier.filter(|(_, (route, _))| route.preference < preference).any(|(at, (_, known))| {
+            let is_asked = work.tried & !work.deferred_by & (1 << at) != 0;
+            match known.down_rule(now) {
+                Some(rule) => rule != "no_connection",
+                None => known.resting_until(now).is_some() || !is_asked,
+            }
+        })
     }
 
     /// The session task with this number has opened a session. The session has no works yet.
@@ -491,14 +493,14 @@ impl Group {
         rest.map_or(Next::Nothing, Next::Rest)
     }
 
-    /// The first route that is not out of use. `None` if this route rests, if its host stands in for another one, or if all routes
-    /// are out of use.
-    pub(crate) fn first_open(&self, now: Instant) -> Option<&Route> {
+    /// The first route that is not out of use. `None` if this route rests, if its host stands in for another one about this work, or
+    /// if all routes are out of use.
+    pub(crate) fn first_open(&self, work: &Work, now: Instant) -> Option<&Route> {
         let state = self.state();
         let first = state.routes.iter().position(|route| route.down_rule(now).is_none())?;
         let is_open = state.routes[first].resting_until(now).is_none();
         drop(state);
-        (is_open && !self.stands_in(first, now)).then(|| &self.routes[first])
+        (is_open && !self.stands_in(first, work, now)).then(|| &self.routes[first])
     }
 
     pub(crate) fn waiting(&self) -> usize {

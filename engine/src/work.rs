@@ -44,6 +44,8 @@ pub(crate) struct WorkState {
     pub(crate) source: usize,
     /// The routes of the group that must not be used for this work, because they were tried or passed over. One bit each.
     pub(crate) tried: u64,
+    /// The routes to the hosts that have put the address off with a transient reply. One bit each.
+    pub(crate) deferred_by: u64,
     /// How many times the work was returned for another session, for example because a session ended at its recipient. The works
     /// after that recipient are put back without being counted.
     pub(crate) returns: u8,
@@ -244,6 +246,7 @@ impl Work {
             deadline,
             source: 0,
             tried: 0,
+            deferred_by: 0,
             returns: 0,
             was_sent: false,
             role: false,
@@ -360,6 +363,7 @@ impl Work {
         }
         self.asked_again = true;
         self.tried = 0;
+        self.deferred_by = 0;
         self.returns = 0;
         self.carried = None;
         self.note(|| format!("the cause may be temporary: next attempt in {} s", after.as_secs()));

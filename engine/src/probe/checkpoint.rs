@@ -223,7 +223,9 @@ fn settle_released(
         was_accepted: work.was_accepted,
     };
     match on_released(held, &said, proof, facts) {
-        ReleaseEffect::Finish(ControlFinding::AcceptsAll) if context.group.stands_in(context.index, now) => {
+        ReleaseEffect::Finish(ControlFinding::AcceptsAll)
+            if context.group.stands_in(context.index, &work, now) =>
+        {
             work.note(|| "checkpoint: a host that is tried before this one may know the mailbox".to_owned());
             ask_other_hosts(context, work, &said);
         }

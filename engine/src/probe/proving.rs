@@ -23,6 +23,7 @@ use engine_proto::limits::{
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
+use engine_proto::verdict::catch_all::ControlFinding;
 use engine_proto::verdict::classify::{Classification, classify};
 use engine_proto::verdict::evidence::{Held, ProofQuestion, QuestionResult};
 use engine_proto::verdict::{ObservedReply, Stage};
@@ -44,7 +45,9 @@ pub(super) async fn prove<R: Runtime>(
         let known = context.proof_context(state);
         let questions = context.works().evidence.questions(known);
         if questions.is_empty() {
-            return release(context, state, true);
+            let ended = show_no_part(place, session, state).await;
+            let after = release(&place.at(R::now()), state, true);
+            return ended.filter(|ended| *ended != NextStep::Open).unwrap_or(after);
         }
         let mut asked = askable(context, questions);
         if asked.is_empty() {
@@ -67,6 +70,27 @@ pub(super) async fn prove<R: Runtime>(
     }
     release(&place.at(R::now()), state, false);
     NextStep::Leave
+}
+
+/// A server that sends a part of the replies to a group twice may answer the questions with it, if they have as many commands. The
+/// true replies then come behind. So the first session with a host sends another group before it releases its answers: MAIL and EHLO.
+async fn show_no_part<R: Runtime>(
+    place: Place<'_>,
+    session: &mut Session<R>,
+    state: &mut SessionState,
+) -> Option<NextStep> {
+    let is_wanted = session.dialog.sends_groups()
+        && state.tally.transactions > 1
+        && state.transactions_left() > 0
+        && !place.state().habits().repeats_no_part;
+    if !is_wanted {
+        return None;
+    }
+    let after = ask(place, session, state, Vec::new()).await?;
+    if after == NextStep::Open && !state.notes.out_of_step {
+        place.state().habits_mut().repeats_no_part = true;
+    }
+    Some(after)
 }
 
 /// Releases the answers that a session still holds at its end. It can ask no further questions, but if it has ended with QUIT in
@@ -180,8 +204,10 @@ pub(super) fn alone(context: &ProbeContext<'_>, works: &[Work]) -> Option<AskedQ
     let (work, host) = (works.first()?, &context.route().host);
     let domain = context.domain_key(work.address.domain());
     let knowledge = context.asking.knowledge.borrow();
-    let is_known = knowledge.believed(domain, context.group.is_trusted(), context.now).is_some()
-        && knowledge.control_refusal_counts(host);
+    let is_known = match knowledge.believed(domain, context.group.is_trusted(), context.now) {
+        Some(ControlFinding::RefusesUnknown) => knowledge.control_refusal_counts(host),
+        finding => finding.is_some(),
+    };
     if !is_known {
         let recipient = context.asking.control_recipient(work.address.domain(), false, context.now);
         let question = ProofQuestion::Control { domain, second: false };

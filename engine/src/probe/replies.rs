@@ -87,6 +87,7 @@ pub(super) fn answered(
         RecipientEffect::OnceMore => {
             work.set_fallback_by_reply(said.rule, Some(ROUTE_DOWN));
             work.set_again(again_after(asking, &work, reply));
+            work.deferred_by |= group.same_host(index);
             ask_other_hosts(context, work, &said);
         }
         RecipientEffect::OtherHosts => {
@@ -125,7 +126,7 @@ pub(super) fn accepted(
         }
         ControlFinding::AcceptsAll => {
             (single || known.is_some_and(|known| known.is_catch_all(now)))
-                && !context.group.stands_in(context.index, now)
+                && !context.group.stands_in(context.index, &work, now)
         }
         ControlFinding::Unknown => true,
     });

@@ -76,14 +76,15 @@ fn pass_over(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
 
 /// Answers the rows of batches and lists if this host is known to accept every recipient of their domains. Returns the other works.
 fn answer_if_known_catch_all(context: &ProbeContext<'_>, works: Vec<Work>) -> Vec<Work> {
-    if !context.group.state().catch_alls || context.group.stands_in(context.index, context.now) {
+    if !context.group.state().catch_alls {
         return works;
     }
     let (host, now) = (&context.route().host, context.now);
-    works
-        .into_iter()
-        .filter_map(|work| context.asking.answer_if_known_catch_all_at(host, work, now))
-        .collect()
+    let unanswered = |work: Work| match context.group.stands_in(context.index, &work, now) {
+        true => Some(work),
+        false => context.asking.answer_if_known_catch_all_at(host, work, now),
+    };
+    works.into_iter().filter_map(unanswered).collect()
 }
 
 /// Asks about the works in one transaction. If the budget of refused recipients has no room for some of them, these are put back.

@@ -136,16 +136,30 @@ fn a_host_stands_in_for_one_that_has_replied_and_is_not_asked_now() {
     let now = Instant::now();
     let later = now + ROUTE_DOWN;
     let group = group("example", now);
-    let stands_in = |at| [0, 1, 2].map(|index| group.stands_in(index, at));
+    let client = mailbox();
+    let asked = |tried, deferred_by| {
+        let mut work = work(&client, "a@a.example", Priority::List);
+        (work.tried, work.deferred_by) = (tried, deferred_by);
+        work
+    };
+    let stands_in = |at| [0, 1, 2].map(|index| group.stands_in(index, &asked(0b011, 0), at));
     let only_last = [false, false, true];
     assert_eq!(stands_in(now), [false; 3]);
+    for (tried, deferred_by, expected) in
+        [(0b011, 0b001, true), (0b011, 0b100, false), (0b001, 0, true), (0, 0, true)]
+    {
+        let work = asked(tried, deferred_by);
+        assert_eq!(group.stands_in(2, &work, now), expected, "asked {tried:b}, put off by {deferred_by:b}");
+    }
     group.route_state(0).set_resting(later);
     assert_eq!((stands_in(now), stands_in(later)), (only_last, [false; 3]), "it rests");
     group.route_state(0).set_down(later, "no_connection");
     assert_eq!(stands_in(now), [false; 3], "a host without a connection knows nothing");
     (0..2).for_each(|index| group.route_state(index).set_down(later, "test"));
     assert_eq!((stands_in(now), stands_in(later)), (only_last, [false; 3]), "it refuses us");
-    assert!(group.first_open(now).is_none() && group.first_open(later).is_some());
+    assert!(
+        group.first_open(&asked(0, 0), now).is_none() && group.first_open(&asked(0b011, 0), later).is_some()
+    );
 }
 
 #[test]

@@ -206,3 +206,41 @@ fn a_host_that_refuses_everyone_alike_is_soon_left_alone() {
         engine.stop();
     }
 }
+
+#[test]
+fn a_host_that_accepts_everyone_decides_nothing_if_an_earlier_one_has_put_the_address_off() {
+    let net = support::world(
+        r#"
+[[domain]]
+name = "deferred.example"
+mx = ["10 mx1.deferred.example", "20 mx2.deferred.example"]
+mailboxes.ok = ["user-#"]
+[[host]]
+name = "mx1.deferred.example"
+server = { faults = [{ at = "rcpt", does = "reply", text = "451 4.3.0 Try again later" }] }
+[[host]]
+name = "mx2.deferred.example"
+server = { changes = [{ after = 0, counted = "session", to = "accept" }] }
+"#,
+    );
+    let engine = support::engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(64);
+    for priority in [Priority::Single, Priority::List, Priority::Batch] {
+        for n in 0..6 {
+            let address = format!("user-{n}@deferred.example");
+            let answer = support::ask(&client, &address, priority);
+            let finding = answer.result.expect("a finding");
+            assert_eq!(
+                finding.reason,
+                Reason::Unverifiable,
+                "{priority:?}, {}: {:#?}",
+                finding.rule,
+                answer.trace
+            );
+            if priority != Priority::Single {
+                break;
+            }
+        }
+    }
+    engine.stop();
+}

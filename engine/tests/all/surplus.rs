@@ -166,6 +166,42 @@ fn the_replies_to_a_whole_group_that_come_twice_count_once() {
 }
 
 #[test]
+fn a_part_of_the_replies_to_a_group_that_comes_twice_counts_once() {
+    // Without the reply to MAIL, the replies to a group with two recipients are as many as those to a group with one.
+    let mut text = PERSONALITIES.to_owned();
+    let domains: Vec<String> = (0..8).map(|n| format!("d{n}.example")).collect();
+    for (n, domain) in domains.iter().enumerate() {
+        let (server, ms, latency) =
+            (SERVERS[n % 2], [0, 1, 2, 1][n / 2], ["0", "2", "[0, 5]", "[0, 3]"][n / 2]);
+        writeln!(
+            text,
+            "[[domain]]\nname = \"{domain}\"\nserver = {{ personality = \"{server}\", latency_ms = {latency}, faults = [{{ at = \"rcpt\", \
+             does = \"again\", ms = {ms} }}] }}\nmailboxes.ok = [\"anna\", \"berta\"]"
+        )
+        .expect("text");
+    }
+    for priority in [Priority::Single, Priority::Batch, Priority::List] {
+        let net = world(&text);
+        let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+        let client = engine.client(256);
+        for _ in 0..2 {
+            for domain in &domains {
+                for (ticket, name) in (0..).zip(["anna", "berta"]) {
+                    submit(&client, ticket, &format!("{name}@{domain}"), priority);
+                }
+            }
+            for _ in 0..2 * domains.len() {
+                let answer = answer(&client);
+                let reason = answer.result.expect("no outage").reason;
+                let is_right = matches!(reason, Reason::MailboxExists | Reason::Unverifiable);
+                assert!(is_right, "{priority:?}: {}", answer.trace.join("\n"));
+            }
+        }
+        engine.stop();
+    }
+}
+
+#[test]
 fn a_reply_that_names_another_recipient_of_its_transaction_counts_for_nobody() {
     let net = world(
         "

@@ -276,7 +276,12 @@ impl Connection {
             self.flush().await?;
         }
         if let Some((pause, replies)) = self.again.take() {
-            self.late.push((Instant::now() + pause, replies));
+            if pause.is_zero() {
+                // Before the next commands are read, so that the client may take them for the replies to these.
+                self.wire.write(&replies).await?;
+            } else {
+                self.late.push((Instant::now() + pause, replies));
+            }
         }
         Ok(NextStep::Go)
     }
@@ -331,7 +336,8 @@ impl Connection {
             self.late.push((Instant::now() + pause(fault), surplus(fault)));
         }
         if fault.does == Misdeed::Again {
-            self.again = Some((pause(fault), reply.clone()));
+            let (_, replies) = self.again.get_or_insert_with(|| (pause(fault), Vec::new()));
+            replies.extend_from_slice(&reply);
         }
         match commit(&mut self.wire, fault, &reply).await? {
             Next::Go if replaces(fault.does) && step != Step::Close => Ok(NextStep::Go),

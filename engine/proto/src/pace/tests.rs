@@ -263,3 +263,41 @@ fn a_site_that_says_that_we_are_too_fast_gets_half_as_many_sessions_a_minute_and
     let later = Duration::from_secs(900) + PACE_PAUSE_TOO_FAST;
     assert_eq!(begun(&mut pace, later, Duration::from_secs(60)), 25, "and half of that the next time");
 }
+
+/// A session has no room for a proof if the site says so, or ends each session after one recipient, and no session ever had room.
+#[test]
+fn a_site_without_room_for_a_proof_has_said_or_shown_it() {
+    let ends = |times: u32| move |pace: &mut SitePace| (0..times).for_each(|_| pace.on_ended_at_one());
+    let full = |recipients: u32| move |pace: &mut SitePace| pace.on_session_full(recipients);
+    let one_transaction = |pace: &mut SitePace| {
+        pace.on_transaction_full(1);
+        pace.on_cut_off(&tally(2, 2, 0), End::Mail, 1);
+    };
+    type Shown<'a> = &'a dyn Fn(&mut SitePace);
+    let rows: [(&str, Shown<'_>, u32, bool); 10] = [
+        ("nothing is known", &|_| (), 0, false),
+        ("it says so", &full(1), 1, true),
+        ("it said so and took more", &full(1), 2, false),
+        ("two recipients", &full(2), 2, false),
+        ("one recipient in a transaction", &|pace| pace.on_transaction_full(1), 1, false),
+        ("and one transaction", &one_transaction, 1, true),
+        ("and once it took two", &one_transaction, 2, false),
+        ("one end", &ends(1), 1, false),
+        ("two ends", &ends(2), 1, true),
+        ("two ends, and once it took two", &ends(2), 2, false),
+    ];
+    for (name, shown, answers, expected) in rows {
+        let (mut pace, _) = polite();
+        shown(&mut pace);
+        pace.on_answers_since_accept(answers);
+        assert_eq!(pace.has_no_room_for_proof(), expected, "{name}");
+    }
+    // Two recipients, of which one may be refused, leave no room for a third one that shows whether the host knows its mailboxes.
+    let (mut pace, _) = polite();
+    pace.on_session_full(2);
+    pace.on_cut_off(&tally(1, 1, 1), End::Recipient, 1);
+    pace.on_answers_since_accept(2);
+    assert!(pace.has_no_room_for_proof());
+    pace.on_answers_since_accept(3);
+    assert!(!pace.has_no_room_for_proof());
+}

@@ -21,6 +21,8 @@ pub struct Habits {
     /// The host ended a session after a refusal, so nothing showed whether the refusal was in step. Before the next one, a session
     /// listens for surplus replies.
     pub ends_at_refusal: bool,
+    /// No part of the replies to a group has come twice in a session that looked for it.
+    pub repeats_no_part: bool,
 }
 
 impl Habits {
