@@ -162,7 +162,8 @@ impl Job {
     /// # Errors
     /// [`CleanError`]; finished rows stay in `OUT.partial`.
     pub fn run(self, checker: &mut dyn Checker) -> Result<Summary, CleanError> {
-        let later = later(&self.args, &self.delivery, self.source.shape().addresses());
+        let shape = self.source.shape();
+        let later = later(&self.args, &self.delivery, shape.addresses(), shape.has_header());
         for warning in self.warnings() {
             tracing::warn!("{warning}");
         }
@@ -246,7 +247,7 @@ fn column_option(name: &str) -> String {
 }
 
 /// The command that checks the open rows of a run with these arguments later; `None` for a sample that is not written.
-fn later(args: &CleanArgs, delivery: &Delivery, addresses: usize) -> Option<String> {
+fn later(args: &CleanArgs, delivery: &Delivery, addresses: usize, has_header: bool) -> Option<String> {
     let output = args.output.as_deref().filter(|path| !is_stream(path));
     // With --split, the last file has the open rows.
     let output = output.and_then(|path| delivery.names(path).pop());
@@ -257,7 +258,13 @@ fn later(args: &CleanArgs, delivery: &Delivery, addresses: usize) -> Option<Stri
     if addresses == 1 && delivery.classes.contains(&Class::Unknown) {
         // A sample is a list of its own, with one column.
         let column = if is_sample { &[][..] } else { &args.column };
-        return Some(retry_command(output.as_deref(), &kept_options(args, column, false)));
+        let mut options = kept_options(args, column, false);
+        // Without a header, an output does not say which columns of results it has.
+        let further = args.writing.columns.join(",");
+        if !has_header && !further.is_empty() {
+            options = option("--columns", &further) + &options;
+        }
+        return Some(retry_command(output.as_deref(), &options));
     }
     // A selection lacks results that the earlier output may have.
     let earlier = args.writing.known.as_deref().filter(|_| !delivery.has_all_classes());

@@ -122,7 +122,7 @@ fn refuse_existing(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery)
             }
             false if delivery.is_plain() => format!(
                 "; `{}` checks only its open rows again, and `--known {known}` uses its results for this list",
-                later(args, delivery, 1).unwrap_or_default()
+                later(args, delivery, 1, !args.no_header).unwrap_or_default()
             ),
             false => String::new(),
             true => ", also if it is INPUT: the new output takes its place at the end".into(),

@@ -45,8 +45,9 @@ pub struct OutputArgs {
     /// INPUT is an earlier output of mailprobe: check only its open rows again.
     ///
     /// A row is open if it is unverifiable although a later check may tell more. All other rows stay as they are, and the output has
-    /// the columns of INPUT. After a run with several --column, repeat that command with --known OUT and another -o instead.
-    #[arg(long, conflicts_with_all = ["part", "join", "columns", "known", "sample", "drop_duplicates"], help_heading = CHECK)]
+    /// the columns of INPUT; if it has no header, give the --columns of that run. After a run with several --column, repeat that
+    /// command with --known OUT and another -o instead.
+    #[arg(long, conflicts_with_all = ["part", "join", "known", "sample", "drop_duplicates"], help_heading = CHECK)]
     pub retry: bool,
     /// Replace files that exist: OUT, the files of --split, the report and the summary
     #[arg(long, help_heading = RUN)]

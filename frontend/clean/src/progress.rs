@@ -2,7 +2,7 @@
 
 use api::{Reason, WaitCause};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lists::numbers::{counted, grouped};
+use lists::numbers::{counted, grouped, time_text};
 use lists::{Class, ReasonCounts};
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
@@ -156,7 +156,7 @@ fn line(standing: &Standing, elapsed: Duration) -> String {
         _ => format!("{}, {rate:.0}/s", counted(done, one, many)),
     };
     if let Some(left) = left.filter(|_| elapsed > GUESS_AFTER && standing.gives_up.is_none()) {
-        line += &format!(", {} left", duration_text(left));
+        line += &format!(", {} left", time_text(left));
     }
     let (good, what) = match standing.is_fast {
         true => (found.of(Reason::FastCheckPassed), "passed"),
@@ -167,7 +167,7 @@ fn line(standing: &Standing, elapsed: Duration) -> String {
     line += &format!("; {good} {what}, {} unverifiable", grouped(unverifiable));
     if let Some(time) = standing.gives_up {
         let cause = WaitCause::Outage.words();
-        line += &format!("; waiting, because {cause}; the run gives up in {}", duration_text(time));
+        line += &format!("; waiting, because {cause}; the run gives up in {}", time_text(time));
     } else if !awaited.is_empty() {
         line += &format!("; waiting for {}", awaited_text(awaited, others));
     }
@@ -183,17 +183,6 @@ fn awaited_text(awaited: &[(String, &str)], others: usize) -> String {
     match parts.split_last() {
         Some((last, before @ [_, ..])) => format!("{} and {last}", before.join(", ")),
         _ => parts.concat(),
-    }
-}
-
-/// A duration in its two largest units. Seconds are rounded up, so that the text is never below the duration.
-fn duration_text(duration: Duration) -> String {
-    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
-    match (seconds / 86_400, seconds / 3600, seconds / 60) {
-        (0, 0, 0) => format!("{seconds} s"),
-        (0, 0, minutes) => format!("{minutes} min {} s", seconds % 60),
-        (0, hours, minutes) => format!("{hours} h {} min", minutes % 60),
-        (days, hours, _) => format!("{days} d {} h", hours % 24),
     }
 }
 
@@ -266,19 +255,6 @@ mod tests {
             (Some("linux"), Way::Redrawn),
         ] {
             assert_eq!(Way::of(term.map(OsStr::new)), way, "{term:?}");
-        }
-    }
-
-    #[test]
-    fn durations_have_units_and_are_never_too_short() {
-        for (millis, text) in [
-            (0, "0 s"),
-            (59_001, "1 min 0 s"),
-            (61_000, "1 min 1 s"),
-            (3_600_000, "1 h 0 min"),
-            (90_000_000, "1 d 1 h"),
-        ] {
-            assert_eq!(duration_text(Duration::from_millis(millis)), text);
         }
     }
 }

@@ -52,7 +52,14 @@ pub(super) fn columns(args: &CleanArgs) -> Result<Vec<String>, CleanError> {
     if args.column.len() > 1 {
         return Err(several(&args.column.iter().map(String::as_str).collect::<Vec<_>>(), ""));
     }
-    let mut source = Source::open(&args.input, &args.reading()).map_err(CleanError::unopened)?;
+    let given = args.writing.result_columns()?;
+    let options = ReadOptions { results: &given, ..args.reading() };
+    let mut source = Source::open(&args.input, &options).map_err(CleanError::unopened)?;
+    if source.shape().has_header() && !given.is_empty() {
+        return Err(CleanError::usage(format!(
+            "the header of {name} names its columns, and --retry keeps them: leave out --columns"
+        )));
+    }
     if let Some(column) = source.shape().column_of_verdict() {
         return Err(CleanError::usage(format!(
             "the verdicts of {name} are of another column: give `{}`",
@@ -74,7 +81,8 @@ pub(super) fn columns(args: &CleanArgs) -> Result<Vec<String>, CleanError> {
         Some(columns) => Ok(columns.into_iter().map(|column| column.as_str().to_owned()).collect()),
         None if rows == 0 => Ok(Vec::new()),
         None => Err(CleanError::usage(format!(
-            "{name} has no results of mailprobe (the columns deliverable and reason): --retry needs an earlier output"
+            "{name} has no results of mailprobe (the columns deliverable and reason): --retry needs an earlier output, and the \
+             --columns of its run if it has no header"
         ))),
     }
 }

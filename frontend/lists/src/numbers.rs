@@ -17,6 +17,17 @@ pub fn duration_text(span: Duration) -> String {
     format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
 }
 
+/// A duration in its two largest units. Seconds are rounded up, so that the text is never below the duration.
+pub fn time_text(duration: Duration) -> String {
+    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    match (seconds / 86_400, seconds / 3600, seconds / 60) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min {} s", seconds % 60),
+        (0, hours, minutes) => format!("{hours} h {} min", minutes % 60),
+        (days, hours, _) => format!("{days} d {} h", hours % 24),
+    }
+}
+
 /// A share of a whole, with one decimal.
 pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
@@ -32,6 +43,19 @@ mod tests {
             [(1200, "20 minutes"), (60, "1 minute"), (90, "90 seconds"), (1, "1 second"), (0, "0 seconds")]
         {
             assert_eq!(duration_text(Duration::from_secs(seconds)), text);
+        }
+    }
+
+    #[test]
+    fn durations_have_units_and_are_never_too_short() {
+        for (millis, text) in [
+            (0, "0 s"),
+            (59_001, "1 min 0 s"),
+            (61_000, "1 min 1 s"),
+            (3_600_000, "1 h 0 min"),
+            (90_000_000, "1 d 1 h"),
+        ] {
+            assert_eq!(time_text(Duration::from_millis(millis)), text);
         }
     }
 }

@@ -117,7 +117,7 @@ fn the_advised_command_keeps_the_options_of_the_run() {
     for [flags, expected] in text_rows(include_str!("../../testdata/advised.txt")) {
         let mut args = desk("LIST", "").command_line(flags);
         (args.input, args.writing.engine) = ("LIST".into(), " ENGINE".into());
-        let said = later(&args, &args.delivery().unwrap(), args.column.len().max(1));
+        let said = later(&args, &args.delivery().unwrap(), args.column.len().max(1), true);
         assert_eq!(
             said.unwrap_or("mailprobe clean none".into()),
             format!("mailprobe clean {expected}"),

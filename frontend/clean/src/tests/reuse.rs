@@ -248,6 +248,30 @@ fn each_output_has_what_a_retry_needs_or_the_summary_says_that_it_does_not() {
     }
 }
 
+#[test]
+fn an_output_without_a_header_is_read_again_with_the_columns_of_its_run() {
+    for columns in ["rule,reply_code", "reply_code", "checked_at", "checked_at,rule"] {
+        let mut desk = desk("list.csv", "deliverable@x.com\nlater@x.com\nnobody@y.com\n");
+        desk = desk.flags(&format!("--columns {columns} -o @/out.csv --max-wait 0"));
+        let said = desk.run().unwrap().to_string();
+        let command = format!("out.csv --columns {columns} --retry -o NEW.csv");
+        assert!(said.contains(&command), "{said}");
+        let output = std::fs::read_to_string(desk.path("out.csv")).unwrap();
+        desk.args.input = desk.path("out.csv");
+        desk.args = desk.command_line(&format!("--columns {columns} --retry -o @/again.csv"));
+        desk.checker = fake();
+        desk.run().unwrap();
+        assert_eq!(desk.checker.submitted_addresses(), ["later@x.com"], "{columns}");
+        let again = std::fs::read_to_string(desk.path("again.csv")).unwrap();
+        for (row, before) in again.lines().zip(output.lines()).filter(|(row, _)| !row.starts_with("later")) {
+            assert_eq!(row, before, "{columns}");
+        }
+    }
+    let mut desk = desk("old.csv", "email,deliverable,reason\nlater@x.com,false,unverifiable\n");
+    desk = desk.flags("--columns rule --retry -o @/again.csv");
+    assert!(desk.error().starts_with("the header of old.csv names its columns"));
+}
+
 /// The output of a run with the columns `a` and `b`.
 const TWO: &str = "a,b,deliverable,reason,b_deliverable,b_reason\n\
                    nobody@x.com,deliverable@x.com,false,mailbox_not_found,true,mailbox_exists\n\

@@ -6,7 +6,8 @@
 //! the values of every row are a verdict.
 //!
 //! Further columns of results ([`ResultColumn`]) are ours if they follow directly, have the same text before their names, and only
-//! have values that we write. Without a header, only the times of checks are recognized, directly after the verdicts.
+//! have values that we write. Without a header, the columns of this run are looked for in their order, directly after the verdicts; if
+//! they are not there, only the times of checks are recognized.
 //!
 //! With several columns of addresses, the names say of which column a verdict is: `home_deliverable` is of the column `home`. The
 //! first verdict of a run has no such name. If it is the only one, the rows may say of which column it is: all rows with another verdict
@@ -172,19 +173,31 @@ fn further(
 fn without_header(sample: &Sample, columns: &Columns, rows: usize) -> Vec<EarlierColumns> {
     let (mut end, mut found) = (columns.width, Vec::new());
     let least = columns.addresses.iter().max().map_or(1, |at| at + 1);
-    while let Some(columns) = last_verdict(sample, rows, &(least..end)) {
-        end = columns.verdict;
-        found.insert(0, columns);
+    while let Some(last) = last_verdict(sample, rows, &(least..end), &columns.further) {
+        end = last.verdict;
+        found.insert(0, last);
     }
     found
 }
 
-/// The last columns of these, if they are a verdict, with or without the time of its check.
-fn last_verdict(sample: &Sample, rows: usize, range: &Range<usize>) -> Option<EarlierColumns> {
+/// The last columns of these, if they are a verdict: with the `wanted` further columns, with the time of its check, or alone.
+fn last_verdict(
+    sample: &Sample,
+    rows: usize,
+    range: &Range<usize>,
+    wanted: &[ResultColumn],
+) -> Option<EarlierColumns> {
     let verdict = |columns: usize| {
         let at = range.end.checked_sub(columns)?;
         (range.contains(&at) && has_only_verdicts(sample, rows, at, false)).then_some(at)
     };
+    let further: Vec<_> = wanted.iter().copied().zip(range.end - wanted.len().min(range.end)..).collect();
+    let fits = |&(column, at): &(ResultColumn, usize)| {
+        (rows..sample.records.len()).all(|row| column.has_value(&sample.text(row, at)))
+    };
+    if let Some(verdict) = verdict(2 + wanted.len()).filter(|_| further.iter().all(fits)) {
+        return Some(EarlierColumns { verdict, further, of: VerdictOf::First });
+    }
     if let Some(verdict) = verdict(2) {
         return Some(EarlierColumns { verdict, further: Vec::new(), of: VerdictOf::First });
     }
