@@ -177,6 +177,14 @@ impl<R: Runtime> Resolver<R> {
         self.inner.health.are_to_blame()
     }
 
+    /// Like [`Resolver::is_down`], but also true while our own name is looked up because the resolvers may have fallen silent, and
+    /// nothing has been answered since.
+    pub(crate) fn may_be_down(&self) -> bool {
+        let health = &self.inner.health;
+        let is_unanswered = |lookup: Rc<PendingLookup<R>>| lookup.answered_before.get() == health.answered();
+        self.is_down() || self.inner.own_name_lookup_under_way().is_some_and(is_unanswered)
+    }
+
     /// Whether the resolvers count as denying everything (`engine_proto::dns::denials`).
     pub(crate) fn denies(&self) -> bool {
         self.inner.health.denials.are_down()
@@ -439,8 +447,8 @@ impl<R: Runtime> Inner<R> {
         lookup
     }
 
-    /// If nothing has been answered for [`DNS_SILENCE`], although several lookups are under way, looks our own name up. So an outage
-    /// is noticed before these lookups give up, and those that give up meanwhile wait for this lookup.
+    /// If nothing has been answered for [`DNS_SILENCE`], although several lookups or an urgent one are under way, looks our own name
+    /// up. So an outage is noticed before these lookups give up, and those that give up meanwhile wait for this lookup.
     fn notice_silence(self: &Rc<Self>, now: Instant) {
         let (answered, (before, since)) = (self.health.answered(), self.last_answer.get());
         if answered != before {
@@ -452,8 +460,12 @@ impl<R: Runtime> Inner<R> {
         }
         let is_sent =
             |pending: &&Rc<PendingLookup<R>>| pending.with_lookup(|lookup| lookup.is_sent()) == Some(true);
-        let asked = self.pending.borrow().values().filter(is_sent).count();
-        if asked >= DNS_SILENT_LOOKUPS_MAX as usize {
+        let (asked, urgent) = {
+            let pending = self.pending.borrow();
+            let sent = || pending.values().filter(is_sent);
+            (sent().count(), sent().any(|pending| pending.urgent.get()))
+        };
+        if urgent || asked >= DNS_SILENT_LOOKUPS_MAX as usize {
             let (inner, call) = (Rc::clone(self), self.look_up_own_name(now));
             R::spawn(async move {
                 let (_, answered) = call.outcome().await;

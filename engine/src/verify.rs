@@ -224,7 +224,7 @@ fn answer_mail_hosts<R: Runtime>(resolution: &Resolution<R>, responder: Responde
 
 /// The answer to such an inquiry if the walk took too long.
 fn cannot_tell<R: Runtime>(resolution: &Resolution<R>) -> Result<MailHosts, Outage> {
-    if resolution.resolver.is_down() { Err(Outage::Unavailable) } else { Ok(MailHosts::Unknown) }
+    if resolution.resolver.may_be_down() { Err(Outage::Unavailable) } else { Ok(MailHosts::Unknown) }
 }
 
 fn dns_rule(why: Failure) -> &'static str {

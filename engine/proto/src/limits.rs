@@ -216,8 +216,9 @@ pub const DNS_PROVEN_IN_A_ROW: u32 = 20;
 /// If a top-level domain is denied without proof, the resolvers count as denying everything, unless an answer with proof came
 /// within this time before the denial. Such an answer shows that they deny only some names.
 pub const DNS_PROVEN_WINDOW: Duration = Duration::from_secs(10);
-/// If several lookups are under way and none has been answered for this time, the resolvers are asked about our own name. After the
-/// start, this is so without a lookup too, and if there is no answer within the same time again, a warning names the resolvers.
+/// If several lookups or an urgent one are under way and none has been answered for this time, the resolvers are asked about our own
+/// name. After the start, this is so without a lookup too, and if there is no answer within the same time again, a warning names the
+/// resolvers.
 pub const DNS_SILENCE: Duration = Duration::from_secs(2);
 /// Interval between two tests of whether resolvers that denied everything still do. It is also the interval between two checks in
 /// which a shard finds out whether they have begun to.

@@ -294,6 +294,17 @@ fn a_resolver_that_falls_silent_with_lookups_under_way_decides_about_few_domains
     }
 }
 
+#[test]
+fn an_inquiry_after_the_resolver_has_gone_is_an_outage() {
+    let net = with_options("");
+    let engine = engine(&[&net]);
+    let client = engine.client(64);
+    assert_eq!(ask(&client, "a@null.example"), "null_mx");
+    net.stop();
+    assert_eq!(mail_hosts(&client, "ok.example"), Err(Outage::Unavailable));
+    engine.stop();
+}
+
 /// Asks about 600 domains, half of which do not exist, at a resolver with these options. All answers are right within 5 s.
 fn all_are_right_soon(options: &str) {
     let net = with_options(options);
