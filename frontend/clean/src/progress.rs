@@ -2,7 +2,7 @@
 
 use api::{Reason, WaitCause};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lists::numbers::{counted, grouped, time_text};
+use lists::numbers::{counted, grouped, rounded, time_text};
 use lists::{Class, ReasonCounts};
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
@@ -147,13 +147,13 @@ impl Progress {
 
 fn line(standing: &Standing, elapsed: Duration) -> String {
     let Standing { done, resumed, rows, found, left, ref awaited, others, .. } = *standing;
-    let rate = done.saturating_sub(resumed) as f64 / elapsed.as_secs_f64().max(0.001);
+    let rate = rounded(done.saturating_sub(resumed) as f64 / elapsed.as_secs_f64().max(0.001));
     let (one, many) = if standing.columns > 1 { ("cell", "cells") } else { ("row", "rows") };
     let mut line = match rows {
         Some(rows) if rows > done => {
-            format!("{} of {} {many}, {rate:.0}/s", grouped(done), grouped(rows))
+            format!("{} of {} {many}, {rate}/s", grouped(done), grouped(rows))
         }
-        _ => format!("{}, {rate:.0}/s", counted(done, one, many)),
+        _ => format!("{}, {rate}/s", counted(done, one, many)),
     };
     if let Some(left) = left.filter(|_| elapsed > GUESS_AFTER && standing.gives_up.is_none()) {
         line += &format!(", {} left", time_text(left));
@@ -240,8 +240,8 @@ mod tests {
         found.add(Reason::FastCheckPassed);
         let fast = Standing { found, is_fast: true, ..begun };
         assert_eq!(
-            line(&fast, Duration::from_secs(2)),
-            "1,000 rows, 500/s; 1 address passed, 0 unverifiable"
+            line(&fast, Duration::from_millis(500)),
+            "1,000 rows, 2,000/s; 1 address passed, 0 unverifiable"
         );
     }
 

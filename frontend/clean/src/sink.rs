@@ -23,6 +23,7 @@ use super::outcome::{Outcome, Outcomes};
 use api::Reason;
 pub(super) use deliver::Delivery;
 pub use deliver::WrittenFile;
+use lists::left::finished_output;
 use lists::part::PartTitle;
 use lists::{Class, Endings, ROW_BYTES_MAX, Results, Shape, decompressed, is_stream, marks};
 pub use pack::Compression;
@@ -512,10 +513,13 @@ impl Sink {
 
     /// The file of an earlier run has other contents than the list requires.
     pub fn foreign(&self) -> CleanError {
+        let name = self.name();
+        let is_finished = self.is_complete() && !self.options.is_part;
+        let finished = if is_finished { finished_output(name) } else { String::new() };
         CleanError::failed(format!(
             "{} does not fit this list or these options: use the INPUT, --format, --sheet, --column, --columns, --known, --retry, \
-             --unordered and --drop-duplicates of the run that made it, or name another output with -o",
-            self.name().display()
+             --unordered and --drop-duplicates of the run that made it, or name another output with -o{finished}",
+            name.display()
         ))
     }
 

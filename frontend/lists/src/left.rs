@@ -110,6 +110,14 @@ pub fn known_command(list: &Path, options: &str, earlier: Option<&Path>, output:
     format!("mailprobe clean {}{options} --known {old} -o {new}", shell::path(list))
 }
 
+/// The end of the message about a finished `output` that does not fit its list, for example because the list has grown.
+pub fn finished_output(output: &Path) -> String {
+    let command = known_command(Path::new("INPUT"), "", None, Some(output));
+    format!(
+        "; --resume does not continue a finished output: `{command}` uses its results for a list with further rows"
+    )
+}
+
 /// An output, and the name of the next one: the ending of a name decides on its form.
 fn names(output: Option<&Path>) -> (String, String) {
     let Some(output) = output else { return ("OUT".to_owned(), "NEW".to_owned()) };
@@ -184,6 +192,8 @@ mod tests {
             known_command(Path::new("a b.csv"), " --column x", None, Some(Path::new("o.xlsx"))),
             "mailprobe clean 'a b.csv' --column x --known o.xlsx -o NEW.xlsx"
         );
+        let finished = finished_output(Path::new("my out.csv"));
+        assert!(finished.contains("`mailprobe clean INPUT --known 'my out.csv' -o NEW.csv`"), "{finished}");
     }
 
     #[test]

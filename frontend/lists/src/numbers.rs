@@ -8,6 +8,11 @@ pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
+/// A number, such as a rate, without its fraction.
+pub fn rounded(number: f64) -> String {
+    grouped(number.round() as u64)
+}
+
 /// A span of time in words: `20 minutes`, or `90 seconds` if it has no whole minutes.
 pub fn duration_text(span: Duration) -> String {
     let (number, unit) = match span.as_secs() {
