@@ -220,8 +220,9 @@ impl Job {
     /// [`CleanError`]: a part is missing or does not belong to the list, or a file cannot be read or written.
     pub fn join(self) -> Result<Summary, CleanError> {
         let sink_options = self.sink_options();
-        let args = self.args.clone();
-        let summary = join::run(self.args, self.source, sink_options)?;
+        let (args, shape) = (self.args.clone(), self.source.shape());
+        let later = later(&args, &self.delivery, shape.addresses(), shape.has_header());
+        let summary = Summary { later, ..join::run(self.args, self.source, sink_options)? };
         write_about(&args, &summary)?;
         Ok(summary)
     }

@@ -514,8 +514,7 @@ impl Sink {
     /// The file of an earlier run has other contents than the list requires.
     pub fn foreign(&self) -> CleanError {
         let name = self.name();
-        let is_finished = self.is_complete() && !self.options.is_part;
-        let finished = if is_finished { finished_output(name) } else { String::new() };
+        let finished = finished_output(name, self.is_complete() && !self.options.is_part);
         CleanError::failed(format!(
             "{} does not fit this list or these options: use the INPUT, --format, --sheet, --column, --columns, --known, --retry, \
              --unordered and --drop-duplicates of the run that made it, or name another output with -o{finished}",

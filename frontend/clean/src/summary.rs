@@ -7,7 +7,7 @@ use super::sink::WrittenFile;
 use super::{CleanError, ListPart};
 use api::Reason;
 use lists::estimate::Estimate;
-use lists::left::{Left, line};
+use lists::left::{Left, again, line};
 use lists::numbers::{counted, grouped, percent, rounded};
 use lists::report::{ReportRule, ReportTypo};
 use lists::{Class, Domains, ReasonCounts, ResultColumn, domain_text};
@@ -351,18 +351,19 @@ impl Summary {
     /// The unverifiable rows by their rules. The numbers of the lines add up to the number in the first one.
     fn write_unverifiable(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.reasons.of(Reason::Unverifiable);
+        if rows == 0 {
+            return Ok(());
+        }
+        let are = if rows == 1 { "is" } else { "are" };
         // The parts of a joined list have no rules.
-        if matches!(self.extent, Extent::Joined(_)) {
+        if let (Extent::Joined(_), Some(later)) = (self.extent, &self.later) {
+            writeln!(f, "{} {are} unverifiable; {}", self.rows_text(rows), again(later))?;
             let rows = self.of_kind(self.lost_closed, "unverifiable ");
             return match self.lost_closed {
                 0 => Ok(()),
                 _ => writeln!(f, "{rows} of parts without their files .closed: --retry checks them again"),
             };
         }
-        if rows == 0 {
-            return Ok(());
-        }
-        let are = if rows == 1 { "is" } else { "are" };
         writeln!(f, "{} {are} unverifiable:", self.rows_text(rows))?;
         // The command reads the file that the parts become.
         let joined =
@@ -397,7 +398,7 @@ impl Summary {
         }
         match &self.later {
             Some(command) if self.of_earlier_run > self.explained => {
-                writeln!(f, "  `{command}` checks those of them again that a later check may settle{joined}")
+                writeln!(f, "  {}{joined}", again(command))
             }
             _ => Ok(()),
         }

@@ -110,8 +110,17 @@ pub fn known_command(list: &Path, options: &str, earlier: Option<&Path>, output:
     format!("mailprobe clean {}{options} --known {old} -o {new}", shell::path(list))
 }
 
-/// The end of the message about a finished `output` that does not fit its list, for example because the list has grown.
-pub fn finished_output(output: &Path) -> String {
+/// What the command for open rows does, for rows whose rules are not known.
+pub fn again(command: &str) -> String {
+    format!("`{command}` checks those of them again that a later check may settle")
+}
+
+/// The end of the message about an `output` that does not fit its list, for example because the list has grown; empty if the output is
+/// not finished.
+pub fn finished_output(output: &Path, is_finished: bool) -> String {
+    if !is_finished {
+        return String::new();
+    }
     let command = known_command(Path::new("INPUT"), "", None, Some(output));
     format!(
         "; --resume does not continue a finished output: `{command}` uses its results for a list with further rows"
@@ -192,7 +201,7 @@ mod tests {
             known_command(Path::new("a b.csv"), " --column x", None, Some(Path::new("o.xlsx"))),
             "mailprobe clean 'a b.csv' --column x --known o.xlsx -o NEW.xlsx"
         );
-        let finished = finished_output(Path::new("my out.csv"));
+        let finished = finished_output(Path::new("my out.csv"), true);
         assert!(finished.contains("`mailprobe clean INPUT --known 'my out.csv' -o NEW.csv`"), "{finished}");
     }
 

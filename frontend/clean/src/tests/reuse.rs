@@ -216,7 +216,7 @@ fn each_output_has_what_a_retry_needs_or_the_summary_says_that_it_does_not() {
         ("--known @/old.csv", "out.csv", 1, "out.csv.closed, which --retry needs"),
         ("--columns rule", "out.csv", 1, "  3: a later try alone does not help\n"),
         ("--join", "out.csv", 1, "out.csv.closed, which --retry needs"),
-        ("--join", "out.csv", 3, "3 unverifiable rows of parts without their files .closed: --retry "),
+        ("--join", "out.csv", 3, "may settle\n3 unverifiable rows of parts without their files .closed: "),
         (
             "--sample 9",
             "out.csv",
