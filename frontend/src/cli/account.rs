@@ -51,7 +51,6 @@ enum AccountAction {
     /// webhooks.
     Export {
         /// The account's id or name.
-        #[arg(value_name = "ID")]
         account: String,
     },
     /// Delete an account: its keys, user, connections, webhooks, lists, batches and ledger. This cannot be undone.
@@ -66,13 +65,11 @@ enum OneAccount {
     /// Show an account with its keys and its latest ledger entries, and check the sums of the ledger.
     Show {
         /// The account's id or name.
-        #[arg(value_name = "ID")]
         account: String,
     },
     /// Move an account to another plan.
     SetPlan {
         /// The account's id or name.
-        #[arg(value_name = "ID")]
         account: String,
         /// Id of the plan.
         plan: String,
@@ -80,7 +77,6 @@ enum OneAccount {
     /// Add pack credits, which never expire. A grant cannot be undone.
     Grant {
         /// The account's id or name.
-        #[arg(value_name = "ID")]
         account: String,
         /// Number of credits.
         #[arg(value_parser = whole_number(0..=u64::MAX))]
@@ -96,7 +92,6 @@ enum OneAccount {
     /// is refused with 402, and free requests still work.
     SetStatus {
         /// The account's id or name.
-        #[arg(value_name = "ID")]
         account: String,
         /// Status: active, past_due, paused or canceled.
         status: SubscriptionStatus,
@@ -107,7 +102,7 @@ enum OneAccount {
     /// Give an account its own limits in place of those of its plan. Other limits stay unchanged.
     SetLimits {
         /// The account's id or name.
-        #[arg(value_name = "ID")]
+        #[arg(value_name = "ACCOUNT")]
         name: String,
         /// First reset all limits to those of the plan.
         #[arg(long)]

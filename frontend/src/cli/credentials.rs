@@ -23,7 +23,6 @@ pub(super) enum CredentialsAction {
     /// All sessions of the account end.
     SetPassword {
         /// The account's id or name, or its user's address.
-        #[arg(value_name = "ID")]
         account: String,
         /// The user's address, for signing in. Required the first time.
         #[arg(long, value_name = "ADDRESS")]
@@ -32,7 +31,6 @@ pub(super) enum CredentialsAction {
     /// Create a link that signs in to the dashboard. It works once, within 15 minutes.
     SignInLink {
         /// The account's id or name, or its user's address.
-        #[arg(value_name = "ID")]
         account: String,
     },
 }

@@ -19,7 +19,6 @@ const PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Args)]
 pub struct DeletionArgs {
     /// The account's id or name.
-    #[arg(value_name = "ID")]
     account: String,
     /// Confirm the deletion. The command does nothing without this flag.
     #[arg(long, required = true)]
