@@ -2,6 +2,7 @@
 
 use crate::machine::is_of_machine;
 use std::fmt;
+use std::io::ErrorKind;
 
 /// The reason why a list cannot be read, as one line with a remedy. It names columns, but no address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,10 +33,15 @@ impl ListError {
     /// A list, or what is at this place of it, cannot be read.
     pub(crate) fn reading(what: impl fmt::Display, error: &std::io::Error) -> ListError {
         let message = format!("{what}: {error}");
-        match is_of_machine(error) {
-            true => ListError::Machine(message),
-            false => ListError::Unreadable(message),
+        if is_of_machine(error) {
+            return ListError::Machine(message);
         }
+        let is_damaged = matches!(
+            error.kind(),
+            ErrorKind::UnexpectedEof | ErrorKind::InvalidData | ErrorKind::InvalidInput
+        );
+        let remedy = if is_damaged { "; the file is incomplete or damaged: get it again" } else { "" };
+        ListError::Unreadable(message + remedy)
     }
 }
 

@@ -149,13 +149,17 @@ mod tests {
     fn what_is_cut_off_or_broken_is_an_error() {
         let text: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
         let (gzip, zstd) = (gzip(&text), zstd::encode_all(&text[..], 3).unwrap());
+        let says_remedy = |error: Error| {
+            let said = crate::ListError::reading("list.gz cannot be read", &error).to_string();
+            assert!(said.ends_with("; the file is incomplete or damaged: get it again"), "{said}");
+        };
         for packed in [&gzip, &zstd] {
-            assert!(unpacked(packed[..packed.len() - 5].to_vec()).is_err());
+            says_remedy(unpacked(packed[..packed.len() - 5].to_vec()).unwrap_err());
         }
         // A Zstandard frame may have no checksum; a gzip member always has one.
         let mut broken = gzip.clone();
         broken[gzip.len() / 2..][..50].fill(0xff);
-        assert!(unpacked(broken).is_err());
+        says_remedy(unpacked(broken).unwrap_err());
     }
 
     const LIMITS: Limits = Limits {
