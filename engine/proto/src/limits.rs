@@ -397,9 +397,6 @@ pub const NETWORK_COMPLAINT_LASTS: Duration = Duration::from_secs(10);
 pub const NETWORK_SESSIONS_MIN: u32 = 4;
 /// Number of answers of a session after which the share of refused recipients can be estimated.
 pub const PACE_STRETCH_ANSWERS: u32 = 20;
-/// After this number of sessions that a site has ended after one recipient, and none in which it answered for another one after an
-/// accept, its sessions count as having no room for a proof.
-pub const PACE_ENDED_AT_ONE_MIN: u32 = 2;
 /// Number of times that a learned limit has to be reached before it is doubled, to see whether it still holds.
 pub const PACE_TRY_AFTER: u32 = 8;
 /// [`PACE_TRY_AFTER`] doubles each time that the learned limit turns out to hold, up to this maximum.

@@ -20,9 +20,9 @@ mod network;
 mod tests;
 
 use crate::limits::{
-    PACE_ENDED_AT_ONE_MIN, PACE_ERRORS_INITIAL, PACE_PAUSE_MAX, PACE_PAUSE_MIN, PACE_PAUSE_TOO_FAST,
-    PACE_SESSIONS_INITIAL, PACE_SHARE_MIN, PACE_SHARE_STEP, PACE_STRETCH_ANSWERS, PACE_TRY_AFTER,
-    PACE_TRY_AFTER_MAX, PACE_WAIT_MIN, REFUSALS_CARRIED_MAX, TRANSACTION_RECIPIENTS_MAX,
+    PACE_ERRORS_INITIAL, PACE_PAUSE_MAX, PACE_PAUSE_MIN, PACE_PAUSE_TOO_FAST, PACE_SESSIONS_INITIAL,
+    PACE_SHARE_MIN, PACE_SHARE_STEP, PACE_STRETCH_ANSWERS, PACE_TRY_AFTER, PACE_TRY_AFTER_MAX, PACE_WAIT_MIN,
+    REFUSALS_CARRIED_MAX, TRANSACTION_RECIPIENTS_MAX,
 };
 pub use ceiling::{Ceiling, Profile, REFUSALS_CISCO};
 pub use network::{NetworkPace, network_of};
@@ -85,10 +85,6 @@ pub struct SitePace {
     recipients: Learned,
     /// Whether the site has said that a session takes no further recipient.
     says_full: bool,
-    /// The largest number of recipients that the site has accepted or refused in one session from its first accept on.
-    answers_most: u32,
-    /// Number of sessions that the site ended after it had accepted or refused one recipient.
-    ended_at_one: u32,
     transactions: Learned,
     /// Recipients of one transaction.
     transaction_recipients: Learned,
@@ -117,8 +113,6 @@ impl SitePace {
             errors: Learned::new(ceiling.session_refusals),
             recipients: Learned::new(ceiling.session_recipients),
             says_full: false,
-            answers_most: 0,
-            ended_at_one: 0,
             transactions: Learned::new(u32::MAX),
             transaction_recipients: Learned::new(TRANSACTION_RECIPIENTS_MAX as u32),
             starts: f64::from(ceiling.starts_a_minute.min(ceiling.sessions)),
@@ -324,24 +318,12 @@ impl SitePace {
         self.recipients.lower(recipients);
     }
 
-    /// In a session, the site has accepted or refused this number of recipients so far, from the first one that it accepted.
-    pub fn on_answers_since_accept(&mut self, answers: u32) {
-        self.answers_most = self.answers_most.max(answers);
-    }
-
-    /// The site ended a session in which it had accepted or refused one recipient.
-    pub fn on_ended_at_one(&mut self) {
-        self.ended_at_one = self.ended_at_one.saturating_add(1);
-    }
-
-    /// Whether a session has no room for a recipient and the proof of its answer, as the site has said, or as it has shown several
-    /// times: a site that ends a session once may have another reason. If a session ever had room, sessions have room.
+    /// Whether a session has no room for a recipient and the proof of its answer, as the site has said. A site that only ends its
+    /// sessions may have another reason.
     pub fn has_no_room_for_proof(&self) -> bool {
-        let few = self.says_full && self.recipients.limit == 2 && self.errors.limit <= REFUSALS_CARRIED_MAX;
-        let one = self.transactions.limit == 1 && self.transaction_recipients.limit == 1
-            || self.says_full && self.recipients.limit == 1
-            || self.ended_at_one >= PACE_ENDED_AT_ONE_MIN;
-        one && self.answers_most <= 1 || few && self.answers_most <= 2
+        let few = self.recipients.limit == 2 && self.errors.limit <= REFUSALS_CARRIED_MAX;
+        let one = self.transactions.limit == 1 && self.transaction_recipients.limit == 1;
+        one || self.says_full && (self.recipients.limit == 1 || few)
     }
 
     /// The limits of a session that the site has shown, each with what it limits.

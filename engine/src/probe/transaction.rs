@@ -9,7 +9,7 @@ use crate::invariants::{Invariant, holds};
 use crate::refusals::AskedRecipients;
 use crate::runtime::Runtime;
 use crate::session::Session;
-use crate::site::{SessionNotes, Site};
+use crate::site::SessionNotes;
 use engine_proto::decision::recipient::ReplyEffect;
 use engine_proto::limits::{TARPIT_QUICK, TARPIT_QUICK_REPLIES_MIN, TARPIT_SLOW, TARPIT_SLOW_REPLIES_MIN};
 use engine_proto::pace::Tally;
@@ -103,10 +103,6 @@ pub(super) struct SessionState {
     pub(super) known_asked_first: Option<u32>,
     /// The number of recipients for which the server answered. 452 for a further one is no answer.
     taken: u32,
-    /// The number of recipients, of works and of questions, that the server has accepted or refused for good.
-    definite: u32,
-    /// The number of those from the first accept on, 3 at most.
-    since_accept: u32,
     tarpit: Tarpit,
 }
 
@@ -149,21 +145,18 @@ pub(super) async fn run<R: Runtime>(
                 counted.on_answer(&reply, step.1);
                 let behind_others = answers + refusals > 0;
                 let behind_taken = !behind_others && state.taken > 0;
-                let received = RcptReply {
-                    place: recipient.into(),
-                    reply: &reply,
-                    behind_others,
-                    behind_taken,
-                    at,
-                    in_step,
-                };
-                let effect = recipients.on_reply(context, &mut state.notes, &received);
-                let is_limit =
-                    matches!(effect, ReplyEffect::Later | ReplyEffect::SessionFull | ReplyEffect::Push);
-                if !is_limit && !reply.is_transient() {
-                    state.on_definite(site, reply.is_positive());
-                }
-                match effect {
+                match recipients.on_reply(
+                    context,
+                    &mut state.notes,
+                    &RcptReply {
+                        place: recipient.into(),
+                        reply: &reply,
+                        behind_others,
+                        behind_taken,
+                        at,
+                        in_step,
+                    },
+                ) {
                     ReplyEffect::Answer => {
                         (answers, state.taken) = (answers + 1, state.taken + 1);
                         place.state().on_clear_reply();
@@ -263,9 +256,6 @@ pub(super) async fn run<R: Runtime>(
                 if !matches!(closure, Closure::Refused { .. }) {
                     counted.on_lost(session.dialog.unanswered(), context.refusal_step());
                 }
-                if state.definite == 1 && !matches!(closure, Closure::TimedOut(_)) {
-                    site.state().pace.on_ended_at_one();
-                }
                 // The reply about the known mailbox that the session asked about first does not count here. If no other reply came,
                 // the session counts as one without answers.
                 let answers = state.tally.answers.saturating_sub(state.known_asked_first.unwrap_or(0));
@@ -313,16 +303,6 @@ impl SessionState {
     /// How many more transactions the session may have.
     pub(super) fn transactions_left(&self) -> u32 {
         self.transactions_max.saturating_sub(self.tally.transactions)
-    }
-
-    /// The site has accepted a recipient, or refused it for good. Whether a session has room for a proof depends on the first three
-    /// such replies from an accept on.
-    fn on_definite(&mut self, site: &Site, is_accept: bool) {
-        self.definite += 1;
-        if self.since_accept < 3 && (is_accept || self.since_accept > 0) {
-            self.since_accept += 1;
-            site.state().pace.on_answers_since_accept(self.since_accept);
-        }
     }
 
     fn on_reply(&mut self, reply: &Reply) {

@@ -110,20 +110,15 @@ impl Verdict {
         Premise::DeniedKnown.count(patient && denial.is_some_and(known));
     }
 
-    /// Whether the host of this accept distinguished mailboxes. Patient work needs that evidence in the same session, unless the
-    /// sessions with the host have no room for it.
+    /// Whether the host of this accept distinguished mailboxes. Patient work needs that evidence in the same session.
     fn is_backed(&self, domain: u32, ledger: &ReplyLedger, accept: &RcptAnswer) -> bool {
         if accept.word != ACCEPTED {
             return false;
         }
         ledger.is_followed_by_refusal(domain, accept)
             || ledger.is_beside_refused_controls(domain, accept)
-            || self.counts_as_single(ledger, accept.host)
+            || self.priority == Priority::Single
                 && ledger.is_behind_refused_control(domain, accept, BELIEVED + MARGIN)
-    }
-
-    fn counts_as_single(&self, ledger: &ReplyLedger, host: u32) -> bool {
-        self.priority == Priority::Single || ledger.has_no_room_for_proof(host)
     }
 
     fn is_no_false_confirmation(&self, plan: &WorldPlan, ledger: &mut ReplyLedger) -> Result<(), String> {
@@ -137,7 +132,7 @@ impl Verdict {
             return if open || misled.is_some() { Ok(()) } else { against };
         }
         match misled {
-            Some(said) if self.counts_as_single(ledger, said.host) => {
+            Some(said) if self.priority == Priority::Single => {
                 not_too_many(plan, ledger, said.host, Wrong::Confirmed)
             }
             _ => against,
