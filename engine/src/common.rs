@@ -61,7 +61,7 @@ impl Common {
         }
     }
 
-    /// Answers the works that were given up and about which there is no doubt any more, or whose deadline has passed.
+    /// Answers the works that wait for the end of a doubt ([`Shared::is_in_doubt`]) if it has ended, or if their deadline has passed.
     pub(crate) fn answer_undoubted(&self, now: Instant) {
         let is_due = |work: &mut Work| work.deadline <= now || !self.shared.is_in_doubt(work, now);
         let due: Vec<_> = self.state.borrow_mut().in_doubt.extract_if(.., is_due).collect();

@@ -118,8 +118,8 @@ struct DomainTimes {
     due: u64,
     until: u64,
     cause: Cause,
-    /// Number of replies until the budget of refused recipients was last used up, and the time from the first of these rows until
-    /// there is a new budget.
+    /// The last budget of refused recipients: the number of replies until it was used up, and the time from the first row that used
+    /// it until there is a new one.
     budget: (u32, u64),
 }
 
