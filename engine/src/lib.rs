@@ -258,6 +258,8 @@ pub struct Figures {
     pub shards: Vec<ShardFigures>,
     /// The state of each source, in the order of the configuration.
     pub sources: Vec<SourceFigures>,
+    /// The fault of the resolvers, if they have one.
+    pub trouble: Option<proto::outage::Trouble>,
 }
 
 /// The state of a source: an IP address or a proxy from which mail servers are asked.
@@ -385,6 +387,7 @@ impl Engine {
                 sessions_max: shared.config.sessions,
                 shards: shared.shards.iter().map(look).collect(),
                 sources: shared.pool.figures(shared.age(Instant::now())),
+                trouble: shared.resolvers.trouble(&shared.config.resolvers),
             }
         }
     }

@@ -201,7 +201,10 @@ fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<ExitC
         Command::Clean(args) => clean::run(*args, quiet, start_engine),
         Command::Classify(args) => classify_lines(&args),
         Command::Learn(args) => learn::run(&args, quiet),
-        Command::Account(it) => it.run(account::run),
+        Command::Account(it) => match it.args.unconfirmed() {
+            Some(line) => Err(Failure::usage(line)),
+            None => it.run(account::run),
+        },
         Command::Key(it) => it.run(key::run),
         Command::Backup(it) => it.run(|args, place, output| backup::back_up(&args, place, output)),
         Command::Restore(it) => it.run(|args, place, output| backup::restore(&args, place, output)),

@@ -11,6 +11,7 @@ use super::progress::{Progress, Standing};
 use super::run_options::RunOptions;
 use super::sink::{Sink, SinkOptions};
 use super::summary::{Extent, Reading, Summary};
+use super::time_left::Remaining;
 use super::{CleanArgs, CleanError};
 use api::Reason;
 use files::PartFile;
@@ -183,7 +184,8 @@ impl Join {
     fn show(&mut self) {
         let (read, bytes) = (self.partition.rows(), self.row.end);
         let part = self.progress.size().map(|size| size as f64 / bytes.max(1) as f64);
-        let left = part.map(|part| self.progress.elapsed().mul_f64((part - 1.0).max(0.0)));
+        let time = |part: f64| self.progress.elapsed().mul_f64((part - 1.0).max(0.0));
+        let left = part.map(|part| Remaining { time: time(part), is_most: false });
         self.progress.show(&Standing {
             done: read,
             read,

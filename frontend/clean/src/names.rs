@@ -3,11 +3,10 @@
 use super::journal;
 use super::sink::{Delivery, packed, partial};
 use super::{CleanArgs, CleanError, later};
-use lists::{is_stream, shell};
+use lists::{is_same_file, is_stream, shell};
 use spill::{beside, closed};
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Compares the names of all files that a run reads and writes.
@@ -164,25 +163,4 @@ fn with(flag: &str, what: &'static str, names: Vec<PathBuf>, mut taken: Taken) -
     }
     taken.extend(names.into_iter().map(|name| (what, name)));
     Ok(taken)
-}
-
-/// Whether both names mean the same file, also through links. Devices are no files.
-fn is_same_file(one: &Path, other: &Path) -> bool {
-    if is_stream(one) || is_stream(other) {
-        return false;
-    }
-    match (std::fs::metadata(one), std::fs::metadata(other)) {
-        (Ok(one), Ok(other)) => one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino()),
-        (Err(_), Err(_)) => place(one) == place(other),
-        _ => false,
-    }
-}
-
-/// The path of a file that does not exist, with the links of its folder resolved.
-fn place(path: &Path) -> PathBuf {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match (folder.canonicalize(), path.file_name()) {
-        (Ok(folder), Some(name)) => folder.join(name),
-        _ => path.to_owned(),
-    }
 }

@@ -1,5 +1,6 @@
 //! The progress line on the terminal.
 
+use super::time_left::Remaining;
 use api::{Reason, WaitCause};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lists::numbers::{counted, grouped, rounded, time_text};
@@ -30,7 +31,7 @@ pub(super) struct Standing {
     pub found: ReasonCounts,
     pub is_fast: bool,
     /// The time left, if it is known.
-    pub left: Option<Duration>,
+    pub left: Option<Remaining>,
     /// The names of domains that the run waits for, each with the cause.
     pub awaited: Vec<(String, &'static str)>,
     /// Number of other domains that the run waits for.
@@ -156,7 +157,8 @@ fn line(standing: &Standing, elapsed: Duration) -> String {
         _ => format!("{}, {rate}/s", counted(done, one, many)),
     };
     if let Some(left) = left.filter(|_| elapsed > GUESS_AFTER && standing.gives_up.is_none()) {
-        line += &format!(", {} left", time_text(left));
+        let most = if left.is_most { "at most " } else { "" };
+        line += &format!(", {most}{} left", time_text(left.time));
     }
     let (good, what) = match standing.is_fast {
         true => (found.of(Reason::FastCheckPassed), "passed"),
@@ -205,7 +207,7 @@ mod tests {
             resumed: 400,
             rows: Some(3000),
             found,
-            left: Some(Duration::from_millis(99_100)),
+            left: Some(Remaining { time: Duration::from_millis(99_100), is_most: false }),
             awaited: vec![("a.example".into(), "greylisting")],
             others: 4,
             ..Standing::default()
@@ -215,6 +217,12 @@ mod tests {
             "1,000 of 3,000 rows, 100/s, 1 min 40 s left; 500 addresses deliverable, 250 unverifiable; \
              waiting for a.example (greylisting) and 4 other domains"
         );
+        let patient = Standing {
+            left: standing.left.map(|left| Remaining { is_most: true, ..left }),
+            ..standing.clone()
+        };
+        let said = line(&patient, Duration::from_secs(6));
+        assert!(said.contains("100/s, at most 1 min 40 s left; "), "{said}");
         let named = [("a.example", "silence"), ("b.example", "greylisting"), ("c.example", "silence")];
         let awaited: Vec<_> = named.map(|(name, why)| (name.to_owned(), why)).into();
         assert_eq!(

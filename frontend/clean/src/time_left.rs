@@ -227,6 +227,14 @@ pub(super) struct Awaited {
     pub others: usize,
 }
 
+/// The time that a run still takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Remaining {
+    pub time: Duration,
+    /// Whether this is the time until rows are given up. If their servers answer earlier, the run ends earlier.
+    pub is_most: bool,
+}
+
 impl Awaited {
     /// Made of numbers of rows, each with its domain and why it waits. The entries of a domain come one after another.
     fn of(mut waits: Vec<(u32, Option<u32>, &'static str)>) -> Awaited {
@@ -381,7 +389,7 @@ impl TimeLeft {
     }
 
     /// The time left, which is `None` as long as nothing is known, and the domains that are waited for.
-    pub fn estimate(&mut self, facts: &RunFacts) -> (Option<Duration>, Awaited) {
+    pub fn estimate(&mut self, facts: &RunFacts) -> (Option<Remaining>, Awaited) {
         self.count(facts.now);
         let now = facts.now;
         let unread = facts.rows.map_or(0.0, |rows| (rows - facts.read as f64).max(0.0));
@@ -444,7 +452,8 @@ impl TimeLeft {
         }
         let left = progress.max(later).max(vain.min(given_up));
         let is_known = left > 0.0 || of_all.is_some();
-        (is_known.then(|| Duration::from_millis(left as u64)), Awaited::of(awaited))
+        let remaining = Remaining { time: Duration::from_millis(left as u64), is_most: left > progress };
+        (is_known.then_some(remaining), Awaited::of(awaited))
     }
 }
 

@@ -47,7 +47,7 @@ pub use results::{ResultColumn, Results, VERDICT_NAMES, VerdictNames, WrittenRes
 pub use sheets::{SHEET_COLUMNS_MAX, SheetKeys, SheetNotes, SheetRows, SheetSource, write_sheets};
 pub use source::{
     EarlierResult, Endings, FoundRow, Limits, Notes, ROW_BYTES_MAX, ReadOptions, Row, RowParts, RowScan,
-    Shape, Source, Step, decompressed, is_spreadsheet, is_stream,
+    Shape, Source, Step, decompressed, is_same_file, is_spreadsheet, is_stream,
 };
 pub use time::{utc_seconds, utc_text};
 pub use workbook::{ConvertedSheet, CreateFile, SheetPlace};

@@ -25,7 +25,8 @@ pub use options::{Limits, ReadOptions};
 pub use shape::Shape;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 pub use unpack::decompressed;
 
 /// Maximum size of blank lines that one step reads, in bytes.
@@ -452,6 +453,27 @@ pub fn is_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
+/// Whether both names mean the same file, also through links. Devices are no files.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    if is_stream(one) || is_stream(other) {
+        return false;
+    }
+    match (std::fs::metadata(one), std::fs::metadata(other)) {
+        (Ok(one), Ok(other)) => one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        (Err(_), Err(_)) => place(one) == place(other),
+        _ => false,
+    }
+}
+
+/// The path of a file that does not exist, with the links of its folder resolved.
+fn place(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
+}
+
 fn io_error(error: csv::Error) -> std::io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -532,5 +554,24 @@ mod tests {
             assert!(source.passed() - before < STEP_BYTES + 100);
         }
         assert_eq!(steps, [Step::Row, Step::Later, Step::Later, Step::Row, Step::End]);
+    }
+    #[test]
+    fn json_objects_need_not_have_the_same_key_of_addresses() {
+        let key = |list: String| {
+            let list = Cursor::new(list.into_bytes());
+            let source = Source::new(Box::new(list), "x.jsonl", None, &ReadOptions::default());
+            source.map(|source| (source.shape.chosen.concat(), source.shape.left_out))
+        };
+        let (without, with, other) =
+            ("{\"n\":1}\n", "{\"n\":2,\"email\":\"a@x.com\"}\n", "{\"mail\":\"b@x.com\"}\n");
+        assert_eq!(key([without, with].concat()).unwrap().0, "email");
+        assert_eq!(key([without, other].concat()).unwrap().0, "mail");
+        for list in [[other, with], [with, other]] {
+            let (chosen, left_out) = key(list.concat()).unwrap();
+            let left_out: Vec<_> = left_out.iter().map(|left| (left.name.as_str(), left.rows)).collect();
+            assert_eq!((chosen.as_str(), &left_out[..]), ("email", &[("mail", 1)][..]), "{list:?}");
+        }
+        let error = key(without.to_owned()).map(|_| ()).unwrap_err();
+        assert_eq!(error.to_string(), "there is no key `email`: the list has n");
     }
 }

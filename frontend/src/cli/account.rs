@@ -168,6 +168,16 @@ impl From<LimitFlags> for Overrides {
     }
 }
 
+impl AccountArgs {
+    /// Why the command does nothing yet: it deletes an account, and nobody has confirmed that.
+    pub fn unconfirmed(&self) -> Option<String> {
+        match &self.action {
+            AccountAction::Delete(deletion) => deletion.unconfirmed(),
+            _ => None,
+        }
+    }
+}
+
 /// Runs the command.
 ///
 /// # Errors

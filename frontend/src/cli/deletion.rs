@@ -3,6 +3,7 @@
 use super::place::{Place, execute, output_failed, unexpected};
 use super::table::write_json;
 use clap::Args;
+use lists::shell;
 use serde::Serialize;
 use server::admin::{Command, Response};
 use std::io::Write;
@@ -21,8 +22,22 @@ pub struct DeletionArgs {
     /// The account's id or name.
     account: String,
     /// Confirm the deletion. The command does nothing without this flag.
-    #[arg(long, required = true)]
+    #[arg(long)]
     yes: bool,
+}
+
+impl DeletionArgs {
+    /// What the deletion would remove, if it is not confirmed.
+    pub fn unconfirmed(&self) -> Option<String> {
+        let account = shell::quoted(&self.account);
+        (!self.yes).then(|| {
+            format!(
+                "nothing was deleted. The deletion of {account} cannot be undone: it ends its keys, sign-ins, lists and batches, and \
+                 removes its credits, results and webhooks. `mailprobe account export {account}` saves its data; \
+                 the same command with --yes deletes it"
+            )
+        })
+    }
 }
 
 /// The output for scripts.
@@ -37,6 +52,9 @@ struct Deleted {
 /// # Errors
 /// One line for standard error.
 pub fn run(args: DeletionArgs, json: bool, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
+    if let Some(line) = args.unconfirmed() {
+        return Err(line);
+    }
     let deleted = delete(args.account, place)?;
     let written = if json {
         write_json(out, &deleted)

@@ -151,6 +151,9 @@ fn create(wanted: Wanted, json: bool, place: Place<'_>, out: &mut dyn Write) -> 
              server with this version"
         ));
     }
+    if !json {
+        note(&format!("its id is {id}, as `mailprobe key revoke {id}` takes it; the key is not shown again"));
+    }
     if let Some(at) = expires_at {
         note(&format!("the key expires at {}", Iso8601(at)));
     }

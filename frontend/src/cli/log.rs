@@ -10,7 +10,7 @@ mod plain;
 
 use super::terminal::shows_colours;
 use crate::config::LogFormat;
-use plain::Plain;
+use plain::{Message, Plain};
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -50,8 +50,8 @@ pub fn start(format: LogFormat, level: Level) -> Flush {
 /// errors.
 pub fn warnings(quiet: bool) {
     let level = if quiet { Level::ERROR } else { Level::WARN };
-    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_target(false).without_time();
-    let _ = log.with_max_level(level).with_ansi(shows_colours(&io::stderr())).try_init();
+    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(level);
+    let _ = log.event_format(Message).try_init();
 }
 
 /// Number of lines dropped since the start of the process because nothing read standard error.

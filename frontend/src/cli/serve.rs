@@ -178,7 +178,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     }
 
     let _self_check = identities
-        .map(|identities| self_check::start(&config, identities, &faults))
+        .map(|identities| self_check::start(&config, identities, engine.gauge(), &faults))
         .transpose()
         .map_err(|error| Failure::failed(format!("cannot start the thread of self-checks: {error}")))?;
     let gauge = engine.gauge();

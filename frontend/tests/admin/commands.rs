@@ -163,7 +163,12 @@ fn an_account_is_deleted_with_its_name_and_keys() {
         site.run(&["account", "create", "acme"]).unwrap();
         site.run(&["account", "create", "other"]).unwrap();
         let made = json(site, &["key", "create", "acme"]);
-        assert!(site.run(&["account", "delete", "acme"]).unwrap_err().contains("--yes"));
+        let unconfirmed = site.run(&["account", "delete", "acme"]).unwrap_err();
+        for part in
+            ["nothing was deleted", "credits, results", "account export acme", "the same command with --yes"]
+        {
+            assert!(unconfirmed.contains(part), "{unconfirmed}");
+        }
         let deleted = json(site, &["account", "delete", "acme", "--yes"]);
         assert_eq!(deleted["complete"], true);
         assert_eq!(deleted["account"], made["account"]);

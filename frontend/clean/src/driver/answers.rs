@@ -11,6 +11,7 @@ use api::Reason;
 use engine::Outage;
 use engine::proto::retry::{CLEAN_BUDGET, CLEAN_LATER, Tries, is_about_address, left, may_tell_more};
 use lists::left::Left;
+use lists::numbers::time_text;
 use lists::{Results, reasons};
 use std::time::{Duration, Instant};
 
@@ -112,8 +113,9 @@ impl Run<'_> {
                     return Err(nothing_checked(&why));
                 }
                 if self.outage.is_news(at) {
-                    let most = self.outage.max(is_from_start).as_secs();
-                    tracing::warn!("{why}; the run gives up when this has lasted {most} s (--max-outage)");
+                    let rest = self.outage.gives_up_in(at, is_from_start).unwrap_or_default();
+                    let rest = time_text(rest);
+                    tracing::warn!("{why}; the run gives up if this lasts for another {rest} (--max-outage)");
                 }
                 let pause = millis(self.outage.pause(is_from_start));
                 let due = self.put_off.postpone(&mut self.parts.state, asked, now, pause)?;

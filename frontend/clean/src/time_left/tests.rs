@@ -8,7 +8,7 @@ fn facts(now: u64, progress: u64) -> RunFacts {
 
 /// The stated time in seconds.
 fn stated(times: &mut TimeLeft, facts: &RunFacts) -> f64 {
-    times.estimate(facts).0.map_or(f64::NAN, |left| left.as_secs_f64())
+    times.estimate(facts).0.map_or(f64::NAN, |left| left.time.as_secs_f64())
 }
 
 /// The line is drawn each half second up to this time.

@@ -11,6 +11,7 @@ use crate::json::{self, Object};
 use crate::workbook::{self, ConvertedSheet, CreateFile, WorkbookLimits};
 use crate::{Format, ListError, ResultColumn};
 use csv::ByteRecord;
+use std::collections::HashSet;
 use std::io::{BufReader, Cursor, Read};
 
 /// Size of the sample that determines the format, in bytes.
@@ -432,36 +433,39 @@ fn key(name: &str, beginning: &Beginning, shape: &mut Shape, wanted: &[String]) 
     }
     // A line that is longer than the sample is parsed later, when it is read.
     let Some((line, first)) = beginning.lines(end).next() else { return Ok(()) };
-    let object = Object::parse(first).map_err(|why| {
+    Object::parse(first).map_err(|why| {
         ListError::unreadable(format!("{name}: line {line} {why}: write one object per line"))
     })?;
+    let objects = || beginning.lines(end).filter_map(|(_, line)| Object::parse(line).ok());
+    let looked: Vec<Object<'_>> = objects().take(columns::LOOKED_AT).collect();
+    // Objects need not have the same keys: a key counts if any of them has it.
+    let mut seen = HashSet::new();
+    let keys: Vec<&str> = looked.iter().flat_map(Object::keys).filter(|key| seen.insert(*key)).collect();
     let found = match wanted {
-        Some(wanted) => object.keys().find(|key| *key == wanted),
-        None => object
-            .keys()
-            .find(|key| *key == "email")
-            .or_else(|| object.keys().find(|key| columns::is_usual(key))),
+        Some(wanted) => keys.iter().find(|key| **key == wanted),
+        None => keys
+            .iter()
+            .find(|key| **key == "email")
+            .or_else(|| keys.iter().find(|key| columns::is_usual(key))),
     };
-    let Some(found) = found else {
-        let keys = columns::listed(object.keys().map(str::to_owned));
+    let Some(&found) = found else {
+        let keys = columns::listed(keys.iter().map(|key| (*key).to_owned()));
         return Err(ListError::Key(format!("there is no key `{}`: the list has {keys}", shape.key)));
     };
     shape.key = found.to_owned();
     shape.chosen = vec![shape.key.clone()];
-    let objects = || beginning.lines(end).filter_map(|(_, line)| Object::parse(line).ok());
     shape.columns.verdicts = vec![json::names(objects(), &shape.columns.further)];
     let names = &shape.columns.verdicts[0];
     // The results of an earlier run are no addresses of the list.
     let is_result = |key: &str| {
         ResultColumn::parse(key).is_some() || names.all().any(|name| name.as_slice() == key.as_bytes())
     };
-    let others = object.keys().filter(|key| *key != found && !is_result(key));
-    let looked: Vec<Object<'_>> = objects().take(columns::LOOKED_AT).collect();
+    let others = keys.iter().filter(|key| **key != found && !is_result(key));
     let others = others.map(|key| {
         let texts = || looked.iter().filter_map(|object| object.text(key));
         let rows = texts().filter(|text| in_cell(text).address.is_some()).count();
         let filled = texts().filter(|text| !text.trim().is_empty()).count();
-        let column = LeftOutColumn { name: key.to_owned(), rows, looked_at: looked.len() };
+        let column = LeftOutColumn { name: (*key).to_owned(), rows, looked_at: looked.len() };
         (column, filled)
     });
     let others = others.filter(|(column, filled)| column.rows > 0 && column.rows * 2 >= *filled);

@@ -89,6 +89,7 @@ fn metrics() -> (tempfile::TempDir, Metrics) {
             2
         ],
         sources: vec![engine::SourceFigures { name: "192.0.2.1".into(), rests: 2, resting: 1, down: false }],
+        trouble: None,
     };
     let gauge = Box::new(move || figures.clone());
     (folder, Metrics::new(2, 100, store, gauge, || 7, 1_500))

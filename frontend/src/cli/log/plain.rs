@@ -6,7 +6,7 @@ use std::fmt::{self, Debug, Write};
 use store::clock;
 use store::credits::calendar::Iso8601;
 use tracing::field::{Field, Visit};
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
@@ -24,11 +24,31 @@ where
         let level = event.metadata().level().as_str();
         line.write_str(&"      "[level.len().min(5)..])?;
         line.write_str(level)?;
-        let mut fields = Fields { line: line.by_ref(), outcome: Ok(()) };
-        event.record(&mut fields);
-        fields.outcome?;
-        line.write_char('\n')
+        write_fields(&mut line, event)
     }
+}
+
+/// Formats the warnings and errors of commands that are no server: as the summaries of these commands do, without a time.
+pub(super) struct Message;
+
+impl<S, N> FormatEvent<S, N> for Message
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut line: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let is_error = *event.metadata().level() == Level::ERROR;
+        line.write_str(if is_error { "error:" } else { "warning:" })?;
+        write_fields(&mut line, event)
+    }
+}
+
+/// Writes the message and the values, and ends the line.
+fn write_fields(line: &mut Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    let mut fields = Fields { line: line.by_ref(), outcome: Ok(()) };
+    event.record(&mut fields);
+    fields.outcome?;
+    line.write_char('\n')
 }
 
 /// Writes the time with milliseconds, such as `2026-03-31T09:30:00.123Z`. The text of a second is cached for all its lines.
@@ -189,6 +209,19 @@ mod tests {
         let [ours, _] = lines(|| tracing::error!(place = %"a\nb\u{1b}[2J", "one\ntwo {}", "\r"));
         assert_eq!(ours.lines().count(), 1);
         assert!(!ours.contains(char::is_control), "{ours:?}");
+    }
+
+    #[test]
+    fn the_warnings_of_a_command_look_like_those_of_its_summary() {
+        let sink = Sink::default();
+        let to = sink.clone();
+        let log = tracing_subscriber::fmt().event_format(Message).with_writer(move || to.clone()).finish();
+        tracing::subscriber::with_default(log, || {
+            tracing::warn!(path = "a", "two words");
+            tracing::error!("one\nline");
+        });
+        let text = String::from_utf8(sink.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text, "warning: two words path=\"a\"\nerror: one\\nline\n");
     }
 
     #[test]
