@@ -26,6 +26,9 @@ await suite({
       await page.goto(t.base + path);
       await t.inspect(page, name);
     }
+    await page.goto(t.base);
+    const answer = await t.shell(await page.locator('#request').textContent(), { MAILPROBE_KEY: t.test });
+    assert.equal(answer, await page.locator('#answer').textContent());
   },
   'a new account and its empty pages': async (t) => {
     const page = await t.page();
@@ -139,6 +142,34 @@ await suite({
     await page.getByRole('link', { name: 'Open report' }).click();
     await page.getByText('1,000 rows').waitFor();
     await t.inspect(page, 'list-report');
+  },
+  'long names and large numbers fit into the tables': async (t) => {
+    const page = await t.page();
+    const long = 'newsletter.department-of-the-northern-region.consolidated-holdings.example';
+    const email = `first.last@${long}`;
+    await signUp(page, t, email);
+    await t.mailprobe('account', 'grant', email, '987654321');
+    let key;
+    for (const label of ['W'.repeat(60), 'The shop of the northern region, for the new form']) {
+      await page.goto(`${t.base}/keys`);
+      await page.getByLabel('Label').fill(label);
+      await page.locator('input[name=account]').uncheck();
+      await page.getByLabel('Expiry').selectOption('After 30 days');
+      await page.getByRole('button', { name: 'Create key' }).click();
+      key = await page.getByLabel('API key').inputValue();
+    }
+    const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+    const emails = [...Array.from({ length: 150 }, (_, n) => `user-${n}@ok.example`), 'blocked@ok.example', email, `a@${long}`];
+    const body = JSON.stringify({ emails, name: 'Customers of the northern region who have bought something in the last year' });
+    const created = await (await fetch(`${t.base}/v1/verify/batch`, { method: 'POST', headers, body })).json();
+    const batch = `batches/${created.batch_id}`;
+    await page.goto(`${t.base}/${batch}`);
+    await page.getByText('153 of 153 addresses have a result').waitFor();
+    for (const path of ['keys', 'usage', 'batches', batch]) {
+      await page.goto(`${t.base}/${path}`);
+      await page.evaluate(() => document.querySelectorAll('details').forEach((each) => { each.open = true; }));
+      await t.inspect(page, `long-${path.split('/').length > 1 ? 'batch' : path}`);
+    }
   },
   'signing out ends the session': async (t) => {
     const page = await t.page();

@@ -30,7 +30,7 @@ const FLAGS = [
   '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
   '--disable-component-update', '--disable-sync', '--disable-dev-shm-usage',
 ];
-const SIZES = { phone: { width: 390, height: 844 }, desktop: { width: 1280, height: 900 } };
+const SIZES = { phone: { width: 390, height: 844 }, desktop: { width: 1200, height: 900 } };
 const SCHEMES = ['light', 'dark'];
 /** For one step on a page. On a busy machine without a GPU, a screenshot of the API reference takes over 15 s: on a phone, the
  *  page is 120,000 pixels high. */
@@ -129,8 +129,8 @@ class Test {
   }
 
   /**
-   * Looks at the page at both widths, in light and dark: nothing to scroll sideways, no serious fault of
-   * accessibility. Each look is kept as a screenshot `NAME-phone-dark.png`.
+   * Looks at the page at both widths, in light and dark: nothing to scroll sideways, no table on a desktop that has to be
+   * scrolled or that breaks a number or a short code, no serious fault of accessibility. Each look is kept as a screenshot `NAME-phone-dark.png`.
    */
   async inspect(page, name) {
     const before = page.viewportSize();
@@ -142,6 +142,8 @@ class Test {
         await page.screenshot({ path, fullPage: true, animations: 'disabled' });
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
         if (wide > 0) throw new Error(`${name}, ${size}: ${wide} pixels wider than the screen`);
+        const broken = size === 'desktop' ? await page.evaluate(brokenTables) : [];
+        if (broken.length > 0) throw new Error(`${name}, ${size}: ${broken.join('; ')}`);
         await this.accessible(page, `${name}, ${size}, ${scheme}`);
       }
     }
@@ -204,6 +206,21 @@ class Test {
   async close() {
     for (const context of this.contexts) await context.close();
   }
+}
+
+/** What does not fit into the tables of the page. Runs in the page. */
+function brokenTables() {
+  const places = [...document.querySelectorAll('.scroll')].filter((place) => place.scrollWidth > place.clientWidth);
+  const wide = places.map((place) => `the table ${place.getAttribute('aria-label')} is wider than its place`);
+  const cells = [...document.querySelectorAll('td.number, td.mono, td .whole')];
+  const lines = (text) => {
+    const range = document.createRange();
+    range.selectNodeContents(text);
+    return new Set([...range.getClientRects()].map(({ top }) => Math.round(top))).size;
+  };
+  const texts = cells.flatMap((cell) => [...cell.childNodes]).filter((node) => node.nodeType === Node.TEXT_NODE);
+  const cut = texts.filter((text) => text.length <= 24 && lines(text) > 1);
+  return [...wide, ...cut.map((text) => `${text.data} is in several lines`)];
 }
 
 function within(ms, promise) {

@@ -74,4 +74,11 @@ await suite({
     const page = await show(t, '<pre>' + 'w'.repeat(2000) + '</pre>');
     await assert.rejects(t.inspect(page, 'selftest'), /pixels wider than the screen/);
   },
+  'a table that does not fit is noticed': async (t) => {
+    const table = (cell) => `<table><tr><td class="number">${cell}</td></tr></table>`;
+    const scrolled = `<div class="scroll" style="overflow-x: auto" tabindex="0" role="region" aria-label="Sums">${table('1'.repeat(2000))}</div>`;
+    await assert.rejects(t.inspect(await show(t, scrolled), 'selftest'), /the table Sums is wider than its place/);
+    const narrow = `<div style="width: 3em">${table('99.7 %')}</div>`.replace('<table', '<table style="width: 3em"');
+    await assert.rejects(t.inspect(await show(t, narrow), 'selftest'), /99.7 % is in several lines/);
+  },
 });

@@ -5,7 +5,7 @@
 use super::form::token_field;
 use super::page::{notice, time};
 use super::signin::EMAIL_BYTES_MAX;
-use super::{chart, page};
+use super::{chart, page, plan};
 use crate::problem::Problem;
 use crate::visit::Visit;
 use api::{AFTER_REPEATS, Findings, Reason, UnverifiableCause};
@@ -126,7 +126,8 @@ async fn render(
 ) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let account = visit.checks.store.account(signed_in.account, clock::now()).await?;
-    let credits = account.ok_or_else(Problem::not_found)?.balance.available();
+    let account = account.ok_or_else(Problem::not_found)?;
+    let credits = account.balance.available();
     let is_fast = visit.form.text("mode") == "fast";
     let body = html! {
         h1 { "Single check" }
@@ -145,7 +146,7 @@ async fn render(
                 }
                 button type="submit" { "Check" }
             }
-            p.soft { "Credits left: " strong #credits { (grouped(credits)) } }
+            p.soft { "Credits left: " strong #credits { (grouped(credits)) } @if credits == 0 { ". " (plan::more_credits(&account)) } }
         }
     };
     Ok(page::page_at("Single check", Some("/try"), Some(signed_in), body))

@@ -54,7 +54,7 @@ fn table(connections: &[Connection], signed_in: &SignedIn) -> Markup {
 fn row(connection: &Connection, signed_in: &SignedIn) -> Markup {
     html! {
         tr {
-            td data-label="Assistant" { strong { (connection.client_name) } br; span.soft { (connection.redirect_host) } }
+            td.wrap data-label="Assistant" { strong { (connection.client_name) } br; span.soft { (connection.redirect_host) } }
             td data-label="Full checks" { (connection.used) " of " (connection.allowance) }
             td data-label="Last used" { (time(connection.last_used_at)) }
             td data-label="Expires" { (time(connection.expires_at)) }

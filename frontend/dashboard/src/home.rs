@@ -12,14 +12,18 @@ use lists::numbers::grouped;
 use maud::html;
 use store::clock;
 
-/// Addresses and verdicts that explain the service on the landing page.
+/// Full checks that explain the service on the landing page. A visitor gets these answers too, since a test key decides by the local
+/// part: with a live key, the answer depends on the mail server, and the domains of examples have none.
 const EXAMPLES: [(&str, Reason); 5] = [
-    ("jane@example.com", Reason::MailboxExists),
+    (EXAMPLE, Reason::MailboxExists),
+    ("role@example.com", Reason::RoleAccount),
+    ("catch_all@example.com", Reason::CatchAll),
     ("nobody@example.com", Reason::MailboxNotFound),
-    ("jane@nomail.example", Reason::NoMx),
-    ("jane@example.org", Reason::CatchAll),
-    ("jane@example", Reason::InvalidSyntax),
+    ("deliverable@example", Reason::InvalidSyntax),
 ];
+
+/// The address of the request on the landing page.
+const EXAMPLE: &str = "deliverable@example.com";
 
 /// The number of lists on the overview.
 const RECENT_LISTS: usize = 5;
@@ -52,8 +56,14 @@ fn landing(visit: &Visit) -> Reply {
                 td data-label="Verdict" { (chart::tag(reason)) }
                 td data-label="Reason" { (chart::named(reason)) }
             } } }))
-            p { "A program sends a request, and gets the answer as JSON:" }
-            pre tabindex="0" { "POST /v1/verify\nAuthorization: Bearer KEY\nContent-Type: application/json\n\n{\"email\": \"jane@example.com\"}" }
+            p.soft {
+                "These are the answers to full checks with a test key. Such a check is free and asks no mail server: the part of the \
+                 address before the @ selects the answer. A check with a live key asks the mail server."
+            }
+            p { "A program sends a request. Here the shell variable MAILPROBE_KEY has the test key:" }
+            pre #request tabindex="0" { (request(&visit.dashboard.base)) }
+            p { "It gets the answer as JSON:" }
+            pre #answer tabindex="0" { (answer()) }
             p { "The " a href="/docs" { "API reference" } " describes requests, answers and all reasons." }
         }
         @if visit.dashboard.sign_up {
@@ -65,6 +75,22 @@ fn landing(visit: &Visit) -> Reply {
         }
     };
     page::page("Mail address verification", None, body)
+}
+
+/// The request for the first example, for a shell.
+fn request(base: &str) -> String {
+    format!(
+        "curl --silent {base}/v1/verify \\\n  --header \"Authorization: Bearer $MAILPROBE_KEY\" \\\n  \
+         --header 'Content-Type: application/json' \\\n  --data '{{\"email\": \"{EXAMPLE}\"}}'"
+    )
+}
+
+/// The answer to it.
+fn answer() -> String {
+    format!(
+        "{{\"email\":\"{EXAMPLE}\",\"deliverable\":true,\"reason\":\"{}\",\"credits_remaining\":null,\"cached\":false}}",
+        Reason::MailboxExists.as_str()
+    )
 }
 
 async fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem> {
@@ -93,7 +119,7 @@ async fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem>
         @if !account.status.is_usable() {
             p.notice.warn { (account.status.refusal()) " Fast checks stay free." }
         } @else if balance.available() == 0 {
-            p.notice.warn { "No credits are left. " @if let Some(end) = account.period_end { "The account gets new credits at " (time(end)) ". " } "Fast checks stay free." }
+            p.notice.warn { "No credits are left. " (plan::more_credits(&account)) " Fast checks stay free." }
         }
         @if keys.iter().all(|key| key.ended_at(now).is_some()) {
             p.notice { "To call the API, " a href="/keys" { "create a key" } "." }

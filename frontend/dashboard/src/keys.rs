@@ -217,7 +217,7 @@ fn row(key: &KeyInfo, signed_in: Option<&SignedIn>, now: UnixMs) -> Markup {
         tr {
             td.wrap data-label="Label" { @if key.label.is_empty() { span.soft { "none" } } @else { (key.label) } }
             td data-label="Kind" { (kind(key.mode)) }
-            td.mono data-label="Ends in" { "…" (key.last4) }
+            td.mono.whole data-label="Ends in" { "…" (key.last4) }
             td data-label="Created" { (time(key.created_at)) }
             td data-label="Last used" { @match key.last_used_at { Some(at) => (time(at)), None => span.soft { "never" } } }
             td.wrap data-label="Scopes" { (key.scopes.to_string().replace(',', ", ")) }

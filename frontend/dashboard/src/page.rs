@@ -4,6 +4,7 @@ use super::assets::{SCRIPT, STYLE};
 use super::form::token_field;
 use super::problem::Problem;
 use super::session::SignedIn;
+use api::{UnverifiableCause, WaitCause};
 use http_core::Reply;
 use list_work::actions::WaitingAddresses;
 use lists::numbers::grouped;
@@ -15,7 +16,10 @@ use store::credits::calendar::Iso8601;
 
 /// A time with a precision of one minute, and its zone.
 pub fn time(at: u64) -> Markup {
-    html! { time datetime=(Iso8601(at).to_string()) { (minute(at)) } }
+    let text = minute(at);
+    let (date, rest) = text.split_once(' ').unwrap_or((&text, ""));
+    // In a narrow table, a line can end only between the two.
+    html! { time datetime=(Iso8601(at).to_string()) { span.whole { (date) } " " span.whole { (rest) } } }
 }
 
 /// The text of a time, to the minute.
@@ -52,9 +56,19 @@ pub const UNASKED: [&str; 2] = [
     "not asked because the budget of refused recipients was used up",
 ];
 
+/// What the budget of refused recipients means, as the answer to a single check says it.
+const OVER_BUDGET: &str =
+    "The recipient's mail server refused many addresses recently, so it gets no more questions for now";
+
+/// What comes of an address without an answer because of this. The advice is that beside an unverifiable address.
+fn then_free(what: &str, cause: UnverifiableCause) -> String {
+    format!(" If the reason is {what}, they cost nothing: {}.", cause.words().advice)
+}
+
 /// What addresses without a result wait for. `addresses` names them.
 pub fn waiting(waiting: &[WaitingAddresses], addresses: &str) -> Markup {
     const UNTIL: &str = "Last try at the latest";
+    let waits_for = |wanted| waiting.iter().any(|waiting| waiting.cause == wanted);
     html! {
         h3 { "What the others wait for" }
         table.stack {
@@ -64,6 +78,13 @@ pub fn waiting(waiting: &[WaitingAddresses], addresses: &str) -> Markup {
                 td.number data-label=(addresses) { (grouped(*count)) }
                 td data-label=(UNTIL) { @match until { Some(until) if *until <= clock::now() => "under way", Some(until) => (time(*until)), None => "" } }
             } } }
+        }
+        p.soft {
+            @if waits_for(WaitCause::RefusalBudget) { (OVER_BUDGET) ". They are asked when it gets questions again. " }
+            "You need not do anything: all these addresses are tried again by themselves. Those without an answer after their last try \
+             are unverifiable."
+            @if waits_for(WaitCause::RefusalBudget) { (then_free("the budget", UnverifiableCause::RefusalBudget)) }
+            @if waits_for(WaitCause::Outage) { (then_free("the outage", UnverifiableCause::Outage)) }
         }
     }
 }
@@ -223,6 +244,8 @@ pub fn with_status(mut reply: Reply, status: u16) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http_core::Refusal;
+    use std::time::Duration;
 
     #[test]
     fn text_is_escaped_and_nothing_is_inline() {
@@ -232,6 +255,24 @@ mod tests {
         assert!(!text.contains("style=\""), "{text}");
         let policy = reply.headers.iter().find(|(name, _)| *name == "content-security-policy").unwrap();
         assert!(policy.1.contains("default-src 'none'") && !policy.1.contains("unsafe"));
+    }
+
+    #[test]
+    fn what_waits_for_a_budget_says_why_and_what_comes_next() {
+        let wait = |cause| WaitingAddresses { cause, addresses: 2, until: Some(u64::MAX / 2) };
+        let shown = |causes: &[WaitCause]| {
+            let rows: Vec<_> = causes.iter().map(|cause| wait(*cause)).collect();
+            waiting(&rows, "Addresses").into_string()
+        };
+        let refusal = Refusal::over_budget(Duration::ZERO, false).body.message;
+        assert!(refusal.starts_with(OVER_BUDGET), "{refusal}");
+        let budget = shown(&[WaitCause::RefusalBudget]);
+        assert!(budget.contains("refused many addresses recently, so it gets no more questions"), "{budget}");
+        assert!(budget.contains("they cost nothing: check again after an hour."), "{budget}");
+        let others = shown(&[WaitCause::RetryLater, WaitCause::Queue]);
+        assert!(others.contains("You need not do anything"), "{others}");
+        assert!(!others.contains("questions") && !others.contains("cost nothing"), "{others}");
+        assert!(shown(&[WaitCause::Outage]).contains("the outage, they cost nothing: check again later."));
     }
 
     #[test]

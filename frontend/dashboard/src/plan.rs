@@ -7,7 +7,7 @@ use http_core::Reply;
 use lists::numbers::grouped;
 use maud::{Markup, html};
 use store::clock;
-use store::{Plan, PlanTable};
+use store::{Account, Plan, PlanTable};
 
 /// `GET /plan`: the account's plan, and all plans.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
@@ -55,6 +55,17 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         }
     };
     Ok(page::page_at("Plan", Some("/plan"), Some(signed_in), body))
+}
+
+/// When an account gets credits, and who can give it more: for an account that has too few.
+pub fn more_credits(account: &Account) -> Markup {
+    html! {
+        @match account.period_end {
+            Some(end) => { "The account gets new credits at " (time(end)) ". " },
+            None => "The account gets no new credits by itself. ",
+        }
+        "The operator of this service can add credits or change the " a href="/plan" { "plan" } " at any time."
+    }
 }
 
 /// The plans by their credits, with a mark at the `current` one. The plans of gateways have no credits, so only their accounts see them.

@@ -3,7 +3,7 @@
 use checks::CheckError;
 use http_core::Refusal;
 use std::borrow::Cow;
-use store::{HoldError, StoreError};
+use store::{HoldError, SettleError, StoreError};
 
 /// A refusal of a page. Neither text contains an address, a key or a password.
 #[derive(Clone)]
@@ -51,6 +51,15 @@ impl Problem {
             .header("retry-after", "5")
     }
 
+    /// 503: it is not known whether the request was processed. The message of the API names what forms do not have.
+    pub fn unknown() -> Problem {
+        Problem::new(
+            503,
+            "It is not known whether this was done. Load the page again before you repeat it. A check of the same address within 24 \
+             hours is charged once.",
+        )
+    }
+
     /// Adds a header to the answer.
     pub fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Problem {
         self.headers.push((name, value.into()));
@@ -85,6 +94,7 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Problem {
         match error {
             StoreError::Outdated => Problem::outdated(),
+            StoreError::Unknown(_) => Problem::unknown().inside(error),
             error => Refusal::from(error).into(),
         }
     }
@@ -94,6 +104,12 @@ impl From<CheckError> for Problem {
     fn from(error: CheckError) -> Problem {
         match error {
             CheckError::Store(error) => error.into(),
+            CheckError::Hold(error) => error.into(),
+            CheckError::NotSettled { ref error, .. }
+                if matches!(error, SettleError::Store(StoreError::Unknown(_))) =>
+            {
+                Problem::unknown().inside(error)
+            }
             error => Refusal::from(error).into(),
         }
     }
@@ -101,6 +117,33 @@ impl From<CheckError> for Problem {
 
 impl From<HoldError> for Problem {
     fn from(error: HoldError) -> Problem {
-        Refusal::from(error).into()
+        match error {
+            HoldError::Store(error) => error.into(),
+            // The account was deleted after this request was admitted.
+            HoldError::UnknownAccount => Problem::outdated(),
+            error => Refusal::from(error).into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::EntryId;
+
+    #[test]
+    fn a_form_is_not_answered_in_words_of_the_api() {
+        let unknown = || StoreError::Unknown("x".to_owned());
+        let (hold, error) = (EntryId::new(1, 1), SettleError::Store(unknown()));
+        let problems: [Problem; 4] = [
+            unknown().into(),
+            HoldError::Store(unknown()).into(),
+            CheckError::NotSettled { hold, error }.into(),
+            CheckError::Hold(HoldError::UnknownAccount).into(),
+        ];
+        for (problem, status) in problems.iter().zip([503, 503, 503, 403]) {
+            let said = problem.message();
+            assert!(problem.status() == status && !said.contains("Key") && !said.contains("key"), "{said}");
+        }
     }
 }

@@ -160,7 +160,7 @@ fn row(session: &Session, signed_in: &SignedIn) -> Markup {
     let own = session.hash == signed_in.session;
     html! {
         tr {
-            td data-label="Browser" { (session.agent) " " @if own { span.tag.good { "This session" } } }
+            td.wrap data-label="Browser" { (session.agent) " " @if own { span.tag.good { "This session" } } }
             td data-label="Signed in" { (page::time(session.created_at)) }
             td data-label="Last used" { (page::time(session.seen_at)) }
             td {

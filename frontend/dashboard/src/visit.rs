@@ -46,6 +46,8 @@ pub struct Settings {
     pub sign_up: bool,
     /// The URL under which users reach the server.
     pub public_url: Option<String>,
+    /// The URL of the API in examples, without a slash at its end.
+    pub base: String,
     /// Whether each peer connects from its own address. Behind a proxy, all peers have the same address, so networks
     /// cannot be distinguished.
     pub networks_are_told: bool,

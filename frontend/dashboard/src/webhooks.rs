@@ -397,7 +397,7 @@ fn delivery_row(delivery: &Delivery) -> Markup {
     };
     html! {
         tr {
-            td data-label="Event" { code { (delivery.event.kind.as_str()) } " " (object) }
+            td data-label="Event" { code.whole { (delivery.event.kind.as_str()) } " " (object) }
             td data-label="Time" { (time(delivery.created_at)) }
             td data-label="State" {
                 span.tag.good[delivery.state == DeliveryState::Delivered].warn[delivery.state != DeliveryState::Delivered] { (delivery.state.as_str()) }

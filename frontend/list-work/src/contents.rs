@@ -2,6 +2,7 @@
 
 use crate::conversions::Conversions;
 use crate::temp::Refusal;
+use lists::words::sentence;
 use lists::{Limits, ListError, ReadOptions, ResultColumn, Row, Source, Step};
 use std::fmt;
 use std::io::{self, Read};
@@ -40,6 +41,44 @@ pub(crate) const TOO_LARGE: &str =
 /// The work of a row besides its bytes, in bytes.
 const ROW_WORK: u64 = 128;
 
+/// The remedy at the end of a reason: in the words of the API, which are stored, and in those of the form of the dashboard.
+type Remedy = (&'static str, &'static str);
+
+const NAME_COLUMN: Remedy = (
+    ": name the column of the addresses, or its number, as `column`",
+    ". Enter the name of the column of the addresses, or its number, in the field Address column",
+);
+const OTHER_COLUMN: Remedy = (
+    "; name one of them, or its number, as `column`",
+    ". Enter one of them, or its number, in the field Address column",
+);
+const COLUMN_NUMBER: Remedy = (
+    "; give its number as `column`, such as 1",
+    ". Enter its number, such as 1, in the field Address column",
+);
+const OTHER_KEY: Remedy =
+    ("; name one of them as `column`", ". Enter one of them in the field Address column");
+const NO_COLUMN: Remedy = (": upload the list without `column`", ". Leave the field Address column empty");
+/// The end of a message of the reader of lists.
+const NO_HEADER: Remedy =
+    (": omit the option for a header", ". Choose \u{201c}found by its content\u{201d} in the field Header");
+/// The whole reason of a list in whose column no row has an address.
+pub(crate) const NO_ADDRESS: &str = "The list has no address.";
+const NO_ADDRESS_REMEDY: Remedy = (
+    NO_ADDRESS,
+    "The list has no address. If another column has the addresses, enter its name or its number in the field Address column",
+);
+
+/// The reason why a list cannot be checked, as sentences for the form of the dashboard: they name its fields in place of those of the
+/// API. Reasons that earlier versions have stored are the same.
+pub fn in_words_of_the_form(why: &str) -> String {
+    let remedies =
+        [NAME_COLUMN, OTHER_COLUMN, COLUMN_NUMBER, OTHER_KEY, NO_COLUMN, NO_HEADER, NO_ADDRESS_REMEDY];
+    let of_form = |(of_api, of_form): Remedy| Some(format!("{}{of_form}", why.strip_suffix(of_api)?));
+    let text = remedies.into_iter().find_map(of_form).unwrap_or_else(|| why.to_owned());
+    sentence(text.strip_suffix('.').unwrap_or(&text))
+}
+
 /// The reason why a list cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SourceError {
@@ -66,13 +105,11 @@ impl SourceError {
         SourceError::Unfit(match error {
             ListError::Machine(why) => return SourceError::Machine(why),
             ListError::Unreadable(message) | ListError::NoList(message) => message,
-            ListError::NoAddress(message) => {
-                format!("{message}: name the column of the addresses, or its number, as `column`")
-            }
-            ListError::Column(message) => format!("{message}; name one of them, or its number, as `column`"),
-            ListError::NoHeader(message) => format!("{message}; give its number as `column`, such as 1"),
-            ListError::Key(message) => format!("{message}; name one of them as `column`"),
-            ListError::NoColumns(message) => format!("{message}: upload the list without `column`"),
+            ListError::NoAddress(message) => message + NAME_COLUMN.0,
+            ListError::Column(message) => message + OTHER_COLUMN.0,
+            ListError::NoHeader(message) => message + COLUMN_NUMBER.0,
+            ListError::Key(message) => message + OTHER_KEY.0,
+            ListError::NoColumns(message) => message + NO_COLUMN.0,
         })
     }
 }
@@ -246,5 +283,44 @@ impl Read for Parts {
         buffer[..count].copy_from_slice(&self.part[self.at..self.at + count]);
         self.at += count;
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_names_the_fields_of_the_form() {
+        let column = |message: &str| message.to_owned() + " in the field Address column.";
+        let message = || "there is x".to_owned();
+        for (error, said) in [
+            (
+                ListError::NoAddress(message()),
+                column("There is x. Enter the name of the column of the addresses, or its number,"),
+            ),
+            (ListError::Column(message()), column("There is x. Enter one of them, or its number,")),
+            (ListError::NoHeader(message()), column("There is x. Enter its number, such as 1,")),
+            (ListError::Key(message()), column("There is x. Enter one of them")),
+            (ListError::NoColumns(message()), "There is x. Leave the field Address column empty.".to_owned()),
+            (ListError::Unreadable("The list is damaged".into()), "The list is damaged.".to_owned()),
+        ] {
+            let SourceError::Unfit(why) = SourceError::of(error, &Failure::default()) else {
+                panic!("{said}")
+            };
+            assert_eq!(in_words_of_the_form(&why), said);
+            assert!(!why.contains("field"), "{why}");
+        }
+        assert_eq!(in_words_of_the_form(TOO_LARGE), TOO_LARGE);
+        assert!(in_words_of_the_form(NO_ADDRESS).starts_with(NO_ADDRESS));
+        // The words of the reader of lists.
+        let columns = ["email".to_owned()];
+        let options = ReadOptions { columns: &columns, header: Some(true), ..ReadOptions::default() };
+        let text = "{\"email\":\"a@example.com\"}\n";
+        let Err(error) = Source::new(Box::new(text.as_bytes()), NAME, None, &options) else {
+            panic!("{text}")
+        };
+        let SourceError::Unfit(why) = SourceError::of(error, &Failure::default()) else { panic!("{text}") };
+        assert!(in_words_of_the_form(&why).ends_with("in the field Header."), "{why}");
     }
 }

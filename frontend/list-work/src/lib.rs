@@ -25,7 +25,7 @@ pub mod work;
 use actions::Actions;
 use checks::batch::{self, NewBatches};
 use contents::Contents;
-pub use contents::NAME_CHARS_MAX;
+pub use contents::{NAME_CHARS_MAX, in_words_of_the_form};
 use conversions::Conversions;
 use downloads::Downloads;
 use engine::proto::sharing::ShareUse;

@@ -12,7 +12,7 @@ mod reading;
 mod troubles;
 mod window;
 
-use crate::contents::{Contents, ListSource, SourceError, TOO_LARGE};
+use crate::contents::{Contents, ListSource, NO_ADDRESS, SourceError, TOO_LARGE};
 use crate::distinct::{Counted, ROWS_MAX};
 use crate::index::Index;
 use crate::temp::TempFiles;
@@ -420,7 +420,7 @@ impl Worker {
         list = List { rows, addresses, distinct, known, state, rule, why, ..list };
         if addresses == 0 {
             list.state = ListState::Unfit;
-            list.why = "The list has no address.".into();
+            list.why = NO_ADDRESS.into();
         }
         self.store.put_list(&list, ListState::Reading, None, clock::now()).wait()?;
         Ok(())
@@ -550,16 +550,22 @@ impl Worker {
             }
             Err(BatchError::Hold(error @ (HoldError::Insufficient { .. } | HoldError::Inactive { .. }))) => {
                 self.open.remove(&list.id);
-                // A list is paused when its batches are complete, so it then has all their answers and their charge.
-                if has_open_batches(list) {
-                    self.unpaid.insert(list.id);
-                    return Ok(false);
-                }
-                list.state = ListState::Paused;
                 let remedy = match error {
                     HoldError::Inactive { .. } => "Ask the operator of this service to make it active again",
                     _ => "Get more credits",
                 };
+                // A list is paused when its batches are complete, so it then has all their answers and their charge. The owner can
+                // act before that.
+                if has_open_batches(list) {
+                    self.unpaid.insert(list.id);
+                    let why = format!(
+                        "The check stops when the addresses under way have their results: {error}. {remedy}: if that is done before, \
+                         the list goes on by itself."
+                    );
+                    self.note(list, &why)?;
+                    return Ok(false);
+                }
+                list.state = ListState::Paused;
                 list.why = format!("The check stopped: {error}. {remedy}, then start the list again.");
                 self.store.put_list(list, ListState::Running, None, clock::now()).wait()?;
                 return Ok(false);

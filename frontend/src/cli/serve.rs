@@ -307,6 +307,7 @@ impl Crew<'_> {
         let settings = dashboard::Settings {
             sign_up: config.dashboard.sign_up,
             public_url: config.public_url.clone(),
+            base: reference::base(config.public_url.as_deref(), self.tls.is_some(), listen),
             networks_are_told,
             lists: Arc::clone(lists),
             reference: Arc::clone(reference),

@@ -28,6 +28,28 @@ fn check(browser: &mut Browser, email: &str, mode: &str) -> String {
     page.plain()
 }
 
+/// The examples of the landing page are run as they are written there.
+#[test]
+fn a_visitor_gets_the_answers_of_the_landing_page() {
+    let server = Server::start(&[]);
+    let page = Browser::new(&server).get("/").text().replace("&quot;", "\"");
+    let between = |from: &str, to: &str| page.split(from).nth(1).unwrap().split(to).next().unwrap();
+    let (request, answer) = (between("id=\"request\"", "</pre>"), between("id=\"answer\"", "</pre>"));
+    assert!(request.contains(&format!("curl --silent http://{}/v1/verify ", server.address)), "{request}");
+    let body = request.split("--data '").nth(1).unwrap().split('\'').next().unwrap();
+    let answer = answer.split_once('>').unwrap().1;
+    let given = server.post(&server.test, "/v1/verify", body).bytes;
+    assert_eq!(String::from_utf8(given).unwrap(), answer);
+    let rows: Vec<&str> = page.split("data-label=\"Address\">").skip(1).collect();
+    assert_eq!(rows.len(), 5, "{page}");
+    for row in rows {
+        let address = row.split('<').next().unwrap();
+        let reason = row.split("<code>").nth(1).unwrap().split('<').next().unwrap();
+        let body = serde_json::json!({ "email": address }).to_string();
+        assert_eq!(server.post(&server.test, "/v1/verify", &body).json()["reason"], reason, "{address}");
+    }
+}
+
 #[test]
 fn balances_agree_after_every_step() {
     let (server, email) = (Server::start(&[]), "joe@example.com");

@@ -169,7 +169,10 @@ fn a_refusal_of_us_is_named_when_the_budget_is_used_up() {
     let batch = created["batch_id"].as_str().unwrap();
     let path = format!("/batches/{batch}");
     wait(&mut browser, &path, "1 of 2 addresses have a result");
-    wait(&mut browser, &path, &WaitCause::RefusalBudget.words()[1..]).says(refusal);
+    wait(&mut browser, &path, &WaitCause::RefusalBudget.words()[1..])
+        .says(refusal)
+        .says("so it gets no more questions for now. They are asked when it gets questions again.")
+        .says("If the reason is the budget, they cost nothing: check again after an hour.");
     let waiting = &server.get(&key, &format!("/v1/verify/batch/{batch}")).json()["waiting"];
     assert_eq!((&waiting[0]["cause"], &waiting[0]["addresses"]), (&json!("refusal_budget"), &json!(1)));
     assert!(waiting[0]["until"].is_string() && waiting[1].is_null(), "{waiting}");
@@ -356,12 +359,29 @@ fn what_cannot_be_checked_says_why() {
     let mut browser = Browser::signed_up(&server, "joe@example.com");
     let mut unfit = |content: &[u8], column: &str, why: &str| {
         let path = upload(&mut browser, "x.csv", content, column).path;
-        wait(&mut browser, &path, "cannot be checked").says(why);
+        let page = wait(&mut browser, &path, "cannot be checked");
+        page.says(why).says("To upload the list again, use the form on the page Lists");
+        // Words of the API, which the form does not have.
+        assert!(!page.plain().contains("`column`") && !page.plain().contains("option"), "{}", page.plain());
     };
     unfit(b"id,name\n1,Joe\n", "", "The list has no address in its first rows, read as CSV");
-    unfit(b"id,email\n1,a@b.co\n", "mail", "there is no column `mail`: the list has id, email");
-    unfit(b"email\nnobody\n", "", "with 1 column (email): name the column of the addresses");
-    unfit(b"", "", "The list has no address.");
+    unfit(
+        b"id,email\n1,a@b.co\n",
+        "mail",
+        "There is no column `mail`: the list has id, email. Enter one of them, or its number, in the field Address column.",
+    );
+    unfit(
+        b"email\nnobody\n",
+        "",
+        "with 1 column (email). Enter the name of the column of the addresses, or its number, in the field Address column.",
+    );
+    unfit(
+        b"1,a@b.co\n",
+        "mail",
+        "and no header is recognized. Enter its number, such as 1, in the field Address column.",
+    );
+    unfit(b"{\"a\":\"a@b.co\"}\n", "mail", "the list has a. Enter one of them in the field Address column.");
+    unfit(b"", "", "The list has no address. If another column has the addresses, enter its name");
     unfit(b"PK\x03\x04\0\0", "", "The list");
     let wide = format!("email{}\na@example.com\n", ",x".repeat(1_000));
     unfit(wide.as_bytes(), "", "The list has more than 1000 columns");
@@ -456,7 +476,11 @@ fn a_list_that_costs_more_than_is_left_does_not_start_and_one_that_runs_out_stop
     let page = wait(&mut browser, &path, "Cost");
     let refused = browser.press(&page, &format!("{path}/start"));
     assert_eq!(refused.status, 402);
-    refused.says("cost about 160 credits, and the account has 100");
+    refused.says(
+        "cost about 160 credits, and the account has 100. Get more credits, then start the list again.",
+    );
+    refused.says("The account lacks 60 credits. The check can start when it has them. The account gets new credits at 20");
+    refused.says("The operator of this service can add credits or change the plan at any time.");
     server.administer(&["account", "grant", email, "1000"]);
     server.administer(&["account", "grant", email, "9000"]);
     let mut content = String::new();
@@ -468,12 +492,58 @@ fn a_list_that_costs_more_than_is_left_does_not_start_and_one_that_runs_out_stop
     browser.press(&page, &format!("{path}/start"));
     // It stops when it cannot charge, and continues from there.
     server.administer(&["account", "set-status", email, "paused"]);
+    let until =
+        "The check stops when the addresses under way have their results: the subscription is paused.";
+    wait(&mut browser, &path, until).says("if that is done before, the list goes on by itself.");
     let page = wait(&mut browser, &path, "The check stopped: the subscription is paused.");
+    page.says("paused: could not be charged The check stopped");
+    page.says("The list does not go on by itself: the button Continue the check starts it again.");
     assert_eq!(browser.press(&page, &format!("{path}/start")).status, 402);
     server.administer(&["account", "set-status", email, "active"]);
     browser.press(&page, &format!("{path}/start"));
     wait(&mut browser, &path, "Download result");
     browser.get("/").says("Credits left 4,100");
+}
+
+#[test]
+fn a_list_without_credits_says_what_it_waits_for_and_when_it_goes_on() {
+    let (server, email) = (Server::start(&[]), "joe@example.com");
+    let mut browser = Browser::signed_up(&server, email);
+    let key = make(&mut browser, "", "live");
+    server.administer(&["account", "grant", email, "8500"]);
+    // Each can be paid alone. At most 4,000 of each are under way at the same time, for five seconds.
+    let paths = [4_600, 4_500].map(|rows| {
+        let rows = (0..rows).map(|n| format!("mailbox_exists-5000@l{rows}-{n}.example.com\n"));
+        let path = upload(&mut browser, "l.txt", rows.collect::<String>().as_bytes(), "").path;
+        wait(&mut browser, &path, "Cost");
+        path
+    });
+    for path in &paths {
+        let page = browser.get(path);
+        browser.press(&page, &format!("{path}/start"));
+    }
+    let under_way = "The check stops when the addresses under way have their results: not enough credits: ";
+    let path = until(|| {
+        let short = paths.iter().find(|path| browser.get(path).plain().contains(under_way));
+        short.ok_or_else(|| format!("{paths:?} can be paid"))
+    });
+    let page = browser.get(path);
+    page.says("left. Get more credits: if that is done before, the list goes on by itself. The account gets new credits at 20");
+    let problem = server.get(&key, &format!("/v1{path}")).json()["problem"].clone();
+    page.says(problem.as_str().unwrap());
+    let page = wait(&mut browser, path, "The check stopped: not enough credits: ");
+    page.says("Get more credits, then start the list again.")
+        .says("The account has 0. The account gets new credits at 20");
+    page.says("The list does not go on by itself: the button Continue the check starts it again.");
+    assert!(page.text().contains("can add credits or change the <a href=\"/plan\">plan</a>"));
+    let problem = server.get(&key, &format!("/v1{path}")).json()["problem"].clone();
+    page.says(problem.as_str().unwrap());
+    server.administer(&["account", "grant", email, "1000"]);
+    let page = browser.get(path);
+    page.says("The account has 1,000. That is enough: the check can go on.");
+    browser.press(&page, &format!("{path}/start"));
+    let page = wait(&mut browser, path, "Download result");
+    assert!(!page.plain().contains("not enough credits"), "{}", page.plain());
 }
 
 #[test]

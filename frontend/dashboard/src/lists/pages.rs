@@ -6,15 +6,16 @@ use crate::page::{UNASKED, notice, time};
 use crate::problem::Problem;
 use crate::redirect;
 use crate::visit::Visit;
-use crate::{chart, page};
+use crate::{chart, page, plan};
 use api::{Reason, UnverifiableCause};
 use http_core::Reply;
 use list_work::actions::{Progress, StartError, remaining_price};
+use list_work::in_words_of_the_form;
 use lists::Notes;
 use lists::numbers::{counted, grouped};
 use maud::{Markup, html};
 use store::clock;
-use store::{Authority, FoundAddresses, KeyMode, List, ListId, ListState};
+use store::{Account, Authority, FoundAddresses, KeyMode, List, ListId, ListState};
 
 /// `GET /lists`: all lists of the account.
 pub async fn index(visit: Visit) -> Result<Reply, Problem> {
@@ -42,7 +43,7 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
         Ok(_) => return Ok(redirect::see_other(format!("/lists/{}", list.id))),
         Err(StartError::State(_)) => return unchanged(&visit, &list, "The check cannot start").await,
         Err(StartError::Insufficient { required, available }) => format!(
-            "The addresses that are left cost about {}, and the account has {}. The page Plan says how to get more.",
+            "The addresses that are left cost about {}, and the account has {}. Get more credits, then start the list again.",
             credits_text(required),
             grouped(available)
         ),
@@ -170,7 +171,7 @@ fn state(state: ListState) -> Markup {
         ListState::Unfit => ("tag bad", "unfit: cannot be checked"),
         ListState::Ready => ("tag warn", "ready: not started"),
         ListState::Running => ("tag", "running"),
-        ListState::Paused => ("tag warn", "paused"),
+        ListState::Paused => ("tag warn", "paused: could not be charged"),
         ListState::Completed => ("tag good", "completed"),
         ListState::Cancelled => ("tag warn", "cancelled"),
     };
@@ -180,7 +181,7 @@ fn state(state: ListState) -> Markup {
 async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let account = visit.checks.store.account(signed_in.account, clock::now()).await?;
-    let credits = account.ok_or_else(Problem::not_found)?.balance.available();
+    let account = account.ok_or_else(Problem::not_found)?;
     let (list, progress) = visit.dashboard.lists.actions.progress(list.clone()).await?;
     let at_work = matches!(list.state, ListState::Uploading | ListState::Reading | ListState::Running);
     let body = html! {
@@ -188,7 +189,7 @@ async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Re
         (notice(wrong))
         div #progress data-refresh=[at_work.then(|| format!("/lists/{}", list.id))] {
             p { (state(list.state)) }
-            (standing(visit, &list, credits, &progress)?)
+            (standing(visit, &list, &account, &progress)?)
             // The card of a ready list has this beside the column that is checked.
             @if list.state != ListState::Ready && let Some(found) = &list.found {
                 @if let Some(others) = left_out(found) { p.soft { (OTHER_COLUMNS) ": " (others) "." } }
@@ -246,8 +247,9 @@ fn unusual(found: &FoundAddresses) -> Option<String> {
     Notes { cells_with_more: found.cells_with_more, ..Notes::default() }.lines("").pop()
 }
 
-fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result<Markup, Problem> {
+fn standing(visit: &Visit, list: &List, account: &Account, done: &Progress) -> Result<Markup, Problem> {
     let signed_in = visit.signed_in()?;
+    let credits = account.balance.available();
     let (left, duplicates) = (list.to_check() - list.submitted, list.addresses - list.to_check());
     let start = |name: &str| {
         html! {
@@ -266,15 +268,15 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
             },
             ListState::Unfit if list.done > 0 => {
                 p.notice.bad {
-                    (list.why) " " (grouped(done.checked)) " of " (grouped(list.to_check()))
+                    (in_words_of_the_form(&list.why)) " " (grouped(done.checked)) " of " (grouped(list.to_check()))
                     " different addresses were checked, the others cost nothing. " (charged(list, done))
                 }
                 (results(list))
                 @if done.checked > 0 { section.card { (verdicts(list, done)) } }
             },
             ListState::Unfit => {
-                p.notice.bad { (list.why) }
-                p { "If the column of the addresses was not found, upload the list again on the page " a href="/lists" { "Lists" } ", and name it in the field " strong { "Address column" } "." }
+                p.notice.bad { (in_words_of_the_form(&list.why)) }
+                p { "To upload the list again, use the form on the page " a href="/lists" { "Lists" } "." }
             },
             ListState::Ready => {
                 section.card {
@@ -294,19 +296,28 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                         p.soft { "Each different address that you have not checked within 24 hours costs one credit. The check is charged while it runs." }
                     }
                     @if list.mode == KeyMode::Live && list.price() > credits {
-                        p.notice.warn { "The account lacks " (credits_text(list.price() - credits)) ". The check can start when it has them." }
+                        p.notice.warn { "The account lacks " (credits_text(list.price() - credits)) ". The check can start when it has them. " (plan::more_credits(account)) }
                     }
                     (start("Start the check"))
                 }
             }
             ListState::Running => {
-                @if !done.problem.is_empty() { p.notice.warn { (done.problem) } }
+                @if !done.problem.is_empty() {
+                    p.notice.warn { (done.problem) @if lacks_credits(list, account) { " " (plan::more_credits(account)) } }
+                }
                 (progress(list, done))
             },
             ListState::Paused => {
-                p.notice.warn { (list.why) " " (counted(left, "different address is", "different addresses are")) " left, at about " (credits_text(remaining_price(list))) "." }
+                p.notice.warn {
+                    (list.why) " " (counted(left, "different address is", "different addresses are")) " left, at about " (credits_text(remaining_price(list))) ". "
+                    @if account.status.is_usable() {
+                        "The account has " (grouped(credits)) ". "
+                        @if lacks_credits(list, account) { (plan::more_credits(account)) " " } @else { "That is enough: the check can go on. " }
+                    }
+                    "The list does not go on by itself: the button " strong { (CONTINUE) } " starts it again. What is checked stays checked."
+                }
                 (progress(list, done))
-                (start("Continue the check"))
+                (start(CONTINUE))
             }
             ListState::Completed => {
                 (results(list))
@@ -329,6 +340,15 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
             }
         }
     })
+}
+
+/// The button that starts a list again.
+const CONTINUE: &str = "Continue the check";
+
+/// Whether the rest of a list cannot be charged because of its price alone.
+fn lacks_credits(list: &List, account: &Account) -> bool {
+    let is_live = list.mode == KeyMode::Live && account.status.is_usable();
+    is_live && account.balance.available() < remaining_price(list)
 }
 
 /// The verdicts by reason, and those that are unverifiable by cause.
