@@ -183,7 +183,7 @@ fn what_to_do(outcome: &Outcome) -> Markup {
     let of_cause = outcome.cause.map(|cause| cause.advice_of_server(when));
     let advice = of_cause.unwrap_or_else(|| advice(outcome.reason).to_owned());
     html! {
-        (sentence(&advice))
+        (page::with_code(&sentence(&advice)))
         @if outcome.reason == Reason::Unverifiable && !advice.contains(when) { " A new check asks again only " (when) "." }
         @if outcome.cause.is_some_and(|cause| cause.words().is_for_operator()) { " " (chart::FOR_OPERATOR) }
     }

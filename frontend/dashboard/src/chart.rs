@@ -1,6 +1,7 @@
 //! Charts as SVG, each with a table of the same data. Colours come from the style. Words explain each bar too: in its title,
 //! in the legend and in the table.
 
+use crate::page::with_code;
 use api::{AFTER_REPEATS, Reason, UnverifiableCause};
 use lists::Class;
 use lists::numbers::grouped;
@@ -183,7 +184,7 @@ pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
                     tr {
                         td { (tag(*reason)) }
                         td { (named(*reason)) }
-                        td.wrap data-label="What to do" { (sentence(advice(*reason))) }
+                        td.wrap data-label="What to do" { (with_code(&sentence(advice(*reason)))) }
                         td.number data-label="Addresses" { (grouped(*count)) }
                         td.number data-label="Share" { (share(*count)) }
                     }
@@ -211,7 +212,7 @@ pub fn causes(causes: &[(UnverifiableCause, u64)], unverifiable: u64, (ended, ho
             tbody {
                 @for (cause, count) in causes { tr {
                     td.wrap data-label="Cause" { (sentence(cause.words().meaning)) }
-                    td.wrap data-label="Next step" { (sentence(&cause.advice_of_server(AFTER_REPEATS))) }
+                    td.wrap data-label="Next step" { (with_code(&sentence(&cause.advice_of_server(AFTER_REPEATS)))) }
                     td.number data-label="Addresses" { (grouped(*count)) }
                 } }
                 @for (count, cause, advice) in without.iter().filter(|(count, ..)| *count > 0) { tr {

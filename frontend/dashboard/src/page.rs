@@ -47,7 +47,20 @@ pub fn table(label: &str, heads: &[&str], rows: Markup) -> Markup {
 
 /// The error of a form, shown above the form.
 pub fn notice(wrong: Option<&str>) -> Markup {
-    html! { @if let Some(wrong) = wrong { p.notice.bad role="alert" { (wrong) } } }
+    html! { @if let Some(wrong) = wrong { p.notice.bad role="alert" { (with_code(wrong)) } } }
+}
+
+/// A text in which backticks enclose names and commands, which a page shows as code. A backtick without another one stays.
+pub fn with_code(text: &str) -> Markup {
+    let mut rest = text;
+    let mut parts = Vec::new();
+    while let Some((before, after)) = rest.split_once('`')
+        && let Some((code, after)) = after.split_once('`')
+    {
+        parts.push((before, code));
+        rest = after;
+    }
+    html! { @for (before, code) in parts { (before) code { (code) } } (rest) }
 }
 
 /// Why an address without an answer was free, besides a cancellation: words for a batch and for a list that have ended.
@@ -255,6 +268,18 @@ mod tests {
         assert!(!text.contains("style=\""), "{text}");
         let policy = reply.headers.iter().find(|(name, _)| *name == "content-security-policy").unwrap();
         assert!(policy.1.contains("default-src 'none'") && !policy.1.contains("unsafe"));
+    }
+
+    #[test]
+    fn backticks_become_code() {
+        for (text, html) in [
+            ("run `mailprobe doctor`, or `a<b`", "run <code>mailprobe doctor</code>, or <code>a&lt;b</code>"),
+            ("one ` alone", "one ` alone"),
+            ("`a` and `", "<code>a</code> and `"),
+            ("plain", "plain"),
+        ] {
+            assert_eq!(with_code(text).into_string(), html);
+        }
     }
 
     #[test]

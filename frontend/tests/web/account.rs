@@ -98,7 +98,7 @@ fn a_stored_answer_says_when_a_check_asks_again() {
         let said = check(&mut browser, "blocklist@example.com", "full");
         assert_eq!(said.contains("A new check asks the mail server from "), again, "{said}");
         let cause = "Cause The mail server refuses this machine, for example because of a blocklist. \
-            Advice See `mailprobe doctor`, and remove the cause. A new check asks again only ";
+            Advice See mailprobe doctor , and remove the cause. A new check asks again only ";
         assert!(
             said.contains(&format!("{cause}{when}")) && said.contains("Only the operator of this"),
             "{said}"

@@ -368,7 +368,7 @@ fn what_cannot_be_checked_says_why() {
     unfit(
         b"id,email\n1,a@b.co\n",
         "mail",
-        "There is no column `mail`: the list has id, email. Enter one of them, or its number, in the field Address column.",
+        "There is no column mail : the list has id, email. Enter one of them, or its number, in the field Address column.",
     );
     unfit(
         b"email\nnobody\n",

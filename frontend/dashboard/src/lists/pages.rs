@@ -2,7 +2,7 @@
 
 use super::download;
 use crate::form::token_field;
-use crate::page::{UNASKED, notice, time};
+use crate::page::{UNASKED, notice, time, with_code};
 use crate::problem::Problem;
 use crate::redirect;
 use crate::visit::Visit;
@@ -268,14 +268,14 @@ fn standing(visit: &Visit, list: &List, account: &Account, done: &Progress) -> R
             },
             ListState::Unfit if list.done > 0 => {
                 p.notice.bad {
-                    (in_words_of_the_form(&list.why)) " " (grouped(done.checked)) " of " (grouped(list.to_check()))
+                    (with_code(&in_words_of_the_form(&list.why))) " " (grouped(done.checked)) " of " (grouped(list.to_check()))
                     " different addresses were checked, the others cost nothing. " (charged(list, done))
                 }
                 (results(list))
                 @if done.checked > 0 { section.card { (verdicts(list, done)) } }
             },
             ListState::Unfit => {
-                p.notice.bad { (in_words_of_the_form(&list.why)) }
+                p.notice.bad { (with_code(&in_words_of_the_form(&list.why))) }
                 p { "To upload the list again, use the form on the page " a href="/lists" { "Lists" } "." }
             },
             ListState::Ready => {
@@ -303,13 +303,13 @@ fn standing(visit: &Visit, list: &List, account: &Account, done: &Progress) -> R
             }
             ListState::Running => {
                 @if !done.problem.is_empty() {
-                    p.notice.warn { (done.problem) @if lacks_credits(list, account) { " " (plan::more_credits(account)) } }
+                    p.notice.warn { (with_code(&done.problem)) @if lacks_credits(list, account) { " " (plan::more_credits(account)) } }
                 }
                 (progress(list, done))
             },
             ListState::Paused => {
                 p.notice.warn {
-                    (list.why) " " (counted(left, "different address is", "different addresses are")) " left, at about " (credits_text(remaining_price(list))) ". "
+                    (with_code(&list.why)) " " (counted(left, "different address is", "different addresses are")) " left, at about " (credits_text(remaining_price(list))) ". "
                     @if account.status.is_usable() {
                         "The account has " (grouped(credits)) ". "
                         @if lacks_credits(list, account) { (plan::more_credits(account)) " " } @else { "That is enough: the check can go on. " }
