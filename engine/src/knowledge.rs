@@ -23,6 +23,7 @@ use engine_proto::limits::{
     CONTROL_UNKNOWN_TTL, KNOWN_DOMAINS_MAX, KNOWN_MAILBOX_AGE, KNOWN_MAILBOX_TTL, KNOWN_MAILBOXES_MAX,
     REFUSALS_IN_A_ROW_MIN, REFUSALS_SINGLE_MAX,
 };
+use engine_proto::pace::Taken;
 use engine_proto::verdict::Class;
 use engine_proto::verdict::catch_all::ControlFinding;
 use std::hash::BuildHasher;
@@ -53,6 +54,8 @@ pub(crate) struct Knowledge {
     mailbox_changes: u64,
     singles: HashMap<Rc<str>, SingleRun>,
     changed: HashMap<Rc<str>, Instant>,
+    /// The most that each host has taken in one session.
+    taken: HashMap<Rc<str>, Taken>,
     keyed: Hashing,
 }
 
@@ -353,6 +356,20 @@ impl Knowledge {
             self.singles.clear();
         }
         self.singles.entry(Rc::clone(host)).or_default()
+    }
+
+    /// Records the most that the host has taken in a session.
+    pub(crate) fn on_taken(&mut self, host: &Rc<str>, taken: Taken) {
+        if self.taken.len() >= KNOWN_MAILBOXES_MAX && !self.taken.contains_key(host) {
+            self.taken.clear();
+        }
+        let known = self.taken.entry(Rc::clone(host)).or_default();
+        known.on_answers(taken.transactions.into(), taken.recipients.into());
+    }
+
+    /// The most that the host has taken in one session, as far as it is known.
+    pub(crate) fn taken(&self, host: &Rc<str>) -> Taken {
+        self.taken.get(host).copied().unwrap_or_default()
     }
 
     /// Records that the host changed its behaviour ([`Knowledge::has_changed`]). From then until the host refuses a control

@@ -64,6 +64,27 @@ pub enum End {
     Recipient,
 }
 
+/// The most that a host has taken in one session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// The highest number of transactions with an answer for a recipient, up to 255.
+    pub transactions: u8,
+    /// The highest number of recipients with an answer, up to 255.
+    pub recipients: u8,
+}
+
+impl Taken {
+    /// A session has had answers for this number of recipients, the last of them in this transaction. Returns whether that is more
+    /// than before.
+    pub fn on_answers(&mut self, transactions: u32, recipients: u32) -> bool {
+        let most = |before: u8, now: u32| before.max(now.min(u8::MAX.into()) as u8);
+        let before = *self;
+        self.transactions = most(self.transactions, transactions);
+        self.recipients = most(self.recipients, recipients);
+        *self != before
+    }
+}
+
 /// The pace of one site.
 #[derive(Debug)]
 pub struct SitePace {
@@ -318,12 +339,17 @@ impl SitePace {
         self.recipients.lower(recipients);
     }
 
-    /// Whether a session has no room for a recipient and the proof of its answer, as the site has said. A site that only ends its
-    /// sessions may have another reason.
-    pub fn has_no_room_for_proof(&self) -> bool {
+    /// Whether a session with this host has no room for a recipient and the proof of its answer, as the site has said. A site that
+    /// only ends its sessions may have another reason, and the limits of a site may be those of another of its hosts: what this host
+    /// has taken before shows that.
+    pub fn has_no_room_for_proof(&self, host: impl FnOnce() -> Taken) -> bool {
         let few = self.recipients.limit == 2 && self.errors.limit <= REFUSALS_CARRIED_MAX;
+        let is_full = self.says_full && (self.recipients.limit == 1 || few);
         let one = self.transactions.limit == 1 && self.transaction_recipients.limit == 1;
-        one || self.says_full && (self.recipients.limit == 1 || few)
+        (is_full || one) && {
+            let host = host();
+            is_full && u32::from(host.recipients) <= self.recipients.limit || one && host.transactions <= 1
+        }
     }
 
     /// The limits of a session that the site has shown, each with what it limits.

@@ -97,6 +97,12 @@ impl ProbeContext<'_> {
         AskedRecipients::reserve(self.asking.state().budget(self.group), recipients, keep, step)
     }
 
+    /// Whether a session with the host has no room for a recipient and the proof of its answer.
+    pub(super) fn has_no_room_for_proof(&self) -> bool {
+        let taken = || self.asking.knowledge.borrow().taken(&self.route().host);
+        self.group.site.state().pace.has_no_room_for_proof(taken)
+    }
+
     /// The number of the current five-minute step, in which refusals are counted.
     pub(super) fn refusal_step(&self) -> u64 {
         self.asking.shared().refusal_step(self.now)

@@ -198,7 +198,7 @@ pub(super) async fn open_with_known<R: Runtime>(
 /// The question that a session asks in place of the works if it can ask about one recipient only, so that other sessions can answer
 /// the works. `None` if it need not.
 pub(super) fn alone(context: &ProbeContext<'_>, works: &[Work]) -> Option<AskedQuestion> {
-    if !context.group.site.state().pace.has_no_room_for_proof() {
+    if !context.has_no_room_for_proof() {
         return None;
     }
     let (work, host) = (works.first()?, &context.route().host);

@@ -178,7 +178,7 @@ pub(super) fn accepted(
 /// Whether the reply about a work counts as that about a single check: without a proof in the same session, if earlier sessions have
 /// shown enough. Patient work needs the proof, unless a session has no room for it.
 fn counts_as_single(context: &ProbeContext<'_>, work: &Work) -> bool {
-    work.priority == Priority::Single || context.group.site.state().pace.has_no_room_for_proof()
+    work.priority == Priority::Single || context.has_no_room_for_proof()
 }
 
 /// Answers an accepted work as unverifiable, because recent sessions got no clear reply about the control recipient, and it is too
@@ -193,8 +193,7 @@ fn settle_remembered(context: &ProbeContext<'_>, mut work: Work, control: Option
     context.remember_control_reply(&mut work, control);
     // These two rules would say that this session asked about the control recipient. Where each session can ask about one recipient
     // only, another session has asked on behalf of this work.
-    let is_own = matches!(unproven.rule, UNCLEAR | UNANSWERED)
-        && !context.group.site.state().pace.has_no_room_for_proof();
+    let is_own = matches!(unproven.rule, UNCLEAR | UNANSWERED) && !context.has_no_room_for_proof();
     let rule = if is_own { "control_remembered" } else { unproven.rule };
     work.settle_by_reply(Reason::Unverifiable, rule, unproven.retry_after, None);
 }

@@ -33,6 +33,7 @@ use engine_proto::address::Domain;
 use engine_proto::decision::recipient::Alike;
 use engine_proto::decision::release::OUT_OF_STEP;
 use engine_proto::limits::{CHANGES_MAX, OUT_OF_STEP_MAX, ROUTE_DOWN};
+use engine_proto::pace::{Taken, Tally};
 use engine_proto::retry::may_tell_more;
 use engine_proto::smtp::habits::{Habits, InStep};
 use engine_proto::verdict::ObservedReply;
@@ -83,6 +84,8 @@ pub(crate) struct RouteState {
     changes: u8,
     /// What further sessions do differently.
     habits: Habits,
+    /// The most that the host has taken in a session of this group. `knowledge.rs` has that of all groups.
+    taken: Taken,
     /// What sessions have shown about the order of the host's replies.
     in_step: InStep,
     /// Whether the last session ended before it could show that its replies were in step.
@@ -112,6 +115,11 @@ impl RouteState {
             self.down = None;
             self.on_answer();
         }
+    }
+
+    /// A session of this group has got answers. Returns the most that the host has taken, if that is more than before.
+    pub(crate) fn on_taken(&mut self, tally: &Tally, recipients: u32) -> Option<Taken> {
+        self.taken.on_answers(tally.transactions, recipients).then_some(self.taken)
     }
 
     pub(crate) fn habits(&self) -> Habits {
@@ -307,7 +315,8 @@ impl RouteState {
     /// Whether this record holds nothing that is worth keeping.
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
         // All fields are named, so that nobody forgets a new field here. `down` and `resting` are checked below by their times.
-        // Warnings, the order of replies, the latest domains and the known mailbox are left out, because they may be lost.
+        // Warnings, the order of replies, the latest domains and the known mailbox are left out, because they may be lost, and `taken`,
+        // because another record has it.
         let RouteState {
             down: _,
             down_reply: _,
@@ -324,6 +333,7 @@ impl RouteState {
             lost_step,
             out_of_step,
             domains: _,
+            taken: _,
             mailbox_kept: _,
         } = self;
         let is_silent = refused.is_none() && repeated_rule.is_none() && *strikes == 0;

@@ -263,3 +263,24 @@ fn a_site_that_says_that_we_are_too_fast_gets_half_as_many_sessions_a_minute_and
     let later = Duration::from_secs(900) + PACE_PAUSE_TOO_FAST;
     assert_eq!(begun(&mut pace, later, Duration::from_secs(60)), 25, "and half of that the next time");
 }
+
+#[test]
+fn limits_of_another_host_of_the_site_leave_room_for_a_proof() {
+    let (mut one, _) = polite();
+    one.on_transaction_full(1);
+    one.on_broke_between(&tally(2, 1, 0));
+    let (mut full, _) = polite();
+    full.on_session_full(1);
+    let mut host = Taken::default();
+    for ((transactions, recipients), is_more, (of_one, of_full)) in [
+        ((0, 0), false, (true, true)),
+        ((1, 1), true, (true, true)),
+        ((1, 2), true, (true, false)),
+        ((2, 2), true, (false, false)),
+        ((1, 1), false, (false, false)),
+    ] {
+        assert_eq!(host.on_answers(transactions, recipients), is_more, "{transactions} {recipients}");
+        assert_eq!(one.has_no_room_for_proof(|| host), of_one, "{host:?}");
+        assert_eq!(full.has_no_room_for_proof(|| host), of_full, "{host:?}");
+    }
+}
