@@ -23,7 +23,7 @@ use engine_proto::limits::{
     CONTROL_UNKNOWN_TTL, KNOWN_DOMAINS_MAX, KNOWN_MAILBOX_AGE, KNOWN_MAILBOX_TTL, KNOWN_MAILBOXES_MAX,
     REFUSALS_IN_A_ROW_MIN, REFUSALS_SINGLE_MAX,
 };
-use engine_proto::pace::Taken;
+use engine_proto::pace::Room;
 use engine_proto::verdict::Class;
 use engine_proto::verdict::catch_all::ControlFinding;
 use std::hash::BuildHasher;
@@ -55,7 +55,7 @@ pub(crate) struct Knowledge {
     singles: HashMap<Rc<str>, SingleRun>,
     changed: HashMap<Rc<str>, Instant>,
     /// The most that each host has taken in one session.
-    taken: HashMap<Rc<str>, Taken>,
+    taken: HashMap<Rc<str>, Room>,
     keyed: Hashing,
 }
 
@@ -359,7 +359,7 @@ impl Knowledge {
     }
 
     /// Records the most that the host has taken in a session.
-    pub(crate) fn on_taken(&mut self, host: &Rc<str>, taken: Taken) {
+    pub(crate) fn on_taken(&mut self, host: &Rc<str>, taken: Room) {
         if self.taken.len() >= KNOWN_MAILBOXES_MAX && !self.taken.contains_key(host) {
             self.taken.clear();
         }
@@ -368,7 +368,7 @@ impl Knowledge {
     }
 
     /// The most that the host has taken in one session, as far as it is known.
-    pub(crate) fn taken(&self, host: &Rc<str>) -> Taken {
+    pub(crate) fn taken(&self, host: &Rc<str>) -> Room {
         self.taken.get(host).copied().unwrap_or_default()
     }
 

@@ -64,16 +64,16 @@ pub enum End {
     Recipient,
 }
 
-/// The most that a host has taken in one session.
+/// What a session with a host has had room for, at most.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct Room {
     /// The highest number of transactions with an answer for a recipient, up to 255.
     pub transactions: u8,
     /// The highest number of recipients with an answer, up to 255.
     pub recipients: u8,
 }
 
-impl Taken {
+impl Room {
     /// A session has had answers for this number of recipients, the last of them in this transaction. Returns whether that is more
     /// than before.
     pub fn on_answers(&mut self, transactions: u32, recipients: u32) -> bool {
@@ -342,7 +342,7 @@ impl SitePace {
     /// Whether a session with this host has no room for a recipient and the proof of its answer, as the site has said. A site that
     /// only ends its sessions may have another reason, and the limits of a site may be those of another of its hosts: what this host
     /// has taken before shows that.
-    pub fn has_no_room_for_proof(&self, host: impl FnOnce() -> Taken) -> bool {
+    pub fn has_no_room_for_proof(&self, host: impl FnOnce() -> Room) -> bool {
         let few = self.recipients.limit == 2 && self.errors.limit <= REFUSALS_CARRIED_MAX;
         let is_full = self.says_full && (self.recipients.limit == 1 || few);
         let one = self.transactions.limit == 1 && self.transaction_recipients.limit == 1;

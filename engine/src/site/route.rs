@@ -33,7 +33,7 @@ use engine_proto::address::Domain;
 use engine_proto::decision::recipient::Alike;
 use engine_proto::decision::release::OUT_OF_STEP;
 use engine_proto::limits::{CHANGES_MAX, OUT_OF_STEP_MAX, ROUTE_DOWN};
-use engine_proto::pace::{Taken, Tally};
+use engine_proto::pace::{Room, Tally};
 use engine_proto::retry::may_tell_more;
 use engine_proto::smtp::habits::{Habits, InStep};
 use engine_proto::verdict::ObservedReply;
@@ -85,7 +85,7 @@ pub(crate) struct RouteState {
     /// What further sessions do differently.
     habits: Habits,
     /// The most that the host has taken in a session of this group. `knowledge.rs` has that of all groups.
-    taken: Taken,
+    taken: Room,
     /// What sessions have shown about the order of the host's replies.
     in_step: InStep,
     /// Whether the last session ended before it could show that its replies were in step.
@@ -118,7 +118,7 @@ impl RouteState {
     }
 
     /// A session of this group has got answers. Returns the most that the host has taken, if that is more than before.
-    pub(crate) fn on_taken(&mut self, tally: &Tally, recipients: u32) -> Option<Taken> {
+    pub(crate) fn on_taken(&mut self, tally: &Tally, recipients: u32) -> Option<Room> {
         self.taken.on_answers(tally.transactions, recipients).then_some(self.taken)
     }
 

@@ -54,8 +54,8 @@ pub struct CleanArgs {
     /// the last new row has begun. A number without a unit is in seconds.
     #[arg(long, value_name = "TIME", default_value_t = 0, value_parser = whole_time(Unit::Seconds, 0..=u32::MAX), help_heading = CHECK)]
     pub max_wait: u32,
-    /// Give up this long after an outage of DNS or of mail connectivity was noticed [default: 2m, or 5s if no resolver has given a
-    /// credible answer in this run]. It takes about 10 seconds to notice one. A number without a unit is in seconds
+    /// Give up this long after an outage of DNS or mail connectivity was noticed, which takes about 10s [default: 2m, or 5s if no
+    /// resolver has given a credible answer in this run]. A number without a unit is in seconds
     #[arg(long, value_name = "TIME", value_parser = whole_time(Unit::Seconds, 0..=u32::MAX), help_heading = CHECK, hide_short_help = true)]
     pub max_outage: Option<u32>,
     /// Write each row as soon as it is finished, not in the order of INPUT

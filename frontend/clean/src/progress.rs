@@ -3,7 +3,7 @@
 use super::time_left::Remaining;
 use api::{Reason, WaitCause};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lists::numbers::{counted, grouped, rounded, time_text};
+use lists::numbers::{counted, grouped, rounded, time_text, whole_percent};
 use lists::{Class, ReasonCounts};
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
@@ -119,16 +119,15 @@ impl Progress {
         self.shown = Instant::now();
         // Rows that are read but not finished do not count.
         let done = standing.done as f64 / standing.read.max(1) as f64;
-        let position = (standing.bytes as f64 * done) as u64;
-        // Rounded down: 100 % is the end.
-        let percent = bar.length().map(|size| position * 100 / size.max(1));
+        let position = standing.bytes as f64 * done;
+        let percent = bar.length().map(|size| whole_percent(position, size));
         let line = line(standing, self.started.elapsed());
         match self.way {
             Way::Redrawn => {
                 bar.set_message(
                     percent.map_or_else(String::new, |percent| format!("{percent:>3} % ")) + &line,
                 );
-                bar.set_position(position);
+                bar.set_position(position as u64);
             }
             // A closed standard error is no failure.
             Way::Plain => {

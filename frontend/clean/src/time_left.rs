@@ -32,6 +32,9 @@ const CONNECTING_MS: u64 = STRIKES_MAX as u64 * CONNECT_TIMEOUT.as_millis() as u
 const SILENT_MS: u64 = 10_000;
 /// So does a domain that has never replied, if the other domains have made no progress for so long.
 const STALLED_MS: u64 = 3_000;
+/// A rate is not known before this number of replies, or this share of the rows.
+const FEW_REPLIES: f64 = 30.0;
+const FEW_SHARE: f64 = 0.05;
 /// Most domains that are named.
 const NAMED_MAX: usize = 3;
 /// A site gets further sessions for about so long.
@@ -451,7 +454,8 @@ impl TimeLeft {
             vain = vain.max(if is_known { until } else { given_up });
         }
         let left = progress.max(later).max(vain.min(given_up));
-        let is_known = left > 0.0 || of_all.is_some();
+        let few = FEW_REPLIES.min(FEW_SHARE * facts.rows.unwrap_or(0.0));
+        let is_known = (left > 0.0 || of_all.is_some()) && (live_rows == 0.0 || self.replies as f64 >= few);
         let remaining = Remaining { time: Duration::from_millis(left as u64), is_most: left > progress };
         (is_known.then_some(remaining), Awaited::of(awaited))
     }

@@ -152,9 +152,10 @@ impl Actions {
             ListState::Running => self.waiting(&waiting, list.to_check().saturating_sub(checked)),
             _ => Vec::new(),
         };
-        let waits_for_budget = waiting.iter().any(|waiting| waiting.cause == WaitCause::RefusalBudget);
+        let waits_for = |cause| waiting.iter().any(|waiting: &WaitingAddresses| waiting.cause == cause);
         let problem = match list.state {
-            ListState::Running if list.why.is_empty() && waits_for_budget => {
+            ListState::Running if list.why.is_empty() && waits_for(WaitCause::Outage) => words::outage(),
+            ListState::Running if list.why.is_empty() && waits_for(WaitCause::RefusalBudget) => {
                 self.refusal_of_us(&self.store.open_batches_of(&list)).unwrap_or_default()
             }
             _ => list.why.clone(),

@@ -38,9 +38,26 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
+/// A share of a whole in percent, rounded down: 100 % is the whole. The sum makes up for the error of a quotient that is a whole number.
+pub fn whole_percent(part: f64, whole: u64) -> u64 {
+    (part * 100.0 / whole.max(1) as f64 + 1e-6) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_whole_share_is_not_one_too_low() {
+        for whole in [1501_u64, 38_003, 1_000_000_007] {
+            for (done, rows, share) in
+                [(15, 1500, 1), (1380, 1500, 92), (288, 300, 96), (64, 1500, 4), (299, 300, 99)]
+            {
+                let part = f64::from(done) / f64::from(rows) * whole as f64;
+                assert_eq!(whole_percent(part, whole), share, "{done} of {rows}");
+            }
+        }
+    }
 
     #[test]
     fn a_span_is_in_minutes_if_it_has_whole_ones() {

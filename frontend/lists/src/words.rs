@@ -5,7 +5,7 @@
 
 pub use crate::domains::address_text;
 
-use api::{CauseWords, Reason, UnverifiableCause as Cause};
+use api::{CauseWords, Reason, UnverifiableCause as Cause, WaitCause};
 use engine_proto::verdict::classify::rules;
 use engine_proto::verdict::{Class, Scope};
 
@@ -129,6 +129,11 @@ fn of_reply(class: Class, scope: Scope) -> Cause {
         (Class::Temporary, _) => Cause::Temporary,
         _ => Cause::ProvesNothing,
     }
+}
+
+/// Why addresses wait in an outage, in sentences.
+pub fn outage() -> String {
+    format!("{} The check goes on by itself.", sentence(WaitCause::Outage.words()))
 }
 
 /// Why addresses wait for the budget of a site that refuses us by this rule, in sentences.

@@ -110,7 +110,10 @@ fn a_running_list_says_what_it_has_found_and_what_it_waits_for() {
             let credits = ["checked", "credits_charged", "credits_reserved"].map(|name| seen[name].as_u64());
             assert_eq!(credits, [Some(2), Some(0), Some(6)]);
             let page = browser.get(&path);
-            page.says("2 of 6 different addresses checked, 4 not checked yet")
+            let problem = seen["problem"].as_str().unwrap();
+            assert!(problem.starts_with("No resolver gives a usable answer, or no mail server"), "{problem}");
+            page.says(problem)
+                .says("2 of 6 different addresses checked, 4 not checked yet")
                 .says("0 credits charged, 6 reserved for checks under way");
             browser.get("/").says("6 more are reserved for checks under way").says(
                 "No address was counted in the last 30 days. A batch is counted when it is complete, and a list in parts, each at its end.",

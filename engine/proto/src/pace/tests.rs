@@ -271,7 +271,7 @@ fn limits_of_another_host_of_the_site_leave_room_for_a_proof() {
     one.on_broke_between(&tally(2, 1, 0));
     let (mut full, _) = polite();
     full.on_session_full(1);
-    let mut host = Taken::default();
+    let mut host = Room::default();
     for ((transactions, recipients), is_more, (of_one, of_full)) in [
         ((0, 0), false, (true, true)),
         ((1, 1), true, (true, true)),

@@ -303,7 +303,7 @@ fn standing(visit: &Visit, list: &List, account: &Account, done: &Progress) -> R
             }
             ListState::Running => {
                 @if !done.problem.is_empty() {
-                    p.notice.warn { (with_code(&done.problem)) @if lacks_credits(list, account) { " " (plan::more_credits(account)) } }
+                    p.notice.warn { (with_code(&done.problem)) @if !list.why.is_empty() && lacks_credits(list, account) { " " (plan::more_credits(account)) } }
                 }
                 (progress(list, done))
             },
