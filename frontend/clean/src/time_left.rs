@@ -33,8 +33,7 @@ const SILENT_MS: u64 = 10_000;
 /// So does a domain that has never replied, if the other domains have made no progress for so long.
 const STALLED_MS: u64 = 3_000;
 /// A rate is not known before this number of replies, or this share of the rows.
-const FEW_REPLIES: f64 = 30.0;
-const FEW_SHARE: f64 = 0.05;
+const RATE_FROM: (f64, f64) = (30.0, 0.05);
 /// Most domains that are named.
 const NAMED_MAX: usize = 3;
 /// A site gets further sessions for about so long.
@@ -454,7 +453,7 @@ impl TimeLeft {
             vain = vain.max(if is_known { until } else { given_up });
         }
         let left = progress.max(later).max(vain.min(given_up));
-        let few = FEW_REPLIES.min(FEW_SHARE * facts.rows.unwrap_or(0.0));
+        let few = RATE_FROM.0.min(RATE_FROM.1 * facts.rows.unwrap_or(0.0));
         let is_known = (left > 0.0 || of_all.is_some()) && (live_rows == 0.0 || self.replies as f64 >= few);
         let remaining = Remaining { time: Duration::from_millis(left as u64), is_most: left > progress };
         (is_known.then_some(remaining), Awaited::of(awaited))
