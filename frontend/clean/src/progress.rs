@@ -3,7 +3,7 @@
 use super::time_left::Remaining;
 use api::{Reason, WaitCause};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lists::numbers::{counted, grouped, rounded, time_text, whole_percent};
+use lists::numbers::{counted, grouped, rate_text, time_text, whole_percent};
 use lists::{Class, ReasonCounts};
 use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
@@ -147,18 +147,17 @@ impl Progress {
 
 fn line(standing: &Standing, elapsed: Duration) -> String {
     let Standing { done, resumed, rows, found, left, ref awaited, others, .. } = *standing;
-    let rate = rounded(done.saturating_sub(resumed) as f64 / elapsed.as_secs_f64().max(0.001));
+    let new = done.saturating_sub(resumed);
+    let rate = (new > 0).then(|| rate_text(new as f64 / elapsed.as_secs_f64().max(0.001)));
     let (one, many) = if standing.columns > 1 { ("cell", "cells") } else { ("row", "rows") };
-    let mut line = match rows {
-        Some(rows) if rows > done => {
-            format!("{} of {} {many}, {rate}/s", grouped(done), grouped(rows))
-        }
-        _ => format!("{}, {rate}/s", counted(done, one, many)),
+    let count = match rows {
+        Some(rows) if rows > done => format!("{} of {} {many}", grouped(done), grouped(rows)),
+        _ => counted(done, one, many),
     };
-    if let Some(left) = left.filter(|_| elapsed > GUESS_AFTER && standing.gives_up.is_none()) {
-        let most = if left.is_most { "at most " } else { "" };
-        line += &format!(", {most}{} left", time_text(left.time));
-    }
+    let left = left.filter(|_| elapsed > GUESS_AFTER && standing.gives_up.is_none());
+    let left = left
+        .map(|left| format!("{}{} left", if left.is_most { "at most " } else { "" }, time_text(left.time)));
+    let mut line = [Some(count), rate, left].into_iter().flatten().collect::<Vec<_>>().join(", ");
     let (good, what) = match standing.is_fast {
         true => (found.of(Reason::FastCheckPassed), "passed"),
         false => (found.of_class(Class::Deliverable), "deliverable"),

@@ -8,7 +8,7 @@ use super::{CleanError, ListPart};
 use api::Reason;
 use lists::estimate::Estimate;
 use lists::left::{Left, again, line};
-use lists::numbers::{counted, grouped, percent, rounded};
+use lists::numbers::{counted, grouped, percent, rate_text};
 use lists::report::{ReportRule, ReportTypo};
 use lists::{Class, Domains, ReasonCounts, ResultColumn, domain_text};
 pub use reading::Reading;
@@ -455,12 +455,12 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.total();
         let share = |part: u64| 100.0 * part as f64 / total.max(1) as f64;
-        let (seconds, rate) = (self.elapsed.as_secs_f64(), rounded(self.rate()));
+        let (seconds, rate) = (self.elapsed.as_secs_f64(), rate_text(self.rate()));
         write!(f, "{}", self.rows_text(total))?;
         if self.has_several_columns() {
             write!(f, " of {}", counted(self.list_rows(), "row", "rows"))?;
         }
-        write!(f, " in {seconds:.1} s ({rate}/s)")?;
+        write!(f, " in {seconds:.1} s ({rate})")?;
         let resumed = self.resumed + self.resumed_results;
         if resumed > 0 {
             write!(f, ", {} of them by an earlier run", grouped(resumed))?;

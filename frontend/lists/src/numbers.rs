@@ -13,6 +13,14 @@ pub fn rounded(number: f64) -> String {
     grouped(number.round() as u64)
 }
 
+/// A rate per second in words, per minute if it is below one per second: `310/s`, `18/min`.
+pub fn rate_text(per_second: f64) -> String {
+    match per_second > 0.0 && per_second < 1.0 {
+        true => rounded(per_second * 60.0) + "/min",
+        false => rounded(per_second) + "/s",
+    }
+}
+
 /// A span of time in words: `20 minutes`, or `90 seconds` if it has no whole minutes.
 pub fn duration_text(span: Duration) -> String {
     let (number, unit) = match span.as_secs() {
@@ -46,6 +54,12 @@ pub fn whole_percent(part: f64, whole: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_low_rate_is_not_nothing() {
+        let texts = [0.0, 0.3, 0.999, 1.0, 1234.5].map(rate_text);
+        assert_eq!(texts, ["0/s", "18/min", "60/min", "1/s", "1,235/s"]);
+    }
 
     #[test]
     fn a_whole_share_is_not_one_too_low() {
