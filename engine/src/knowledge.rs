@@ -54,7 +54,7 @@ pub(crate) struct Knowledge {
     mailbox_changes: u64,
     singles: HashMap<Rc<str>, SingleRun>,
     changed: HashMap<Rc<str>, Instant>,
-    /// The most that each host has taken in one session.
+    /// What sessions with each host have had room for, over all groups of its site.
     taken: HashMap<Rc<str>, Room>,
     keyed: Hashing,
 }

@@ -201,6 +201,7 @@ fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<ExitC
         Command::Clean(args) => clean::run(*args, quiet, start_engine),
         Command::Classify(args) => classify_lines(&args),
         Command::Learn(args) => learn::run(&args, quiet),
+        // The account command refuses this too. Here the refusal gets the exit code of wrong usage.
         Command::Account(it) => match it.args.unconfirmed() {
             Some(line) => Err(Failure::usage(line)),
             None => it.run(account::run),

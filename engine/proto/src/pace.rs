@@ -74,8 +74,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// A session has had answers for this number of recipients, the last of them in this transaction. Returns whether that is more
-    /// than before.
+    /// A session has had answers for this number of recipients, the last of them in this transaction. Returns whether either
+    /// number is a new maximum.
     pub fn on_answers(&mut self, transactions: u32, recipients: u32) -> bool {
         let most = |before: u8, now: u32| before.max(now.min(u8::MAX.into()) as u8);
         let before = *self;

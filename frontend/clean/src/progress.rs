@@ -215,10 +215,8 @@ mod tests {
             "1,000 of 3,000 rows, 100/s, 1 min 40 s left; 500 addresses deliverable, 250 unverifiable; \
              waiting for a.example (greylisting) and 4 other domains"
         );
-        let patient = Standing {
-            left: standing.left.map(|left| Remaining { is_most: true, ..left }),
-            ..standing.clone()
-        };
+        let mut patient = standing.clone();
+        patient.left = standing.left.map(|left| Remaining { is_most: true, ..left });
         let said = line(&patient, Duration::from_secs(6));
         assert!(said.contains("100/s, at most 1 min 40 s left; "), "{said}");
         let named = [("a.example", "silence"), ("b.example", "greylisting"), ("c.example", "silence")];
