@@ -13,6 +13,9 @@ use crate::failure::{Context, Failure};
 use crate::interop::process::{self, ServerProcess};
 use crate::interop::report::{Tally, outcome};
 use clap::Args;
+use data_encoding::BASE64;
+use ring::digest::{SHA256, digest};
+use ring::hmac::{self, HMAC_SHA256};
 use std::ffi::OsString;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -110,7 +113,7 @@ impl SingleServer {
         let password = std::iter::repeat_with(fastrand::alphanumeric).take(20).collect();
         let single = SingleServer { folder: folder.into(), programs, owner, port, password };
         single.give(folder)?;
-        single.write("password", &single.password)?;
+        single.write("password", &verifier(&single.password))?;
         let mut initdb = single.command("initdb");
         initdb.arg("--pgdata").arg(folder.join("data")).args(["--username", USER, "--auth", "scram-sha-256"]);
         initdb.arg("--pwfile").arg(folder.join("password"));
@@ -197,6 +200,20 @@ impl SingleServer {
         stop.arg("stop").arg("-D").arg(self.folder.join("data")).args(["-m", "fast", "-w"]);
         process::run(stop, "", &self.folder, STEP_LIMIT)?.success("pg_ctl stop").map(|_| ())
     }
+}
+
+/// What PostgreSQL keeps of a password for SCRAM (RFC 5802, section 3; it takes a text of this form as it is). A password that is
+/// given to it in plain text costs each connection 4,096 rounds of a hash, which a debug build takes a large part of a second for;
+/// tests open thousands of connections, and this password needs no protection.
+fn verifier(password: &str) -> String {
+    let hash = |key: &[u8], text: &[u8]| hmac::sign(&hmac::Key::new(HMAC_SHA256, key), text);
+    let salt: [u8; 16] = std::array::from_fn(|_| fastrand::u8(..));
+    // The first and only round: the salt and the number of the block.
+    let salted = hash(password.as_bytes(), &[&salt[..], &[0, 0, 0, 1]].concat());
+    let stored = digest(&SHA256, hash(salted.as_ref(), b"Client Key").as_ref());
+    let server = hash(salted.as_ref(), b"Server Key");
+    let text = |bytes: &[u8]| BASE64.encode(bytes);
+    format!("SCRAM-SHA-256$1:{}${}:{}", text(&salt), text(stored.as_ref()), text(server.as_ref()))
 }
 
 /// The folder with the programs of the newest version.
