@@ -140,6 +140,8 @@ pub(crate) struct Known {
     refused: u8,
     /// When `refused` last grew. After an hour, the count begins anew.
     refused_at: Option<Instant>,
+    /// When the host last accepted a mailbox that it had refused in another session.
+    took_back: Option<Instant>,
 }
 
 impl Known {
@@ -178,6 +180,12 @@ impl Known {
         let fresh = self.at + CONTROL_TTL > now && !self.is_contradicted(now);
         let shown = self.finding == ControlFinding::AcceptsAll && self.sessions >= sessions;
         shown && fresh && !self.has_refused_many(now)
+    }
+
+    /// Whether the host accepted a mailbox of the domain within the last hour that it had refused in another session. One of the
+    /// servers behind the host may refuse everyone.
+    pub(crate) fn has_taken_back(&self, now: Instant) -> bool {
+        self.took_back.is_some_and(|at| at + CONTROL_TTL > now)
     }
 
     /// Whether [`Knowledge::on_refusals`] has recorded at least [`REFUSALS_IN_A_ROW_MIN`] refused recipients of the domain, some of
@@ -471,6 +479,11 @@ impl Knowledge {
         self.entry(key, now).contradicted = Some(now + CONTROL_TTL);
     }
 
+    /// Records that the host accepted a mailbox of the domain that it had refused in another session: see [`Known::has_taken_back`].
+    pub(crate) fn on_taken_back(&mut self, key: u64, now: Instant) {
+        self.entry(key, now).took_back = Some(now);
+    }
+
     /// Records that a session ended without a clear reply about the control recipient, or about another mailbox of the domain that
     /// the proof of an accept needs. True if another session should ask about the control recipient. False after
     /// [`CONTROL_ATTEMPTS_MAX`] such sessions in a row, which count as an unclear finding.
@@ -511,6 +524,7 @@ impl Knowledge {
             last_was_transient: false,
             refused: 0,
             refused_at: None,
+            took_back: None,
         })
     }
 

@@ -35,8 +35,9 @@ pub trait World {
     fn connect(&mut self, link: Link, to: SocketAddr, wire: &mut Wire) -> Connect;
     /// Called when the engine sends bytes on a connection.
     fn on_bytes(&mut self, link: Link, bytes: &[u8], wire: &mut Wire);
-    /// Called when the engine closes a connection, or when its attempt to connect has failed.
-    fn hung_up(&mut self, link: Link);
+    /// Called when the engine closes a connection, or when its attempt to connect has failed. `is_unread`: it has not read all that the
+    /// peer had sent.
+    fn hung_up(&mut self, link: Link, is_unread: bool);
     /// Called when the engine sends a datagram to a resolver. Returns the datagrams that come back, each with its delay.
     fn datagram(&mut self, now: Duration, to: SocketAddr, payload: &[u8]) -> Vec<(Duration, Vec<u8>)>;
     /// Called when the engine answers a request. May return another request, with the delay before it is submitted.

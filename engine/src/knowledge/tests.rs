@@ -249,6 +249,17 @@ fn a_host_is_believed_for_so_many_single_checks() {
 }
 
 #[test]
+fn a_refusal_that_another_session_took_back_is_known_for_an_hour() {
+    let now = Instant::now();
+    let mut knowledge = Knowledge::default();
+    knowledge.on_taken_back(1, now);
+    let has_taken_back =
+        |key, at| knowledge.of_domain(key).is_some_and(|known: &Known| known.has_taken_back(at));
+    assert!(has_taken_back(1, now) && !has_taken_back(2, now) && !has_taken_back(1, now + CONTROL_TTL));
+    assert_eq!(knowledge.believed(1, true, now), None, "it shows nothing about the control recipient");
+}
+
+#[test]
 fn a_change_of_a_host_is_known_for_an_hour() {
     let (host, other): (Rc<str>, Rc<str>) = ("mx.a.example".into(), "mx.b.example".into());
     let now = Instant::now();

@@ -204,7 +204,7 @@ fn settle_released(
     let evidence = Some(evidence);
     let doubted = proof == Proof::Assumed
         && !closed.has_accepted
-        && context.doubts_refusals(work.priority == Priority::Single, closed.refused_in_a_row);
+        && context.doubts_refusals(domain_key, work.priority == Priority::Single, closed.refused_in_a_row);
     let proof = if doubted { Proof::Changed } else { proof };
     work.note(|| format!("checkpoint: {}", in_words_of(held, proof)));
     if held == Held::Accepted && matches!(proof, Proof::CatchAll | Proof::Changed) {

@@ -171,13 +171,16 @@ impl ProbeContext<'_> {
         Context { trusted: self.group.is_trusted(), known, no_postmaster, distinguished }
     }
 
-    /// Whether refusals in a session without an accept do not count, because the host may refuse everyone. They do not count if all
-    /// of this is true: the host has changed its behaviour within the last hour; its operator is not trusted; and the refusal is
-    /// that of a single check (`single`), or `in_a_row` exceeds the number of refusals that the site allows in a session.
-    pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
-        let changed = self.asking.knowledge.borrow().has_changed(&self.route().host, self.now);
+    /// Whether refusals in a session without an accept do not count, because the host may refuse everyone. Refusals of a trusted
+    /// operator always count. Those of another host do not count in two cases: it has accepted a mailbox of the `domain` within the
+    /// last hour that another session had refused; or it has changed its behaviour within the last hour, and the refusal is that of a
+    /// single check (`single`), or `in_a_row` exceeds the number of refusals that the site allows in a session.
+    pub(super) fn doubts_refusals(&self, domain: u64, single: bool, in_a_row: u32) -> bool {
+        let knowledge = self.asking.knowledge.borrow();
         let allowed = || self.group.site.state().pace.errors_allowed();
-        changed && !self.group.is_trusted() && (single || in_a_row > allowed())
+        let took_back = || knowledge.of_domain(domain).is_some_and(|known| known.has_taken_back(self.now));
+        let changed = || knowledge.has_changed(&self.route().host, self.now);
+        !self.group.is_trusted() && (took_back() || changed() && (single || in_a_row > allowed()))
     }
 
     /// Whether there is a mailbox that this host should accept: a known mailbox of this host or of another host of the group, or a

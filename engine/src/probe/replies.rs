@@ -143,6 +143,9 @@ pub(super) fn accepted(
         // From now on, other sessions may ask about this mailbox to prove their refusals, although it is not proven yet.
         context.on_known(work.address.as_str(), false, now);
     }
+    if work.was_refused {
+        context.asking.knowledge.borrow_mut().on_taken_back(domain_key, now);
+    }
     let mut works = context.works();
     match control_refusal {
         Some(ControlRefusal::Counts) => works.evidence.on_control_refused_before(domain_key),
@@ -214,11 +217,11 @@ fn refused(
         notes.refused_in_a_row = notes.refused_in_a_row.saturating_add(1);
     }
     let has_accepted = context.works().evidence.has_accepted();
-    let doubted = || !has_accepted && context.doubts_refusals(single, 1);
+    let domain_key = context.domain_key(work.address.domain());
+    let doubted = || !has_accepted && context.doubts_refusals(domain_key, single, 1);
     if !single || work.was_accepted || is_suspect(context, &work, notes, now) || doubted() {
         return hold(context, work, kind, said);
     }
-    let domain_key = context.domain_key(work.address.domain());
     context.works().evidence.note(kind, domain_key);
     let reason = reason_at_rcpt(&said);
     if !in_step {

@@ -58,7 +58,7 @@ impl World for Hours {
         }
     }
 
-    fn hung_up(&mut self, link: Link) {
+    fn hung_up(&mut self, link: Link, _is_unread: bool) {
         self.heard.remove(&link.id);
     }
 

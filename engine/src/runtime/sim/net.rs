@@ -38,6 +38,13 @@ struct Connection {
     reader: Option<Waker>,
 }
 
+impl Connection {
+    /// Whether the peer has sent bytes that the engine has not read.
+    fn is_unread(&self) -> bool {
+        !self.arrived.is_empty() || self.under_way.iter().any(|act| matches!(act, Act::Bytes(_)))
+    }
+}
+
 struct BoundPort {
     peer: SocketAddr,
     under_way: VecDeque<Vec<u8>>,
@@ -72,8 +79,8 @@ impl Net {
     }
 
     pub(crate) fn drop_connection(&mut self, id: u32, now: Duration) {
-        self.connections[id as usize] = None;
-        self.ask(id, now, |world, link, _| world.hung_up(link));
+        let is_unread = self.connections[id as usize].take().is_some_and(|it| it.is_unread());
+        self.ask(id, now, |world, link, _| world.hung_up(link, is_unread));
     }
 
     /// Lets the world react to something on a connection, and schedules the arrival of whatever it sends.

@@ -78,7 +78,7 @@ impl Verdict {
                 false
             }
             Reason::MailboxExists | Reason::RoleAccount => {
-                said.iter().any(|accept| self.is_backed(entry.domain, ledger, accept))
+                said.iter().any(|accept| self.is_backed(entry.domain, ledger, accept, plan.is_apart()))
             }
             // A domain that accepted control recipients is not asked about each address.
             Reason::CatchAll if patient && !was_said(ACCEPTED) => accept_strangers(strangers, 2),
@@ -97,7 +97,7 @@ impl Verdict {
         let entry = &plan.mailboxes[self.mailbox as usize];
         let (said, patient) = (ledger.of_mailbox(self.mailbox), self.priority != Priority::Single);
         let accept = said.iter().rfind(|said| said.word == ACCEPTED);
-        let unproven = accept.filter(|accept| !self.is_backed(entry.domain, ledger, accept));
+        let unproven = accept.filter(|accept| !self.is_backed(entry.domain, ledger, accept, plan.is_apart()));
         Premise::Unproven.count(patient && unproven.is_some());
         let once_refused = |accept: &RcptAnswer| {
             ledger.is_behind_refused_control(entry.domain, accept, Duration::from_hours(24))
@@ -110,15 +110,20 @@ impl Verdict {
         Premise::DeniedKnown.count(patient && denial.is_some_and(known));
     }
 
-    /// Whether the host of this accept distinguished mailboxes. Patient work needs that evidence in the same session.
-    fn is_backed(&self, domain: u32, ledger: &ReplyLedger, accept: &RcptAnswer) -> bool {
+    /// Whether the host of this accept distinguished mailboxes. Patient work needs that evidence in the same session, unless the
+    /// sessions with the host have no room for it.
+    fn is_backed(&self, domain: u32, ledger: &ReplyLedger, accept: &RcptAnswer, is_apart: bool) -> bool {
         if accept.word != ACCEPTED {
             return false;
         }
         ledger.is_followed_by_refusal(domain, accept)
             || ledger.is_beside_refused_controls(domain, accept)
-            || self.priority == Priority::Single
+            || self.counts_as_single(domain, ledger, accept.host, is_apart)
                 && ledger.is_behind_refused_control(domain, accept, BELIEVED + MARGIN)
+    }
+
+    fn counts_as_single(&self, domain: u32, ledger: &ReplyLedger, host: u32, is_apart: bool) -> bool {
+        self.priority == Priority::Single || ledger.has_no_room_for_proof(domain, host, is_apart)
     }
 
     fn is_no_false_confirmation(&self, plan: &WorldPlan, ledger: &mut ReplyLedger) -> Result<(), String> {
@@ -132,7 +137,7 @@ impl Verdict {
             return if open || misled.is_some() { Ok(()) } else { against };
         }
         match misled {
-            Some(said) if self.priority == Priority::Single => {
+            Some(said) if self.counts_as_single(entry.domain, ledger, said.host, plan.is_apart()) => {
                 not_too_many(plan, ledger, said.host, Wrong::Confirmed)
             }
             _ => against,

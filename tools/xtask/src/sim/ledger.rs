@@ -2,7 +2,7 @@
 
 use super::plan::{Fate, WorldPlan};
 use super::texts::TextTopic;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 /// The kinds of answers, as bits of a set.
@@ -53,6 +53,10 @@ pub struct ReplyLedger {
     /// Positions within a session: of the last recipient that nobody owns and that was rightly refused for itself, and
     /// of the last recipient.
     refused: HashMap<u32, [u32; 2]>,
+    /// For each session, how many recipients it accepted or refused for good, from the first accept on.
+    since_accept: HashMap<u32, u32>,
+    /// The hosts that have had room in a session for an accept and its proof, each with the domains that it had room for.
+    roomy: HashMap<u32, HashSet<u32>>,
     /// Accepts of mailboxes that exist, for each domain and for each host.
     known: [HashMap<u32, Vec<RcptAnswer>>; 2],
     /// When a host refused a mailbox that it had accepted before.
@@ -77,6 +81,8 @@ impl ReplyLedger {
             strangers: vec![Vec::new(); plan.domains.len()],
             sessions: HashMap::new(),
             refused: HashMap::new(),
+            since_accept: HashMap::new(),
+            roomy: HashMap::new(),
             known: Default::default(),
             taken_back: HashMap::new(),
             wrong: HashMap::new(),
@@ -119,7 +125,21 @@ impl ReplyLedger {
                 last[0] = last[1];
             }
         }
+        if said.word == ACCEPTED || said.permanent && self.since_accept.contains_key(&said.link) {
+            let since = self.since_accept.entry(said.link).or_default();
+            *since += 1;
+            // Of two recipients, one may be needed to find a mailbox that the host knows.
+            if *since > 2 {
+                self.roomy.entry(said.host).or_default().insert(domain);
+            }
+        }
         self.sessions.entry((domain, said.link)).or_default().push((said, whom));
+    }
+
+    /// Whether no session with the host has had room for an accept and its proof so far. Then accepts of patient work have to do with
+    /// the evidence that single checks have. With `apart`, only sessions about this domain count.
+    pub(super) fn has_no_room_for_proof(&self, domain: u32, host: u32, apart: bool) -> bool {
+        self.roomy.get(&host).is_none_or(|domains| apart && !domains.contains(&domain))
     }
 
     pub(super) fn of_mailbox(&self, mailbox: u32) -> &[RcptAnswer] {

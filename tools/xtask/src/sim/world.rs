@@ -111,9 +111,17 @@ pub struct World {
     last_dns: [Duration; 2],
     pub breaches: Vec<Breach>,
     pub told: Vec<String>,
-    pub telling: Option<u64>,
+    pub telling: Option<Telling>,
     pub trace: u64,
     pub crowded: u32,
+}
+
+/// The request about whose site the world tells what happens.
+#[derive(Clone, Copy)]
+pub struct Telling {
+    pub ticket: u64,
+    /// The engine traces the request too.
+    pub is_traced: bool,
 }
 
 /// The peer of a connection.
@@ -156,8 +164,8 @@ fn told(result: &Result<Finding, Outage>) -> String {
 }
 
 impl World {
-    /// A world at its start; `telling` is the request that is traced.
-    pub fn new(plan: Rc<WorldPlan>, seed: u64, telling: Option<u64>) -> World {
+    /// A world at its start.
+    pub fn new(plan: Rc<WorldPlan>, seed: u64, telling: Option<Telling>) -> World {
         let starts = |site: &super::plan::Site| site.ceiling.starts_a_minute.min(site.ceiling.sessions);
         let traffic = |site| Traffic {
             open: 0,
@@ -203,7 +211,7 @@ impl World {
     fn request(&self, ticket: u64) -> Option<Request> {
         let entry = &self.tickets[ticket as usize];
         let address = Address::parse(&self.plan.mailboxes[entry.mailbox as usize].address).ok()?;
-        let trace = self.telling == Some(ticket);
+        let trace = self.telling.is_some_and(|telling| telling.ticket == ticket && telling.is_traced);
         Some(Request { ticket, address, priority: entry.priority, owner: ticket % 3, trace, observed: true })
     }
 
@@ -365,7 +373,9 @@ impl World {
 
     /// Adds a line to the trace, if the connection is with a host of the traced site.
     fn add_line(&mut self, link: Link, what: &str) {
-        let Some(ticket) = self.telling.and_then(|ticket| self.tickets.get(ticket as usize)) else { return };
+        let Some(ticket) = self.telling.and_then(|telling| self.tickets.get(telling.ticket as usize)) else {
+            return;
+        };
         let site = self.plan.domains[self.plan.mailboxes[ticket.mailbox as usize].domain as usize].site;
         let its = |line: &Connection| matches!(line, Connection::Mail { host, .. } if self.plan.hosts[*host as usize].site == site);
         if self.links.get(link.id as usize).is_some_and(its) {
@@ -456,14 +466,14 @@ impl engine::sim::World for World {
         self.with_peer(link, wire, asked, |peer, surroundings| peer.on_bytes(bytes, surroundings));
     }
 
-    fn hung_up(&mut self, link: Link) {
+    fn hung_up(&mut self, link: Link, is_unread: bool) {
         self.add_line(link, "closed");
         let Some(line) = self.links.get_mut(link.id as usize) else { return };
         if let Connection::Mail { host, open, .. } = std::mem::replace(line, Connection::Nobody) {
             let site = &mut self.sites[self.plan.hosts[host as usize].site as usize];
             site.open -= 1;
-            // Nobody reads what is still on its way.
-            site.pushed.retain(|&(other, pushed)| other != link.id || pushed <= link.now);
+            // A reply that we are too fast is the last one of its session.
+            site.pushed.retain(|&(other, _)| other != link.id || !is_unread);
             self.hosts_open[host as usize] -= u32::from(open);
             self.note(u64::from(link.id), b"closed");
         }
@@ -488,7 +498,7 @@ impl engine::sim::World for World {
     fn answered(&mut self, now: Duration, answer: Answer) -> Option<(Duration, Request)> {
         let ticket = answer.ticket;
         self.note(ticket, format!("{now:?} {}", told(&answer.result)).as_bytes());
-        if self.telling == Some(ticket) {
+        if self.telling.is_some_and(|telling| telling.ticket == ticket) {
             self.told.push(format!("{:>9.3} s  answer: {:?}", now.as_secs_f64(), answer.result));
             self.told.extend(answer.trace);
         }
