@@ -55,7 +55,7 @@ pub(crate) struct Knowledge {
     singles: HashMap<Rc<str>, SingleRun>,
     changed: HashMap<Rc<str>, Instant>,
     /// What sessions with each host have had room for, over all groups of its site.
-    taken: HashMap<Rc<str>, Room>,
+    rooms: HashMap<Rc<str>, Room>,
     keyed: Hashing,
 }
 
@@ -366,18 +366,18 @@ impl Knowledge {
         self.singles.entry(Rc::clone(host)).or_default()
     }
 
-    /// Records the most that the host has taken in a session.
-    pub(crate) fn on_taken(&mut self, host: &Rc<str>, taken: Room) {
-        if self.taken.len() >= KNOWN_MAILBOXES_MAX && !self.taken.contains_key(host) {
-            self.taken.clear();
+    /// Records what a session with the host has had room for.
+    pub(crate) fn on_room(&mut self, host: &Rc<str>, room: Room) {
+        if self.rooms.len() >= KNOWN_MAILBOXES_MAX && !self.rooms.contains_key(host) {
+            self.rooms.clear();
         }
-        let known = self.taken.entry(Rc::clone(host)).or_default();
-        known.on_answers(taken.transactions.into(), taken.recipients.into());
+        let known = self.rooms.entry(Rc::clone(host)).or_default();
+        known.on_answers(room.transactions.into(), room.recipients.into());
     }
 
-    /// The most that the host has taken in one session, as far as it is known.
-    pub(crate) fn taken(&self, host: &Rc<str>) -> Room {
-        self.taken.get(host).copied().unwrap_or_default()
+    /// What sessions with the host have had room for, as far as it is known.
+    pub(crate) fn room(&self, host: &Rc<str>) -> Room {
+        self.rooms.get(host).copied().unwrap_or_default()
     }
 
     /// Records that the host changed its behaviour ([`Knowledge::has_changed`]). From then until the host refuses a control

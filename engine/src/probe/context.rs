@@ -99,8 +99,8 @@ impl ProbeContext<'_> {
 
     /// Whether a session with the host has no room for a recipient and the proof of its answer.
     pub(super) fn has_no_room_for_proof(&self) -> bool {
-        let taken = || self.asking.knowledge.borrow().taken(&self.route().host);
-        self.group.site.state().pace.has_no_room_for_proof(taken)
+        let room = || self.asking.knowledge.borrow().room(&self.route().host);
+        self.group.site.state().pace.has_no_room_for_proof(room)
     }
 
     /// The number of the current five-minute step, in which refusals are counted.

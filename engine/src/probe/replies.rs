@@ -139,12 +139,13 @@ pub(super) fn accepted(
         context.asking.knowledge.borrow_mut().on_single(&route.host, true);
         notes.refused_in_a_row = 0;
     }
-    if accepts_all != Some(ControlFinding::AcceptsAll) && !work.was_refused {
-        // From now on, other sessions may ask about this mailbox to prove their refusals, although it is not proven yet.
-        context.on_known(work.address.as_str(), false, now);
-    }
-    if work.was_refused {
-        context.asking.knowledge.borrow_mut().on_taken_back(domain_key, now);
+    if accepts_all != Some(ControlFinding::AcceptsAll) {
+        if work.was_refused {
+            context.asking.knowledge.borrow_mut().on_taken_back(domain_key, now);
+        } else {
+            // From now on, other sessions may ask about this mailbox to prove their refusals, although it is not proven yet.
+            context.on_known(work.address.as_str(), false, now);
+        }
     }
     let mut works = context.works();
     match control_refusal {

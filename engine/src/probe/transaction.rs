@@ -218,9 +218,8 @@ pub(super) async fn run<R: Runtime>(
             }
             Event::Ready => {
                 let more = answers + refusals > 0;
-                if let Some(taken) = more.then(|| place.state().on_taken(&state.tally, state.taken)).flatten()
-                {
-                    place.asking.knowledge.borrow_mut().on_taken(host, taken);
+                if let Some(room) = more.then(|| place.state().on_room(&state.tally, state.taken)).flatten() {
+                    place.asking.knowledge.borrow_mut().on_room(host, room);
                 }
                 if answers + refusals > 0 && session.dialog.sends_groups() {
                     place.state().habits_mut().on_group_answered();

@@ -84,8 +84,8 @@ pub(crate) struct RouteState {
     changes: u8,
     /// What further sessions do differently.
     habits: Habits,
-    /// The most that the host has taken in a session of this group. `knowledge.rs` has that of all groups.
-    taken: Room,
+    /// What sessions of this group with the host have had room for. `knowledge.rs` has that of all groups.
+    room: Room,
     /// What sessions have shown about the order of the host's replies.
     in_step: InStep,
     /// Whether the last session ended before it could show that its replies were in step.
@@ -117,9 +117,9 @@ impl RouteState {
         }
     }
 
-    /// A session of this group has got answers. Returns the most that the host has taken, if that is more than before.
-    pub(crate) fn on_taken(&mut self, tally: &Tally, recipients: u32) -> Option<Room> {
-        self.taken.on_answers(tally.transactions, recipients).then_some(self.taken)
+    /// A session of this group has got answers. Returns what sessions have had room for, if that is more than before.
+    pub(crate) fn on_room(&mut self, tally: &Tally, recipients: u32) -> Option<Room> {
+        self.room.on_answers(tally.transactions, recipients).then_some(self.room)
     }
 
     pub(crate) fn habits(&self) -> Habits {
@@ -315,7 +315,7 @@ impl RouteState {
     /// Whether this record holds nothing that is worth keeping.
     pub(super) fn is_fresh(&self, now: Instant) -> bool {
         // All fields are named, so that nobody forgets a new field here. `down` and `resting` are checked below by their times.
-        // Warnings, the order of replies, the latest domains and the known mailbox are left out, because they may be lost, and `taken`,
+        // Warnings, the order of replies, the latest domains and the known mailbox are left out, because they may be lost, and `room`,
         // because another record has it.
         let RouteState {
             down: _,
@@ -333,7 +333,7 @@ impl RouteState {
             lost_step,
             out_of_step,
             domains: _,
-            taken: _,
+            room: _,
             mailbox_kept: _,
         } = self;
         let is_silent = refused.is_none() && repeated_rule.is_none() && *strikes == 0;
