@@ -76,6 +76,9 @@ enum Code {
 /// Permanent codes about a command, its parameters, authentication, encryption or the whole host, and never about one mailbox (RFC
 /// 5321 4.2.2, RFC 4954 6, RFC 7504).
 const ABOUT_COMMANDS: &[u16] = &[502, 503, 504, 521, 523, 530, 534, 535, 538, 555, 556];
+/// The same codes without those for hosts that take no mail (RFC 7504). A text that names a full or disabled mailbox counts more than
+/// these two.
+const ABOUT_OUR_COMMANDS: &[u16] = &[502, 503, 504, 523, 530, 534, 535, 538, 555];
 
 /// The highest detail of an enhanced code. A range from 0 to `ALL` covers a whole subject.
 const ALL: u16 = 999;
@@ -294,7 +297,7 @@ pub(super) const RULES: &[Rule] = &[
         .unless(&[FullMailbox, NoMailbox, DisabledMailbox]),
     Rule::new("send-quota", Throttled, Us, "S W").at(At::Any).says(&[SendQuota]),
     Rule::new("full", Full, Recipient, "S F W")
-        .code(PermanentBut(ABOUT_COMMANDS))
+        .code(PermanentBut(ABOUT_OUR_COMMANDS))
         .says(&[FullMailbox])
         .unless(&[Uncertain, OurName]),
     Rule::new("full-for-now", Full, Recipient, "S F W")
@@ -356,7 +359,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("auth-status", AuthRequired, Session, "R").at(At::Any).status(&[(7, 10, 11)]).said_to_all(),
     // The mailbox is disabled.
     Rule::new("disabled", Disabled, Recipient, "S F W")
-        .code(PermanentBut(&[502, 503, 523, 530, 534, 535, 538, 555, 556]))
+        .code(PermanentBut(ABOUT_OUR_COMMANDS))
         .says(&[DisabledMailbox])
         .unless(&[OurName, Uncertain]),
     Rule::new("disabled-for-now", Temporary, Recipient, "W").code(Transient).says(&[DisabledMailbox]),
