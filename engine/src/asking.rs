@@ -17,20 +17,21 @@ use crate::refusals::{RefusalBook, SiteRefusals};
 use crate::seed::{self, HashMap, NumberMap};
 use crate::session::SessionConfig;
 use crate::shared::Shared;
-use crate::site::{Group, Site};
+use crate::site::{Group, QueuedGroup, Site};
 use crate::tls;
+use crate::turns::Waiting;
 use crate::work::{Plan, Work};
 use crate::{Outage, Withdrawn};
 use engine_proto::address::Domain;
 use engine_proto::egress::Rests;
 use engine_proto::limits::{GROUPS_BYTES_MAX, ROUTE_DOWN, SHARD_CACHE_BYTES_MIN, WITHDRAWN_MAX};
-use engine_proto::pace::{Ceiling, Profile, SitePace};
+use engine_proto::pace::{Ceiling, Profile, RowSessions, SitePace};
 use engine_proto::verdict::Reason;
 use engine_proto::verdict::catch_all::ControlShape;
 use std::cell::{RefCell, RefMut};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -50,7 +51,6 @@ pub(crate) struct Asking {
 }
 
 /// The mutable state of a shard's sites and groups, except the state of each single site.
-#[derive(Default)]
 pub(crate) struct AskingState {
     /// The rests of sources at sites of this shard. A source rests after a block: for a time, it asks nothing at that site.
     pub(crate) rests: Rests,
@@ -70,11 +70,37 @@ pub(crate) struct AskingState {
     /// The number of answers about recipients so far.
     pub(crate) answers: u64,
     /// The groups that wait for a session only because the shard has as many sessions as it may have.
-    pub(crate) starved: VecDeque<Weak<Group>>,
+    pub(crate) starved: Waiting<QueuedGroup>,
     pub(crate) networks: Networks,
+    /// How many sessions groups with rows only may have.
+    pub(crate) rows: RowSessions,
 }
 
 impl AskingState {
+    fn new(sessions_max: usize) -> AskingState {
+        AskingState {
+            rests: Rests::default(),
+            refusals: RefusalBook::default(),
+            sites: HashMap::default(),
+            groups: NumberMap::default(),
+            has_too_many_groups: false,
+            active: BTreeMap::new(),
+            number: 0,
+            open: 0,
+            answers: 0,
+            starved: Waiting::default(),
+            networks: Networks::default(),
+            rows: RowSessions::new(sessions_max),
+        }
+    }
+
+    /// Whether another session may begin, for a group with or without single checks.
+    pub(crate) fn has_session_room(&self, is_single: bool) -> bool {
+        // `most` is never above the total.
+        let most = if is_single { self.rows.total() } else { self.rows.most() };
+        self.open < most
+    }
+
     /// The budget of refused recipients for the site and the source of this group. `None` if it is unlimited.
     pub(crate) fn budget(&mut self, group: &Group) -> Option<&mut SiteRefusals> {
         group.budget.as_ref().map(|key| self.refusals.budget(key))
@@ -111,7 +137,7 @@ impl Asking {
             session_limit: timeouts.banner + timeouts.ehlo * 3 + timeouts.tls + timeouts.mail + timeouts.rcpt,
             sessions_max,
             knowledge: RefCell::default(),
-            state: RefCell::default(),
+            state: RefCell::new(AskingState::new(sessions_max)),
             common,
         }
     }
@@ -262,7 +288,7 @@ impl Asking {
     /// Whether another group waits for a session, so that `group` should give up its session with this host.
     pub(crate) fn is_crowded(&self, group: &Rc<Group>, host: IpAddr) -> bool {
         let another = |other: Rc<Group>| !Rc::ptr_eq(&other, group) && other.waiting() > 0;
-        self.state().starved.iter().filter_map(Weak::upgrade).any(another)
+        self.state().starved.iter().filter_map(QueuedGroup::group).any(another)
             || self.state().networks.waiting(host).any(another)
             || group.is_another_queued()
     }

@@ -10,7 +10,7 @@ use crate::faults::{Fault, planted, sometimes};
 use crate::invariants::{Invariant, holds};
 use crate::probe;
 use crate::runtime::Runtime;
-use crate::site::{Group, Next, Site};
+use crate::site::{Group, Next, QueuedGroup, Site};
 use crate::work::{Plan, Work};
 use crate::{Outage, Priority};
 use engine_proto::limits::REST_SHORT;
@@ -18,7 +18,7 @@ use engine_proto::pace::Start;
 use engine_proto::verdict::Reason;
 use std::marker::PhantomData;
 use std::net::IpAddr;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -30,6 +30,9 @@ const WORKS_A_SESSION: usize = 50;
 /// the work is answered at once. Otherwise it goes into the queue of its group.
 pub(crate) fn receive<R: Runtime>(asking: &Rc<Asking>, mut work: Work, plan: &Plan, now: Instant) {
     asking.common.on_work(&work);
+    if work.priority == Priority::Single {
+        asking.state().rows.on_urgent(now);
+    }
     let Some(group) = asking.group(plan, now) else {
         return work.settle(Reason::Unverifiable, "no_source");
     };
@@ -99,8 +102,8 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
         };
         let has_room = asking.state().networks.has_room(route.address);
         if !has_room && !planted(Fault::Break(Invariant::NetworkRoom)) {
-            if group.queue_for_session() {
-                asking.state().networks.queue(route.address, group);
+            if let Some((turn, queued)) = group.queue_for_session() {
+                asking.state().networks.queue(route.address, turn, queued);
             }
             return;
         }
@@ -124,9 +127,10 @@ fn dispatch<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, now: Instant) {
             Start::At(until) => return dispatch_at::<R>(asking, group, until),
             Start::WhenOneEnds => return group.queue_at_site(),
         }
-        if asking.state().open >= asking.sessions_max && !planted(Fault::Break(Invariant::ShardOpen)) {
-            if group.queue_for_session() {
-                asking.state().starved.push_back(Rc::downgrade(group));
+        let has_room = asking.state().has_session_room(group.has_singles());
+        if !has_room && !planted(Fault::Break(Invariant::ShardOpen)) {
+            if let Some((turn, queued)) = group.queue_for_session() {
+                asking.state().starved.push(turn, queued);
             }
             return;
         }
@@ -159,35 +163,37 @@ fn dispatch_at<R: Runtime>(asking: &Rc<Asking>, group: &Rc<Group>, until: Instan
 
 /// Takes all groups out of the queue of the site, and dispatches each.
 fn wake<R: Runtime>(asking: &Rc<Asking>, site: &Site) {
-    let queued = std::mem::take(&mut site.state().waiting);
-    let groups: Vec<_> = queued.iter().filter_map(Weak::upgrade).collect();
-    groups.iter().for_each(|group| group.leave_session_queue());
+    let mut queued = std::mem::take(&mut site.state().waiting);
+    let groups: Vec<_> = std::iter::from_fn(|| queued.pop()).filter_map(QueuedGroup::leave).collect();
     groups.iter().for_each(|group| dispatch::<R>(asking, group, R::now()));
 }
 
 /// Dispatches groups that waited because of the session limit of the shard, as long as the shard has room for sessions.
-fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
-    while asking.state().open < asking.sessions_max {
+pub(crate) fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
+    loop {
         if planted(Fault::Break(Invariant::StarvedWoken)) {
             break;
         }
-        let Some(group) = asking.state().starved.pop_front() else { break };
-        if let Some(group) = group.upgrade() {
-            group.leave_session_queue();
+        let next = {
+            let state = &mut *asking.state();
+            let (singles, rows) = (state.has_session_room(true), state.has_session_room(false));
+            state.starved.pop_if(singles, rows)
+        };
+        let Some(group) = next else { break };
+        if let Some(group) = group.leave() {
             dispatch::<R>(asking, &group, R::now());
         }
     }
     let state = asking.state();
-    holds(Invariant::StarvedWoken, || state.open >= asking.sessions_max || state.starved.is_empty());
+    holds(Invariant::StarvedWoken, || !state.has_session_room(false) || state.starved.is_empty());
 }
 
-/// Takes the groups that have waited longest out of the queue of the host's network, as long as the network has room for sessions,
-/// and dispatches each.
+/// Takes the groups that are next out of the queue of the host's network, as long as the network has room for sessions, and
+/// dispatches each.
 fn wake_network<R: Runtime>(asking: &Rc<Asking>, host: IpAddr) {
     loop {
         let Some(group) = asking.state().networks.next_waiting(host) else { return };
-        if let Some(group) = group.upgrade() {
-            group.leave_session_queue();
+        if let Some(group) = group.leave() {
             dispatch::<R>(asking, &group, R::now());
         }
     }

@@ -33,6 +33,7 @@ invariants! {
     BusyOpen, "busy-open", "No more sessions of a group wait for answers than are open.";
     QueueDeadlines, "queue-deadlines", "The queue knows the deadline of every work in it.";
     QueueTurns, "queue-turns", "No class of works is passed over more often in a row than the limit.";
+    SessionTurns, "session-turns", "Rows that wait for a session are not passed over more often in a row than the limit.";
     TakenMost, "taken-most", "A transaction takes no more works than its session has room for.";
     TakenAlone, "taken-alone", "A work at which a session hung is asked about alone.";
     DueFirst, "due-first", "No work of a transaction expires before the earliest deadline on record.";

@@ -103,6 +103,7 @@ pub mod sim;
 mod site;
 mod start_warnings;
 mod tls;
+mod turns;
 mod verify;
 mod walk;
 mod walks;

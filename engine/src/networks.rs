@@ -2,11 +2,11 @@
 
 use crate::invariants::{Invariant, holds};
 use crate::seed::HashMap;
-use crate::site::Group;
+use crate::site::{Group, QueuedGroup};
+use crate::turns::{Turn, Waiting};
 use engine_proto::pace::{NetworkPace, network_of};
-use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Instant;
 
 /// The networks with which the shard has sessions, or of which it knows a limit.
@@ -20,7 +20,7 @@ struct NetworkState {
     pace: NetworkPace,
     open: u32,
     /// The groups that wait for a session only because the network has as many as it may have.
-    waiting: VecDeque<Weak<Group>>,
+    waiting: Waiting<QueuedGroup>,
 }
 
 impl NetworkState {
@@ -56,20 +56,20 @@ impl Networks {
     }
 
     /// Lets a group wait for a session with the network of the host.
-    pub(crate) fn queue(&mut self, host: IpAddr, group: &Rc<Group>) {
-        self.of(host).waiting.push_back(Rc::downgrade(group));
+    pub(crate) fn queue(&mut self, host: IpAddr, turn: Turn, group: QueuedGroup) {
+        self.of(host).waiting.push(turn, group);
     }
 
-    /// The group that has waited longest for a session with the network of the host, if there is room for one.
-    pub(crate) fn next_waiting(&mut self, host: IpAddr) -> Option<Weak<Group>> {
+    /// The group that is next to get a session with the network of the host, if there is room for one.
+    pub(crate) fn next_waiting(&mut self, host: IpAddr) -> Option<QueuedGroup> {
         let network = self.of(host);
-        if network.has_room() { network.waiting.pop_front() } else { None }
+        if network.has_room() { network.waiting.pop() } else { None }
     }
 
     /// The groups that wait for a session with the network of the host.
     pub(crate) fn waiting(&self, host: IpAddr) -> impl Iterator<Item = Rc<Group>> {
         let network = self.known.get(&network_of(host));
-        network.into_iter().flat_map(|network| network.waiting.iter().filter_map(Weak::upgrade))
+        network.into_iter().flat_map(|network| network.waiting.iter().filter_map(QueuedGroup::group))
     }
 
     pub(crate) fn on_transaction(&mut self, host: IpAddr) {

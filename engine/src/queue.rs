@@ -20,15 +20,15 @@
 //! - [`Queue::has_for`] is for the choice of a route, and [`Queue::take`] for a session that begins a transaction.
 //! - [`Queue::take_expired`], [`Queue::take_all`], [`Queue::take_where`], [`Queue::take_unroutable`] and [`Queue::take_singles`]
 //!   take works out of turn, in most cases to answer them.
-//! - [`Queue::len`], [`Queue::singles`] and [`Queue::first_single`] are there for the decision about the number of sessions.
+//! - [`Queue::len`], [`Queue::singles`], [`Queue::first_single`] and [`Queue::turn`] are there for the decision about sessions.
 
 use crate::Priority;
 use crate::faults::{Fault, planted, sometimes};
 use crate::invariants::{Invariant, holds};
+use crate::turns::{Ring, Turn};
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::limits::QUEUE_PASSED_MAX;
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
@@ -186,6 +186,15 @@ impl Queue {
         self.deadlines[SINGLE].first().map(|&(deadline, _)| deadline)
     }
 
+    /// The turn of the group among those that wait for a session: that of the work that comes first. `None` if no work waits.
+    pub(crate) fn turn(&self) -> Option<Turn> {
+        let class = (0..CLASSES).find(|&class| !self.deadlines[class].is_empty())?;
+        let lane = self.lanes.iter().find(|lane| lane.counts[class] > 0)?;
+        let returned = lane.returned[class].iter().find_map(|number| self.works.get(number));
+        let owner = returned.map(|work| work.owner).or_else(|| lane.classes[class].first_key().copied())?;
+        Some(Turn { is_single: class == SINGLE, owner })
+    }
+
     /// All works, for lines in their traces.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Work> {
         self.works.values_mut()
@@ -318,53 +327,6 @@ impl Lane {
 
     fn has_tried_none_of(&self, routes: u64) -> bool {
         self.tried & routes == 0
-    }
-}
-
-/// Members that take turns, such as the owners of works.
-struct Ring<K, V> {
-    order: VecDeque<K>,
-    members: BTreeMap<K, V>,
-}
-
-impl<K, V> Default for Ring<K, V> {
-    fn default() -> Ring<K, V> {
-        Ring { order: VecDeque::new(), members: BTreeMap::new() }
-    }
-}
-
-impl<K: Clone + Ord, V: Default> Ring<K, V> {
-    /// The member with this key. If there is none yet, adds it at the end of the order.
-    fn join(&mut self, key: K) -> &mut V {
-        match self.members.entry(key) {
-            Entry::Occupied(member) => member.into_mut(),
-            Entry::Vacant(member) => {
-                self.order.push_back(member.key().clone());
-                member.insert(V::default())
-            }
-        }
-    }
-
-    fn get(&mut self, key: &K) -> Option<&mut V> {
-        self.members.get_mut(key)
-    }
-
-    fn first(&mut self) -> Option<&mut V> {
-        self.members.get_mut(self.order.front()?)
-    }
-
-    /// Ends the turn of the first member. The member goes to the end of the order, or is removed if it has nothing left.
-    fn pass(&mut self, has_nothing: impl Fn(&V) -> bool) {
-        let Some(key) = self.order.pop_front() else { return };
-        if self.members.get(&key).is_some_and(has_nothing) {
-            self.members.remove(&key);
-        } else {
-            self.order.push_back(key);
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.order.is_empty()
     }
 }
 

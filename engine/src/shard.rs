@@ -29,6 +29,8 @@ const SWEEP: Duration = Duration::from_millis(250);
 /// Interval of the search for groups that have not been used for a while, and for results of walks that are too old. If groups take
 /// too much memory, the interval is [`SWEEP`].
 const FORGET: Duration = Duration::from_secs(2);
+/// Interval of the timers by which a shard measures how late timers fire.
+const LATE_TICK: Duration = Duration::from_millis(20);
 /// The largest number of messages that are handled before the clock is read again: far less than a millisecond of work.
 const MESSAGES_A_LOOK: usize = 32;
 /// How long the shard looks for recalled works after a recall, or for waiting works after a client has begun to drain. A work that
@@ -155,8 +157,34 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
             forgot = now;
             shard.forget(forgot);
         }
-        R::sleep(HEARTBEAT).await;
+        rest(&shard, now + HEARTBEAT).await;
     }
+}
+
+/// Sleeps until a heartbeat. While single checks and rows share the thread, measures how late timers fire, and adapts the number of
+/// sessions for rows.
+async fn rest<R: Runtime>(shard: &Rc<Shard<R>>, until: Instant) {
+    let asking = &shard.asking;
+    let is_shared = {
+        let state = asking.state();
+        state.rows.is_shared(R::now()) && !state.starved.is_empty()
+    };
+    let is_limited = asking.state().rows.most() < asking.sessions_max;
+    if !is_shared && !is_limited {
+        return R::sleep(until.saturating_duration_since(R::now())).await;
+    }
+    let (mut late, mut times) = (Duration::ZERO, 0);
+    while R::now() < until {
+        let due = R::now() + LATE_TICK;
+        R::sleep(LATE_TICK).await;
+        late += R::now().saturating_duration_since(due);
+        times += 1;
+    }
+    {
+        let state = &mut *asking.state();
+        state.rows.adapt(late / times.max(1), state.open, R::now());
+    }
+    dispatch::wake_starved::<R>(asking);
 }
 
 impl<R: Runtime> Shard<R> {

@@ -12,7 +12,7 @@
 //! The methods of a group are of four kinds:
 //!
 //! - for `dispatch.rs`, when a work arrives or a session may begin: [`Group::enqueue`], [`Group::pass_over_shut`],
-//!   [`Group::wants_session`], [`Group::next`], [`Group::queue_at_site`], [`Group::leave_session_queue`]
+//!   [`Group::wants_session`], [`Group::next`], [`Group::queue_at_site`], [`QueuedGroup::leave`]
 //! - for a session, at its steps: [`Group::on_task_begun`], [`Group::take`], [`Group::busy`], [`Group::works`],
 //!   [`Group::put_back`], [`Group::add_idle`], [`Group::on_task_ended`]
 //! - for the code that interprets replies (`probe/`): [`Group::on_proven`], [`Group::on_changed`], [`Group::release_singles`], and
@@ -23,6 +23,7 @@
 mod alike;
 mod held;
 mod operators;
+mod queued;
 mod route;
 mod taken;
 
@@ -33,6 +34,7 @@ use crate::invariants::{Invariant, holds};
 use crate::queue::Queue;
 use crate::quota::SiteQuota;
 use crate::refusals::BudgetKey;
+use crate::turns::Waiting;
 use crate::work::{Plan, PlannedRoute, Work};
 use engine_proto::limits::{
     BULK_PATIENCE, GROUP_IDLE, GROUP_IDLE_FRESH, MX_ADDRESSES_MAX, PROVEN_ANSWERS_A_SESSION, REST_SHORT,
@@ -42,11 +44,11 @@ use engine_proto::limits::{
 };
 use engine_proto::pace::{SitePace, Start};
 pub(crate) use held::{SessionNotes, SessionWorks, UnclearControl};
+pub(crate) use queued::QueuedGroup;
 pub(crate) use route::{DomainKeys, Route, RouteState};
 use slab::Slab;
 use std::cell::{RefCell, RefMut};
-use std::collections::VecDeque;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::task::Waker;
 use std::time::Instant;
 
@@ -62,7 +64,7 @@ pub(crate) struct SiteState {
     /// The number of session tasks of all groups.
     pub(crate) open: u32,
     /// Groups that have to wait for a session, but not those that wait only because of the shard's limit of sessions.
-    pub(crate) waiting: VecDeque<Weak<Group>>,
+    pub(crate) waiting: Waiting<QueuedGroup>,
     /// If a task sleeps until a session may begin, the time at which it wakes up; otherwise `None`.
     pub(crate) timer: Option<Instant>,
     /// The rule of the reply or event with which the site last pushed back.
@@ -120,7 +122,8 @@ pub(crate) struct GroupState {
     proven: u32,
     /// The wakers of the sessions that wait for work.
     idle: Vec<Waker>,
-    queued_for_session: bool,
+    /// The wait of the group for a session, if it waits in a queue for sessions.
+    wait: Option<queued::Wait>,
     used: Instant,
 }
 
@@ -146,10 +149,6 @@ impl GroupState {
         if let Some(waker) = self.idle.pop() {
             waker.wake();
         }
-    }
-
-    fn queue_for_session(&mut self) -> bool {
-        !std::mem::replace(&mut self.queued_for_session, true) || planted(Fault::Break(Invariant::QueuedOnce))
     }
 
     /// Whether a single check arrived at least [`STUCK_AFTER`] ago and still waits, while all sessions wait for replies about other
@@ -182,7 +181,7 @@ impl Site {
         let state = SiteState {
             pace,
             open: 0,
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             timer: None,
             pushed: "no_answer_in_time",
             groups: Slab::new(),
@@ -271,7 +270,7 @@ impl Group {
             busy: 0,
             proven: 0,
             idle: Vec::new(),
-            queued_for_session: false,
+            wait: None,
             used: now,
         });
         Group {
@@ -503,6 +502,11 @@ impl Group {
         (is_open && !self.stands_in(first, work, now)).then(|| &self.routes[first])
     }
 
+    /// Whether a single check waits.
+    pub(crate) fn has_singles(&self) -> bool {
+        self.state().queue.singles() > 0
+    }
+
     pub(crate) fn waiting(&self) -> usize {
         self.state().queue.len()
     }
@@ -626,32 +630,6 @@ impl Group {
     /// The session with this waker no longer waits for work.
     pub(crate) fn remove_idle(&self, waker: &Waker) {
         self.state().idle.retain(|other| !other.will_wake(waker));
-    }
-
-    /// Marks the group as queued for a session. Returns false if it was already queued.
-    pub(crate) fn queue_for_session(&self) -> bool {
-        self.state().queue_for_session()
-    }
-
-    /// Queues the group at its site for a session, unless it is already in a queue for sessions.
-    pub(crate) fn queue_at_site(self: &Rc<Group>) {
-        let site = &mut *self.site.state();
-        if site.groups[self.slot].queue_for_session() {
-            let is_self = |other: &Weak<Group>| std::ptr::eq(other.as_ptr(), Rc::as_ptr(self));
-            holds(Invariant::QueuedOnce, || !site.waiting.iter().any(is_self));
-            site.waiting.push_back(Rc::downgrade(self));
-        }
-    }
-
-    /// Whether another group of the site waits for a session and has works for it.
-    pub(crate) fn is_another_queued(&self) -> bool {
-        let site = self.site.state();
-        let waits = |other: Rc<Group>| other.slot != self.slot && site.groups[other.slot].queue.len() > 0;
-        site.waiting.iter().filter_map(Weak::upgrade).any(waits)
-    }
-
-    pub(crate) fn leave_session_queue(&self) {
-        self.state().queued_for_session = false;
     }
 
     /// Whether works wait, or a session task runs.

@@ -379,6 +379,16 @@ pub const STUCK_SESSIONS_MAX: u32 = 8;
 /// How many times in a row a class of works may be passed over for a higher class while it has works waiting. So at least one work
 /// in ten is of a lower class, as long as such works wait.
 pub const QUEUE_PASSED_MAX: u8 = 9;
+/// For so long after a single check, rows give way if the processor is busy.
+pub const URGENT_LASTS: Duration = Duration::from_secs(5);
+/// How late timers fire on a machine that is not busy: they have steps of a millisecond.
+pub const LATE_USUALLY: Duration = Duration::from_millis(1);
+/// If timers fire so much later than usual, groups with rows only get fewer sessions while single checks arrive.
+pub const LATE_TOO_MUCH: Duration = Duration::from_millis(1);
+/// If timers fire at most so much later than usual, such groups get more sessions again.
+pub const LATE_ENOUGH: Duration = Duration::from_micros(500);
+/// Groups with rows only may always have one session in so many.
+pub const ROWS_SESSIONS_MIN_SHARE: usize = 10;
 
 const _: () = assert!(SITE_LAST_TRY.as_secs() > PACE_PAUSE_MAX.as_secs());
 

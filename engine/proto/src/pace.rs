@@ -16,6 +16,7 @@
 
 mod ceiling;
 mod network;
+mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use crate::limits::{
 };
 pub use ceiling::{Ceiling, Profile, REFUSALS_CISCO};
 pub use network::{NetworkPace, network_of};
+pub use rows::RowSessions;
 use std::time::{Duration, Instant};
 
 /// When the next session with a site may begin.

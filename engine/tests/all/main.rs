@@ -19,3 +19,4 @@ mod surplus;
 mod tarpits;
 mod tls;
 mod transactions;
+mod turns;

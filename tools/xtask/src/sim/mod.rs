@@ -97,7 +97,7 @@ const BROKEN_ONCE: [u64; 13] = [
     60_066_737, 60_070_245, 60_084_467, 61_000_103,
 ];
 /// The faults that may need more worlds than the small version has for each.
-const RARE_FAULTS: [&str; 16] = [
+const RARE_FAULTS: [&str; 17] = [
     "ask-on",
     "timer-first",
     "admitted-here",
@@ -114,6 +114,7 @@ const RARE_FAULTS: [&str; 16] = [
     "site-ceiling",
     "known-fresh",
     "carried-here",
+    "session-turns",
 ];
 /// The number of worlds in which a planted fault must show: in the small version, and otherwise.
 const FAULT_SEEDS: u64 = 8;
