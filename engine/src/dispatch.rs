@@ -188,8 +188,7 @@ pub(crate) fn wake_starved<R: Runtime>(asking: &Rc<Asking>) {
     holds(Invariant::StarvedWoken, || !state.has_session_room(false) || state.starved.is_empty());
 }
 
-/// Takes the groups that are next out of the queue of the host's network, as long as the network has room for sessions, and
-/// dispatches each.
+/// Dispatches the groups that wait for a session with the network of the host, in their order, as long as there is room for one.
 fn wake_network<R: Runtime>(asking: &Rc<Asking>, host: IpAddr) {
     loop {
         let Some(group) = asking.state().networks.next_waiting(host) else { return };

@@ -165,12 +165,11 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
 /// sessions for rows.
 async fn rest<R: Runtime>(shard: &Rc<Shard<R>>, until: Instant) {
     let asking = &shard.asking;
-    let is_shared = {
+    let is_measured = {
         let state = asking.state();
-        state.rows.is_shared(R::now()) && !state.starved.is_empty()
+        state.rows.is_limited() || state.rows.is_shared(R::now()) && !state.starved.is_empty()
     };
-    let is_limited = asking.state().rows.most() < asking.sessions_max;
-    if !is_shared && !is_limited {
+    if !is_measured {
         return R::sleep(until.saturating_duration_since(R::now())).await;
     }
     let (mut late, mut times) = (Duration::ZERO, 0);

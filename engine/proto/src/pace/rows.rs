@@ -37,6 +37,11 @@ impl RowSessions {
         self.total
     }
 
+    /// Whether groups with rows only may have fewer sessions than there may be at all.
+    pub fn is_limited(&self) -> bool {
+        self.most < self.total
+    }
+
     /// The number of sessions, of any kind, from which on no group with rows only begins another one.
     pub fn most(&self) -> usize {
         self.most

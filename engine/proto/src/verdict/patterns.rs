@@ -76,8 +76,8 @@ enum Code {
 /// Permanent codes about a command, its parameters, authentication, encryption or the whole host, and never about one mailbox (RFC
 /// 5321 4.2.2, RFC 4954 6, RFC 7504).
 const ABOUT_COMMANDS: &[u16] = &[502, 503, 504, 521, 523, 530, 534, 535, 538, 555, 556];
-/// The same codes without those for hosts that take no mail (RFC 7504). A text that names a full or disabled mailbox counts more than
-/// these two.
+/// [`ABOUT_COMMANDS`] without 521 and 556, the codes of hosts that take no mail (RFC 7504): a text that names a full or disabled
+/// mailbox counts more than these two codes.
 const ABOUT_OUR_COMMANDS: &[u16] = &[502, 503, 504, 523, 530, 534, 535, 538, 555];
 
 /// The highest detail of an enhanced code. A range from 0 to `ALL` covers a whole subject.
